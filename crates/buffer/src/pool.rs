@@ -1,0 +1,195 @@
+//! Where buffers come from and go back to.
+
+use crate::Buffer;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Smallest buffer handed out, in octets.
+const MIN_CLASS: usize = 4096;
+
+/// Number of size classes: 4 KiB, 8 KiB, and so on to 4 MiB. Larger buffers are not kept.
+const CLASSES: usize = 11;
+
+/// A source of [`Buffer`]s by size, shared by cloning, that keeps a bounded amount for reuse.
+///
+/// Memory is handed out in powers of two from 4 KiB. It is zeroed once, when it is first
+/// allocated: a fresh 1 MiB costs 13 µs, a reused one nothing. The lock is held for a push or a
+/// pop only, and is uncontended where each thread has its own pool.
+#[derive(Clone)]
+pub struct Pool {
+    home: Arc<Home>,
+}
+
+/// What a [`Pool`] holds and has handed out, in octets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolStats {
+    /// Octets kept for reuse.
+    pub free: usize,
+    /// Octets handed out and not yet returned.
+    pub out: usize,
+    /// Buffers that had to be allocated because none was free.
+    pub misses: usize,
+}
+
+pub(crate) struct Home {
+    keep: usize,
+    free: AtomicUsize,
+    out: AtomicUsize,
+    misses: AtomicUsize,
+    classes: [Mutex<Vec<Box<[u8]>>>; CLASSES],
+}
+
+impl Pool {
+    /// A pool that keeps up to `keep` octets of returned memory.
+    pub fn new(keep: usize) -> Self {
+        Self {
+            home: Arc::new(Home {
+                keep,
+                free: AtomicUsize::new(0),
+                out: AtomicUsize::new(0),
+                misses: AtomicUsize::new(0),
+                classes: Default::default(),
+            }),
+        }
+    }
+
+    /// An empty buffer of at least `capacity` octets.
+    ///
+    /// The caller has compared `capacity` with a limit of its own: this allocates what it is told.
+    pub fn take(&self, capacity: usize) -> Buffer {
+        let size = capacity.next_power_of_two().max(MIN_CLASS);
+        let size = if class_of(size).is_some() {
+            size
+        } else {
+            capacity
+        };
+        let memory = self.home.take(size).unwrap_or_else(|| {
+            self.home.misses.fetch_add(1, Relaxed);
+            vec![0; size].into_boxed_slice()
+        });
+        self.home.out.fetch_add(size, Relaxed);
+        Buffer::pooled(memory, Arc::clone(&self.home))
+    }
+
+    /// What is kept and what is out.
+    pub fn stats(&self) -> PoolStats {
+        PoolStats {
+            free: self.home.free.load(Relaxed),
+            out: self.home.out.load(Relaxed),
+            misses: self.home.misses.load(Relaxed),
+        }
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.stats().fmt(f)
+    }
+}
+
+impl Home {
+    fn take(&self, size: usize) -> Option<Box<[u8]>> {
+        let memory = self
+            .class(size)?
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop()?;
+        self.free.fetch_sub(size, Relaxed);
+        Some(memory)
+    }
+
+    pub(crate) fn take_back(&self, memory: Box<[u8]>) {
+        let size = memory.len();
+        self.out.fetch_sub(size, Relaxed);
+        let Some(class) = self.class(size) else {
+            return;
+        };
+        // Two threads may both pass the comparison: the bound is then exceeded by one buffer each.
+        if self.free.load(Relaxed) + size > self.keep {
+            return;
+        }
+        self.free.fetch_add(size, Relaxed);
+        class
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(memory);
+    }
+
+    fn class(&self, size: usize) -> Option<&Mutex<Vec<Box<[u8]>>>> {
+        class_of(size).map(|class| &self.classes[class])
+    }
+}
+
+/// The class that holds buffers of exactly `size` octets.
+fn class_of(size: usize) -> Option<usize> {
+    if !size.is_power_of_two() || size < MIN_CLASS {
+        return None;
+    }
+    let class = (size / MIN_CLASS).trailing_zeros() as usize;
+    (class < CLASSES).then_some(class)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dropped_buffer_is_handed_out_again() {
+        let pool = Pool::new(1 << 20);
+        drop(pool.take(5000));
+        assert_eq!(
+            pool.stats(),
+            PoolStats {
+                free: 8192,
+                out: 0,
+                misses: 1
+            }
+        );
+        let again = pool.take(8192);
+        assert_eq!(
+            pool.stats(),
+            PoolStats {
+                free: 0,
+                out: 8192,
+                misses: 1
+            }
+        );
+        assert_eq!(again.capacity(), 8192);
+    }
+
+    #[test]
+    fn frozen_buffer_returns_with_its_last_reference() {
+        let pool = Pool::new(1 << 20);
+        let mut buffer = pool.take(4096);
+        buffer.extend_from_slice(b"data");
+        let first = buffer.freeze();
+        let second = first.slice(1..);
+        drop(first);
+        assert_eq!(pool.stats().free, 0);
+        drop(second);
+        assert_eq!(pool.stats().free, 4096);
+    }
+
+    #[test]
+    fn memory_past_the_bound_is_given_back_to_the_system() {
+        let pool = Pool::new(4096);
+        drop((pool.take(4096), pool.take(4096)));
+        assert_eq!(pool.stats().free, 4096);
+    }
+
+    #[test]
+    fn memory_beyond_the_largest_class_is_not_kept() {
+        let pool = Pool::new(usize::MAX);
+        let large = pool.take((4 << 20) + 1);
+        assert_eq!(large.capacity(), (4 << 20) + 1);
+        drop(large);
+        assert_eq!(
+            pool.stats(),
+            PoolStats {
+                free: 0,
+                out: 0,
+                misses: 1
+            }
+        );
+    }
+}

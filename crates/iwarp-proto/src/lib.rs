@@ -1,0 +1,1 @@
+//! iWARP without I/O: MPA, DDP and RDMAP as state machines.

@@ -1,0 +1,1 @@
+//! NFS version 3 and MOUNT types, and which of their items are DDP-eligible.

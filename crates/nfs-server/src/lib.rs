@@ -1,0 +1,1 @@
+//! NFS version 3 and MOUNT service over a FileSystem trait.

@@ -1,0 +1,60 @@
+//! What carries RPC calls to a server.
+
+use smallvec::SmallVec;
+use std::future::Future;
+use std::time::Duration;
+use xdr::Payload;
+
+/// Carries calls to one server and brings back the replies.
+pub trait Transport {
+    /// A transaction id that is not in use on this transport.
+    fn next_xid(&self) -> u32;
+
+    /// Sends a call message, from its XID on, and waits for the reply with that XID.
+    ///
+    /// The reply is the message from its XID on. Dropping the future cancels the call: its reply
+    /// is then discarded, and its resources are released when that is safe.
+    fn call(
+        &self,
+        call: Payload,
+        bound: ReplyBound,
+    ) -> impl Future<Output = Result<Payload, TransportError>> + Send;
+}
+
+/// How large the reply to a call can be, so that a transport can provide for it beforehand.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplyBound {
+    /// Most octets of the reply, RPC header included, without the data of the results below.
+    pub fixed: usize,
+    /// The results that are eligible for placement, in the order of the reply: most octets of each.
+    pub results: SmallVec<[usize; 1]>,
+}
+
+/// Why there is no reply.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TransportError {
+    /// No connection, and none could be made within the time allowed.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The connection ended, and the call was not, or could not be, sent again.
+    #[error("the connection ended: {0}")]
+    Disconnected(String),
+    /// No reply came in time. The call may have been executed.
+    #[error("no reply within {0:?}")]
+    TimedOut(Duration),
+    /// The server could not take the call or send the reply as this transport offered it
+    /// (an RDMA_ERROR, RFC 8166 §4.5).
+    #[error("the server's transport refused the call: {0}")]
+    Refused(&'static str),
+    /// The call or its reply is larger than this transport can carry.
+    #[error("a message of {len} octets is more than the {limit} this transport can carry")]
+    TooLarge {
+        /// What it would have been.
+        len: usize,
+        /// What is possible.
+        limit: usize,
+    },
+    /// The reply broke the rules of the transport.
+    #[error("the server's reply is invalid: {0}")]
+    BadReply(&'static str),
+}

@@ -1,0 +1,3 @@
+//! The `rpcrdma` program.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! RPC-over-RDMA without I/O: headers, chunks, credits, Requester and Responder.

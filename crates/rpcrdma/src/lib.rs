@@ -1,0 +1,1 @@
+//! The driver of RPC-over-RDMA connections: event loop, timers, pool; Client and Server.

@@ -1,0 +1,1 @@
+//! Software RNIC: iWARP over TCP sockets.

@@ -1,0 +1,1 @@
+//! A provider in memory, in virtual time, for tests.

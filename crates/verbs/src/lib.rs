@@ -1,0 +1,23 @@
+//! The narrow waist between RPC-over-RDMA and whatever moves the octets.
+//!
+//! Above it, protocol cores post [`WorkRequest`]s and take [`Completion`]s. Below it, a provider
+//! (software iWARP, a simulation, hardware) carries them out. Memory moves with the work: what is
+//! posted is out of the poster's reach until a completion brings it back, so that the borrow
+//! checker is the DMA fence.
+//!
+//! A provider never sees RPC. What a provider can and cannot do is in its [`Limits`], and nothing
+//! above asks which provider it is.
+
+mod completion;
+mod limits;
+mod provider;
+mod work;
+
+pub use buffer::{Buffer, Gather};
+pub use completion::{CloseReason, Completion, Invalidated, WorkError};
+pub use limits::{Invalidation, Limits, PrivateDataCapacity};
+pub use provider::{
+    BoxFuture, Connected, Incoming, Listener, PostError, Provider, QpOptions, QueuePair,
+    RegisterError, SetupError,
+};
+pub use work::{Handle, Memory, RemoteAddress, Segment, WorkRequest, WrId};

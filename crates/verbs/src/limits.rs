@@ -1,0 +1,50 @@
+//! What a provider can do.
+
+/// What a connection of a provider can do. Constant for the life of the connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Octets of private data that our user may send, per message of connection setup.
+    pub private_data: PrivateDataCapacity,
+    /// Whether the private data received has exactly the length that was sent. On InfiniBand the
+    /// whole zero-padded field arrives.
+    pub private_data_exact: bool,
+    /// Receives that can be posted at a time.
+    pub receives: usize,
+    /// Other work that can be posted at a time.
+    pub sends: usize,
+    /// Read requests that we may have outstanding (ORD); 0 means that Read is not possible. Work
+    /// beyond it waits inside the provider.
+    pub outstanding_reads: usize,
+    /// Read requests of the peer that we serve at a time (IRD).
+    pub inbound_reads: usize,
+    /// Octets of the largest message, Write or Read.
+    pub max_message: u32,
+    /// Regions that can be registered at a time.
+    pub regions: usize,
+    /// Octets of the largest region.
+    pub max_region: usize,
+    /// What the peer's Send with Invalidate can do here.
+    pub remote_invalidation: Invalidation,
+    /// Whether a dead peer is noticed without traffic (TCP keepalive). InfiniBand has nothing like it.
+    pub keepalive: bool,
+}
+
+/// Octets of private data that fit, for each message of connection setup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrivateDataCapacity {
+    /// In the request.
+    pub request: usize,
+    /// In the reply that accepts.
+    pub accept: usize,
+    /// In the reply that rejects.
+    pub reject: usize,
+}
+
+/// What can be invalidated by the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalidation {
+    /// Nothing: a Send with Invalidate is an error.
+    None,
+    /// A registered region.
+    Region,
+}

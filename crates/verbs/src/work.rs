@@ -1,0 +1,140 @@
+//! What can be asked of a queue pair.
+
+use buffer::{Buffer, Gather, gather_len};
+use smallvec::SmallVec;
+use std::fmt;
+
+/// Names registered memory to the peer: an STag on iWARP, an R_key on InfiniBand.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Handle(pub u32);
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Handle({:#010x})", self.0)
+    }
+}
+
+/// The poster's own name for a piece of work; it comes back in the completion, unread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WrId(pub u64);
+
+/// A place in the peer's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteAddress {
+    /// Whose region.
+    pub handle: Handle,
+    /// Octet address in it, in the terms of whoever registered it (a Tagged Offset on iWARP).
+    pub offset: u64,
+}
+
+/// A stretch of the peer's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Whose region.
+    pub handle: Handle,
+    /// Octets.
+    pub length: u32,
+    /// Address of the first octet.
+    pub offset: u64,
+}
+
+impl Segment {
+    /// Where it begins.
+    pub fn address(self) -> RemoteAddress {
+        RemoteAddress {
+            handle: self.handle,
+            offset: self.offset,
+        }
+    }
+}
+
+/// Memory for the peer to reach, and in which way: never both.
+///
+/// A region begins at offset 0.
+#[derive(Debug)]
+pub enum Memory {
+    /// The peer may read these octets (RDMA Read).
+    Source(Gather),
+    /// The peer may write anywhere in this buffer's capacity (RDMA Write). On its way back the
+    /// buffer's length is what it was when it was registered: how much was written is for the
+    /// protocol above to know.
+    Sink(Buffer),
+}
+
+impl Memory {
+    /// Octets that the peer can reach.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Source(pieces) => gather_len(pieces),
+            Self::Sink(buffer) => buffer.capacity(),
+        }
+    }
+
+    /// Whether there is nothing to reach.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// One piece of work for a queue pair.
+///
+/// Receives complete in the order in which they were posted. All other work begins in the order
+/// in which it was posted, on the wire too: a Send behind a Write arrives behind it (RFC 5040
+/// §5.5). A Read does not hold up work behind it.
+#[derive(Debug)]
+pub enum WorkRequest {
+    /// Take in one Send of the peer, of at most the buffer's capacity.
+    Receive {
+        /// The poster's name for it.
+        wr: WrId,
+        /// Where the octets go.
+        buffer: Buffer,
+    },
+    /// Send a message into the next Receive of the peer.
+    Send {
+        /// The poster's name for it.
+        wr: WrId,
+        /// The message: the data of the buffer.
+        buffer: Buffer,
+        /// A handle of the peer's, which it loses before it sees the message (Send with Invalidate).
+        invalidate: Option<Handle>,
+    },
+    /// Write into the peer's memory.
+    Write {
+        /// The poster's name for it.
+        wr: WrId,
+        /// The octets.
+        source: Gather,
+        /// Where they go.
+        to: RemoteAddress,
+    },
+    /// Read the peer's memory: all segments, one after the other, into one sink.
+    Read {
+        /// The poster's name for it.
+        wr: WrId,
+        /// Where the octets go, from its beginning on; its length is set to all of them together.
+        sink: Buffer,
+        /// What to read, of at most the sink's capacity together.
+        from: SmallVec<[Segment; 4]>,
+    },
+    /// Take back a handle of our own; its memory comes with the completion.
+    Invalidate {
+        /// The poster's name for it.
+        wr: WrId,
+        /// Which.
+        handle: Handle,
+    },
+}
+
+impl WorkRequest {
+    /// The poster's name for it.
+    pub fn wr(&self) -> WrId {
+        match self {
+            Self::Receive { wr, .. }
+            | Self::Send { wr, .. }
+            | Self::Write { wr, .. }
+            | Self::Read { wr, .. }
+            | Self::Invalidate { wr, .. } => *wr,
+        }
+    }
+}

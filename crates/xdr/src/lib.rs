@@ -1,0 +1,73 @@
+//! XDR (RFC 4506) for RPC messages whose large items travel beside the stream.
+//!
+//! [`Payload`] is an RPC message ready to send or just received: the octets of the stream, and
+//! the by-reference items that belong at known places in it. [`Writer`] builds one, [`Reader`]
+//! takes one apart. A reader never trusts a length: every variable-length value is read with the
+//! limit its type has, before anything is allocated.
+//!
+//! Nothing here knows which item may be moved by reference: that is the upper-layer binding's
+//! decision, made by calling [`Writer::item`] and [`Reader::item`].
+
+mod payload;
+mod reader;
+mod writer;
+
+pub use buffer::{Gather, gather_len};
+pub use payload::{Item, Payload};
+pub use reader::{Opaque, Reader};
+pub use writer::Writer;
+
+/// Why octets are not the value that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The stream ended inside a value.
+    #[error("the stream ends {missing} octets early")]
+    Short {
+        /// Octets that would have been needed beyond the end.
+        missing: usize,
+    },
+    /// A length exceeds the limit of its type.
+    #[error("a length of {len} exceeds the limit of {limit}")]
+    TooLong {
+        /// What the stream says.
+        len: u32,
+        /// The most this value may have.
+        limit: u32,
+    },
+    /// A value is not one of its enumeration, or a Boolean is neither 0 nor 1.
+    #[error("{value} is not a value of {of}")]
+    NotInEnum {
+        /// What the stream says.
+        value: u32,
+        /// The XDR name of the type.
+        of: &'static str,
+    },
+    /// Fill octets are not zero (RFC 4506 §4.9-§4.11 require zeroes).
+    #[error("padding is not zero")]
+    Padding,
+    /// A string that must be UTF-8 is not, or holds a NUL.
+    #[error("not a valid string")]
+    NotText,
+    /// A by-reference item stands where none is eligible (RFC 8166 §6.1).
+    #[error("a by-reference item stands where none is eligible")]
+    Ineligible,
+    /// Octets follow the end of the message.
+    #[error("{len} octets follow the end of the message")]
+    Trailing {
+        /// How many.
+        len: usize,
+    },
+}
+
+/// Octets of padding behind `len` octets of data: XDR units are four octets (RFC 4506 §3).
+pub const fn pad(len: usize) -> usize {
+    len.wrapping_neg() & 3
+}
+
+/// `len` rounded up to a whole number of XDR units.
+pub const fn padded(len: usize) -> usize {
+    len + pad(len)
+}
+
+#[cfg(test)]
+mod tests;

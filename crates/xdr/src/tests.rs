@@ -1,0 +1,191 @@
+use crate::*;
+use buffer::Buffer;
+use bytes::Bytes;
+use proptest::prelude::*;
+
+fn bytes(text: &'static str) -> Gather {
+    Gather::from_elem(Bytes::from_static(text.as_bytes()), 1)
+}
+
+fn two_items() -> Payload {
+    let mut w = Writer::new(Buffer::default());
+    w.u32(1);
+    w.item(bytes("abcde"));
+    w.u32(2);
+    w.item(bytes("xyz!"));
+    w.u32(3);
+    w.finish()
+}
+
+fn stream(payload: &Payload) -> Vec<u8> {
+    let mut out = Buffer::default();
+    payload.copy_stream_into(&mut out);
+    out.to_vec()
+}
+
+#[test]
+fn items_stand_at_their_positions_in_the_whole_stream() {
+    let payload = two_items();
+    assert_eq!(payload.position(0), 8);
+    assert_eq!(payload.position(1), 24);
+    assert_eq!(payload.stream_len(), 32);
+    let whole = stream(&payload);
+    assert_eq!(&whole[8..16], b"abcde\0\0\0");
+    assert_eq!(&whole[24..28], b"xyz!");
+    assert_eq!(two_items().into_gather().concat(), whole);
+}
+
+#[test]
+fn moved_items_leave_neither_data_nor_padding_in_the_stream() {
+    let mut out = Buffer::default();
+    two_items().copy_reduced_into(&mut out, |index| index == 0);
+    assert_eq!(out.len(), 32 - 8);
+}
+
+#[test]
+fn same_values_are_read_with_and_without_items() {
+    fn read(mut r: Reader<'_>) -> (u32, Vec<u8>, u32, Vec<u8>, u32) {
+        let values = (
+            r.u32().unwrap(),
+            r.item(5).unwrap().to_vec(),
+            r.u32().unwrap(),
+            r.item(100).unwrap().to_vec(),
+            r.u32().unwrap(),
+        );
+        r.finish().unwrap();
+        values
+    }
+    let payload = two_items();
+    let whole = stream(&payload);
+    assert_eq!(read(Reader::from(&payload)), read(Reader::new(&whole)));
+}
+
+#[test]
+fn padding_that_travelled_with_an_item_is_cut_off() {
+    let mut head = Buffer::default();
+    head.extend_from_slice(&5u32.to_be_bytes());
+    let items = [Item {
+        at: 4,
+        data: bytes("abcde\0\0\0"),
+    }]
+    .into_iter()
+    .collect();
+    let payload = Payload::with_items(head, 0, items);
+    assert_eq!(Reader::from(&payload).item(5).unwrap().to_vec(), b"abcde");
+}
+
+#[test]
+fn item_where_none_is_eligible_is_refused() {
+    let payload = two_items();
+    let mut r = Reader::from(&payload);
+    r.u32().unwrap();
+    assert_eq!(r.opaque(100).unwrap_err(), Error::Ineligible);
+}
+
+#[test]
+fn item_of_another_length_than_the_stream_says_is_refused() {
+    let mut head = Buffer::default();
+    head.extend_from_slice(&9u32.to_be_bytes());
+    let items = [Item {
+        at: 4,
+        data: bytes("abcde"),
+    }]
+    .into_iter()
+    .collect();
+    let payload = Payload::with_items(head, 0, items);
+    assert_eq!(
+        Reader::from(&payload).item(9).unwrap_err(),
+        Error::Ineligible
+    );
+}
+
+#[test]
+fn item_nobody_took_is_refused_at_the_end() {
+    let mut head = Buffer::default();
+    head.extend_from_slice(&9u32.to_be_bytes());
+    let items = [Item {
+        at: 4,
+        data: bytes("abcde"),
+    }]
+    .into_iter()
+    .collect();
+    let payload = Payload::with_items(head, 0, items);
+    let mut r = Reader::from(&payload);
+    r.u32().unwrap();
+    assert_eq!(r.finish().unwrap_err(), Error::Ineligible);
+}
+
+#[test]
+fn results_are_taken_in_order_wherever_they_stand() {
+    let mut w = Writer::default();
+    for word in [7, 0, 5, 9] {
+        w.u32(word);
+    }
+    let (head, start, _) = w.finish().into_parts();
+    let payload = Payload::with_results(head, start, [bytes("abcde")].into_iter());
+    let mut r = Reader::from(&payload);
+    assert_eq!(r.u32(), Ok(7));
+    assert!(r.item(9).unwrap().is_empty());
+    assert_eq!(r.item(9).unwrap().to_vec(), b"abcde");
+    assert_eq!(r.u32(), Ok(9));
+    r.finish().unwrap();
+}
+
+#[test]
+fn lengths_are_compared_with_their_limit_before_use() {
+    let huge = [0xff; 8];
+    let error = Error::TooLong {
+        len: u32::MAX,
+        limit: 64,
+    };
+    assert_eq!(Reader::new(&huge).opaque(64).unwrap_err(), error);
+    assert_eq!(Reader::new(&huge).item(64).unwrap_err(), error);
+    assert_eq!(Reader::new(&huge).vec(64, Reader::u32).unwrap_err(), error);
+    assert_eq!(
+        Reader::new(&huge).opaque(u32::MAX).unwrap_err(),
+        Error::Short {
+            missing: u32::MAX as usize - 4
+        }
+    );
+}
+
+#[test]
+fn strict_values_are_refused() {
+    assert_eq!(
+        Reader::new(&[0, 0, 0, 2]).bool().unwrap_err(),
+        Error::NotInEnum {
+            value: 2,
+            of: "bool"
+        }
+    );
+    assert_eq!(
+        Reader::new(&[0, 0, 0, 1, 7, 0, 0, 1])
+            .opaque(4)
+            .unwrap_err(),
+        Error::Padding
+    );
+    assert_eq!(
+        Reader::new(&[0; 4]).finish().unwrap_err(),
+        Error::Trailing { len: 4 }
+    );
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(a: u32, b: i64, c: bool, d: Vec<u8>, e: Option<u64>) {
+        let mut w = Writer::default();
+        w.u32(a);
+        w.i64(b);
+        w.bool(c);
+        w.opaque(&d);
+        w.option(e, Writer::u64);
+        let payload = w.finish();
+        let mut r = Reader::from(&payload);
+        prop_assert_eq!(r.u32().unwrap(), a);
+        prop_assert_eq!(r.i64().unwrap(), b);
+        prop_assert_eq!(r.bool().unwrap(), c);
+        prop_assert_eq!(r.opaque(u32::MAX).unwrap(), &d[..]);
+        prop_assert_eq!(r.option(Reader::u64).unwrap(), e);
+        r.finish().unwrap();
+    }
+}

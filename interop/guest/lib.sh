@@ -1,0 +1,97 @@
+# Vocabulary of the guest scripts:  . /lab/lib.sh
+
+TRACING=/sys/kernel/tracing
+GUEST_IP=10.0.2.15
+
+# Tells the host which part of the test begins.
+step() { printf '@@step %s\n' "$*"; }
+
+# Ends the test, with what the kernel has to say about it.
+die() {
+  printf '@@fail %s\n' "$*"
+  echo '--- kernel log'
+  dmesg | grep -iE 'rpc|rdma|siw|nfs|ib_|BUG|WARN|hung' | tail -n 30
+  if mountpoint -q /mnt; then
+    echo '--- mountstats'
+    mountstats
+  fi
+  exit 1
+}
+
+# wait_for SECONDS COMMAND...: tries until the command succeeds.
+wait_for() {
+  local left=$(($1 * 10))
+  shift
+  until "$@" >/dev/null 2>&1; do
+    left=$((left - 1))
+    [ "$left" -gt 0 ] || return 1
+    sleep 0.1
+  done
+}
+
+siw_is_active() { rdma link show siw0/1 | grep -q 'state ACTIVE'; }
+
+# Software iWARP on the guest's one network card, and NFS's RDMA transport.
+siw_up() {
+  modprobe -a ib_core iw_cm rdma_cm siw || die 'cannot load siw'
+  rdma link add siw0 type siw netdev eth0 || die 'cannot add the siw link'
+  wait_for 20 siw_is_active || die 'the siw link does not become active'
+  modprobe rpcrdma || die 'cannot load rpcrdma'
+}
+
+# The kernel's NFS server with /export, on RDMA port 20049 and MOUNT port 20048.
+nfsd_up() {
+  modprobe nfsd || die 'cannot load nfsd'
+  mount -t nfsd nfsd /proc/fs/nfsd
+  mount -t rpc_pipefs rpc_pipefs /var/lib/nfs/rpc_pipefs
+  rpcbind -w || die 'rpcbind does not start'
+  chmod 1777 /export
+  exportfs -o rw,no_root_squash,insecure,fsid=0,no_subtree_check,async '*:/export' ||
+    die 'exportfs fails'
+  rpc.nfsd 4 || die 'rpc.nfsd fails'
+  echo 'rdma 20049' >/proc/fs/nfsd/portlist || die 'nfsd does not listen on RDMA'
+  rpc.mountd --port 20048 || die 'rpc.mountd does not start'
+}
+
+# mount_v3 HOST PORT MOUNT_PORT PATH [OPTION,...]: version 3 over RDMA on /mnt.
+# mount.nfs itself, because busybox has a mount of its own.
+mount_v3() {
+  local options="vers=3,nolock,proto=rdma,port=$2,mountproto=tcp,mountport=$3${5:+,$5}"
+  echo "mount.nfs $1:$4 /mnt -o $options"
+  mount.nfs "$1:$4" /mnt -o "$options" || die 'mount fails'
+  grep ' /mnt ' /proc/mounts
+}
+
+drop_caches() {
+  sync
+  echo 3 >/proc/sys/vm/drop_caches
+}
+
+trace_on() {
+  local event
+  echo 8192 >$TRACING/buffer_size_kb
+  for event in "$@"; do
+    echo 1 >"$TRACING/events/rpcrdma/$event/enable" || die "no trace event $event"
+  done
+  trace_clear
+}
+trace_clear() { echo >$TRACING/trace; }
+trace_count() { grep -c " $1:" $TRACING/trace; }
+
+mountstats() { grep -A60 ' mounted on /mnt ' /proc/self/mountstats | grep -m1 'xprt:'; }
+
+# The transport's counters: no Call that could not be marshalled, no bad reply.
+# They are the 9th and 10th of the last 17 numbers of the line.
+check_mountstats() {
+  local -a field
+  read -ra field <<<"$(mountstats)"
+  echo "${field[*]}"
+  [ "${field[1]}" = rdma ] || die "the transport is not rdma: ${field[*]}"
+  [ "${field[-9]}" = 0 ] || die "${field[-9]} Calls could not be marshalled"
+  [ "${field[-8]}" = 0 ] || die "${field[-8]} bad replies"
+}
+
+sum_of() { sha256sum "$1" | cut -d' ' -f1; }
+
+# same WHAT EXPECTED SEEN
+same() { [ "$2" = "$3" ] || die "$1: expected '$2', seen '$3'"; }
