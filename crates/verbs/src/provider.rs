@@ -60,8 +60,30 @@ pub trait QueuePair: Send {
     /// The other end.
     fn peer_addr(&self) -> SocketAddr;
 
+    /// What it cost so far.
+    fn io_counters(&self) -> IoCounters {
+        IoCounters::default()
+    }
+
     /// What was agreed in setting up the connection, in words, for the operator.
     fn describe(&self) -> String;
+}
+
+/// What a queue pair has asked of the system and of memory since it was made.
+///
+/// A provider without system calls or copies leaves them at zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoCounters {
+    /// System calls that took octets in; those that found nothing are not counted.
+    pub reads: u64,
+    /// System calls that sent octets.
+    pub writes: u64,
+    /// Octets taken in, framing included.
+    pub octets_in: u64,
+    /// Octets sent, framing included.
+    pub octets_out: u64,
+    /// Octets of payload that were copied between memory and memory, either way.
+    pub octets_copied: u64,
 }
 
 /// How a queue pair is to be set up.
