@@ -99,6 +99,15 @@ impl<'a> Reader<'a> {
         &self.stream[self.at..]
     }
 
+    /// Passes over `len` octets that need not be looked at again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Short`] if they are not there, [`Error::Ineligible`] if an item stands among them.
+    pub fn skip(&mut self, len: usize) -> Result<(), Error> {
+        self.take(len).map(drop)
+    }
+
     fn take(&mut self, len: usize) -> Result<&'a [u8], Error> {
         if len == 0 {
             return Ok(&[]);

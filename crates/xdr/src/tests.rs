@@ -100,6 +100,19 @@ fn item_of_another_length_than_the_stream_says_is_refused() {
 }
 
 #[test]
+fn octets_are_passed_over_but_items_are_not() {
+    let payload = two_items();
+    let mut r = Reader::from(&payload);
+    r.skip(4).unwrap();
+    assert_eq!(r.clone().item(5).unwrap().to_vec(), b"abcde");
+    assert_eq!(r.skip(8).unwrap_err(), Error::Ineligible);
+    assert_eq!(
+        Reader::new(&[0; 3]).skip(4).unwrap_err(),
+        Error::Short { missing: 1 }
+    );
+}
+
+#[test]
 fn item_nobody_took_is_refused_at_the_end() {
     let mut head = Buffer::default();
     head.extend_from_slice(&9u32.to_be_bytes());
