@@ -4,8 +4,18 @@
 //! A [`Service`] answers calls and a [`Transport`] carries them; neither knows the other. The same
 //! NFS code therefore runs over RDMA and over TCP.
 
+pub mod auth;
+mod message;
+mod program;
 mod service;
 mod transport;
 
+pub use auth::{AuthStat, AuthSys, Credential};
+pub use message::{
+    AcceptStatus, CallError, CallHeader, MAX_CALL_HEADER, MAX_REPLY_HEADER, Procedure,
+    REPLY_HEADER, RPC_VERSION, RejectStatus, ReplyHeader, ReplyStatus, RpcError, read_reply,
+    write_call,
+};
+pub use program::{Call, Program, Programs};
 pub use service::{Answer, Caller, Reply, Service};
 pub use transport::{ReplyBound, Transport, TransportError};

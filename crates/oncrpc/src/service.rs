@@ -52,3 +52,9 @@ impl Answer {
         Self::Now(Reply::Message(payload))
     }
 }
+
+impl From<Reply> for Answer {
+    fn from(reply: Reply) -> Self {
+        Self::Now(reply)
+    }
+}

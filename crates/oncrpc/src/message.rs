@@ -1,0 +1,397 @@
+//! Headers of calls and replies (RFC 5531 §9).
+
+use crate::auth::{AuthStat, Credential, OpaqueAuth};
+use xdr::{Error, Payload, Reader, Writer};
+
+/// The version of the RPC protocol spoken here (RFC 5531 §9).
+pub const RPC_VERSION: u32 = 2;
+
+/// Octets of the header of a call without its credential: seven words and an empty verifier.
+const CALL_FIXED_LEN: usize = 24 + 8;
+
+/// Most octets of the header of a call that this crate writes.
+pub const MAX_CALL_HEADER: usize = CALL_FIXED_LEN + Credential::MAX_LEN;
+
+/// Octets of the header of a successful reply with an empty verifier.
+pub const REPLY_HEADER: usize = 24;
+
+/// Most octets of the header of a reply: its verifier may have a body (RFC 5531 §8.2).
+pub const MAX_REPLY_HEADER: usize = REPLY_HEADER + crate::auth::MAX_AUTH_BODY as usize;
+
+const CALL: u32 = 0;
+const REPLY: u32 = 1;
+
+/// The header of a call, as far as it says what is called and by whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallHeader<'a> {
+    /// Transaction id: matches the reply to the call, and nothing else.
+    pub xid: u32,
+    /// Program.
+    pub prog: u32,
+    /// Version of the program.
+    pub vers: u32,
+    /// Procedure.
+    pub proc: u32,
+    /// The caller's credential.
+    pub cred: OpaqueAuth<'a>,
+    /// The verifier of that credential.
+    pub verf: OpaqueAuth<'a>,
+}
+
+/// Why a message is not a call that can be executed, and what its sender is owed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// It is no call at all; nothing is owed.
+    #[error("the message is not a call")]
+    NotACall,
+    /// It is a call of another version of RPC; RPC_MISMATCH is owed.
+    #[error("RPC version {version} is not 2")]
+    RpcVersion {
+        /// Transaction id of the call.
+        xid: u32,
+        /// The version it has.
+        version: u32,
+    },
+    /// Credential or verifier are malformed; AUTH_ERROR is owed.
+    #[error("{stat}")]
+    Auth {
+        /// Transaction id of the call.
+        xid: u32,
+        /// What is wrong.
+        stat: AuthStat,
+    },
+    /// The header cannot be read; GARBAGE_ARGS is owed, or what the transport has for a
+    /// by-reference item inside of a header.
+    #[error("the header of the call is unreadable: {error}")]
+    Garbage {
+        /// Transaction id of the call.
+        xid: u32,
+        /// What is wrong.
+        error: Error,
+    },
+}
+
+impl<'a> CallHeader<'a> {
+    /// Reads the header of a call; the reader is then at its arguments.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`] says what the sender is owed.
+    pub fn parse(r: &mut Reader<'a>) -> Result<Self, CallError> {
+        let xid = r.u32().map_err(|_| CallError::NotACall)?;
+        match r.u32() {
+            Ok(CALL) => {}
+            Ok(_) | Err(_) => return Err(CallError::NotACall),
+        }
+        let garbage = |error| CallError::Garbage { xid, error };
+        let version = r.u32().map_err(garbage)?;
+        if version != RPC_VERSION {
+            return Err(CallError::RpcVersion { xid, version });
+        }
+        Ok(Self {
+            xid,
+            prog: r.u32().map_err(garbage)?,
+            vers: r.u32().map_err(garbage)?,
+            proc: r.u32().map_err(garbage)?,
+            cred: auth(r, xid, AuthStat::BadCred)?,
+            verf: auth(r, xid, AuthStat::BadVerf)?,
+        })
+    }
+}
+
+/// A malformed credential is an authentication error; one that is cut off or stands where a
+/// by-reference item is makes the whole call garbage.
+fn auth<'a>(r: &mut Reader<'a>, xid: u32, stat: AuthStat) -> Result<OpaqueAuth<'a>, CallError> {
+    OpaqueAuth::parse(r).map_err(|error| match error {
+        Error::TooLong { .. } | Error::Padding => CallError::Auth { xid, stat },
+        Error::Short { .. }
+        | Error::NotInEnum { .. }
+        | Error::NotText
+        | Error::Ineligible
+        | Error::Trailing { .. } => CallError::Garbage { xid, error },
+    })
+}
+
+/// Writes the header of a call with an empty verifier; its arguments follow.
+pub fn write_call(w: &mut Writer, xid: u32, target: Procedure, cred: &Credential) {
+    w.u32(xid);
+    w.u32(CALL);
+    w.u32(RPC_VERSION);
+    w.u32(target.prog);
+    w.u32(target.vers);
+    w.u32(target.proc);
+    cred.write(w);
+    OpaqueAuth::NONE.write(w);
+}
+
+/// What is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Procedure {
+    /// Program.
+    pub prog: u32,
+    /// Version of the program.
+    pub vers: u32,
+    /// Procedure.
+    pub proc: u32,
+}
+
+/// The header of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplyHeader<'a> {
+    /// Transaction id of the call.
+    pub xid: u32,
+    /// What became of the call.
+    pub status: ReplyStatus<'a>,
+}
+
+/// What became of a call (`reply_body`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyStatus<'a> {
+    /// The server took it (MSG_ACCEPTED).
+    Accepted {
+        /// The server's verifier.
+        verf: OpaqueAuth<'a>,
+        /// Whether it was executed.
+        status: AcceptStatus,
+    },
+    /// The server did not look at it (MSG_DENIED).
+    Denied(RejectStatus),
+}
+
+/// Whether an accepted call was executed (`accept_stat`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AcceptStatus {
+    /// Executed; the results follow.
+    Success,
+    /// The server does not have the program.
+    ProgUnavail,
+    /// The server does not have this version of the program.
+    ProgMismatch {
+        /// Lowest version it has.
+        low: u32,
+        /// Highest version it has.
+        high: u32,
+    },
+    /// The program does not have the procedure.
+    ProcUnavail,
+    /// The procedure cannot decode its arguments.
+    GarbageArgs,
+    /// The server failed, for instance for lack of memory.
+    SystemErr,
+}
+
+/// Why a call was denied (`reject_stat`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RejectStatus {
+    /// The RPC version of the call is not supported.
+    RpcMismatch {
+        /// Lowest version supported.
+        low: u32,
+        /// Highest version supported.
+        high: u32,
+    },
+    /// The caller was not believed.
+    AuthError(AuthStat),
+}
+
+impl ReplyStatus<'_> {
+    /// An accepted call with an empty verifier.
+    pub const fn accepted(status: AcceptStatus) -> Self {
+        Self::Accepted {
+            verf: OpaqueAuth::NONE,
+            status,
+        }
+    }
+}
+
+impl<'a> ReplyHeader<'a> {
+    /// Reads the header of a reply; the reader is then at the results.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a reply, or a malformed one.
+    pub fn parse(r: &mut Reader<'a>) -> Result<Self, Error> {
+        let xid = r.u32()?;
+        match r.u32()? {
+            REPLY => {}
+            value => {
+                return Err(Error::NotInEnum {
+                    value,
+                    of: "the msg_type of a reply",
+                });
+            }
+        }
+        let status = match r.u32()? {
+            0 => ReplyStatus::Accepted {
+                verf: OpaqueAuth::parse(r)?,
+                status: AcceptStatus::parse(r)?,
+            },
+            1 => ReplyStatus::Denied(RejectStatus::parse(r)?),
+            value => {
+                return Err(Error::NotInEnum {
+                    value,
+                    of: "reply_stat",
+                });
+            }
+        };
+        Ok(Self { xid, status })
+    }
+
+    /// Writes the header of a reply; its results follow.
+    pub fn write(self, w: &mut Writer) {
+        w.u32(self.xid);
+        w.u32(REPLY);
+        match self.status {
+            ReplyStatus::Accepted { verf, status } => {
+                w.u32(0);
+                verf.write(w);
+                status.write(w);
+            }
+            ReplyStatus::Denied(status) => {
+                w.u32(1);
+                status.write(w);
+            }
+        }
+    }
+}
+
+impl AcceptStatus {
+    fn parse(r: &mut Reader<'_>) -> Result<Self, Error> {
+        Ok(match r.u32()? {
+            0 => Self::Success,
+            1 => Self::ProgUnavail,
+            2 => Self::ProgMismatch {
+                low: r.u32()?,
+                high: r.u32()?,
+            },
+            3 => Self::ProcUnavail,
+            4 => Self::GarbageArgs,
+            5 => Self::SystemErr,
+            value => {
+                return Err(Error::NotInEnum {
+                    value,
+                    of: "accept_stat",
+                });
+            }
+        })
+    }
+
+    fn write(self, w: &mut Writer) {
+        match self {
+            Self::Success => w.u32(0),
+            Self::ProgUnavail => w.u32(1),
+            Self::ProgMismatch { low, high } => {
+                w.u32(2);
+                w.u32(low);
+                w.u32(high);
+            }
+            Self::ProcUnavail => w.u32(3),
+            Self::GarbageArgs => w.u32(4),
+            Self::SystemErr => w.u32(5),
+        }
+    }
+}
+
+impl RejectStatus {
+    fn parse(r: &mut Reader<'_>) -> Result<Self, Error> {
+        Ok(match r.u32()? {
+            0 => Self::RpcMismatch {
+                low: r.u32()?,
+                high: r.u32()?,
+            },
+            1 => Self::AuthError(r.u32()?.into()),
+            value => {
+                return Err(Error::NotInEnum {
+                    value,
+                    of: "reject_stat",
+                });
+            }
+        })
+    }
+
+    fn write(self, w: &mut Writer) {
+        match self {
+            Self::RpcMismatch { low, high } => {
+                w.u32(0);
+                w.u32(low);
+                w.u32(high);
+            }
+            Self::AuthError(stat) => {
+                w.u32(1);
+                w.u32(stat.into());
+            }
+        }
+    }
+}
+
+/// Why a reply has no results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RpcError {
+    /// PROG_UNAVAIL.
+    #[error("the server does not have this program")]
+    ProgUnavail,
+    /// PROG_MISMATCH.
+    #[error("the server has versions {low} to {high} of this program, not the one asked for")]
+    ProgMismatch {
+        /// Lowest version it has.
+        low: u32,
+        /// Highest version it has.
+        high: u32,
+    },
+    /// PROC_UNAVAIL.
+    #[error("the server does not have this procedure")]
+    ProcUnavail,
+    /// GARBAGE_ARGS.
+    #[error("the server could not decode the arguments")]
+    GarbageArgs,
+    /// SYSTEM_ERR.
+    #[error("the server had an error of its own (SYSTEM_ERR)")]
+    SystemErr,
+    /// RPC_MISMATCH.
+    #[error("the server speaks RPC versions {low} to {high}, not 2")]
+    RpcMismatch {
+        /// Lowest version it speaks.
+        low: u32,
+        /// Highest version it speaks.
+        high: u32,
+    },
+    /// AUTH_ERROR.
+    #[error("the server denied the call: {0}")]
+    Auth(AuthStat),
+    /// The reply answers another call.
+    #[error("the reply has another transaction id than the call")]
+    OtherXid,
+    /// The reply or its results cannot be read.
+    #[error("the reply is malformed: {0}")]
+    Malformed(#[from] Error),
+}
+
+/// The results of the call `xid`: a reader behind the header of its reply.
+///
+/// # Errors
+///
+/// If the call was not executed, or the reply is not one to this call.
+pub fn read_reply(reply: &Payload, xid: u32) -> Result<Reader<'_>, RpcError> {
+    let mut r = Reader::from(reply);
+    let header = ReplyHeader::parse(&mut r)?;
+    if header.xid != xid {
+        return Err(RpcError::OtherXid);
+    }
+    match header.status {
+        ReplyStatus::Accepted { status, .. } => match status {
+            AcceptStatus::Success => Ok(r),
+            AcceptStatus::ProgUnavail => Err(RpcError::ProgUnavail),
+            AcceptStatus::ProgMismatch { low, high } => Err(RpcError::ProgMismatch { low, high }),
+            AcceptStatus::ProcUnavail => Err(RpcError::ProcUnavail),
+            AcceptStatus::GarbageArgs => Err(RpcError::GarbageArgs),
+            AcceptStatus::SystemErr => Err(RpcError::SystemErr),
+        },
+        ReplyStatus::Denied(RejectStatus::RpcMismatch { low, high }) => {
+            Err(RpcError::RpcMismatch { low, high })
+        }
+        ReplyStatus::Denied(RejectStatus::AuthError(stat)) => Err(RpcError::Auth(stat)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

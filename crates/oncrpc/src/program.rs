@@ -1,0 +1,256 @@
+//! Programs that answer calls, and which of them a call is for.
+
+use crate::auth::{AuthStat, Credential};
+use crate::message::{
+    AcceptStatus, CallError, CallHeader, Procedure, RPC_VERSION, RejectStatus, ReplyHeader,
+    ReplyStatus,
+};
+use crate::service::{Answer, Caller, Reply, Service};
+use buffer::Buffer;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use xdr::{Error, Payload, Reader, Writer};
+
+/// Answers the calls of one RPC program.
+pub trait Program: Send + Sync {
+    /// Number of the program.
+    fn number(&self) -> u32;
+
+    /// Versions it answers. Calls of others never reach it.
+    fn versions(&self) -> RangeInclusive<u32>;
+
+    /// Answers one call, under the rules of [`Service::call`]: it must not wait.
+    fn call(&self, call: Call) -> Answer;
+}
+
+/// A call whose header was read.
+#[derive(Debug)]
+pub struct Call {
+    /// Transaction id.
+    pub xid: u32,
+    /// Program.
+    pub prog: u32,
+    /// Version of the program.
+    pub vers: u32,
+    /// Procedure.
+    pub proc: u32,
+    /// The caller's credential.
+    pub cred: Credential,
+    /// Flavour of the verifier. Its body is of no use to the flavours known here.
+    pub verf: u32,
+    /// Where the call came from.
+    pub caller: Caller,
+    payload: Payload,
+    args_at: usize,
+}
+
+impl Call {
+    /// Reads the header of a call.
+    ///
+    /// # Errors
+    ///
+    /// What the sender of something else is owed, as a reply that is ready to go.
+    pub fn parse(payload: Payload, caller: &Caller) -> Result<Self, Reply> {
+        let mut r = Reader::from(&payload);
+        let header = CallHeader::parse(&mut r).and_then(|header| {
+            let cred = Credential::parse(header.cred).map_err(|stat| CallError::Auth {
+                xid: header.xid,
+                stat,
+            })?;
+            Ok((header, cred))
+        });
+        match header {
+            Ok((header, cred)) => Ok(Self {
+                xid: header.xid,
+                prog: header.prog,
+                vers: header.vers,
+                proc: header.proc,
+                cred,
+                verf: header.verf.flavour,
+                caller: *caller,
+                args_at: r.offset(),
+                payload,
+            }),
+            Err(error) => Err(refuse(payload, error)),
+        }
+    }
+
+    /// What is called.
+    pub fn procedure(&self) -> Procedure {
+        Procedure {
+            prog: self.prog,
+            vers: self.vers,
+            proc: self.proc,
+        }
+    }
+
+    /// A reader at the arguments.
+    pub fn args(&self) -> Reader<'_> {
+        let mut r = Reader::from(&self.payload);
+        r.skip(self.args_at)
+            .expect("the header was read before, so that it is there");
+        r
+    }
+
+    /// The arguments, all of them and nothing behind them.
+    ///
+    /// # Errors
+    ///
+    /// Those of `parse`; octets or items it left over. [`unreadable`](Self::unreadable) makes the
+    /// reply.
+    pub fn decode<'a, T>(
+        &'a self,
+        parse: impl FnOnce(&mut Reader<'a>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut r = self.args();
+        let args = parse(&mut r)?;
+        r.finish()?;
+        Ok(args)
+    }
+
+    /// A reply of status SUCCESS in `buffer`; the results are to be written behind it.
+    pub fn success(&self, buffer: Buffer) -> Writer {
+        let mut w = Writer::new(buffer);
+        success_header(self.xid).write(&mut w);
+        w
+    }
+
+    /// The same in the memory of the call, for results that need nothing of it any more and are
+    /// not larger.
+    pub fn into_success(self) -> Writer {
+        let xid = self.xid;
+        header_in(self.payload, success_header(xid))
+    }
+
+    /// SUCCESS without results, as for the procedure NULL.
+    pub fn void(self) -> Reply {
+        Reply::Message(self.into_success().finish())
+    }
+
+    /// PROC_UNAVAIL: the program has no such procedure.
+    pub fn proc_unavail(self) -> Reply {
+        self.accepted(AcceptStatus::ProcUnavail)
+    }
+
+    /// SYSTEM_ERR: something of the server's own went wrong.
+    pub fn system_err(self) -> Reply {
+        self.accepted(AcceptStatus::SystemErr)
+    }
+
+    /// The reply to arguments that could not be decoded: GARBAGE_ARGS, or what the transport has
+    /// for by-reference items where none is eligible (RFC 8166 §6.1).
+    pub fn unreadable(self, error: Error) -> Reply {
+        match error {
+            Error::Ineligible => Reply::Ineligible,
+            Error::Short { .. }
+            | Error::TooLong { .. }
+            | Error::NotInEnum { .. }
+            | Error::Padding
+            | Error::NotText
+            | Error::Trailing { .. } => self.accepted(AcceptStatus::GarbageArgs),
+        }
+    }
+
+    /// AUTH_ERROR: the caller is not believed, or its flavour not supported.
+    pub fn denied(self, stat: AuthStat) -> Reply {
+        let status = ReplyStatus::Denied(RejectStatus::AuthError(stat));
+        reply_in(self.payload, self.xid, status)
+    }
+
+    fn accepted(self, status: AcceptStatus) -> Reply {
+        reply_in(self.payload, self.xid, ReplyStatus::accepted(status))
+    }
+}
+
+/// The programs of a server: a [`Service`] that hands each call to the one it is for, and answers
+/// itself what is for none.
+#[derive(Clone, Default)]
+pub struct Programs {
+    programs: Vec<Arc<dyn Program>>,
+}
+
+impl Programs {
+    /// No program: every call is answered PROG_UNAVAIL.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same with one more program.
+    #[must_use]
+    pub fn with(mut self, program: impl Program + 'static) -> Self {
+        self.programs.push(Arc::new(program));
+        self
+    }
+
+    fn route(&self, call: Call) -> Answer {
+        let mut others: Option<(u32, u32)> = None;
+        for program in &self.programs {
+            if program.number() != call.prog {
+                continue;
+            }
+            let versions = program.versions();
+            if versions.contains(&call.vers) {
+                return program.call(call);
+            }
+            let (low, high) = others.unwrap_or((u32::MAX, 0));
+            others = Some((low.min(*versions.start()), high.max(*versions.end())));
+        }
+        Answer::Now(call.accepted(match others {
+            Some((low, high)) => AcceptStatus::ProgMismatch { low, high },
+            None => AcceptStatus::ProgUnavail,
+        }))
+    }
+}
+
+impl Service for Programs {
+    fn call(&self, call: Payload, caller: &Caller) -> Answer {
+        match Call::parse(call, caller) {
+            Ok(call) => self.route(call),
+            Err(reply) => Answer::Now(reply),
+        }
+    }
+}
+
+fn success_header(xid: u32) -> ReplyHeader<'static> {
+    ReplyHeader {
+        xid,
+        status: ReplyStatus::accepted(AcceptStatus::Success),
+    }
+}
+
+/// What the sender of a message that is no good call is owed.
+fn refuse(payload: Payload, error: CallError) -> Reply {
+    let (xid, status) = match error {
+        CallError::NotACall => return Reply::Nothing,
+        CallError::Garbage {
+            error: Error::Ineligible,
+            ..
+        } => return Reply::Ineligible,
+        CallError::Garbage { xid, .. } => (xid, ReplyStatus::accepted(AcceptStatus::GarbageArgs)),
+        CallError::RpcVersion { xid, .. } => (
+            xid,
+            ReplyStatus::Denied(RejectStatus::RpcMismatch {
+                low: RPC_VERSION,
+                high: RPC_VERSION,
+            }),
+        ),
+        CallError::Auth { xid, stat } => (xid, ReplyStatus::Denied(RejectStatus::AuthError(stat))),
+    };
+    reply_in(payload, xid, status)
+}
+
+fn reply_in(call: Payload, xid: u32, status: ReplyStatus<'_>) -> Reply {
+    Reply::Message(header_in(call, ReplyHeader { xid, status }).finish())
+}
+
+/// A reply in the memory of its call: no other is needed, pooled or not.
+fn header_in(call: Payload, header: ReplyHeader<'_>) -> Writer {
+    let (mut buffer, _, _) = call.into_parts();
+    buffer.clear();
+    let mut w = Writer::new(buffer);
+    header.write(&mut w);
+    w
+}
+
+#[cfg(test)]
+mod tests;
