@@ -160,6 +160,9 @@ drop_caches
 echo here >&5 || die 'write to a removed file'
 same 'removed file' 'still here' "$(cat /proc/self/fd/5 | tr '\n' ' ' | sed 's/ $//')"
 exec 5>&-
+# The client removes its own placeholder in the background.
+no_placeholder() { ! ls -A /mnt/d | grep -q '^\.nfs'; }
+wait_for 10 no_placeholder || die 'the .nfs placeholder stays'
 rm -r /mnt/d || die 'removing the directory'
 
 step "list $ENTRIES entries"

@@ -1,0 +1,160 @@
+//! Running other programs.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// How many lines of a failed program's output an error carries.
+const TAIL_LINES: usize = 25;
+
+/// How often a program that has a deadline is looked at.
+const POLL: Duration = Duration::from_millis(10);
+
+/// Cargo in the root of the work tree.
+pub(crate) fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(crate::root());
+    cargo
+}
+
+/// Runs a program to its end and returns what it wrote to its standard output.
+///
+/// # Errors
+///
+/// It cannot be started, or it fails; the error shows the end of its output.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let done = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot run {}", line(command)))?;
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    if !done.status.success() {
+        let errors = String::from_utf8_lossy(&done.stderr);
+        bail!(
+            "{} failed ({}):\n{}{}",
+            line(command),
+            done.status,
+            tail(&text),
+            tail(&errors)
+        );
+    }
+    Ok(text)
+}
+
+/// What a program did within its time.
+pub(crate) struct Finished {
+    pub(crate) stdout: String,
+    pub(crate) took: Duration,
+}
+
+/// Runs a program to its end, but not longer than `limit`; its output passes through `scratch`.
+///
+/// # Errors
+///
+/// It cannot be started, fails, or has to be killed when its time is up.
+pub(crate) fn within(command: &mut Command, limit: Duration, scratch: &Path) -> Result<Finished> {
+    let mut stdout = scratch_file(scratch, "stdout")?;
+    let mut stderr = scratch_file(scratch, "stderr")?;
+    let start = Instant::now();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(stdout.try_clone()?)
+        .stderr(stderr.try_clone()?)
+        .spawn()
+        .with_context(|| format!("cannot run {}", line(command)))?;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break Some(status);
+        }
+        if start.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            break None;
+        }
+        thread::sleep(POLL);
+    };
+    let took = start.elapsed();
+    let stdout = read_back(&mut stdout)?;
+    match status {
+        Some(status) if status.success() => Ok(Finished { stdout, took }),
+        ended => {
+            let how = match ended {
+                Some(status) => status.to_string(),
+                None => format!("killed after {} s", limit.as_secs()),
+            };
+            let errors = read_back(&mut stderr)?;
+            bail!(
+                "{} failed ({how}):\n{}{}",
+                line(command),
+                tail(&stdout),
+                tail(&errors)
+            );
+        }
+    }
+}
+
+fn scratch_file(scratch: &Path, name: &str) -> Result<File> {
+    let path = scratch.join(name);
+    File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(&path)
+        .with_context(|| format!("cannot create {}", path.display()))
+}
+
+fn read_back(file: &mut File) -> Result<String> {
+    let mut octets = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut octets)?;
+    Ok(String::from_utf8_lossy(&octets).into_owned())
+}
+
+/// The command as one would type it.
+pub(crate) fn line(command: &Command) -> String {
+    std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(OsStr::to_string_lossy)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// The last lines of a text, each ended.
+pub(crate) fn tail(text: &str) -> String {
+    let lines: Vec<_> = text.lines().collect();
+    let first = lines.len().saturating_sub(TAIL_LINES);
+    lines[first..]
+        .iter()
+        .map(|line| format!("{line}\n"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failure_shows_the_end_of_the_output() {
+        let error = output(Command::new("sh").args(["-c", "echo why >&2; exit 3"])).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("why") && text.contains("exit status: 3"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn tail_keeps_only_the_last_lines() {
+        let text: String = (0..100).map(|n| format!("{n}\n")).collect();
+        let kept = tail(&text);
+        assert_eq!(kept.lines().count(), TAIL_LINES);
+        assert!(kept.ends_with("99\n"));
+    }
+}

@@ -1,0 +1,229 @@
+//! The guest's programs, from Debian's packages, each with the libraries it is linked to.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::cached;
+use crate::command::output;
+use crate::interop::debian;
+use crate::interop::packages::tool;
+use crate::interop::report::Report;
+
+const PACKAGES: [&str; 14] = [
+    "bash",
+    "busybox-static",
+    "coreutils",
+    "diffutils",
+    "findutils",
+    "iproute2",
+    "kmod",
+    "libc6",
+    "libgcc-s1",
+    "libtirpc-common",
+    "netbase",
+    "nfs-common",
+    "nfs-kernel-server",
+    "rpcbind",
+];
+
+/// Programs that are copied; busybox stands in for every other name it knows.
+const PROGRAMS: [&str; 20] = [
+    "bash",
+    "busybox",
+    "kmod",
+    "ip",
+    "rdma",
+    "mount.nfs",
+    "rpcbind",
+    "rpc.nfsd",
+    "rpc.mountd",
+    "exportfs",
+    "cp",
+    "dd",
+    "diff",
+    "find",
+    "ls",
+    "mv",
+    "rm",
+    "sha256sum",
+    "stat",
+    "touch",
+];
+
+/// Names that are links to one of [`PROGRAMS`].
+const ALIASES: [(&str, &str); 5] = [
+    ("depmod", "kmod"),
+    ("insmod", "kmod"),
+    ("lsmod", "kmod"),
+    ("modprobe", "kmod"),
+    ("umount.nfs", "mount.nfs"),
+];
+
+/// Tables that programs look up names in.
+const TABLES: [&str; 4] = ["netconfig", "protocols", "rpc", "services"];
+
+/// Opened at run time, so no program names it: the C library's, at the end of a thread.
+const OPENED: [&str; 1] = ["libgcc_s.so.1"];
+
+const PROGRAM_FOLDERS: [&str; 4] = ["usr/sbin", "sbin", "usr/bin", "bin"];
+const LIBRARY_FOLDERS: [&str; 5] = [
+    "lib/x86_64-linux-gnu",
+    "usr/lib/x86_64-linux-gnu",
+    "lib64",
+    "usr/lib64",
+    "usr/lib",
+];
+
+const LOADER: &str = "ld-linux-x86-64.so.2";
+
+/// To be changed when the code here makes something else of the same lists.
+const RECIPE: u32 = 1;
+
+/// The folder with the guest's `usr` and `etc`, made if need be.
+///
+/// # Errors
+///
+/// A package cannot be got, or does not have what is expected of it.
+pub(super) fn ready(lab: &Path, report: &Report) -> Result<PathBuf> {
+    let inputs = (RECIPE, PACKAGES, PROGRAMS, ALIASES, TABLES, OPENED);
+    cached(lab, "userland", inputs, |scratch, made| {
+        report.say("build", "the guest's programs, from Debian's packages");
+        let unpacked = scratch.join("unpacked");
+        for package in debian::download_closure(&PACKAGES, scratch)? {
+            debian::unpack(&package, &unpacked)?;
+        }
+        Assembly {
+            from: &unpacked,
+            to: made,
+            libraries: BTreeSet::new(),
+        }
+        .everything()
+    })
+}
+
+/// Picks files out of unpacked packages.
+struct Assembly<'a> {
+    from: &'a Path,
+    to: &'a Path,
+    /// Names of the libraries that were copied.
+    libraries: BTreeSet<String>,
+}
+
+impl Assembly<'_> {
+    fn everything(mut self) -> Result<()> {
+        for folder in [
+            "usr/bin",
+            "usr/sbin",
+            "usr/lib/x86_64-linux-gnu",
+            "usr/lib64",
+            "etc",
+        ] {
+            fs::create_dir_all(self.to.join(folder))?;
+        }
+        for name in PROGRAMS {
+            self.program(name)?;
+        }
+        for name in OPENED {
+            self.library(name)?;
+        }
+        let loader = self.find(LOADER, &LIBRARY_FOLDERS)?;
+        fs::copy(loader, self.to.join("usr/lib64").join(LOADER))?;
+        for (name, target) in ALIASES {
+            // Mount looks for its helpers here, and the kernel for modprobe.
+            let target = self.placed(target).context("an alias of no program")?;
+            symlink(
+                Path::new("/").join(target),
+                self.to.join("usr/sbin").join(name),
+            )?;
+        }
+        self.applets()?;
+        for name in TABLES {
+            let table = Path::new("etc").join(name);
+            fs::copy(self.from.join(&table), self.to.join(&table))
+                .with_context(|| format!("the packages have no {}", table.display()))?;
+        }
+        Ok(())
+    }
+
+    fn program(&mut self, name: &str) -> Result<()> {
+        let source = self.find(name, &PROGRAM_FOLDERS)?;
+        let system = source
+            .parent()
+            .is_some_and(|folder| folder.ends_with("sbin"));
+        let folder = if system { "usr/sbin" } else { "usr/bin" };
+        let program = self.to.join(folder).join(name);
+        fs::copy(&source, &program)?;
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+        self.linked_to(&source)
+    }
+
+    fn library(&mut self, name: &str) -> Result<()> {
+        if name == LOADER || !self.libraries.insert(name.to_owned()) {
+            return Ok(());
+        }
+        let source = self.find(name, &LIBRARY_FOLDERS)?;
+        fs::copy(&source, self.to.join("usr/lib/x86_64-linux-gnu").join(name))?;
+        self.linked_to(&source)
+    }
+
+    /// Copies the libraries that an ELF file names.
+    fn linked_to(&mut self, file: &Path) -> Result<()> {
+        for name in needed(&output(tool("readelf").arg("--dynamic").arg(file))?) {
+            self.library(name)?;
+        }
+        Ok(())
+    }
+
+    /// Links for all that busybox can do and no real program does.
+    fn applets(&self) -> Result<()> {
+        let busybox = self.to.join("usr/bin/busybox");
+        for name in output(std::process::Command::new(&busybox).arg("--list"))?.lines() {
+            if self.placed(name).is_none() {
+                symlink("busybox", self.to.join("usr/bin").join(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where in the guest a program is already.
+    fn placed(&self, name: &str) -> Option<PathBuf> {
+        ["usr/bin", "usr/sbin"]
+            .iter()
+            .map(|folder| Path::new(folder).join(name))
+            .find(|path| self.to.join(path).symlink_metadata().is_ok())
+    }
+
+    fn find(&self, name: &str, folders: &[&str]) -> Result<PathBuf> {
+        folders
+            .iter()
+            .map(|folder| self.from.join(folder).join(name))
+            .find(|path| path.exists())
+            .with_context(|| format!("the guest's packages have no {name}"))
+    }
+}
+
+/// The names in the NEEDED lines that readelf prints.
+fn needed(dynamic: &str) -> impl Iterator<Item = &str> {
+    dynamic
+        .lines()
+        .filter(|line| line.contains("(NEEDED)"))
+        .filter_map(|line| line.split_once('[')?.1.split_once(']'))
+        .map(|(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn needed_libraries_are_read_from_readelf() {
+        let text = " 0x0000000000000001 (NEEDED)    Shared library: [libc.so.6]\n \
+                    0x000000000000000c (INIT)    0x1000\n \
+                    0x0000000000000001 (NEEDED)    Shared library: [libm.so.6]\n";
+        assert_eq!(needed(text).collect::<Vec<_>>(), ["libc.so.6", "libm.so.6"]);
+    }
+}

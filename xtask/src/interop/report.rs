@@ -1,0 +1,113 @@
+//! What a run says while it works, and its table at the end.
+
+use std::cell::RefCell;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::command::tail;
+
+/// Progress and results of a run.
+pub(super) struct Report {
+    start: Instant,
+    results: RefCell<Vec<TestResult>>,
+}
+
+struct TestResult {
+    name: &'static str,
+    took: Duration,
+    failure: Option<String>,
+}
+
+impl Report {
+    pub(super) fn start() -> Self {
+        Self {
+            start: Instant::now(),
+            results: RefCell::default(),
+        }
+    }
+
+    /// One line of progress.
+    pub(super) fn say(&self, who: &str, what: &str) {
+        eprintln!(
+            "[{:>6.1} s] {who}: {what}",
+            self.start.elapsed().as_secs_f64()
+        );
+    }
+
+    /// Runs one test and keeps its result. What a failed one wrote to its logs is shown.
+    pub(super) fn test(&self, name: &'static str, logs: &Path, run: impl FnOnce() -> Result<()>) {
+        self.say(name, "starts");
+        let start = Instant::now();
+        let result = run();
+        let took = start.elapsed();
+        let failure = result.err().map(|error| format!("{error:#}"));
+        match &failure {
+            None => self.say(name, &format!("ok, {:.1} s", took.as_secs_f64())),
+            Some(why) => {
+                self.say(name, &format!("FAILED: {why}"));
+                show_logs(logs);
+            }
+        }
+        self.results.borrow_mut().push(TestResult {
+            name,
+            took,
+            failure,
+        });
+    }
+
+    /// Prints the table.
+    ///
+    /// # Errors
+    ///
+    /// A test failed.
+    pub(super) fn summary(&self, kernel: &str) -> Result<()> {
+        let results = self.results.borrow();
+        let total = self.start.elapsed().as_secs_f64();
+        eprintln!("\nInteroperability with Linux {kernel}, {total:.1} s in all:");
+        for result in results.iter() {
+            let verdict = if result.failure.is_none() {
+                "ok"
+            } else {
+                "FAILED"
+            };
+            eprintln!(
+                "  {:<24}{verdict:<8}{:>7.1} s",
+                result.name,
+                result.took.as_secs_f64()
+            );
+        }
+        let failed = results
+            .iter()
+            .filter(|result| result.failure.is_some())
+            .count();
+        if failed > 0 {
+            bail!(
+                "{failed} of {} interoperability tests failed",
+                results.len()
+            );
+        }
+        Ok(())
+    }
+}
+
+fn show_logs(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
+    let mut paths: Vec<_> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect();
+    paths.sort();
+    for path in paths
+        .iter()
+        .filter(|path| path.extension().is_some_and(|ext| ext == "log"))
+    {
+        let text = fs::read(path).unwrap_or_default();
+        eprintln!("---- the end of {}", path.display());
+        eprint!("{}", tail(&String::from_utf8_lossy(&text)));
+    }
+    eprintln!("----");
+}

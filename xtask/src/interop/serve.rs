@@ -1,0 +1,146 @@
+//! The server under test: `rpcrdma serve` on ports of its own choice.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::TestRun;
+
+/// How long the server may take to say that it listens.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// How long it may take to end once it was told to.
+const STOP_LIMIT: Duration = Duration::from_secs(20);
+
+const POLL: Duration = Duration::from_millis(20);
+
+/// The path that the server exports a directory as.
+pub(super) const EXPORT: &str = "/export";
+
+/// A running server. Dropping it kills it.
+pub(super) struct Serve {
+    child: Child,
+    /// Where it speaks RPC-over-RDMA.
+    pub(super) port: u16,
+    /// Where it speaks MOUNT.
+    pub(super) mount_port: u16,
+}
+
+impl Serve {
+    /// Serves `folder` as [`EXPORT`].
+    ///
+    /// # Errors
+    ///
+    /// It does not start, or does not say in time where it listens.
+    pub(super) fn start(run: &TestRun<'_>, folder: &Path) -> Result<Self> {
+        let state = run.work.join("state");
+        fs::create_dir_all(&state)?;
+        let mut child = Command::new(run.program)
+            .arg("serve")
+            .arg(format!("{EXPORT}={}", folder.display()))
+            .args([
+                "--listen",
+                "127.0.0.1:0",
+                "--mount-port",
+                "0",
+                "--squash",
+                "none",
+                "--json",
+            ])
+            .arg("--state-dir")
+            .arg(&state)
+            .arg("-v")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(run.logs.join("serve.log"))?)
+            .spawn()
+            .with_context(|| format!("cannot run {}", run.program.display()))?;
+        let stdout = child.stdout.take().context("the server's output")?;
+        let mut log = File::create(run.logs.join("serve-stdout.log"))?;
+        // From here on an early return kills the server.
+        let mut serve = Self {
+            child,
+            port: 0,
+            mount_port: 0,
+        };
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                // Both only matter to somebody who still looks.
+                let _ = writeln!(log, "{line}");
+                let _ = sender.send(line);
+            }
+        });
+        let line = lines
+            .recv_timeout(START_LIMIT)
+            .context("the server does not say it listens")?;
+        (serve.port, serve.mount_port) =
+            ports(&line).with_context(|| format!("the server's first line: {line}"))?;
+        Ok(serve)
+    }
+
+    /// Ends it the way an administrator does.
+    ///
+    /// # Errors
+    ///
+    /// It is gone already, takes too long, or ends with another status than 0.
+    pub(super) fn stop(mut self) -> Result<()> {
+        if let Some(status) = self.child.try_wait()? {
+            bail!("the server ended by itself ({status})");
+        }
+        kill_process(Pid::from_child(&self.child), Signal::TERM)?;
+        let start = Instant::now();
+        loop {
+            match self.child.try_wait()? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => bail!("the server ended with {status}"),
+                None if start.elapsed() > STOP_LIMIT => {
+                    bail!(
+                        "the server still runs {} s after SIGTERM",
+                        STOP_LIMIT.as_secs()
+                    )
+                }
+                None => thread::sleep(POLL),
+            }
+        }
+    }
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        // An error here means that it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The ports in the line that `serve --json` prints when it is ready.
+fn ports(line: &str) -> Result<(u16, u16)> {
+    let said: serde_json::Value = serde_json::from_str(line)?;
+    let listening = said["listening"].as_str().context("no \"listening\"")?;
+    let (_, port) = listening
+        .rsplit_once(':')
+        .context("no port in \"listening\"")?;
+    let mount_port = said["mount_port"].as_u64().context("no \"mount_port\"")?;
+    Ok((port.parse()?, mount_port.try_into()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_read_from_the_first_line() {
+        let line = r#"{"listening":"127.0.0.1:4711","mount_port":815,"exports":[]}"#;
+        assert_eq!(ports(line).unwrap(), (4711, 815));
+        assert!(ports("serving").is_err());
+        assert!(ports(r#"{"listening":"127.0.0.1:1"}"#).is_err());
+    }
+}

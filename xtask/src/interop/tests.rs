@@ -1,0 +1,92 @@
+//! The tests of an interoperability run, in the order in which they run.
+
+mod capture;
+mod kernel_reference;
+mod kernel_selftest;
+mod kernel_server;
+mod linux_mounts_us;
+mod linux_serves_us;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::TestRun;
+use crate::command::output;
+
+/// One test.
+pub(super) struct Test {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    /// Part of a run that names no test.
+    pub(super) usual: bool,
+    pub(super) run: fn(&TestRun<'_>) -> Result<()>,
+}
+
+pub(super) const TESTS: [Test; 5] = [
+    Test {
+        name: "kernel-selftest",
+        about: "the guest by itself: the kernel's client and server",
+        usual: true,
+        run: kernel_selftest::run,
+    },
+    Test {
+        name: "linux-mounts-us",
+        about: "the kernel's client at work on our server",
+        usual: true,
+        run: linux_mounts_us::run,
+    },
+    Test {
+        name: "linux-serves-us",
+        about: "our client at work on the kernel's server",
+        usual: true,
+        run: linux_serves_us::run,
+    },
+    Test {
+        name: "tshark",
+        about: "Wireshark's view of the kernel's client on our server",
+        usual: true,
+        run: capture::run,
+    },
+    Test {
+        name: "kernel-reference",
+        about: "linux-mounts-us with the kernel's server in our place (not part of a usual run)",
+        usual: false,
+        run: kernel_reference::run,
+    },
+];
+
+/// The inline sizes both sides end up with (RFC 8797 §4.2): ours are larger than the 4096 octets
+/// of the Linux client, so these are its own.
+const INLINE: &str = "4096/4096";
+
+/// Entries of the large directory.
+const ENTRIES: usize = 10_000;
+
+const MIB: usize = 1 << 20;
+
+/// A file's SHA-256 in hexadecimal.
+fn sha256(path: &Path) -> Result<String> {
+    let line = output(Command::new("sha256sum").arg(path))?;
+    line.split_whitespace()
+        .next()
+        .map(str::to_owned)
+        .context("sha256sum said nothing")
+}
+
+/// Makes a file of this many octets that no compression or repetition makes easy.
+fn write_noise(path: &Path, octets: usize) -> Result<()> {
+    // Xorshift: quick, and the same in every run.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut noise = Vec::with_capacity(octets + 8);
+    while noise.len() < octets {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        noise.extend_from_slice(&state.to_le_bytes());
+    }
+    noise.truncate(octets);
+    Ok(fs::write(path, noise)?)
+}

@@ -1,0 +1,20 @@
+//! The guest by itself, so that what fails afterwards is not the guest's fault.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::interop::TestRun;
+use crate::interop::guest::{Boot, Guest};
+
+pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
+    let boot = Boot {
+        name: "guest",
+        script: "kernel-selftest.sh",
+        environment: &[],
+        forwards: &[],
+        capture: None,
+        limit: Duration::from_secs(180),
+    };
+    Guest::boot(run, &boot)?.finish()
+}

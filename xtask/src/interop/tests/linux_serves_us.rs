@@ -1,0 +1,124 @@
+//! Our client at work on the kernel's server.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use super::kernel_server::KernelServer;
+use super::{MIB, sha256, write_noise};
+use crate::command::{Finished, within};
+use crate::interop::TestRun;
+
+/// Size of the files that are moved, in MiB.
+const BIG_MIB: usize = 64;
+
+/// How often a new connection is made. Without a remedy for siw's lost wake-up, in which a first
+/// message that comes too early stays unread, about half of them hang.
+const CONNECTIONS: usize = 50;
+
+const GUEST_LIMIT: Duration = Duration::from_secs(480);
+
+/// For a command that moves little.
+const SHORT_LIMIT: Duration = Duration::from_secs(30);
+
+/// For one that moves a large file.
+const LONG_LIMIT: Duration = Duration::from_secs(120);
+
+/// For one new connection with one call. What had hung and was freed by a retry shows here.
+const CONNECTION_LIMIT: Duration = Duration::from_secs(10);
+
+pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
+    let mut server = KernelServer::start(run, BIG_MIB, GUEST_LIMIT)?;
+    let client = Client {
+        run,
+        port: server.port,
+        mount_port: server.mount_port,
+    };
+
+    client.step("ping");
+    client.ping(5, SHORT_LIMIT)?;
+
+    client.step("ls -lR");
+    let listing = client
+        .files(&["ls", "-lR", &client.url("tree")], SHORT_LIMIT)?
+        .stdout;
+    for name in ["hello", "sub", "deep", "file", "link", "big"] {
+        ensure!(
+            listing.contains(name),
+            "ls -lR does not show {name}:\n{listing}"
+        );
+    }
+    let said = client
+        .files(&["cat", &client.url("tree/sub/deep/file")], SHORT_LIMIT)?
+        .stdout;
+    ensure!(said == "deep\n", "cat shows {said:?}");
+
+    client.step("put 64 MiB");
+    let local = run.work.join("local");
+    write_noise(&local, BIG_MIB * MIB)?;
+    let local_name = local.display().to_string();
+    client.files(&["put", &local_name, &client.url("inbox/put")], LONG_LIMIT)?;
+    ensure!(
+        server.sum("inbox/put")? == sha256(&local)?,
+        "what arrived differs from what was put"
+    );
+
+    client.step("get 64 MiB");
+    let got = run.work.join("got").display().to_string();
+    client.files(&["get", &client.url("tree/big"), &got], LONG_LIMIT)?;
+    ensure!(
+        server.sum("tree/big")? == sha256(got.as_ref())?,
+        "what was got differs"
+    );
+
+    client.step("50 connections in a row");
+    let mut slowest = Duration::ZERO;
+    for number in 1..=CONNECTIONS {
+        let ping = client.ping(1, CONNECTION_LIMIT);
+        let took = ping
+            .map_err(|error| error.context(format!("connection {number}")))?
+            .took;
+        slowest = slowest.max(took);
+    }
+    client.step(&format!(
+        "the slowest of them took {:.2} s",
+        slowest.as_secs_f64()
+    ));
+    server.stop()
+}
+
+/// The program under test as a client of the guest.
+struct Client<'a> {
+    run: &'a TestRun<'a>,
+    port: u16,
+    mount_port: u16,
+}
+
+impl Client<'_> {
+    fn step(&self, what: &str) {
+        self.run.report.say(self.run.name, what);
+    }
+
+    /// The address of something below the guest's `/export`.
+    fn url(&self, path: &str) -> String {
+        format!("nfs://127.0.0.1:{}/export/{path}", self.port)
+    }
+
+    fn ping(&self, count: usize, limit: Duration) -> Result<Finished> {
+        let peer = format!("127.0.0.1:{}", self.port);
+        let mut command = Command::new(self.run.program);
+        command.args(["ping", &peer, "-c", &count.to_string()]);
+        within(&mut command, limit, &self.run.work)
+    }
+
+    /// A command on files, which needs MOUNT.
+    fn files(&self, arguments: &[&str], limit: Duration) -> Result<Finished> {
+        let mut command = Command::new(self.run.program);
+        command
+            .args(arguments)
+            .arg("--mount-port")
+            .arg(self.mount_port.to_string());
+        within(&mut command, limit, &self.run.work)
+    }
+}
