@@ -1,0 +1,109 @@
+//! What a connection has done, in numbers.
+
+use std::ops::AddAssign;
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What a connection has done so far, after the model of the `xprt: rdma` line that Linux
+        /// shows in `mountstats`. Octets count payload that moved by RDMA Read and Write.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Counters {
+            /// Each counter with its name, in a fixed order.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+        }
+
+        impl AddAssign for Counters {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$name += other.$name;)*
+            }
+        }
+    };
+}
+
+counters! {
+    /// Calls sent, as Requester.
+    calls_sent,
+    /// Replies taken, as Requester.
+    replies_received,
+    /// Calls taken, as Responder.
+    calls_received,
+    /// Replies sent, as Responder.
+    replies_sent,
+    /// Read chunks offered, as Requester.
+    read_chunks_offered,
+    /// Write chunks offered, as Requester.
+    write_chunks_offered,
+    /// Reply chunks offered, as Requester.
+    reply_chunks_offered,
+    /// Octets offered in Read chunks, as Requester.
+    read_octets_offered,
+    /// Octets that came in Write chunks, as Requester.
+    write_octets_received,
+    /// Octets that came in Reply chunks, as Requester.
+    reply_octets_received,
+    /// Read chunks pulled, as Responder.
+    read_chunks_pulled,
+    /// Octets pulled, as Responder.
+    read_octets_pulled,
+    /// Write chunks filled, as Responder.
+    write_chunks_filled,
+    /// Octets written into Write chunks, as Responder.
+    write_octets_written,
+    /// Reply chunks filled, as Responder.
+    reply_chunks_filled,
+    /// Octets written into Reply chunks, as Responder.
+    reply_octets_written,
+    /// Handles of ours that the peer invalidated.
+    remote_invalidations,
+    /// Of these, those by a peer that did not set R itself (Linux' server does so).
+    remote_invalidations_without_r,
+    /// Handles of ours that we invalidated.
+    local_invalidations,
+    /// Handles of the peer that we invalidated with a reply.
+    invalidations_sent,
+    /// RDMA_ERROR messages received that ended a call.
+    errors_received,
+    /// ERR_VERS sent.
+    version_errors_sent,
+    /// ERR_CHUNK sent.
+    chunk_errors_sent,
+    /// Messages discarded: runts, RDMA_DONE, errors that cannot be read.
+    discarded,
+    /// Replies to no call of ours, or to none any more.
+    unknown_replies,
+    /// Replies that broke a rule.
+    bad_replies,
+    /// Calls cancelled while they were on their way.
+    cancelled,
+    /// Times that no call could be sent for want of a credit.
+    credit_waits,
+    /// Times that a call waited for memory before its chunks were pulled.
+    memory_waits,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_add_up_by_name() {
+        let mut all = Counters {
+            calls_sent: 1,
+            ..Counters::default()
+        };
+        all += Counters {
+            calls_sent: 2,
+            bad_replies: 3,
+            ..Counters::default()
+        };
+        let value = |name| all.iter().find(|&(n, _)| n == name).map(|(_, value)| value);
+        assert_eq!(value("calls_sent"), Some(3));
+        assert_eq!(value("bad_replies"), Some(3));
+    }
+}

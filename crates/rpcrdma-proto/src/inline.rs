@@ -1,0 +1,93 @@
+//! Inline sizes: the largest message that one Send can carry.
+
+use std::fmt;
+
+/// Octets of the largest message in one Send: a whole number of KiB from 1024 to 262144, which is
+/// what can be told to a peer (RFC 8797 §4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InlineSize(u32);
+
+/// Octets per step of an inline size.
+const STEP: u32 = 1024;
+
+impl InlineSize {
+    /// What every peer can take, and all that may be assumed of one that says nothing (RFC 8166
+    /// §3.3.3).
+    pub const MIN: Self = Self(STEP);
+
+    /// The largest that can be told to a peer.
+    pub const MAX: Self = Self(256 * STEP);
+
+    /// What Linux uses, and so do we.
+    pub const DEFAULT: Self = Self(4 * STEP);
+
+    /// The largest inline size that is not above `octets`, or the smallest there is.
+    pub fn at_most(octets: usize) -> Self {
+        let octets = u32::try_from(octets).unwrap_or(u32::MAX);
+        let octets = octets.clamp(Self::MIN.0, Self::MAX.0);
+        Self(octets - octets % STEP)
+    }
+
+    /// From its code on the wire, the number of KiB beyond the first (RFC 8797 §4.2). Every code
+    /// is valid.
+    pub fn from_code(code: u8) -> Self {
+        Self((u32::from(code) + 1) * STEP)
+    }
+
+    /// Its code on the wire.
+    pub fn code(self) -> u8 {
+        u8::try_from(self.0 / STEP - 1).expect("an inline size is at most 256 KiB")
+    }
+
+    /// In octets.
+    pub fn octets(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl Default for InlineSize {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+impl fmt::Display for InlineSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The largest message in each direction of one connection (RFC 8166 §3.3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thresholds {
+    /// Of messages that we send: the smaller of what we can send and the peer receives.
+    pub send: InlineSize,
+    /// Of messages that the peer sends: the smaller of what it can send and we receive.
+    pub receive: InlineSize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_rounded_down_and_clamped() {
+        let check = |octets, expected| assert_eq!(InlineSize::at_most(octets).octets(), expected);
+        check(0, 1024);
+        check(1023, 1024);
+        check(1024, 1024);
+        check(2047, 1024);
+        check(2048, 2048);
+        check(4097, 4096);
+        check(262_144, 262_144);
+        check(262_145, 262_144);
+        check(usize::MAX, 262_144);
+    }
+
+    #[test]
+    fn every_code_survives_a_round_trip() {
+        for code in 0..=u8::MAX {
+            assert_eq!(InlineSize::from_code(code).code(), code);
+        }
+    }
+}

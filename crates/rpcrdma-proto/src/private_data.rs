@@ -1,0 +1,249 @@
+//! CM Private Data: what the two ends tell each other in setting up a connection (RFC 8797).
+//!
+//! Nothing here is remembered: each connection exchanges its own, and the settings may change from
+//! one to the next (RFC 8797 §4).
+
+use crate::inline::{InlineSize, Thresholds};
+
+/// The Format Identifier of RPC-over-RDMA version one.
+pub const FORMAT_IDENTIFIER: u32 = 0xf6ab_0e18;
+
+/// The one version of the format that there is (RFC 8797 §4).
+pub const VERSION: u8 = 1;
+
+/// The bit of the flags that says that remote invalidation is supported.
+const FLAG_R: u8 = 0x01;
+
+/// Formats known by their identifier: the registry "RDMA-CM Private Data Identifiers" (RFC 8797 §8).
+pub const FORMATS: &[Format] = &[Format {
+    identifier: FORMAT_IDENTIFIER,
+    length: PrivateData::LEN,
+    description: "RPC-over-RDMA version 1 CM Private Data",
+}];
+
+/// One entry of the registry of private data formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Format {
+    /// The first four octets.
+    pub identifier: u32,
+    /// Octets in all.
+    pub length: usize,
+    /// The registered name.
+    pub description: &'static str,
+}
+
+/// View of CM Private Data: every field, no judgement (RFC 8797 §4).
+#[derive(Clone, Copy, Debug)]
+pub struct PrivateDataView<'a>(&'a [u8; PrivateData::LEN]);
+
+impl<'a> PrivateDataView<'a> {
+    /// A view of the first eight octets, if there are as many.
+    pub fn new(octets: &'a [u8]) -> Option<Self> {
+        octets.first_chunk().map(Self)
+    }
+
+    /// The Format Identifier.
+    pub fn identifier(self) -> u32 {
+        u32::from_be_bytes([self.0[0], self.0[1], self.0[2], self.0[3]])
+    }
+
+    /// The version of the format.
+    pub fn version(self) -> u8 {
+        self.0[4]
+    }
+
+    /// The seven reserved bits, shifted down by one.
+    pub fn reserved(self) -> u8 {
+        self.0[5] >> 1
+    }
+
+    /// The R bit.
+    pub fn remote_invalidation(self) -> bool {
+        self.0[5] & FLAG_R != 0
+    }
+
+    /// The size code of the largest Send.
+    pub fn send_code(self) -> u8 {
+        self.0[6]
+    }
+
+    /// The size code of the largest Receive.
+    pub fn receive_code(self) -> u8 {
+        self.0[7]
+    }
+}
+
+/// What one end says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrivateData {
+    /// Its largest Send.
+    pub send: InlineSize,
+    /// Its largest Receive.
+    pub receive: InlineSize,
+    /// Whether each STag that it exposes may be invalidated remotely (R).
+    pub remote_invalidation: bool,
+}
+
+impl PrivateData {
+    /// Octets on the wire.
+    pub const LEN: usize = 8;
+
+    /// What a peer that sends none is taken to have said (RFC 8797 §5.1).
+    pub const ABSENT: Self = Self {
+        send: InlineSize::MIN,
+        receive: InlineSize::MIN,
+        remote_invalidation: false,
+    };
+
+    /// What a view holds, if identifier and version are ours. Reserved bits are ignored (RFC 8797
+    /// §4).
+    pub fn parse(view: PrivateDataView<'_>) -> Option<Self> {
+        if view.identifier() != FORMAT_IDENTIFIER || view.version() != VERSION {
+            return None;
+        }
+        Some(Self {
+            send: InlineSize::from_code(view.send_code()),
+            receive: InlineSize::from_code(view.receive_code()),
+            remote_invalidation: view.remote_invalidation(),
+        })
+    }
+
+    /// The same, but reserved bits must be zero, as a draft of RFC 8797 had it: for a decoder that
+    /// points at what is odd.
+    pub fn parse_strict(view: PrivateDataView<'_>) -> Option<Self> {
+        Self::parse(view).filter(|_| view.reserved() == 0)
+    }
+
+    /// Searches what a peer sent, at every octet offset (RFC 8797 §5.2).
+    ///
+    /// An identifier that is followed by something else is not ours, and the search goes on.
+    pub fn find(received: &[u8]) -> Option<Self> {
+        received
+            .windows(Self::LEN)
+            .find_map(|octets| PrivateDataView::new(octets).and_then(Self::parse))
+    }
+
+    /// Its octets.
+    pub fn emit(self) -> [u8; Self::LEN] {
+        let [a, b, c, d] = FORMAT_IDENTIFIER.to_be_bytes();
+        let flags = if self.remote_invalidation { FLAG_R } else { 0 };
+        [
+            a,
+            b,
+            c,
+            d,
+            VERSION,
+            flags,
+            self.send.code(),
+            self.receive.code(),
+        ]
+    }
+
+    /// What to send in a message of connection setup that has room for `capacity` octets: this at
+    /// offset 0, where Linux looks for it, and the octets of our user behind it, cut to the room.
+    ///
+    /// Without room for this nothing of it is sent (RFC 8797 §4), and the user has the room.
+    pub fn with_user_octets(self, user: &[u8], capacity: usize) -> Vec<u8> {
+        let mut all = Vec::with_capacity(capacity.min(Self::LEN + user.len()));
+        if capacity >= Self::LEN {
+            all.extend_from_slice(&self.emit());
+        }
+        let room = capacity - all.len();
+        all.extend_from_slice(&user[..user.len().min(room)]);
+        all
+    }
+
+    /// The thresholds between this end and a peer (RFC 8797 §4.2).
+    pub fn thresholds(self, peer: Self) -> Thresholds {
+        Thresholds {
+            send: self.send.min(peer.receive),
+            receive: self.receive.min(peer.send),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINUX_CLIENT: [u8; 8] = [0xf6, 0xab, 0x0e, 0x18, 1, 1, 3, 3];
+
+    fn linux_client() -> PrivateData {
+        PrivateData {
+            send: InlineSize::DEFAULT,
+            receive: InlineSize::DEFAULT,
+            remote_invalidation: true,
+        }
+    }
+
+    #[test]
+    fn what_linux_sends_is_understood_and_made() {
+        assert_eq!(PrivateData::find(&LINUX_CLIENT), Some(linux_client()));
+        assert_eq!(linux_client().emit(), LINUX_CLIENT);
+    }
+
+    #[test]
+    fn it_is_found_at_every_offset() {
+        for offset in 0..40 {
+            let mut octets = vec![0xf6; offset];
+            octets.extend_from_slice(&LINUX_CLIENT);
+            octets.resize(64, 0);
+            assert_eq!(PrivateData::find(&octets), Some(linux_client()), "{offset}");
+        }
+    }
+
+    #[test]
+    fn an_invalid_match_does_not_end_the_search() {
+        let mut octets = LINUX_CLIENT.to_vec();
+        octets[4] = 2;
+        octets.extend_from_slice(&LINUX_CLIENT);
+        assert_eq!(PrivateData::find(&octets), Some(linux_client()));
+    }
+
+    #[test]
+    fn truncated_foreign_or_newer_data_is_as_good_as_none() {
+        let check = |octets: &[u8]| assert_eq!(PrivateData::find(octets), None);
+        check(&[]);
+        check(&LINUX_CLIENT[..7]);
+        check(&LINUX_CLIENT[1..]);
+        check(&[0; 512]);
+        check(&[0xf6, 0xab, 0x0e, 0x18, 0, 1, 3, 3]);
+    }
+
+    #[test]
+    fn reserved_bits_are_ignored_unless_asked_about() {
+        let mut octets = LINUX_CLIENT;
+        octets[5] = 0xff;
+        let view = PrivateDataView::new(&octets).expect("eight octets");
+        assert_eq!(PrivateData::parse(view), Some(linux_client()));
+        assert_eq!(PrivateData::parse_strict(view), None);
+    }
+
+    #[test]
+    fn user_octets_follow_and_are_cut_to_the_room() {
+        let check = |capacity, expected: &[u8]| {
+            let sent = linux_client().with_user_octets(b"mine", capacity);
+            assert_eq!(sent, expected, "{capacity}");
+        };
+        check(56, b"\xf6\xab\x0e\x18\x01\x01\x03\x03mine");
+        check(10, b"\xf6\xab\x0e\x18\x01\x01\x03\x03mi");
+        check(8, b"\xf6\xab\x0e\x18\x01\x01\x03\x03");
+        check(7, b"mine");
+        check(0, b"");
+    }
+
+    #[test]
+    fn each_direction_has_the_smaller_of_its_two_sizes() {
+        let us = PrivateData {
+            send: InlineSize::at_most(8192),
+            receive: InlineSize::at_most(2048),
+            remote_invalidation: true,
+        };
+        let thresholds = us.thresholds(linux_client());
+        assert_eq!(thresholds.send.octets(), 4096);
+        assert_eq!(thresholds.receive.octets(), 2048);
+        let thresholds = us.thresholds(PrivateData::ABSENT);
+        assert_eq!(thresholds.send.octets(), 1024);
+        assert_eq!(thresholds.receive.octets(), 1024);
+    }
+}

@@ -1,0 +1,118 @@
+//! What a client and a server can be told.
+
+use rpcrdma_proto::InlineSize;
+use std::time::Duration;
+
+/// What the owner of a connection does while there is nothing to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spin {
+    /// It waits for the system to wake it: least CPU, several times the latency.
+    Park,
+    /// It looks again for 50 µs before it waits, while its runtime has one active connection and
+    /// the machine more than one CPU.
+    #[default]
+    Adaptive,
+    /// It never waits while its runtime has one active connection: for measurements.
+    Always,
+}
+
+/// How a [`Client`](crate::Client) behaves.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// Credits asked for, which is also how many replies can be awaited at a time; at least 1.
+    pub credits: u32,
+    /// The largest message to send in one Send.
+    pub send_size: InlineSize,
+    /// The largest message to receive in one Receive.
+    pub receive_size: InlineSize,
+    /// Octets of the largest chunk, and so of the largest message.
+    pub max_chunk: usize,
+    /// Whether the server may invalidate our handles with its replies (R, RFC 8797 §4.1).
+    pub remote_invalidation: bool,
+    /// How long a call may take, reconnects included, before it fails.
+    pub call_timeout: Duration,
+    /// How long making a connection may take.
+    pub setup_timeout: Duration,
+    /// After a lost connection: how long to wait before the next try, doubled after each failure.
+    pub reconnect_first: Duration,
+    /// The longest wait between two tries.
+    pub reconnect_most: Duration,
+    /// Whether a lost connection is made again at all.
+    pub reconnect: bool,
+    /// Octets for the peer's user, sent behind our own private data.
+    pub private_data: Vec<u8>,
+    /// What to do while there is nothing to do.
+    pub spin: Spin,
+}
+
+impl Default for ClientConfig {
+    fn default() -> Self {
+        Self {
+            credits: 128,
+            send_size: InlineSize::DEFAULT,
+            receive_size: InlineSize::DEFAULT,
+            max_chunk: 4 << 20,
+            remote_invalidation: true,
+            call_timeout: Duration::from_secs(60),
+            setup_timeout: Duration::from_secs(10),
+            reconnect_first: Duration::from_millis(100),
+            reconnect_most: Duration::from_secs(10),
+            reconnect: true,
+            private_data: Vec::new(),
+            spin: Spin::default(),
+        }
+    }
+}
+
+/// How a [`Server`](crate::Server) behaves.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Most credits granted to a client, each good for one call at a time; at least 1.
+    pub credits: u32,
+    /// The largest message to send in one Send.
+    pub send_size: InlineSize,
+    /// The largest message to receive in one Receive.
+    pub receive_size: InlineSize,
+    /// Octets of the largest chunk that is pulled or written.
+    pub max_chunk: usize,
+    /// Whether we say that remote invalidation is understood (R, RFC 8797 §4.1): a reply takes a
+    /// handle of the client's along only if both ends have said so.
+    pub remote_invalidation: bool,
+    /// Connections at a time; one more is refused.
+    pub max_connections: usize,
+    /// Threads that serve connections, each with a runtime of its own; at least 1.
+    pub workers: usize,
+    /// How long a client may take to say what it wants before it is dropped.
+    pub setup_timeout: Duration,
+    /// How long a connection may be without a call before it is closed; none: for ever.
+    pub idle_timeout: Option<Duration>,
+    /// How long calls may take to finish after [`shutdown`](crate::Server::shutdown) was asked for.
+    pub drain_timeout: Duration,
+    /// Octets that chunks of calls and replies may occupy at a time, on all connections together.
+    /// A call that needs more waits.
+    pub chunk_memory: usize,
+    /// Octets for the peer's user, sent behind our own private data.
+    pub private_data: Vec<u8>,
+    /// What to do while there is nothing to do.
+    pub spin: Spin,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            credits: 128,
+            send_size: InlineSize::DEFAULT,
+            receive_size: InlineSize::DEFAULT,
+            max_chunk: 4 << 20,
+            remote_invalidation: true,
+            max_connections: 1024,
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
+            setup_timeout: Duration::from_secs(10),
+            idle_timeout: Some(Duration::from_secs(360)),
+            drain_timeout: Duration::from_secs(10),
+            chunk_memory: 64 << 20,
+            private_data: Vec::new(),
+            spin: Spin::default(),
+        }
+    }
+}
