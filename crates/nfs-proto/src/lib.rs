@@ -1,1 +1,46 @@
-//! NFS version 3 and MOUNT types, and which of their items are DDP-eligible.
+//! NFS version 3 (RFC 1813) and MOUNT version 3 (its Appendix I), and what of them may travel by
+//! reference (RFC 8267).
+//!
+//! Every type here is [`Wire`]: one XDR form, read with limits and written in the order of the
+//! RFC. Arguments are in [`args`] and [`mount`], what comes back is in [`results`]; [`Call`] ties
+//! the two together and says how large a reply can be. Arguments and results borrow from the
+//! message they were read from, so that reading a call allocates nothing.
+//!
+//! Only [`Data`] and [`Path`] are ever moved by reference: they are the DDP-eligible items of
+//! RFC 8267 §4. Nothing here opens a file or a connection.
+
+#[macro_use]
+mod macros;
+
+pub mod args;
+mod attributes;
+mod binding;
+mod data;
+mod directory;
+mod handle;
+pub mod limits;
+pub mod mount;
+mod name;
+mod program;
+pub mod results;
+mod scalars;
+mod status;
+mod wire;
+
+pub use attributes::{
+    Attributes, Device, FileType, NfsTime, SetAttributes, SetTime, WccAttributes, WccData,
+};
+pub use binding::{Call, REPLY_HEADER};
+pub use data::{Data, Path};
+pub use directory::{DirectoryLimits, DirectoryWriter};
+pub use handle::FileHandle;
+pub use name::{Filename, Name};
+pub use program::{
+    MOUNT_PORT, MOUNT_PROGRAM, MOUNT_V3, MountProcedure, NFS_PORT, NFS_PROGRAM, NFS_RDMA_PORT,
+    NFS_V3, NFSACL_PROGRAM, Procedure,
+};
+pub use scalars::{
+    Access, Cookie, CookieVerifier, CreateVerifier, FileId, FsProperties, Stable, WriteVerifier,
+};
+pub use status::{Failed, Status};
+pub use wire::{List, Octets, Wire};

@@ -1,0 +1,196 @@
+//! Attributes of files, how to set them, and weak cache consistency (RFC 1813 §2.5, §2.6).
+
+use crate::{FileId, Wire};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use xdr::{Error, Reader, Writer};
+
+xdr_enum! {
+    /// What a file is (`ftype3`).
+    pub enum FileType ("ftype3") {
+        /// A regular file.
+        Regular = 1,
+        /// A directory.
+        Directory = 2,
+        /// A block device.
+        Block = 3,
+        /// A character device.
+        Character = 4,
+        /// A symbolic link.
+        Symlink = 5,
+        /// A socket.
+        Socket = 6,
+        /// A named pipe.
+        Fifo = 7,
+    }
+}
+
+xdr_struct! {
+    /// Numbers of a device (`specdata3`); zeroes for everything else.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Device {
+        /// Major number.
+        pub major: u32,
+        /// Minor number.
+        pub minor: u32,
+    }
+}
+
+xdr_struct! {
+    /// Time since 1970 (`nfstime3`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+    pub struct NfsTime {
+        /// Whole seconds.
+        pub seconds: u32,
+        /// Nanoseconds of the next one.
+        pub nanoseconds: u32,
+    }
+}
+
+impl From<SystemTime> for NfsTime {
+    /// The nearest time that can be said: times before 1970 and after 2106 become the ends.
+    fn from(time: SystemTime) -> Self {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        match u32::try_from(since.as_secs()) {
+            Ok(seconds) => Self {
+                seconds,
+                nanoseconds: since.subsec_nanos(),
+            },
+            Err(_) => Self {
+                seconds: u32::MAX,
+                nanoseconds: 999_999_999,
+            },
+        }
+    }
+}
+
+impl From<NfsTime> for SystemTime {
+    fn from(time: NfsTime) -> Self {
+        let seconds = Duration::from_secs(time.seconds.into());
+        UNIX_EPOCH + seconds + Duration::from_nanos(time.nanoseconds.into())
+    }
+}
+
+xdr_struct! {
+    /// Attributes of a file (`fattr3`).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Attributes {
+        /// What it is.
+        pub file_type: FileType,
+        /// Permission bits, and set-user-ID, set-group-ID and sticky.
+        pub mode: u32,
+        /// Names it has.
+        pub links: u32,
+        /// Owner.
+        pub uid: u32,
+        /// Group.
+        pub gid: u32,
+        /// Octets of data.
+        pub size: u64,
+        /// Octets of disk space.
+        pub used: u64,
+        /// The device it stands for.
+        pub device: Device,
+        /// Number of its file system.
+        pub fsid: u64,
+        /// Its number in the file system.
+        pub file_id: FileId,
+        /// When its data was last read.
+        pub atime: NfsTime,
+        /// When its data was last changed.
+        pub mtime: NfsTime,
+        /// When its attributes were last changed.
+        pub ctime: NfsTime,
+    }
+}
+
+xdr_struct! {
+    /// What of a file's attributes is kept from before an operation (`wcc_attr`).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct WccAttributes {
+        /// Octets of data.
+        pub size: u64,
+        /// When its data was last changed.
+        pub mtime: NfsTime,
+        /// When its attributes were last changed.
+        pub ctime: NfsTime,
+    }
+}
+
+impl From<&Attributes> for WccAttributes {
+    fn from(attributes: &Attributes) -> Self {
+        Self {
+            size: attributes.size,
+            mtime: attributes.mtime,
+            ctime: attributes.ctime,
+        }
+    }
+}
+
+xdr_struct! {
+    /// Weak cache consistency data (`wcc_data`): a file before and after an operation.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct WccData {
+        /// Before, if that is known to be just before.
+        pub before: Option<WccAttributes>,
+        /// After.
+        pub after: Option<Attributes>,
+    }
+}
+
+/// How to set a time (`set_atime`, `set_mtime`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SetTime {
+    /// Leave it.
+    #[default]
+    DontChange,
+    /// To the server's time.
+    ServerTime,
+    /// To this time.
+    ClientTime(NfsTime),
+}
+
+impl Wire<'_> for SetTime {
+    const MAX: usize = 4 + NfsTime::MAX;
+
+    fn parse(r: &mut Reader<'_>) -> Result<Self, Error> {
+        match r.u32()? {
+            0 => Ok(Self::DontChange),
+            1 => Ok(Self::ServerTime),
+            2 => NfsTime::parse(r).map(Self::ClientTime),
+            value => Err(Error::NotInEnum {
+                value,
+                of: "time_how",
+            }),
+        }
+    }
+
+    fn write(&self, w: &mut Writer) {
+        match self {
+            Self::DontChange => w.u32(0),
+            Self::ServerTime => w.u32(1),
+            Self::ClientTime(time) => {
+                w.u32(2);
+                time.write(w);
+            }
+        }
+    }
+}
+
+xdr_struct! {
+    /// Attributes to set (`sattr3`); the default sets none.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct SetAttributes {
+        /// Permission bits.
+        pub mode: Option<u32>,
+        /// Owner.
+        pub uid: Option<u32>,
+        /// Group.
+        pub gid: Option<u32>,
+        /// Octets of data: truncates or extends.
+        pub size: Option<u64>,
+        /// When its data was last read.
+        pub atime: SetTime,
+        /// When its data was last changed.
+        pub mtime: SetTime,
+    }
+}

@@ -1,0 +1,219 @@
+//! The upper-layer binding (RFC 8267 §4): what each procedure returns, and how large that can be.
+//!
+//! The items that may travel by reference are marked by their type: see [`Data`](crate::Data) and
+//! [`Path`](crate::Path). Everything else never does.
+
+use crate::limits::{MAX_MOUNT_LIST_REPLY, MAX_PATH};
+use crate::results::{self, Res};
+use crate::{
+    Attributes, CookieVerifier, MOUNT_PROGRAM, MOUNT_V3, MountProcedure, NFS_PROGRAM, NFS_V3,
+    Procedure, WccData, Wire, args, mount,
+};
+use oncrpc::ReplyBound;
+use smallvec::{SmallVec, smallvec};
+
+/// Octets of the header of an accepted reply with an AUTH_NONE verifier (RFC 5531 §9).
+///
+/// That is what a server answers to AUTH_NONE and AUTH_SYS. One that would hand out an AUTH_SHORT
+/// verifier (up to 400 octets more) still fits in every reply that is returned inline; there is
+/// no such NFS server in use, so that no room is made for it elsewhere.
+pub const REPLY_HEADER: usize = 24;
+
+/// Most octets of a reply without results: PROG_MISMATCH, with its two versions.
+const NO_RESULTS: usize = REPLY_HEADER + 8;
+
+/// The arguments of one procedure: which it is, what comes back, and how large that can be.
+pub trait Call<'a>: Wire<'a> {
+    /// Program.
+    const PROGRAM: u32;
+    /// Version.
+    const VERSION: u32;
+    /// Procedure.
+    const PROCEDURE: u32;
+    /// Name of the procedure in the RFC.
+    const NAME: &'static str;
+
+    /// What comes back.
+    type Reply<'r>: Wire<'r>;
+
+    /// The largest reply that these arguments can draw (RFC 8166 §6.2, RFC 8267 §3, §4.1).
+    fn reply_bound(&self) -> ReplyBound {
+        fixed(Self::Reply::<'static>::MAX)
+    }
+}
+
+/// A reply without eligible results.
+fn fixed(results: usize) -> ReplyBound {
+    ReplyBound {
+        fixed: (REPLY_HEADER + results).max(NO_RESULTS),
+        results: SmallVec::new(),
+    }
+}
+
+/// A reply with one eligible result of up to `data` octets.
+fn eligible(results: usize, data: u32) -> ReplyBound {
+    ReplyBound {
+        fixed: REPLY_HEADER + results,
+        results: smallvec![data as usize],
+    }
+}
+
+/// A directory of up to `count` octets.
+///
+/// RFC 1813 counts attributes and verifier of the directory among these octets; some servers count
+/// the entries only, so that room is made for both.
+fn directory(count: u32) -> ReplyBound {
+    fixed(4 + Option::<Attributes>::MAX + CookieVerifier::MAX + count as usize)
+}
+
+macro_rules! nfs_call {
+    ($args:ty, $procedure:ident, $name:literal, $reply:ty $(, |$this:ident| $bound:expr)?) => {
+        impl<'a> Call<'a> for $args {
+            const PROGRAM: u32 = NFS_PROGRAM;
+            const VERSION: u32 = NFS_V3;
+            const PROCEDURE: u32 = Procedure::$procedure as u32;
+            const NAME: &'static str = $name;
+
+            type Reply<'r> = $reply;
+
+            $(fn reply_bound(&self) -> ReplyBound {
+                let $this = self;
+                $bound
+            })?
+        }
+    };
+}
+
+type PostOp = Option<Attributes>;
+
+nfs_call!(args::Null, Null, "NULL", ());
+nfs_call!(args::GetAttr, GetAttr, "GETATTR", Res<results::GetAttr, ()>);
+nfs_call!(args::SetAttr, SetAttr, "SETATTR", Res<results::SetAttr, WccData>);
+nfs_call!(args::Lookup<'a>, Lookup, "LOOKUP", Res<results::Lookup, PostOp>);
+nfs_call!(args::CheckAccess, Access, "ACCESS", Res<results::CheckAccess, PostOp>);
+nfs_call!(
+    args::ReadLink,
+    ReadLink,
+    "READLINK",
+    Res<results::ReadLink<'r>, PostOp>,
+    |_this| eligible(Self::Reply::<'static>::MAX, MAX_PATH)
+);
+nfs_call!(
+    args::Read,
+    Read,
+    "READ",
+    Res<results::Read<'r>, PostOp>,
+    |this| eligible(Self::Reply::<'static>::MAX, this.count)
+);
+nfs_call!(args::Write<'a>, Write, "WRITE", Res<results::Write, WccData>);
+nfs_call!(args::Create<'a>, Create, "CREATE", Res<results::Create, WccData>);
+nfs_call!(args::MkDir<'a>, MkDir, "MKDIR", Res<results::Create, WccData>);
+nfs_call!(args::Symlink<'a>, Symlink, "SYMLINK", Res<results::Create, WccData>);
+nfs_call!(args::MkNod<'a>, MkNod, "MKNOD", Res<results::Create, WccData>);
+nfs_call!(args::Remove<'a>, Remove, "REMOVE", Res<results::Remove, WccData>);
+nfs_call!(args::RmDir<'a>, RmDir, "RMDIR", Res<results::Remove, WccData>);
+nfs_call!(args::Rename<'a>, Rename, "RENAME", Res<results::Rename, results::Rename>);
+nfs_call!(args::Link<'a>, Link, "LINK", Res<results::Link, results::Link>);
+nfs_call!(
+    args::ReadDir,
+    ReadDir,
+    "READDIR",
+    Res<results::ReadDir<'r>, PostOp>,
+    |this| directory(this.count)
+);
+nfs_call!(
+    args::ReadDirPlus,
+    ReadDirPlus,
+    "READDIRPLUS",
+    Res<results::ReadDirPlus<'r>, PostOp>,
+    |this| directory(this.max_count)
+);
+nfs_call!(args::FsStat, FsStat, "FSSTAT", Res<results::FsStat, PostOp>);
+nfs_call!(args::FsInfo, FsInfo, "FSINFO", Res<results::FsInfo, PostOp>);
+nfs_call!(args::PathConf, PathConf, "PATHCONF", Res<results::PathConf, PostOp>);
+nfs_call!(args::Commit, Commit, "COMMIT", Res<results::Commit, WccData>);
+
+macro_rules! mount_call {
+    ($args:ty, $procedure:ident, $name:literal, $reply:ty $(, $bound:expr)?) => {
+        impl<'a> Call<'a> for $args {
+            const PROGRAM: u32 = MOUNT_PROGRAM;
+            const VERSION: u32 = MOUNT_V3;
+            const PROCEDURE: u32 = MountProcedure::$procedure as u32;
+            const NAME: &'static str = $name;
+
+            type Reply<'r> = $reply;
+
+            $(fn reply_bound(&self) -> ReplyBound {
+                $bound
+            })?
+        }
+    };
+}
+
+mount_call!(mount::Null, Null, "MOUNT NULL", ());
+mount_call!(mount::Mount<'a>, Mount, "MNT", Result<mount::Mounted, mount::MountStatus>);
+mount_call!(
+    mount::Dump,
+    Dump,
+    "DUMP",
+    mount::MountList<'r>,
+    fixed(MAX_MOUNT_LIST_REPLY)
+);
+mount_call!(mount::Unmount<'a>, Unmount, "UMNT", ());
+mount_call!(mount::UnmountAll, UnmountAll, "UMNTALL", ());
+mount_call!(
+    mount::Export,
+    Export,
+    "EXPORT",
+    mount::ExportList<'r>,
+    fixed(MAX_MOUNT_LIST_REPLY)
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cookie, FileHandle};
+
+    fn handle() -> FileHandle {
+        FileHandle::new(b"file").unwrap()
+    }
+
+    #[track_caller]
+    fn check<'a>(call: &impl Call<'a>, fixed: usize, results: &[usize]) {
+        let bound = call.reply_bound();
+        assert_eq!((bound.fixed, bound.results.as_slice()), (fixed, results));
+    }
+
+    #[test]
+    fn reply_bounds_follow_from_the_arguments() {
+        check(&args::Null, 32, &[]);
+        check(&args::GetAttr { object: handle() }, 24 + 4 + 84, &[]);
+        let read = args::Read {
+            file: handle(),
+            offset: 7,
+            count: 65536,
+        };
+        check(&read, 24 + 4 + 88 + 4 + 4 + 4, &[65536]);
+        check(
+            &args::ReadLink { symlink: handle() },
+            24 + 4 + 88 + 4,
+            &[4096],
+        );
+        let (cookie, verifier) = (Cookie(0), CookieVerifier::default());
+        let list = args::ReadDir {
+            dir: handle(),
+            cookie,
+            verifier,
+            count: 8192,
+        };
+        check(&list, 24 + 4 + 88 + 8 + 8192, &[]);
+    }
+
+    #[test]
+    fn every_reply_but_data_and_directories_fits_the_smallest_inline_size() {
+        // RFC 8797 §3: 1024 octets; 28 of them are the transport header of RFC 8166 §4.1.
+        assert!(<args::Link<'_> as Call>::Reply::<'_>::MAX + REPLY_HEADER <= 1024 - 28);
+        assert!(<args::Rename<'_> as Call>::Reply::<'_>::MAX + REPLY_HEADER <= 1024 - 28);
+        assert!(<args::Create<'_> as Call>::Reply::<'_>::MAX + REPLY_HEADER <= 1024 - 28);
+    }
+}

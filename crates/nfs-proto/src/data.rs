@@ -1,0 +1,86 @@
+//! The items that may travel by reference (RFC 8267 §4): file data, and the text of a symbolic link.
+
+use crate::Wire;
+use crate::limits::{MAX_DATA, MAX_PATH};
+use std::borrow::Cow;
+use xdr::{Error, Gather, Opaque, Reader, Writer};
+
+macro_rules! eligible {
+    ($(#[$meta:meta])* $name:ident, $limit:expr) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug)]
+        pub struct $name<'a>(pub Opaque<'a>);
+
+        impl $name<'_> {
+            /// Octets.
+            pub fn len(&self) -> usize {
+                self.0.len()
+            }
+
+            /// Whether there are none.
+            pub fn is_empty(&self) -> bool {
+                self.0.is_empty()
+            }
+
+            /// The octets in one piece, copied only where they are in several.
+            pub fn octets(&self) -> Cow<'_, [u8]> {
+                match &self.0 {
+                    Opaque::Inline(octets) => Cow::Borrowed(octets),
+                    Opaque::ByReference(pieces) => match pieces.as_slice() {
+                        [] => Cow::Borrowed(&[]),
+                        [one] => Cow::Borrowed(one),
+                        several => Cow::Owned(several.concat()),
+                    },
+                }
+            }
+
+            /// The octets in pieces; those that stood in the stream are copied.
+            pub fn into_gather(self) -> Gather {
+                self.0.into_gather()
+            }
+        }
+
+        impl<'a> From<&'a [u8]> for $name<'a> {
+            fn from(octets: &'a [u8]) -> Self {
+                Self(Opaque::Inline(octets))
+            }
+        }
+
+        impl From<Gather> for $name<'_> {
+            fn from(pieces: Gather) -> Self {
+                Self(Opaque::ByReference(pieces))
+            }
+        }
+
+        impl PartialEq for $name<'_> {
+            fn eq(&self, other: &Self) -> bool {
+                self.octets() == other.octets()
+            }
+        }
+
+        impl Eq for $name<'_> {}
+
+        impl<'a> Wire<'a> for $name<'a> {
+            const MAX: usize = 4;
+
+            fn parse(r: &mut Reader<'a>) -> Result<Self, Error> {
+                r.item($limit).map(Self)
+            }
+
+            /// Writes a by-reference item in any case, as a responder must reduce an eligible
+            /// result for which it was offered a chunk (RFC 8166 §6.1): borrowed octets are copied.
+            fn write(&self, w: &mut Writer) {
+                w.item(self.0.clone().into_gather());
+            }
+        }
+    };
+}
+
+eligible! {
+    /// File data of READ and WRITE.
+    Data, MAX_DATA
+}
+eligible! {
+    /// Text of a symbolic link (`nfspath3`), in SYMLINK and READLINK.
+    Path, MAX_PATH
+}

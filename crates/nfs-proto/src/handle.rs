@@ -1,0 +1,60 @@
+//! File handles.
+
+use crate::Wire;
+use crate::limits::MAX_HANDLE;
+use std::fmt;
+use std::ops::Deref;
+use xdr::{Error, Reader, Writer};
+
+/// A file handle (`nfs_fh3`): up to 64 octets that mean something to their server only.
+///
+/// It is held in place, without an allocation. Dereferences to its octets.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileHandle {
+    len: u8,
+    /// Zero behind `len`, so that equal handles are equal as values.
+    octets: [u8; MAX_HANDLE as usize],
+}
+
+impl FileHandle {
+    /// The handle of these octets, or nothing if there are more than 64.
+    pub fn new(octets: &[u8]) -> Option<Self> {
+        let mut all = [0; MAX_HANDLE as usize];
+        all.get_mut(..octets.len())?.copy_from_slice(octets);
+        Some(Self {
+            len: u8::try_from(octets.len()).ok()?,
+            octets: all,
+        })
+    }
+}
+
+impl Deref for FileHandle {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.octets[..usize::from(self.len)]
+    }
+}
+
+impl fmt::Debug for FileHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FileHandle(")?;
+        for octet in &**self {
+            write!(f, "{octet:02x}")?;
+        }
+        f.write_str(")")
+    }
+}
+
+impl Wire<'_> for FileHandle {
+    const MAX: usize = 4 + MAX_HANDLE as usize;
+
+    fn parse(r: &mut Reader<'_>) -> Result<Self, Error> {
+        let octets = r.opaque(MAX_HANDLE)?;
+        Ok(Self::new(octets).expect("the reader keeps to the limit"))
+    }
+
+    fn write(&self, w: &mut Writer) {
+        w.opaque(self);
+    }
+}

@@ -1,0 +1,98 @@
+//! XDR structures and enumerations, written down once.
+//!
+//! A field stands in one line, in the order of the RFC; reading, writing and the largest size
+//! follow from that line and cannot disagree.
+
+/// A structure: its fields one after the other (RFC 4506 §4.14).
+macro_rules! xdr_struct {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident <$lt:lifetime> {
+            $( $(#[$fmeta:meta])* pub $field:ident: $ty:ty, )*
+        }
+    ) => {
+        $(#[$meta])*
+        pub struct $name<$lt> {
+            $( $(#[$fmeta])* pub $field: $ty, )*
+        }
+
+        impl<$lt> $crate::Wire<$lt> for $name<$lt> {
+            const MAX: usize = 0 $( + <$ty as $crate::Wire<'_>>::MAX )*;
+
+            fn parse(r: &mut xdr::Reader<$lt>) -> Result<Self, xdr::Error> {
+                Ok(Self { $( $field: $crate::Wire::parse(r)?, )* })
+            }
+
+            fn write(&self, w: &mut xdr::Writer) {
+                $( $crate::Wire::write(&self.$field, w); )*
+            }
+        }
+    };
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident {
+            $( $(#[$fmeta:meta])* pub $field:ident: $ty:ty, )*
+        }
+    ) => {
+        $(#[$meta])*
+        pub struct $name {
+            $( $(#[$fmeta])* pub $field: $ty, )*
+        }
+
+        impl $crate::Wire<'_> for $name {
+            const MAX: usize = 0 $( + <$ty as $crate::Wire<'_>>::MAX )*;
+
+            fn parse(r: &mut xdr::Reader<'_>) -> Result<Self, xdr::Error> {
+                Ok(Self { $( $field: $crate::Wire::parse(r)?, )* })
+            }
+
+            fn write(&self, w: &mut xdr::Writer) {
+                $( $crate::Wire::write(&self.$field, w); )*
+            }
+        }
+    };
+}
+
+/// An enumeration (RFC 4506 §4.3); `$of` is its name in the RFC, for messages.
+macro_rules! xdr_enum {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident ($of:literal) {
+            $( $(#[$vmeta:meta])* $variant:ident = $value:literal, )*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            $( $(#[$vmeta])* $variant = $value, )*
+        }
+
+        impl $name {
+            /// Every value, in the order of the RFC.
+            pub const ALL: &'static [Self] = &[ $( Self::$variant, )* ];
+        }
+
+        impl TryFrom<u32> for $name {
+            type Error = xdr::Error;
+
+            fn try_from(value: u32) -> Result<Self, xdr::Error> {
+                match value {
+                    $( $value => Ok(Self::$variant), )*
+                    _ => Err(xdr::Error::NotInEnum { value, of: $of }),
+                }
+            }
+        }
+
+        impl $crate::Wire<'_> for $name {
+            const MAX: usize = 4;
+
+            fn parse(r: &mut xdr::Reader<'_>) -> Result<Self, xdr::Error> {
+                r.u32()?.try_into()
+            }
+
+            fn write(&self, w: &mut xdr::Writer) {
+                w.u32(*self as u32);
+            }
+        }
+    };
+}

@@ -1,0 +1,94 @@
+//! Names: as they stand in a message, and those that can be used.
+
+use crate::limits::{MAX_FILENAME, MAX_NAME};
+use crate::{Octets, Status};
+use std::ops::Deref;
+
+/// A name as it stands in a message (`filename3`): any octets.
+pub type Filename<'a> = Octets<'a, MAX_FILENAME>;
+
+/// A name that can be one component of a path: 1 to 255 octets without `/` and NUL.
+///
+/// It may be `.` or `..` (RFC 1813 §3.2). Dereferences to its octets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Name<'a>(&'a [u8]);
+
+impl<'a> Name<'a> {
+    /// The name of these octets.
+    ///
+    /// # Errors
+    ///
+    /// What a server answers (RFC 1813 §3.2): `NFS3ERR_NAMETOOLONG` for too many octets,
+    /// `NFS3ERR_ACCES` for none and for octets no name can have.
+    pub fn new(octets: &'a [u8]) -> Result<Self, Status> {
+        if octets.len() > MAX_NAME {
+            return Err(Status::NameTooLong);
+        }
+        if octets.is_empty() || octets.iter().any(|octet| matches!(octet, b'/' | 0)) {
+            return Err(Status::Access);
+        }
+        Ok(Self(octets))
+    }
+
+    /// The octets, for as long as the message lives.
+    pub fn get(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// Whether it is `.` or `..`, which name no entry that could be made or removed.
+    pub fn is_dot(self) -> bool {
+        matches!(self.0, b"." | b"..")
+    }
+
+    /// The same name, to put into a message.
+    pub fn filename(self) -> Filename<'a> {
+        Filename::new(self.0).expect("a name is shorter than what a message can hold")
+    }
+}
+
+impl<'a> TryFrom<Filename<'a>> for Name<'a> {
+    type Error = Status;
+
+    fn try_from(filename: Filename<'a>) -> Result<Self, Status> {
+        Self::new(filename.get())
+    }
+}
+
+impl<'a> From<Name<'a>> for Filename<'a> {
+    fn from(name: Name<'a>) -> Self {
+        name.filename()
+    }
+}
+
+impl Deref for Name<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn refused(octets: &[u8], status: Status) {
+        assert_eq!(Name::new(octets), Err(status));
+    }
+
+    #[test]
+    fn what_no_directory_can_hold_is_refused() {
+        refused(b"", Status::Access);
+        refused(b"a/b", Status::Access);
+        refused(b"a\0", Status::Access);
+        refused(&[b'x'; MAX_NAME + 1], Status::NameTooLong);
+    }
+
+    #[test]
+    fn longest_name_and_octets_that_are_no_text_are_names() {
+        assert!(Name::new(&[b'x'; MAX_NAME]).is_ok());
+        assert!(Name::new(b"\xff\xfe").is_ok());
+        assert!(Name::new(b"..").unwrap().is_dot());
+    }
+}

@@ -1,0 +1,93 @@
+//! Numbers of programs, versions, procedures and ports.
+
+/// NFS (RFC 1813 §3).
+pub const NFS_PROGRAM: u32 = 100_003;
+
+/// The version of NFS spoken here.
+pub const NFS_V3: u32 = 3;
+
+/// MOUNT (RFC 1813 §5.1.2).
+pub const MOUNT_PROGRAM: u32 = 100_005;
+
+/// The version of MOUNT that returns NFS version 3 handles.
+pub const MOUNT_V3: u32 = 3;
+
+/// NFSACL, which Linux asks for on the connection of NFS. It is not served.
+pub const NFSACL_PROGRAM: u32 = 100_227;
+
+/// Port of NFS over TCP (RFC 1813 §2.2).
+pub const NFS_PORT: u16 = 2049;
+
+/// Port of NFS over RDMA (RFC 8267 §9).
+pub const NFS_RDMA_PORT: u16 = 20049;
+
+/// Port where MOUNT is served by custom.
+pub const MOUNT_PORT: u16 = 20048;
+
+xdr_enum! {
+    /// Procedures of NFS version 3 (RFC 1813 §3).
+    pub enum Procedure ("NFS version 3 procedures") {
+        /// Nothing.
+        Null = 0,
+        /// Attributes of a file.
+        GetAttr = 1,
+        /// Set attributes.
+        SetAttr = 2,
+        /// Handle of a name.
+        Lookup = 3,
+        /// What the caller may do.
+        Access = 4,
+        /// Text of a symbolic link.
+        ReadLink = 5,
+        /// Read from a file.
+        Read = 6,
+        /// Write to a file.
+        Write = 7,
+        /// Create a file.
+        Create = 8,
+        /// Create a directory.
+        MkDir = 9,
+        /// Create a symbolic link.
+        Symlink = 10,
+        /// Create a device, socket or pipe.
+        MkNod = 11,
+        /// Remove a file.
+        Remove = 12,
+        /// Remove a directory.
+        RmDir = 13,
+        /// Rename.
+        Rename = 14,
+        /// Create a hard link.
+        Link = 15,
+        /// Names in a directory.
+        ReadDir = 16,
+        /// Names, attributes and handles in a directory.
+        ReadDirPlus = 17,
+        /// How full a file system is.
+        FsStat = 18,
+        /// What a file system can do.
+        FsInfo = 19,
+        /// POSIX limits.
+        PathConf = 20,
+        /// Put written data on stable storage.
+        Commit = 21,
+    }
+}
+
+xdr_enum! {
+    /// Procedures of MOUNT version 3 (RFC 1813 §5.2).
+    pub enum MountProcedure ("MOUNT version 3 procedures") {
+        /// Nothing.
+        Null = 0,
+        /// Handle of an exported directory.
+        Mount = 1,
+        /// Who has mounted what.
+        Dump = 2,
+        /// A mount is no longer used.
+        Unmount = 3,
+        /// No mount of this caller is used any longer.
+        UnmountAll = 4,
+        /// What is exported to whom.
+        Export = 5,
+    }
+}

@@ -1,0 +1,284 @@
+//! What the procedures of NFS version 3 return (RFC 1813 §3.3), each named as its procedure.
+//!
+//! The structures are the `resok` of the RFC. The whole result is [`Res`]: the status, then such a
+//! structure or what comes with the failure, which for most is attributes or [`WccData`].
+
+use crate::limits::MAX_ENTRIES;
+use crate::{
+    Attributes, Cookie, CookieVerifier, Data, Failed, FileHandle, FileId, Filename, FsProperties,
+    List, NfsTime, Path, Stable, WccData, WriteVerifier,
+};
+
+/// The result of a procedure: `resok`, or a status with what `resfail` has.
+pub type Res<T, F> = Result<T, Failed<F>>;
+
+xdr_struct! {
+    /// GETATTR (RFC 1813 §3.3.1).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct GetAttr {
+        /// The attributes.
+        pub attributes: Attributes,
+    }
+}
+
+xdr_struct! {
+    /// SETATTR (RFC 1813 §3.3.2).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct SetAttr {
+        /// The object before and after.
+        pub wcc: WccData,
+    }
+}
+
+xdr_struct! {
+    /// LOOKUP (RFC 1813 §3.3.3).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Lookup {
+        /// What the name stands for.
+        pub object: FileHandle,
+        /// Its attributes.
+        pub attributes: Option<Attributes>,
+        /// Attributes of the directory.
+        pub dir_attributes: Option<Attributes>,
+    }
+}
+
+xdr_struct! {
+    /// ACCESS (RFC 1813 §3.3.4).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct CheckAccess {
+        /// Attributes of the object.
+        pub attributes: Option<Attributes>,
+        /// Which of the rights asked about the caller has.
+        pub access: crate::Access,
+    }
+}
+
+xdr_struct! {
+    /// READLINK (RFC 1813 §3.3.5).
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ReadLink<'a> {
+        /// Attributes of the link.
+        pub attributes: Option<Attributes>,
+        /// Its text. DDP-eligible.
+        pub target: Path<'a>,
+    }
+}
+
+xdr_struct! {
+    /// READ (RFC 1813 §3.3.6).
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Read<'a> {
+        /// Attributes of the file after reading.
+        pub attributes: Option<Attributes>,
+        /// Octets read; the same as the length of the data.
+        pub count: u32,
+        /// Whether the file ends behind them.
+        pub eof: bool,
+        /// The octets. DDP-eligible.
+        pub data: Data<'a>,
+    }
+}
+
+xdr_struct! {
+    /// WRITE (RFC 1813 §3.3.7).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Write {
+        /// The file before and after.
+        pub wcc: WccData,
+        /// Octets written; may be fewer than were sent.
+        pub count: u32,
+        /// What is stable now; at least what was asked for.
+        pub committed: Stable,
+        /// Changes when uncommitted data may have been lost.
+        pub verifier: WriteVerifier,
+    }
+}
+
+xdr_struct! {
+    /// CREATE, MKDIR, SYMLINK and MKNOD (RFC 1813 §3.3.8 to §3.3.11).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Create {
+        /// What was made.
+        pub object: Option<FileHandle>,
+        /// Its attributes.
+        pub attributes: Option<Attributes>,
+        /// The directory before and after.
+        pub dir_wcc: WccData,
+    }
+}
+
+xdr_struct! {
+    /// REMOVE and RMDIR (RFC 1813 §3.3.12, §3.3.13).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Remove {
+        /// The directory before and after.
+        pub dir_wcc: WccData,
+    }
+}
+
+xdr_struct! {
+    /// RENAME (RFC 1813 §3.3.14), whether it succeeded or not.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Rename {
+        /// The directory it left, before and after.
+        pub from_wcc: WccData,
+        /// The directory it came to, before and after.
+        pub to_wcc: WccData,
+    }
+}
+
+xdr_struct! {
+    /// LINK (RFC 1813 §3.3.15), whether it succeeded or not.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Link {
+        /// Attributes of the file.
+        pub attributes: Option<Attributes>,
+        /// The directory of the new name, before and after.
+        pub dir_wcc: WccData,
+    }
+}
+
+xdr_struct! {
+    /// An entry of READDIR (`entry3`).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Entry<'a> {
+        /// Number of the file.
+        pub file_id: FileId,
+        /// Its name in this directory.
+        pub name: Filename<'a>,
+        /// The place behind this entry.
+        pub cookie: Cookie,
+    }
+}
+
+xdr_struct! {
+    /// READDIR (RFC 1813 §3.3.16). A server builds it with [`DirectoryWriter`](crate::DirectoryWriter).
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct ReadDir<'a> {
+        /// Attributes of the directory.
+        pub dir_attributes: Option<Attributes>,
+        /// What to send with the next cookie.
+        pub verifier: CookieVerifier,
+        /// The entries.
+        pub entries: List<Entry<'a>, MAX_ENTRIES>,
+        /// Whether the directory ends behind them.
+        pub eof: bool,
+    }
+}
+
+xdr_struct! {
+    /// An entry of READDIRPLUS (`entryplus3`).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct EntryPlus<'a> {
+        /// Number of the file.
+        pub file_id: FileId,
+        /// Its name in this directory.
+        pub name: Filename<'a>,
+        /// The place behind this entry.
+        pub cookie: Cookie,
+        /// Its attributes.
+        pub attributes: Option<Attributes>,
+        /// Its handle.
+        pub handle: Option<FileHandle>,
+    }
+}
+
+xdr_struct! {
+    /// READDIRPLUS (RFC 1813 §3.3.17). A server builds it with [`DirectoryWriter`](crate::DirectoryWriter).
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct ReadDirPlus<'a> {
+        /// Attributes of the directory.
+        pub dir_attributes: Option<Attributes>,
+        /// What to send with the next cookie.
+        pub verifier: CookieVerifier,
+        /// The entries.
+        pub entries: List<EntryPlus<'a>, MAX_ENTRIES>,
+        /// Whether the directory ends behind them.
+        pub eof: bool,
+    }
+}
+
+xdr_struct! {
+    /// FSSTAT (RFC 1813 §3.3.18).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct FsStat {
+        /// Attributes of the object asked about.
+        pub attributes: Option<Attributes>,
+        /// Size of the file system in octets.
+        pub total_bytes: u64,
+        /// Octets free.
+        pub free_bytes: u64,
+        /// Octets free to the caller.
+        pub available_bytes: u64,
+        /// Files it can hold.
+        pub total_files: u64,
+        /// Files that can still be made.
+        pub free_files: u64,
+        /// Files that the caller can still make.
+        pub available_files: u64,
+        /// Seconds for which this is expected not to change.
+        pub invariant_seconds: u32,
+    }
+}
+
+xdr_struct! {
+    /// FSINFO (RFC 1813 §3.3.19).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct FsInfo {
+        /// Attributes of the object asked about.
+        pub attributes: Option<Attributes>,
+        /// Most octets of one READ.
+        pub read_max: u32,
+        /// Octets a READ should have.
+        pub read_preferred: u32,
+        /// What the size of a READ should be a multiple of.
+        pub read_multiple: u32,
+        /// Most octets of one WRITE.
+        pub write_max: u32,
+        /// Octets a WRITE should have.
+        pub write_preferred: u32,
+        /// What the size of a WRITE should be a multiple of.
+        pub write_multiple: u32,
+        /// Octets a READDIR should ask for.
+        pub dir_preferred: u32,
+        /// Most octets of a file.
+        pub max_file_size: u64,
+        /// How fine the server's times are.
+        pub time_delta: NfsTime,
+        /// What the file system can do.
+        pub properties: FsProperties,
+    }
+}
+
+xdr_struct! {
+    /// PATHCONF (RFC 1813 §3.3.20).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct PathConf {
+        /// Attributes of the object asked about.
+        pub attributes: Option<Attributes>,
+        /// Most names of a file.
+        pub link_max: u32,
+        /// Most octets of a name.
+        pub name_max: u32,
+        /// Whether a name that is too long is refused, and not cut.
+        pub no_trunc: bool,
+        /// Whether only a privileged user may change an owner.
+        pub chown_restricted: bool,
+        /// Whether names that differ in case only are the same.
+        pub case_insensitive: bool,
+        /// Whether the case of names is kept.
+        pub case_preserving: bool,
+    }
+}
+
+xdr_struct! {
+    /// COMMIT (RFC 1813 §3.3.21).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Commit {
+        /// The file before and after.
+        pub wcc: WccData,
+        /// The same as that of the WRITEs, if none of their data was lost.
+        pub verifier: WriteVerifier,
+    }
+}
