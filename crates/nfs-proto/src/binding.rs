@@ -2,6 +2,11 @@
 //!
 //! The items that may travel by reference are marked by their type: see [`Data`](crate::Data) and
 //! [`Path`](crate::Path). Everything else never does.
+//!
+//! Bounds count the header of an accepted reply with an AUTH_NONE verifier ([`REPLY_HEADER`]):
+//! that is what servers answer to AUTH_NONE and AUTH_SYS. One that handed out AUTH_SHORT verifiers
+//! (up to 400 octets more) would still fit wherever a reply is returned inline; no room is made
+//! for it in READDIR, as no NFS server does.
 
 use crate::limits::{MAX_MOUNT_LIST_REPLY, MAX_PATH};
 use crate::results::{self, Res};
@@ -9,21 +14,14 @@ use crate::{
     Attributes, CookieVerifier, MOUNT_PROGRAM, MOUNT_V3, MountProcedure, NFS_PROGRAM, NFS_V3,
     Procedure, WccData, Wire, args, mount,
 };
-use oncrpc::ReplyBound;
+use oncrpc::{REPLY_HEADER, ReplyBound};
 use smallvec::{SmallVec, smallvec};
-
-/// Octets of the header of an accepted reply with an AUTH_NONE verifier (RFC 5531 §9).
-///
-/// That is what a server answers to AUTH_NONE and AUTH_SYS. One that would hand out an AUTH_SHORT
-/// verifier (up to 400 octets more) still fits in every reply that is returned inline; there is
-/// no such NFS server in use, so that no room is made for it elsewhere.
-pub const REPLY_HEADER: usize = 24;
 
 /// Most octets of a reply without results: PROG_MISMATCH, with its two versions.
 const NO_RESULTS: usize = REPLY_HEADER + 8;
 
 /// The arguments of one procedure: which it is, what comes back, and how large that can be.
-pub trait Call<'a>: Wire<'a> {
+pub trait Arguments<'a>: Wire<'a> {
     /// Program.
     const PROGRAM: u32;
     /// Version.
@@ -68,7 +66,7 @@ fn directory(count: u32) -> ReplyBound {
 
 macro_rules! nfs_call {
     ($args:ty, $procedure:ident, $name:literal, $reply:ty $(, |$this:ident| $bound:expr)?) => {
-        impl<'a> Call<'a> for $args {
+        impl<'a> Arguments<'a> for $args {
             const PROGRAM: u32 = NFS_PROGRAM;
             const VERSION: u32 = NFS_V3;
             const PROCEDURE: u32 = Procedure::$procedure as u32;
@@ -135,7 +133,7 @@ nfs_call!(args::Commit, Commit, "COMMIT", Res<results::Commit, WccData>);
 
 macro_rules! mount_call {
     ($args:ty, $procedure:ident, $name:literal, $reply:ty $(, $bound:expr)?) => {
-        impl<'a> Call<'a> for $args {
+        impl<'a> Arguments<'a> for $args {
             const PROGRAM: u32 = MOUNT_PROGRAM;
             const VERSION: u32 = MOUNT_V3;
             const PROCEDURE: u32 = MountProcedure::$procedure as u32;
@@ -179,7 +177,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check<'a>(call: &impl Call<'a>, fixed: usize, results: &[usize]) {
+    fn check<'a>(call: &impl Arguments<'a>, fixed: usize, results: &[usize]) {
         let bound = call.reply_bound();
         assert_eq!((bound.fixed, bound.results.as_slice()), (fixed, results));
     }
@@ -212,8 +210,8 @@ mod tests {
     #[test]
     fn every_reply_but_data_and_directories_fits_the_smallest_inline_size() {
         // RFC 8797 §3: 1024 octets; 28 of them are the transport header of RFC 8166 §4.1.
-        assert!(<args::Link<'_> as Call>::Reply::<'_>::MAX + REPLY_HEADER <= 1024 - 28);
-        assert!(<args::Rename<'_> as Call>::Reply::<'_>::MAX + REPLY_HEADER <= 1024 - 28);
-        assert!(<args::Create<'_> as Call>::Reply::<'_>::MAX + REPLY_HEADER <= 1024 - 28);
+        assert!(<args::Link<'_> as Arguments>::Reply::<'_>::MAX + REPLY_HEADER <= 1024 - 28);
+        assert!(<args::Rename<'_> as Arguments>::Reply::<'_>::MAX + REPLY_HEADER <= 1024 - 28);
+        assert!(<args::Create<'_> as Arguments>::Reply::<'_>::MAX + REPLY_HEADER <= 1024 - 28);
     }
 }

@@ -2,7 +2,7 @@
 //! reference (RFC 8267).
 //!
 //! Every type here is [`Wire`]: one XDR form, read with limits and written in the order of the
-//! RFC. Arguments are in [`args`] and [`mount`], what comes back is in [`results`]; [`Call`] ties
+//! RFC. Arguments are in [`args`] and [`mount`], what comes back is in [`results`]; [`Arguments`] ties
 //! the two together and says how large a reply can be. Arguments and results borrow from the
 //! message they were read from, so that reading a call allocates nothing.
 //!
@@ -30,7 +30,7 @@ mod wire;
 pub use attributes::{
     Attributes, Device, FileType, NfsTime, SetAttributes, SetTime, WccAttributes, WccData,
 };
-pub use binding::{Call, REPLY_HEADER};
+pub use binding::Arguments;
 pub use data::{Data, Path};
 pub use directory::{DirectoryLimits, DirectoryWriter};
 pub use handle::FileHandle;
