@@ -1,0 +1,67 @@
+//! What an operator may choose.
+
+use std::time::Duration;
+
+/// How connections of an [`Iwarp`](crate::Iwarp) provider behave.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Integrity checks. On by default (RFC 5044 §4.4).
+    pub crc: CrcMode,
+    /// How large an FPDU is made.
+    pub fpdu: FpduPolicy,
+    /// Octets of each socket buffer towards a peer on this machine. Elsewhere the kernel tunes
+    /// them itself.
+    pub loopback_socket_buffer: usize,
+    /// How long a connection may be silent before TCP asks whether the peer is still there.
+    pub keepalive_idle: Duration,
+    /// How often TCP asks after that; the third unanswered question ends the connection.
+    pub keepalive_interval: Duration,
+    /// How long octets may stay unacknowledged before the connection is lost.
+    pub user_timeout: Duration,
+    /// How long the end of a connection may take: what is posted is sent, and the peer is given
+    /// time to read it.
+    pub linger: Duration,
+    /// How long the first message of an initiator may stay unanswered before a zero-length RDMA
+    /// Write is sent behind it. Linux's siw can overlook the first message until more arrives.
+    pub nudge_after: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            crc: CrcMode::On,
+            fpdu: FpduPolicy::Path,
+            loopback_socket_buffer: 4 << 20,
+            keepalive_idle: Duration::from_secs(15),
+            keepalive_interval: Duration::from_secs(5),
+            user_timeout: Duration::from_secs(30),
+            linger: Duration::from_secs(2),
+            nudge_after: Duration::from_millis(50),
+        }
+    }
+}
+
+/// Whether FPDUs carry a CRC32C, and when it is checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CrcMode {
+    /// Asked for. Large payload is placed before its CRC is known; a bad one ends the connection
+    /// before anything is reported.
+    #[default]
+    On,
+    /// Asked for, and every FPDU is verified before any of it is placed, at the price of a copy.
+    Strict,
+    /// Not asked for; still used when the peer asks.
+    Off,
+}
+
+/// How large an FPDU is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FpduPolicy {
+    /// Large on this machine, one per TCP segment elsewhere (RFC 5044 §5.1).
+    #[default]
+    Path,
+    /// As large as is worth it, for software peers.
+    Large,
+    /// At most this many octets of ULPDU, within 128 to 64768.
+    Max(u16),
+}
