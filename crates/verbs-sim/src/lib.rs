@@ -1,1 +1,33 @@
-//! A provider in memory, in virtual time, for tests.
+//! A provider in memory, in virtual time, where one seed decides everything.
+//!
+//! It exists for tests. A [`Fabric`] holds the time and all connections made on it. For tests of
+//! protocol cores, [`Fabric::pair`] gives the two ends of a connection at once, to be driven by
+//! hand: `progress`, `poll_cq`, [`Fabric::advance`]. For tests of drivers, [`Fabric::provider`]
+//! gives a [`verbs::Provider`] that connects and listens on the same fabric; its wake-ups use
+//! nothing but the standard library's wakers, and [`Fabric::keep_time`] couples the virtual time
+//! to any runtime's clock.
+//!
+//! It keeps to the contract of [`verbs`] strictly, where software and hardware may be lenient: a
+//! Send without a Receive ends the connection, a place in a queue is free only when its completion
+//! has been taken, and every access to registered memory is checked. [`Faults`] adds what goes
+//! wrong in the world: delay, connections cut at any octet, stalls, failing work, refused posts.
+//!
+//! The same seed and the same calls give the same run. Each connection draws from its own stream
+//! of numbers, so that adding one does not change the others.
+
+mod connection;
+mod end;
+mod fabric;
+mod options;
+mod provider;
+mod qp;
+mod reads;
+mod regions;
+mod rng;
+mod wire;
+
+pub use end::{Outstanding, Traffic};
+pub use fabric::{ConnectionId, Fabric, Side, Sleep};
+pub use options::{Cut, EndOptions, Faults, PairOptions, Stall};
+pub use provider::{Mute, SimProvider};
+pub use qp::SimQp;

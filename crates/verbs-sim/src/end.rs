@@ -1,0 +1,657 @@
+//! One end of a connection: what is posted, what is registered, what has completed.
+
+use crate::options::{EndOptions, Faults};
+use crate::reads::Reads;
+use crate::regions::{Refusal, Regions};
+use crate::rng::Rng;
+use crate::wire::{Message, Wire};
+use buffer::{Buffer, gather_len};
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+use verbs::{
+    CloseReason, Completion, Handle, Invalidated, Invalidation, Limits, Memory, PostError,
+    RegisterError, Segment, WorkError, WorkRequest, WrId,
+};
+
+/// How long an orderly close may take before it is over anyway.
+const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+
+/// Messages sent, and messages taken in, per call of `progress`.
+const BATCH: usize = 64;
+
+/// What one end, or a whole fabric, holds at a moment. All zeros means that nothing is leaked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outstanding {
+    /// Receives posted.
+    pub receives: usize,
+    /// Other work posted and not complete.
+    pub work: usize,
+    /// Completions that nobody has taken.
+    pub completions: usize,
+    /// Regions that the peer can reach.
+    pub regions: usize,
+    /// Messages sent that the peer has not taken in.
+    pub on_the_wire: usize,
+}
+
+/// What one end has done since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Sends that went out.
+    pub sends: u64,
+    /// Of these, with a handle of the peer's to invalidate.
+    pub sends_with_invalidate: u64,
+    /// Writes that went out.
+    pub writes: u64,
+    /// Read requests that went out, one per segment.
+    pub read_requests: u64,
+    /// Handles invalidated by this end itself.
+    pub local_invalidations: u64,
+    /// Most Read requests of the peer that waited for their response at a time.
+    pub most_inbound_reads: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct End {
+    limits: Limits,
+    faults: Faults,
+    rng: Rng,
+    receives: VecDeque<(WrId, Buffer)>,
+    posted: VecDeque<WorkRequest>,
+    reads: Reads,
+    responses: VecDeque<Vec<u8>>,
+    requests_seen: u64,
+    regions: Regions,
+    completions: VecDeque<(Queue, Completion)>,
+    completed_receives: usize,
+    state: State,
+    stalled_until: Duration,
+    handled: u64,
+    begun: u64,
+    traffic: Traffic,
+}
+
+/// Which limit a completion counts against until it is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Queue {
+    Receives,
+    Work,
+}
+
+#[derive(Debug)]
+enum State {
+    Open,
+    /// We closed: what is posted still goes out, then the last word, then the peer's is awaited.
+    Closing {
+        deadline: Duration,
+        fin_sent: bool,
+    },
+    Closed(CloseReason),
+}
+
+/// A rule of the transport that the peer broke.
+struct Violation {
+    text: String,
+    refused: Option<u64>,
+}
+
+impl Violation {
+    fn new(what: impl fmt::Display) -> Self {
+        Self {
+            text: what.to_string(),
+            refused: None,
+        }
+    }
+}
+
+impl From<Refusal> for Violation {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(refusal)
+    }
+}
+
+impl End {
+    pub(crate) fn new(options: &EndOptions, inbound_reads_of_peer: usize, rng: Rng) -> Self {
+        let mut limits = options.limits.clone();
+        limits.outstanding_reads = limits.outstanding_reads.min(inbound_reads_of_peer);
+        Self {
+            reads: Reads::new(limits.outstanding_reads),
+            limits,
+            faults: options.faults.clone(),
+            rng,
+            receives: VecDeque::new(),
+            posted: VecDeque::new(),
+            responses: VecDeque::new(),
+            requests_seen: 0,
+            regions: Regions::default(),
+            completions: VecDeque::new(),
+            completed_receives: 0,
+            state: State::Open,
+            stalled_until: Duration::ZERO,
+            handled: 0,
+            begun: 0,
+            traffic: Traffic::default(),
+        }
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub(crate) fn traffic(&self) -> Traffic {
+        self.traffic
+    }
+
+    pub(crate) fn outstanding(&self) -> Outstanding {
+        Outstanding {
+            receives: self.receives.len(),
+            work: self.posted.len() + self.reads.len(),
+            completions: self.completions.len(),
+            regions: self.regions.len(),
+            on_the_wire: 0,
+        }
+    }
+
+    pub(crate) fn closed(&self) -> Option<&CloseReason> {
+        match &self.state {
+            State::Closed(reason) => Some(reason),
+            State::Open | State::Closing { .. } => None,
+        }
+    }
+
+    pub(crate) fn stall(&mut self, until: Duration) {
+        self.stalled_until = until;
+    }
+
+    #[expect(clippy::result_large_err, reason = "the refused work is handed back")]
+    pub(crate) fn post(&mut self, work: WorkRequest) -> Result<(), PostError> {
+        match self.state {
+            State::Open => {}
+            State::Closing { .. } | State::Closed(_) => {
+                let queue = queue_of(&work);
+                self.fail(queue, work.wr(), WorkError::Flushed);
+                return Ok(());
+            }
+        }
+        if !self.possible(&work) {
+            return Err(PostError::Invalid(work));
+        }
+        if self.is_full(&work) {
+            return Err(PostError::Full(work));
+        }
+        match work {
+            WorkRequest::Receive { wr, buffer } => self.receives.push_back((wr, buffer)),
+            WorkRequest::Send { .. }
+            | WorkRequest::Write { .. }
+            | WorkRequest::Read { .. }
+            | WorkRequest::Invalidate { .. } => self.posted.push_back(work),
+        }
+        Ok(())
+    }
+
+    fn possible(&self, work: &WorkRequest) -> bool {
+        let most = self.limits.max_message as usize;
+        match work {
+            WorkRequest::Receive { .. } | WorkRequest::Invalidate { .. } => true,
+            WorkRequest::Send { buffer, .. } => buffer.len() <= most,
+            WorkRequest::Write { source, .. } => gather_len(source) <= most,
+            WorkRequest::Read { sink, from, .. } => {
+                let length: u64 = from.iter().map(|segment| u64::from(segment.length)).sum();
+                let most = most.min(sink.capacity()) as u64;
+                self.limits.outstanding_reads > 0 && length <= most
+            }
+        }
+    }
+
+    fn is_full(&mut self, work: &WorkRequest) -> bool {
+        if queue_of(work) == Queue::Receives {
+            return self.receives.len() + self.completed_receives >= self.limits.receives;
+        }
+        let completed = self.completions.len() - self.completed_receives;
+        let taken = self.posted.len() + self.reads.len() + completed;
+        if taken >= self.limits.sends {
+            return true;
+        }
+        // An injected refusal must be followed by a completion, or the poster would wait for ever.
+        match self.faults.refuse_post {
+            Some(one_in) if taken > 0 => self.rng.below(one_in.get()) == 0,
+            Some(_) | None => false,
+        }
+    }
+
+    pub(crate) fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
+        match self.state {
+            State::Open => {}
+            State::Closing { .. } | State::Closed(_) => return Err(RegisterError::Closed(memory)),
+        }
+        if memory.is_empty() || memory.len() > self.limits.max_region {
+            return Err(RegisterError::Size(memory));
+        }
+        if self.regions.len() >= self.limits.regions {
+            return Err(RegisterError::Full(memory));
+        }
+        Ok(self.regions.register(memory, &mut self.rng))
+    }
+
+    pub(crate) fn poll_cq(&mut self) -> Option<Completion> {
+        let (queue, completion) = self.completions.pop_front()?;
+        if queue == Queue::Receives {
+            self.completed_receives -= 1;
+        }
+        Some(completion)
+    }
+
+    /// Whether [`progress`](Self::progress) would move something now.
+    pub(crate) fn is_ready(&self, now: Duration, inward: &Wire, outward: &Wire) -> bool {
+        match &self.state {
+            State::Closed(_) => true,
+            State::Closing { deadline, .. } if *deadline <= now => true,
+            State::Open | State::Closing { .. } if self.stalled_until > now => false,
+            State::Open | State::Closing { .. } => {
+                inward.next_due().is_some_and(|due| due <= now) || self.can_send(outward)
+            }
+        }
+    }
+
+    fn can_send(&self, outward: &Wire) -> bool {
+        let something = !self.posted.is_empty() || !self.responses.is_empty();
+        (something && outward.has_room())
+            || self.reads.can_request()
+            || (!something && self.owes_fin())
+    }
+
+    fn owes_fin(&self) -> bool {
+        match self.state {
+            State::Closing { fin_sent, .. } => !fin_sent,
+            State::Open | State::Closed(_) => false,
+        }
+    }
+
+    /// When [`is_ready`](Self::is_ready) may change by time alone, if it is after `now`.
+    pub(crate) fn next_event(&self, now: Duration, inward: &Wire) -> Option<Duration> {
+        let deadline = match &self.state {
+            State::Closed(_) => return None,
+            State::Open => None,
+            State::Closing { deadline, .. } => Some(*deadline),
+        };
+        let other = if self.stalled_until > now {
+            (self.stalled_until < Duration::MAX).then_some(self.stalled_until)
+        } else {
+            inward.next_due()
+        };
+        [deadline, other]
+            .into_iter()
+            .flatten()
+            .filter(|at| *at > now)
+            .min()
+    }
+
+    /// Takes in what has arrived and sends what is posted, a bounded amount of each. Says whether
+    /// anything moved.
+    pub(crate) fn progress(
+        &mut self,
+        now: Duration,
+        inward: &mut Wire,
+        outward: &mut Wire,
+    ) -> bool {
+        let mut moved = false;
+        for _ in 0..BATCH {
+            if self.rests(now) {
+                return moved;
+            }
+            let Some(message) = inward.pop(now) else {
+                break;
+            };
+            moved = true;
+            self.handled += 1;
+            self.take_in(now, message, inward, outward);
+        }
+        for _ in 0..BATCH {
+            if self.rests(now) || !self.send_next(now, inward, outward) {
+                break;
+            }
+            moved = true;
+            self.handled += 1;
+        }
+        if let State::Closing { deadline, .. } = self.state
+            && deadline <= now
+        {
+            self.end(CloseReason::Local, None);
+            moved = true;
+        }
+        moved
+    }
+
+    /// Whether it does nothing at the moment: it is over, or stalled.
+    fn rests(&mut self, now: Duration) -> bool {
+        if let Some(stall) = self.faults.stall
+            && self.handled >= stall.after
+        {
+            self.faults.stall = None;
+            self.stalled_until = now.saturating_add(stall.lasting);
+        }
+        self.stalled_until > now || self.closed().is_some()
+    }
+
+    fn send_next(&mut self, now: Duration, inward: &mut Wire, outward: &mut Wire) -> bool {
+        if let Some(segment) = self.reads.next_request() {
+            self.traffic.read_requests += 1;
+            self.send(now, Message::ReadRequest(segment), inward, outward);
+            return true;
+        }
+        let something = !self.posted.is_empty() || !self.responses.is_empty();
+        if something && !outward.has_room() {
+            return false;
+        }
+        // Responses and our own work share the way out in no particular order (RFC 5040 §5.5).
+        let response_first = self.posted.is_empty() || self.rng.coin();
+        if response_first && let Some(octets) = self.responses.pop_front() {
+            self.send(now, Message::ReadResponse(octets), inward, outward);
+        } else if let Some(work) = self.posted.pop_front() {
+            self.begin(now, work, inward, outward);
+        } else if self.owes_fin() {
+            self.send(now, Message::Fin, inward, outward);
+            if let State::Closing { fin_sent, .. } = &mut self.state {
+                *fin_sent = true;
+            }
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn begin(&mut self, now: Duration, work: WorkRequest, inward: &mut Wire, outward: &mut Wire) {
+        let number = self.begun;
+        self.begun += 1;
+        if let Some((failing, error)) = self.faults.fail_work
+            && failing == number
+        {
+            self.fail(Queue::Work, work.wr(), error);
+            outward.sever(now);
+            self.end(CloseReason::Lost(format!("injected: {error}")), None);
+            return;
+        }
+        match work {
+            WorkRequest::Receive { .. } => unreachable!("Receives have a queue of their own"),
+            WorkRequest::Send {
+                wr,
+                buffer,
+                invalidate,
+            } => {
+                self.traffic.sends += 1;
+                self.traffic.sends_with_invalidate += u64::from(invalidate.is_some());
+                let octets = buffer.to_vec();
+                drop(buffer);
+                self.send(now, Message::Send { octets, invalidate }, inward, outward);
+                self.complete(Queue::Work, Completion::Send { wr });
+            }
+            WorkRequest::Write { wr, source, to } => {
+                self.traffic.writes += 1;
+                let octets = source.concat();
+                drop(source);
+                self.send(now, Message::Write { octets, to }, inward, outward);
+                self.complete(Queue::Work, Completion::Write { wr });
+            }
+            WorkRequest::Read { wr, sink, from } => {
+                self.reads.begin(wr, sink, from);
+                self.finish_reads();
+            }
+            WorkRequest::Invalidate { wr, handle } => match self.regions.invalidate(handle) {
+                Some(memory) => {
+                    self.traffic.local_invalidations += 1;
+                    let invalidated = Invalidated { handle, memory };
+                    self.complete(Queue::Work, Completion::Invalidate { wr, invalidated });
+                }
+                None => {
+                    self.fail(Queue::Work, wr, WorkError::NoSuchHandle);
+                    outward.sever(now);
+                    let text = format!("invalidated {handle:?}, which is not registered");
+                    self.end(CloseReason::Lost(text), None);
+                }
+            },
+        }
+    }
+
+    fn finish_reads(&mut self) {
+        while let Some(completion) = self.reads.finished() {
+            self.complete(Queue::Work, completion);
+        }
+    }
+
+    fn send(&mut self, now: Duration, message: Message, inward: &mut Wire, outward: &mut Wire) {
+        let latency = &self.faults.latency;
+        let due = now + self.rng.between(*latency.start(), *latency.end());
+        if outward.push(due, message) {
+            inward.sever(due);
+        }
+    }
+
+    fn take_in(&mut self, now: Duration, message: Message, inward: &mut Wire, outward: &mut Wire) {
+        let closing = matches!(self.state, State::Closing { .. });
+        match message {
+            Message::Terminate { text, refused } => {
+                self.end(CloseReason::Terminated(text), refused);
+            }
+            Message::Reset(text) if closing => {
+                let _ = text;
+                self.end(CloseReason::Local, None);
+            }
+            Message::Reset(text) => self.end(CloseReason::Lost(text.to_owned()), None),
+            Message::Fin if closing => {
+                if self.owes_fin() {
+                    self.send(now, Message::Fin, inward, outward);
+                }
+                self.end(CloseReason::Local, None);
+            }
+            Message::Fin => {
+                self.send(now, Message::Fin, inward, outward);
+                self.end(CloseReason::Peer, None);
+            }
+            Message::Send { .. }
+            | Message::Write { .. }
+            | Message::ReadRequest(_)
+            | Message::ReadResponse(_)
+                if closing => {}
+            Message::Send { octets, invalidate } => {
+                let result = self.take_in_send(&octets, invalidate);
+                self.judge(result, now, inward, outward);
+            }
+            Message::Write { octets, to } => {
+                let result = self.regions.write(to, &octets).map_err(Violation::from);
+                self.judge(result, now, inward, outward);
+            }
+            Message::ReadRequest(segment) => {
+                let result = self.take_in_read_request(segment);
+                self.judge(result, now, inward, outward);
+            }
+            Message::ReadResponse(octets) => {
+                let result = if self.reads.respond(&octets) {
+                    self.finish_reads();
+                    Ok(())
+                } else {
+                    Err(Violation::new("a Read response that was not asked for"))
+                };
+                self.judge(result, now, inward, outward);
+            }
+        }
+    }
+
+    fn take_in_send(&mut self, octets: &[u8], invalidate: Option<Handle>) -> Result<(), Violation> {
+        // Like Linux, there is no waiting for a Receive: RFC 5041 §7.2 makes it a fatal error.
+        let (wr, mut buffer) = self
+            .receives
+            .pop_front()
+            .ok_or_else(|| Violation::new("a Send without a Receive posted for it"))?;
+        if octets.len() > buffer.capacity() {
+            self.fail(Queue::Receives, wr, WorkError::TooLong);
+            return Err(Violation::new(format_args!(
+                "a Send of {} octets into a Receive of {}",
+                octets.len(),
+                buffer.capacity()
+            )));
+        }
+        let invalidated = match invalidate.map(|handle| self.invalidate_for_peer(handle)) {
+            None => None,
+            Some(Ok(invalidated)) => Some(invalidated),
+            Some(Err(violation)) => {
+                self.fail(Queue::Receives, wr, WorkError::Flushed);
+                return Err(violation);
+            }
+        };
+        buffer.clear();
+        buffer.extend_from_slice(octets);
+        self.complete(
+            Queue::Receives,
+            Completion::Receive {
+                wr,
+                buffer,
+                invalidated,
+            },
+        );
+        Ok(())
+    }
+
+    fn invalidate_for_peer(&mut self, handle: Handle) -> Result<Invalidated, Violation> {
+        match self.limits.remote_invalidation {
+            Invalidation::Region => {}
+            Invalidation::None => return Err(Violation::new("remote invalidation is not offered")),
+        }
+        let memory = self
+            .regions
+            .invalidate(handle)
+            .ok_or(Refusal::Unknown(handle))?;
+        Ok(Invalidated { handle, memory })
+    }
+
+    fn take_in_read_request(&mut self, segment: Segment) -> Result<(), Violation> {
+        let number = self.requests_seen;
+        self.requests_seen += 1;
+        if self.responses.len() >= self.limits.inbound_reads {
+            return Err(Violation::new("more Read requests than agreed"));
+        }
+        match self.regions.read(segment) {
+            Ok(octets) => {
+                self.responses.push_back(octets);
+                let waiting = self.responses.len();
+                self.traffic.most_inbound_reads = self.traffic.most_inbound_reads.max(waiting);
+                Ok(())
+            }
+            Err(refusal) => Err(Violation {
+                refused: Some(number),
+                ..refusal.into()
+            }),
+        }
+    }
+
+    fn judge(
+        &mut self,
+        result: Result<(), Violation>,
+        now: Duration,
+        inward: &mut Wire,
+        outward: &mut Wire,
+    ) {
+        let Err(Violation { text, refused }) = result else {
+            return;
+        };
+        let terminate = Message::Terminate {
+            text: text.clone(),
+            refused,
+        };
+        self.send(now, terminate, inward, outward);
+        self.end(CloseReason::PeerError(text), None);
+    }
+
+    /// Ends the connection in good order.
+    pub(crate) fn close(&mut self, now: Duration) {
+        match self.state {
+            State::Closing { .. } | State::Closed(_) => return,
+            State::Open => {}
+        }
+        self.state = State::Closing {
+            deadline: now + CLOSE_LIMIT,
+            fin_sent: false,
+        };
+        // Nothing more is taken in, so neither Receives nor Reads can complete.
+        self.flush_receives();
+        self.flush_reads(None);
+        for work in std::mem::take(&mut self.posted) {
+            match work {
+                WorkRequest::Read { wr, .. } => self.fail(Queue::Work, wr, WorkError::Flushed),
+                WorkRequest::Receive { .. }
+                | WorkRequest::Send { .. }
+                | WorkRequest::Write { .. }
+                | WorkRequest::Invalidate { .. } => self.posted.push_back(work),
+            }
+        }
+    }
+
+    /// The owner has dropped it. Everything it holds is dropped.
+    pub(crate) fn abandon(&mut self, now: Duration, inward: &mut Wire, outward: &mut Wire) {
+        let said_goodbye = match self.state {
+            State::Closed(_) => true,
+            State::Closing { fin_sent, .. } => fin_sent,
+            State::Open => false,
+        };
+        if !said_goodbye {
+            self.send(now, Message::Reset("the peer went away"), inward, outward);
+        }
+        inward.deafen();
+        self.end(CloseReason::Local, None);
+        self.completions.clear();
+        self.completed_receives = 0;
+        self.regions = Regions::default();
+    }
+
+    /// The connection is over: every piece of work gets its one completion.
+    fn end(&mut self, reason: CloseReason, refused: Option<u64>) {
+        if self.closed().is_some() {
+            return;
+        }
+        self.state = State::Closed(reason);
+        self.flush_reads(refused);
+        for work in std::mem::take(&mut self.posted) {
+            self.fail(Queue::Work, work.wr(), WorkError::Flushed);
+        }
+        self.flush_receives();
+        self.responses.clear();
+    }
+
+    fn flush_receives(&mut self) {
+        for (wr, _) in std::mem::take(&mut self.receives) {
+            self.fail(Queue::Receives, wr, WorkError::Flushed);
+        }
+    }
+
+    fn flush_reads(&mut self, refused: Option<u64>) {
+        for (wr, refused) in self.reads.abandon(refused) {
+            let error = if refused {
+                WorkError::RemoteAccess
+            } else {
+                WorkError::Flushed
+            };
+            self.fail(Queue::Work, wr, error);
+        }
+    }
+
+    fn fail(&mut self, queue: Queue, wr: WrId, error: WorkError) {
+        self.complete(queue, Completion::Failed { wr, error });
+    }
+
+    fn complete(&mut self, queue: Queue, completion: Completion) {
+        if queue == Queue::Receives {
+            self.completed_receives += 1;
+        }
+        self.completions.push_back((queue, completion));
+    }
+}
+
+fn queue_of(work: &WorkRequest) -> Queue {
+    match work {
+        WorkRequest::Receive { .. } => Queue::Receives,
+        WorkRequest::Send { .. }
+        | WorkRequest::Write { .. }
+        | WorkRequest::Read { .. }
+        | WorkRequest::Invalidate { .. } => Queue::Work,
+    }
+}

@@ -1,0 +1,364 @@
+//! The world: its time, its connections, its listeners.
+
+use crate::connection::Connection;
+use crate::end::Outstanding;
+use crate::options::{EndOptions, PairOptions};
+use crate::provider::{Handshakes, SimProvider};
+use crate::qp::SimQp;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// First port given to whoever does not ask for one.
+const FIRST_FREE_PORT: u16 = 49152;
+
+/// An in-memory network in virtual time, shared by cloning.
+#[derive(Clone)]
+pub struct Fabric {
+    world: Arc<Mutex<World>>,
+}
+
+/// Names a connection for as long as one of its ends exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub(crate) u64);
+
+/// One end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// The one that connected.
+    Left,
+    /// The one that listened.
+    Right,
+}
+
+impl Side {
+    /// The one at the other end.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Left => Self::Right,
+            Self::Right => Self::Left,
+        }
+    }
+
+    pub(crate) fn index(self) -> usize {
+        match self {
+            Self::Left => 0,
+            Self::Right => 1,
+        }
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) now: Duration,
+    seed: u64,
+    next_connection: u64,
+    next_port: u16,
+    next_timer: u64,
+    pub(crate) connections: BTreeMap<ConnectionId, Connection>,
+    pub(crate) handshakes: Handshakes,
+    timers: BTreeMap<(Duration, u64), Waker>,
+    /// Whoever keeps the time, and until when it thinks it can sleep.
+    keeper: Option<(Waker, Option<Duration>)>,
+}
+
+impl Fabric {
+    /// A network without anybody on it, at time 0.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            world: Arc::new(Mutex::new(World {
+                now: Duration::ZERO,
+                seed,
+                next_connection: 0,
+                next_port: FIRST_FREE_PORT,
+                next_timer: 0,
+                connections: BTreeMap::new(),
+                handshakes: Handshakes::default(),
+                timers: BTreeMap::new(),
+                keeper: None,
+            })),
+        }
+    }
+
+    /// Both ends of a new connection.
+    pub fn pair(&self, options: &PairOptions) -> (SimQp, SimQp) {
+        let id = self.with(|world| {
+            let addrs = [world.free_addr(), world.free_addr()];
+            world.connect(&options.left, &options.right, addrs)
+        });
+        (
+            SimQp::new(self.clone(), id, Side::Left),
+            SimQp::new(self.clone(), id, Side::Right),
+        )
+    }
+
+    /// A provider on this fabric, all of whose connections have these options at their end.
+    pub fn provider(&self, options: EndOptions) -> SimProvider {
+        SimProvider::new(self.clone(), options)
+    }
+
+    /// Time since the beginning.
+    pub fn now(&self) -> Duration {
+        self.with(|world| world.now)
+    }
+
+    /// Lets time pass, and wakes whoever waited for it.
+    pub fn advance(&self, by: Duration) {
+        self.with(|world| world.now += by);
+    }
+
+    /// Lets time pass until this time, unless it is later already.
+    pub fn advance_to(&self, time: Duration) {
+        self.with(|world| world.now = world.now.max(time));
+    }
+
+    /// The next time at which something happens that only waits for time to pass.
+    pub fn next_event(&self) -> Option<Duration> {
+        self.with(|world| world.next_event())
+    }
+
+    /// Couples the virtual time to a clock: `now` tells its time since some moment at or before
+    /// this call, `sleep` waits in it. To be run beside the test, for as long as it lasts.
+    ///
+    /// With a runtime whose time is paused this lets the runtime jump from event to event.
+    pub fn keep_time<N, S, F>(
+        &self,
+        now: N,
+        sleep: S,
+    ) -> impl Future<Output = Infallible> + use<N, S, F>
+    where
+        N: Fn() -> Duration,
+        S: Fn(Duration) -> F,
+        F: Future<Output = ()>,
+    {
+        let fabric = self.clone();
+        async move {
+            loop {
+                fabric.advance_to(now());
+                let next = fabric.next_event();
+                let mut sleeping = pin!(async {
+                    match next {
+                        Some(at) => sleep(at.saturating_sub(now())).await,
+                        None => std::future::pending().await,
+                    }
+                });
+                std::future::poll_fn(|cx| {
+                    // An event that was put in before the one we sleep for wakes us early.
+                    if fabric.keeper_is_late(next, cx.waker()) {
+                        return Poll::Ready(());
+                    }
+                    sleeping.as_mut().poll(cx)
+                })
+                .await;
+            }
+        }
+    }
+
+    /// Waits in virtual time.
+    pub fn sleep(&self, time: Duration) -> Sleep {
+        Sleep {
+            fabric: self.clone(),
+            until: self.now().saturating_add(time),
+            timer: None,
+        }
+    }
+
+    /// The connections that still have an end, oldest first.
+    pub fn connections(&self) -> Vec<ConnectionId> {
+        self.with(|world| world.connections.keys().copied().collect())
+    }
+
+    /// Cuts a connection behind what is on its way in either direction.
+    pub fn cut(&self, connection: ConnectionId) {
+        self.with(|world| {
+            let now = world.now;
+            if let Some(connection) = world.connections.get_mut(&connection) {
+                connection.cut(now);
+            }
+        });
+    }
+
+    /// Keeps one end from sending or taking in anything for a time; [`Duration::MAX`] for ever.
+    pub fn stall(&self, connection: ConnectionId, side: Side, lasting: Duration) {
+        self.with(|world| {
+            let until = world.now.saturating_add(lasting);
+            if let Some(connection) = world.connections.get_mut(&connection) {
+                connection.end_mut(side).stall(until);
+            }
+        });
+    }
+
+    /// Tells one end that it broke a rule, as its peer would, which ends the connection.
+    pub fn terminate(&self, connection: ConnectionId, side: Side, text: &str) {
+        self.with(|world| {
+            let now = world.now;
+            if let Some(connection) = world.connections.get_mut(&connection) {
+                connection.terminate(side, now, text);
+            }
+        });
+    }
+
+    /// What all ends of all connections hold together.
+    pub fn outstanding(&self) -> Outstanding {
+        self.with(|world| {
+            let mut sum = Outstanding::default();
+            for connection in world.connections.values() {
+                for side in [Side::Left, Side::Right] {
+                    let of = connection.outstanding(side);
+                    sum.receives += of.receives;
+                    sum.work += of.work;
+                    sum.completions += of.completions;
+                    sum.regions += of.regions;
+                    sum.on_the_wire += of.on_the_wire;
+                }
+            }
+            sum
+        })
+    }
+
+    /// Does something to the world, then wakes whom it concerns, with the lock released.
+    pub(crate) fn with<R>(&self, act: impl FnOnce(&mut World) -> R) -> R {
+        let mut wake = Vec::new();
+        let result = {
+            let mut world = self.world.lock().unwrap_or_else(PoisonError::into_inner);
+            let result = act(&mut world);
+            world.take_wakers(&mut wake);
+            result
+        };
+        for waker in wake {
+            waker.wake();
+        }
+        result
+    }
+
+    fn keeper_is_late(&self, next: Option<Duration>, waker: &Waker) -> bool {
+        self.with(|world| {
+            let event = world.next_event();
+            let late = match (event, next) {
+                (Some(event), Some(next)) => event < next,
+                (Some(_), None) => true,
+                (None, _) => false,
+            };
+            world.keeper = (!late).then(|| (waker.clone(), next));
+            late
+        })
+    }
+}
+
+impl std::fmt::Debug for Fabric {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fabric")
+            .field("now", &self.now())
+            .finish_non_exhaustive()
+    }
+}
+
+impl World {
+    /// An address that nobody else was given.
+    pub(crate) fn free_addr(&mut self) -> SocketAddr {
+        let port = self.next_port;
+        self.next_port = port.checked_add(1).unwrap_or(FIRST_FREE_PORT);
+        SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+    }
+
+    pub(crate) fn connect(
+        &mut self,
+        left: &EndOptions,
+        right: &EndOptions,
+        addrs: [SocketAddr; 2],
+    ) -> ConnectionId {
+        let id = ConnectionId(self.next_connection);
+        self.next_connection += 1;
+        let connection = Connection::new(left, right, addrs, self.seed, id.0);
+        self.connections.insert(id, connection);
+        id
+    }
+
+    /// Wakes `waker` at `time`.
+    pub(crate) fn set_timer(&mut self, time: Duration, waker: &Waker) -> TimerId {
+        let id = (time, self.next_timer);
+        self.next_timer += 1;
+        self.timers.insert(id, waker.clone());
+        TimerId(id)
+    }
+
+    pub(crate) fn cancel_timer(&mut self, timer: TimerId) {
+        self.timers.remove(&timer.0);
+    }
+
+    fn next_event(&self) -> Option<Duration> {
+        let connections = self.connections.values();
+        let of_connections = connections.filter_map(|connection| connection.next_event(self.now));
+        let of_timers = self.timers.keys().map(|(time, _)| *time);
+        of_connections
+            .chain(of_timers)
+            .filter(|time| *time > self.now)
+            .min()
+    }
+
+    fn take_wakers(&mut self, wake: &mut Vec<Waker>) {
+        let now = self.now;
+        for connection in self.connections.values_mut() {
+            connection.take_wakers(now, wake);
+        }
+        while let Some(entry) = self.timers.first_entry() {
+            if entry.key().0 > now {
+                break;
+            }
+            wake.push(entry.remove());
+        }
+        let event = self.next_event();
+        if let Some((_, until)) = &self.keeper
+            && event.is_some_and(|event| until.is_none_or(|until| event < until))
+        {
+            wake.extend(self.keeper.take().map(|(waker, _)| waker));
+        }
+    }
+}
+
+/// Names a timer that has been set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimerId((Duration, u64));
+
+/// Ends at a virtual time; made by [`Fabric::sleep`].
+#[derive(Debug)]
+pub struct Sleep {
+    fabric: Fabric,
+    until: Duration,
+    timer: Option<TimerId>,
+}
+
+impl Sleep {
+    fn cancel(&mut self) {
+        if let Some(timer) = self.timer.take() {
+            self.fabric.with(|world| world.cancel_timer(timer));
+        }
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.cancel();
+        let until = self.until;
+        let timer = self
+            .fabric
+            .with(|world| (world.now < until).then(|| world.set_timer(until, cx.waker())));
+        self.timer = timer;
+        match timer {
+            Some(_) => Poll::Pending,
+            None => Poll::Ready(()),
+        }
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}

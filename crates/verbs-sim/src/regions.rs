@@ -1,0 +1,143 @@
+//! Memory that the peer may reach, by handle.
+
+use crate::rng::Rng;
+use buffer::Gather;
+use std::collections::BTreeMap;
+use std::fmt;
+use verbs::{Handle, Memory, RemoteAddress, Segment};
+
+#[derive(Debug, Default)]
+pub(crate) struct Regions {
+    live: BTreeMap<Handle, Memory>,
+}
+
+/// Why the peer may not do what it asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    Unknown(Handle),
+    Rights(Handle),
+    Bounds(Handle),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(handle) => write!(f, "there is no region {handle:?}"),
+            Self::Rights(handle) => write!(f, "region {handle:?} is not open for this access"),
+            Self::Bounds(handle) => write!(f, "access beyond the end of region {handle:?}"),
+        }
+    }
+}
+
+impl Regions {
+    pub(crate) fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    /// Takes in memory under a handle that nobody can guess: all 32 bits are drawn.
+    pub(crate) fn register(&mut self, memory: Memory, rng: &mut Rng) -> Handle {
+        loop {
+            let handle = Handle(rng.half());
+            if handle.0 != 0 && !self.live.contains_key(&handle) {
+                self.live.insert(handle, memory);
+                return handle;
+            }
+        }
+    }
+
+    pub(crate) fn invalidate(&mut self, handle: Handle) -> Option<Memory> {
+        self.live.remove(&handle)
+    }
+
+    /// Carries out an RDMA Write of the peer: all of it or nothing.
+    pub(crate) fn write(&mut self, to: RemoteAddress, octets: &[u8]) -> Result<(), Refusal> {
+        if octets.is_empty() {
+            return Ok(());
+        }
+        match self.live.get_mut(&to.handle) {
+            None => Err(Refusal::Unknown(to.handle)),
+            Some(Memory::Source(_)) => Err(Refusal::Rights(to.handle)),
+            Some(Memory::Sink(buffer)) => {
+                let memory = buffer.memory_mut();
+                let range = range(to.offset, octets.len(), memory.len())
+                    .ok_or(Refusal::Bounds(to.handle))?;
+                memory[range].copy_from_slice(octets);
+                Ok(())
+            }
+        }
+    }
+
+    /// Carries out an RDMA Read of the peer. Its length meets the region's bounds before anything
+    /// is allocated.
+    pub(crate) fn read(&self, from: Segment) -> Result<Vec<u8>, Refusal> {
+        if from.length == 0 {
+            return Ok(Vec::new());
+        }
+        match self.live.get(&from.handle) {
+            None => Err(Refusal::Unknown(from.handle)),
+            Some(Memory::Sink(_)) => Err(Refusal::Rights(from.handle)),
+            Some(memory @ Memory::Source(pieces)) => {
+                let length = usize::try_from(from.length).unwrap_or(usize::MAX);
+                let range =
+                    range(from.offset, length, memory.len()).ok_or(Refusal::Bounds(from.handle))?;
+                Ok(copy_out(pieces, range))
+            }
+        }
+    }
+}
+
+/// The stretch of `length` octets at `offset`, if it lies within `size` octets.
+fn range(offset: u64, length: usize, size: usize) -> Option<std::ops::Range<usize>> {
+    let begin = usize::try_from(offset).ok()?;
+    let end = begin.checked_add(length)?;
+    (end <= size).then_some(begin..end)
+}
+
+fn copy_out(pieces: &Gather, range: std::ops::Range<usize>) -> Vec<u8> {
+    let mut octets = Vec::with_capacity(range.len());
+    let mut begin = 0;
+    for piece in pieces {
+        let end = begin + piece.len();
+        let (from, to) = (range.start.max(begin), range.end.min(end));
+        if from < to {
+            octets.extend_from_slice(&piece[from - begin..to - begin]);
+        }
+        begin = end;
+    }
+    octets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use buffer::Buffer;
+    use bytes::Bytes;
+
+    fn source(regions: &mut Regions, pieces: &[&'static [u8]]) -> Handle {
+        let pieces = pieces.iter().copied().map(Bytes::from_static).collect();
+        regions.register(Memory::Source(pieces), &mut Rng::new(1))
+    }
+
+    #[test]
+    fn read_spans_the_pieces_of_a_region() {
+        let mut regions = Regions::default();
+        let handle = source(&mut regions, &[b"abc", b"", b"defg"]);
+        let segment = Segment {
+            handle,
+            length: 4,
+            offset: 2,
+        };
+        assert_eq!(regions.read(segment).unwrap(), b"cdef");
+    }
+
+    #[test]
+    fn offset_that_overflows_is_out_of_bounds() {
+        let mut regions = Regions::default();
+        let sink = Memory::Sink(Buffer::with_capacity(8));
+        let handle = regions.register(sink, &mut Rng::new(1));
+        for offset in [7, 8, u64::MAX, u64::MAX - 1] {
+            let to = RemoteAddress { handle, offset };
+            assert_eq!(regions.write(to, b"xy"), Err(Refusal::Bounds(handle)));
+        }
+    }
+}
