@@ -167,3 +167,31 @@ impl Wire {
         self.queue.push_back((self.last_due, message));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn write_that_is_cut_arrives_up_to_the_cut() {
+        let mut wire = Wire::new(usize::MAX, Some(Cut::Octets(Cut::MESSAGE_HEADER + 3)));
+        let write = Message::Write {
+            octets: b"abcdef".to_vec(),
+            to: RemoteAddress {
+                handle: Handle(1),
+                offset: 0,
+            },
+        };
+        assert!(wire.push(Duration::ZERO, write));
+        match wire.pop(Duration::ZERO) {
+            Some(Message::Write { octets, .. }) => assert_eq!(octets, b"abc"),
+            other => panic!("{other:?}"),
+        }
+        assert!(matches!(
+            wire.pop(Duration::ZERO),
+            Some(Message::Reset(CUT))
+        ));
+        assert!(!wire.push(Duration::ZERO, Message::Fin));
+        assert!(wire.pop(Duration::ZERO).is_none());
+    }
+}
