@@ -7,7 +7,10 @@
 pub mod auth;
 mod message;
 mod program;
+pub mod record;
+pub mod rpcbind;
 mod service;
+pub mod tcp;
 mod transport;
 
 pub use auth::{AuthStat, AuthSys, Credential};

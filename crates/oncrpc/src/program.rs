@@ -50,6 +50,10 @@ impl Call {
     /// # Errors
     ///
     /// What the sender of something else is owed, as a reply that is ready to go.
+    #[expect(
+        clippy::result_large_err,
+        reason = "the error is a reply that moves on at once; boxing it would allocate per bad call"
+    )]
     pub fn parse(payload: Payload, caller: &Caller) -> Result<Self, Reply> {
         let mut r = Reader::from(&payload);
         let header = CallHeader::parse(&mut r).and_then(|header| {
