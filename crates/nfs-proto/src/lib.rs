@@ -44,3 +44,6 @@ pub use scalars::{
 };
 pub use status::{Failed, Status};
 pub use wire::{List, Octets, Wire};
+
+#[cfg(test)]
+mod tests;

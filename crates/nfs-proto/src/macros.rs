@@ -27,6 +27,13 @@ macro_rules! xdr_struct {
                 $( $crate::Wire::write(&self.$field, w); )*
             }
         }
+
+        #[cfg(test)]
+        impl $crate::tests::Sample for $name<'_> {
+            fn sample(rng: &mut $crate::tests::Rng) -> Self {
+                Self { $( $field: $crate::tests::Sample::sample(rng), )* }
+            }
+        }
     };
     (
         $(#[$meta:meta])*
@@ -48,6 +55,13 @@ macro_rules! xdr_struct {
 
             fn write(&self, w: &mut xdr::Writer) {
                 $( $crate::Wire::write(&self.$field, w); )*
+            }
+        }
+
+        #[cfg(test)]
+        impl $crate::tests::Sample for $name {
+            fn sample(rng: &mut $crate::tests::Rng) -> Self {
+                Self { $( $field: $crate::tests::Sample::sample(rng), )* }
             }
         }
     };
@@ -92,6 +106,13 @@ macro_rules! xdr_enum {
 
             fn write(&self, w: &mut xdr::Writer) {
                 w.u32(*self as u32);
+            }
+        }
+
+        #[cfg(test)]
+        impl $crate::tests::Sample for $name {
+            fn sample(rng: &mut $crate::tests::Rng) -> Self {
+                Self::ALL[rng.below(Self::ALL.len())]
             }
         }
     };
