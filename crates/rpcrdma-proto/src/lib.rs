@@ -1,7 +1,9 @@
 //! RPC-over-RDMA without I/O.
 
 mod counters;
+pub mod header;
 mod inline;
+pub mod limits;
 pub mod private_data;
 
 pub use counters::Counters;

@@ -1,0 +1,86 @@
+//! Segments and chunks (RFC 8166 §3.4.3-§3.4.6).
+
+use smallvec::SmallVec;
+use verbs::{Handle, Segment};
+use xdr::Reader;
+
+/// The segments of one chunk, in order.
+pub type Segments = SmallVec<[Segment; 4]>;
+
+/// One argument, or a whole call, for the Responder to pull.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadChunk {
+    /// Offset of the item in the unreduced Payload stream, a multiple of four.
+    pub position: u32,
+    /// Where the octets are.
+    pub segments: Segments,
+}
+
+/// Room for one result, or for a whole reply, in the Requester's memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WriteChunk {
+    /// Where the octets go; on return, how many went there.
+    pub segments: Segments,
+}
+
+impl ReadChunk {
+    /// Octets of the chunk.
+    pub fn len(&self) -> u64 {
+        chunk_len(&self.segments)
+    }
+
+    /// Whether there is nothing to pull.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl WriteChunk {
+    /// Octets of the chunk.
+    pub fn len(&self) -> u64 {
+        chunk_len(&self.segments)
+    }
+
+    /// Whether there is no room in it: an empty or an unused chunk (RFC 8166 §3.4.6).
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The same segments, saying that the first `filled` octets of them were written.
+    pub fn returned(&self, filled: usize) -> Self {
+        let mut left = filled;
+        let segments = self.segments.iter().map(|segment| {
+            let used = left.min(segment.length as usize);
+            left -= used;
+            Segment {
+                length: u32::try_from(used).expect("a part of a segment is no longer than it"),
+                ..*segment
+            }
+        });
+        Self {
+            segments: segments.collect(),
+        }
+    }
+}
+
+/// Cannot overflow: the number of segments is limited.
+fn chunk_len(segments: &[Segment]) -> u64 {
+    segments.iter().map(|s| u64::from(s.length)).sum()
+}
+
+/// A plain segment, `HLOO` on the wire (RFC 8166 §4.7).
+pub(super) fn parse_segment(r: &mut Reader<'_>) -> Result<Segment, xdr::Error> {
+    Ok(Segment {
+        handle: Handle(r.u32()?),
+        length: r.u32()?,
+        offset: r.u64()?,
+    })
+}
+
+pub(super) fn emit_segment(segment: &Segment) -> [u8; 16] {
+    let mut octets = [0; 16];
+    octets[..4].copy_from_slice(&segment.handle.0.to_be_bytes());
+    octets[4..8].copy_from_slice(&segment.length.to_be_bytes());
+    octets[8..].copy_from_slice(&segment.offset.to_be_bytes());
+    octets
+}

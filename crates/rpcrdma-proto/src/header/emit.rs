@@ -1,0 +1,91 @@
+//! From a header to octets.
+
+use super::chunk::emit_segment;
+use super::view::HeaderView;
+use super::{Lists, RdmaError, VERSION, WriteChunk, error_code, procedure};
+use buffer::Buffer;
+
+/// Octets of a header without chunks, the least that a message of version one has.
+pub const MIN_LEN: usize = HeaderView::FIXED_LEN + 3 * 4;
+
+/// Octets of one segment of a Write or Reply chunk.
+const SEGMENT_LEN: usize = 16;
+
+/// Octets of one segment of the Read list: its mark, its Position and the segment.
+const READ_SEGMENT_LEN: usize = 8 + SEGMENT_LEN;
+
+/// Octets of a header with so many segments in the Read list, in each Write chunk, and in the
+/// Reply chunk.
+pub fn emitted_len(
+    read_segments: usize,
+    write_chunks: impl Iterator<Item = usize>,
+    reply_chunk: Option<usize>,
+) -> usize {
+    let reads = read_segments * READ_SEGMENT_LEN;
+    let writes: usize = write_chunks.map(|n| 8 + n * SEGMENT_LEN).sum();
+    let reply = reply_chunk.map_or(0, |n| 4 + n * SEGMENT_LEN);
+    MIN_LEN + reads + writes + reply
+}
+
+/// Appends the header of an RDMA_MSG, or of an RDMA_NOMSG, with its lists.
+pub fn emit(out: &mut Buffer, proc: u32, xid: u32, credits: u32, lists: &Lists) {
+    emit_fixed(out, xid, VERSION, credits, proc);
+    if lists.is_empty() {
+        out.extend_from_slice(&[0; 12]);
+        return;
+    }
+    for chunk in &lists.reads {
+        for segment in &chunk.segments {
+            word(out, 1);
+            word(out, chunk.position);
+            out.extend_from_slice(&emit_segment(segment));
+        }
+    }
+    word(out, 0);
+    for chunk in &lists.writes {
+        word(out, 1);
+        emit_write_chunk(out, chunk);
+    }
+    word(out, 0);
+    match &lists.reply {
+        Some(chunk) => {
+            word(out, 1);
+            emit_write_chunk(out, chunk);
+        }
+        None => word(out, 0),
+    }
+}
+
+/// Appends an RDMA_ERROR for a message with this XID and version (RFC 8166 §4.5).
+pub fn emit_error(out: &mut Buffer, xid: u32, version: u32, credits: u32, error: RdmaError) {
+    emit_fixed(out, xid, version, credits, procedure::ERROR);
+    match error {
+        RdmaError::Version { low, high } => {
+            word(out, error_code::VERS);
+            word(out, low);
+            word(out, high);
+        }
+        RdmaError::Chunk => word(out, error_code::CHUNK),
+    }
+}
+
+fn emit_fixed(out: &mut Buffer, xid: u32, version: u32, credits: u32, proc: u32) {
+    let mut fixed = [0; HeaderView::FIXED_LEN];
+    fixed[..4].copy_from_slice(&xid.to_be_bytes());
+    fixed[4..8].copy_from_slice(&version.to_be_bytes());
+    fixed[8..12].copy_from_slice(&credits.to_be_bytes());
+    fixed[12..].copy_from_slice(&proc.to_be_bytes());
+    out.extend_from_slice(&fixed);
+}
+
+fn emit_write_chunk(out: &mut Buffer, chunk: &WriteChunk) {
+    let count = u32::try_from(chunk.segments.len()).expect("the number of segments is limited");
+    word(out, count);
+    for segment in &chunk.segments {
+        out.extend_from_slice(&emit_segment(segment));
+    }
+}
+
+fn word(out: &mut Buffer, value: u32) {
+    out.extend_from_slice(&value.to_be_bytes());
+}

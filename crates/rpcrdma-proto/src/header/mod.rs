@@ -1,0 +1,99 @@
+//! The transport header of version one (RFC 8166 §4).
+//!
+//! [`HeaderView`] reads whatever is there, for a decoder. [`Header`] holds only what is valid, for
+//! the two roles; what is not becomes a [`HeaderError`], which says what is owed to the peer.
+
+mod chunk;
+mod emit;
+mod parse;
+#[cfg(test)]
+mod tests;
+mod view;
+
+pub use chunk::{ReadChunk, Segments, WriteChunk};
+pub use emit::{MIN_LEN, emit, emit_error, emitted_len};
+pub use parse::{Disposition, HeaderError, Malformation};
+pub use view::{ChunkView, HeaderView, ListsView};
+
+use smallvec::SmallVec;
+
+/// The one version of this header.
+pub const VERSION: u32 = 1;
+
+/// Values of `rdma_proc` (RFC 8166 §4.2.4).
+pub mod procedure {
+    /// A message with its Payload stream behind the header.
+    pub const MSG: u32 = 0;
+    /// A message whose Payload stream is in a chunk.
+    pub const NOMSG: u32 = 1;
+    /// No longer in use (RFC 8166 §4.6.1).
+    pub const MSGP: u32 = 2;
+    /// No longer in use (RFC 8166 §4.6.2).
+    pub const DONE: u32 = 3;
+    /// The peer could not process a header.
+    pub const ERROR: u32 = 4;
+}
+
+/// Values of `rdma_err` (RFC 8166 §4.5).
+pub mod error_code {
+    /// The version is not supported.
+    pub const VERS: u32 = 1;
+    /// The chunks, or anything else in the header, cannot be processed.
+    pub const CHUNK: u32 = 2;
+}
+
+/// A valid transport header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The transaction, the same as in the RPC message.
+    pub xid: u32,
+    /// Credits asked for with a call, granted with a reply; as on the wire, so perhaps zero.
+    pub credits: u32,
+    /// What follows.
+    pub body: Body,
+}
+
+/// What a header says, by procedure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// RDMA_MSG: the Payload stream follows the header.
+    Msg(Lists),
+    /// RDMA_NOMSG: the Payload stream is in the Position-Zero Read chunk or the Reply chunk.
+    NoMsg(Lists),
+    /// RDMA_DONE, to be discarded (RFC 8166 §4.6.2).
+    Done,
+    /// RDMA_ERROR: the call was not processed.
+    Error(RdmaError),
+}
+
+/// The three chunk lists (RFC 8166 §4.3).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lists {
+    /// The Read list, grouped by Position, in ascending order of it.
+    pub reads: SmallVec<[ReadChunk; 1]>,
+    /// The Write list, in its order.
+    pub writes: SmallVec<[WriteChunk; 1]>,
+    /// The Reply chunk.
+    pub reply: Option<WriteChunk>,
+}
+
+impl Lists {
+    /// Whether there is no chunk at all.
+    pub fn is_empty(&self) -> bool {
+        self.reads.is_empty() && self.writes.is_empty() && self.reply.is_none()
+    }
+}
+
+/// Why a peer did not process a header (RFC 8166 §4.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RdmaError {
+    /// ERR_VERS: it supports these versions, both inclusive.
+    Version {
+        /// The lowest.
+        low: u32,
+        /// The highest.
+        high: u32,
+    },
+    /// ERR_CHUNK: it cannot process the chunks, or there is no room for the reply.
+    Chunk,
+}

@@ -1,0 +1,266 @@
+//! From octets to a valid header, or to what is owed for an invalid one.
+
+use super::chunk::parse_segment;
+use super::view::HeaderView;
+use super::{Body, Header, Lists, MIN_LEN, RdmaError, ReadChunk, Segments, VERSION, WriteChunk};
+use super::{error_code, procedure};
+use crate::limits::{MAX_READ_CHUNKS, MAX_READ_SEGMENTS, MAX_SEGMENTS_PER_CHUNK, MAX_WRITE_CHUNKS};
+use smallvec::SmallVec;
+use xdr::Reader;
+
+/// Why octets are no valid header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderError {
+    /// Too short to be believed, even in its XID.
+    #[error("shorter than any header (RFC 8166 §4.5)")]
+    Runt,
+    /// An RDMA_ERROR that says nothing we understand.
+    #[error("an RDMA_ERROR that cannot be read (RFC 8166 §4.5)")]
+    UnreadableError,
+    /// A version that is not one.
+    #[error("version {version} is not supported (RFC 8166 §4.5.1)")]
+    UnsupportedVersion {
+        /// Of the message.
+        xid: u32,
+        /// What it says.
+        version: u32,
+        /// Credits it asks for.
+        credits: u32,
+    },
+    /// Anything else.
+    #[error("{cause} (RFC 8166 §4.5.2)")]
+    Malformed {
+        /// Of the message.
+        xid: u32,
+        /// Credits it asks for.
+        credits: u32,
+        /// What is wrong.
+        cause: Malformation,
+    },
+}
+
+/// What is wrong with a header, or with what came with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformation {
+    /// The lists are not XDR.
+    #[error("{0}")]
+    Xdr(#[from] xdr::Error),
+    /// There is no such procedure, or it is no longer in use.
+    #[error("procedure {0}")]
+    Procedure(u32),
+    /// A Position is not a multiple of four (RFC 8166 §3.4.5).
+    #[error("position {0} is not aligned")]
+    UnalignedPosition(u32),
+    /// More than the named limit.
+    #[error("more than {limit} {what}")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// The limit.
+        limit: usize,
+    },
+    /// An RDMA_NOMSG without a chunk that could hold the message, or the reverse.
+    #[error("the payload stream is in no chunk, or in two places")]
+    NoStream,
+    /// The XID of the RPC message is another one, or there is none.
+    #[error("the XID of the RPC message differs from that of the header")]
+    XidMismatch,
+    /// A Read chunk overlaps the one before it, or lies beyond the end of the stream.
+    #[error("a read chunk at position {0} lies over another or beyond the stream")]
+    MisplacedChunk(u32),
+    /// A chunk is larger than we move.
+    #[error("a chunk of {len} octets, of at most {limit}")]
+    ChunkTooLarge {
+        /// Its octets.
+        len: u64,
+        /// The limit.
+        limit: usize,
+    },
+    /// This connection cannot do RDMA Read.
+    #[error("a read chunk where no read is possible")]
+    ReadImpossible,
+}
+
+/// What a Responder owes the peer for an invalid header (RFC 8166 §4.5). A Requester discards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disposition {
+    /// Nothing.
+    Discard,
+    /// RDMA_ERROR with ERR_VERS, 1 to 1, and the version echoed.
+    ErrVers {
+        /// To echo.
+        xid: u32,
+        /// To echo.
+        version: u32,
+        /// Credits asked for.
+        credits: u32,
+    },
+    /// RDMA_ERROR with ERR_CHUNK.
+    ErrChunk {
+        /// To echo.
+        xid: u32,
+        /// Credits asked for.
+        credits: u32,
+    },
+}
+
+impl HeaderError {
+    /// What a Responder owes the peer.
+    pub fn disposition(self) -> Disposition {
+        match self {
+            Self::Runt | Self::UnreadableError => Disposition::Discard,
+            Self::UnsupportedVersion {
+                xid,
+                version,
+                credits,
+            } => Disposition::ErrVers {
+                xid,
+                version,
+                credits,
+            },
+            Self::Malformed { xid, credits, .. } => Disposition::ErrChunk { xid, credits },
+        }
+    }
+}
+
+impl Header {
+    /// Reads the header at the beginning of a received message; also the offset at which the
+    /// Payload stream begins.
+    ///
+    /// # Errors
+    ///
+    /// If it is no valid header of version one.
+    pub fn parse(message: &[u8]) -> Result<(Self, usize), HeaderError> {
+        let view = HeaderView::new(message).ok_or(HeaderError::Runt)?;
+        let (xid, credits) = (view.xid(), view.credits());
+        let body = &message[HeaderView::FIXED_LEN..];
+        if view.procedure() == procedure::ERROR {
+            // Never answered, whatever its version: an error must not draw an error.
+            let error = parse_error(view.version(), body).ok_or(HeaderError::UnreadableError)?;
+            let header = Self {
+                xid,
+                credits,
+                body: Body::Error(error),
+            };
+            return Ok((header, message.len()));
+        }
+        // RFC 8166 §4.5: the XID of anything shorter is not to be trusted.
+        if message.len() < MIN_LEN {
+            return Err(HeaderError::Runt);
+        }
+        if view.version() != VERSION {
+            return Err(HeaderError::UnsupportedVersion {
+                xid,
+                version: view.version(),
+                credits,
+            });
+        }
+        let malformed = |cause| HeaderError::Malformed {
+            xid,
+            credits,
+            cause,
+        };
+        let mut r = Reader::new(body);
+        let body = parse_body(view.procedure(), &mut r).map_err(malformed)?;
+        let stream = message.len() - r.remaining();
+        Ok((Self { xid, credits, body }, stream))
+    }
+}
+
+fn parse_body(proc: u32, r: &mut Reader<'_>) -> Result<Body, Malformation> {
+    match proc {
+        procedure::MSG => Ok(Body::Msg(parse_lists(r)?)),
+        procedure::NOMSG => {
+            let lists = parse_lists(r)?;
+            // RFC 8166 §4.5.2. Which of the lists must hold the stream depends on the direction.
+            if lists.is_empty() {
+                return Err(Malformation::NoStream);
+            }
+            Ok(Body::NoMsg(lists))
+        }
+        procedure::DONE => Ok(Body::Done),
+        // RFC 8166 §4.6.1: RDMA_MSGP draws ERR_CHUNK like any unknown procedure.
+        other => Err(Malformation::Procedure(other)),
+    }
+}
+
+fn parse_lists(r: &mut Reader<'_>) -> Result<Lists, Malformation> {
+    Ok(Lists {
+        reads: parse_read_list(r)?,
+        writes: parse_write_list(r)?,
+        reply: if r.bool()? {
+            Some(parse_write_chunk(r)?)
+        } else {
+            None
+        },
+    })
+}
+
+fn parse_read_list(r: &mut Reader<'_>) -> Result<SmallVec<[ReadChunk; 1]>, Malformation> {
+    let mut chunks: SmallVec<[ReadChunk; 1]> = SmallVec::new();
+    let mut count = 0;
+    while r.bool()? {
+        count += 1;
+        if count > MAX_READ_SEGMENTS {
+            return Err(too_many("read segments", MAX_READ_SEGMENTS));
+        }
+        let position = r.u32()?;
+        if !position.is_multiple_of(4) {
+            return Err(Malformation::UnalignedPosition(position));
+        }
+        let segment = parse_segment(r)?;
+        // RFC 8166 §3.4.5: all segments of one Position are one chunk, in the order of the list.
+        match chunks.binary_search_by_key(&position, |chunk| chunk.position) {
+            Ok(index) => chunks[index].segments.push(segment),
+            Err(_) if chunks.len() == MAX_READ_CHUNKS => {
+                return Err(too_many("read chunks", MAX_READ_CHUNKS));
+            }
+            Err(index) => {
+                let segments = Segments::from_elem(segment, 1);
+                chunks.insert(index, ReadChunk { position, segments });
+            }
+        }
+    }
+    Ok(chunks)
+}
+
+fn parse_write_list(r: &mut Reader<'_>) -> Result<SmallVec<[WriteChunk; 1]>, Malformation> {
+    let mut chunks = SmallVec::new();
+    while r.bool()? {
+        if chunks.len() == MAX_WRITE_CHUNKS {
+            return Err(too_many("write chunks", MAX_WRITE_CHUNKS));
+        }
+        chunks.push(parse_write_chunk(r)?);
+    }
+    Ok(chunks)
+}
+
+fn parse_write_chunk(r: &mut Reader<'_>) -> Result<WriteChunk, Malformation> {
+    let count = r.u32()? as usize;
+    if count > MAX_SEGMENTS_PER_CHUNK {
+        return Err(too_many("segments in a chunk", MAX_SEGMENTS_PER_CHUNK));
+    }
+    let segments: Result<Segments, xdr::Error> = (0..count).map(|_| parse_segment(r)).collect();
+    Ok(WriteChunk {
+        segments: segments?,
+    })
+}
+
+/// RFC 8166 §4.5: complete at 20 octets, an ERR_VERS at 28; the version is ours, echoed.
+fn parse_error(version: u32, body: &[u8]) -> Option<RdmaError> {
+    let mut r = Reader::new(body);
+    let code = r.u32().ok()?;
+    match code {
+        _ if version != VERSION => None,
+        error_code::VERS => Some(RdmaError::Version {
+            low: r.u32().ok()?,
+            high: r.u32().ok()?,
+        }),
+        error_code::CHUNK => Some(RdmaError::Chunk),
+        _ => None,
+    }
+}
+
+fn too_many(what: &'static str, limit: usize) -> Malformation {
+    Malformation::TooMany { what, limit }
+}

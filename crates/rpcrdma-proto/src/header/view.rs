@@ -1,0 +1,106 @@
+//! What is in a header, without a judgement.
+
+use super::chunk::parse_segment;
+use verbs::Segment;
+use xdr::Reader;
+
+/// View of the four fixed words, which all versions share (RFC 8166 §4.2).
+#[derive(Clone, Copy, Debug)]
+pub struct HeaderView<'a>(&'a [u8; HeaderView::FIXED_LEN]);
+
+impl<'a> HeaderView<'a> {
+    /// Octets of the fixed words.
+    pub const FIXED_LEN: usize = 16;
+
+    /// A view of the first sixteen octets, if there are as many.
+    pub fn new(message: &'a [u8]) -> Option<Self> {
+        message.first_chunk().map(Self)
+    }
+
+    fn word(self, index: usize) -> u32 {
+        let mut octets = [0; 4];
+        octets.copy_from_slice(&self.0[index * 4..][..4]);
+        u32::from_be_bytes(octets)
+    }
+
+    /// `rdma_xid`.
+    pub fn xid(self) -> u32 {
+        self.word(0)
+    }
+
+    /// `rdma_vers`.
+    pub fn version(self) -> u32 {
+        self.word(1)
+    }
+
+    /// `rdma_credit`.
+    pub fn credits(self) -> u32 {
+        self.word(2)
+    }
+
+    /// `rdma_proc`.
+    pub fn procedure(self) -> u32 {
+        self.word(3)
+    }
+}
+
+/// View of the three chunk lists, as they stand. How much it can hold is bounded by the octets it
+/// is read from: each segment takes sixteen of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListsView {
+    /// The Read list: each segment with its Position.
+    pub reads: Vec<(u32, Segment)>,
+    /// The Write list.
+    pub writes: Vec<ChunkView>,
+    /// The Reply chunk.
+    pub reply: Option<ChunkView>,
+    /// Octets behind the fixed words that the lists take.
+    pub len: usize,
+    /// Where the lists stopped being readable, if they did.
+    pub error: Option<xdr::Error>,
+}
+
+/// View of one Write or Reply chunk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChunkView {
+    /// The count on the wire.
+    pub count: u32,
+    /// The segments that are there.
+    pub segments: Vec<Segment>,
+}
+
+impl ListsView {
+    /// Reads the lists from what follows the fixed words of an RDMA_MSG or RDMA_NOMSG.
+    pub fn new(body: &[u8]) -> Self {
+        let mut lists = Self::default();
+        let mut r = Reader::new(body);
+        lists.error = lists.read(&mut r).err();
+        lists.len = body.len() - r.remaining();
+        lists
+    }
+
+    fn read(&mut self, r: &mut Reader<'_>) -> Result<(), xdr::Error> {
+        while r.u32()? != 0 {
+            self.reads.push((r.u32()?, parse_segment(r)?));
+        }
+        while r.u32()? != 0 {
+            self.writes.push(ChunkView::default());
+            let last = self.writes.last_mut().expect("one was just pushed");
+            last.read(r)?;
+        }
+        if r.u32()? != 0 {
+            self.reply.insert(ChunkView::default()).read(r)?;
+        }
+        Ok(())
+    }
+}
+
+impl ChunkView {
+    fn read(&mut self, r: &mut Reader<'_>) -> Result<(), xdr::Error> {
+        self.count = r.u32()?;
+        for _ in 0..self.count {
+            self.segments.push(parse_segment(r)?);
+        }
+        Ok(())
+    }
+}

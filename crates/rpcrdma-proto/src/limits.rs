@@ -1,0 +1,28 @@
+//! Every number that a peer may name has its limit here.
+
+/// Segments of one Write or Reply chunk. Linux sends up to 16; a list of 4 KiB pages for 1 MiB has 256.
+pub const MAX_SEGMENTS_PER_CHUNK: usize = 256;
+
+/// Segments of the whole Read list.
+pub const MAX_READ_SEGMENTS: usize = 256;
+
+/// Read chunks of one call: each is one argument, or the call itself.
+pub const MAX_READ_CHUNKS: usize = 16;
+
+/// Write chunks of one call: each is for one result.
+pub const MAX_WRITE_CHUNKS: usize = 16;
+
+/// Credits that are asked for or granted at most; Linux has the same limit.
+pub const MAX_CREDITS: u32 = 16384;
+
+/// Receives posted beyond the credits, for what is not a call or a reply.
+pub const RECEIVE_SLACK: usize = 4;
+
+/// Calls that a peer may have with us at a time, as a multiple of the credits it was granted. A
+/// requester that gives up a call may already send the next; one that goes beyond this is not
+/// keeping to its credits at all (RFC 8166 §3.3.1).
+pub const CREDIT_TOLERANCE: usize = 2;
+
+/// Cancelled calls that may wait for their reply at a time. One more ends the connection: the
+/// server does not answer.
+pub const MAX_CANCELLED: usize = 64;
