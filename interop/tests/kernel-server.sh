@@ -2,12 +2,12 @@
 . /lab/lib.sh
 siw_up
 nfsd_up
-mkdir -p /export/tree/sub/deep /export/inbox
+mkdir -p /export/shelf/sub/deep /export/inbox
 chmod 777 /export/inbox
-echo hello >/export/tree/hello
-echo deep >/export/tree/sub/deep/file
-ln -s hello /export/tree/link
-dd if=/dev/urandom of=/export/tree/big bs=1M count="${BIG_MIB:-64}" 2>/dev/null
+echo hello >/export/shelf/hello
+echo deep >/export/shelf/sub/deep/file
+ln -s hello /export/shelf/link
+dd if=/dev/urandom of=/export/shelf/big bs=1M count="${BIG_MIB:-64}" 2>/dev/null
 echo '@@ready'
 while read -r command argument <&3; do
   case $command in

@@ -22,39 +22,53 @@ pub(super) struct Test {
     pub(super) about: &'static str,
     /// Part of a run that names no test.
     pub(super) usual: bool,
+    /// Has the program take part, and not only the kernel.
+    pub(super) ours: bool,
     pub(super) run: fn(&TestRun<'_>) -> Result<()>,
 }
 
-pub(super) const TESTS: [Test; 5] = [
+pub(super) const TESTS: [Test; 6] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
         usual: true,
+        ours: false,
         run: kernel_selftest::run,
     },
     Test {
         name: "linux-mounts-us",
         about: "the kernel's client at work on our server",
         usual: true,
+        ours: true,
         run: linux_mounts_us::run,
     },
     Test {
         name: "linux-serves-us",
         about: "our client at work on the kernel's server",
         usual: true,
+        ours: true,
         run: linux_serves_us::run,
     },
     Test {
         name: "tshark",
         about: "Wireshark's view of the kernel's client on our server",
         usual: true,
+        ours: true,
         run: capture::run,
     },
     Test {
-        name: "kernel-reference",
-        about: "linux-mounts-us with the kernel's server in our place (not part of a usual run)",
+        name: "reference-mount",
+        about: "linux-mounts-us with the kernel's server in our place (only when named)",
         usual: false,
-        run: kernel_reference::run,
+        ours: false,
+        run: kernel_reference::mounts,
+    },
+    Test {
+        name: "reference-tshark",
+        about: "tshark with the kernel's server in our place (only when named)",
+        usual: false,
+        ours: false,
+        run: kernel_reference::tshark,
     },
 ];
 

@@ -20,7 +20,7 @@ pub(super) struct KernelServer<'a> {
 }
 
 impl<'a> KernelServer<'a> {
-    /// Starts it, with a file `/export/tree/big` of so many MiB.
+    /// Starts it, with a file `/export/shelf/big` of so many MiB.
     pub(super) fn start(run: &'a TestRun<'a>, big_mib: usize, limit: Duration) -> Result<Self> {
         let [port, mount_port] = free_ports()?;
         let boot = Boot {

@@ -41,7 +41,7 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
 
     client.step("ls -lR");
     let listing = client
-        .files(&["ls", "-lR", &client.url("tree")], SHORT_LIMIT)?
+        .files(&["ls", "-lR", &client.url("shelf")], SHORT_LIMIT)?
         .stdout;
     for name in ["hello", "sub", "deep", "file", "link", "big"] {
         ensure!(
@@ -50,7 +50,7 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
         );
     }
     let said = client
-        .files(&["cat", &client.url("tree/sub/deep/file")], SHORT_LIMIT)?
+        .files(&["cat", &client.url("shelf/sub/deep/file")], SHORT_LIMIT)?
         .stdout;
     ensure!(said == "deep\n", "cat shows {said:?}");
 
@@ -66,9 +66,9 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
 
     client.step("get 64 MiB");
     let got = run.work.join("got").display().to_string();
-    client.files(&["get", &client.url("tree/big"), &got], LONG_LIMIT)?;
+    client.files(&["get", &client.url("shelf/big"), &got], LONG_LIMIT)?;
     ensure!(
-        server.sum("tree/big")? == sha256(got.as_ref())?,
+        server.sum("shelf/big")? == sha256(got.as_ref())?,
         "what was got differs"
     );
 
