@@ -1,0 +1,98 @@
+//! What both roles of a connection share.
+
+use crate::counters::Counters;
+use crate::inline::Thresholds;
+use crate::message::CallToken;
+use crate::private_data::PrivateData;
+use crate::responder::CallId;
+use crate::work::{Posts, Purpose};
+use buffer::{Buffer, Pool};
+use oncrpc::TransportError;
+use std::collections::VecDeque;
+use verbs::{Handle, Limits, WorkError, WorkRequest};
+use xdr::Payload;
+
+/// What a connection has to say to its owner.
+#[derive(Debug)]
+pub enum Event {
+    /// A call of the peer, whole again. It is to be answered with
+    /// [`Connection::reply`](crate::Connection::reply).
+    Call {
+        /// Which call.
+        id: CallId,
+        /// The message from its XID on.
+        message: Payload,
+    },
+    /// The end of a call of ours. None of its memory is exposed any more (RFC 8166 §4.4.1).
+    Reply {
+        /// The caller's name for it.
+        token: CallToken,
+        /// The message from its XID on.
+        reply: Result<Payload, TransportError>,
+    },
+}
+
+/// Why a connection cannot go on. Its owner closes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// The peer invalidated a handle that is not of the call it answers (RFC 8797 §4.1).
+    #[error("the peer invalidated {0:?}, which is not of the call it answered (RFC 8797 §4.1)")]
+    ForeignHandle(Handle),
+    /// The peer invalidated a handle though we did not allow it (RFC 8797 §4.1).
+    #[error("the peer invalidated {0:?} though we did not set R (RFC 8797 §4.1)")]
+    UnwantedInvalidation(Handle),
+    /// The peer has more calls with us than it was granted credits (RFC 8166 §3.3.1).
+    #[error("the peer has {0} calls here, far beyond its credits (RFC 8166 §3.3.1)")]
+    BeyondCredits(usize),
+    /// Too many cancelled calls got no reply.
+    #[error("{0} cancelled calls got no reply")]
+    TooManyCancelled(usize),
+    /// Work failed, and what it was for cannot be kept safe without it (RFC 8166 §4.5.4).
+    #[error("work failed: {0}")]
+    WorkFailed(WorkError),
+    /// Memory could not be registered though there was room.
+    #[error("the provider registers no memory")]
+    NotRegistered,
+}
+
+/// What both roles of a connection share.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) own: PrivateData,
+    pub(crate) peer: PrivateData,
+    pub(crate) thresholds: Thresholds,
+    pub(crate) limits: Limits,
+    pub(crate) max_chunk: usize,
+    pub(crate) max_segment: usize,
+    pub(crate) pool: Pool,
+    pub(crate) posts: Posts,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) counters: Counters,
+    pub(crate) violation: Option<Violation>,
+}
+
+impl Link {
+    /// Ends the connection for a reason; the first one counts.
+    pub(crate) fn fail(&mut self, violation: Violation) {
+        self.violation.get_or_insert(violation);
+    }
+
+    /// Puts a fresh Receive in the place of one that was used up.
+    pub(crate) fn post_receive(&mut self) {
+        let buffer = self.pool.take(self.own.receive.octets());
+        self.posts.push(receive(buffer));
+    }
+
+    /// An empty buffer for one message that we send.
+    pub(crate) fn send_buffer(&self) -> Buffer {
+        self.pool.take(self.thresholds.send.octets())
+    }
+}
+
+/// A Receive into `buffer`.
+pub(crate) fn receive(buffer: Buffer) -> WorkRequest {
+    WorkRequest::Receive {
+        wr: Purpose::Receive.wr(),
+        buffer,
+    }
+}

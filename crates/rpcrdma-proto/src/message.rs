@@ -1,0 +1,226 @@
+//! RPC messages as far as the transport looks into them.
+
+use crate::plan::CallSizes;
+use buffer::{Buffer, Gather, gather_len};
+use oncrpc::ReplyBound;
+use xdr::{Payload, padded};
+
+/// Octets of an RPC message that say whose it is: the XID and the direction (RFC 5531 §9).
+pub(crate) const PREFIX_LEN: usize = 8;
+
+/// `msg_type` of a call.
+pub(crate) const CALL: u32 = 0;
+
+/// `msg_type` of a reply.
+pub(crate) const REPLY: u32 = 1;
+
+/// XID and `msg_type` of a message, if it has as many octets.
+pub(crate) fn prefix(stream: &[u8]) -> Option<(u32, u32)> {
+    let octets: &[u8; PREFIX_LEN] = stream.first_chunk()?;
+    let word = |at: usize| {
+        u32::from_be_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]])
+    };
+    Some((word(0), word(4)))
+}
+
+/// The caller's own name for a call; it comes back with the reply, unread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CallToken(pub u64);
+
+/// A call that is not on its way: all that is needed to plan it, on this connection or the next.
+#[derive(Debug)]
+pub struct CallRequest {
+    pub(crate) token: CallToken,
+    pub(crate) xid: u32,
+    pub(crate) message: Message,
+    pub(crate) bound: ReplyBound,
+    /// Connections that were lost while it was on its way.
+    pub losses: u32,
+}
+
+impl CallRequest {
+    /// A call message, from its XID on, and how large its reply can be.
+    ///
+    /// # Panics
+    ///
+    /// If the message does not begin with an XID.
+    pub fn new(token: CallToken, message: Payload, bound: ReplyBound) -> Self {
+        let (xid, _) = prefix(message.head()).expect("a call message begins with its XID");
+        Self {
+            token,
+            xid,
+            message: Message::Stream(message),
+            bound,
+            losses: 0,
+        }
+    }
+
+    /// The caller's name for it.
+    pub fn token(&self) -> CallToken {
+        self.token
+    }
+
+    /// Its transaction id.
+    pub fn xid(&self) -> u32 {
+        self.xid
+    }
+
+    pub(crate) fn sizes(&self) -> CallSizes {
+        match &self.message {
+            Message::Stream(payload) => CallSizes::of(payload),
+            Message::Frozen(pieces) => CallSizes {
+                stream: gather_len(pieces),
+                ..CallSizes::default()
+            },
+        }
+    }
+}
+
+/// The octets of a call, kept until its reply is there.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// As it was handed down.
+    Stream(Payload),
+    /// As a whole by reference, since it was sent as a Long message.
+    Frozen(Gather),
+}
+
+impl Message {
+    /// The whole stream by reference.
+    pub(crate) fn freeze(&mut self) -> Gather {
+        if let Self::Stream(payload) = self {
+            *self = Self::Frozen(std::mem::take(payload).into_gather());
+        }
+        match self {
+            Self::Frozen(pieces) => pieces.clone(),
+            Self::Stream(_) => unreachable!("it was frozen just now"),
+        }
+    }
+
+    /// Appends the stream without its items if they are `moved`, the whole stream otherwise.
+    pub(crate) fn copy_into(&self, out: &mut Buffer, moved: bool) {
+        match self {
+            Self::Stream(payload) => payload.copy_reduced_into(out, |_| moved),
+            Self::Frozen(pieces) => pieces.iter().for_each(|p| out.extend_from_slice(p)),
+        }
+    }
+
+    /// The items that are not empty, each with its Position.
+    pub(crate) fn items(&self) -> impl Iterator<Item = (usize, &Gather)> {
+        let payload = match self {
+            Self::Stream(payload) => Some(payload),
+            Self::Frozen(_) => None,
+        };
+        payload.into_iter().flat_map(|payload| {
+            let items = payload.items().iter().enumerate();
+            items
+                .filter(|(_, item)| !item.is_empty())
+                .map(|(index, item)| (payload.position(index), &item.data))
+        })
+    }
+}
+
+/// The stream of a reply without the items that travel in Write chunks, by reference.
+pub(crate) fn reduced_gather(reply: Payload, moved: impl Fn(usize) -> bool) -> Gather {
+    let (buffer, start, items) = reply.into_parts();
+    let head = buffer.freeze().slice(start..);
+    let mut pieces = Gather::new();
+    let mut done = 0;
+    for (index, item) in items.into_iter().enumerate() {
+        if moved(index) {
+            continue;
+        }
+        if item.at > done {
+            pieces.push(head.slice(done..item.at));
+        }
+        done = item.at;
+        let len = item.len();
+        pieces.extend(item.data.into_iter().filter(|piece| !piece.is_empty()));
+        // RFC 8166 §3.5.3: padding is part of the stream in these chunks.
+        let fill = padded(len) - len;
+        if fill > 0 {
+            pieces.push(bytes::Bytes::from_static(&[0; 3][..fill]));
+        }
+    }
+    if done < head.len() {
+        pieces.push(head.slice(done..));
+    }
+    pieces
+}
+
+/// The first `len` octets of `pieces`, which loses them.
+pub(crate) fn split_front(pieces: &mut Gather, mut len: usize) -> Gather {
+    let mut front = Gather::new();
+    while len > 0 {
+        let Some(piece) = pieces.first_mut() else {
+            break;
+        };
+        if piece.len() > len {
+            front.push(piece.split_to(len));
+            break;
+        }
+        len -= piece.len();
+        front.push(pieces.remove(0));
+    }
+    front
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    fn gather(pieces: &[&'static [u8]]) -> Gather {
+        pieces.iter().map(|p| Bytes::from_static(p)).collect()
+    }
+
+    #[test]
+    fn front_is_split_across_pieces() {
+        let check = |len, front: &[u8], rest: &[u8]| {
+            let mut pieces = gather(&[b"abc", b"de", b"f"]);
+            assert_eq!(split_front(&mut pieces, len).concat(), front);
+            assert_eq!(pieces.concat(), rest);
+        };
+        check(0, b"", b"abcdef");
+        check(2, b"ab", b"cdef");
+        check(3, b"abc", b"def");
+        check(5, b"abcde", b"f");
+        check(6, b"abcdef", b"");
+    }
+
+    #[test]
+    fn moved_items_leave_no_padding_behind() {
+        let reply = || {
+            let mut w = xdr::Writer::default();
+            w.u32(1);
+            w.item(gather(&[b"abcde"]));
+            w.u32(2);
+            w.item(gather(&[b"fg", b"h"]));
+            w.finish()
+        };
+        let whole = reduced_gather(reply(), |_| false).concat();
+        assert_eq!(
+            whole,
+            b"\0\0\0\x01\0\0\0\x05abcde\0\0\0\0\0\0\x02\0\0\0\x03fgh\0"
+        );
+        let reduced = reduced_gather(reply(), |index| index == 0).concat();
+        assert_eq!(reduced, b"\0\0\0\x01\0\0\0\x05\0\0\0\x02\0\0\0\x03fgh\0");
+    }
+
+    #[test]
+    fn frozen_message_is_the_same_stream() {
+        let mut w = xdr::Writer::default();
+        w.u32(7);
+        w.u32(0);
+        w.item(gather(&[b"abcde"]));
+        let mut request = CallRequest::new(CallToken(1), w.finish(), ReplyBound::default());
+        let mut before = Buffer::default();
+        request.message.copy_into(&mut before, false);
+        let frozen = request.message.freeze();
+        let mut after = Buffer::default();
+        request.message.copy_into(&mut after, false);
+        assert_eq!(*before, *after);
+        assert_eq!(frozen.concat(), *before);
+        assert_eq!(request.sizes().stream, before.len());
+    }
+}

@@ -1,0 +1,573 @@
+//! The role that calls.
+
+use crate::header::{self, Body, Header, Lists, RdmaError, ReadChunk, Segments, WriteChunk};
+use crate::limits::MAX_CANCELLED;
+use crate::link::{Event, Link, Violation};
+use crate::message::{self, CallRequest, CallToken};
+use crate::plan::{CallForm, CallPlan, PlanLimits};
+use crate::work::Purpose;
+use crate::xid::XidTable;
+use buffer::{Buffer, Gather};
+use oncrpc::TransportError;
+use slab::Slab;
+use smallvec::SmallVec;
+use verbs::{Handle, Invalidated, Memory, QueuePair, Segment, WorkRequest};
+use xdr::Payload;
+
+/// What became of a call handed to [`Connection::call`](crate::Connection::call).
+#[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "it is taken apart where it is made, once per call"
+)]
+pub enum Called {
+    /// It is on its way; an event will tell its end.
+    Sent,
+    /// There is no credit or no room for its memory now: to be tried again after an event.
+    NoRoom(CallRequest),
+    /// It cannot be carried by this connection.
+    Failed(CallToken, TransportError),
+}
+
+/// The calls of ours on one connection.
+#[derive(Debug)]
+pub(crate) struct Requester {
+    /// Credits asked for with each call.
+    asked: u32,
+    /// Credits granted: one until the first valid reply (RFC 8166 §3.3.3).
+    granted: u32,
+    /// Calls sent that have no reply yet, cancelled ones too: each holds a credit.
+    unanswered: u32,
+    cancelled: usize,
+    /// Regions exposed to the peer.
+    exposed: usize,
+    calls: Slab<Call>,
+    xids: XidTable,
+}
+
+#[derive(Debug)]
+struct Call {
+    request: CallRequest,
+    offered: Lists,
+    regions: SmallVec<[Region; 2]>,
+    cancelled: bool,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Its reply is still to come.
+    Awaiting,
+    /// Its reply is here; some of its memory is still exposed.
+    Invalidating { left: usize, outcome: Outcome },
+}
+
+#[derive(Debug)]
+struct Region {
+    handle: Handle,
+    role: Role,
+    /// Its memory, once it is no longer exposed.
+    back: Option<Memory>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// The peer reads it.
+    Argument,
+    /// The peer writes the result with this index into it.
+    Result(usize),
+    /// The peer writes the reply into it.
+    Reply,
+}
+
+/// What a reply says, with the octets in each Write chunk.
+#[derive(Debug)]
+enum Outcome {
+    Inline {
+        message: Buffer,
+        stream: usize,
+        results: SmallVec<[usize; 1]>,
+    },
+    InReplyChunk {
+        len: usize,
+        results: SmallVec<[usize; 1]>,
+    },
+    Failed(TransportError),
+}
+
+impl Requester {
+    pub(crate) fn new(asked: u32) -> Self {
+        Self {
+            asked,
+            granted: 1,
+            unanswered: 0,
+            cancelled: 0,
+            exposed: 0,
+            calls: Slab::new(),
+            xids: XidTable::new(asked as usize),
+        }
+    }
+
+    /// Credits in force.
+    pub(crate) fn credits(&self) -> u32 {
+        self.granted
+    }
+
+    /// Whether a credit is free.
+    pub(crate) fn can_call(&self) -> bool {
+        self.unanswered < self.granted
+    }
+
+    /// Calls that are not over yet, cancelled ones included.
+    pub(crate) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Regions that the peer can reach.
+    pub(crate) fn exposed(&self) -> usize {
+        self.exposed
+    }
+
+    pub(crate) fn call(
+        &mut self,
+        link: &mut Link,
+        mut request: CallRequest,
+        qp: &mut dyn QueuePair,
+    ) -> Called {
+        let sizes = request.sizes();
+        let limits = PlanLimits {
+            send: link.thresholds.send.octets(),
+            receive: link.thresholds.receive.octets(),
+            max_chunk: link.max_chunk,
+            max_segment: link.max_segment,
+        };
+        let plan = match CallPlan::new(&sizes, &request.bound, &limits) {
+            Ok(plan) => plan,
+            Err(error) => return Called::Failed(request.token, error),
+        };
+        let regions = plan.regions(&sizes);
+        if !self.can_call() || self.exposed + regions > link.limits.regions {
+            link.counters.credit_waits += 1;
+            return Called::NoRoom(request);
+        }
+        let entry = self.calls.vacant_entry();
+        let key = u32::try_from(entry.key()).expect("calls are limited by credits");
+        if !self.xids.insert(request.xid, key) {
+            return Called::NoRoom(request);
+        }
+        let Some((offered, regions)) = offer(&plan, &mut request, link, qp) else {
+            link.fail(Violation::NotRegistered);
+            return Called::NoRoom(request);
+        };
+        self.exposed += regions.len();
+        self.unanswered += 1;
+        link.counters.calls_sent += 1;
+        let proc = match plan.form {
+            CallForm::Short | CallForm::Chunked => header::procedure::MSG,
+            CallForm::Long => header::procedure::NOMSG,
+        };
+        let mut buffer = link.send_buffer();
+        header::emit(&mut buffer, proc, request.xid, self.asked, &offered);
+        if plan.form != CallForm::Long {
+            let moved = plan.form == CallForm::Chunked;
+            request.message.copy_into(&mut buffer, moved);
+        }
+        link.posts.push(WorkRequest::Send {
+            wr: Purpose::Send.wr(),
+            buffer,
+            invalidate: None,
+        });
+        entry.insert(Call {
+            request,
+            offered,
+            regions,
+            cancelled: false,
+            state: State::Awaiting,
+        });
+        Called::Sent
+    }
+
+    /// Nobody waits for this call any more. It keeps its credit and its memory until its reply:
+    /// the peer does not know, and may still reach the memory (RFC 8166 §4.4.1).
+    pub(crate) fn cancel(&mut self, link: &mut Link, xid: u32, token: CallToken) {
+        let Some(key) = self.xids.get(xid) else {
+            return;
+        };
+        let call = &mut self.calls[key as usize];
+        if call.request.token != token || call.cancelled {
+            return;
+        }
+        call.cancelled = true;
+        self.cancelled += 1;
+        link.counters.cancelled += 1;
+        if self.cancelled > MAX_CANCELLED {
+            link.fail(Violation::TooManyCancelled(self.cancelled));
+        }
+    }
+
+    /// A message that answers a call, with the handle that the peer took along.
+    pub(crate) fn handle_reply(
+        &mut self,
+        link: &mut Link,
+        header: Header,
+        message: Buffer,
+        stream: usize,
+        invalidated: Option<Invalidated>,
+    ) {
+        let Some(key) = self.xids.get(header.xid) else {
+            link.counters.unknown_replies += 1;
+            refuse_invalidation(link, invalidated);
+            return;
+        };
+        let call = &mut self.calls[key as usize];
+        if !take_back(link, call, invalidated) {
+            return;
+        }
+        let credits = header.credits;
+        let outcome = judge(call, header, message, stream);
+        match &outcome {
+            Outcome::Inline { .. } | Outcome::InReplyChunk { .. } => {
+                link.counters.replies_received += 1;
+                // RFC 8166 §3.3.1: zero would be a deadlock, and what we did not ask for has no
+                // Receive behind it.
+                self.granted = credits.clamp(1, self.asked);
+            }
+            Outcome::Failed(TransportError::Refused(_)) => link.counters.errors_received += 1,
+            Outcome::Failed(_) => link.counters.bad_replies += 1,
+        }
+        self.answered(link, key, outcome);
+    }
+
+    /// The reply is here: the credit is free again, and what is still exposed is invalidated.
+    fn answered(&mut self, link: &mut Link, key: u32, outcome: Outcome) {
+        let call = &mut self.calls[key as usize];
+        self.xids.remove(call.request.xid);
+        self.unanswered -= 1;
+        if call.cancelled {
+            self.cancelled -= 1;
+        }
+        let mut left = 0;
+        for region in &call.regions {
+            if region.back.is_none() {
+                left += 1;
+                link.counters.local_invalidations += 1;
+                link.posts.push(WorkRequest::Invalidate {
+                    wr: Purpose::Invalidate { call: key }.wr(),
+                    handle: region.handle,
+                });
+            }
+        }
+        self.exposed -= call.regions.len() - left;
+        call.state = State::Invalidating { left, outcome };
+        if left == 0 {
+            self.finish(link, key);
+        }
+    }
+
+    /// A handle of ours is dead.
+    pub(crate) fn handle_invalidated(
+        &mut self,
+        link: &mut Link,
+        key: u32,
+        invalidated: Invalidated,
+    ) {
+        let call = &mut self.calls[key as usize];
+        let region = region(call, invalidated.handle)
+            .expect("a provider invalidates the handle that was named");
+        region.back = Some(invalidated.memory);
+        self.exposed -= 1;
+        let State::Invalidating { left, .. } = &mut call.state else {
+            unreachable!("handles are invalidated once the reply is here");
+        };
+        *left -= 1;
+        if *left == 0 {
+            self.finish(link, key);
+        }
+    }
+
+    /// RFC 8166 §4.4.1: no handle of the call is exposed any more, so its caller may see the data.
+    fn finish(&mut self, link: &mut Link, key: u32) {
+        let call = self.calls.remove(key as usize);
+        let State::Invalidating { outcome, .. } = call.state else {
+            unreachable!("a call ends after its reply");
+        };
+        if call.cancelled {
+            return;
+        }
+        let reply = assemble(link, call.request.xid, call.regions, outcome);
+        link.events.push_back(Event::Reply {
+            token: call.request.token,
+            reply,
+        });
+    }
+
+    /// The connection is over: the calls that had no end, each with the reason if it has failed
+    /// already. Cancelled ones are forgotten, as all handles died with the connection.
+    pub(crate) fn into_unfinished(
+        self,
+    ) -> impl Iterator<Item = (CallRequest, Option<TransportError>)> {
+        let calls = self.calls.into_iter().map(|(_, call)| call);
+        calls.filter(|call| !call.cancelled).map(|call| {
+            let mut request = call.request;
+            request.losses += 1;
+            let failed = match call.state {
+                State::Invalidating {
+                    outcome: Outcome::Failed(error),
+                    ..
+                } => Some(error),
+                State::Awaiting | State::Invalidating { .. } => None,
+            };
+            (request, failed)
+        })
+    }
+}
+
+/// Registers what the plan offers. `None` if the provider does not take it.
+fn offer(
+    plan: &CallPlan,
+    request: &mut CallRequest,
+    link: &mut Link,
+    qp: &mut dyn QueuePair,
+) -> Option<(Lists, SmallVec<[Region; 2]>)> {
+    let mut lists = Lists::default();
+    let mut regions = SmallVec::new();
+    let mut register = |memory, role, len| {
+        let handle = qp.register(memory).ok()?;
+        regions.push(Region {
+            handle,
+            role,
+            back: None,
+        });
+        Some(segments(handle, len, link.max_segment))
+    };
+    let counters = &mut link.counters;
+    match plan.form {
+        CallForm::Short => {}
+        CallForm::Chunked => {
+            for (position, data) in request.message.items() {
+                let len = buffer::gather_len(data);
+                let memory = Memory::Source(data.clone());
+                lists.reads.push(ReadChunk {
+                    position: u32::try_from(position).expect("messages are limited"),
+                    segments: register(memory, Role::Argument, len)?,
+                });
+                counters.read_chunks_offered += 1;
+                counters.read_octets_offered += len as u64;
+            }
+        }
+        CallForm::Long => {
+            let stream = request.message.freeze();
+            let len = buffer::gather_len(&stream);
+            lists.reads.push(ReadChunk {
+                position: 0,
+                segments: register(Memory::Source(stream), Role::Argument, len)?,
+            });
+            counters.read_chunks_offered += 1;
+            counters.read_octets_offered += len as u64;
+        }
+    }
+    for (index, &len) in plan.write_chunks.iter().enumerate() {
+        // A result that is always empty has an empty Write chunk (RFC 8166 §4.3.2.3).
+        let segments = match len {
+            0 => Segments::new(),
+            _ => register(Memory::Sink(link.pool.take(len)), Role::Result(index), len)?,
+        };
+        lists.writes.push(WriteChunk { segments });
+        counters.write_chunks_offered += 1;
+    }
+    if let Some(len) = plan.reply_chunk {
+        let segments = register(Memory::Sink(link.pool.take(len)), Role::Reply, len)?;
+        lists.reply = Some(WriteChunk { segments });
+        counters.reply_chunks_offered += 1;
+    }
+    Some((lists, regions))
+}
+
+fn segments(handle: Handle, len: usize, max_segment: usize) -> Segments {
+    let starts = (0..len).step_by(max_segment);
+    starts
+        .map(|start| Segment {
+            handle,
+            length: u32::try_from(max_segment.min(len - start)).expect("chunks are limited"),
+            offset: start as u64,
+        })
+        .collect()
+}
+
+fn region(call: &mut Call, handle: Handle) -> Option<&mut Region> {
+    let exposed = |region: &&mut Region| region.handle == handle && region.back.is_none();
+    call.regions.iter_mut().find(exposed)
+}
+
+/// Takes back the handle that came with a reply to `call`; false if the peer must not have done
+/// that.
+///
+/// Whether the peer set R itself does not matter: a Linux server never does, and invalidates.
+fn take_back(link: &mut Link, call: &mut Call, invalidated: Option<Invalidated>) -> bool {
+    let Some(Invalidated { handle, memory }) = invalidated else {
+        return true;
+    };
+    if !link.own.remote_invalidation {
+        link.fail(Violation::UnwantedInvalidation(handle));
+        return false;
+    }
+    let Some(region) = region(call, handle) else {
+        link.fail(Violation::ForeignHandle(handle));
+        return false;
+    };
+    region.back = Some(memory);
+    link.counters.remote_invalidations += 1;
+    if !link.peer.remote_invalidation {
+        link.counters.remote_invalidations_without_r += 1;
+    }
+    true
+}
+
+/// A message that answers no call of ours must not invalidate anything.
+pub(crate) fn refuse_invalidation(link: &mut Link, invalidated: Option<Invalidated>) {
+    if let Some(Invalidated { handle, .. }) = invalidated {
+        link.fail(Violation::ForeignHandle(handle));
+    }
+}
+
+fn judge(call: &Call, header: Header, message: Buffer, stream: usize) -> Outcome {
+    let bad = |why| Outcome::Failed(TransportError::BadReply(why));
+    match header.body {
+        Body::Msg(lists) => match returned(&call.offered, &lists) {
+            Err(why) => bad(why),
+            Ok((_, Some(1..))) => bad("an inline reply with octets in its reply chunk"),
+            Ok((results, _)) => match message::prefix(&message[stream..]) {
+                Some((xid, message::REPLY)) if xid == header.xid => Outcome::Inline {
+                    message,
+                    stream,
+                    results,
+                },
+                _ => bad("the reply is for another call than its header"),
+            },
+        },
+        Body::NoMsg(lists) => match returned(&call.offered, &lists) {
+            Err(why) => bad(why),
+            Ok((results, Some(len @ 1..))) => Outcome::InReplyChunk { len, results },
+            Ok(_) => bad("a long reply without octets in its reply chunk"),
+        },
+        Body::Error(RdmaError::Chunk) => Outcome::Failed(TransportError::Refused(
+            "it could not process the chunks, or the reply did not fit (ERR_CHUNK)",
+        )),
+        Body::Error(RdmaError::Version { .. }) => Outcome::Failed(TransportError::Refused(
+            "it does not support version 1 of RPC-over-RDMA (ERR_VERS)",
+        )),
+        Body::Done => bad("an RDMA_DONE"),
+    }
+}
+
+type Returned = (SmallVec<[usize; 1]>, Option<usize>);
+
+/// Octets in each Write chunk and in the Reply chunk, if they are in keeping with what was offered
+/// (RFC 8166 §3.4.6).
+fn returned(offered: &Lists, lists: &Lists) -> Result<Returned, &'static str> {
+    // RFC 8166 §4.3.1: only a call carries a Read list.
+    if !lists.reads.is_empty() {
+        return Err("a reply with a read list");
+    }
+    // A server that returns no Write list at all has used none of it.
+    if !lists.writes.is_empty() && lists.writes.len() != offered.writes.len() {
+        return Err("more or fewer write chunks than were offered");
+    }
+    let results: Result<_, _> = offered
+        .writes
+        .iter()
+        .zip(&lists.writes)
+        .map(|(offered, chunk)| filled(offered, chunk))
+        .collect();
+    let reply = match (&offered.reply, &lists.reply) {
+        (Some(offered), Some(chunk)) => Some(filled(offered, chunk)?),
+        (_, None) => None,
+        (None, Some(_)) => return Err("a reply chunk that was not offered"),
+    };
+    Ok((results?, reply))
+}
+
+fn filled(offered: &WriteChunk, chunk: &WriteChunk) -> Result<usize, &'static str> {
+    if chunk.segments.len() != offered.segments.len() {
+        return Err("a chunk with more or fewer segments than were offered");
+    }
+    let mut len = 0;
+    let mut full = true;
+    for (offered, segment) in offered.segments.iter().zip(&chunk.segments) {
+        if segment.length > offered.length {
+            return Err("a chunk with more octets than were offered");
+        }
+        // RFC 8166 §3.4.6: chunks are filled contiguously.
+        if segment.length > 0 && !full {
+            return Err("a chunk with a gap in it");
+        }
+        full = segment.length == offered.length;
+        len += segment.length as usize;
+    }
+    Ok(len)
+}
+
+/// The reply message, from what came in the Send and from what was written into our memory.
+fn assemble(
+    link: &mut Link,
+    xid: u32,
+    regions: SmallVec<[Region; 2]>,
+    outcome: Outcome,
+) -> Result<Payload, TransportError> {
+    match outcome {
+        Outcome::Failed(error) => Err(error),
+        Outcome::Inline {
+            message,
+            stream,
+            results,
+        } => {
+            let (data, _) = placed(link, regions, &results);
+            Ok(Payload::with_results(message, stream, data.into_iter()))
+        }
+        Outcome::InReplyChunk { len, results } => {
+            let (data, sink) = placed(link, regions, &results);
+            let mut head = sink.expect("a reply chunk that was offered has a sink");
+            head.set_len(len);
+            link.counters.reply_octets_received += len as u64;
+            match message::prefix(&head) {
+                Some((found, message::REPLY)) if found == xid => {
+                    Ok(Payload::with_results(head, 0, data.into_iter()))
+                }
+                _ => {
+                    link.counters.bad_replies += 1;
+                    Err(TransportError::BadReply(
+                        "the reply in the reply chunk is for another call",
+                    ))
+                }
+            }
+        }
+    }
+}
+
+/// The results that were written, in order, and the sink of the Reply chunk.
+fn placed(
+    link: &mut Link,
+    regions: SmallVec<[Region; 2]>,
+    results: &[usize],
+) -> (SmallVec<[Gather; 1]>, Option<Buffer>) {
+    let mut data = SmallVec::new();
+    let mut reply = None;
+    for region in regions {
+        let Some(Memory::Sink(mut sink)) = region.back else {
+            continue;
+        };
+        match region.role {
+            Role::Argument => {}
+            Role::Reply => reply = Some(sink),
+            Role::Result(index) => {
+                let len = results.get(index).copied().unwrap_or(0);
+                if len > 0 {
+                    link.counters.write_octets_received += len as u64;
+                    sink.set_len(len);
+                    data.push(Gather::from_elem(sink.freeze(), 1));
+                }
+            }
+        }
+    }
+    (data, reply)
+}

@@ -1,0 +1,532 @@
+//! The role that answers.
+
+use crate::budget::{Budget, Lease};
+use crate::header::{
+    self, Disposition, Header, Lists, Malformation, RdmaError, Segments, WriteChunk,
+};
+use crate::limits::CREDIT_TOLERANCE;
+use crate::link::{Event, Link, Violation};
+use crate::message::{reduced_gather, split_front};
+use crate::pull::{self, StreamAt};
+use crate::work::Purpose;
+use buffer::{Buffer, Gather};
+use oncrpc::Reply;
+use slab::Slab;
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::task::Waker;
+use tracing::debug;
+use verbs::{Handle, WorkRequest};
+use xdr::{Payload, padded};
+
+/// A call that was handed up. It is answered once, by giving this back.
+#[derive(Debug)]
+pub struct CallId(u32);
+
+/// The calls of the peer on one connection.
+#[derive(Debug)]
+pub(crate) struct Responder {
+    /// Credits granted at most.
+    credits: u32,
+    budget: Budget,
+    calls: Slab<Call>,
+    /// Calls that wait for memory, in the order in which they came.
+    for_memory: VecDeque<u32>,
+    /// Read chunks that wait for their turn: call and index of the chunk.
+    for_read: VecDeque<(u32, u8)>,
+    /// Read requests outstanding, one for each segment.
+    reading: usize,
+}
+
+#[derive(Debug)]
+struct Call {
+    xid: u32,
+    /// Credits that it asked for.
+    asked: u32,
+    lists: Lists,
+    state: State,
+    /// Held until the reply is on its way.
+    lease: Option<Lease>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Its chunks are being pulled, or wait for memory or their turn.
+    Pulling {
+        message: Buffer,
+        at: StreamAt,
+        sinks: SmallVec<[Option<Buffer>; 1]>,
+        left: usize,
+    },
+    /// It is being answered.
+    Dispatched,
+    /// Its reply is being written and sent.
+    Replying { left: usize },
+}
+
+/// What a reply takes.
+enum ReplyPlan {
+    /// In one Send, its items in the Write chunks that these name by index.
+    Send(SmallVec<[Option<u8>; 1]>),
+    /// The same, and the rest in the Reply chunk.
+    ReplyChunk(SmallVec<[Option<u8>; 1]>),
+    /// It fits nowhere.
+    NoRoom,
+}
+
+impl Responder {
+    pub(crate) fn new(credits: u32, budget: Budget) -> Self {
+        Self {
+            credits,
+            budget,
+            calls: Slab::new(),
+            for_memory: VecDeque::new(),
+            for_read: VecDeque::new(),
+            reading: 0,
+        }
+    }
+
+    /// Calls taken in and not answered to the end.
+    pub(crate) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Credits granted with a reply: what was asked for, as far as we have them, and never zero
+    /// (RFC 8166 §3.3.1).
+    fn grant(&self, asked: u32) -> u32 {
+        asked.clamp(1, self.credits)
+    }
+
+    /// A valid header that is that of a call.
+    pub(crate) fn handle_call(
+        &mut self,
+        link: &mut Link,
+        xid: u32,
+        asked: u32,
+        mut lists: Lists,
+        message: Buffer,
+        at: StreamAt,
+    ) {
+        link.counters.calls_received += 1;
+        let most = self.credits as usize * CREDIT_TOLERANCE;
+        if self.calls.len() >= most {
+            link.fail(Violation::BeyondCredits(self.calls.len()));
+            return;
+        }
+        let inline = match at {
+            StreamAt::Message(start) => message.len() - start,
+            StreamAt::FirstChunk => 0,
+        };
+        let checked = pull::check(&mut lists.reads, at, inline, link.max_chunk);
+        let checked = match checked {
+            Ok(()) if !lists.reads.is_empty() && link.limits.outstanding_reads == 0 => {
+                Err(Malformation::ReadImpossible)
+            }
+            other => other,
+        };
+        let chunked = !lists.is_empty();
+        let chunks = lists.reads.len();
+        let mut call = Call {
+            xid,
+            asked,
+            lists,
+            state: State::Dispatched,
+            lease: None,
+        };
+        if let Err(cause) = checked {
+            let key = self.insert(call);
+            self.malformed(link, key, cause);
+            return;
+        }
+        if !chunked {
+            match pull::assemble(xid, message, at, std::iter::empty()) {
+                Ok(message) => {
+                    let id = CallId(self.insert(call));
+                    link.events.push_back(Event::Call { id, message });
+                }
+                Err(cause) => {
+                    let key = self.insert(call);
+                    self.malformed(link, key, cause);
+                }
+            }
+            return;
+        }
+        call.state = State::Pulling {
+            message,
+            at,
+            sinks: (0..chunks).map(|_| None).collect(),
+            left: chunks,
+        };
+        let key = self.insert(call);
+        self.for_memory.push_back(key);
+        if !self.admit(link, None) {
+            link.counters.memory_waits += 1;
+        }
+    }
+
+    fn insert(&mut self, call: Call) -> u32 {
+        u32::try_from(self.calls.insert(call)).expect("calls are limited by credits")
+    }
+
+    /// Lets calls go on that wait for memory; false if some wait still, and `waker` is woken when
+    /// there is more.
+    pub(crate) fn admit(&mut self, link: &mut Link, waker: Option<&Waker>) -> bool {
+        while let Some(&key) = self.for_memory.front() {
+            let call = &mut self.calls[key as usize];
+            let octets = memory_of(&call.lists, link.max_chunk);
+            let lease = match waker {
+                Some(waker) => self.budget.take_or_wait(octets, waker),
+                None => self.budget.take(octets),
+            };
+            let Some(lease) = lease else {
+                return false;
+            };
+            call.lease = Some(lease);
+            self.for_memory.pop_front();
+            for chunk in 0..call.lists.reads.len() {
+                let chunk = u8::try_from(chunk).expect("read chunks are limited");
+                self.for_read.push_back((key, chunk));
+            }
+            if call.lists.reads.is_empty() {
+                self.pulled(link, key);
+            } else {
+                self.read(link);
+            }
+        }
+        true
+    }
+
+    /// Whether a call waits for memory.
+    pub(crate) fn waits_for_memory(&self) -> bool {
+        !self.for_memory.is_empty()
+    }
+
+    /// Posts Reads as far as the provider has room for them, so that none of them is in the way of
+    /// a Send. A chunk of more segments than that goes alone.
+    fn read(&mut self, link: &mut Link) {
+        while let Some(&(key, chunk)) = self.for_read.front() {
+            let reads = &self.calls[key as usize].lists.reads;
+            let read = &reads[usize::from(chunk)];
+            let from: SmallVec<[_; 4]> = read
+                .segments
+                .iter()
+                .copied()
+                .filter(|segment| segment.length > 0)
+                .collect();
+            if self.reading > 0 && self.reading + from.len() > link.limits.outstanding_reads {
+                return;
+            }
+            self.for_read.pop_front();
+            self.reading += from.len();
+            let len = usize::try_from(read.len()).expect("chunks are limited");
+            link.counters.read_chunks_pulled += 1;
+            link.counters.read_octets_pulled += len as u64;
+            link.posts.push(WorkRequest::Read {
+                wr: Purpose::Pull { call: key, chunk }.wr(),
+                sink: link.pool.take(len),
+                from,
+            });
+        }
+    }
+
+    /// A Read chunk is here.
+    pub(crate) fn handle_read(&mut self, link: &mut Link, key: u32, chunk: u8, sink: Buffer) {
+        let call = &mut self.calls[key as usize];
+        let chunk = usize::from(chunk);
+        let segments = &call.lists.reads[chunk].segments;
+        self.reading -= segments.iter().filter(|s| s.length > 0).count();
+        let State::Pulling { sinks, left, .. } = &mut call.state else {
+            unreachable!("a call waits until all its chunks are pulled");
+        };
+        sinks[chunk] = Some(sink);
+        *left -= 1;
+        if *left == 0 {
+            self.pulled(link, key);
+        }
+        self.read(link);
+    }
+
+    /// Everything of the call is here. Not before this may it be answered, be it with an error:
+    /// no Read of ours for this XID is outstanding.
+    fn pulled(&mut self, link: &mut Link, key: u32) {
+        let call = &mut self.calls[key as usize];
+        let state = std::mem::replace(&mut call.state, State::Dispatched);
+        let State::Pulling {
+            message, at, sinks, ..
+        } = state
+        else {
+            unreachable!("a call is pulled once");
+        };
+        let positions = call.lists.reads.iter().map(|chunk| chunk.position);
+        let chunks = positions.zip(sinks.into_iter().flatten());
+        match pull::assemble(call.xid, message, at, chunks) {
+            Ok(message) => link.events.push_back(Event::Call {
+                id: CallId(key),
+                message,
+            }),
+            Err(cause) => self.malformed(link, key, cause),
+        }
+    }
+
+    fn malformed(&mut self, link: &mut Link, key: u32, cause: Malformation) {
+        debug!(xid = self.calls[key as usize].xid, %cause, "call refused (RFC 8166 §4.5.2)");
+        self.refuse(link, key);
+    }
+
+    /// Answers a header that is not valid (RFC 8166 §4.5).
+    pub(crate) fn handle_invalid(&mut self, link: &mut Link, owed: Disposition) {
+        let (xid, version, asked, error) = match owed {
+            Disposition::Discard => {
+                link.counters.discarded += 1;
+                return;
+            }
+            Disposition::ErrVers {
+                xid,
+                version,
+                credits,
+            } => {
+                link.counters.version_errors_sent += 1;
+                let supported = RdmaError::Version {
+                    low: header::VERSION,
+                    high: header::VERSION,
+                };
+                (xid, version, credits, supported)
+            }
+            Disposition::ErrChunk { xid, credits } => {
+                link.counters.chunk_errors_sent += 1;
+                (xid, header::VERSION, credits, RdmaError::Chunk)
+            }
+        };
+        let mut buffer = link.send_buffer();
+        header::emit_error(&mut buffer, xid, version, self.grant(asked), error);
+        link.posts.push(WorkRequest::Send {
+            wr: Purpose::Send.wr(),
+            buffer,
+            invalidate: None,
+        });
+    }
+
+    /// ERR_CHUNK for a call in service.
+    fn refuse(&mut self, link: &mut Link, key: u32) {
+        let grant = self.grant(self.calls[key as usize].asked);
+        let call = &mut self.calls[key as usize];
+        call.state = State::Replying { left: 1 };
+        link.counters.chunk_errors_sent += 1;
+        let mut buffer = link.send_buffer();
+        header::emit_error(
+            &mut buffer,
+            call.xid,
+            header::VERSION,
+            grant,
+            RdmaError::Chunk,
+        );
+        link.posts.push(WorkRequest::Send {
+            wr: Purpose::Reply { call: key }.wr(),
+            buffer,
+            invalidate: None,
+        });
+    }
+
+    /// What is to go back for a call.
+    pub(crate) fn reply(&mut self, link: &mut Link, CallId(key): CallId, reply: Reply) {
+        match reply {
+            Reply::Message(reply) => self.answer(link, key, reply),
+            // The Receive was posted again when the call came, so its credit is in force again.
+            Reply::Nothing => drop(self.calls.remove(key as usize)),
+            // RFC 8166 §6.1: it was not executed.
+            Reply::Ineligible => self.malformed_items(link, key),
+        }
+    }
+
+    fn malformed_items(&mut self, link: &mut Link, key: u32) {
+        let xid = self.calls[key as usize].xid;
+        debug!(
+            xid,
+            "an item that is not eligible was reduced (RFC 8166 §6.1)"
+        );
+        self.refuse(link, key);
+    }
+
+    fn answer(&mut self, link: &mut Link, key: u32, reply: Payload) {
+        let grant = self.grant(self.calls[key as usize].asked);
+        let call = &mut self.calls[key as usize];
+        let (chunks, long) = match plan_reply(&call.lists, &reply, link.thresholds.send.octets()) {
+            ReplyPlan::Send(chunks) => (chunks, false),
+            ReplyPlan::ReplyChunk(chunks) => (chunks, true),
+            ReplyPlan::NoRoom => {
+                debug!(
+                    xid = call.xid,
+                    len = reply.stream_len(),
+                    "no room for the reply"
+                );
+                return self.refuse(link, key);
+            }
+        };
+        let wr = Purpose::Reply { call: key }.wr();
+        let mut writer = Writer {
+            link,
+            wr,
+            posted: 0,
+        };
+        let mut lists = Lists::default();
+        // RFC 8166 §3.4.6, §4.3.3: all that was offered goes back with what was written.
+        lists.writes = call.lists.writes.iter().map(|c| c.returned(0)).collect();
+        lists.reply = call.lists.reply.as_ref().map(|c| c.returned(0));
+        for (item, chunk) in reply.items().iter().zip(&chunks) {
+            let Some(chunk) = chunk.map(usize::from) else {
+                continue;
+            };
+            let offered = &call.lists.writes[chunk];
+            lists.writes[chunk] = offered.returned(item.len());
+            writer.write(&offered.segments, item.data.clone());
+            writer.link.counters.write_chunks_filled += 1;
+            writer.link.counters.write_octets_written += item.len() as u64;
+        }
+        let mut buffer = writer.link.send_buffer();
+        let moved = |index: usize| chunks.get(index).is_some_and(Option::is_some);
+        if long {
+            let offered = call
+                .lists
+                .reply
+                .as_ref()
+                .expect("the plan uses what is offered");
+            let stream = reduced_gather(reply, moved);
+            let len = buffer::gather_len(&stream);
+            lists.reply = Some(offered.returned(len));
+            writer.write(&offered.segments, stream);
+            writer.link.counters.reply_chunks_filled += 1;
+            writer.link.counters.reply_octets_written += len as u64;
+            let proc = header::procedure::NOMSG;
+            header::emit(&mut buffer, proc, call.xid, grant, &lists);
+        } else {
+            let proc = header::procedure::MSG;
+            header::emit(&mut buffer, proc, call.xid, grant, &lists);
+            reply.copy_reduced_into(&mut buffer, moved);
+        }
+        let left = writer.posted + 1;
+        let invalidate = to_invalidate(link, &call.lists);
+        // Right behind the Writes: order on the stream is enough (RFC 5040 §5.5).
+        link.posts.push(WorkRequest::Send {
+            wr,
+            buffer,
+            invalidate,
+        });
+        link.counters.replies_sent += 1;
+        call.state = State::Replying { left };
+    }
+
+    /// A Write or Send of a reply is done.
+    pub(crate) fn handle_sent(&mut self, key: u32) {
+        let call = &mut self.calls[key as usize];
+        let State::Replying { left } = &mut call.state else {
+            unreachable!("a reply is sent for a call that was answered");
+        };
+        *left -= 1;
+        if *left == 0 {
+            self.calls.remove(key as usize);
+        }
+    }
+}
+
+impl CallId {
+    /// A number that no other call in service on this connection has.
+    pub fn key(&self) -> u32 {
+        self.0
+    }
+}
+
+/// Posts the Writes of one reply.
+struct Writer<'a> {
+    link: &'a mut Link,
+    wr: verbs::WrId,
+    posted: usize,
+}
+
+impl Writer<'_> {
+    /// Fills segments, one after the other, with all of `data`, for which there is room.
+    fn write(&mut self, segments: &Segments, mut data: Gather) {
+        for segment in segments {
+            if data.is_empty() {
+                return;
+            }
+            let source = split_front(&mut data, segment.length as usize);
+            if source.is_empty() {
+                continue;
+            }
+            self.posted += 1;
+            self.link.posts.push(WorkRequest::Write {
+                wr: self.wr,
+                source,
+                to: segment.address(),
+            });
+        }
+    }
+}
+
+/// Octets that the chunks of a call and of its reply may take.
+fn memory_of(lists: &Lists, max_chunk: usize) -> usize {
+    let reads: u64 = lists.reads.iter().map(|chunk| chunk.len()).sum();
+    let replies = lists.writes.iter().chain(&lists.reply);
+    // What is offered for the reply is only what the peer thinks may be needed.
+    let replies: u64 = replies.map(WriteChunk::len).sum();
+    let replies = replies.min(max_chunk as u64);
+    usize::try_from(reads.saturating_add(replies)).unwrap_or(usize::MAX)
+}
+
+/// Which item goes where, and whether the rest fits a Send (RFC 8166 §3.5.3, §4.3.2).
+fn plan_reply(offered: &Lists, reply: &Payload, threshold: usize) -> ReplyPlan {
+    let mut left = offered.writes.iter().enumerate();
+    let mut chunks = SmallVec::new();
+    let mut reduced = reply.head().len();
+    for item in reply.items() {
+        let chunk = match left.next() {
+            // RFC 8166 §4.3.2.3: an empty Write chunk asks for its result inline.
+            Some((index, chunk)) if !chunk.segments.is_empty() => {
+                if item.len() as u64 > chunk.len() {
+                    return ReplyPlan::NoRoom;
+                }
+                Some(u8::try_from(index).expect("write chunks are limited"))
+            }
+            Some(_) | None => {
+                reduced += padded(item.len());
+                None
+            }
+        };
+        chunks.push(chunk);
+    }
+    let writes = offered.writes.iter().map(|chunk| chunk.segments.len());
+    let room = offered.reply.as_ref();
+    let header = header::emitted_len(0, writes, room.map(|chunk| chunk.segments.len()));
+    if header + reduced <= threshold {
+        return ReplyPlan::Send(chunks);
+    }
+    match room {
+        Some(chunk) if reduced as u64 <= chunk.len() && header <= threshold => {
+            ReplyPlan::ReplyChunk(chunks)
+        }
+        Some(_) | None => ReplyPlan::NoRoom,
+    }
+}
+
+/// The handle to take along with a reply: one of this very call, if both ends have set R
+/// (RFC 8797 §4.1).
+fn to_invalidate(link: &mut Link, offered: &Lists) -> Option<Handle> {
+    if !(link.own.remote_invalidation && link.peer.remote_invalidation) {
+        return None;
+    }
+    let writes = offered.writes.iter().chain(&offered.reply);
+    let reads = offered.reads.iter().map(|chunk| &chunk.segments);
+    let mut segments = writes.map(|chunk| &chunk.segments).chain(reads).flatten();
+    let handle = segments.next()?.handle;
+    link.counters.invalidations_sent += 1;
+    Some(handle)
+}
+
+/// Whether a header that is valid can be that of a call, and where its stream is.
+pub(crate) fn stream_of_call(header: &Header, stream: usize) -> Option<StreamAt> {
+    match &header.body {
+        header::Body::Msg(_) => Some(StreamAt::Message(stream)),
+        header::Body::NoMsg(_) => Some(StreamAt::FirstChunk),
+        header::Body::Done | header::Body::Error(_) => None,
+    }
+}

@@ -1,0 +1,392 @@
+//! Every shape of call and reply between two connections.
+
+use super::pair::{Pair, Setup};
+use super::*;
+use crate::Counters;
+use oncrpc::{Reply, TransportError};
+use smallvec::SmallVec;
+
+/// Sends a call with these items and lets it be answered with a reply of these, as large as bound.
+fn exchange(
+    pair: &mut Pair,
+    call_sizes: (usize, &[usize]),
+    reply_sizes: (usize, &[usize]),
+) -> Result<Payload, TransportError> {
+    let (fixed, items) = call_sizes;
+    let sent = stream(&call(5, fixed, items));
+    // XID, direction and length; a length and a trailer for each item.
+    let head = 12 + xdr::padded(reply_sizes.0) + 8 * reply_sizes.1.len();
+    pair.call(request(
+        5,
+        call(5, fixed, items),
+        bound(head, reply_sizes.1),
+    ));
+    let (id, received) = pair.arrived();
+    assert_eq!(stream(&received), sent, "the call arrives whole");
+    let answer = reply(5, reply_sizes.0, reply_sizes.1);
+    pair.answer(id, Reply::Message(answer));
+    pair.ended()
+}
+
+struct Shape {
+    call: (usize, &'static [usize]),
+    reply: (usize, &'static [usize]),
+    /// Chunks offered: read, write, reply.
+    offered: (u64, u64, u64),
+    /// Chunks used: pulled, filled, filled.
+    used: (u64, u64, u64),
+}
+
+const SHAPES: &[Shape] = &[
+    Shape {
+        call: (40, &[]),
+        reply: (40, &[]),
+        offered: (0, 0, 0),
+        used: (0, 0, 0),
+    },
+    // Items that fit go inline.
+    Shape {
+        call: (40, &[3000]),
+        reply: (40, &[3000]),
+        offered: (0, 0, 0),
+        used: (0, 0, 0),
+    },
+    Shape {
+        call: (40, &[100_001]),
+        reply: (40, &[]),
+        offered: (1, 0, 0),
+        used: (1, 0, 0),
+    },
+    Shape {
+        call: (40, &[5001, 5002, 5003]),
+        reply: (40, &[]),
+        offered: (3, 0, 0),
+        used: (3, 0, 0),
+    },
+    Shape {
+        call: (40, &[]),
+        reply: (40, &[100_003]),
+        offered: (0, 1, 0),
+        used: (0, 1, 0),
+    },
+    Shape {
+        call: (40, &[]),
+        reply: (40, &[5001, 5002]),
+        offered: (0, 2, 0),
+        used: (0, 2, 0),
+    },
+    // Long call, long reply.
+    Shape {
+        call: (10_001, &[]),
+        reply: (40, &[]),
+        offered: (1, 0, 0),
+        used: (1, 0, 0),
+    },
+    Shape {
+        call: (5000, &[5001]),
+        reply: (40, &[]),
+        offered: (1, 0, 0),
+        used: (1, 0, 0),
+    },
+    Shape {
+        call: (40, &[]),
+        reply: (10_001, &[]),
+        offered: (0, 0, 1),
+        used: (0, 0, 1),
+    },
+    // Write list and Reply chunk together, and everything at once.
+    Shape {
+        call: (40, &[]),
+        reply: (5000, &[5001]),
+        offered: (0, 1, 1),
+        used: (0, 1, 1),
+    },
+    Shape {
+        call: (10, &[70_001]),
+        reply: (5000, &[70_003]),
+        offered: (1, 1, 1),
+        used: (1, 1, 1),
+    },
+];
+
+fn offered(counters: &Counters) -> (u64, u64, u64) {
+    (
+        counters.read_chunks_offered,
+        counters.write_chunks_offered,
+        counters.reply_chunks_offered,
+    )
+}
+
+fn used(counters: &Counters) -> (u64, u64, u64) {
+    (
+        counters.read_chunks_pulled,
+        counters.write_chunks_filled,
+        counters.reply_chunks_filled,
+    )
+}
+
+fn check_shapes(setup: impl Fn() -> Setup) {
+    for shape in SHAPES {
+        let mut pair = Pair::with(setup());
+        let answer = exchange(&mut pair, shape.call, shape.reply).expect("answered");
+        check_reply(&answer, 5, shape.reply.0, shape.reply.1);
+        let counters = pair.client.connection.counters();
+        assert_eq!(offered(counters), shape.offered, "{:?}", shape.call);
+        assert_eq!(used(pair.server.connection.counters()), shape.used);
+        pair.check_idle();
+    }
+}
+
+#[test]
+fn every_shape_arrives_whole_and_leaves_nothing_behind() {
+    check_shapes(Setup::default);
+}
+
+#[test]
+fn every_shape_works_in_odd_segments() {
+    check_shapes(|| {
+        let mut setup = Setup::default();
+        setup.client.max_segment = 4001;
+        setup
+    });
+}
+
+#[test]
+fn every_shape_works_with_one_read_at_a_time_and_refused_posts() {
+    check_shapes(|| {
+        let mut setup = Setup::default();
+        for end in [&mut setup.ends.left, &mut setup.ends.right] {
+            end.limits.outstanding_reads = 1;
+            end.limits.sends = 2;
+            end.faults.refuse_post = std::num::NonZeroU64::new(2);
+        }
+        setup
+    });
+}
+
+#[test]
+fn every_shape_works_without_remote_invalidation() {
+    check_shapes(|| {
+        let mut setup = Setup::default();
+        setup.client.own.remote_invalidation = false;
+        setup
+    });
+}
+
+#[test]
+fn one_handle_goes_with_the_reply_only_if_both_ends_set_r() {
+    let check = |client: bool, server: bool, remote| {
+        let mut setup = Setup::default();
+        setup.client.own.remote_invalidation = client;
+        setup.server.own.remote_invalidation = server;
+        let mut pair = Pair::with(setup);
+        exchange(&mut pair, (40, &[50_000]), (5000, &[50_000])).expect("answered");
+        let counters = pair.client.connection.counters();
+        let invalidated = (counters.remote_invalidations, counters.local_invalidations);
+        assert_eq!(invalidated, (remote, 3 - remote), "{client} {server}");
+        pair.check_idle();
+    };
+    check(true, true, 1);
+    check(true, false, 0);
+    check(false, true, 0);
+    check(false, false, 0);
+}
+
+#[test]
+fn without_private_data_both_ends_keep_to_1024() {
+    let mut pair = Pair::with(Setup {
+        private_data: false,
+        ..Setup::default()
+    });
+    assert_eq!(pair.client.connection.thresholds().send.octets(), 1024);
+    let answer = exchange(&mut pair, (2000, &[]), (2000, &[])).expect("answered");
+    check_reply(&answer, 5, 2000, &[]);
+    assert_eq!(offered(pair.client.connection.counters()), (1, 0, 1));
+}
+
+#[test]
+fn unused_chunks_come_back_empty() {
+    let mut pair = Pair::new();
+    pair.call(request(5, call(5, 40, &[]), bound(5000, &[50_000])));
+    let (id, _) = pair.arrived();
+    pair.answer(id, Reply::Message(reply(5, 40, &[])));
+    let answer = pair.ended().expect("answered");
+    check_reply(&answer, 5, 40, &[]);
+    assert_eq!(used(pair.server.connection.counters()), (0, 0, 0));
+    pair.check_idle();
+}
+
+#[test]
+fn short_result_fills_a_part_of_its_chunk() {
+    let mut pair = Pair::new();
+    pair.call(request(5, call(5, 40, &[]), bound(128, &[50_000])));
+    let (id, _) = pair.arrived();
+    pair.answer(id, Reply::Message(reply(5, 40, &[3])));
+    let answer = pair.ended().expect("answered");
+    check_reply(&answer, 5, 40, &[3]);
+    assert_eq!(pair.client.connection.counters().write_octets_received, 3);
+}
+
+/// Replies that outgrow what was offered for them.
+#[test]
+fn reply_without_room_is_err_chunk_and_the_connection_goes_on() {
+    let check = |fixed, results: &[usize], answer: Payload| {
+        let mut pair = Pair::new();
+        pair.call(request(5, call(5, 40, &[]), bound(fixed, results)));
+        let (id, _) = pair.arrived();
+        pair.answer(id, Reply::Message(answer));
+        assert!(matches!(pair.ended(), Err(TransportError::Refused(_))));
+        pair.check_idle();
+        assert_eq!(pair.server.connection.counters().chunk_errors_sent, 1);
+        exchange(&mut pair, (40, &[]), (40, &[])).expect("the connection goes on");
+    };
+    check(100, &[], reply(5, 5000, &[]));
+    check(5000, &[], reply(5, 6000, &[]));
+    check(100, &[5000], reply(5, 40, &[5001]));
+    check(100, &[5000], reply(5, 5000, &[10]));
+}
+
+#[test]
+fn ineligible_item_is_err_chunk() {
+    let mut pair = Pair::new();
+    pair.call(request(5, call(5, 40, &[5000]), bound(100, &[])));
+    let (id, _) = pair.arrived();
+    pair.answer(id, Reply::Ineligible);
+    assert!(matches!(pair.ended(), Err(TransportError::Refused(_))));
+    pair.check_idle();
+}
+
+#[test]
+fn call_beyond_what_can_be_carried_fails_before_it_is_sent() {
+    let mut pair = Pair::new();
+    pair.call(request(5, call(5, 2 << 20, &[]), bound(100, &[])));
+    assert!(matches!(pair.ended(), Err(TransportError::TooLarge { .. })));
+    pair.check_idle();
+}
+
+#[test]
+fn one_call_goes_before_the_first_reply_and_then_as_many_as_granted() {
+    let mut pair = Pair::new();
+    for xid in 1..=20 {
+        pair.call(request(xid, call(xid, 40, &[]), bound(100, &[])));
+    }
+    pair.drive();
+    // RFC 8166 §3.3.3.
+    assert_eq!(pair.calls.len(), 1);
+    let (id, _) = pair.calls.remove(0);
+    pair.answer(id, Reply::Message(reply(1, 40, &[])));
+    assert_eq!(pair.calls.len(), 8);
+    assert_eq!(pair.client.connection.credits(), 8);
+    for xid in 2..=20 {
+        let (id, _) = pair.calls.remove(0);
+        pair.answer(id, Reply::Message(reply(xid, 40, &[])));
+    }
+    assert_eq!(pair.replies.len(), 20);
+    pair.check_idle();
+}
+
+#[test]
+fn server_grants_no_more_than_it_has() {
+    let mut setup = Setup::default();
+    setup.server.credits = 2;
+    let mut pair = Pair::with(setup);
+    exchange(&mut pair, (40, &[]), (40, &[])).expect("answered");
+    assert_eq!(pair.client.connection.credits(), 2);
+}
+
+#[test]
+fn replies_may_come_in_any_order() {
+    let mut pair = Pair::new();
+    exchange(&mut pair, (40, &[]), (40, &[])).expect("answered");
+    for xid in 1..=8 {
+        pair.call(request(xid, call(xid, 40, &[]), bound(100, &[50_000])));
+    }
+    pair.drive();
+    while let Some((id, received)) = pair.calls.pop() {
+        let xid = xdr::Reader::from(&received).u32().expect("an XID");
+        pair.answer(id, Reply::Message(reply(xid, 4, &[xid as usize])));
+    }
+    let order: SmallVec<[u64; 8]> = pair.replies.iter().map(|(token, _)| token.0).collect();
+    assert_eq!(order.as_slice(), [8, 7, 6, 5, 4, 3, 2, 1]);
+    for (token, answer) in pair.replies.drain(..) {
+        let answer = answer.expect("answered");
+        check_reply(&answer, token.0 as u32, 4, &[token.0 as usize]);
+    }
+    pair.check_idle();
+}
+
+#[test]
+fn cancelled_call_keeps_its_regions_until_its_reply() {
+    let mut pair = Pair::new();
+    pair.call(request(5, call(5, 40, &[]), bound(100, &[50_000])));
+    let (id, _) = pair.arrived();
+    pair.client.connection.cancel(5, CallToken(5));
+    pair.drive();
+    assert_eq!(pair.client.connection.exposed(), 1);
+    assert!(!pair.client.connection.can_call(), "it keeps its credit");
+    pair.answer(id, Reply::Message(reply(5, 40, &[50_000])));
+    assert!(pair.replies.is_empty());
+    assert!(pair.client.connection.can_call());
+    pair.check_idle();
+}
+
+#[test]
+fn call_that_is_dropped_by_the_service_leaves_no_trace_at_the_server() {
+    let mut pair = Pair::new();
+    pair.call(request(5, call(5, 40, &[]), bound(100, &[])));
+    let (id, _) = pair.arrived();
+    pair.answer(id, Reply::Nothing);
+    assert_eq!(pair.server.connection.calls_in(), 0);
+    assert!(pair.replies.is_empty());
+}
+
+#[test]
+fn calls_wait_for_memory_and_then_go_on_in_order() {
+    let mut setup = Setup::default();
+    setup.server.budget = Budget::new(150_000);
+    let mut pair = Pair::with(setup);
+    exchange(&mut pair, (40, &[]), (40, &[])).expect("answered");
+    for xid in 1..=3 {
+        pair.call(request(xid, call(xid, 40, &[100_000]), bound(100, &[])));
+    }
+    // A call without chunks does not wait for them.
+    pair.call(request(4, call(4, 40, &[]), bound(100, &[])));
+    pair.drive();
+    for expected in [&[1, 4][..], &[4, 2], &[4, 3]] {
+        let xid = |(_, call): &(_, Payload)| xdr::Reader::from(call).u32().expect("an XID");
+        let there: Vec<u32> = pair.calls.iter().map(xid).collect();
+        let there: Vec<u32> = there
+            .into_iter()
+            .filter(|xid| expected.contains(xid))
+            .collect();
+        assert_eq!(there.len(), expected.len(), "{expected:?}");
+        let first = pair.calls.iter().position(|c| xid(c) != 4).expect("a call");
+        let xid = xid(&pair.calls[first]);
+        let (id, _) = pair.calls.remove(first);
+        pair.answer(id, Reply::Message(reply(xid, 4, &[])));
+    }
+    assert_eq!(pair.server.connection.counters().memory_waits, 2);
+}
+
+#[test]
+fn unfinished_calls_come_back_from_a_lost_connection_and_go_over_the_next() {
+    let mut setup = Setup::default();
+    setup.client.own.send = InlineSize::MIN;
+    let mut pair = Pair::with(setup);
+    let sent = stream(&call(5, 2000, &[10]));
+    pair.call(request(5, call(5, 2000, &[10]), bound(100, &[])));
+    let _ = pair.arrived();
+    let unfinished: Vec<_> = pair.client.connection.into_unfinished().collect();
+    assert_eq!(unfinished.len(), 1);
+    // The next connection has other sizes, so that the call goes another way.
+    let mut next = Pair::new();
+    for (request, failed) in unfinished {
+        assert_eq!((request.losses, failed), (1, None));
+        next.call(request);
+    }
+    let (id, received) = next.arrived();
+    assert_eq!(stream(&received), sent);
+    assert_eq!(next.client.connection.counters().read_chunks_offered, 0);
+    next.answer(id, Reply::Message(reply(5, 4, &[])));
+    check_reply(&next.ended().expect("answered"), 5, 4, &[]);
+}

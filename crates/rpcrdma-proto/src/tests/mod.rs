@@ -1,0 +1,88 @@
+//! Two connections over a simulated fabric, and one connection against a peer driven by hand.
+
+#![allow(clippy::cast_possible_truncation)]
+
+mod calls;
+mod lone;
+mod pair;
+
+use crate::{Budget, CallRequest, CallToken, Config, InlineSize, PrivateData, Role};
+use buffer::{Buffer, Gather, Pool};
+use bytes::Bytes;
+use oncrpc::ReplyBound;
+use xdr::{Payload, Writer};
+
+/// How one end is set up in a test.
+fn config(role: Role) -> Config {
+    Config {
+        role,
+        own: PrivateData {
+            send: InlineSize::DEFAULT,
+            receive: InlineSize::DEFAULT,
+            remote_invalidation: true,
+        },
+        credits: 8,
+        max_chunk: 1 << 20,
+        max_segment: 0,
+        budget: Budget::new(64 << 20),
+        pool: Pool::new(1 << 20),
+    }
+}
+
+/// Octets that differ from place to place.
+fn octets(len: usize) -> Bytes {
+    (0..len).map(|i| (i * 7 + i / 251) as u8).collect()
+}
+
+/// A message with this XID and direction, a fixed part, and items with something behind each.
+fn message(xid: u32, direction: u32, fixed: usize, items: &[usize]) -> Payload {
+    let mut w = Writer::new(Buffer::with_capacity(64));
+    w.u32(xid);
+    w.u32(direction);
+    w.opaque(&octets(fixed));
+    for &len in items {
+        w.item(Gather::from_elem(octets(len), 1));
+        w.u32(0xfeed);
+    }
+    w.finish()
+}
+
+fn call(xid: u32, fixed: usize, items: &[usize]) -> Payload {
+    message(xid, 0, fixed, items)
+}
+
+fn reply(xid: u32, fixed: usize, items: &[usize]) -> Payload {
+    message(xid, 1, fixed, items)
+}
+
+/// The whole stream of a message.
+fn stream(message: &Payload) -> Vec<u8> {
+    let mut out = Buffer::default();
+    message.copy_stream_into(&mut out);
+    out.to_vec()
+}
+
+fn bound(fixed: usize, results: &[usize]) -> ReplyBound {
+    ReplyBound {
+        fixed,
+        results: results.into(),
+    }
+}
+
+fn request(xid: u32, message: Payload, bound: ReplyBound) -> CallRequest {
+    CallRequest::new(CallToken(u64::from(xid)), message, bound)
+}
+
+/// A received reply in full: fixed part and items as they were made by [`reply`].
+fn check_reply(received: &Payload, xid: u32, fixed: usize, items: &[usize]) {
+    let mut r = xdr::Reader::from(received);
+    assert_eq!(r.u32(), Ok(xid));
+    assert_eq!(r.u32(), Ok(1));
+    assert_eq!(r.opaque(1 << 20), Ok(&octets(fixed)[..]));
+    for &len in items {
+        let item = r.item(1 << 20).expect("the item is there");
+        assert_eq!(item.to_vec(), octets(len), "item of {len}");
+        assert_eq!(r.u32(), Ok(0xfeed));
+    }
+    r.finish().expect("nothing is left");
+}

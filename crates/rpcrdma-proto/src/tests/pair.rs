@@ -1,0 +1,173 @@
+//! Both ends of a connection, driven until nothing moves.
+
+use super::config;
+use crate::{CallId, CallRequest, CallToken, Called, Config, Connection, Event, PrivateData, Role};
+use oncrpc::{Reply, TransportError};
+use std::task::Waker;
+use verbs::QueuePair;
+use verbs_sim::{EndOptions, Fabric, PairOptions, SimQp};
+use xdr::Payload;
+
+/// One end: its queue pair and its protocol state.
+pub(super) struct End {
+    pub(super) qp: SimQp,
+    pub(super) connection: Connection,
+}
+
+/// How a pair is made.
+pub(super) struct Setup {
+    pub(super) client: Config,
+    pub(super) server: Config,
+    pub(super) ends: PairOptions,
+    /// Whether the ends hear each other's private data.
+    pub(super) private_data: bool,
+}
+
+pub(super) struct Pair {
+    pub(super) fabric: Fabric,
+    pub(super) client: End,
+    pub(super) server: End,
+    /// Calls handed up at the server and not answered yet.
+    pub(super) calls: Vec<(CallId, Payload)>,
+    /// Replies handed up at the client.
+    pub(super) replies: Vec<(CallToken, Result<Payload, TransportError>)>,
+    /// Calls for which there was no room yet.
+    pub(super) waiting: Vec<CallRequest>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            client: config(Role::Client),
+            server: config(Role::Server),
+            ends: PairOptions::both(EndOptions::default()),
+            private_data: true,
+        }
+    }
+}
+
+impl End {
+    pub(super) fn new(mut qp: SimQp, config: &Config, peer: Option<PrivateData>) -> Self {
+        for receive in config.initial_receives() {
+            qp.post(receive).expect("there is room for receives");
+        }
+        let connection = Connection::new(config, peer, qp.limits());
+        Self { qp, connection }
+    }
+
+    /// One turn of a driver; whether anything happened.
+    pub(super) fn turn(&mut self) -> bool {
+        let mut moved = self.qp.progress();
+        while let Some(completion) = self.qp.poll_cq() {
+            self.connection.handle_completion(completion);
+            moved = true;
+        }
+        if self.connection.waits_for_memory() {
+            self.connection.handle_memory(Waker::noop());
+        }
+        while let Some(work) = self.connection.poll_post() {
+            moved = true;
+            if let Err(refused) = self.qp.post(work) {
+                self.connection.handle_refused(refused.into_work());
+                break;
+            }
+        }
+        moved
+    }
+}
+
+impl Pair {
+    pub(super) fn new() -> Self {
+        Self::with(Setup::default())
+    }
+
+    pub(super) fn with(setup: Setup) -> Self {
+        let fabric = Fabric::new(7);
+        let (left, right) = fabric.pair(&setup.ends);
+        let heard = |config: &Config| setup.private_data.then_some(config.own);
+        Self {
+            fabric,
+            client: End::new(left, &setup.client, heard(&setup.server)),
+            server: End::new(right, &setup.server, heard(&setup.client)),
+            calls: Vec::new(),
+            replies: Vec::new(),
+            waiting: Vec::new(),
+        }
+    }
+
+    /// Sends a call, now or when there is room.
+    pub(super) fn call(&mut self, request: CallRequest) {
+        self.waiting.push(request);
+        self.send_waiting();
+    }
+
+    fn send_waiting(&mut self) {
+        let client = &mut self.client;
+        for request in std::mem::take(&mut self.waiting) {
+            match client.connection.call(request, &mut client.qp) {
+                Called::Sent => {}
+                Called::NoRoom(request) => self.waiting.push(request),
+                Called::Failed(token, error) => self.replies.push((token, Err(error))),
+            }
+        }
+    }
+
+    /// Until nothing moves.
+    pub(super) fn drive(&mut self) {
+        loop {
+            let moved = self.client.turn() | self.server.turn();
+            while let Some(event) = self.server.connection.poll_event() {
+                let Event::Call { id, message } = event else {
+                    panic!("a server has no calls of its own here");
+                };
+                self.calls.push((id, message));
+            }
+            while let Some(event) = self.client.connection.poll_event() {
+                let Event::Reply { token, reply } = event else {
+                    panic!("a client is not called here");
+                };
+                self.replies.push((token, reply));
+            }
+            let waiting = self.waiting.len();
+            self.send_waiting();
+            if !moved && self.waiting.len() == waiting {
+                match self.fabric.next_event() {
+                    Some(time) => self.fabric.advance_to(time),
+                    None => break,
+                }
+            }
+        }
+    }
+
+    /// Until the one call is at the server, which gives it back.
+    pub(super) fn arrived(&mut self) -> (CallId, Payload) {
+        self.drive();
+        assert_eq!(self.calls.len(), 1, "one call arrives");
+        self.calls.remove(0)
+    }
+
+    /// Answers a call and drives on.
+    pub(super) fn answer(&mut self, id: CallId, reply: Reply) {
+        self.server.connection.reply(id, reply);
+        self.drive();
+    }
+
+    /// The one end of a call that there is.
+    pub(super) fn ended(&mut self) -> Result<Payload, TransportError> {
+        self.drive();
+        assert_eq!(self.replies.len(), 1, "one call ends");
+        self.replies.remove(0).1
+    }
+
+    /// Neither end holds anything for a call, and nobody broke a rule.
+    pub(super) fn check_idle(&self) {
+        assert_eq!(self.client.qp.closed(), None);
+        assert_eq!(self.client.connection.violation(), None);
+        assert_eq!(self.server.connection.violation(), None);
+        assert_eq!(self.client.connection.exposed(), 0);
+        assert_eq!(self.client.connection.calls_out(), 0);
+        assert_eq!(self.server.connection.calls_in(), 0);
+        assert!(self.client.connection.is_quiet() && self.server.connection.is_quiet());
+        assert_eq!(self.client.qp.outstanding().regions, 0);
+    }
+}

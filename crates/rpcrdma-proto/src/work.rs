@@ -1,0 +1,149 @@
+//! Our names for posted work, and what waits to be posted.
+
+use std::collections::VecDeque;
+use verbs::{WorkRequest, WrId};
+
+/// What a piece of posted work is for. Keys are those of calls, which stay in their table until
+/// all work for them is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Takes in a message.
+    Receive,
+    /// Sends something whose completion nobody waits for.
+    Send,
+    /// Takes back a handle of an outstanding call.
+    Invalidate { call: u32 },
+    /// Pulls a Read chunk of a call in service.
+    Pull { call: u32, chunk: u8 },
+    /// Writes or sends the reply to a call in service.
+    Reply { call: u32 },
+}
+
+const RECEIVE: u64 = 0;
+const SEND: u64 = 1;
+const INVALIDATE: u64 = 2;
+const PULL: u64 = 3;
+const REPLY: u64 = 4;
+
+impl Purpose {
+    pub(crate) fn wr(self) -> WrId {
+        let id = |kind: u64, chunk: u8, call: u32| {
+            WrId(kind << 56 | u64::from(chunk) << 32 | u64::from(call))
+        };
+        match self {
+            Self::Receive => id(RECEIVE, 0, 0),
+            Self::Send => id(SEND, 0, 0),
+            Self::Invalidate { call } => id(INVALIDATE, 0, call),
+            Self::Pull { call, chunk } => id(PULL, chunk, call),
+            Self::Reply { call } => id(REPLY, 0, call),
+        }
+    }
+
+    /// # Panics
+    ///
+    /// If the provider completes work that was never posted.
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "the fields are taken apart"
+    )]
+    pub(crate) fn of(wr: WrId) -> Self {
+        let (chunk, call) = ((wr.0 >> 32) as u8, wr.0 as u32);
+        match wr.0 >> 56 {
+            RECEIVE => Self::Receive,
+            SEND => Self::Send,
+            INVALIDATE => Self::Invalidate { call },
+            PULL => Self::Pull { call, chunk },
+            REPLY => Self::Reply { call },
+            _ => panic!("a provider completes only what was posted"),
+        }
+    }
+}
+
+/// Work in the order in which it is to be posted, and how much of it is out.
+#[derive(Debug)]
+pub(crate) struct Posts {
+    queue: VecDeque<WorkRequest>,
+    /// Posted and not completed, Receives not counted.
+    out: usize,
+    limit: usize,
+}
+
+impl Posts {
+    /// `limit` is what may be out at a time, Receives not counted.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            out: 0,
+            limit,
+        }
+    }
+
+    pub(crate) fn push(&mut self, work: WorkRequest) {
+        self.queue.push_back(work);
+    }
+
+    pub(crate) fn next(&mut self) -> Option<WorkRequest> {
+        let receive = matches!(self.queue.front()?, WorkRequest::Receive { .. });
+        if !receive {
+            if self.out == self.limit {
+                return None;
+            }
+            self.out += 1;
+        }
+        self.queue.pop_front()
+    }
+
+    pub(crate) fn put_back(&mut self, work: WorkRequest) {
+        if !matches!(work, WorkRequest::Receive { .. }) {
+            self.completed();
+        }
+        self.queue.push_front(work);
+    }
+
+    pub(crate) fn completed(&mut self) {
+        self.out = self.out.saturating_sub(1);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.out == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use verbs::{Buffer, Handle};
+
+    #[test]
+    fn every_purpose_survives_the_round_trip() {
+        let check = |purpose: Purpose| assert_eq!(Purpose::of(purpose.wr()), purpose);
+        check(Purpose::Receive);
+        check(Purpose::Send);
+        check(Purpose::Invalidate { call: u32::MAX });
+        check(Purpose::Pull {
+            call: u32::MAX,
+            chunk: u8::MAX,
+        });
+        check(Purpose::Reply { call: 1 });
+    }
+
+    #[test]
+    fn work_waits_while_as_much_as_possible_is_out() {
+        let mut posts = Posts::new(1);
+        for _ in 0..2 {
+            posts.push(WorkRequest::Invalidate {
+                wr: Purpose::Send.wr(),
+                handle: Handle(1),
+            });
+        }
+        assert!(posts.next().is_some());
+        assert!(posts.next().is_none());
+        posts.completed();
+        assert!(posts.next().is_some());
+        posts.push(WorkRequest::Receive {
+            wr: Purpose::Receive.wr(),
+            buffer: Buffer::default(),
+        });
+        assert!(posts.next().is_some(), "a receive does not wait");
+    }
+}

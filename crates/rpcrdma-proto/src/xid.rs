@@ -1,0 +1,106 @@
+//! Finding a call by its XID.
+
+/// Calls by XID: a table indexed by the low bits of the XID.
+///
+/// XIDs of one client are handed out in sequence, so that the calls on their way have different
+/// low bits but for the few that last long; these move the others on by a slot or two. There is no
+/// hash on the path of a call, and a peer that makes up XIDs finds at most [`reach`](Self::reach)
+/// slots to look at.
+#[derive(Debug)]
+pub(crate) struct XidTable {
+    slots: Box<[Option<(u32, u32)>]>,
+    /// No entry is further than this from where its XID says.
+    reach: usize,
+    len: usize,
+}
+
+impl XidTable {
+    /// A table for up to `calls` calls.
+    pub(crate) fn new(calls: usize) -> Self {
+        let slots = (calls.max(8) * 2).next_power_of_two();
+        Self {
+            slots: vec![None; slots].into(),
+            reach: 0,
+            len: 0,
+        }
+    }
+
+    fn slot(&self, xid: u32, step: usize) -> usize {
+        (xid as usize).wrapping_add(step) & (self.slots.len() - 1)
+    }
+
+    fn find(&self, xid: u32) -> Option<usize> {
+        (0..=self.reach)
+            .map(|step| self.slot(xid, step))
+            .find(|&slot| matches!(self.slots[slot], Some((other, _)) if other == xid))
+    }
+
+    /// What was put in under this XID.
+    pub(crate) fn get(&self, xid: u32) -> Option<u32> {
+        let slot = self.find(xid)?;
+        self.slots[slot].map(|(_, value)| value)
+    }
+
+    /// Puts in an entry; false if the XID is there already or the table is full.
+    pub(crate) fn insert(&mut self, xid: u32, value: u32) -> bool {
+        if self.len == self.slots.len() || self.find(xid).is_some() {
+            return false;
+        }
+        let step = (0..self.slots.len())
+            .find(|&step| self.slots[self.slot(xid, step)].is_none())
+            .expect("a table that is not full has a free slot");
+        self.slots[self.slot(xid, step)] = Some((xid, value));
+        self.reach = self.reach.max(step);
+        self.len += 1;
+        true
+    }
+
+    /// Takes an entry out.
+    pub(crate) fn remove(&mut self, xid: u32) {
+        if let Some(slot) = self.find(xid) {
+            self.slots[slot] = None;
+            self.len -= 1;
+            if self.len == 0 {
+                self.reach = 0;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colliding_xids_are_all_found() {
+        let mut table = XidTable::new(8);
+        for i in 0..8_u32 {
+            assert!(table.insert(i * 16, i));
+        }
+        table.remove(0);
+        assert_eq!(table.get(0), None);
+        for i in 1..8_u32 {
+            assert_eq!(table.get(i * 16), Some(i));
+        }
+        assert_eq!(table.get(16 * 8), None);
+    }
+
+    #[test]
+    fn xid_in_use_is_not_taken_twice() {
+        let mut table = XidTable::new(8);
+        assert!(table.insert(5, 1));
+        assert!(!table.insert(5, 2));
+        table.remove(5);
+        assert!(table.insert(5, 3));
+        assert_eq!(table.get(5), Some(3));
+    }
+
+    #[test]
+    fn full_table_takes_no_more() {
+        let mut table = XidTable::new(8);
+        for xid in 0..16 {
+            assert!(table.insert(xid, xid));
+        }
+        assert!(!table.insert(16, 16));
+    }
+}
