@@ -1,0 +1,44 @@
+//! What a provider's own tests supply.
+
+use crate::bench::Bench;
+use std::future::Future;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use verbs::{BoxFuture, Provider};
+
+/// How to make connections of a provider, and how to run what uses them.
+pub trait Fixture {
+    /// The provider that connects.
+    fn connector(&self) -> Arc<dyn Provider>;
+
+    /// The provider that listens; the same one, where one can do both.
+    fn acceptor(&self) -> Arc<dyn Provider>;
+
+    /// Where to listen; port 0 for one that is free.
+    fn listen_on(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
+    }
+
+    /// A timer of the runtime, with which the suite ends a wait for something that never comes.
+    fn sleep(&self, time: Duration) -> BoxFuture<'static, ()>;
+
+    /// Runs a future to its end on this thread, on whatever runtime the provider needs.
+    fn block_on<F: Future>(&self, future: F) -> F::Output;
+}
+
+/// Runs one behaviour.
+///
+/// # Panics
+///
+/// If the provider does not behave like that.
+pub fn run<F: Fixture>(fixture: F, behaviour: impl AsyncFnOnce(&Bench<'_>)) {
+    let sleep = |time| fixture.sleep(time);
+    let bench = Bench::new(
+        fixture.connector(),
+        fixture.acceptor(),
+        fixture.listen_on(),
+        &sleep,
+    );
+    fixture.block_on(behaviour(&bench));
+}

@@ -1,0 +1,120 @@
+//! Messages: Send and Receive.
+
+use crate::bench::Bench;
+use crate::pair::{At, pattern};
+use buffer::gather_len;
+use verbs::{Buffer, Gather, Handle, PostError, QpOptions, RemoteAddress, WorkError, WorkRequest};
+
+/// Empty, tiny, odd and full messages arrive as they were sent.
+pub async fn message_of_any_size_arrives_whole(bench: &Bench<'_>) {
+    bench
+        .both_ways(async |pair| {
+            for length in [0, 1, 2, 3, 4, 5, 127, 1000, 1460, 2047, 4095, 4096, 0] {
+                let octets = pattern(length, length);
+                let receive = pair.far.receive_one();
+                let send = pair.near.send(&octets);
+                let (message, _) = pair.message(At::Far, receive).await;
+                assert_eq!(*message, octets, "a message of {length} octets");
+                pair.success(At::Near, send).await;
+            }
+        })
+        .await;
+}
+
+/// A Receive takes in as much as its buffer's capacity, which may hold old data.
+pub async fn message_may_fill_its_receive_exactly(bench: &Bench<'_>) {
+    bench
+        .both_ways(async |pair| {
+            for capacity in [1, 3, 64, 1021] {
+                let octets = pattern(9, capacity);
+                let receive = pair.far.receive(Buffer::from(vec![0xee; capacity]));
+                pair.near.send(&octets);
+                let (message, _) = pair.message(At::Far, receive).await;
+                assert_eq!(*message, octets);
+                let receive = pair.far.receive(Buffer::from(vec![0xee; capacity]));
+                pair.near.send(&octets[1..]);
+                let (message, _) = pair.message(At::Far, receive).await;
+                assert_eq!(*message, octets[1..]);
+            }
+        })
+        .await;
+}
+
+/// Messages are not limited to what fits a packet.
+pub async fn message_of_a_mebibyte_arrives_whole(bench: &Bench<'_>) {
+    const LENGTH: usize = 1 << 20;
+    let options = QpOptions {
+        receive_size: LENGTH,
+        ..QpOptions::default()
+    };
+    bench
+        .both_ways_with(&options, async |pair| {
+            for length in [LENGTH, LENGTH - 1] {
+                let octets = pattern(3, length);
+                let buffer = pair.far.buffer(LENGTH);
+                let receive = pair.far.receive(buffer);
+                pair.near.send(&octets);
+                let (message, _) = pair.message(At::Far, receive).await;
+                assert!(*message == *octets);
+            }
+        })
+        .await;
+}
+
+/// One octet too many ends the connection, and the Receive says why.
+pub async fn message_longer_than_its_receive_ends_the_connection(bench: &Bench<'_>) {
+    for (capacity, length) in [(1024, 1025), (0, 1), (4096, 4097), (64, 4096)] {
+        bench
+            .both_ways(async |pair| {
+                let receive = pair.far.receive(Buffer::with_capacity(capacity));
+                let next = pair.far.receive_one();
+                pair.near.send(&pattern(1, length));
+                pair.offence().await;
+                pair.far.assert_failed(receive, WorkError::TooLong);
+                pair.far.assert_failed(next, WorkError::Flushed);
+            })
+            .await;
+    }
+}
+
+/// There is no waiting for a Receive: credits are the business of the protocol above.
+pub async fn message_without_a_receive_ends_the_connection(bench: &Bench<'_>) {
+    bench
+        .both_ways(async |pair| {
+            let receive = pair.far.receive_one();
+            pair.near.send(b"one");
+            pair.near.send(b"two");
+            let (message, _) = pair.message(At::Far, receive).await;
+            assert_eq!(&*message, b"one");
+            pair.offence().await;
+        })
+        .await;
+}
+
+/// What is longer than the provider can send comes back at once.
+pub async fn longer_message_than_possible_is_not_taken(bench: &Bench<'_>) {
+    bench
+        .both_ways(async |pair| {
+            let most = pair.near.qp.limits().max_message as usize;
+            // The same mebibyte again and again, so that no memory is needed for it.
+            let piece = pair.near.piece(&vec![0; 1 << 20]);
+            let mut source: Gather = std::iter::repeat_n(&piece, most >> 20).cloned().collect();
+            source.push(piece.slice(..(most & 0xf_ffff) + 1));
+            let to = RemoteAddress {
+                handle: Handle(1),
+                offset: 0,
+            };
+            let posted = pair
+                .near
+                .try_post(|wr| WorkRequest::Write { wr, source, to });
+            match posted.map_err(|error| *error) {
+                Err(PostError::Invalid(WorkRequest::Write { source, .. })) => {
+                    assert_eq!(gather_len(&source), most + 1);
+                }
+                other => panic!("expected to have it back as impossible, got {other:?}"),
+            }
+            drop(piece);
+            pair.works().await;
+        })
+        .await;
+}

@@ -1,0 +1,276 @@
+//! Two connected ends, driven together.
+
+use crate::peer::Peer;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use verbs::{
+    BoxFuture, Buffer, CloseReason, Completion, Handle, Invalidated, Memory, Segment, WrId,
+};
+
+/// Rounds of progress before the runtime gets its turn.
+const ROUNDS: usize = 64;
+
+/// Which end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// The one that acts.
+    Near,
+    /// The one that is acted upon.
+    Far,
+}
+
+/// Two connected ends.
+pub struct Pair<'a> {
+    /// The one that acts.
+    pub near: Peer,
+    /// The one that is acted upon.
+    pub far: Peer,
+    sleep: &'a dyn Fn(Duration) -> BoxFuture<'static, ()>,
+    patience: Duration,
+}
+
+impl<'a> Pair<'a> {
+    pub(crate) fn new(
+        near: Peer,
+        far: Peer,
+        sleep: &'a dyn Fn(Duration) -> BoxFuture<'static, ()>,
+        patience: Duration,
+    ) -> Self {
+        Self {
+            near,
+            far,
+            sleep,
+            patience,
+        }
+    }
+
+    /// Lets the ends change their parts.
+    pub(crate) fn swap(&mut self) {
+        std::mem::swap(&mut self.near, &mut self.far);
+    }
+
+    pub(crate) fn at(&mut self, at: At) -> &mut Peer {
+        match at {
+            At::Near => &mut self.near,
+            At::Far => &mut self.far,
+        }
+    }
+
+    /// Drives both ends until `done` has a result.
+    pub(crate) async fn until<R>(
+        &mut self,
+        what: &str,
+        mut done: impl FnMut(&mut Self) -> Option<R>,
+    ) -> R {
+        let mut patience = (self.sleep)(self.patience);
+        std::future::poll_fn(|cx| {
+            for _ in 0..ROUNDS {
+                self.near.collect();
+                self.far.collect();
+                if let Some(result) = done(self) {
+                    return Poll::Ready(result);
+                }
+                if !(self.near.qp.progress() | self.far.qp.progress()) {
+                    return self.wait(what, &mut patience, cx);
+                }
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await
+    }
+
+    fn wait<R>(
+        &mut self,
+        what: &str,
+        patience: &mut BoxFuture<'static, ()>,
+        cx: &mut Context<'_>,
+    ) -> Poll<R> {
+        let (near, far) = (&mut self.near, &mut self.far);
+        assert!(
+            patience.as_mut().poll(cx).is_pending(),
+            "waited for {what} in vain; {} closed: {:?}, {} closed: {:?}",
+            near.name(),
+            near.qp.closed(),
+            far.name(),
+            far.qp.closed(),
+        );
+        for peer in [near, far] {
+            if peer.qp.closed().is_none() && peer.qp.poll_ready(cx).is_ready() {
+                cx.waker().wake_by_ref();
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Drives until this work has completed.
+    pub(crate) async fn completion(&mut self, at: At, wr: WrId) -> Completion {
+        self.until(&format!("{wr:?} at {at:?}"), |pair| pair.at(at).take(wr))
+            .await
+    }
+
+    /// Drives until this work has completed, which it must do well.
+    pub(crate) async fn success(&mut self, at: At, wr: WrId) -> Completion {
+        match self.completion(at, wr).await {
+            Completion::Failed { error, .. } => {
+                let reason = self.at(at).qp.closed();
+                panic!("{wr:?} at {at:?} failed: {error}; closed: {reason:?}")
+            }
+            completion => completion,
+        }
+    }
+
+    /// The message that this Receive takes in.
+    pub(crate) async fn message(&mut self, at: At, wr: WrId) -> (Buffer, Option<Invalidated>) {
+        match self.success(at, wr).await {
+            Completion::Receive {
+                buffer,
+                invalidated,
+                ..
+            } => (buffer, invalidated),
+            other => panic!("expected a message, got {other:?}"),
+        }
+    }
+
+    /// What this Read brings.
+    pub(crate) async fn sink_of(&mut self, at: At, wr: WrId) -> Buffer {
+        match self.success(at, wr).await {
+            Completion::Read { sink, .. } => sink,
+            other => panic!("expected a Read, got {other:?}"),
+        }
+    }
+
+    /// Invalidates a handle of this end, and gives its memory.
+    pub(crate) async fn take_back(&mut self, at: At, handle: Handle) -> Memory {
+        let wr = self.at(at).invalidate(handle);
+        match self.success(at, wr).await {
+            Completion::Invalidate { invalidated, .. } => {
+                assert_eq!(invalidated.handle, handle);
+                invalidated.memory
+            }
+            other => panic!("expected an invalidation, got {other:?}"),
+        }
+    }
+
+    /// The whole memory of a sink of this end, which loses its handle.
+    pub(crate) async fn contents(&mut self, at: At, handle: Handle) -> Vec<u8> {
+        whole(self.take_back(at, handle).await)
+    }
+
+    /// Sends a message from one end to the other and sees it arrive there: a proof that the
+    /// connection works, and that what was sent before has arrived.
+    pub(crate) async fn exchange(&mut self, from: At) {
+        let to = match from {
+            At::Near => At::Far,
+            At::Far => At::Near,
+        };
+        let receive = self.at(to).receive_one();
+        let send = self.at(from).send(b"still here?");
+        let (message, _) = self.message(to, receive).await;
+        assert_eq!(&*message, b"still here?");
+        self.success(from, send).await;
+    }
+
+    /// The first message of a connection, from the one who connected.
+    pub(crate) async fn greet(&mut self) {
+        self.exchange(At::Near).await;
+    }
+
+    /// A message each way.
+    pub(crate) async fn works(&mut self) {
+        self.exchange(At::Near).await;
+        self.exchange(At::Far).await;
+    }
+
+    /// Drives until all that was posted at both ends has completed.
+    pub(crate) async fn idle(&mut self) {
+        self.until("all work to complete", |pair| {
+            (pair.near.is_idle() && pair.far.is_idle()).then_some(())
+        })
+        .await;
+    }
+
+    /// Drives until this end is over.
+    pub(crate) async fn over_at(&mut self, at: At) -> CloseReason {
+        let reason = self
+            .until("the end of the connection", |pair| {
+                pair.at(at).qp.closed().cloned()
+            })
+            .await;
+        self.at(at).collect();
+        reason
+    }
+
+    /// Drives until both ends are over.
+    pub(crate) async fn over(&mut self) {
+        self.until("the end of the connection", |pair| {
+            let over = pair.near.qp.closed().is_some() && pair.far.qp.closed().is_some();
+            over.then_some(())
+        })
+        .await;
+        self.near.collect();
+        self.far.collect();
+    }
+
+    /// Asserts that the near end has broken a rule: the far end ends the connection, blames the
+    /// near end and tells it so, and all that was posted completes.
+    pub(crate) async fn offence(&mut self) {
+        self.over().await;
+        let (near, far) = (self.near.qp.closed(), self.far.qp.closed());
+        assert!(
+            matches!(far, Some(CloseReason::PeerError(_))),
+            "the end whose peer broke a rule says {far:?}"
+        );
+        assert!(
+            matches!(near, Some(CloseReason::Terminated(_))),
+            "the end that broke a rule says {near:?}"
+        );
+        self.near.assert_nothing_owed();
+        self.far.assert_nothing_owed();
+    }
+
+    /// Closes what is still open, and checks that nothing is left.
+    pub(crate) async fn finish(mut self) {
+        self.near.qp.close();
+        self.far.qp.close();
+        self.over().await;
+        self.retire();
+    }
+
+    /// Drops both ends, which are over, and checks that nothing is left.
+    pub(crate) fn retire(self) {
+        for peer in [self.near, self.far] {
+            peer.assert_nothing_owed();
+            peer.retire();
+        }
+    }
+}
+
+/// All octets of memory that came back, whatever of them are data.
+pub(crate) fn whole(memory: Memory) -> Vec<u8> {
+    match memory {
+        Memory::Sink(mut buffer) => buffer.memory_mut().to_vec(),
+        Memory::Source(pieces) => pieces.concat(),
+    }
+}
+
+/// A stretch of memory.
+pub(crate) fn segment(handle: Handle, offset: u64, length: usize) -> Segment {
+    Segment {
+        handle,
+        length: u32::try_from(length).expect("test data is short"),
+        offset,
+    }
+}
+
+/// Octets that look alike nowhere near each other, and differ from seed to seed.
+pub(crate) fn pattern(seed: usize, length: usize) -> Vec<u8> {
+    let mut state = (seed as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut octet = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        state.to_be_bytes()[0]
+    };
+    std::iter::repeat_with(&mut octet).take(length).collect()
+}

@@ -1,0 +1,269 @@
+//! One end of a connection, with a book of what it posted.
+
+use buffer::{Buffer, Gather, Pool};
+use bytes::Bytes;
+use std::collections::{BTreeMap, VecDeque};
+use verbs::{
+    Completion, Handle, Memory, PostError, QueuePair, RegisterError, RemoteAddress, Segment,
+    WorkError, WorkRequest, WrId,
+};
+
+/// Octets that the memory of one end may keep for reuse.
+const KEEP: usize = 256 << 20;
+
+/// One end. It checks of every completion that it was owed.
+pub struct Peer {
+    name: &'static str,
+    /// The end itself.
+    pub qp: Box<dyn QueuePair>,
+    pool: Pool,
+    next: u64,
+    owed: BTreeMap<u64, Kind>,
+    receives: VecDeque<u64>,
+    done: BTreeMap<u64, Completion>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Receive,
+    Send,
+    Write,
+    Read,
+    Invalidate,
+}
+
+impl Kind {
+    fn of(work: &WorkRequest) -> Self {
+        match work {
+            WorkRequest::Receive { .. } => Self::Receive,
+            WorkRequest::Send { .. } => Self::Send,
+            WorkRequest::Write { .. } => Self::Write,
+            WorkRequest::Read { .. } => Self::Read,
+            WorkRequest::Invalidate { .. } => Self::Invalidate,
+        }
+    }
+}
+
+impl Peer {
+    pub(crate) fn new(name: &'static str, qp: Box<dyn QueuePair>) -> Self {
+        Self {
+            name,
+            qp,
+            pool: Pool::new(KEEP),
+            next: 0,
+            owed: BTreeMap::new(),
+            receives: VecDeque::new(),
+            done: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Memory whose return is checked at the end.
+    pub(crate) fn buffer(&self, capacity: usize) -> Buffer {
+        self.pool.take(capacity)
+    }
+
+    /// The same with data in it.
+    pub(crate) fn filled(&self, octets: &[u8]) -> Buffer {
+        let mut buffer = self.buffer(octets.len());
+        buffer.extend_from_slice(octets);
+        buffer
+    }
+
+    /// The same, shared and in one piece.
+    pub(crate) fn piece(&self, octets: &[u8]) -> Bytes {
+        self.filled(octets).freeze()
+    }
+
+    pub(crate) fn try_post(
+        &mut self,
+        work: impl FnOnce(WrId) -> WorkRequest,
+    ) -> Result<WrId, Box<PostError>> {
+        let wr = WrId(self.next);
+        self.next += 1;
+        let work = work(wr);
+        let kind = Kind::of(&work);
+        match self.qp.post(work) {
+            Ok(()) => {
+                self.owed.insert(wr.0, kind);
+                if kind == Kind::Receive {
+                    self.receives.push_back(wr.0);
+                }
+                Ok(wr)
+            }
+            Err(error) => {
+                assert_eq!(error.wr(), wr, "another work came back than was posted");
+                Err(Box::new(error))
+            }
+        }
+    }
+
+    pub(crate) fn post(&mut self, work: impl FnOnce(WrId) -> WorkRequest) -> WrId {
+        let name = self.name;
+        self.try_post(work)
+            .unwrap_or_else(|error| panic!("{name}: could not post: {error}"))
+    }
+
+    pub(crate) fn receive(&mut self, buffer: Buffer) -> WrId {
+        self.post(|wr| WorkRequest::Receive { wr, buffer })
+    }
+
+    /// Enters Receives that were handed over when the connection was made.
+    pub(crate) fn expect_receives(&mut self, wrs: std::ops::Range<u64>) {
+        for wr in wrs {
+            self.owed.insert(wr, Kind::Receive);
+            self.receives.push_back(wr);
+        }
+    }
+
+    /// A Receive of the usual size.
+    pub(crate) fn receive_one(&mut self) -> WrId {
+        let buffer = self.buffer(4096);
+        self.receive(buffer)
+    }
+
+    pub(crate) fn send(&mut self, octets: &[u8]) -> WrId {
+        self.send_and(octets, None)
+    }
+
+    pub(crate) fn send_and(&mut self, octets: &[u8], invalidate: Option<Handle>) -> WrId {
+        let buffer = self.filled(octets);
+        self.post(|wr| WorkRequest::Send {
+            wr,
+            buffer,
+            invalidate,
+        })
+    }
+
+    pub(crate) fn write(&mut self, handle: Handle, offset: u64, octets: &[u8]) -> WrId {
+        let piece = self.piece(octets);
+        self.write_from(handle, offset, Gather::from_iter([piece]))
+    }
+
+    pub(crate) fn write_from(&mut self, handle: Handle, offset: u64, source: Gather) -> WrId {
+        self.post(|wr| WorkRequest::Write {
+            wr,
+            source,
+            to: RemoteAddress { handle, offset },
+        })
+    }
+
+    pub(crate) fn read(&mut self, from: &[Segment]) -> WrId {
+        let length: usize = from.iter().map(|segment| segment.length as usize).sum();
+        let sink = self.buffer(length);
+        self.post(|wr| WorkRequest::Read {
+            wr,
+            sink,
+            from: from.into(),
+        })
+    }
+
+    pub(crate) fn invalidate(&mut self, handle: Handle) -> WrId {
+        self.post(|wr| WorkRequest::Invalidate { wr, handle })
+    }
+
+    pub(crate) fn register(&mut self, memory: Memory) -> Handle {
+        let name = self.name;
+        let registered = self.try_register(memory);
+        registered.unwrap_or_else(|error| panic!("{name}: could not register: {error}"))
+    }
+
+    pub(crate) fn try_register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
+        self.qp.register(memory)
+    }
+
+    /// Registers memory of at least `capacity` zeros for the peer to write.
+    pub(crate) fn sink(&mut self, capacity: usize) -> Handle {
+        let mut buffer = self.buffer(capacity);
+        buffer.memory_mut().fill(0);
+        self.register(Memory::Sink(buffer))
+    }
+
+    /// Registers these octets for the peer to read.
+    pub(crate) fn source(&mut self, octets: &[u8]) -> Handle {
+        let piece = self.piece(octets);
+        self.register(Memory::Source(Gather::from_iter([piece])))
+    }
+
+    /// Takes every completion that is there.
+    pub(crate) fn collect(&mut self) {
+        while let Some(completion) = self.qp.poll_cq() {
+            let name = self.name;
+            let (wr, kind) = match &completion {
+                Completion::Receive { wr, .. } => (*wr, Some(Kind::Receive)),
+                Completion::Send { wr } => (*wr, Some(Kind::Send)),
+                Completion::Write { wr } => (*wr, Some(Kind::Write)),
+                Completion::Read { wr, .. } => (*wr, Some(Kind::Read)),
+                Completion::Invalidate { wr, .. } => (*wr, Some(Kind::Invalidate)),
+                Completion::Failed { wr, .. } => (*wr, None),
+            };
+            let owed = self
+                .owed
+                .remove(&wr.0)
+                .unwrap_or_else(|| panic!("{name}: {completion:?} is not owed, or no longer"));
+            assert!(
+                kind.is_none_or(|kind| kind == owed),
+                "{name}: {completion:?} for a {owed:?}"
+            );
+            if owed == Kind::Receive {
+                assert_eq!(
+                    self.receives.pop_front(),
+                    Some(wr.0),
+                    "{name}: Receives complete in the order of posting"
+                );
+            }
+            self.done.insert(wr.0, completion);
+        }
+    }
+
+    /// Whether this work has completed.
+    pub(crate) fn is_done(&self, wr: WrId) -> bool {
+        self.done.contains_key(&wr.0)
+    }
+
+    /// The completion of this work, if there is one that has not been taken.
+    pub(crate) fn take(&mut self, wr: WrId) -> Option<Completion> {
+        self.done.remove(&wr.0)
+    }
+
+    /// Whether all that was posted has completed.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.owed.is_empty()
+    }
+
+    /// Asserts that this work has failed in this way.
+    pub(crate) fn assert_failed(&mut self, wr: WrId, expected: WorkError) {
+        match self.take(wr) {
+            Some(Completion::Failed { error, .. }) if error == expected => {}
+            other => panic!("{}: expected {expected:?}, got {other:?}", self.name),
+        }
+    }
+
+    /// Asserts that all that was posted has completed.
+    pub(crate) fn assert_nothing_owed(&self) {
+        assert!(
+            self.owed.is_empty(),
+            "{}: closed ({:?}), but without completion: {:?}",
+            self.name,
+            self.qp.closed(),
+            self.owed
+        );
+    }
+
+    /// Drops the end and all that it gave back, and asserts that no memory is missing then.
+    pub(crate) fn retire(self) {
+        let Self {
+            name,
+            qp,
+            pool,
+            done,
+            ..
+        } = self;
+        drop(done);
+        drop(qp);
+        assert_eq!(pool.stats().out, 0, "{name}: octets that never came back");
+    }
+}
