@@ -26,10 +26,10 @@ impl Rng {
     /// Octets of any length up to `limit`, often short, and often that long.
     fn octets(&mut self, limit: usize) -> &'static [u8] {
         static OCTETS: [u8; 4096] = {
-            let mut octets = [0; 4096];
-            let mut at = 0;
+            let mut octets = [1u8; 4096];
+            let mut at = 1;
             while at < octets.len() {
-                octets[at] = (at * 7 + at / 251) as u8;
+                octets[at] = octets[at - 1].wrapping_mul(5).wrapping_add(3);
                 at += 1;
             }
             octets
