@@ -19,19 +19,21 @@ use crate::interop::serve::{EXPORT, Serve};
 const LIMIT: Duration = Duration::from_secs(240);
 
 /// What must have been seen, as filters of Wireshark's, and in how many frames at least.
-const LAYERS: [(&str, usize); 7] = [
+const LAYERS: [(&str, usize); 5] = [
     ("iwarp_mpa.req", 1),
     ("iwarp_mpa.rep", 1),
     ("iwarp_mpa.fpdu", 200),
     ("iwarp_ddp_rdmap", 200),
     ("rpcordma", 200),
-    ("nfs && rpc.msgtyp == 0", 100),
-    ("nfs && rpc.msgtyp == 1", 100),
 ];
 
+/// The calls and the replies on files, and how many of each there must be.
+const CALLS: &str = "nfs && rpc.msgtyp == 0";
+const REPLIES: &str = "nfs && rpc.msgtyp == 1";
+const LEAST_CALLS: usize = 100;
+
 /// What must not have been seen.
-const FAULTS: [&str; 6] = [
-    "nfs && rpc.msgtyp == 0 && !rpc.repframe",
+const FAULTS: [&str; 5] = [
     "_ws.malformed",
     "_ws.short",
     "_ws.unreassembled",
@@ -93,6 +95,20 @@ pub(super) fn dissect(run: &TestRun<'_>, capture: &Path, port: u16) -> Result<()
             "only {seen} frames show {filter}, {least} are the least"
         );
     }
+    let calls = select(&frames, CALLS)?.len();
+    let replies = select(&frames, REPLIES)?.len();
+    run.report.say(
+        run.name,
+        &format!("{calls} calls and {replies} replies of nfs"),
+    );
+    ensure!(
+        calls >= LEAST_CALLS,
+        "only {calls} calls of nfs, {LEAST_CALLS} are the least"
+    );
+    ensure!(
+        calls == replies,
+        "{calls} calls, but {replies} replies of nfs"
+    );
     for filter in FAULTS {
         let seen = select(&frames, filter)?;
         ensure!(
