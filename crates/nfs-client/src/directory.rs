@@ -1,0 +1,183 @@
+//! The entries of a directory, page by page.
+
+use crate::error::At;
+use crate::{Error, Fault, Nfs3};
+use nfs_proto::limits::MAX_DIRECTORY_REPLY;
+use nfs_proto::{Attributes, Cookie, CookieVerifier, FileHandle, FileId, Status};
+use oncrpc::Transport;
+use std::collections::VecDeque;
+
+/// An entry of a directory; never `.` or `..`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// Its name: any octets but `/` and NUL.
+    pub name: Vec<u8>,
+    /// Number of the file.
+    pub file_id: FileId,
+    /// Its attributes, if the server sent them along.
+    pub attributes: Option<Attributes>,
+    /// Its handle, if the server sent it along.
+    pub handle: Option<FileHandle>,
+}
+
+/// A directory that is being listed. It holds one page at a time, however large the directory is.
+#[derive(Debug)]
+pub struct Directory<'c, T> {
+    nfs: &'c Nfs3<T>,
+    dir: FileHandle,
+    path: Vec<u8>,
+    size: u32,
+    place: (Cookie, CookieVerifier),
+    plus: bool,
+    ended: bool,
+    page: VecDeque<DirEntry>,
+}
+
+/// What one call returned.
+struct Page {
+    entries: VecDeque<DirEntry>,
+    next: (Cookie, CookieVerifier),
+    eof: bool,
+}
+
+impl<'c, T: Transport> Directory<'c, T> {
+    pub(crate) fn new(nfs: &'c Nfs3<T>, dir: FileHandle, path: &[u8], size: u32) -> Self {
+        Self {
+            nfs,
+            dir,
+            path: path.to_vec(),
+            size,
+            place: Default::default(),
+            plus: true,
+            ended: false,
+            page: VecDeque::new(),
+        }
+    }
+
+    /// Path of the directory.
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// Handle of the directory.
+    pub fn handle(&self) -> FileHandle {
+        self.dir
+    }
+
+    /// The next entry, in the server's order; nothing at the end.
+    ///
+    /// # Errors
+    ///
+    /// What the server says: [`Status::BadCookie`] if the directory changed so much that the rest
+    /// cannot be told from what was listed.
+    pub async fn next(&mut self) -> Result<Option<DirEntry>, Error> {
+        loop {
+            if let Some(entry) = self.page.pop_front() {
+                return Ok(Some(entry));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            let page = self.fetch().await.at("list", &self.path)?;
+            self.place = page.next;
+            self.ended = page.eof;
+            self.page = page.entries;
+        }
+    }
+
+    /// The entries of the next call that has any, at once; empty at the end.
+    ///
+    /// # Errors
+    ///
+    /// As [`next`](Self::next).
+    pub async fn next_page(&mut self) -> Result<Vec<DirEntry>, Error> {
+        let Some(first) = self.next().await? else {
+            return Ok(Vec::new());
+        };
+        let mut page = vec![first];
+        page.extend(self.page.drain(..));
+        Ok(page)
+    }
+
+    /// One page. A server without READDIRPLUS, or one that does not want it here, is asked with
+    /// READDIR; one to which the page is too small gets a larger one.
+    async fn fetch(&mut self) -> Result<Page, Fault> {
+        loop {
+            let page = match self.plus {
+                true => self.fetch_plus().await,
+                false => self.fetch_names().await,
+            };
+            match page {
+                Err(Fault::Status(Status::NotSupported)) if self.plus => self.plus = false,
+                Err(Fault::Status(Status::TooSmall)) if self.size < MAX_DIRECTORY_REPLY => {
+                    self.size = (self.size * 2).min(MAX_DIRECTORY_REPLY);
+                }
+                page => return page.and_then(|page| self.moved_on(page)),
+            }
+        }
+    }
+
+    async fn fetch_plus(&self) -> Result<Page, Fault> {
+        let reply = self
+            .nfs
+            .read_dir_plus(self.dir, self.place, self.size)
+            .await?;
+        let list = reply.results()?.map_err(|failed| failed.status)?;
+        let entries = list.entries.0;
+        Ok(Page {
+            next: self.behind(entries.last().map(|last| last.cookie), list.verifier),
+            eof: list.eof,
+            entries: entries
+                .iter()
+                .filter(|entry| !is_dot(&entry.name))
+                .map(|entry| DirEntry {
+                    name: entry.name.to_vec(),
+                    file_id: entry.file_id,
+                    attributes: entry.attributes,
+                    handle: entry.handle,
+                })
+                .collect(),
+        })
+    }
+
+    async fn fetch_names(&self) -> Result<Page, Fault> {
+        let reply = self.nfs.read_dir(self.dir, self.place, self.size).await?;
+        let list = reply.results()?.map_err(|failed| failed.status)?;
+        let entries = list.entries.0;
+        Ok(Page {
+            next: self.behind(entries.last().map(|last| last.cookie), list.verifier),
+            eof: list.eof,
+            entries: entries
+                .iter()
+                .filter(|entry| !is_dot(&entry.name))
+                .map(|entry| DirEntry {
+                    name: entry.name.to_vec(),
+                    file_id: entry.file_id,
+                    attributes: None,
+                    handle: None,
+                })
+                .collect(),
+        })
+    }
+
+    fn behind(&self, last: Option<Cookie>, verifier: CookieVerifier) -> (Cookie, CookieVerifier) {
+        (last.unwrap_or(self.place.0), verifier)
+    }
+
+    /// A page that does not end the directory must lead on, or listing would never end; and its
+    /// names must be names.
+    fn moved_on(&self, page: Page) -> Result<Page, Fault> {
+        if !page.eof && page.next.0 == self.place.0 {
+            return Err(Fault::Nonsense("a page of a directory does not lead on"));
+        }
+        for entry in &page.entries {
+            nfs_proto::Name::new(&entry.name)
+                .map_err(|_| Fault::Nonsense("a directory has a name that is none"))?;
+        }
+        Ok(page)
+    }
+}
+
+fn is_dot(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
+}

@@ -1,0 +1,152 @@
+//! Why something could not be done, for programs and for people.
+
+use nfs_proto::Status;
+use nfs_proto::mount::MountStatus;
+use oncrpc::{RpcError, TransportError};
+use std::fmt;
+
+/// Why a call, or several calls together, did not have the result they were made for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// The server says no, as NFS.
+    #[error("{0}")]
+    Status(#[from] Status),
+    /// The server says no, as MOUNT.
+    #[error("{0}")]
+    Mount(#[from] MountStatus),
+    /// The server did not execute the call, or its reply cannot be read.
+    #[error("{0}")]
+    Rpc(#[from] RpcError),
+    /// There is no reply.
+    #[error("{0}")]
+    Transport(#[from] TransportError),
+    /// The reply can be read and makes no sense.
+    #[error("the server's reply makes no sense: {0}")]
+    Nonsense(&'static str),
+    /// The server lost written data again and again.
+    #[error("the server restarted {0} times while the data was on its way to its disk")]
+    KeepsRestarting(u32),
+    /// A path goes through more symbolic links than anybody follows.
+    #[error("too many levels of symbolic links")]
+    TooManySymlinks,
+    /// A path names the root of the export, `.` or `..` where an entry of a directory is needed.
+    #[error("this is not the name of an entry of a directory")]
+    NotAnEntry,
+}
+
+impl From<xdr::Error> for Fault {
+    fn from(error: xdr::Error) -> Self {
+        Self::Rpc(RpcError::Malformed(error))
+    }
+}
+
+impl Fault {
+    /// What the user can do about it, where there is something.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Status(status) => status_hint(*status),
+            Self::Mount(MountStatus::Access | MountStatus::Perm) => {
+                Some("the server must allow this client's address")
+            }
+            Self::Mount(MountStatus::NoEntry) => Some("ask the server for its list of exports"),
+            Self::Rpc(RpcError::ProgUnavail | RpcError::ProgMismatch { .. }) => {
+                Some("check that it is an NFS version 3 server")
+            }
+            Self::Rpc(RpcError::Auth(_)) => Some("the server wants other credentials"),
+            Self::Transport(TransportError::Unreachable(_)) => {
+                Some("check the address, the port, and that the server runs")
+            }
+            Self::KeepsRestarting(_) => Some("look at the server's log, then try again"),
+            Self::Mount(_)
+            | Self::Rpc(_)
+            | Self::Transport(_)
+            | Self::Nonsense(_)
+            | Self::TooManySymlinks
+            | Self::NotAnEntry => None,
+        }
+    }
+}
+
+fn status_hint(status: Status) -> Option<&'static str> {
+    match status {
+        Status::Access | Status::Perm => Some(
+            "check the owner and mode there; servers treat root as nobody unless told otherwise",
+        ),
+        Status::Stale | Status::BadHandle => Some("look the file up again"),
+        Status::NoSpace | Status::Quota => Some("make room on the server, then try again"),
+        Status::ReadOnly => Some("the server exports it without write access"),
+        Status::BadCookie => Some("list the directory again"),
+        Status::NotEmpty => Some("remove what is in it first, or remove it recursively"),
+        _ => None,
+    }
+}
+
+/// What could not be done, to what, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// What could not be done: a verb, such as `read`.
+    pub doing: &'static str,
+    /// To what: a path on the server.
+    pub path: Vec<u8>,
+    /// Why.
+    pub fault: Fault,
+}
+
+impl Error {
+    /// The error of the server, if it said one.
+    pub fn status(&self) -> Option<Status> {
+        match self.fault {
+            Fault::Status(status) => Some(status),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = String::from_utf8_lossy(&self.path);
+        write!(f, "cannot {} {}: {}", self.doing, path, self.fault)?;
+        match self.fault.hint() {
+            Some(hint) => write!(f, " ({hint})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.fault)
+    }
+}
+
+/// Says to what something was done.
+pub(crate) trait At<T> {
+    /// The error of doing this to that path.
+    fn at(self, doing: &'static str, path: &[u8]) -> Result<T, Error>;
+}
+
+impl<T, F: Into<Fault>> At<T> for Result<T, F> {
+    fn at(self, doing: &'static str, path: &[u8]) -> Result<T, Error> {
+        self.map_err(|fault| Error {
+            doing,
+            path: path.to_vec(),
+            fault: fault.into(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_names_the_path_and_says_what_to_do() {
+        let error = Err::<(), _>(Status::NotEmpty)
+            .at("remove", b"/a/b")
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot remove /a/b: directory not empty (remove what is in it first, or remove it recursively)"
+        );
+    }
+}

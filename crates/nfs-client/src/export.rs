@@ -1,0 +1,428 @@
+//! A mounted export: files and directories by path.
+
+use crate::error::At;
+use crate::path::{Last, split};
+use crate::{DirEntry, Directory, Error, Fault, Nfs3, ReadStream, Upload, Walk, WriteStream};
+use nfs_proto::args::CreateHow;
+use nfs_proto::limits::{MAX_DATA, MAX_DIRECTORY_REPLY};
+use nfs_proto::{Access, Attributes, FileHandle, FileType, Name, SetAttributes, Status, results};
+use oncrpc::{Credential, Transport};
+use xdr::Gather;
+
+/// Octets of a READ or WRITE unless the user wants others.
+const IO_SIZE: u32 = 1 << 20;
+
+/// Octets of a READ or WRITE where the server gives no limit.
+const IO_SIZE_UNKNOWN: u32 = 8192;
+
+/// Octets of a READDIRPLUS reply: between these two, whatever the server prefers.
+const LIST_SIZES: std::ops::RangeInclusive<u32> = 32 << 10..=256 << 10;
+
+/// How large calls are, and how many are under way at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// Octets of one READ.
+    pub read_size: u32,
+    /// Octets of one WRITE.
+    pub write_size: u32,
+    /// READs or WRITEs under way for one file. With the sizes it bounds the memory of a stream.
+    pub depth: usize,
+    /// Octets that are written before a COMMIT: they are kept until then, to be written again if
+    /// the server lost them.
+    pub uncommitted: usize,
+    /// Octets of one READDIRPLUS reply.
+    pub list_size: u32,
+}
+
+impl Tuning {
+    /// What suits a server that says this about itself: 1 MiB where it can, 8 calls at a time.
+    pub fn new(info: &results::FsInfo) -> Self {
+        let io = |max: u32| match max {
+            0 => IO_SIZE_UNKNOWN,
+            max => max.min(IO_SIZE),
+        };
+        Self {
+            read_size: io(info.read_max),
+            write_size: io(info.write_max),
+            depth: 8,
+            uncommitted: 32 << 20,
+            list_size: info
+                .dir_preferred
+                .clamp(*LIST_SIZES.start(), *LIST_SIZES.end()),
+        }
+    }
+
+    /// The same within what the server and the protocol allow: nothing is 0 or beyond a limit.
+    #[must_use]
+    fn within(self, info: &results::FsInfo) -> Self {
+        let io = |size: u32, max: u32| match max {
+            0 => size.clamp(1, MAX_DATA),
+            max => size.clamp(1, max.min(MAX_DATA)),
+        };
+        Self {
+            read_size: io(self.read_size, info.read_max),
+            write_size: io(self.write_size, info.write_max),
+            depth: self.depth.max(1),
+            uncommitted: self.uncommitted.max(1),
+            list_size: self.list_size.clamp(1024, MAX_DIRECTORY_REPLY),
+        }
+    }
+}
+
+/// A file, directory or anything else that a path leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its handle.
+    pub handle: FileHandle,
+    /// Its attributes when it was looked up.
+    pub attributes: Attributes,
+}
+
+/// A mounted export. Paths begin at its root, with or without a slash; they are octets, as names
+/// on a server need not be text.
+#[derive(Debug)]
+pub struct Export<T> {
+    nfs: Nfs3<T>,
+    root: Node,
+    info: results::FsInfo,
+    tuning: Tuning,
+}
+
+impl<T: Transport + Send + Sync> Export<T> {
+    /// The export whose root [`Mount`](crate::Mount) has found.
+    ///
+    /// # Errors
+    ///
+    /// If the server does not answer FSINFO and GETATTR for it.
+    pub async fn open(
+        transport: T,
+        credential: Credential,
+        root: FileHandle,
+    ) -> Result<Self, Error> {
+        let nfs = Nfs3::new(transport, credential);
+        let info = nfs.fs_info(root).await.at("ask about", b"/")?;
+        let attributes = match info.attributes {
+            Some(attributes) => attributes,
+            None => nfs.get_attributes(root).await.at("ask about", b"/")?,
+        };
+        Ok(Self {
+            nfs,
+            root: Node {
+                handle: root,
+                attributes,
+            },
+            tuning: Tuning::new(&info).within(&info),
+            info,
+        })
+    }
+
+    /// Sets sizes and depth, within what the server allows.
+    #[must_use]
+    pub fn with_tuning(mut self, tuning: Tuning) -> Self {
+        self.tuning = tuning.within(&self.info);
+        self
+    }
+
+    /// Sizes and depth.
+    pub fn tuning(&self) -> Tuning {
+        self.tuning
+    }
+
+    /// Single calls.
+    pub fn nfs(&self) -> &Nfs3<T> {
+        &self.nfs
+    }
+
+    /// The root of the export, with its attributes when it was mounted.
+    pub fn root(&self) -> Node {
+        self.root
+    }
+
+    /// What the server said about the file system when it was mounted.
+    pub fn info(&self) -> &results::FsInfo {
+        &self.info
+    }
+
+    /// What a path leads to; symbolic links are followed.
+    ///
+    /// # Errors
+    ///
+    /// What the server says, such as [`Status::NoEntry`]; or no answer. So for everything below.
+    pub async fn stat(&self, path: impl AsRef<[u8]>) -> Result<Node, Error> {
+        let path = path.as_ref();
+        self.find(path, Last::Follow).await.at("find", path)
+    }
+
+    /// What a path leads to; a symbolic link at its end is that itself.
+    pub async fn lstat(&self, path: impl AsRef<[u8]>) -> Result<Node, Error> {
+        let path = path.as_ref();
+        self.find(path, Last::Keep).await.at("find", path)
+    }
+
+    /// Which of these rights the caller has.
+    pub async fn access(&self, path: impl AsRef<[u8]>, access: Access) -> Result<Access, Error> {
+        let path = path.as_ref();
+        let doing = "check access to";
+        let node = self.find(path, Last::Follow).await.at(doing, path)?;
+        self.nfs.access(node.handle, access).await.at(doing, path)
+    }
+
+    /// The entries of a directory, page by page.
+    pub async fn list(&self, path: impl AsRef<[u8]>) -> Result<Directory<'_, T>, Error> {
+        let path = path.as_ref();
+        let node = self.find(path, Last::Follow).await.at("list", path)?;
+        if node.attributes.file_type != FileType::Directory {
+            return Err(Status::NotDirectory).at("list", path);
+        }
+        Ok(self.list_dir(node.handle, path))
+    }
+
+    /// The entries of a directory whose handle is known; the path is for messages.
+    pub fn list_dir(&self, dir: FileHandle, path: &[u8]) -> Directory<'_, T> {
+        Directory::new(&self.nfs, dir, path, self.tuning.list_size)
+    }
+
+    /// All entries of a directory at once.
+    pub async fn entries(&self, path: impl AsRef<[u8]>) -> Result<Vec<DirEntry>, Error> {
+        let mut directory = self.list(path).await?;
+        let mut entries = Vec::new();
+        while let Some(entry) = directory.next().await? {
+            entries.push(entry);
+        }
+        Ok(entries)
+    }
+
+    /// Everything below a directory, each directory before what is in it. Symbolic links are not
+    /// followed.
+    pub async fn walk(&self, path: impl AsRef<[u8]>) -> Result<Walk<'_, T>, Error> {
+        Ok(Walk::new(self, self.list(path).await?))
+    }
+
+    /// The data of a file, in order, with several READs under way.
+    pub async fn read(&self, path: impl AsRef<[u8]>) -> Result<ReadStream<'_, T>, Error> {
+        let path = path.as_ref();
+        let node = self.find(path, Last::Follow).await.at("read", path)?;
+        match node.attributes.file_type {
+            FileType::Regular => Ok(self.read_node(&node, path)),
+            FileType::Directory => Err(Status::IsDirectory).at("read", path),
+            _ => Err(Status::Invalid).at("read", path),
+        }
+    }
+
+    /// The data of a file that was looked up; the path is for messages.
+    pub fn read_node(&self, node: &Node, path: &[u8]) -> ReadStream<'_, T> {
+        ReadStream::new(&self.nfs, node, path, self.tuning)
+    }
+
+    /// All data of a file of at most `limit` octets.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::TooBig`] for a larger one.
+    pub async fn read_all(&self, path: impl AsRef<[u8]>, limit: usize) -> Result<Vec<u8>, Error> {
+        let path = path.as_ref();
+        let mut stream = self.read(path).await?;
+        let mut all = Vec::new();
+        while let Some(pieces) = stream.next().await? {
+            if all.len() + buffer::gather_len(&pieces) > limit {
+                return Err(Status::TooBig).at("read", path);
+            }
+            for piece in &pieces {
+                all.extend_from_slice(piece);
+            }
+        }
+        Ok(all)
+    }
+
+    /// A new file, or an existing one as `how` says, ready to be written from its beginning.
+    ///
+    /// The file is there from now on, with part of its data until the stream is finished; where
+    /// that matters, use [`upload`](Self::upload).
+    pub async fn create(
+        &self,
+        path: impl AsRef<[u8]>,
+        how: CreateHow,
+    ) -> Result<WriteStream<'_, T>, Error> {
+        let path = path.as_ref();
+        let (dir, name) = self.place(path).await.at("create", path)?;
+        let handle = self.create_in(dir, name, how).await.at("create", path)?;
+        Ok(self.write_at(handle, 0, path))
+    }
+
+    /// Writes to a file from `offset` on; the path is for messages.
+    pub fn write_at(&self, file: FileHandle, offset: u64, path: &[u8]) -> WriteStream<'_, T> {
+        WriteStream::new(&self.nfs, file, offset, path, self.tuning)
+    }
+
+    /// A new file that gets its name, replacing what has it, when it is whole and on stable
+    /// storage; until then it has a temporary one.
+    pub async fn upload(
+        &self,
+        path: impl AsRef<[u8]>,
+        attributes: SetAttributes,
+    ) -> Result<Upload<'_, T>, Error> {
+        let path = path.as_ref();
+        let (dir, name) = self.place(path).await.at("create", path)?;
+        Upload::begin(self, dir, name, path, attributes).await
+    }
+
+    /// Writes a whole file at once, as [`upload`](Self::upload) does.
+    pub async fn write_all(
+        &self,
+        path: impl AsRef<[u8]>,
+        data: impl Into<bytes::Bytes>,
+        attributes: SetAttributes,
+    ) -> Result<(), Error> {
+        let mut upload = self.upload(path, attributes).await?;
+        let data: Gather = std::iter::once(data.into()).collect();
+        if let Err(error) = upload.write(data).await {
+            upload.abandon().await;
+            return Err(error);
+        }
+        upload.finish().await
+    }
+
+    /// A directory.
+    pub async fn make_dir(
+        &self,
+        path: impl AsRef<[u8]>,
+        attributes: SetAttributes,
+    ) -> Result<(), Error> {
+        let path = path.as_ref();
+        let doing = "make directory";
+        let (dir, name) = self.place(path).await.at(doing, path)?;
+        self.nfs
+            .make_dir(dir, name, attributes)
+            .await
+            .at(doing, path)?;
+        Ok(())
+    }
+
+    /// A directory and those it is in, as far as they are not there.
+    pub async fn make_dirs(
+        &self,
+        path: impl AsRef<[u8]>,
+        attributes: SetAttributes,
+    ) -> Result<(), Error> {
+        let path = path.as_ref();
+        let mut so_far = Vec::new();
+        for name in crate::path::components(path) {
+            so_far = crate::path::join(&so_far, name);
+            match self.make_dir(&so_far, attributes).await {
+                Ok(()) => {}
+                Err(error) => self.accept_dir(&so_far, error).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A directory that could not be made is as good if it is there.
+    async fn accept_dir(&self, path: &[u8], error: Error) -> Result<(), Error> {
+        match self.stat(path).await {
+            Ok(node) if node.attributes.file_type == FileType::Directory => Ok(()),
+            Ok(_) | Err(_) => Err(error),
+        }
+    }
+
+    /// Removes a name of something that is no directory.
+    pub async fn remove(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
+        let path = path.as_ref();
+        let (dir, name) = self.place(path).await.at("remove", path)?;
+        self.nfs.remove(dir, name).await.at("remove", path)
+    }
+
+    /// Removes an empty directory.
+    pub async fn remove_dir(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
+        let path = path.as_ref();
+        let (dir, name) = self.place(path).await.at("remove", path)?;
+        self.nfs.remove_dir(dir, name).await.at("remove", path)
+    }
+
+    /// Gives something another name, replacing what has it.
+    pub async fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<(), Error> {
+        let (from, to) = (from.as_ref(), to.as_ref());
+        let source = self.place(from).await.at("rename", from)?;
+        let target = self.place(to).await.at("rename to", to)?;
+        self.nfs.rename(source, target).await.at("rename", from)
+    }
+
+    /// A further name of a file.
+    pub async fn link(&self, file: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<(), Error> {
+        let (file, path) = (file.as_ref(), path.as_ref());
+        let node = self.find(file, Last::Keep).await.at("link", file)?;
+        let (dir, name) = self.place(path).await.at("link", path)?;
+        self.nfs.link(node.handle, dir, name).await.at("link", path)
+    }
+
+    /// A symbolic link with this text.
+    pub async fn symlink(
+        &self,
+        target: impl AsRef<[u8]>,
+        path: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        let (target, path) = (target.as_ref(), path.as_ref());
+        let (dir, name) = self.place(path).await.at("make symbolic link", path)?;
+        self.nfs
+            .symlink(dir, name, SetAttributes::default(), target)
+            .await
+            .at("make symbolic link", path)?;
+        Ok(())
+    }
+
+    /// The text of a symbolic link.
+    pub async fn read_link(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>, Error> {
+        let path = path.as_ref();
+        let doing = "read symbolic link";
+        let node = self.find(path, Last::Keep).await.at(doing, path)?;
+        self.nfs.read_link(node.handle).await.at(doing, path)
+    }
+
+    /// Sets attributes; symbolic links are followed.
+    pub async fn set_attributes(
+        &self,
+        path: impl AsRef<[u8]>,
+        attributes: SetAttributes,
+    ) -> Result<(), Error> {
+        let path = path.as_ref();
+        let doing = "change attributes of";
+        let node = self.find(path, Last::Follow).await.at(doing, path)?;
+        self.nfs
+            .set_attributes(node.handle, attributes, None)
+            .await
+            .at(doing, path)
+    }
+
+    /// How full the file system of a path is.
+    pub async fn fs_stat(&self, path: impl AsRef<[u8]>) -> Result<results::FsStat, Error> {
+        let path = path.as_ref();
+        let node = self.find(path, Last::Follow).await.at("ask about", path)?;
+        self.nfs.fs_stat(node.handle).await.at("ask about", path)
+    }
+
+    /// Limits of POSIX for a path.
+    pub async fn path_conf(&self, path: impl AsRef<[u8]>) -> Result<results::PathConf, Error> {
+        let path = path.as_ref();
+        let node = self.find(path, Last::Follow).await.at("ask about", path)?;
+        self.nfs.path_conf(node.handle).await.at("ask about", path)
+    }
+
+    /// The directory that a path's last component is in, and that component.
+    pub(crate) async fn place<'p>(&self, path: &'p [u8]) -> Result<(FileHandle, Name<'p>), Fault> {
+        let (dir, name) = split(path)?;
+        let node = self.find(dir, Last::Follow).await?;
+        Ok((node.handle, name))
+    }
+
+    /// CREATE, and LOOKUP where the server does not return the handle.
+    pub(crate) async fn create_in(
+        &self,
+        dir: FileHandle,
+        name: Name<'_>,
+        how: CreateHow,
+    ) -> Result<FileHandle, Fault> {
+        match self.nfs.create(dir, name, how).await?.handle {
+            Some(handle) => Ok(handle),
+            None => Ok(self.nfs.lookup(dir, name).await?.0),
+        }
+    }
+}

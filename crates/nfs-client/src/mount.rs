@@ -1,0 +1,172 @@
+//! MOUNT version 3: from the path of an export to its root.
+
+use crate::error::At;
+use crate::path::components;
+use crate::{Error, Fault, Rpc};
+use nfs_proto::mount::{self, DirPath, MountStatus, Mounted};
+use oncrpc::{Credential, Transport};
+
+/// Asks a server for its exports.
+#[derive(Debug)]
+pub struct Mount<T> {
+    rpc: Rpc<T>,
+}
+
+/// A directory that a server exports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportedDir {
+    /// Its path on the server.
+    pub path: Vec<u8>,
+    /// Names of those who may mount it; nobody named is everybody.
+    pub groups: Vec<Vec<u8>>,
+}
+
+impl<T: Transport> Mount<T> {
+    /// Calls over this transport with these credentials.
+    pub fn new(transport: T, credential: Credential) -> Self {
+        Self {
+            rpc: Rpc::new(transport, credential),
+        }
+    }
+
+    /// Whether MOUNT is served over this transport.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault::Rpc`] with PROG_UNAVAIL if it is not.
+    pub async fn null(&self) -> Result<(), Fault> {
+        self.rpc.call(&mount::Null).await?.results()
+    }
+
+    /// The root of an export, by exactly this path.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault::Mount`] if it is not exported, or not to us.
+    pub async fn mount(&self, path: impl AsRef<[u8]>) -> Result<Mounted, Error> {
+        let path = path.as_ref();
+        self.mount_path(path).await.at("mount", path)
+    }
+
+    async fn mount_path(&self, path: &[u8]) -> Result<Mounted, Fault> {
+        let dir = DirPath::new(path).ok_or(MountStatus::NameTooLong)?;
+        let reply = self.rpc.call(&mount::Mount { path: dir }).await?;
+        Ok(reply.results()??)
+    }
+
+    /// The export that a path lies in, and what of the path is left below its root.
+    ///
+    /// It is the longest one in the server's list. A server that keeps its list to itself is asked
+    /// for the path and then for each directory above it.
+    ///
+    /// # Errors
+    ///
+    /// As [`mount`](Self::mount), for the path itself.
+    pub async fn mount_above(&self, path: impl AsRef<[u8]>) -> Result<(Mounted, Vec<u8>), Error> {
+        let names: Vec<&[u8]> = components(path.as_ref()).collect();
+        let listed = match self.exports().await {
+            Ok(exports) => exports
+                .iter()
+                .filter(|export| lies_in(&names, &export.path))
+                .map(|export| components(&export.path).count())
+                .max(),
+            Err(Error {
+                fault: Fault::Rpc(_),
+                ..
+            }) => None,
+            Err(error) => return Err(error),
+        };
+        let depths: Vec<usize> = match listed {
+            Some(depth) => vec![depth],
+            None => (0..=names.len()).rev().collect(),
+        };
+        let mut first = None;
+        for depth in depths {
+            let dir = [b"/", &names[..depth].join(&b'/')[..]].concat();
+            match self.mount(&dir).await {
+                Ok(mounted) => return Ok((mounted, names[depth..].join(&b'/'))),
+                Err(
+                    error @ Error {
+                        fault: Fault::Mount(_),
+                        ..
+                    },
+                ) => {
+                    first.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(first.expect("at least one path was tried"))
+    }
+
+    /// All exports.
+    ///
+    /// # Errors
+    ///
+    /// If there is no reply, or the call was not executed; so for the rest.
+    pub async fn exports(&self) -> Result<Vec<ExportedDir>, Error> {
+        self.list_exports()
+            .await
+            .at("list the exports of", b"the server")
+    }
+
+    async fn list_exports(&self) -> Result<Vec<ExportedDir>, Fault> {
+        let reply = self.rpc.call(&mount::Export).await?;
+        let exports = reply.results()?;
+        Ok(exports
+            .0
+            .iter()
+            .map(|export| ExportedDir {
+                path: export.path.to_vec(),
+                groups: export.groups.0.iter().map(|name| name.to_vec()).collect(),
+            })
+            .collect())
+    }
+
+    /// Who has mounted what, as far as the server knows: host and path.
+    pub async fn mounts(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Fault> {
+        let reply = self.rpc.call(&mount::Dump).await?;
+        let mounts = reply.results()?;
+        Ok(mounts
+            .0
+            .iter()
+            .map(|entry| (entry.host.to_vec(), entry.path.to_vec()))
+            .collect())
+    }
+
+    /// Says that an export is no longer used. The handle stays valid: it is for the server's list.
+    pub async fn unmount(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
+        let path = path.as_ref();
+        self.unmount_path(path).await.at("unmount", path)
+    }
+
+    async fn unmount_path(&self, path: &[u8]) -> Result<(), Fault> {
+        let dir = DirPath::new(path).ok_or(MountStatus::NameTooLong)?;
+        self.rpc
+            .call(&mount::Unmount { path: dir })
+            .await?
+            .results()
+    }
+}
+
+/// Whether the path of these components is an exported directory or below it.
+fn lies_in(names: &[&[u8]], export: &[u8]) -> bool {
+    let mut names = names.iter();
+    components(export).all(|name| names.next() == Some(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_lies_in_what_begins_it_name_by_name() {
+        let names = [&b"srv"[..], b"data", b"file"];
+        for export in ["/", "/srv", "/srv/data/", "/srv/data/file"] {
+            assert!(lies_in(&names, export.as_bytes()), "{export}");
+        }
+        for export in ["/sr", "/srv/dat", "/data", "/srv/data/file/more"] {
+            assert!(!lies_in(&names, export.as_bytes()), "{export}");
+        }
+    }
+}

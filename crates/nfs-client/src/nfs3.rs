@@ -1,0 +1,376 @@
+//! The procedures of NFS version 3, one method each.
+
+use crate::{Fault, Reply, Rpc};
+use bytes::Bytes;
+use nfs_proto::args::{self, CreateHow, Node, Place};
+use nfs_proto::{
+    Access, Arguments, Attributes, Cookie, CookieVerifier, Data, FileHandle, Name, NfsTime, Path,
+    SetAttributes, Stable, Status, WriteVerifier, results,
+};
+use oncrpc::{Credential, Transport};
+use xdr::{Gather, Opaque, padded};
+
+/// Makes calls of NFS version 3. Each method is one call (and more only for `NFS3ERR_JUKEBOX`).
+#[derive(Debug)]
+pub struct Nfs3<T> {
+    rpc: Rpc<T>,
+}
+
+/// What READ returned.
+#[derive(Clone, Debug)]
+pub struct ReadAt {
+    /// The octets: at most as many as were asked for.
+    pub data: Gather,
+    /// Whether the file ends behind them.
+    pub eof: bool,
+    /// Attributes of the file after reading.
+    pub attributes: Option<Attributes>,
+}
+
+/// What WRITE returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteAt {
+    /// Octets written: at least one, if there were any to write.
+    pub count: usize,
+    /// What is stable now.
+    pub committed: Stable,
+    /// Changes when uncommitted data may have been lost.
+    pub verifier: WriteVerifier,
+}
+
+/// What CREATE, MKDIR, SYMLINK and MKNOD returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Created {
+    /// The new object's handle; servers may leave it out.
+    pub handle: Option<FileHandle>,
+    /// Its attributes.
+    pub attributes: Option<Attributes>,
+}
+
+impl From<results::Create> for Created {
+    fn from(created: results::Create) -> Self {
+        Self {
+            handle: created.object,
+            attributes: created.attributes,
+        }
+    }
+}
+
+impl<T: Transport> Nfs3<T> {
+    /// Calls over this transport with these credentials.
+    pub fn new(transport: T, credential: Credential) -> Self {
+        Self {
+            rpc: Rpc::new(transport, credential),
+        }
+    }
+
+    /// The transport.
+    pub fn transport(&self) -> &T {
+        self.rpc.transport()
+    }
+
+    /// Any call, for all that the server returns.
+    ///
+    /// # Errors
+    ///
+    /// If there is no reply, or the call was not executed.
+    pub async fn call<'a, A: Arguments<'a>>(&self, args: &A) -> Result<Reply<'a, A>, Fault> {
+        self.rpc.call(args).await
+    }
+
+    /// NULL.
+    ///
+    /// # Errors
+    ///
+    /// Here and for every method below: if there is no reply, or the call was not executed; and
+    /// where the server returns a status, [`Fault::Status`].
+    pub async fn null(&self) -> Result<(), Fault> {
+        self.call(&args::Null).await?.results()
+    }
+
+    /// GETATTR: attributes of an object.
+    pub async fn get_attributes(&self, object: FileHandle) -> Result<Attributes, Fault> {
+        let reply = self.call(&args::GetAttr { object }).await?;
+        Ok(ok(reply.results()?)?.attributes)
+    }
+
+    /// SETATTR: sets attributes, with a guard only if the object's ctime is still that.
+    pub async fn set_attributes(
+        &self,
+        object: FileHandle,
+        attributes: SetAttributes,
+        guard: Option<NfsTime>,
+    ) -> Result<(), Fault> {
+        let args = args::SetAttr {
+            object,
+            attributes,
+            guard,
+        };
+        ok(self.call(&args).await?.results()?)?;
+        Ok(())
+    }
+
+    /// LOOKUP: what a name in a directory stands for.
+    pub async fn lookup(
+        &self,
+        dir: FileHandle,
+        name: Name<'_>,
+    ) -> Result<(FileHandle, Option<Attributes>), Fault> {
+        let what = place(dir, name);
+        let found = ok(self.call(&args::Lookup { what }).await?.results()?)?;
+        Ok((found.object, found.attributes))
+    }
+
+    /// ACCESS: which of these rights the caller has.
+    pub async fn access(&self, object: FileHandle, access: Access) -> Result<Access, Fault> {
+        let reply = self.call(&args::CheckAccess { object, access }).await?;
+        Ok(ok(reply.results()?)?.access)
+    }
+
+    /// READLINK: the text of a symbolic link.
+    pub async fn read_link(&self, symlink: FileHandle) -> Result<Vec<u8>, Fault> {
+        let reply = self.call(&args::ReadLink { symlink }).await?;
+        Ok(ok(reply.results()?)?.target.octets().into_owned())
+    }
+
+    /// READ: up to `count` octets from `offset` on. They are not copied.
+    pub async fn read(&self, file: FileHandle, offset: u64, count: u32) -> Result<ReadAt, Fault> {
+        let args = args::Read {
+            file,
+            offset,
+            count,
+        };
+        let reply = self.call(&args).await?;
+        let read = ok(reply.results()?)?;
+        if read.count as usize != read.data.len() {
+            return Err(Fault::Nonsense("READ has more or less data than it says"));
+        }
+        if read.count > count {
+            return Err(Fault::Nonsense("READ has more data than was asked for"));
+        }
+        let (eof, attributes, len) = (read.eof, read.attributes, read.data.len());
+        let data = match read.data.0 {
+            Opaque::ByReference(pieces) => pieces,
+            Opaque::Inline(_) => tail(reply, len),
+        };
+        Ok(ReadAt {
+            data,
+            eof,
+            attributes,
+        })
+    }
+
+    /// WRITE: octets to `offset` and on, by reference.
+    pub async fn write(
+        &self,
+        file: FileHandle,
+        offset: u64,
+        data: Gather,
+        stable: Stable,
+    ) -> Result<WriteAt, Fault> {
+        let data = Data::from(data);
+        let count = u32::try_from(data.len()).map_err(|_| Status::TooBig)?;
+        let args = args::Write {
+            file,
+            offset,
+            count,
+            stable,
+            data,
+        };
+        let wrote = ok(self.call(&args).await?.results()?)?;
+        if wrote.count > count || wrote.count == 0 && count > 0 {
+            return Err(Fault::Nonsense(
+                "WRITE says it wrote what it was not given, or nothing",
+            ));
+        }
+        if wrote.committed < stable {
+            // RFC 1813 §3.3.7 forbids it.
+            return Err(Fault::Nonsense("WRITE promises less than was asked for"));
+        }
+        Ok(WriteAt {
+            count: wrote.count as usize,
+            committed: wrote.committed,
+            verifier: wrote.verifier,
+        })
+    }
+
+    /// CREATE: a regular file.
+    pub async fn create(
+        &self,
+        dir: FileHandle,
+        name: Name<'_>,
+        how: CreateHow,
+    ) -> Result<Created, Fault> {
+        let place = place(dir, name);
+        Ok(ok(self.call(&args::Create { place, how }).await?.results()?)?.into())
+    }
+
+    /// MKDIR: a directory.
+    pub async fn make_dir(
+        &self,
+        dir: FileHandle,
+        name: Name<'_>,
+        attributes: SetAttributes,
+    ) -> Result<Created, Fault> {
+        let place = place(dir, name);
+        let args = args::MkDir { place, attributes };
+        Ok(ok(self.call(&args).await?.results()?)?.into())
+    }
+
+    /// SYMLINK: a symbolic link with this text.
+    pub async fn symlink(
+        &self,
+        dir: FileHandle,
+        name: Name<'_>,
+        attributes: SetAttributes,
+        target: &[u8],
+    ) -> Result<Created, Fault> {
+        let args = args::Symlink {
+            place: place(dir, name),
+            attributes,
+            target: Path::from(target),
+        };
+        Ok(ok(self.call(&args).await?.results()?)?.into())
+    }
+
+    /// MKNOD: a device, socket or pipe.
+    pub async fn make_node(
+        &self,
+        dir: FileHandle,
+        name: Name<'_>,
+        what: Node,
+    ) -> Result<Created, Fault> {
+        let place = place(dir, name);
+        Ok(ok(self.call(&args::MkNod { place, what }).await?.results()?)?.into())
+    }
+
+    /// REMOVE: a name of something that is no directory.
+    pub async fn remove(&self, dir: FileHandle, name: Name<'_>) -> Result<(), Fault> {
+        let object = place(dir, name);
+        ok(self.call(&args::Remove { object }).await?.results()?)?;
+        Ok(())
+    }
+
+    /// RMDIR: an empty directory.
+    pub async fn remove_dir(&self, dir: FileHandle, name: Name<'_>) -> Result<(), Fault> {
+        let object = place(dir, name);
+        ok(self.call(&args::RmDir { object }).await?.results()?)?;
+        Ok(())
+    }
+
+    /// RENAME: replaces what has the new name.
+    pub async fn rename(
+        &self,
+        from: (FileHandle, Name<'_>),
+        to: (FileHandle, Name<'_>),
+    ) -> Result<(), Fault> {
+        let args = args::Rename {
+            from: place(from.0, from.1),
+            to: place(to.0, to.1),
+        };
+        ok(self.call(&args).await?.results()?)?;
+        Ok(())
+    }
+
+    /// LINK: a further name of a file.
+    pub async fn link(
+        &self,
+        file: FileHandle,
+        dir: FileHandle,
+        name: Name<'_>,
+    ) -> Result<(), Fault> {
+        let link = place(dir, name);
+        ok(self.call(&args::Link { file, link }).await?.results()?)?;
+        Ok(())
+    }
+
+    /// READDIR: names from a place in a directory on. The reply borrows; see
+    /// [`Directory`](crate::Directory) for entries.
+    pub async fn read_dir(
+        &self,
+        dir: FileHandle,
+        (cookie, verifier): (Cookie, CookieVerifier),
+        count: u32,
+    ) -> Result<Reply<'static, args::ReadDir>, Fault> {
+        let args = args::ReadDir {
+            dir,
+            cookie,
+            verifier,
+            count,
+        };
+        self.call(&args).await
+    }
+
+    /// READDIRPLUS: names with attributes and handles from a place in a directory on.
+    pub async fn read_dir_plus(
+        &self,
+        dir: FileHandle,
+        (cookie, verifier): (Cookie, CookieVerifier),
+        count: u32,
+    ) -> Result<Reply<'static, args::ReadDirPlus>, Fault> {
+        let args = args::ReadDirPlus {
+            dir,
+            cookie,
+            verifier,
+            dir_count: count,
+            max_count: count,
+        };
+        self.call(&args).await
+    }
+
+    /// FSSTAT: how full a file system is.
+    pub async fn fs_stat(&self, root: FileHandle) -> Result<results::FsStat, Fault> {
+        Ok(ok(self.call(&args::FsStat { root }).await?.results()?)?)
+    }
+
+    /// FSINFO: what a file system can do.
+    pub async fn fs_info(&self, root: FileHandle) -> Result<results::FsInfo, Fault> {
+        Ok(ok(self.call(&args::FsInfo { root }).await?.results()?)?)
+    }
+
+    /// PATHCONF: limits of POSIX.
+    pub async fn path_conf(&self, object: FileHandle) -> Result<results::PathConf, Fault> {
+        Ok(ok(self
+            .call(&args::PathConf { object })
+            .await?
+            .results()?)?)
+    }
+
+    /// COMMIT: puts written data on stable storage; `count` 0 is to the end of the file.
+    pub async fn commit(
+        &self,
+        file: FileHandle,
+        offset: u64,
+        count: u32,
+    ) -> Result<WriteVerifier, Fault> {
+        let args = args::Commit {
+            file,
+            offset,
+            count,
+        };
+        Ok(ok(self.call(&args).await?.results()?)?.verifier)
+    }
+}
+
+fn place<'a>(dir: FileHandle, name: Name<'a>) -> Place<'a> {
+    Place {
+        dir,
+        name: name.filename(),
+    }
+}
+
+/// The last value of a reply that was in the stream, `len` octets, without a copy.
+fn tail<'a, A: Arguments<'a>>(reply: Reply<'a, A>, len: usize) -> Gather {
+    if len == 0 {
+        return Gather::new();
+    }
+    let (head, _, _) = reply.into_payload().into_parts();
+    let head: Bytes = head.freeze();
+    let at = head.len() - padded(len);
+    Gather::from_elem(head.slice(at..at + len), 1)
+}
+
+/// The results of a call that succeeded.
+fn ok<R, F>(results: results::Res<R, F>) -> Result<R, Status> {
+    results.map_err(|failed| failed.status)
+}

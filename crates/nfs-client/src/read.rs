@@ -1,0 +1,147 @@
+//! Reading a file in order, with several READs under way.
+
+use crate::error::At;
+use crate::in_order::InOrder;
+use crate::{Error, Fault, Nfs3, Node, Tuning};
+use nfs_proto::FileHandle;
+use oncrpc::Transport;
+use xdr::{Gather, gather_len};
+
+/// A file that is being read.
+///
+/// At most [`Tuning::depth`] times [`Tuning::read_size`] octets are under way or wait to be taken.
+/// Dropping it cancels what is under way.
+pub struct ReadStream<'c, T> {
+    nfs: &'c Nfs3<T>,
+    file: FileHandle,
+    path: Vec<u8>,
+    tuning: Tuning,
+    /// Where the next READ begins.
+    next: u64,
+    /// How far READs are made ahead of knowing whether the file goes on: the largest size that the
+    /// server has told.
+    expected: u64,
+    running: InOrder<'c, Result<Chunk, Fault>>,
+    ended: bool,
+}
+
+/// What was read in one place.
+struct Chunk {
+    data: Gather,
+    eof: bool,
+    /// Size of the whole file, if the server told it.
+    size: Option<u64>,
+}
+
+impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
+    pub(crate) fn new(nfs: &'c Nfs3<T>, node: &Node, path: &[u8], tuning: Tuning) -> Self {
+        Self {
+            nfs,
+            file: node.handle,
+            path: path.to_vec(),
+            tuning,
+            next: 0,
+            expected: node.attributes.size,
+            running: InOrder::new(),
+            ended: false,
+        }
+    }
+
+    /// Begins at this octet.
+    ///
+    /// # Panics
+    ///
+    /// If reading has begun.
+    #[must_use]
+    pub fn from(mut self, offset: u64) -> Self {
+        assert!(
+            self.running.is_empty() && self.next == 0,
+            "a stream is placed before it is read"
+        );
+        self.next = offset;
+        self
+    }
+
+    /// Octets that the file has, as far as the server has told.
+    pub fn expected_size(&self) -> u64 {
+        self.expected
+    }
+
+    /// The next octets, up to [`Tuning::read_size`] of them; nothing at the end of the file.
+    ///
+    /// A file that grows is read to its new end; one that shrinks ends there.
+    ///
+    /// # Errors
+    ///
+    /// What the server says. The stream has ended then.
+    pub async fn next(&mut self) -> Result<Option<Gather>, Error> {
+        while !self.ended {
+            self.read_ahead();
+            let chunk = self.running.next().await.expect("a READ is under way");
+            match chunk {
+                Ok(chunk) => {
+                    if chunk.eof {
+                        self.end();
+                    }
+                    self.expected = self.expected.max(chunk.size.unwrap_or(0));
+                    if !chunk.data.is_empty() {
+                        return Ok(Some(chunk.data));
+                    }
+                }
+                Err(fault) => {
+                    self.end();
+                    return Err(fault).at("read", &self.path);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn end(&mut self) {
+        self.ended = true;
+        self.running.clear();
+    }
+
+    /// Keeps READs under way up to the expected end, and one where nothing is known.
+    fn read_ahead(&mut self) {
+        while self.running.is_empty()
+            || self.running.len() < self.tuning.depth && self.next < self.expected
+        {
+            let (nfs, file, offset) = (self.nfs, self.file, self.next);
+            let count = self.tuning.read_size;
+            self.running.push(read_whole(nfs, file, offset, count));
+            self.next = self.next.saturating_add(count.into());
+        }
+    }
+}
+
+/// Reads `count` octets, or to the end of the file. A short READ is followed by one for the rest
+/// (RFC 1813 §3.3.6).
+async fn read_whole<T: Transport + Send + Sync>(
+    nfs: &Nfs3<T>,
+    file: FileHandle,
+    offset: u64,
+    count: u32,
+) -> Result<Chunk, Fault> {
+    let mut data = Gather::new();
+    let mut left = count;
+    loop {
+        let at = offset.saturating_add((count - left).into());
+        let read = nfs.read(file, at, left).await?;
+        let len = gather_len(&read.data);
+        if len == 0 && !read.eof {
+            return Err(Fault::Nonsense(
+                "READ has neither data nor the end of the file",
+            ));
+        }
+        left -= u32::try_from(len).expect("a READ returns at most what was asked for");
+        data.extend(read.data);
+        if read.eof || left == 0 {
+            return Ok(Chunk {
+                data,
+                eof: read.eof,
+                size: read.attributes.map(|attributes| attributes.size),
+            });
+        }
+    }
+}

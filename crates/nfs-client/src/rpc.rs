@@ -1,0 +1,119 @@
+//! One call of any program: encoding, sending, and the reply.
+
+use crate::Fault;
+use buffer::Pool;
+use nfs_proto::{Arguments, NFS_PROGRAM, Status, Wire};
+use oncrpc::{Credential, Procedure, Transport, read_reply, write_call};
+use std::marker::PhantomData;
+use std::time::Duration;
+use xdr::{Payload, Writer};
+
+/// Octets for the stream of a call; all calls but those with unusual names fit.
+const CALL_SIZE: usize = 4096;
+
+/// Octets of memory for calls that is kept for reuse.
+const POOL_KEEP: usize = 1 << 20;
+
+/// The first wait after `NFS3ERR_JUKEBOX`, doubled after each.
+const JUKEBOX_FIRST: Duration = Duration::from_millis(100);
+
+/// How often a call is made again because of `NFS3ERR_JUKEBOX`: for half a minute or so.
+const JUKEBOX_RETRIES: u32 = 9;
+
+/// Makes calls over a transport, in somebody's name.
+#[derive(Debug)]
+pub struct Rpc<T> {
+    transport: T,
+    credential: Credential,
+    pool: Pool,
+}
+
+/// The reply to a call with arguments `A`: executed, its results not read yet.
+#[derive(Debug)]
+pub struct Reply<'a, A> {
+    payload: Payload,
+    xid: u32,
+    of: PhantomData<(&'a (), fn() -> A)>,
+}
+
+impl<T: Transport> Rpc<T> {
+    /// Calls over this transport with these credentials.
+    pub fn new(transport: T, credential: Credential) -> Self {
+        Self {
+            transport,
+            credential,
+            pool: Pool::new(POOL_KEEP),
+        }
+    }
+
+    /// The transport.
+    pub fn transport(&self) -> &T {
+        &self.transport
+    }
+
+    /// Makes a call and waits for its reply. Where the server says that it needs more time, the
+    /// call is made again, as a new one (RFC 1813 §2.6, `NFS3ERR_JUKEBOX`).
+    ///
+    /// # Errors
+    ///
+    /// If there is no reply, or the call was not executed.
+    pub async fn call<'a, A: Arguments<'a>>(&self, args: &A) -> Result<Reply<'a, A>, Fault> {
+        let mut wait = JUKEBOX_FIRST;
+        for _ in 0..JUKEBOX_RETRIES {
+            let reply = self.call_once(args).await?;
+            if !reply.is_jukebox()? {
+                return Ok(reply);
+            }
+            tokio::time::sleep(wait).await;
+            wait *= 2;
+        }
+        self.call_once(args).await
+    }
+
+    async fn call_once<'a, A: Arguments<'a>>(&self, args: &A) -> Result<Reply<'a, A>, Fault> {
+        let xid = self.transport.next_xid();
+        let target = Procedure {
+            prog: A::PROGRAM,
+            vers: A::VERSION,
+            proc: A::PROCEDURE,
+        };
+        let mut w = Writer::new(self.pool.take(CALL_SIZE));
+        write_call(&mut w, xid, target, &self.credential);
+        args.write(&mut w);
+        let payload = self.transport.call(w.finish(), args.reply_bound()).await?;
+        let reply = Reply {
+            payload,
+            xid,
+            of: PhantomData,
+        };
+        read_reply(&reply.payload, xid)?;
+        Ok(reply)
+    }
+}
+
+impl<'a, A: Arguments<'a>> Reply<'a, A> {
+    /// The results, which borrow from the reply.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be read, or something follows them.
+    pub fn results(&self) -> Result<A::Reply<'_>, Fault> {
+        let mut r = read_reply(&self.payload, self.xid)?;
+        let results = A::Reply::parse(&mut r)?;
+        r.finish()?;
+        Ok(results)
+    }
+
+    /// The message.
+    pub fn into_payload(self) -> Payload {
+        self.payload
+    }
+
+    fn is_jukebox(&self) -> Result<bool, Fault> {
+        if A::PROGRAM != NFS_PROGRAM || A::PROCEDURE == 0 {
+            return Ok(false);
+        }
+        let status = read_reply(&self.payload, self.xid)?.u32()?;
+        Ok(status == Status::Jukebox as u32)
+    }
+}

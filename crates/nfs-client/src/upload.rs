@@ -1,0 +1,169 @@
+//! A file that appears under its name only when it is whole.
+
+use crate::error::At;
+use crate::{Error, Export, Fault, WriteStream};
+use nfs_proto::args::CreateHow;
+use nfs_proto::limits::MAX_NAME;
+use nfs_proto::{CreateVerifier, FileHandle, Name, SetAttributes, Status};
+use oncrpc::Transport;
+use std::hash::{BuildHasher, RandomState};
+use xdr::Gather;
+
+/// What temporary names end in, before a number.
+const MARK: &str = ".rpcrdma-";
+
+/// Temporary names that are tried before giving up.
+const MAX_TRIES: u32 = 8;
+
+/// A new file that is being written under a temporary name.
+///
+/// Dropping it leaves the temporary file behind (nothing can be sent then); its name begins with a
+/// dot and has `.rpcrdma-` in it. [`abandon`](Self::abandon) removes it.
+pub struct Upload<'c, T> {
+    export: &'c Export<T>,
+    dir: FileHandle,
+    name: Vec<u8>,
+    temporary: Vec<u8>,
+    path: Vec<u8>,
+    attributes: SetAttributes,
+    stream: WriteStream<'c, T>,
+}
+
+impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
+    pub(crate) async fn begin(
+        export: &'c Export<T>,
+        dir: FileHandle,
+        name: Name<'_>,
+        path: &[u8],
+        attributes: SetAttributes,
+    ) -> Result<Self, Error> {
+        let (temporary, file) = create_temporary(export, dir, name)
+            .await
+            .at("create", path)?;
+        Ok(Self {
+            export,
+            dir,
+            name: name.to_vec(),
+            temporary,
+            path: path.to_vec(),
+            attributes,
+            stream: export.write_at(file, 0, path),
+        })
+    }
+
+    /// The stream that writes the file.
+    pub fn stream(&mut self) -> &mut WriteStream<'c, T> {
+        &mut self.stream
+    }
+
+    /// Name of the file until it is finished.
+    pub fn temporary_name(&self) -> &[u8] {
+        &self.temporary
+    }
+
+    /// Adds data at the end; see [`WriteStream::write`].
+    ///
+    /// # Errors
+    ///
+    /// What the server says. Only [`abandon`](Self::abandon) is left to do then.
+    pub async fn write(&mut self, data: Gather) -> Result<(), Error> {
+        self.stream.write(data).await
+    }
+
+    /// Waits until all data is on stable storage, sets the attributes, and gives the file its
+    /// name. On failure the temporary file is removed.
+    ///
+    /// # Errors
+    ///
+    /// What the server says; what had the name before is still there then.
+    pub async fn finish(mut self) -> Result<(), Error> {
+        let finished = self.complete().await;
+        if finished.is_err() {
+            self.abandon().await;
+        }
+        finished
+    }
+
+    async fn complete(&mut self) -> Result<(), Error> {
+        self.stream.finish().await?;
+        let nfs = self.export.nfs();
+        if self.attributes != SetAttributes::default() {
+            nfs.set_attributes(self.stream.handle(), self.attributes, None)
+                .await
+                .at("change attributes of", &self.path)?;
+        }
+        let from = Name::new(&self.temporary).at("name", &self.path)?;
+        let to = Name::new(&self.name).at("name", &self.path)?;
+        nfs.rename((self.dir, from), (self.dir, to))
+            .await
+            .at("name", &self.path)
+    }
+
+    /// Removes the temporary file, as far as the server lets us.
+    pub async fn abandon(self) {
+        let Self {
+            export,
+            dir,
+            temporary,
+            stream,
+            ..
+        } = self;
+        // What is under way must not write after the file is gone.
+        drop(stream);
+        if let Ok(name) = Name::new(&temporary) {
+            // There is nobody to tell: the error that led here is the one that counts.
+            let _ = export.nfs().remove(dir, name).await;
+        }
+    }
+}
+
+/// Creates a file of a name nobody else has: EXCLUSIVE, so that repeating the call is safe; or
+/// GUARDED where the server cannot do that.
+async fn create_temporary<T: Transport + Send + Sync>(
+    export: &Export<T>,
+    dir: FileHandle,
+    name: Name<'_>,
+) -> Result<(Vec<u8>, FileHandle), Fault> {
+    let mut exclusive = true;
+    for _ in 0..MAX_TRIES {
+        let number = RandomState::new().hash_one(name.get());
+        let temporary = temporary_name(name, number);
+        let how = match exclusive {
+            true => CreateHow::Exclusive(CreateVerifier(number.to_be_bytes())),
+            false => CreateHow::Guarded(SetAttributes {
+                mode: Some(0o600),
+                ..SetAttributes::default()
+            }),
+        };
+        match export.create_in(dir, Name::new(&temporary)?, how).await {
+            Ok(handle) => return Ok((temporary, handle)),
+            Err(Fault::Status(Status::NotSupported)) if exclusive => exclusive = false,
+            Err(Fault::Status(Status::Exist)) => {}
+            Err(fault) => return Err(fault),
+        }
+    }
+    Err(Status::Exist.into())
+}
+
+/// `.NAME.rpcrdma-NUMBER`, with as much of the name as there is room for.
+fn temporary_name(name: Name<'_>, number: u64) -> Vec<u8> {
+    let end = format!("{MARK}{number:016x}");
+    let room = MAX_NAME - 1 - end.len();
+    let kept = &name[..name.len().min(room)];
+    [b".", kept, end.as_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn temporary_names_are_names_however_long_the_name_is() {
+        let short = temporary_name(Name::new(b"a").unwrap(), 1);
+        assert_eq!(short, b".a.rpcrdma-0000000000000001");
+        let long = [b'x'; MAX_NAME];
+        let long = temporary_name(Name::new(&long).unwrap(), 1);
+        assert_eq!(long.len(), MAX_NAME);
+        assert!(Name::new(&long).is_ok());
+    }
+}

@@ -1,0 +1,229 @@
+//! NFS URLs (RFC 2224), of servers that speak RDMA.
+
+use nfs_proto::NFS_RDMA_PORT;
+use std::fmt;
+use std::str::FromStr;
+
+/// Where something is: `nfs://HOST[:PORT]/PATH`.
+///
+/// The port is that of NFS over RDMA, 20049, unless it is given; RFC 2224 has 2049, which is NFS
+/// over TCP. The path begins at the server's root: RFC 2224 §6.1 writes that with two slashes, and
+/// both forms mean the same here, as paths are mounted and not looked up from a public handle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NfsUrl {
+    /// Name or address, an IPv6 address without its brackets.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// Path with a slash at its beginning: any octets but NUL.
+    pub path: Vec<u8>,
+}
+
+/// Why something is no NFS URL.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UrlError {
+    /// It does not begin with `nfs://`.
+    #[error("it does not begin with nfs://, as in nfs://HOST/PATH")]
+    Scheme,
+    /// There is no host.
+    #[error("there is no host behind nfs://")]
+    NoHost,
+    /// The host is not one.
+    #[error("\"{0}\" is neither a host name nor an address (an IPv6 address needs brackets)")]
+    BadHost(String),
+    /// The port is not one.
+    #[error("\"{0}\" is not a port: 1 to 65535")]
+    BadPort(String),
+    /// A `%` is not followed by two hexadecimal digits.
+    #[error("a % is not followed by two hexadecimal digits (write %25 for a % itself)")]
+    BadEscape,
+    /// An escape stands for something that no name has.
+    #[error("%{0:02X} is in no name")]
+    BadOctet(u8),
+    /// A character that means something else in URLs.
+    #[error("\"{0}\" has a meaning of its own in URLs: write %{code:02X}", code = u32::from(*.0))]
+    Reserved(char),
+}
+
+impl NfsUrl {
+    /// The same with this added to the path.
+    #[must_use]
+    pub fn join(&self, name: &[u8]) -> Self {
+        Self {
+            path: crate::path::join(&self.path, name),
+            ..self.clone()
+        }
+    }
+}
+
+impl FromStr for NfsUrl {
+    type Err = UrlError;
+
+    fn from_str(text: &str) -> Result<Self, UrlError> {
+        let scheme = text
+            .get(..6)
+            .filter(|scheme| scheme.eq_ignore_ascii_case("nfs://"));
+        let rest = &text[scheme.ok_or(UrlError::Scheme)?.len()..];
+        let (authority, path) = match rest.find('/') {
+            Some(slash) => rest.split_at(slash),
+            None => (rest, "/"),
+        };
+        let (host, port) = split_port(authority)?;
+        Ok(Self {
+            host: host.to_owned(),
+            port,
+            path: unescape(path)?,
+        })
+    }
+}
+
+fn split_port(authority: &str) -> Result<(&str, u16), UrlError> {
+    let bad = || UrlError::BadHost(authority.to_owned());
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (host, behind) = rest.split_once(']').ok_or_else(bad)?;
+            host.parse::<std::net::Ipv6Addr>().map_err(|_| bad())?;
+            match behind.strip_prefix(':') {
+                Some(port) => (host, Some(port)),
+                None if behind.is_empty() => (host, None),
+                None => return Err(bad()),
+            }
+        }
+        None => match authority.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        },
+    };
+    if host.is_empty() {
+        return Err(UrlError::NoHost);
+    }
+    let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
+    if !host.chars().all(is_host) {
+        return Err(bad());
+    }
+    match port {
+        None => Ok((host, NFS_RDMA_PORT)),
+        Some(text) => match text.parse() {
+            Ok(port @ 1..) => Ok((host, port)),
+            Ok(0) | Err(_) => Err(UrlError::BadPort(text.to_owned())),
+        },
+    }
+}
+
+fn unescape(path: &str) -> Result<Vec<u8>, UrlError> {
+    let mut octets = Vec::with_capacity(path.len());
+    let mut rest = path.bytes();
+    while let Some(octet) = rest.next() {
+        let octet = match octet {
+            b'%' => {
+                let digit = |c: Option<u8>| char::from(c?).to_digit(16);
+                let high = digit(rest.next()).ok_or(UrlError::BadEscape)?;
+                let low = digit(rest.next()).ok_or(UrlError::BadEscape)?;
+                let octet = u8::try_from(high * 16 + low).map_err(|_| UrlError::BadEscape)?;
+                // An escaped slash would be part of a name (RFC 2224 §1), which no name can have.
+                if matches!(octet, 0 | b'/') {
+                    return Err(UrlError::BadOctet(octet));
+                }
+                octet
+            }
+            0 => return Err(UrlError::BadOctet(0)),
+            b'?' | b'#' => return Err(UrlError::Reserved(char::from(octet))),
+            octet => octet,
+        };
+        octets.push(octet);
+    }
+    Ok(octets)
+}
+
+impl fmt::Display for NfsUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "nfs://[{}]", self.host)?,
+            false => write!(f, "nfs://{}", self.host)?,
+        }
+        if self.port != NFS_RDMA_PORT {
+            write!(f, ":{}", self.port)?;
+        }
+        for octet in &self.path {
+            match octet {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => write!(f, "{}", char::from(*octet))?,
+                b'/' | b'.' | b'-' | b'_' | b'~' | b'+' | b',' | b'=' | b'@' | b':' => {
+                    write!(f, "{}", char::from(*octet))?;
+                }
+                octet => write!(f, "%{octet:02X}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[track_caller]
+    fn check(text: &str, host: &str, port: u16, path: &[u8]) {
+        let url: NfsUrl = text.parse().unwrap();
+        assert_eq!((&*url.host, url.port, &*url.path), (host, port, path));
+    }
+
+    #[test]
+    fn hosts_ports_and_paths_are_told_apart() {
+        check("nfs://server", "server", 20049, b"/");
+        check("nfs://server/", "server", 20049, b"/");
+        check("NFS://server:2050/a/b", "server", 2050, b"/a/b");
+        check("nfs://127.0.0.1//srv", "127.0.0.1", 20049, b"//srv");
+        check("nfs://[::1]/x", "::1", 20049, b"/x");
+        check("nfs://[fe80::1]:7/x", "fe80::1", 7, b"/x");
+        check("nfs://h/a%20b%25%ff", "h", 20049, b"/a b%\xff");
+        check("nfs://h/a:b@c", "h", 20049, b"/a:b@c");
+    }
+
+    #[track_caller]
+    fn refused(text: &str, error: UrlError) {
+        assert_eq!(text.parse::<NfsUrl>(), Err(error), "{text}");
+    }
+
+    #[test]
+    fn what_is_no_url_is_refused_with_the_reason() {
+        refused("/a/b", UrlError::Scheme);
+        refused("http://server/", UrlError::Scheme);
+        refused("nfs:///a", UrlError::NoHost);
+        refused("nfs://:1/a", UrlError::NoHost);
+        refused(
+            "nfs://user@server/",
+            UrlError::BadHost("user@server".into()),
+        );
+        refused("nfs://[::1/", UrlError::BadHost("[::1".into()));
+        refused("nfs://[host]/", UrlError::BadHost("[host]".into()));
+        refused("nfs://::1/", UrlError::NoHost);
+        refused("nfs://h:0/", UrlError::BadPort("0".into()));
+        refused("nfs://h:65536/", UrlError::BadPort("65536".into()));
+        refused("nfs://h/%2", UrlError::BadEscape);
+        refused("nfs://h/%zz", UrlError::BadEscape);
+        refused("nfs://h/%00", UrlError::BadOctet(0));
+        refused("nfs://h/a%2fb", UrlError::BadOctet(b'/'));
+        refused("nfs://h/a?b", UrlError::Reserved('?'));
+    }
+
+    #[test]
+    fn reserved_characters_come_with_their_escape() {
+        assert!(UrlError::Reserved('?').to_string().contains("%3F"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_path_survives(path in proptest::collection::vec(1u8.., 0..40), port in 1u16..) {
+            let path = [b"/", &path[..]].concat();
+            let url = NfsUrl { host: "::1".into(), port, path };
+            prop_assert_eq!(url.to_string().parse::<NfsUrl>().unwrap(), url);
+        }
+
+        #[test]
+        fn any_text_is_a_url_or_an_error(text: String) {
+            let _ = text.parse::<NfsUrl>();
+            let _ = format!("nfs://{text}").parse::<NfsUrl>();
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Everything below a directory.
+
+use crate::error::At;
+use crate::path::join;
+use crate::{DirEntry, Directory, Error, Export, Fault, Node};
+use nfs_proto::{FileType, Name, Status};
+use oncrpc::Transport;
+
+/// Directories within directories that are walked; a server that invents more is given up.
+const MAX_DEPTH: usize = 1000;
+
+/// Something found by a [`Walk`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WalkEntry {
+    /// Its path: that of the directory where the walk began, and on.
+    pub path: Vec<u8>,
+    /// What it is.
+    pub node: Node,
+}
+
+/// A walk through a tree, directories before what is in them. It holds one page of entries for
+/// each directory on the way down.
+#[derive(Debug)]
+pub struct Walk<'c, T> {
+    export: &'c Export<T>,
+    way: Vec<Directory<'c, T>>,
+    /// Found, and to be gone into with the next step.
+    enter: Option<WalkEntry>,
+}
+
+impl<'c, T: Transport + Send + Sync> Walk<'c, T> {
+    pub(crate) fn new(export: &'c Export<T>, from: Directory<'c, T>) -> Self {
+        Self {
+            export,
+            way: vec![from],
+            enter: None,
+        }
+    }
+
+    /// The next thing; nothing at the end. What vanished since its directory was listed is left
+    /// out.
+    ///
+    /// # Errors
+    ///
+    /// What the server says. The walk can go on: it leaves out what the error is about.
+    pub async fn next(&mut self) -> Result<Option<WalkEntry>, Error> {
+        if let Some(found) = self.enter.take() {
+            if self.way.len() >= MAX_DEPTH {
+                let deep = Fault::Nonsense("directories are nested without end");
+                return Err(deep).at("walk through", &found.path);
+            }
+            self.way
+                .push(self.export.list_dir(found.node.handle, &found.path));
+        }
+        while let Some(directory) = self.way.last_mut() {
+            let entry = match directory.next().await {
+                Ok(Some(entry)) => entry,
+                Ok(None) => {
+                    self.way.pop();
+                    continue;
+                }
+                Err(error) => {
+                    self.way.pop();
+                    return Err(error);
+                }
+            };
+            let (dir, path) = (directory.handle(), join(directory.path(), &entry.name));
+            let node = match self.export.node_of(dir, &entry).await {
+                Ok(node) => node,
+                Err(Fault::Status(Status::NoEntry | Status::Stale)) => continue,
+                Err(fault) => return Err(fault).at("find", &path),
+            };
+            let found = WalkEntry { path, node };
+            if node.attributes.file_type == FileType::Directory {
+                self.enter = Some(found.clone());
+            }
+            return Ok(Some(found));
+        }
+        Ok(None)
+    }
+
+    /// Does not go into the directory that was found last.
+    pub fn skip(&mut self) {
+        self.enter = None;
+    }
+}
+
+impl<T: Transport + Send + Sync> Export<T> {
+    /// Handle and attributes of an entry, asked for where the listing did not have them.
+    ///
+    /// # Errors
+    ///
+    /// What LOOKUP says: [`Status::NoEntry`] if the entry has vanished.
+    pub async fn node_of(
+        &self,
+        dir: nfs_proto::FileHandle,
+        entry: &DirEntry,
+    ) -> Result<Node, Fault> {
+        match (entry.handle, entry.attributes) {
+            (Some(handle), Some(attributes)) => Ok(Node { handle, attributes }),
+            _ => self.lookup(dir, Name::new(&entry.name)?).await,
+        }
+    }
+}

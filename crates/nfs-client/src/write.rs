@@ -1,0 +1,301 @@
+//! Writing a file, with several WRITEs under way, and to stable storage in the end.
+
+use crate::error::At;
+use crate::in_order::InOrder;
+use crate::{Error, Fault, Nfs3, Tuning};
+use bytes::Buf;
+use nfs_proto::{FileHandle, Stable, WriteVerifier};
+use oncrpc::Transport;
+use std::collections::VecDeque;
+use xdr::{Gather, gather_len};
+
+/// How often in a row data is written again because the server lost it.
+const MAX_REWRITES: u32 = 4;
+
+/// A file that is being written from one place on.
+///
+/// WRITEs are UNSTABLE and followed by COMMIT (RFC 1813 §3.3.7, §3.3.21). Until then the data is
+/// kept, by reference: if the server's verifier changes it may have lost the data, and it is
+/// written again. Dropping the stream cancels what is under way; what is written by then stays.
+pub struct WriteStream<'c, T> {
+    nfs: &'c Nfs3<T>,
+    file: FileHandle,
+    path: Vec<u8>,
+    tuning: Tuning,
+    /// Where the next octet goes.
+    next: u64,
+    /// Accepted, and not on its way yet; each at most a WRITE long.
+    backlog: VecDeque<Piece>,
+    running: InOrder<'c, Result<Vec<Written>, Fault>>,
+    running_octets: usize,
+    /// Written, and not known to be on stable storage.
+    unstable: Vec<Written>,
+    unstable_octets: usize,
+    rewrites_in_a_row: u32,
+    rewritten: u64,
+    /// An error ends the stream: later calls repeat it.
+    failed: Option<Error>,
+}
+
+/// Octets and where they belong.
+struct Piece {
+    offset: u64,
+    data: Gather,
+}
+
+/// Octets that a server has taken.
+struct Written {
+    piece: Piece,
+    committed: Stable,
+    verifier: WriteVerifier,
+}
+
+/// How far a stream is driven.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// Everything accepted is on its way.
+    Accepted,
+    /// Everything accepted is on stable storage.
+    Stable,
+}
+
+impl<'c, T: Transport + Send + Sync> WriteStream<'c, T> {
+    pub(crate) fn new(
+        nfs: &'c Nfs3<T>,
+        file: FileHandle,
+        offset: u64,
+        path: &[u8],
+        tuning: Tuning,
+    ) -> Self {
+        Self {
+            nfs,
+            file,
+            path: path.to_vec(),
+            tuning,
+            next: offset,
+            backlog: VecDeque::new(),
+            running: InOrder::new(),
+            running_octets: 0,
+            unstable: Vec::new(),
+            unstable_octets: 0,
+            rewrites_in_a_row: 0,
+            rewritten: 0,
+            failed: None,
+        }
+    }
+
+    /// Handle of the file.
+    pub fn handle(&self) -> FileHandle {
+        self.file
+    }
+
+    /// Where the next octet goes.
+    pub fn offset(&self) -> u64 {
+        self.next
+    }
+
+    /// Octets that had to be written again because the server lost them.
+    pub fn rewritten(&self) -> u64 {
+        self.rewritten
+    }
+
+    /// Adds data at the end, and waits until all of it is on its way.
+    ///
+    /// The data is accepted at once: if this is cancelled, it will be written with what follows.
+    ///
+    /// # Errors
+    ///
+    /// What the server says about this or any earlier data. The stream has ended then.
+    pub async fn write(&mut self, data: Gather) -> Result<(), Error> {
+        self.accept(data);
+        self.drive(Until::Accepted).await
+    }
+
+    /// Leaves out octets: a hole, if the file has none there.
+    pub fn skip(&mut self, octets: u64) {
+        self.next = self.next.saturating_add(octets);
+    }
+
+    /// Waits until all data is on stable storage.
+    ///
+    /// # Errors
+    ///
+    /// What the server says; [`Fault::KeepsRestarting`] if it loses the data again and again.
+    pub async fn finish(&mut self) -> Result<(), Error> {
+        self.drive(Until::Stable).await
+    }
+
+    fn accept(&mut self, mut data: Gather) {
+        let size = self.tuning.write_size as usize;
+        loop {
+            let rest = split_off(&mut data, size);
+            let len = gather_len(&data);
+            if len == 0 {
+                return;
+            }
+            let offset = self.next;
+            self.backlog.push_back(Piece { offset, data });
+            self.next += len as u64;
+            data = rest;
+        }
+    }
+
+    async fn drive(&mut self, until: Until) -> Result<(), Error> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let driven = self.drive_on(until).await.at("write", &self.path);
+        if let Err(error) = &driven {
+            self.failed = Some(error.clone());
+            self.running.clear();
+            self.backlog.clear();
+        }
+        driven
+    }
+
+    async fn drive_on(&mut self, until: Until) -> Result<(), Fault> {
+        loop {
+            self.begin_writes();
+            if self.backlog.is_empty() && until == Until::Accepted && !self.is_full() {
+                return self.collect_done().await;
+            }
+            match self.running.next().await {
+                Some(written) => self.wrote(written?),
+                None if self.unstable.is_empty() => return Ok(()),
+                None => self.commit().await?,
+            }
+        }
+    }
+
+    /// Polls what is under way once, so that what was begun is really sent.
+    async fn collect_done(&mut self) -> Result<(), Fault> {
+        while let Some(written) = self.running.next_done().await {
+            self.wrote(written?);
+        }
+        Ok(())
+    }
+
+    /// Whether a COMMIT is due before anything else is written.
+    fn is_full(&self) -> bool {
+        self.unstable_octets + self.running_octets >= self.tuning.uncommitted
+    }
+
+    fn begin_writes(&mut self) {
+        while self.running.len() < self.tuning.depth
+            && !self.is_full()
+            && let Some(piece) = self.backlog.pop_front()
+        {
+            self.running_octets += gather_len(&piece.data);
+            self.running.push(write_whole(self.nfs, self.file, piece));
+        }
+    }
+
+    fn wrote(&mut self, written: Vec<Written>) {
+        for part in written {
+            let len = gather_len(&part.piece.data);
+            self.running_octets -= len;
+            if part.committed != Stable::FileSync {
+                self.unstable_octets += len;
+                self.unstable.push(part);
+            }
+        }
+    }
+
+    /// Commits what was written, and puts back what was lost. Nothing is under way meanwhile, and
+    /// nothing changes before the reply is there.
+    async fn commit(&mut self) -> Result<(), Fault> {
+        let verifier = self.nfs.commit(self.file, 0, 0).await?;
+        self.unstable_octets = 0;
+        let lost = self
+            .unstable
+            .drain(..)
+            .filter(|part| part.verifier != verifier);
+        let before = self.backlog.len();
+        for part in lost {
+            self.rewritten += gather_len(&part.piece.data) as u64;
+            self.backlog.push_back(part.piece);
+        }
+        if self.backlog.len() == before {
+            self.rewrites_in_a_row = 0;
+            return Ok(());
+        }
+        self.rewrites_in_a_row += 1;
+        if self.rewrites_in_a_row > MAX_REWRITES {
+            return Err(Fault::KeepsRestarting(self.rewrites_in_a_row));
+        }
+        Ok(())
+    }
+}
+
+/// Writes all octets of a piece. A short WRITE is followed by one for the rest (RFC 1813 §3.3.7).
+async fn write_whole<T: Transport + Send + Sync>(
+    nfs: &Nfs3<T>,
+    file: FileHandle,
+    mut piece: Piece,
+) -> Result<Vec<Written>, Fault> {
+    let mut parts = Vec::with_capacity(1);
+    loop {
+        let data = piece.data.clone();
+        let wrote = nfs
+            .write(file, piece.offset, data, Stable::Unstable)
+            .await?;
+        let rest = split_off(&mut piece.data, wrote.count);
+        let next = piece.offset + wrote.count as u64;
+        parts.push(Written {
+            piece,
+            committed: wrote.committed,
+            verifier: wrote.verifier,
+        });
+        if rest.is_empty() {
+            return Ok(parts);
+        }
+        piece = Piece {
+            offset: next,
+            data: rest,
+        };
+    }
+}
+
+/// Shortens `data` to `len` octets and returns the rest.
+fn split_off(data: &mut Gather, len: usize) -> Gather {
+    let mut left = len;
+    let mut rest = Gather::new();
+    for piece in data.iter_mut() {
+        if piece.remaining() > left {
+            rest.push(piece.split_off(left));
+        }
+        left -= piece.len();
+    }
+    data.retain(|piece| !piece.is_empty());
+    rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    #[track_caller]
+    fn check(pieces: &[&'static str], len: usize, before: &str, behind: &str) {
+        let mut data: Gather = pieces
+            .iter()
+            .map(|text| Bytes::from_static(text.as_bytes()))
+            .collect();
+        let rest = split_off(&mut data, len);
+        assert_eq!(
+            (data.concat(), rest.concat()),
+            (before.into(), behind.into())
+        );
+        assert!(data.iter().chain(&rest).all(|piece| !piece.is_empty()));
+    }
+
+    #[test]
+    fn pieces_are_split_anywhere() {
+        check(&["abc", "def"], 2, "ab", "cdef");
+        check(&["abc", "def"], 3, "abc", "def");
+        check(&["abc", "", "def"], 5, "abcde", "f");
+        check(&["abc"], 0, "", "abc");
+        check(&["abc"], 9, "abc", "");
+        check(&[], 9, "", "");
+    }
+}
