@@ -82,10 +82,8 @@ impl<T: Transport + Send + Sync> Export<T> {
             {
                 let path = join(path, &entry.name);
                 running.push(async move {
-                    let removed = gone(self.remove_entry(dir, &entry).await);
-                    removed
-                        .at("remove", &path)
-                        .map(|node| (node.flatten(), entry, path))
+                    let done = gone(self.remove_entry(dir, &entry).await).at("remove", &path);
+                    done.map(|done| (done, entry, path))
                 });
             }
             match running.next().await {

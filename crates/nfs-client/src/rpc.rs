@@ -33,7 +33,7 @@ pub struct Rpc<T> {
 pub struct Reply<'a, A> {
     payload: Payload,
     xid: u32,
-    of: PhantomData<(&'a (), fn() -> A)>,
+    of: PhantomData<&'a A>,
 }
 
 impl<T: Transport> Rpc<T> {
