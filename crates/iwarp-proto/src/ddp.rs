@@ -1,0 +1,291 @@
+//! DDP headers (RFC 5041 §4).
+
+use crate::be;
+
+/// The version of DDP spoken here (RFC 5041 §4.1).
+pub const VERSION: u8 = 1;
+
+/// Octets of the header of a tagged segment (RFC 5041 §4.2).
+pub const TAGGED_LEN: usize = 14;
+
+/// Octets of the header of an untagged segment (RFC 5041 §4.3).
+pub const UNTAGGED_LEN: usize = 18;
+
+/// Octets of the longer of the two headers.
+pub const MAX_HEADER_LEN: usize = UNTAGGED_LEN;
+
+/// The first octet: which header follows (RFC 5041 §4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Control(pub u8);
+
+impl Control {
+    const TAGGED: u8 = 0x80;
+    const LAST: u8 = 0x40;
+
+    /// Of a segment we send.
+    pub fn new(tagged: bool, last: bool) -> Self {
+        let tagged = if tagged { Self::TAGGED } else { 0 };
+        let last = if last { Self::LAST } else { 0 };
+        Self(tagged | last | VERSION)
+    }
+
+    /// T: the segment names its place by STag and offset.
+    pub fn tagged(self) -> bool {
+        self.0 & Self::TAGGED != 0
+    }
+
+    /// L: the segment is the last of its message.
+    pub fn last(self) -> bool {
+        self.0 & Self::LAST != 0
+    }
+
+    /// DV.
+    pub fn version(self) -> u8 {
+        self.0 & 0x03
+    }
+
+    /// Octets of the whole header.
+    pub fn header_len(self) -> usize {
+        if self.tagged() {
+            TAGGED_LEN
+        } else {
+            UNTAGGED_LEN
+        }
+    }
+}
+
+/// View of a tagged header: every field, no judgement.
+#[derive(Clone, Copy)]
+pub struct TaggedView<'a>(&'a [u8; TAGGED_LEN]);
+
+impl<'a> TaggedView<'a> {
+    /// Of the first octets of a segment, if there are enough.
+    pub fn new(segment: &'a [u8]) -> Option<Self> {
+        segment.first_chunk().map(Self)
+    }
+
+    /// The first octet.
+    pub fn control(self) -> Control {
+        Control(self.0[0])
+    }
+
+    /// The octet that belongs to RDMAP.
+    pub fn rsvd_ulp(self) -> u8 {
+        self.0[1]
+    }
+
+    /// Whose memory.
+    pub fn stag(self) -> u32 {
+        be::u32_at(self.0, 2)
+    }
+
+    /// TO: where in it the payload begins.
+    pub fn offset(self) -> u64 {
+        be::u64_at(self.0, 6)
+    }
+}
+
+/// View of an untagged header: every field, no judgement.
+#[derive(Clone, Copy)]
+pub struct UntaggedView<'a>(&'a [u8; UNTAGGED_LEN]);
+
+impl<'a> UntaggedView<'a> {
+    /// Of the first octets of a segment, if there are enough.
+    pub fn new(segment: &'a [u8]) -> Option<Self> {
+        segment.first_chunk().map(Self)
+    }
+
+    /// The first octet.
+    pub fn control(self) -> Control {
+        Control(self.0[0])
+    }
+
+    /// The first of the octets that belong to RDMAP.
+    pub fn rsvd_ulp(self) -> u8 {
+        self.0[1]
+    }
+
+    /// The other four octets that belong to RDMAP: the STag to invalidate, or nothing.
+    pub fn rsvd_ulp_word(self) -> u32 {
+        be::u32_at(self.0, 2)
+    }
+
+    /// QN.
+    pub fn queue(self) -> u32 {
+        be::u32_at(self.0, 6)
+    }
+
+    /// MSN: which message of the queue, counted from 1.
+    pub fn sequence(self) -> u32 {
+        be::u32_at(self.0, 10)
+    }
+
+    /// MO: where in the message the payload begins.
+    pub fn offset(self) -> u32 {
+        be::u32_at(self.0, 14)
+    }
+}
+
+/// What a header says, one form or the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Header {
+    /// Into memory the peer named (RFC 5041 §4.2).
+    Tagged {
+        /// The first octet.
+        control: Control,
+        /// The octet that belongs to RDMAP.
+        rsvd_ulp: u8,
+        /// Whose memory.
+        stag: u32,
+        /// Where in it.
+        offset: u64,
+    },
+    /// Into the next buffer of a queue (RFC 5041 §4.3).
+    Untagged {
+        /// The first octet.
+        control: Control,
+        /// The first of the octets that belong to RDMAP.
+        rsvd_ulp: u8,
+        /// The other four.
+        rsvd_ulp_word: u32,
+        /// QN.
+        queue: u32,
+        /// MSN.
+        sequence: u32,
+        /// MO.
+        offset: u32,
+    },
+}
+
+impl Header {
+    /// Reads the header that begins a segment, if all of it is there. Nothing is judged.
+    pub fn read(segment: &[u8]) -> Option<Self> {
+        if Control(*segment.first()?).tagged() {
+            let view = TaggedView::new(segment)?;
+            Some(Self::Tagged {
+                control: view.control(),
+                rsvd_ulp: view.rsvd_ulp(),
+                stag: view.stag(),
+                offset: view.offset(),
+            })
+        } else {
+            let view = UntaggedView::new(segment)?;
+            Some(Self::Untagged {
+                control: view.control(),
+                rsvd_ulp: view.rsvd_ulp(),
+                rsvd_ulp_word: view.rsvd_ulp_word(),
+                queue: view.queue(),
+                sequence: view.sequence(),
+                offset: view.offset(),
+            })
+        }
+    }
+
+    /// Appends it to `out`.
+    pub fn emit(self, out: &mut Vec<u8>) {
+        match self {
+            Self::Tagged {
+                control,
+                rsvd_ulp,
+                stag,
+                offset,
+            } => {
+                let mut header = [0; TAGGED_LEN];
+                header[0] = control.0;
+                header[1] = rsvd_ulp;
+                header[2..6].copy_from_slice(&stag.to_be_bytes());
+                header[6..14].copy_from_slice(&offset.to_be_bytes());
+                out.extend_from_slice(&header);
+            }
+            Self::Untagged {
+                control,
+                rsvd_ulp,
+                rsvd_ulp_word,
+                queue,
+                sequence,
+                offset,
+            } => {
+                let mut header = [0; UNTAGGED_LEN];
+                header[0] = control.0;
+                header[1] = rsvd_ulp;
+                header[2..6].copy_from_slice(&rsvd_ulp_word.to_be_bytes());
+                header[6..10].copy_from_slice(&queue.to_be_bytes());
+                header[10..14].copy_from_slice(&sequence.to_be_bytes());
+                header[14..18].copy_from_slice(&offset.to_be_bytes());
+                out.extend_from_slice(&header);
+            }
+        }
+    }
+
+    /// The first octet.
+    pub fn control(self) -> Control {
+        match self {
+            Self::Tagged { control, .. } | Self::Untagged { control, .. } => control,
+        }
+    }
+
+    /// The octet that carries RDMAP's control field.
+    pub fn rsvd_ulp(self) -> u8 {
+        match self {
+            Self::Tagged { rsvd_ulp, .. } | Self::Untagged { rsvd_ulp, .. } => rsvd_ulp,
+        }
+    }
+
+    /// Octets of it on the wire.
+    pub fn wire_len(self) -> usize {
+        self.control().header_len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tagged_header_vector() {
+        let wire = [
+            0xc1, 0x40, 0x12, 0x34, 0x56, 0x78, 0, 0, 0, 1, 0, 0, 0x10, 0x04,
+        ];
+        let header = Header::read(&wire).unwrap();
+        assert_eq!(
+            header,
+            Header::Tagged {
+                control: Control::new(true, true),
+                rsvd_ulp: 0x40,
+                stag: 0x1234_5678,
+                offset: 0x1_0000_1004,
+            }
+        );
+        let mut out = Vec::new();
+        header.emit(&mut out);
+        assert_eq!(out, wire);
+    }
+
+    #[test]
+    fn untagged_header_vector() {
+        // The header of RFC 5044 figure 5: a Send, queue 0, first message.
+        let wire = [0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
+        let header = Header::read(&wire).unwrap();
+        assert_eq!(
+            header,
+            Header::Untagged {
+                control: Control::new(false, true),
+                rsvd_ulp: 0x43,
+                rsvd_ulp_word: 0,
+                queue: 0,
+                sequence: 1,
+                offset: 0,
+            }
+        );
+        let mut out = Vec::new();
+        header.emit(&mut out);
+        assert_eq!(out, wire);
+    }
+
+    #[test]
+    fn short_header_is_none() {
+        assert_eq!(Header::read(&[]), None);
+        assert_eq!(Header::read(&[0x81; TAGGED_LEN - 1]), None);
+        assert_eq!(Header::read(&[0x01; UNTAGGED_LEN - 1]), None);
+    }
+}

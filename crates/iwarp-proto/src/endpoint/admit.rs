@@ -1,0 +1,235 @@
+//! Whether a segment of the peer is allowed, and where it goes. Nothing is changed here.
+//!
+//! This is where the attacks of RFC 5042 §6 end: every field is judged before a single octet of
+//! payload is placed.
+
+use super::places::{Places, Target};
+use crate::ddp::{self, Header};
+use crate::rdmap::{self, Control, Opcode, QUEUE_READ, QUEUE_SEND, QUEUE_TERMINATE, ReadRequest};
+use crate::stag::Entry;
+use crate::terminate::{Cause, Terminate};
+use verbs::Memory;
+
+/// A segment that is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Admitted {
+    pub(super) what: What,
+    /// Where the payload goes; `None` if it is of no one's but RDMAP's, or empty.
+    pub(super) place: Option<(Target, usize)>,
+    /// L: its message ends here.
+    pub(super) last: bool,
+}
+
+/// What it is part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Write,
+    ReadResponse,
+    Send { invalidate: Option<u32> },
+    ReadRequest,
+    Terminate,
+}
+
+impl Places {
+    /// Judges a segment by its header and the length of its payload.
+    pub(super) fn admit(&self, header: &Header, len: usize, ird: u16) -> Result<Admitted, Cause> {
+        let last = header.control().last();
+        match *header {
+            Header::Tagged {
+                control,
+                rsvd_ulp,
+                stag,
+                offset,
+            } => {
+                if control.version() != ddp::VERSION {
+                    return Err(Cause::DDP_TAGGED_VERSION);
+                }
+                let (what, place) = match opcode(rsvd_ulp)? {
+                    Opcode::Write => (What::Write, self.admit_write(stag, offset, len)?),
+                    Opcode::ReadResponse => {
+                        let start = self.reads.admit(stag, offset, len, last)?;
+                        let place = (len > 0).then_some((Target::ReadSink, start));
+                        (What::ReadResponse, place)
+                    }
+                    _ => return Err(Cause::RDMA_OPCODE),
+                };
+                Ok(Admitted { what, place, last })
+            }
+            Header::Untagged {
+                control,
+                rsvd_ulp,
+                rsvd_ulp_word,
+                queue,
+                sequence,
+                offset,
+            } => {
+                if control.version() != ddp::VERSION {
+                    return Err(Cause::DDP_UNTAGGED_VERSION);
+                }
+                if queue > QUEUE_TERMINATE {
+                    return Err(Cause::DDP_QUEUE);
+                }
+                let opcode = opcode(rsvd_ulp)?;
+                let (what, place) = match (queue, opcode) {
+                    (
+                        QUEUE_SEND,
+                        Opcode::Send
+                        | Opcode::SendInvalidate
+                        | Opcode::SendSolicited
+                        | Opcode::SendSolicitedInvalidate,
+                    ) => {
+                        let place = self.admit_send(sequence, offset, len)?;
+                        let invalidate = opcode.invalidates().then_some(rsvd_ulp_word);
+                        // RFC 5040 §5.3: what cannot be invalidated ends the stream.
+                        if last && invalidate.is_some_and(|stag| self.region(stag).is_none()) {
+                            return Err(Cause::RDMA_CANNOT_INVALIDATE);
+                        }
+                        (What::Send { invalidate }, place)
+                    }
+                    (QUEUE_READ, Opcode::ReadRequest) => {
+                        self.admit_read_request(sequence, offset, len, last, ird)?;
+                        (What::ReadRequest, None)
+                    }
+                    (QUEUE_TERMINATE, Opcode::Terminate) => {
+                        admit_terminate(sequence, offset, len)?;
+                        (What::Terminate, None)
+                    }
+                    _ => return Err(Cause::RDMA_OPCODE),
+                };
+                Ok(Admitted { what, place, last })
+            }
+        }
+    }
+
+    /// RFC 5041 §7.1: nothing is checked for a segment without payload.
+    fn admit_write(
+        &self,
+        stag: u32,
+        offset: u64,
+        len: usize,
+    ) -> Result<Option<(Target, usize)>, Cause> {
+        if len == 0 {
+            return Ok(None);
+        }
+        let slot = self.table.find(stag).ok_or(Cause::DDP_INVALID_STAG)?;
+        let Entry::Region(Memory::Sink(sink)) = self.table.entry(slot) else {
+            return Err(Cause::RDMA_ACCESS);
+        };
+        let end = offset.checked_add(len as u64).ok_or(Cause::DDP_WRAP)?;
+        if end > sink.capacity() as u64 {
+            return Err(Cause::DDP_BOUNDS);
+        }
+        let start = usize::try_from(offset).map_err(|_| Cause::DDP_BOUNDS)?;
+        Ok(Some((Target::Region(slot), start)))
+    }
+
+    fn admit_send(
+        &self,
+        sequence: u32,
+        offset: u32,
+        len: usize,
+    ) -> Result<Option<(Target, usize)>, Cause> {
+        if sequence != self.send_sequence {
+            return Err(Cause::DDP_SEQUENCE);
+        }
+        // TCP keeps order, and a message is sent from its beginning to its end.
+        if offset != self.send_offset {
+            return Err(Cause::DDP_OFFSET);
+        }
+        let receive = self.receives.front().ok_or(Cause::DDP_NO_BUFFER)?;
+        let start = offset as usize;
+        if start + len > receive.buffer.capacity() {
+            return Err(Cause::DDP_TOO_LONG);
+        }
+        Ok((len > 0).then_some((Target::Receive, start)))
+    }
+
+    fn admit_read_request(
+        &self,
+        sequence: u32,
+        offset: u32,
+        len: usize,
+        last: bool,
+        ird: u16,
+    ) -> Result<(), Cause> {
+        if sequence != self.read_sequence {
+            return Err(Cause::DDP_SEQUENCE);
+        }
+        if self.serving >= ird {
+            return Err(Cause::DDP_NO_BUFFER);
+        }
+        if offset != 0 {
+            return Err(Cause::DDP_OFFSET);
+        }
+        if len > ReadRequest::LEN {
+            return Err(Cause::DDP_TOO_LONG);
+        }
+        if len < ReadRequest::LEN || !last {
+            return Err(Cause::RDMA_OPERATION);
+        }
+        Ok(())
+    }
+
+    /// Finds what a Read Request asks for (RFC 5040 §7.2). An empty one is not checked.
+    pub(super) fn admit_read(&self, request: &ReadRequest) -> Result<verbs::Gather, Cause> {
+        if request.length == 0 {
+            return Ok(verbs::Gather::new());
+        }
+        let slot = self
+            .table
+            .find(request.source_stag)
+            .ok_or(Cause::RDMA_INVALID_STAG)?;
+        let Entry::Region(Memory::Source(pieces)) = self.table.entry(slot) else {
+            return Err(Cause::RDMA_ACCESS);
+        };
+        let end = request
+            .source_offset
+            .checked_add(u64::from(request.length))
+            .ok_or(Cause::RDMA_WRAP)?;
+        if end > buffer::gather_len(pieces) as u64 {
+            return Err(Cause::RDMA_BOUNDS);
+        }
+        Ok(slice(pieces, request.source_offset, end))
+    }
+}
+
+/// The octets from `begin` to `end` of pieces that have them.
+fn slice(pieces: &verbs::Gather, begin: u64, end: u64) -> verbs::Gather {
+    let mut found = verbs::Gather::new();
+    let mut at = 0;
+    for piece in pieces {
+        let next = at + piece.len() as u64;
+        let within = |offset: u64| {
+            usize::try_from(offset.clamp(at, next) - at).expect("within a piece in memory")
+        };
+        let range = within(begin)..within(end);
+        if !range.is_empty() {
+            found.push(piece.slice(range));
+        }
+        at = next;
+    }
+    found
+}
+
+fn opcode(rsvd_ulp: u8) -> Result<Opcode, Cause> {
+    let control = Control(rsvd_ulp);
+    if control.version() != rdmap::VERSION {
+        return Err(Cause::RDMA_VERSION);
+    }
+    control.opcode().ok_or(Cause::RDMA_OPCODE)
+}
+
+/// A Terminate is read however it is made, as long as it is one.
+fn admit_terminate(sequence: u32, offset: u32, len: usize) -> Result<(), Cause> {
+    if sequence != 1 {
+        Err(Cause::DDP_SEQUENCE)
+    } else if offset != 0 {
+        Err(Cause::DDP_OFFSET)
+    } else if len < 4 {
+        Err(Cause::RDMA_OPERATION)
+    } else if len > 2 * Terminate::MAX_LEN {
+        Err(Cause::DDP_TOO_LONG)
+    } else {
+        Ok(())
+    }
+}

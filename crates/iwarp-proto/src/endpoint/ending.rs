@@ -1,0 +1,166 @@
+//! How a connection ends, and what becomes of its work then.
+
+use super::message::Message;
+use super::{Endpoint, Role};
+use crate::ddp::Header;
+use crate::terminate::{Cause, Terminate, TerminatedSegment};
+use verbs::{CloseReason, Completion, WorkError, WrId};
+
+/// How far a connection is.
+pub(super) enum Phase {
+    /// Work is taken and octets go both ways.
+    Open,
+    /// What is framed or was posted before the end still goes out; what comes in is dropped.
+    Ending {
+        /// Why it will be over.
+        reason: CloseReason,
+    },
+    /// Nothing moves any more.
+    Over(CloseReason),
+}
+
+impl Endpoint {
+    /// Ends the connection in good order: what is posted is still sent, nothing is taken in.
+    pub fn close(&mut self) {
+        if !matches!(self.phase, Phase::Open) {
+            return;
+        }
+        self.flush_receives(WorkError::Flushed);
+        self.flush_reads(None);
+        self.tx.drop_read_requests();
+        self.phase = Phase::Ending {
+            reason: CloseReason::Local,
+        };
+    }
+
+    /// Whether all that was to be sent before the end is out, so that the stream can be closed
+    /// towards the peer.
+    pub fn wants_shutdown(&self) -> bool {
+        matches!(self.phase, Phase::Ending { .. }) && !self.has_output()
+    }
+
+    /// Whether the connection is on its way to its end.
+    pub fn is_ending(&self) -> bool {
+        matches!(self.phase, Phase::Ending { .. })
+    }
+
+    /// Does not wait for the peer any longer.
+    pub fn give_up(&mut self) {
+        if let Phase::Ending { reason } = &self.phase {
+            let reason = reason.clone();
+            self.over(reason);
+        }
+    }
+
+    /// The stream below is gone.
+    pub fn lost(&mut self, reason: CloseReason) {
+        match &self.phase {
+            Phase::Open => self.over(reason),
+            Phase::Ending { .. } => self.give_up(),
+            Phase::Over(_) => {}
+        }
+    }
+
+    /// The peer has closed its half of the stream.
+    pub(super) fn end_of_stream(&mut self) {
+        self.lost(if self.rx.is_between_fpdus() {
+            CloseReason::Peer
+        } else {
+            CloseReason::Lost("the peer closed it in the middle of a message".into())
+        });
+    }
+
+    pub(super) fn over(&mut self, reason: CloseReason) {
+        self.flush(WorkError::Flushed);
+        self.phase = Phase::Over(reason);
+    }
+
+    /// Ends the connection because of the peer, and tells it why where that is allowed.
+    pub(super) fn violation(&mut self, cause: Cause, segment: Option<TerminatedSegment>) {
+        // The message that was too long fails on its own account, the rest because of it.
+        let is_send = segment
+            .as_ref()
+            .is_some_and(|segment| matches!(segment.header, Header::Untagged { queue: 0, .. }));
+        self.flush(if is_send && cause == Cause::DDP_TOO_LONG {
+            WorkError::TooLong
+        } else {
+            WorkError::Flushed
+        });
+        let reason = CloseReason::PeerError(cause.to_string());
+        // RFC 5044 §7.1.2 rule 4: a responder that has not validated an FPDU posts none.
+        if self.heard || self.config.role == Role::Initiator {
+            tracing::debug!(%cause, "terminate");
+            let terminate = Terminate { cause, segment };
+            self.tx.push(Message::terminate(&terminate.emit()));
+            self.phase = Phase::Ending { reason };
+        } else {
+            self.phase = Phase::Over(reason);
+        }
+    }
+
+    /// Ends the connection because this end cannot go on with what was negotiated
+    /// (RFC 6581 §9.1 and §9.2): a Terminate says so.
+    pub fn refuse(&mut self, cause: Cause) {
+        if matches!(self.phase, Phase::Open) {
+            self.violation(cause, None);
+        }
+    }
+
+    /// The peer says that we are to blame.
+    pub(super) fn terminated(&mut self, octets: &[u8]) {
+        let terminate = Terminate::parse(octets).expect("admitted as long enough");
+        let protection = terminate.cause.layer == 0 && terminate.cause.etype == 1;
+        let refused = terminate
+            .read_request()
+            .filter(|_| protection)
+            .map(|request| request.sink_stag);
+        self.flush_reads(refused);
+        self.over(CloseReason::Terminated(terminate.cause.to_string()));
+    }
+
+    /// Fails everything that is posted; the first Receive with its own error.
+    fn flush(&mut self, first_receive: WorkError) {
+        self.flush_receives(first_receive);
+        let Self { tx, cq, .. } = self;
+        let before = cq.len();
+        cq.extend(tx.abandon().map(flushed));
+        self.outstanding -= self.cq.len() - before;
+        self.flush_reads(None);
+        if let Some(wr) = self.rx.abandon_drain() {
+            self.fail(wr, WorkError::Flushed);
+        }
+    }
+
+    fn flush_receives(&mut self, first: WorkError) {
+        let mut error = first;
+        for receive in self.places.receives.drain(..) {
+            self.cq.push_back(Completion::Failed {
+                wr: receive.wr,
+                error,
+            });
+            error = WorkError::Flushed;
+        }
+    }
+
+    /// Fails the Reads; the one whose sink has this STag because the peer refused it.
+    fn flush_reads(&mut self, refused: Option<u32>) {
+        let before = self.cq.len();
+        self.cq
+            .extend(self.places.reads.drain(refused).map(|(wr, refused)| {
+                let error = if refused {
+                    WorkError::RemoteAccess
+                } else {
+                    WorkError::Flushed
+                };
+                Completion::Failed { wr, error }
+            }));
+        self.outstanding -= self.cq.len() - before;
+    }
+}
+
+fn flushed(wr: WrId) -> Completion {
+    Completion::Failed {
+        wr,
+        error: WorkError::Flushed,
+    }
+}

@@ -1,0 +1,317 @@
+//! One end of an established connection: work in, completions out, octets both ways.
+//!
+//! Nothing happens but in a call: [`Endpoint::post`] and [`Endpoint::register`] queue work,
+//! [`Endpoint::send_with`] and [`Endpoint::recv_with`] move octets through a closure that stands
+//! for the socket, and [`Endpoint::poll_cq`] hands out what is done.
+
+mod admit;
+mod counters;
+mod ending;
+mod message;
+mod places;
+mod reads;
+mod rx;
+#[cfg(test)]
+mod tests;
+mod tx;
+mod window;
+
+pub use counters::Counters;
+
+use crate::fpdu;
+use crate::mpa::RtrMessage;
+use ending::Phase;
+use message::Message;
+use places::{Places, Receive};
+use reads::ReadOp;
+use rx::Rx;
+use std::collections::VecDeque;
+use tx::Tx;
+use verbs::{
+    CloseReason, Completion, Handle, Invalidated, Memory, PostError, RegisterError, WorkError,
+    WorkRequest, WrId,
+};
+
+/// Regions that can be registered at a time on one connection.
+pub const MAX_REGIONS: usize = 2048;
+
+/// Octets of the largest region.
+pub const MAX_REGION: usize = 1 << 30;
+
+/// Octets of the largest message, Write or Read.
+pub const MAX_MESSAGE: u32 = 1 << 30;
+
+/// Work other than Receives that can be posted at a time.
+pub const MAX_SENDS: usize = 4096;
+
+/// Which part this end played in setting up the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It sent the MPA Request, and may send first.
+    Initiator,
+    /// It sent the MPA Reply, and sends nothing before it has heard from the initiator
+    /// (RFC 5044 §7.1.2 rule 4).
+    Responder,
+}
+
+/// What was agreed on for a connection, and what this end allows.
+#[derive(Clone, Debug)]
+pub struct EndpointConfig {
+    /// Our part.
+    pub role: Role,
+    /// CRCs are made and checked.
+    pub crc: bool,
+    /// Every FPDU is verified before any of it is placed.
+    pub strict: bool,
+    /// The peer's receiver wants markers.
+    pub markers: bool,
+    /// Read Requests of the peer to serve at a time.
+    pub ird: u16,
+    /// Read Requests to have outstanding.
+    pub ord: u16,
+    /// Receives that may be posted at a time.
+    pub receives: usize,
+    /// Octets of the largest ULPDU to send; clamped to what RFC 5044 §3 allows.
+    pub max_ulpdu: usize,
+    /// What to send before anything else, as initiator (RFC 6581 §9.2).
+    pub rtr: Option<RtrMessage>,
+    /// What STags are drawn from: random, and used for this connection only.
+    pub seed: [u8; 32],
+}
+
+/// One end of an established connection.
+pub struct Endpoint {
+    config: EndpointConfig,
+    phase: Phase,
+    places: Places,
+    rx: Rx,
+    tx: Tx,
+    cq: VecDeque<Completion>,
+    /// Work other than Receives that is posted and has not completed.
+    outstanding: usize,
+    /// An FPDU of the peer has been found valid.
+    heard: bool,
+    counters: Counters,
+}
+
+impl Endpoint {
+    /// An end that has not sent or received anything yet.
+    pub fn new(config: EndpointConfig) -> Self {
+        let max_ulpdu = config.max_ulpdu.clamp(fpdu::MIN_MULPDU, fpdu::MAX_MULPDU);
+        let mut endpoint = Self {
+            phase: Phase::Open,
+            places: Places::new(config.seed, config.ord),
+            rx: Rx::new(config.crc, config.strict),
+            tx: Tx::new(config.crc, config.markers, max_ulpdu),
+            cq: VecDeque::new(),
+            outstanding: 0,
+            heard: false,
+            counters: Counters::default(),
+            config,
+        };
+        match endpoint.config.rtr {
+            None => {}
+            Some(RtrMessage::Write) => endpoint.tx.push(Message::empty_write()),
+            Some(RtrMessage::Read) => {
+                endpoint.places.reads.push(ReadOp::empty());
+                endpoint.request_reads();
+            }
+        }
+        endpoint
+    }
+
+    /// How the connection is set up.
+    pub fn config(&self) -> &EndpointConfig {
+        &self.config
+    }
+
+    /// What has been moved so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The next completion.
+    pub fn poll_cq(&mut self) -> Option<Completion> {
+        self.cq.pop_front()
+    }
+
+    /// Whether a completion is waiting.
+    pub fn has_completions(&self) -> bool {
+        !self.cq.is_empty()
+    }
+
+    /// Queues work.
+    ///
+    /// # Errors
+    ///
+    /// The work back, if the queue is full or the work can never be done. Once the connection
+    /// ends, work is taken and completes as flushed.
+    #[allow(clippy::result_large_err)] // The work itself goes back: that is what it is for.
+    pub fn post(&mut self, work: WorkRequest) -> Result<(), PostError> {
+        if let WorkRequest::Receive { wr, buffer } = work {
+            return self.post_receive(wr, buffer);
+        }
+        if self.outstanding >= MAX_SENDS {
+            return Err(PostError::Full(work));
+        }
+        if !self.is_possible(&work) {
+            return Err(PostError::Invalid(work));
+        }
+        self.outstanding += 1;
+        if !matches!(self.phase, Phase::Open) {
+            self.fail(work.wr(), WorkError::Flushed);
+            return Ok(());
+        }
+        match work {
+            WorkRequest::Receive { .. } => unreachable!("taken above"),
+            WorkRequest::Send {
+                wr,
+                buffer,
+                invalidate,
+            } => self.tx.push(Message::send(wr, buffer, invalidate)),
+            WorkRequest::Write { wr, source, to } => {
+                self.tx.push(Message::write(wr, source, to));
+            }
+            WorkRequest::Read { wr, sink, from } => {
+                self.places.reads.push(ReadOp::new(wr, sink, from));
+                self.request_reads();
+                self.complete_reads();
+            }
+            WorkRequest::Invalidate { wr, handle } => self.invalidate(wr, handle),
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::result_large_err)] // As above.
+    fn post_receive(&mut self, wr: WrId, buffer: buffer::Buffer) -> Result<(), PostError> {
+        if !matches!(self.phase, Phase::Open) {
+            self.cq.push_back(Completion::Failed {
+                wr,
+                error: WorkError::Flushed,
+            });
+            return Ok(());
+        }
+        if self.places.receives.len() >= self.config.receives {
+            return Err(PostError::Full(WorkRequest::Receive { wr, buffer }));
+        }
+        self.places.receives.push_back(Receive { wr, buffer });
+        Ok(())
+    }
+
+    fn is_possible(&self, work: &WorkRequest) -> bool {
+        let fits = |len: u64| len <= u64::from(MAX_MESSAGE);
+        match work {
+            WorkRequest::Receive { .. } | WorkRequest::Invalidate { .. } => true,
+            WorkRequest::Send { buffer, .. } => fits(buffer.len() as u64),
+            WorkRequest::Write { source, to, .. } => {
+                let len = buffer::gather_len(source) as u64;
+                fits(len) && to.offset.checked_add(len).is_some()
+            }
+            WorkRequest::Read { sink, from, .. } => {
+                let len = from.iter().map(|segment| u64::from(segment.length)).sum();
+                self.config.ord > 0 && fits(len) && len <= sink.capacity() as u64
+            }
+        }
+    }
+
+    /// Lets the peer reach memory.
+    ///
+    /// # Errors
+    ///
+    /// The memory back, if there is no place for it, or the connection is over.
+    #[allow(clippy::result_large_err)] // As above.
+    pub fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
+        if !matches!(self.phase, Phase::Open) {
+            Err(RegisterError::Closed(memory))
+        } else if memory.is_empty() || memory.len() > MAX_REGION {
+            Err(RegisterError::Size(memory))
+        } else if self.places.table.regions() >= MAX_REGIONS {
+            Err(RegisterError::Full(memory))
+        } else {
+            Ok(self.places.table.register(memory))
+        }
+    }
+
+    /// The STag dies at once; the memory comes back when no segment is being placed in it
+    /// (RFC 5042 §6.2.2).
+    fn invalidate(&mut self, wr: WrId, handle: Handle) {
+        let Some(slot) = self.places.region(handle.0) else {
+            self.fail(wr, WorkError::NoSuchHandle);
+            return;
+        };
+        if self.rx.drains_into(slot, wr) {
+            self.places.table.drain(slot);
+            return;
+        }
+        let memory = self.places.release(slot);
+        self.complete(Completion::Invalidate {
+            wr,
+            invalidated: Invalidated { handle, memory },
+        });
+    }
+
+    /// Sends as many Read Requests as the peer serves at a time.
+    fn request_reads(&mut self) {
+        let Places { reads, table, .. } = &mut self.places;
+        while let Some(request) = reads.next_request(table) {
+            self.tx.push(Message::read_request(request));
+        }
+    }
+
+    /// Completes the Reads at the head of the queue that are whole.
+    fn complete_reads(&mut self) {
+        let Places { reads, table, .. } = &mut self.places;
+        let mut done = false;
+        while let Some((wr, sink)) = reads.pop_done(table) {
+            if let Some(wr) = wr {
+                self.cq.push_back(Completion::Read { wr, sink });
+                self.outstanding -= 1;
+            }
+            done = true;
+        }
+        if done {
+            self.request_reads();
+        }
+    }
+
+    /// Adds the completion of work other than a Receive.
+    fn complete(&mut self, completion: Completion) {
+        self.outstanding -= 1;
+        self.cq.push_back(completion);
+    }
+
+    /// Fails work other than a Receive.
+    fn fail(&mut self, wr: WrId, error: WorkError) {
+        self.complete(Completion::Failed { wr, error });
+    }
+
+    /// Why the connection is over, once it is.
+    pub fn closed(&self) -> Option<&CloseReason> {
+        match &self.phase {
+            Phase::Over(reason) => Some(reason),
+            Phase::Open | Phase::Ending { .. } => None,
+        }
+    }
+
+    /// Whether the initiator has spoken and heard nothing yet.
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self.phase, Phase::Open)
+            && self.config.role == Role::Initiator
+            && !self.heard
+            && self.counters.octets_out > 0
+    }
+
+    /// Queues a zero-length RDMA Write: valid, without effect (RFC 5041 §7.1 has no check for
+    /// it), but more octets for a peer that overlooked the first.
+    pub fn nudge(&mut self) {
+        if matches!(self.phase, Phase::Open) {
+            self.tx.push(Message::empty_write());
+        }
+    }
+
+    /// Gives memory back that an idle connection does not need.
+    pub fn trim(&mut self) {
+        self.rx.trim();
+        self.tx.trim();
+    }
+}

@@ -1,0 +1,85 @@
+//! Where payload of the peer may go: regions, Receives and the sinks of Reads.
+
+use super::reads::Reads;
+use crate::stag::{Entry, SlotId, StagTable};
+use buffer::Buffer;
+use std::collections::VecDeque;
+use verbs::{Handle, Memory, WrId};
+
+/// A Receive that is posted.
+pub(super) struct Receive {
+    pub(super) wr: WrId,
+    pub(super) buffer: Buffer,
+}
+
+/// Which memory a segment goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// The first of the Receives.
+    Receive,
+    /// The sink of the first of the Reads.
+    ReadSink,
+    /// A region.
+    Region(SlotId),
+}
+
+/// All memory that the peer's payload can reach, and how far its messages have come.
+pub(super) struct Places {
+    pub(super) table: StagTable,
+    pub(super) receives: VecDeque<Receive>,
+    pub(super) reads: Reads,
+    /// MSN of the Send that is arriving, or next.
+    pub(super) send_sequence: u32,
+    /// Octets of it that have arrived.
+    pub(super) send_offset: u32,
+    /// MSN of the next Read Request.
+    pub(super) read_sequence: u32,
+    /// Read Requests of the peer whose responses are not sent yet.
+    pub(super) serving: u16,
+}
+
+impl Places {
+    pub(super) fn new(seed: [u8; 32], ord: u16) -> Self {
+        Self {
+            table: StagTable::new(seed),
+            receives: VecDeque::new(),
+            reads: Reads::new(ord),
+            send_sequence: 1,
+            send_offset: 0,
+            read_sequence: 1,
+            serving: 0,
+        }
+    }
+
+    /// The memory of a target that a segment was admitted to.
+    pub(super) fn memory_mut(&mut self, target: Target) -> &mut [u8] {
+        match target {
+            Target::Receive => self
+                .receives
+                .front_mut()
+                .expect("a Receive stays posted until its message is whole")
+                .buffer
+                .memory_mut(),
+            Target::ReadSink => self.reads.sink_mut(),
+            Target::Region(slot) => self.table.sink_mut(slot),
+        }
+    }
+
+    /// The region of our user's that an STag names.
+    pub(super) fn region(&self, stag: u32) -> Option<SlotId> {
+        let slot = self.table.find(stag)?;
+        matches!(self.table.entry(slot), Entry::Region(_)).then_some(slot)
+    }
+
+    /// Takes a region back.
+    pub(super) fn release(&mut self, slot: SlotId) -> Memory {
+        self.table
+            .release(slot)
+            .expect("a region is found before it is released")
+    }
+
+    /// The name of a region.
+    pub(super) fn handle(&self, slot: SlotId) -> Handle {
+        self.table.handle(slot)
+    }
+}

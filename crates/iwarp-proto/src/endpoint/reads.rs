@@ -1,0 +1,186 @@
+//! Our own RDMA Reads: which Read Requests are out, and which Read Response is next.
+
+use crate::rdmap::ReadRequest;
+use crate::stag::StagTable;
+use crate::terminate::Cause;
+use buffer::Buffer;
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use verbs::{Segment, WrId};
+
+/// The Reads of one connection, in the order in which they were posted, which is the order in
+/// which their responses come (RFC 5040 §5.2.2).
+pub(super) struct Reads {
+    ops: VecDeque<ReadOp>,
+    /// How many Reads at the head of the queue have all their requests sent.
+    asked: usize,
+    /// Requests that are out.
+    outstanding: u16,
+    ord: u16,
+}
+
+/// One Read: a request per segment, all into one sink.
+pub(super) struct ReadOp {
+    /// `None` for the one that only says that we are ready.
+    wr: Option<WrId>,
+    sink: Buffer,
+    from: SmallVec<[Segment; 4]>,
+    /// Names the sink, from the first request to the last response.
+    stag: Option<u32>,
+    /// Segments whose request is sent, and where in the sink the next one's octets go.
+    asked: usize,
+    asked_offset: u64,
+    /// Segments whose response is whole.
+    answered: usize,
+    /// Octets placed, of all segments and of the one that is arriving.
+    placed: usize,
+    placed_of_segment: u32,
+}
+
+impl ReadOp {
+    pub(super) fn new(wr: WrId, sink: Buffer, from: SmallVec<[Segment; 4]>) -> Self {
+        Self {
+            wr: Some(wr),
+            sink,
+            from,
+            stag: None,
+            asked: 0,
+            asked_offset: 0,
+            answered: 0,
+            placed: 0,
+            placed_of_segment: 0,
+        }
+    }
+
+    /// A Read of nothing, for nobody.
+    pub(super) fn empty() -> Self {
+        let nowhere = Segment {
+            handle: verbs::Handle(0),
+            length: 0,
+            offset: 0,
+        };
+        Self {
+            wr: None,
+            ..Self::new(WrId(0), Buffer::default(), [nowhere].into_iter().collect())
+        }
+    }
+
+    fn is_answered(&self) -> bool {
+        self.answered == self.from.len()
+    }
+}
+
+impl Reads {
+    pub(super) fn new(ord: u16) -> Self {
+        Self {
+            ops: VecDeque::new(),
+            asked: 0,
+            outstanding: 0,
+            ord,
+        }
+    }
+
+    pub(super) fn push(&mut self, op: ReadOp) {
+        self.ops.push_back(op);
+    }
+
+    /// The next request, if the peer serves another (RFC 5040 §6.1).
+    pub(super) fn next_request(&mut self, table: &mut StagTable) -> Option<ReadRequest> {
+        loop {
+            let op = self.ops.get_mut(self.asked)?;
+            let Some(segment) = op.from.get(op.asked) else {
+                self.asked += 1;
+                continue;
+            };
+            if self.outstanding >= self.ord || !table.has_room() {
+                return None;
+            }
+            let request = ReadRequest {
+                sink_stag: *op.stag.get_or_insert_with(|| table.insert_read_sink()),
+                sink_offset: op.asked_offset,
+                length: segment.length,
+                source_stag: segment.handle.0,
+                source_offset: segment.offset,
+            };
+            op.asked += 1;
+            op.asked_offset += u64::from(segment.length);
+            self.outstanding += 1;
+            return Some(request);
+        }
+    }
+
+    /// Checks a segment of a Read Response, and says where in the sink it goes.
+    ///
+    /// Only the response to the oldest request is admitted, octet after octet: stricter than
+    /// RFC 5040 §5.2.2 demands, so that an STag on the wire is of no use to anything else.
+    pub(super) fn admit(
+        &self,
+        stag: u32,
+        offset: u64,
+        len: usize,
+        last: bool,
+    ) -> Result<usize, Cause> {
+        let op = self.ops.front().ok_or(Cause::RDMA_OPCODE)?;
+        if op.answered >= op.asked {
+            return Err(Cause::RDMA_OPCODE);
+        }
+        if op.stag != Some(stag) {
+            return Err(Cause::DDP_INVALID_STAG);
+        }
+        let left = (op.from[op.answered].length - op.placed_of_segment) as usize;
+        if offset != op.placed as u64 || len > left {
+            return Err(Cause::DDP_BOUNDS);
+        }
+        if last && len < left {
+            return Err(Cause::RDMA_OPERATION);
+        }
+        Ok(op.placed)
+    }
+
+    /// Notes that a segment that was admitted is in place.
+    pub(super) fn placed(&mut self, len: usize, last: bool) {
+        let op = self
+            .ops
+            .front_mut()
+            .expect("a Read stays until its last response is whole");
+        op.placed += len;
+        op.placed_of_segment += u32::try_from(len).expect("a segment is at most 64 KiB");
+        if last {
+            op.answered += 1;
+            op.placed_of_segment = 0;
+            self.outstanding -= 1;
+        }
+    }
+
+    /// Takes the Read at the head of the queue out, if it is whole; its STag dies.
+    pub(super) fn pop_done(&mut self, table: &mut StagTable) -> Option<(Option<WrId>, Buffer)> {
+        if !self.ops.front()?.is_answered() {
+            return None;
+        }
+        let mut op = self.ops.pop_front()?;
+        self.asked = self.asked.saturating_sub(1);
+        if let Some(slot) = op.stag.and_then(|stag| table.find(stag)) {
+            table.release(slot);
+        }
+        op.sink.set_len(op.placed);
+        Some((op.wr, op.sink))
+    }
+
+    /// The sink of the Read at the head of the queue.
+    pub(super) fn sink_mut(&mut self) -> &mut [u8] {
+        self.ops
+            .front_mut()
+            .expect("a Read stays until its last response is whole")
+            .sink
+            .memory_mut()
+    }
+
+    /// Takes all Reads out, with whether their sink has this STag.
+    pub(super) fn drain(&mut self, stag: Option<u32>) -> impl Iterator<Item = (WrId, bool)> + '_ {
+        self.asked = 0;
+        self.outstanding = 0;
+        self.ops
+            .drain(..)
+            .filter_map(move |op| Some((op.wr?, op.stag.is_some() && op.stag == stag)))
+    }
+}

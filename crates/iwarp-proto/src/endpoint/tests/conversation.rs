@@ -1,0 +1,535 @@
+//! What two well-behaved ends do with each other.
+
+use super::*;
+
+#[test]
+fn sends_arrive_in_order_and_complete() {
+    let mut pair = Pair::new();
+    for n in 0..5 {
+        pair.b.post(receive(n, 100)).unwrap();
+        pair.a.post(send(10 + n, &[n as u8; 20])).unwrap();
+    }
+    pair.drive();
+    for (n, completion) in completions(&mut pair.b).into_iter().enumerate() {
+        let Completion::Receive {
+            wr,
+            buffer,
+            invalidated: None,
+        } = completion
+        else {
+            panic!("{completion:?}");
+        };
+        assert_eq!(wr, WrId(n as u64));
+        assert_eq!(&*buffer, [n as u8; 20]);
+    }
+    let sent: Vec<_> = completions(&mut pair.a)
+        .into_iter()
+        .map(|completion| match completion {
+            Completion::Send { wr } => wr.0,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(sent, [10, 11, 12, 13, 14]);
+}
+
+#[test]
+fn many_small_sends_are_one_write() {
+    let mut pair = Pair::new();
+    for n in 0..30 {
+        pair.a.post(send(n, &[1; 100])).unwrap();
+    }
+    output(&mut pair.a, usize::MAX);
+    let counters = pair.a.counters();
+    assert_eq!((counters.writes, counters.fpdus_out), (1, 30));
+}
+
+#[test]
+fn empty_send_takes_a_receive() {
+    let mut pair = Pair::new();
+    pair.b.post(receive(1, 0)).unwrap();
+    pair.a.post(send(2, &[])).unwrap();
+    pair.drive();
+    assert!(matches!(
+        completions(&mut pair.b)[..],
+        [Completion::Receive { wr: WrId(1), .. }]
+    ));
+}
+
+#[test]
+fn responder_listens_before_it_talks() {
+    let mut pair = Pair::new();
+    pair.a.post(receive(1, 10)).unwrap();
+    pair.b.post(send(2, b"early")).unwrap();
+    assert!(!pair.b.has_output());
+    pair.drive();
+    assert!(completions(&mut pair.a).is_empty());
+    pair.introduce();
+    assert_eq!(completions(&mut pair.a).len(), 1);
+}
+
+fn write_then_read_back(sizes: &[usize], change: impl Fn(&mut EndpointConfig)) {
+    for (n, len) in sizes.iter().copied().enumerate() {
+        let mut pair = Pair::with(&change);
+        let octets = pattern(len, n as u64);
+        let handle = pair.b.register(sink(len + 10)).unwrap();
+        pair.a.post(write(1, octets.clone(), handle, 7)).unwrap();
+        pair.drive();
+        assert!(matches!(
+            completions(&mut pair.a)[..],
+            [Completion::Write { wr: WrId(1) }]
+        ));
+        pair.b
+            .post(WorkRequest::Invalidate {
+                wr: WrId(2),
+                handle,
+            })
+            .unwrap();
+        let written = match completions(&mut pair.b).pop() {
+            Some(Completion::Invalidate { invalidated, .. }) => match invalidated.memory {
+                Memory::Sink(mut buffer) => buffer.memory_mut()[7..7 + len].to_vec(),
+                Memory::Source(_) => panic!("a sink was registered"),
+            },
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(written, octets);
+        let handle = pair.b.register(Memory::Source(gather(written))).unwrap();
+        let segment = Segment {
+            handle,
+            length: len as u32,
+            offset: 0,
+        };
+        pair.a.post(read(3, len, &[segment])).unwrap();
+        pair.drive();
+        match completions(&mut pair.a).pop() {
+            Some(Completion::Read { sink, .. }) => assert_eq!(&*sink, octets),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+const SIZES: &[usize] = &[
+    1,
+    3,
+    100,
+    1448,
+    8191,
+    8192,
+    8193,
+    61_696,
+    61_697,
+    100_001,
+    1 << 20,
+];
+
+#[test]
+fn writes_and_reads_of_any_size_arrive() {
+    write_then_read_back(SIZES, |_| {});
+}
+
+#[test]
+fn so_they_do_without_crc_strict_and_in_small_segments() {
+    write_then_read_back(SIZES, |config| config.crc = false);
+    write_then_read_back(SIZES, |config| config.strict = true);
+    write_then_read_back(SIZES, |config| config.max_ulpdu = 1442);
+    write_then_read_back(SIZES, |config| config.max_ulpdu = 0);
+}
+
+#[test]
+fn large_payload_is_not_copied() {
+    let mut pair = Pair::new();
+    let handle = pair.b.register(sink(4 << 20)).unwrap();
+    for n in 0..4 {
+        pair.a
+            .post(write(n, pattern(1 << 20, n), handle, n << 20))
+            .unwrap();
+    }
+    pair.drive();
+    assert_eq!(pair.a.counters().copied_out, 0);
+    // All but what the first look at the stream, and one after each message, brought with it.
+    assert!(pair.b.counters().copied_in < 4096 + 4 * 512);
+}
+
+#[test]
+fn a_read_of_many_segments_is_one_completion() {
+    let mut pair = Pair::new();
+    let octets = pattern(40_000, 1);
+    let mut segments = Vec::new();
+    // More of them than can be outstanding, pieces of several regions, one of them empty.
+    let mut at = 0;
+    for length in [1000, 0, 5000, 1, 3, 20_000, 4096, 9900] {
+        let handle = pair
+            .b
+            .register(Memory::Source(gather(
+                [&[0; 5][..], &octets[at..at + length], &[0]].concat(),
+            )))
+            .unwrap();
+        segments.push(Segment {
+            handle,
+            length: length as u32,
+            offset: 5,
+        });
+        at += length;
+    }
+    assert_eq!(at, 40_000);
+    pair.a.post(read(1, 50_000, &segments)).unwrap();
+    pair.drive();
+    match completions(&mut pair.a).pop() {
+        Some(Completion::Read { wr: WrId(1), sink }) => assert_eq!(&*sink, octets),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn reads_beyond_ord_wait_and_hold_up_nothing() {
+    let mut pair = Pair::with(|config| config.ord = 2);
+    let handle = pair
+        .b
+        .register(Memory::Source(gather(vec![7; 100])))
+        .unwrap();
+    pair.b.post(receive(100, 10)).unwrap();
+    let segment = Segment {
+        handle,
+        length: 100,
+        offset: 0,
+    };
+    for n in 0..5 {
+        pair.a.post(read(n, 100, &[segment])).unwrap();
+    }
+    pair.a.post(send(99, b"now")).unwrap();
+    let first = output(&mut pair.a, usize::MAX);
+    assert_eq!(fpdus(&first).len(), 3, "two Read Requests and the Send");
+    pair.b.recv_slice(&first);
+    pair.drive();
+    let reads = completions(&mut pair.a)
+        .into_iter()
+        .filter(|completion| matches!(completion, Completion::Read { .. }))
+        .count();
+    assert_eq!(reads, 5);
+}
+
+#[test]
+fn read_of_nothing_completes() {
+    let mut pair = Pair::new();
+    pair.a.post(read(1, 0, &[])).unwrap();
+    assert_eq!(completions(&mut pair.a).len(), 1);
+    let nowhere = Segment {
+        handle: Handle(1),
+        length: 0,
+        offset: u64::MAX,
+    };
+    pair.a.post(read(2, 0, &[nowhere])).unwrap();
+    pair.a.post(read(3, 0, &[])).unwrap();
+    assert!(completions(&mut pair.a).is_empty());
+    pair.drive();
+    let done: Vec<_> = completions(&mut pair.a);
+    assert!(
+        matches!(
+            done[..],
+            [
+                Completion::Read { wr: WrId(2), .. },
+                Completion::Read { wr: WrId(3), .. }
+            ]
+        ),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn send_with_invalidate_brings_the_memory_back() {
+    let mut pair = Pair::new();
+    let handle = pair.b.register(sink(100)).unwrap();
+    pair.b.post(receive(1, 10)).unwrap();
+    pair.a.post(write(2, vec![9; 10], handle, 0)).unwrap();
+    pair.a
+        .post(WorkRequest::Send {
+            wr: WrId(3),
+            buffer: buffer(b"done"),
+            invalidate: Some(handle),
+        })
+        .unwrap();
+    pair.drive();
+    match completions(&mut pair.b).pop() {
+        Some(Completion::Receive {
+            invalidated: Some(invalidated),
+            ..
+        }) => {
+            assert_eq!(invalidated.handle, handle);
+            let Memory::Sink(mut buffer) = invalidated.memory else {
+                panic!("a sink was registered");
+            };
+            assert_eq!(buffer.memory_mut()[..10], [9; 10]);
+        }
+        other => panic!("{other:?}"),
+    }
+    // The handle is dead.
+    pair.a.post(write(4, vec![1], handle, 0)).unwrap();
+    pair.drive();
+    assert_eq!(
+        pair.b.closed().cloned().or_else(|| {
+            pair.b.give_up();
+            pair.b.closed().cloned()
+        }),
+        Some(peer_error(Cause::DDP_INVALID_STAG))
+    );
+    assert_eq!(
+        pair.a.closed(),
+        Some(&CloseReason::Terminated(
+            Cause::DDP_INVALID_STAG.to_string()
+        ))
+    );
+}
+
+#[test]
+fn invalidating_what_is_not_there_fails_alone() {
+    let mut pair = Pair::new();
+    let invalidate = WorkRequest::Invalidate {
+        wr: WrId(1),
+        handle: Handle(5),
+    };
+    pair.a.post(invalidate).unwrap();
+    assert!(matches!(
+        completions(&mut pair.a)[..],
+        [Completion::Failed {
+            error: WorkError::NoSuchHandle,
+            ..
+        }]
+    ));
+    assert!(pair.a.closed().is_none());
+}
+
+#[test]
+fn memory_that_is_being_written_comes_back_when_its_segment_ends() {
+    let mut pair = Pair::new();
+    let octets = pattern(60_000, 3);
+    let handle = pair.b.register(sink(60_000)).unwrap();
+    pair.a.post(write(1, octets.clone(), handle, 0)).unwrap();
+    let stream = output(&mut pair.a, usize::MAX);
+    let (first, rest) = stream.split_at(20_000);
+    pair.b.recv_slice(first);
+    pair.b
+        .post(WorkRequest::Invalidate {
+            wr: WrId(2),
+            handle,
+        })
+        .unwrap();
+    assert!(completions(&mut pair.b).is_empty());
+    pair.b.recv_slice(rest);
+    match completions(&mut pair.b).pop() {
+        Some(Completion::Invalidate { invalidated, .. }) => {
+            let Memory::Sink(mut buffer) = invalidated.memory else {
+                panic!("a sink was registered");
+            };
+            assert_eq!(buffer.memory_mut(), octets);
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(pair.b.closed().is_none());
+}
+
+#[test]
+fn a_refused_read_says_so() {
+    let mut pair = Pair::new();
+    let handle = pair.b.register(sink(100)).unwrap();
+    let segment = Segment {
+        handle,
+        length: 10,
+        offset: 0,
+    };
+    pair.a.post(receive(1, 10)).unwrap();
+    pair.a.post(read(2, 100, &[segment])).unwrap();
+    pair.a.post(read(3, 100, &[segment])).unwrap();
+    pair.drive();
+    let failed: Vec<_> = completions(&mut pair.a)
+        .into_iter()
+        .map(|completion| match completion {
+            Completion::Failed { wr, error } => (wr.0, error),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(
+        failed,
+        [
+            (2, WorkError::RemoteAccess),
+            (3, WorkError::Flushed),
+            (1, WorkError::Flushed)
+        ]
+    );
+    assert_eq!(
+        pair.a.closed(),
+        Some(&CloseReason::Terminated(Cause::RDMA_ACCESS.to_string()))
+    );
+}
+
+#[test]
+fn closing_sends_what_was_posted_and_flushes_the_rest() {
+    let mut pair = Pair::new();
+    pair.introduce();
+    pair.a.post(receive(1, 10)).unwrap();
+    pair.a.post(send(2, b"last words")).unwrap();
+    pair.b.post(receive(3, 10)).unwrap();
+    pair.a.close();
+    assert!(!pair.a.wants_shutdown());
+    pair.drive();
+    assert!(pair.a.wants_shutdown());
+    let done = completions(&mut pair.a);
+    assert!(
+        matches!(
+            done[..],
+            [
+                Completion::Failed {
+                    wr: WrId(1),
+                    error: WorkError::Flushed
+                },
+                Completion::Send { wr: WrId(2) }
+            ]
+        ),
+        "{done:?}"
+    );
+    assert!(matches!(
+        completions(&mut pair.b)[..],
+        [Completion::Receive { wr: WrId(3), .. }]
+    ));
+    pair.b.recv_with(|_| Ok(0)).unwrap();
+    assert_eq!(pair.b.closed(), Some(&CloseReason::Peer));
+    assert!(
+        pair.a.closed().is_none(),
+        "the peer has not closed its half"
+    );
+    pair.a.recv_with(|_| Ok(0)).unwrap();
+    assert_eq!(pair.a.closed(), Some(&CloseReason::Local));
+}
+
+#[test]
+fn work_on_a_closed_connection_is_flushed() {
+    let mut pair = Pair::new();
+    pair.a.lost(CloseReason::Peer);
+    pair.a.post(send(1, b"x")).unwrap();
+    pair.a.post(receive(2, 1)).unwrap();
+    assert!(matches!(
+        completions(&mut pair.a)[..],
+        [
+            Completion::Failed { wr: WrId(1), .. },
+            Completion::Failed { wr: WrId(2), .. }
+        ]
+    ));
+    assert!(matches!(
+        pair.a.register(sink(1)),
+        Err(RegisterError::Closed(_))
+    ));
+}
+
+#[test]
+fn everything_posted_completes_once_when_the_connection_is_lost() {
+    let mut pair = Pair::new();
+    let handle = pair.b.register(sink(1 << 20)).unwrap();
+    let segment = Segment {
+        handle,
+        length: 10,
+        offset: 0,
+    };
+    for n in 0..10 {
+        pair.a.post(receive(n, 10)).unwrap();
+        pair.a.post(send(10 + n, &[0; 10_000])).unwrap();
+        pair.a
+            .post(write(20 + n, vec![0; 100_000], handle, 0))
+            .unwrap();
+        pair.a.post(read(30 + n, 10, &[segment])).unwrap();
+    }
+    // Half of it is on its way.
+    pair.a.send_with(|_| Ok(100_000)).unwrap();
+    pair.a.lost(CloseReason::Lost("cut".into()));
+    let mut seen: Vec<_> = completions(&mut pair.a)
+        .into_iter()
+        .map(|completion| match completion {
+            Completion::Send { wr }
+            | Completion::Write { wr }
+            | Completion::Failed {
+                wr,
+                error: WorkError::Flushed,
+            } => wr.0,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    seen.sort_unstable();
+    assert!(seen.into_iter().eq(0..40));
+    assert!(!pair.a.has_output());
+}
+
+#[test]
+fn limits_are_kept() {
+    let mut pair = Pair::with(|config| config.receives = 1);
+    pair.a.post(receive(1, 1)).unwrap();
+    assert!(matches!(
+        pair.a.post(receive(2, 1)),
+        Err(PostError::Full(_))
+    ));
+    let segment = Segment {
+        handle: Handle(1),
+        length: 11,
+        offset: 0,
+    };
+    assert!(matches!(
+        pair.a.post(read(3, 10, &[segment])),
+        Err(PostError::Invalid(_))
+    ));
+    assert!(matches!(
+        pair.a.post(write(4, vec![0; 2], Handle(1), u64::MAX)),
+        Err(PostError::Invalid(_))
+    ));
+    for n in 0..MAX_SENDS as u64 {
+        pair.a.post(send(n, b"")).unwrap();
+    }
+    assert!(matches!(pair.a.post(send(5, b"")), Err(PostError::Full(_))));
+    output(&mut pair.a, usize::MAX);
+    pair.a.post(send(6, b"")).unwrap();
+    for _ in 0..MAX_REGIONS {
+        pair.a.register(sink(1)).unwrap();
+    }
+    assert!(matches!(
+        pair.a.register(sink(1)),
+        Err(RegisterError::Full(_))
+    ));
+    assert!(matches!(
+        pair.b.register(sink(0)),
+        Err(RegisterError::Size(_))
+    ));
+}
+
+#[test]
+fn no_reads_where_none_are_served() {
+    let mut pair = Pair::with(|config| config.ord = 0);
+    assert!(matches!(
+        pair.a.post(read(1, 0, &[])),
+        Err(PostError::Invalid(_))
+    ));
+}
+
+#[test]
+fn ready_to_receive_is_said_first() {
+    for rtr in [RtrMessage::Write, RtrMessage::Read] {
+        let mut config_a = config(Role::Initiator);
+        config_a.rtr = Some(rtr);
+        let mut pair = Pair::new();
+        pair.a = Endpoint::new(config_a);
+        pair.a.post(receive(1, 10)).unwrap();
+        pair.b.post(send(2, b"hello")).unwrap();
+        pair.drive();
+        let done = completions(&mut pair.a);
+        assert!(
+            matches!(done[..], [Completion::Receive { wr: WrId(1), .. }]),
+            "{done:?}"
+        );
+    }
+}
+
+#[test]
+fn an_unanswered_initiator_knows_it() {
+    let mut pair = Pair::new();
+    assert!(!pair.a.is_unanswered(), "nothing was said yet");
+    pair.introduce();
+    assert!(pair.a.is_unanswered());
+    pair.a.post(receive(1, 10)).unwrap();
+    pair.b.post(send(2, b"yes")).unwrap();
+    pair.drive();
+    assert!(!pair.a.is_unanswered());
+}

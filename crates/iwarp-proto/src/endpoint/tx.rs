@@ -1,0 +1,158 @@
+//! The way out: messages are cut into FPDUs and handed to the socket a window at a time.
+
+use super::counters::Counters;
+use super::message::{End, Message};
+use super::window::Window;
+use super::{Endpoint, Phase, Role};
+use crate::ddp;
+use crate::fpdu;
+use crate::markers::Markers;
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use verbs::{Completion, WrId};
+
+/// Octets to frame at a time where CRCs are made: what was read for the CRC is still in the cache
+/// when the kernel copies it.
+const WINDOW_CRC: usize = 512 << 10;
+
+/// Octets to frame at a time otherwise.
+const WINDOW_PLAIN: usize = 1 << 20;
+
+/// Messages that wait, and the window.
+pub(super) struct Tx {
+    queue: VecDeque<Message>,
+    window: Window,
+    crc: bool,
+    markers: Option<Markers>,
+    max_ulpdu: usize,
+    /// MSN of the message that is being sent, or next, per queue.
+    sequences: [u32; 3],
+}
+
+impl Tx {
+    pub(super) fn new(crc: bool, markers: bool, max_ulpdu: usize) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            window: Window::new(),
+            crc,
+            markers: markers.then(Markers::new),
+            max_ulpdu,
+            sequences: [1; 3],
+        }
+    }
+
+    pub(super) fn push(&mut self, message: Message) {
+        self.queue.push_back(message);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.window.is_empty() && self.queue.is_empty()
+    }
+
+    /// Frames messages until the window is full or nothing waits.
+    fn fill(&mut self, counters: &mut Counters) {
+        let limit = if self.crc { WINDOW_CRC } else { WINDOW_PLAIN };
+        while self.window.len() < limit && self.window.has_room() {
+            let Some(message) = self.queue.front_mut() else {
+                return;
+            };
+            let header_len = if message.is_tagged() {
+                ddp::TAGGED_LEN
+            } else {
+                ddp::UNTAGGED_LEN
+            };
+            let segment = fpdu::segment_len(message.len(), self.max_ulpdu - header_len);
+            let len = segment.min(message.left());
+            let queue = message.queue().map(|queue| queue as usize);
+            let sequence = queue.map_or(0, |queue| self.sequences[queue]);
+            let by_reference = message.is_by_reference();
+            let (header, body) = message.cut(len, sequence);
+            match &mut self.markers {
+                None => self
+                    .window
+                    .frame(header, body, len, by_reference, self.crc, counters),
+                Some(markers) => self
+                    .window
+                    .frame_marked(markers, header, body, len, self.crc, counters),
+            }
+            if message.left() > 0 {
+                continue;
+            }
+            self.window.owe(message.end);
+            if let Some(queue) = queue {
+                self.sequences[queue] = self.sequences[queue].wrapping_add(1);
+            }
+            self.queue.pop_front();
+        }
+    }
+
+    /// Forgets the Read Requests that are not sent yet.
+    pub(super) fn drop_read_requests(&mut self) {
+        self.queue.retain(|message| !message.is_read_request());
+    }
+
+    /// Forgets what is not framed yet, and gives back all that is owed.
+    ///
+    /// What is framed still goes out: half an FPDU would make the next one unreadable.
+    pub(super) fn abandon(&mut self) -> impl Iterator<Item = WrId> + '_ {
+        let queued = self.queue.drain(..).map(|message| message.end);
+        self.window
+            .drain_ends()
+            .chain(queued)
+            .filter_map(|end| match end {
+                End::Send(wr) | End::Write(wr) => Some(wr),
+                End::ReadResponse | End::Nothing => None,
+            })
+    }
+
+    pub(super) fn trim(&mut self) {
+        self.window.trim();
+        if self.queue.is_empty() {
+            self.queue.shrink_to(64);
+        }
+    }
+}
+
+impl Endpoint {
+    /// Whether there is something that [`send_with`](Self::send_with) would hand out.
+    pub fn has_output(&self) -> bool {
+        let open = match self.phase {
+            Phase::Open | Phase::Ending { .. } => true,
+            Phase::Over(_) => false,
+        };
+        // RFC 5044 §7.1.2 rule 4: a responder listens before it talks.
+        let may_talk = self.heard || self.config.role == Role::Initiator;
+        open && may_talk && !self.tx.is_empty()
+    }
+
+    /// Hands octets to `io` once: as many slices as are ready, in order. Says how many it took.
+    ///
+    /// Where a CRC is made it is made here, right before the octets are handed out.
+    ///
+    /// # Errors
+    ///
+    /// Those of `io`. Nothing is lost if it would have blocked.
+    pub fn send_with(
+        &mut self,
+        io: impl FnOnce(&[IoSlice<'_>]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        if !self.has_output() {
+            return Ok(0);
+        }
+        if self.tx.window.is_empty() {
+            self.tx.fill(&mut self.counters);
+        }
+        let written = self.tx.window.write(io)?;
+        self.counters.writes += 1;
+        self.counters.octets_out += written as u64;
+        while let Some(end) = self.tx.window.pop_end() {
+            match end {
+                End::Nothing => {}
+                End::Send(wr) => self.complete(Completion::Send { wr }),
+                End::Write(wr) => self.complete(Completion::Write { wr }),
+                End::ReadResponse => self.places.serving -= 1,
+            }
+        }
+        Ok(written)
+    }
+}

@@ -1,0 +1,237 @@
+//! FPDUs that are framed and on their way to the socket.
+
+use super::counters::Counters;
+use super::message::{Body, COPY_PIECE_BELOW, End};
+use crate::crc;
+use crate::ddp::Header;
+use crate::fpdu;
+use crate::markers::Markers;
+use bytes::Bytes;
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::ops::Range;
+
+/// Slices in one vectored write; Linux takes 1024.
+const MAX_SLICES: usize = 1020;
+
+/// Slices that one more FPDU may need, at most: 64 KiB of pieces that are just not copied.
+const SLICES_PER_FPDU: usize = 2 * fpdu::MAX_MULPDU / COPY_PIECE_BELOW + 2;
+
+/// Headers, CRCs and small payload above this are given back when a connection is idle.
+const KEEP_SLAB: usize = 16 << 10;
+
+/// Octets to send, in pieces: headers, CRCs and small payload in one slab, the rest by reference.
+///
+/// It is filled when it is empty, so that a partial write is nothing but an offset, and so that a
+/// CRC is made just before its octets are handed out.
+pub(super) struct Window {
+    slab: Vec<u8>,
+    /// Where the part of the slab begins that is in no piece yet.
+    open: usize,
+    pieces: VecDeque<Piece>,
+    /// Octets of the first piece that are handed out.
+    head: usize,
+    /// Octets of the stream framed and handed out, since the beginning.
+    framed: u64,
+    sent: u64,
+    /// What is owed when so many octets of the stream have been handed out.
+    ends: VecDeque<(u64, End)>,
+    /// For FPDUs with markers: the FPDU before it has any.
+    plain: Vec<u8>,
+}
+
+enum Piece {
+    Slab(Range<usize>),
+    Payload(Bytes),
+}
+
+impl Window {
+    pub(super) fn new() -> Self {
+        Self {
+            slab: Vec::new(),
+            open: 0,
+            pieces: VecDeque::new(),
+            head: 0,
+            framed: 0,
+            sent: 0,
+            ends: VecDeque::new(),
+            plain: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.framed == self.sent
+    }
+
+    /// Octets that are not handed out yet.
+    pub(super) fn len(&self) -> usize {
+        usize::try_from(self.framed - self.sent).expect("a window is at most a few MiB")
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.pieces.len() + SLICES_PER_FPDU <= MAX_SLICES
+    }
+
+    /// Frames a segment with its payload, copied or by reference.
+    pub(super) fn frame(
+        &mut self,
+        header: Header,
+        body: &mut Body,
+        len: usize,
+        by_reference: bool,
+        use_crc: bool,
+        counters: &mut Counters,
+    ) {
+        let ulpdu = header.wire_len() + len;
+        let begin = self.slab.len();
+        self.begin(header, ulpdu);
+        let pad = &[0; 3][..fpdu::pad_len(ulpdu)];
+        let crc = if by_reference {
+            let mut digest = crc::Digest::new();
+            if use_crc {
+                digest.update(&self.slab[begin..]);
+            }
+            body.refer(len, |octets, range| {
+                if use_crc {
+                    digest.update(&octets[range.clone()]);
+                }
+                if range.len() < COPY_PIECE_BELOW {
+                    counters.copied_out += range.len() as u64;
+                    self.slab.extend_from_slice(&octets[range]);
+                } else {
+                    seal(&self.slab, &mut self.open, &mut self.pieces);
+                    self.pieces.push_back(Piece::Payload(octets.slice(range)));
+                }
+            });
+            self.slab.extend_from_slice(pad);
+            digest.update(pad);
+            digest.finish()
+        } else {
+            counters.copied_out += len as u64;
+            body.copy(len, &mut self.slab);
+            self.slab.extend_from_slice(pad);
+            if use_crc {
+                crc::crc32c(&self.slab[begin..])
+            } else {
+                0
+            }
+        };
+        let crc = if use_crc { crc::emit(crc) } else { [0; 4] };
+        self.slab.extend_from_slice(&crc);
+        self.framed += fpdu::wire_len(ulpdu) as u64;
+        counters.fpdus_out += 1;
+    }
+
+    /// Frames a segment with markers; everything is copied, since they cut it in small parts.
+    pub(super) fn frame_marked(
+        &mut self,
+        markers: &mut Markers,
+        header: Header,
+        body: &mut Body,
+        len: usize,
+        use_crc: bool,
+        counters: &mut Counters,
+    ) {
+        let ulpdu = header.wire_len() + len;
+        // The slab is borrowed to build the FPDU in, then the FPDU goes behind it with markers.
+        let before = std::mem::take(&mut self.slab);
+        self.slab = std::mem::take(&mut self.plain);
+        self.slab.clear();
+        self.begin(header, ulpdu);
+        body.copy(len, &mut self.slab);
+        self.slab.extend_from_slice(&[0; 3][..fpdu::pad_len(ulpdu)]);
+        self.plain = std::mem::replace(&mut self.slab, before);
+        let begin = self.slab.len();
+        markers.frame(&self.plain, use_crc, &mut self.slab);
+        self.framed += (self.slab.len() - begin) as u64;
+        counters.copied_out += len as u64;
+        counters.fpdus_out += 1;
+    }
+
+    fn begin(&mut self, header: Header, ulpdu: usize) {
+        let length = u16::try_from(ulpdu).expect("a ULPDU is at most 64768 octets");
+        self.slab.extend_from_slice(&length.to_be_bytes());
+        header.emit(&mut self.slab);
+    }
+
+    /// Notes what is owed for everything framed so far.
+    pub(super) fn owe(&mut self, end: End) {
+        if end != End::Nothing {
+            self.ends.push_back((self.framed, end));
+        }
+    }
+
+    /// The next thing that is owed, if its octets are out.
+    pub(super) fn pop_end(&mut self) -> Option<End> {
+        let (at, _) = *self.ends.front()?;
+        if at > self.sent {
+            return None;
+        }
+        self.ends.pop_front().map(|(_, end)| end)
+    }
+
+    /// Takes back everything that is owed, whether its octets are out or not.
+    pub(super) fn drain_ends(&mut self) -> impl Iterator<Item = End> + '_ {
+        self.ends.drain(..).map(|(_, end)| end)
+    }
+
+    /// Hands out what `io` takes.
+    pub(super) fn write(
+        &mut self,
+        io: impl FnOnce(&[IoSlice<'_>]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        seal(&self.slab, &mut self.open, &mut self.pieces);
+        let written = {
+            let mut slices: SmallVec<[IoSlice<'_>; 64]> = SmallVec::new();
+            let mut skip = self.head;
+            for piece in self.pieces.iter().take(MAX_SLICES) {
+                let octets = match piece {
+                    Piece::Slab(range) => &self.slab[range.clone()],
+                    Piece::Payload(octets) => octets,
+                };
+                slices.push(IoSlice::new(&octets[skip..]));
+                skip = 0;
+            }
+            io(&slices)?
+        };
+        self.advance(written);
+        Ok(written)
+    }
+
+    fn advance(&mut self, written: usize) {
+        self.sent += written as u64;
+        let mut left = self.head + written;
+        while let Some(piece) = self.pieces.front() {
+            let len = match piece {
+                Piece::Slab(range) => range.len(),
+                Piece::Payload(octets) => octets.len(),
+            };
+            if left < len {
+                break;
+            }
+            left -= len;
+            self.pieces.pop_front();
+        }
+        self.head = left;
+        if self.is_empty() {
+            self.slab.clear();
+            self.open = 0;
+        }
+    }
+
+    pub(super) fn trim(&mut self) {
+        if self.is_empty() && self.slab.capacity() > KEEP_SLAB {
+            self.slab = Vec::new();
+        }
+        self.plain = Vec::new();
+    }
+}
+
+/// Makes a piece of what the slab has got since the last one.
+fn seal(slab: &[u8], open: &mut usize, pieces: &mut VecDeque<Piece>) {
+    if slab.len() > *open {
+        pieces.push_back(Piece::Slab(*open..slab.len()));
+        *open = slab.len();
+    }
+}

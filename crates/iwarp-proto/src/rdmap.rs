@@ -1,0 +1,158 @@
+//! RDMAP headers (RFC 5040 §4).
+
+use crate::be;
+
+/// The version of RDMAP spoken here (RFC 5040 §4.1).
+pub const VERSION: u8 = 1;
+
+/// Queue of the Send Message Types (RFC 5040 §5.3).
+pub const QUEUE_SEND: u32 = 0;
+
+/// Queue of RDMA Read Requests (RFC 5040 §5.2.1).
+pub const QUEUE_READ: u32 = 1;
+
+/// Queue of Terminate (RFC 5040 §5.4).
+pub const QUEUE_TERMINATE: u32 = 2;
+
+/// What a message is (RFC 5040 §4.1, figure 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opcode {
+    /// RDMA Write.
+    Write,
+    /// RDMA Read Request.
+    ReadRequest,
+    /// RDMA Read Response.
+    ReadResponse,
+    /// Send.
+    Send,
+    /// Send with Invalidate.
+    SendInvalidate,
+    /// Send with Solicited Event.
+    SendSolicited,
+    /// Send with Solicited Event and Invalidate.
+    SendSolicitedInvalidate,
+    /// Terminate.
+    Terminate,
+}
+
+impl Opcode {
+    const ALL: [Self; 8] = [
+        Self::Write,
+        Self::ReadRequest,
+        Self::ReadResponse,
+        Self::Send,
+        Self::SendInvalidate,
+        Self::SendSolicited,
+        Self::SendSolicitedInvalidate,
+        Self::Terminate,
+    ];
+
+    /// From its number; the rest are reserved.
+    pub fn parse(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
+    /// Its number.
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// Whether the message names an STag of the receiver's that it takes away.
+    pub fn invalidates(self) -> bool {
+        matches!(self, Self::SendInvalidate | Self::SendSolicitedInvalidate)
+    }
+}
+
+/// RDMAP's control octet (RFC 5040 §4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Control(pub u8);
+
+impl Control {
+    /// Of a message we send.
+    pub fn new(opcode: Opcode) -> Self {
+        Self((VERSION << 6) | opcode.number())
+    }
+
+    /// RV.
+    pub fn version(self) -> u8 {
+        self.0 >> 6
+    }
+
+    /// What the message is.
+    pub fn opcode(self) -> Option<Opcode> {
+        Opcode::parse(self.0 & 0x0f)
+    }
+}
+
+/// RDMA Read Request (RFC 5040 §4.4). Every value is possible; memory decides what is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadRequest {
+    /// Where the answer goes: STag of the asker.
+    pub sink_stag: u32,
+    /// Where in it.
+    pub sink_offset: u64,
+    /// Octets.
+    pub length: u32,
+    /// What is read: STag of the asked.
+    pub source_stag: u32,
+    /// Where in it.
+    pub source_offset: u64,
+}
+
+impl ReadRequest {
+    /// Octets on the wire.
+    pub const LEN: usize = 28;
+
+    /// From its octets.
+    pub fn parse(octets: &[u8; Self::LEN]) -> Self {
+        Self {
+            sink_stag: be::u32_at(octets, 0),
+            sink_offset: be::u64_at(octets, 4),
+            length: be::u32_at(octets, 12),
+            source_stag: be::u32_at(octets, 16),
+            source_offset: be::u64_at(octets, 20),
+        }
+    }
+
+    /// Its octets.
+    pub fn emit(self) -> [u8; Self::LEN] {
+        let mut octets = [0; Self::LEN];
+        octets[0..4].copy_from_slice(&self.sink_stag.to_be_bytes());
+        octets[4..12].copy_from_slice(&self.sink_offset.to_be_bytes());
+        octets[12..16].copy_from_slice(&self.length.to_be_bytes());
+        octets[16..20].copy_from_slice(&self.source_stag.to_be_bytes());
+        octets[20..28].copy_from_slice(&self.source_offset.to_be_bytes());
+        octets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opcodes_have_their_numbers() {
+        for number in 0..16 {
+            match Opcode::parse(number) {
+                Some(opcode) => assert_eq!(opcode.number(), number),
+                None => assert!(number > 7),
+            }
+        }
+        assert_eq!(Control::new(Opcode::Send).0, 0x43);
+        assert_eq!(Control::new(Opcode::Terminate).0, 0x47);
+    }
+
+    #[test]
+    fn read_request_vector() {
+        let request = ReadRequest {
+            sink_stag: 0x0102_0304,
+            sink_offset: 0x0506_0708_090a_0b0c,
+            length: 0x0d0e_0f10,
+            source_stag: 0x1112_1314,
+            source_offset: 0x1516_1718_191a_1b1c,
+        };
+        let wire = request.emit();
+        assert!(wire.iter().copied().eq(1..=28));
+        assert_eq!(ReadRequest::parse(&wire), request);
+    }
+}

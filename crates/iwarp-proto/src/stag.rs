@@ -1,0 +1,241 @@
+//! The table behind STags: what the peer may reach, and how (RFC 5040 §8.1.1, RFC 5042 §6.2).
+
+use std::hash::{DefaultHasher, Hasher};
+use verbs::{Handle, Memory};
+
+/// Entries of a table: what an STag can name at a time.
+pub(crate) const SLOTS: usize = 1 << SLOT_BITS;
+
+/// Bits of an STag that say which slot it names; the rest is drawn anew at each registration.
+const SLOT_BITS: u32 = 12;
+const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
+const DRAWN_BITS: u32 = 32 - SLOT_BITS;
+const DRAWN_MASK: u32 = (1 << DRAWN_BITS) - 1;
+
+/// Everything the peer of one connection can name.
+///
+/// An STag is an index of 24 bits and a key of 8 (RFC 5040 §3.1 leaves that to us). The upper half
+/// of the index is the slot, hidden behind a mask of this connection; the rest of the index and
+/// the key are drawn anew each time, so that neither an old STag nor a neighbouring one works. It
+/// takes no map to find the slot: the drawn bits are compared with those stored.
+pub(crate) struct StagTable {
+    draw: Draw,
+    slot_mask: u32,
+    slots: Vec<Slot>,
+    free: Vec<u16>,
+    /// Entries that are regions, draining or not.
+    regions: usize,
+}
+
+struct Slot {
+    stag: u32,
+    entry: Entry,
+}
+
+/// What an STag names.
+pub(crate) enum Entry {
+    /// Nothing.
+    Free,
+    /// A region registered by our user.
+    Region(Memory),
+    /// A region whose STag is dead, but which still takes in the rest of one segment.
+    Draining(Memory),
+    /// The sink of a Read of ours: the memory is with the Read.
+    ReadSink,
+}
+
+/// A slot that an STag was found to name. Valid until the slot is next released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SlotId(u16);
+
+impl StagTable {
+    pub(crate) fn new(seed: [u8; 32]) -> Self {
+        let mut draw = Draw { seed, count: 0 };
+        let slot_mask = draw.next();
+        Self {
+            draw,
+            slot_mask,
+            slots: Vec::new(),
+            free: Vec::new(),
+            regions: 0,
+        }
+    }
+
+    /// How many regions are registered.
+    pub(crate) fn regions(&self) -> usize {
+        self.regions
+    }
+
+    /// Names memory of our user.
+    pub(crate) fn register(&mut self, memory: Memory) -> Handle {
+        self.regions += 1;
+        Handle(self.insert(Entry::Region(memory)))
+    }
+
+    /// Names the sink of a Read.
+    pub(crate) fn insert_read_sink(&mut self) -> u32 {
+        self.insert(Entry::ReadSink)
+    }
+
+    /// Whether there is a place for another.
+    pub(crate) fn has_room(&self) -> bool {
+        !self.free.is_empty() || self.slots.len() < SLOTS
+    }
+
+    fn insert(&mut self, entry: Entry) -> u32 {
+        assert!(
+            self.has_room(),
+            "the caller keeps to the limits of the table"
+        );
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot {
+                stag: 0,
+                entry: Entry::Free,
+            });
+            u16::try_from(self.slots.len() - 1).expect("a table has at most 4096 slots")
+        });
+        let place = &mut self.slots[usize::from(slot)];
+        let shown = (u32::from(slot) ^ self.slot_mask) << DRAWN_BITS;
+        // Another key than last time, and never the STag 0.
+        let stag = loop {
+            let stag = shown | (self.draw.next() & DRAWN_MASK);
+            if stag != 0 && key(stag) != key(place.stag) {
+                break stag;
+            }
+        };
+        *place = Slot { stag, entry };
+        stag
+    }
+
+    /// The slot that an STag names now.
+    pub(crate) fn find(&self, stag: u32) -> Option<SlotId> {
+        let slot = ((stag >> DRAWN_BITS) ^ self.slot_mask) & SLOT_MASK;
+        let found = self.slots.get(slot as usize)?;
+        match found.entry {
+            Entry::Region(_) | Entry::ReadSink if found.stag == stag => {
+                Some(SlotId(u16::try_from(slot).ok()?))
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn entry(&self, slot: SlotId) -> &Entry {
+        &self.slots[usize::from(slot.0)].entry
+    }
+
+    pub(crate) fn handle(&self, slot: SlotId) -> Handle {
+        Handle(self.slots[usize::from(slot.0)].stag)
+    }
+
+    /// The memory of a slot that takes in octets.
+    pub(crate) fn sink_mut(&mut self, slot: SlotId) -> &mut [u8] {
+        match &mut self.slots[usize::from(slot.0)].entry {
+            Entry::Region(Memory::Sink(buffer)) | Entry::Draining(Memory::Sink(buffer)) => {
+                buffer.memory_mut()
+            }
+            _ => unreachable!("placement was admitted into a sink, which stays until it is done"),
+        }
+    }
+
+    /// Kills an STag and gives its memory back.
+    pub(crate) fn release(&mut self, slot: SlotId) -> Option<Memory> {
+        let entry = std::mem::replace(&mut self.slots[usize::from(slot.0)].entry, Entry::Free);
+        self.free.push(slot.0);
+        match entry {
+            Entry::Region(memory) | Entry::Draining(memory) => {
+                self.regions -= 1;
+                Some(memory)
+            }
+            Entry::Free | Entry::ReadSink => None,
+        }
+    }
+
+    /// Kills an STag at once, while its memory still takes in the rest of a segment.
+    pub(crate) fn drain(&mut self, slot: SlotId) {
+        let entry = &mut self.slots[usize::from(slot.0)].entry;
+        *entry = match std::mem::replace(entry, Entry::Free) {
+            Entry::Region(memory) => Entry::Draining(memory),
+            other => other,
+        };
+    }
+}
+
+/// The key of an STag: its last octet.
+fn key(stag: u32) -> u8 {
+    stag.to_be_bytes()[3]
+}
+
+/// Numbers that cannot be foretold without the seed: a keyed hash of a counter.
+struct Draw {
+    seed: [u8; 32],
+    count: u64,
+}
+
+impl Draw {
+    fn next(&mut self) -> u32 {
+        self.count += 1;
+        let mut hash = DefaultHasher::new();
+        hash.write(&self.seed);
+        hash.write_u64(self.count);
+        (hash.finish() >> 32) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use buffer::Buffer;
+    use std::collections::HashSet;
+
+    fn sink() -> Memory {
+        Memory::Sink(Buffer::with_capacity(16))
+    }
+
+    #[test]
+    fn an_stag_dies_with_its_registration() {
+        let mut table = StagTable::new([7; 32]);
+        let first = table.register(sink());
+        let slot = table.find(first.0).unwrap();
+        assert_eq!(table.handle(slot), first);
+        assert!(table.release(slot).is_some());
+        assert_eq!(table.find(first.0), None);
+        let second = table.register(sink());
+        assert_ne!(key(first.0), key(second.0), "the key changes");
+        assert_eq!(table.find(first.0), None);
+        assert_eq!(table.regions(), 1);
+    }
+
+    #[test]
+    fn stags_differ_are_never_zero_and_neighbours_are_dead() {
+        let mut table = StagTable::new([1; 32]);
+        let mut seen = HashSet::new();
+        for _ in 0..2000 {
+            let Handle(stag) = table.register(sink());
+            assert_ne!(stag, 0);
+            assert!(seen.insert(stag));
+        }
+        for stag in &seen {
+            assert!(table.find(*stag).is_some());
+            assert!(table.find(stag ^ 1).is_none());
+            assert!(table.find(stag ^ 0x100).is_none());
+        }
+    }
+
+    #[test]
+    fn other_seeds_give_other_stags() {
+        let first = StagTable::new([1; 32]).register(sink());
+        let second = StagTable::new([2; 32]).register(sink());
+        assert_ne!(first, second);
+    }
+
+    #[test]
+    fn a_draining_region_cannot_be_named() {
+        let mut table = StagTable::new([3; 32]);
+        let handle = table.register(sink());
+        let slot = table.find(handle.0).unwrap();
+        table.drain(slot);
+        assert_eq!(table.find(handle.0), None);
+        assert_eq!(table.sink_mut(slot).len(), 16);
+        assert!(table.release(slot).is_some());
+    }
+}
