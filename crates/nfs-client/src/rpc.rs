@@ -28,12 +28,15 @@ pub struct Rpc<T> {
     pool: Pool,
 }
 
+/// A reply holds no arguments, but is of their type.
+type Of<'a, A> = (&'a (), fn() -> A);
+
 /// The reply to a call with arguments `A`: executed, its results not read yet.
 #[derive(Debug)]
 pub struct Reply<'a, A> {
     payload: Payload,
     xid: u32,
-    of: PhantomData<&'a A>,
+    of: PhantomData<Of<'a, A>>,
 }
 
 impl<T: Transport> Rpc<T> {
