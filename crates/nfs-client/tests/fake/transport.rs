@@ -1,0 +1,105 @@
+//! A transport without a network.
+
+use oncrpc::{Answer, Caller, Reply, ReplyBound, Service, Transport, TransportError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use xdr::Payload;
+
+/// How by-reference items travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carry {
+    /// Beside the stream, as chunks do.
+    Apart,
+    /// In it, as over TCP.
+    Inline,
+}
+
+/// Calls a service directly. Calls that are under way together are executed in another order than
+/// they were made.
+pub(crate) struct Direct {
+    service: Arc<dyn Service>,
+    carry: Carry,
+    xid: AtomicU32,
+    running: AtomicUsize,
+    /// Most calls that were under way at once.
+    pub(crate) most: AtomicUsize,
+    /// Calls made.
+    pub(crate) calls: AtomicUsize,
+}
+
+impl Direct {
+    pub(crate) fn new(service: Arc<dyn Service>, carry: Carry) -> Self {
+        Self {
+            service,
+            carry,
+            xid: AtomicU32::new(1),
+            running: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
+            calls: AtomicUsize::new(0),
+        }
+    }
+}
+
+fn flat(payload: &Payload) -> Payload {
+    let mut stream = buffer::Buffer::default();
+    payload.copy_stream_into(&mut stream);
+    Payload::new(stream, 0)
+}
+
+/// A call leaves the count of running calls when it ends, however it ends.
+struct Running<'a>(&'a AtomicUsize);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Transport for Direct {
+    fn next_xid(&self) -> u32 {
+        self.xid.fetch_add(1, Relaxed)
+    }
+
+    async fn call(&self, call: Payload, bound: ReplyBound) -> Result<Payload, TransportError> {
+        let number = self.calls.fetch_add(1, Relaxed);
+        self.most
+            .fetch_max(self.running.fetch_add(1, Relaxed) + 1, Relaxed);
+        let _running = Running(&self.running);
+        for _ in 0..(number * 7) % 5 {
+            tokio::task::yield_now().await;
+        }
+        let call = match self.carry {
+            Carry::Apart => call,
+            Carry::Inline => flat(&call),
+        };
+        let caller = Caller {
+            addr: ([127, 0, 0, 1], 999).into(),
+        };
+        let reply = match self.service.call(call, &caller) {
+            Answer::Now(reply) => reply,
+            Answer::Blocking(work) => work(),
+            Answer::Later(work) => work.await,
+        };
+        let Reply::Message(reply) = reply else {
+            return Err(TransportError::Refused("no reply"));
+        };
+        assert!(
+            reply.head().len() <= bound.fixed,
+            "a reply keeps to its bound"
+        );
+        assert!(
+            reply.items().len() <= bound.results.len(),
+            "and has no other items"
+        );
+        for (item, limit) in reply.items().iter().zip(&bound.results) {
+            assert!(item.len() <= *limit, "and no longer ones");
+        }
+        Ok(match self.carry {
+            Carry::Apart => {
+                let (head, start, items) = reply.into_parts();
+                Payload::with_results(head, start, items.into_iter().map(|item| item.data))
+            }
+            Carry::Inline => flat(&reply),
+        })
+    }
+}

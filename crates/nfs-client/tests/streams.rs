@@ -1,0 +1,327 @@
+//! Reading and writing whole files, through whatever a server may do.
+
+mod fake;
+
+use bytes::Bytes;
+use fake::{Carry, Faults, export, octets};
+use nfs_client::{Fault, Tuning};
+use nfs_proto::args::CreateHow;
+use nfs_proto::{SetAttributes, Status};
+use oncrpc::RpcError;
+use std::sync::atomic::Ordering::Relaxed;
+
+const SIZE: usize = 1_234_567;
+
+/// Writes and reads back a file on a server with these faults, both ways of carrying data.
+async fn there_and_back(faults: Faults) {
+    for carry in [Carry::Apart, Carry::Inline] {
+        let (server, export) = export(faults.clone(), carry).await;
+        let data = octets(SIZE, 3);
+        export
+            .write_all("/file", data.clone(), SetAttributes::default())
+            .await
+            .unwrap();
+        assert!(
+            server.disk.lock().unwrap().read("/file") == data,
+            "the data is there"
+        );
+        server.disk.lock().unwrap().crash();
+        assert!(
+            server.disk.lock().unwrap().read("/file") == data,
+            "and survives a crash"
+        );
+        assert!(
+            export.read_all("/file", SIZE).await.unwrap() == data,
+            "and is read back"
+        );
+    }
+}
+
+#[tokio::test]
+async fn file_is_written_and_read_back() {
+    there_and_back(Faults::default()).await;
+}
+
+#[tokio::test]
+async fn short_reads_and_writes_are_completed() {
+    there_and_back(Faults {
+        short_reads: Some(1001),
+        short_writes: Some(777),
+        ..Faults::default()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn data_that_a_crash_lost_is_written_again() {
+    there_and_back(Faults {
+        crashes: vec![5, 6, 19, 25],
+        ..Faults::default()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn crash_within_a_write_of_several_parts_loses_nothing() {
+    there_and_back(Faults {
+        short_writes: Some(40_000),
+        crashes: vec![7, 12],
+        ..Faults::default()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn only_what_was_lost_is_written_again() {
+    let faults = Faults {
+        crashes: vec![10],
+        ..Faults::default()
+    };
+    let (server, export) = export(faults, Carry::Apart).await;
+    let data = octets(16 * 65536, 1);
+    let mut stream = export
+        .create("/file", CreateHow::Guarded(SetAttributes::default()))
+        .await
+        .unwrap();
+    stream
+        .write(std::iter::once(Bytes::from(data.clone())).collect())
+        .await
+        .unwrap();
+    stream.finish().await.unwrap();
+    // Nine WRITEs came before the crash.
+    assert_eq!(stream.rewritten(), 9 * 65536);
+    assert_eq!(server.counts().0, 16 + 9);
+    assert!(server.disk.lock().unwrap().read("/file") == data);
+}
+
+#[tokio::test]
+async fn server_that_never_keeps_anything_is_given_up() {
+    let faults = Faults {
+        always_crashes: true,
+        ..Faults::default()
+    };
+    let (_, export) = export(faults, Carry::Apart).await;
+    let error = export
+        .write_all("/file", octets(100, 1), SetAttributes::default())
+        .await
+        .unwrap_err();
+    assert!(matches!(error.fault, Fault::KeepsRestarting(_)), "{error}");
+    assert!(
+        export.entries("/").await.unwrap().is_empty(),
+        "nothing is left behind"
+    );
+}
+
+#[tokio::test]
+async fn data_that_is_stable_at_once_needs_no_commit() {
+    let faults = Faults {
+        always_stable: true,
+        ..Faults::default()
+    };
+    let (server, export) = export(faults, Carry::Apart).await;
+    export
+        .write_all("/file", octets(SIZE, 1), SetAttributes::default())
+        .await
+        .unwrap();
+    assert_eq!(server.counts().1, 0);
+}
+
+#[tokio::test]
+async fn memory_of_a_stream_is_bounded_by_commits() {
+    let (server, export) = export(Faults::default(), Carry::Apart).await;
+    let tuning = Tuning {
+        uncommitted: 4 * 65536,
+        ..export.tuning()
+    };
+    let export = export.with_tuning(tuning);
+    export
+        .write_all("/file", octets(16 * 65536, 1), SetAttributes::default())
+        .await
+        .unwrap();
+    assert_eq!(server.counts(), (16, 4, 65536));
+}
+
+#[tokio::test]
+async fn sizes_and_depth_are_what_server_and_user_allow() {
+    let (server, export) = export(
+        Faults {
+            read_max: Some(5000),
+            ..Faults::default()
+        },
+        Carry::Apart,
+    )
+    .await;
+    let export = export.with_tuning(Tuning {
+        read_size: 1 << 20,
+        write_size: 1 << 20,
+        depth: 3,
+        ..Tuning::new(&Default::default())
+    });
+    assert_eq!(export.tuning().read_size, 5000);
+    export
+        .write_all("/file", octets(SIZE, 1), SetAttributes::default())
+        .await
+        .unwrap();
+    assert_eq!(server.counts().2, 65536);
+    assert!(export.read_all("/file", SIZE).await.unwrap() == octets(SIZE, 1));
+    assert_eq!(export.nfs().transport().most.load(Relaxed), 3);
+}
+
+#[tokio::test]
+async fn waiting_for_data_can_be_given_up_and_taken_up_again() {
+    let (_, export) = export(Faults::default(), Carry::Apart).await;
+    let data = octets(SIZE, 9);
+    let mut upload = export
+        .upload("/file", SetAttributes::default())
+        .await
+        .unwrap();
+    for piece in data.chunks(100_000) {
+        let piece = std::iter::once(Bytes::copy_from_slice(piece)).collect();
+        tokio::select! {
+            biased;
+            done = upload.write(piece) => done.unwrap(),
+            () = std::future::ready(()) => {}
+        }
+    }
+    upload.finish().await.unwrap();
+
+    let mut stream = export.read("/file").await.unwrap();
+    let mut read = Vec::new();
+    loop {
+        tokio::select! {
+            biased;
+            next = stream.next() => match next.unwrap() {
+                Some(pieces) => read.extend(pieces.concat()),
+                None => break,
+            },
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    assert!(read == data);
+}
+
+#[tokio::test]
+async fn file_that_grows_while_it_is_read_is_read_to_its_new_end() {
+    let (server, export) = export(Faults::default(), Carry::Apart).await;
+    export
+        .write_all("/file", octets(100_000, 1), SetAttributes::default())
+        .await
+        .unwrap();
+    let mut stream = export.read("/file").await.unwrap();
+    let file = export.stat("/file").await.unwrap();
+    let number = file.attributes.file_id.0;
+    let more = octets(300_000, 1);
+    server
+        .disk
+        .lock()
+        .unwrap()
+        .write(number, 0, &more, true)
+        .unwrap();
+    let mut read = Vec::new();
+    while let Some(pieces) = stream.next().await.unwrap() {
+        read.extend(pieces.concat());
+    }
+    assert!(read == more);
+}
+
+#[tokio::test]
+async fn empty_file_is_read_and_written() {
+    let (_, export) = export(Faults::default(), Carry::Apart).await;
+    export
+        .write_all("/empty", Vec::new(), SetAttributes::default())
+        .await
+        .unwrap();
+    assert_eq!(export.read_all("/empty", 0).await.unwrap(), b"");
+}
+
+#[tokio::test]
+async fn reading_begins_where_it_is_told_to() {
+    let (_, export) = export(Faults::default(), Carry::Inline).await;
+    let data = octets(200_000, 4);
+    export
+        .write_all("/file", data.clone(), SetAttributes::default())
+        .await
+        .unwrap();
+    let mut stream = export.read("/file").await.unwrap().from(70_001);
+    let mut read = Vec::new();
+    while let Some(pieces) = stream.next().await.unwrap() {
+        read.extend(pieces.concat());
+    }
+    assert!(read == data[70_001..]);
+}
+
+#[tokio::test]
+async fn read_that_makes_no_progress_is_an_error() {
+    let faults = Faults {
+        empty_reads: true,
+        ..Faults::default()
+    };
+    let (_, export) = export(faults, Carry::Apart).await;
+    export
+        .write_all("/file", octets(10, 1), SetAttributes::default())
+        .await
+        .unwrap();
+    let error = export.read_all("/file", 10).await.unwrap_err();
+    assert!(matches!(error.fault, Fault::Nonsense(_)), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_that_is_put_off_is_made_again() {
+    let faults = Faults {
+        jukebox: 3,
+        ..Faults::default()
+    };
+    let (_, export) = export(faults, Carry::Apart).await;
+    export
+        .write_all("/file", octets(10, 1), SetAttributes::default())
+        .await
+        .unwrap();
+    assert!(export.read_all("/file", 10).await.unwrap() == octets(10, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_that_is_put_off_for_ever_fails() {
+    let faults = Faults {
+        jukebox: u32::MAX,
+        ..Faults::default()
+    };
+    let (_, export) = export(faults, Carry::Apart).await;
+    export
+        .write_all("/file", octets(10, 1), SetAttributes::default())
+        .await
+        .unwrap();
+    let error = export.read_all("/file", 10).await.unwrap_err();
+    assert_eq!(error.status(), Some(Status::Jukebox));
+}
+
+#[tokio::test]
+async fn larger_file_than_allowed_is_not_read_into_memory() {
+    let (_, export) = export(Faults::default(), Carry::Apart).await;
+    export
+        .write_all("/file", octets(11, 1), SetAttributes::default())
+        .await
+        .unwrap();
+    let error = export.read_all("/file", 10).await.unwrap_err();
+    assert_eq!(error.status(), Some(Status::TooBig));
+}
+
+#[tokio::test]
+async fn program_that_is_not_served_is_an_rpc_error() {
+    let (_, export) = export(Faults::default(), Carry::Apart).await;
+    let error = export.nfs().call(&nfs_proto::mount::Export).await;
+    assert!(error.is_ok(), "MOUNT is on the same transport");
+    let (_, hidden) = fake::export(
+        Faults {
+            hides_exports: true,
+            ..Faults::default()
+        },
+        Carry::Apart,
+    )
+    .await;
+    let error = hidden
+        .nfs()
+        .call(&nfs_proto::mount::Export)
+        .await
+        .unwrap_err();
+    assert_eq!(error, Fault::Rpc(RpcError::ProcUnavail));
+}
