@@ -1,1 +1,28 @@
-//! NFS version 3 and MOUNT service over a FileSystem trait.
+//! NFS version 3 (RFC 1813) and MOUNT version 3 over a [`FileSystem`] trait.
+//!
+//! [`Nfs3`] and [`Mount3`] are RPC programs: they answer calls, whatever carried them. Both work
+//! on [`Exports`], the list of what is served under which name and to whom. A file system is
+//! anything that implements [`FileSystem`]: [`LocalFs`] is a directory of this machine, [`MemFs`]
+//! lives in memory.
+//!
+//! A client names files by handles that are sealed with a [`HandleKey`]: one that was not given out
+//! here is refused before any file system sees it.
+
+mod access_list;
+mod exports;
+pub mod fs;
+mod handle;
+mod localfs;
+mod memfs;
+mod mount3;
+mod nfs3;
+mod permission;
+
+pub use access_list::{AccessList, Network, NetworkError};
+pub use exports::{ANONYMOUS, ExportError, ExportOptions, Exports, Squash};
+pub use fs::FileSystem;
+pub use handle::{HandleKey, KeyError};
+pub use localfs::{INLINE_WRITE, LocalFs, LocalFsOptions, OpenError, default_state_dir};
+pub use memfs::MemFs;
+pub use mount3::Mount3;
+pub use nfs3::{MAX_READ, MAX_WRITE, Nfs3};

@@ -1,0 +1,181 @@
+//! Who may be served, by network address.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+/// A range of addresses, written as in `192.0.2.0/24` or `2001:db8::/32`; an address alone is a
+/// range of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Network {
+    address: IpAddr,
+    prefix: u8,
+}
+
+/// Why a text is no [`Network`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant is documented by its message")]
+pub enum NetworkError {
+    #[error("'{0}' is no IP address; write a network as 192.0.2.0/24 or 2001:db8::/32")]
+    Address(String),
+    #[error("/{prefix} is no length of a prefix: it is 0 to {most} here")]
+    Prefix { prefix: String, most: u8 },
+    #[error("{network} has bits behind its prefix; was {meant} meant?")]
+    HostBits { network: String, meant: Network },
+}
+
+impl Network {
+    /// Addresses of this machine only.
+    pub const LOOPBACK: [Self; 2] = [
+        Self {
+            address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)),
+            prefix: 8,
+        },
+        Self {
+            address: IpAddr::V6(Ipv6Addr::LOCALHOST),
+            prefix: 128,
+        },
+    ];
+
+    /// Whether the address is in it. An IPv4 address that a dual-stack socket reports in its IPv6
+    /// form is the IPv4 address.
+    pub fn contains(self, address: IpAddr) -> bool {
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(network), IpAddr::V4(address)) => {
+                mask(network.to_bits().into(), 32, self.prefix)
+                    == mask(address.to_bits().into(), 32, self.prefix)
+            }
+            (IpAddr::V6(network), IpAddr::V6(address)) => {
+                mask(network.to_bits(), 128, self.prefix)
+                    == mask(address.to_bits(), 128, self.prefix)
+            }
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
+        }
+    }
+}
+
+/// The first `prefix` of `width` bits.
+fn mask(bits: u128, width: u8, prefix: u8) -> u128 {
+    let drop = u32::from(width - prefix);
+    bits.checked_shr(drop)
+        .and_then(|kept| kept.checked_shl(drop))
+        .unwrap_or(0)
+}
+
+impl FromStr for Network {
+    type Err = NetworkError;
+
+    fn from_str(text: &str) -> Result<Self, NetworkError> {
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (text, None),
+        };
+        let address: IpAddr = address
+            .parse()
+            .map_err(|_| NetworkError::Address(text.into()))?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = match prefix {
+            None => most,
+            Some(prefix) => prefix
+                .parse()
+                .ok()
+                .filter(|&prefix| prefix <= most)
+                .ok_or_else(|| NetworkError::Prefix {
+                    prefix: prefix.into(),
+                    most,
+                })?,
+        };
+        let meant = match address {
+            IpAddr::V4(address) => {
+                let kept = mask(address.to_bits().into(), 32, prefix);
+                Ipv4Addr::from_bits(u32::try_from(kept).unwrap_or(0)).into()
+            }
+            IpAddr::V6(address) => Ipv6Addr::from_bits(mask(address.to_bits(), 128, prefix)).into(),
+        };
+        if meant != address {
+            return Err(NetworkError::HostBits {
+                network: text.into(),
+                meant: Self {
+                    address: meant,
+                    prefix,
+                },
+            });
+        }
+        Ok(Self { address, prefix })
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+/// The addresses that are served. By default those of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessList(Vec<Network>);
+
+impl Default for AccessList {
+    fn default() -> Self {
+        Self(Network::LOOPBACK.into())
+    }
+}
+
+impl AccessList {
+    /// These networks; none of them serves nobody.
+    pub fn new(networks: impl IntoIterator<Item = Network>) -> Self {
+        Self(networks.into_iter().collect())
+    }
+
+    /// Whether somebody with this address is served.
+    pub fn allows(&self, address: IpAddr) -> bool {
+        self.0.iter().any(|network| network.contains(address))
+    }
+
+    /// The networks.
+    pub fn networks(&self) -> &[Network] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(network: &str, address: &str, inside: bool) {
+        let network: Network = network.parse().unwrap();
+        assert_eq!(network.contains(address.parse().unwrap()), inside);
+    }
+
+    #[test]
+    fn addresses_are_in_the_networks_they_begin_with() {
+        check("192.0.2.0/24", "192.0.2.255", true);
+        check("192.0.2.0/24", "192.0.3.0", false);
+        check("192.0.2.7", "192.0.2.7", true);
+        check("192.0.2.7", "192.0.2.6", false);
+        check("0.0.0.0/0", "203.0.113.9", true);
+        check("0.0.0.0/0", "2001:db8::1", false);
+        check("2001:db8::/32", "2001:db8:ffff::1", true);
+        check("2001:db8::/32", "2001:db9::1", false);
+        check("::/0", "2001:db9::1", true);
+        check("10.0.0.0/8", "::ffff:10.1.2.3", true);
+    }
+
+    #[test]
+    fn nobody_but_this_machine_is_served_by_default() {
+        let list = AccessList::default();
+        assert!(list.allows("127.0.0.2".parse().unwrap()));
+        assert!(list.allows("::1".parse().unwrap()));
+        assert!(!list.allows("192.0.2.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn what_is_no_network_is_explained() {
+        let message = |text: &str| text.parse::<Network>().unwrap_err().to_string();
+        assert!(message("example").contains("no IP address"));
+        assert!(message("192.0.2.0/33").contains("0 to 32"));
+        assert!(message("::/129").contains("0 to 128"));
+        assert!(message("10.1.2.3/8").contains("10.0.0.0/8"));
+    }
+}

@@ -1,0 +1,324 @@
+//! What a file system is to the NFS service.
+//!
+//! The vocabulary is that of files, not of a protocol version: who asks, which file, what is wanted.
+//! Export rules (squash, read-only, who may mount) are applied before a file system is asked, and
+//! handles are sealed after it has answered.
+
+mod attributes;
+mod error;
+mod name;
+mod outcome;
+
+pub use attributes::{
+    Attributes, Before, FileKind, Identity, SetAttributes, SetTime, Time, Wcc, mode,
+};
+pub use error::Error;
+pub use name::{MAX_NAME, Name, Step};
+pub(crate) use outcome::Failed;
+pub use outcome::{Changed, Linked, Outcome, Renamed, Seen};
+
+use bytes::Bytes;
+use xdr::Gather;
+
+/// Names a file within its file system, for as long as the file exists.
+///
+/// Three words that only the file system understands. A client gets them inside of a sealed
+/// handle, so that they come back as they were given out, or not at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId(pub [u64; 3]);
+
+bitflags::bitflags! {
+    /// What a caller may do with a file (RFC 1813 §3.3.4; the values are those of the wire).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Access: u32 {
+        /// Read data or a directory.
+        const READ = 0x01;
+        /// Look a name up in a directory.
+        const LOOKUP = 0x02;
+        /// Rewrite data or change entries of a directory.
+        const MODIFY = 0x04;
+        /// Write new data or add entries to a directory.
+        const EXTEND = 0x08;
+        /// Delete an entry of a directory.
+        const DELETE = 0x10;
+        /// Execute a file.
+        const EXECUTE = 0x20;
+    }
+}
+
+/// A file that was looked up or made, and its attributes.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// Its name within the file system.
+    pub file: FileId,
+    /// Its attributes.
+    pub attributes: Attributes,
+}
+
+/// Data of a file.
+#[derive(Clone, Debug, Default)]
+pub struct ReadOut {
+    /// The octets, by reference.
+    pub data: Gather,
+    /// Whether they reach to the end of the file.
+    pub eof: bool,
+}
+
+/// How durable written data must be before the call is answered (RFC 1813 §3.3.7, `stable_how`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stability {
+    /// Not at all: the client commits later.
+    Unstable,
+    /// The data, and what is needed to find it.
+    DataSync,
+    /// The data and all attributes.
+    FileSync,
+}
+
+/// What became of written data.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteOut {
+    /// Octets written.
+    pub count: u32,
+    /// How durable they are.
+    pub committed: Stability,
+}
+
+/// How to create a regular file (RFC 1813 §3.3.8, `createhow3`).
+#[derive(Clone, Copy, Debug)]
+pub enum CreateHow {
+    /// An existing file is used as it is, but for its size.
+    Unchecked(SetAttributes),
+    /// An existing file is an error.
+    Guarded(SetAttributes),
+    /// An existing file is an error unless it was made by this very call, which is sent again.
+    Exclusive([u8; 8]),
+}
+
+/// What to make in a directory.
+#[derive(Clone, Debug)]
+pub enum Make {
+    /// A regular file.
+    File(CreateHow),
+    /// A directory.
+    Directory(SetAttributes),
+    /// A symbolic link with this text, which is the client's to interpret.
+    Symlink(Bytes, SetAttributes),
+    /// A named pipe, a socket or a device: a kind, and device numbers (major, minor).
+    Special(FileKind, (u32, u32), SetAttributes),
+}
+
+/// How much of a directory a reply can hold.
+#[derive(Clone, Copy, Debug)]
+pub struct DirBudget {
+    /// Most octets of entries in the reply.
+    pub total: usize,
+    /// Octets of an entry in the reply, without its name.
+    pub per_entry: usize,
+    /// Most octets of names, cookies and ids (READDIRPLUS `dircount`, RFC 1813 §3.3.17): a hint,
+    /// of which one entry may be more.
+    pub names: usize,
+}
+
+impl DirBudget {
+    /// Octets of the fileid, the length of the name, the cookie and the "one more follows" of an entry.
+    pub const BASE: usize = 8 + 4 + 8 + 4;
+
+    /// Takes the room for one more entry; `first` says that it is the only one so far.
+    pub fn take(&mut self, name: &[u8], first: bool) -> bool {
+        let name = xdr::padded(name.len());
+        let (total, names) = (self.per_entry + name, Self::BASE + name);
+        if total > self.total || names > self.names && !first {
+            return false;
+        }
+        self.total -= total;
+        self.names = self.names.saturating_sub(names);
+        true
+    }
+}
+
+/// One entry of a directory.
+#[derive(Clone, Debug)]
+pub struct DirEntry {
+    /// Where its name ends in [`DirPage::names`]; it begins where that of the entry before ends.
+    pub name_end: usize,
+    /// Number of the file.
+    pub fileid: u64,
+    /// Where reading goes on behind it.
+    pub cookie: u64,
+    /// The file, if it was asked for and could be had.
+    pub found: Option<Found>,
+}
+
+/// Some entries of a directory, in its order.
+#[derive(Clone, Debug, Default)]
+pub struct DirPage {
+    /// All names behind each other.
+    pub names: Vec<u8>,
+    /// The entries.
+    pub entries: Vec<DirEntry>,
+    /// Whether the last entry of the directory is among them, or was given before.
+    pub eof: bool,
+    /// Says that cookies are still good (RFC 1813 §3.3.16).
+    pub verifier: u64,
+}
+
+impl DirPage {
+    /// The entries with their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &DirEntry)> {
+        let mut start = 0;
+        self.entries.iter().map(move |entry| {
+            let name = &self.names[start..entry.name_end];
+            start = entry.name_end;
+            (name, entry)
+        })
+    }
+
+    pub(crate) fn push(&mut self, name: &[u8], fileid: u64, cookie: u64, found: Option<Found>) {
+        self.names.extend_from_slice(name);
+        self.entries.push(DirEntry {
+            name_end: self.names.len(),
+            fileid,
+            cookie,
+            found,
+        });
+    }
+}
+
+/// Where to begin reading a directory.
+#[derive(Clone, Copy, Debug)]
+pub struct DirFrom {
+    /// Cookie of the entry before; 0 is the beginning.
+    pub cookie: u64,
+    /// What came with that cookie.
+    pub verifier: u64,
+}
+
+/// Room in a file system, in octets and files (RFC 1813 §3.3.18).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Space {
+    /// Octets in all.
+    pub total: u64,
+    /// Octets free.
+    pub free: u64,
+    /// Octets free to this caller.
+    pub available: u64,
+    /// Files in all, existing and possible.
+    pub total_files: u64,
+    /// Files that can still be made.
+    pub free_files: u64,
+    /// Files that this caller can still make.
+    pub available_files: u64,
+}
+
+/// What a file system can do, for FSINFO and PATHCONF (RFC 1813 §3.3.19, §3.3.20).
+#[derive(Clone, Copy, Debug)]
+pub struct Abilities {
+    /// Largest file, in octets.
+    pub max_file_size: u64,
+    /// Resolution of times, in nanoseconds.
+    pub time_step: u32,
+    /// Most hard links to a file.
+    pub max_links: u32,
+    /// Longest name, in octets.
+    pub max_name: u32,
+}
+
+/// A file system to be exported.
+///
+/// Each operation returns its result at once where it need not wait, else a job for a thread that
+/// may ([`Outcome`]). One value is shared by all connections. Operations by `who` follow the Unix
+/// rules of permission, as far as the file system can act for others than itself.
+pub trait FileSystem: Send + Sync {
+    /// The directory everything is in.
+    fn root(&self) -> FileId;
+
+    /// What it can do.
+    fn abilities(&self) -> Abilities;
+
+    /// Changes whenever written data that was not committed may have been lost, as at a restart
+    /// (RFC 1813 §3.3.7).
+    fn write_verifier(&self) -> u64;
+
+    /// Attributes of a file.
+    fn attributes(&self, file: FileId) -> Outcome<Result<Attributes, Error>>;
+
+    /// Changes attributes, if the file's change time is still `guard`.
+    fn set_attributes(
+        &self,
+        who: &Identity,
+        file: FileId,
+        set: SetAttributes,
+        guard: Option<Time>,
+    ) -> Outcome<Changed<()>>;
+
+    /// A file by its name in a directory. Attributes beside the result are the directory's.
+    fn lookup(&self, who: &Identity, dir: FileId, step: Step<'_>) -> Outcome<Seen<Found>>;
+
+    /// Which of `wanted` the caller may do.
+    fn access(&self, who: &Identity, file: FileId, wanted: Access) -> Outcome<Seen<Access>>;
+
+    /// The text of a symbolic link.
+    fn read_link(&self, who: &Identity, file: FileId) -> Outcome<Seen<Bytes>>;
+
+    /// Up to `count` octets from `offset`.
+    fn read(&self, who: &Identity, file: FileId, offset: u64, count: u32)
+    -> Outcome<Seen<ReadOut>>;
+
+    /// Writes data at `offset`, growing the file where it ends before.
+    fn write(
+        &self,
+        who: &Identity,
+        file: FileId,
+        offset: u64,
+        data: Gather,
+        stability: Stability,
+    ) -> Outcome<Changed<WriteOut>>;
+
+    /// Makes data written before durable. `count` 0 means to the end of the file.
+    fn commit(&self, who: &Identity, file: FileId, offset: u64, count: u32)
+    -> Outcome<Changed<()>>;
+
+    /// Makes a file in a directory.
+    fn make(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        name: Name<'_>,
+        what: Make,
+    ) -> Outcome<Changed<Found>>;
+
+    /// Removes a name that is not a directory's.
+    fn remove(&self, who: &Identity, dir: FileId, name: Name<'_>) -> Outcome<Changed<()>>;
+
+    /// Removes an empty directory.
+    fn remove_directory(&self, who: &Identity, dir: FileId, name: Name<'_>)
+    -> Outcome<Changed<()>>;
+
+    /// Gives a file another name, in place of what has that name already.
+    fn rename(
+        &self,
+        who: &Identity,
+        from: (FileId, Name<'_>),
+        to: (FileId, Name<'_>),
+    ) -> Outcome<Renamed>;
+
+    /// Gives a file one more name.
+    fn link(&self, who: &Identity, file: FileId, dir: FileId, name: Name<'_>) -> Outcome<Linked>;
+
+    /// Entries of a directory; with their files if `plus`.
+    fn read_directory(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        from: DirFrom,
+        budget: DirBudget,
+        plus: bool,
+    ) -> Outcome<Seen<DirPage>>;
+
+    /// Room in the file system.
+    fn space(&self, file: FileId) -> Outcome<Seen<Space>>;
+}
+
+#[cfg(test)]
+mod conformance;

@@ -1,0 +1,703 @@
+//! One set of tests that every file system here passes.
+//!
+//! Each test is a function over a [`Subject`]; the macro at the end runs all of them over a fresh
+//! [`MemFs`] and a fresh [`LocalFs`].
+
+use super::*;
+use crate::{LocalFs, LocalFsOptions, MemFs};
+use tempfile::TempDir;
+
+/// A file system under test, with short forms of what tests do.
+struct Subject {
+    fs: Box<dyn FileSystem>,
+    who: Identity,
+    /// Holds the directory of a `LocalFs` until the end of the test.
+    _dir: Option<TempDir>,
+}
+
+type Done<T> = Result<T, Error>;
+
+impl Subject {
+    fn memory() -> Self {
+        Self {
+            fs: Box::new(MemFs::new(64 << 20)),
+            who: Identity::root(),
+            _dir: None,
+        }
+    }
+
+    fn local() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let fs = LocalFs::open(dir.path(), LocalFsOptions::default()).unwrap();
+        Self {
+            fs: Box::new(fs),
+            who: Identity::root(),
+            _dir: Some(dir),
+        }
+    }
+
+    fn root(&self) -> FileId {
+        self.fs.root()
+    }
+
+    fn stat(&self, file: FileId) -> Attributes {
+        self.fs.attributes(file).wait().unwrap()
+    }
+
+    fn make(&self, dir: FileId, name: &str, what: Make) -> Done<FileId> {
+        let done = self.fs.make(&self.who, dir, called(name), what).wait();
+        done.result.map(|found| found.file)
+    }
+
+    fn file(&self, dir: FileId, name: &str) -> FileId {
+        let set = SetAttributes::mode(0o644);
+        self.make(dir, name, Make::File(CreateHow::Guarded(set)))
+            .unwrap()
+    }
+
+    fn directory(&self, dir: FileId, name: &str) -> FileId {
+        self.make(dir, name, Make::Directory(SetAttributes::mode(0o755)))
+            .unwrap()
+    }
+
+    fn lookup(&self, dir: FileId, name: &str) -> Done<FileId> {
+        let step = Step::new(name.as_bytes()).unwrap();
+        let seen = self.fs.lookup(&self.who, dir, step).wait();
+        seen.result.map(|found| found.file)
+    }
+
+    fn write(&self, file: FileId, offset: u64, data: &[u8]) -> Done<WriteOut> {
+        let data = Gather::from_elem(Bytes::copy_from_slice(data), 1);
+        let done = self
+            .fs
+            .write(&self.who, file, offset, data, Stability::Unstable);
+        done.wait().result
+    }
+
+    fn read(&self, file: FileId, offset: u64, count: u32) -> (Vec<u8>, bool) {
+        let seen = self.fs.read(&self.who, file, offset, count).wait();
+        let read = seen.result.unwrap();
+        (read.data.concat(), read.eof)
+    }
+
+    fn set(&self, file: FileId, set: SetAttributes) -> Done<()> {
+        self.fs
+            .set_attributes(&self.who, file, set, None)
+            .wait()
+            .result
+    }
+
+    fn remove(&self, dir: FileId, name: &str) -> Done<()> {
+        self.fs.remove(&self.who, dir, called(name)).wait().result
+    }
+
+    fn remove_directory(&self, dir: FileId, name: &str) -> Done<()> {
+        let done = self.fs.remove_directory(&self.who, dir, called(name));
+        done.wait().result
+    }
+
+    fn rename(&self, from: (FileId, &str), to: (FileId, &str)) -> Done<()> {
+        let from = (from.0, called(from.1));
+        let to = (to.0, called(to.1));
+        self.fs.rename(&self.who, from, to).wait().result
+    }
+
+    fn link(&self, file: FileId, dir: FileId, name: &str) -> Done<()> {
+        let done = self.fs.link(&self.who, file, dir, called(name)).wait();
+        done.result
+    }
+
+    fn page(&self, dir: FileId, from: DirFrom, total: usize, plus: bool) -> Done<DirPage> {
+        let budget = DirBudget {
+            total,
+            per_entry: DirBudget::BASE,
+            names: usize::MAX,
+        };
+        let seen = self.fs.read_directory(&self.who, dir, from, budget, plus);
+        seen.wait().result
+    }
+
+    /// All names of a directory but `.` and `..`, read in pages of this size.
+    fn list(&self, dir: FileId, total: usize) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut from = DirFrom {
+            cookie: 0,
+            verifier: 0,
+        };
+        loop {
+            let page = self.page(dir, from, total, false).unwrap();
+            for (name, entry) in page.iter() {
+                from.cookie = entry.cookie;
+                names.push(String::from_utf8(name.to_vec()).unwrap());
+            }
+            from.verifier = page.verifier;
+            if page.eof {
+                names.retain(|name| name != "." && name != "..");
+                return names;
+            }
+            assert!(!page.entries.is_empty(), "each page gets on");
+        }
+    }
+}
+
+fn called(name: &str) -> Name<'_> {
+    Name::new(name.as_bytes()).unwrap()
+}
+
+fn time(seconds: i64) -> SetTime {
+    SetTime::To(Time { seconds, nanos: 0 })
+}
+
+fn root_is_a_directory_of_its_own(s: &Subject) {
+    let root = s.root();
+    assert!(s.stat(root).is_directory());
+    assert_eq!(s.lookup(root, ".").unwrap(), root);
+    assert_eq!(s.lookup(root, "..").unwrap(), root);
+    assert!(s.list(root, 4096).is_empty());
+}
+
+fn file_reads_as_it_was_written(s: &Subject) {
+    let file = s.file(s.root(), "f");
+    assert_eq!(s.lookup(s.root(), "f").unwrap(), file);
+    let written = s.write(file, 0, b"hello world").unwrap();
+    assert_eq!(written.count, 11);
+    assert_eq!(s.read(file, 0, 100), (b"hello world".to_vec(), true));
+    assert_eq!(s.read(file, 0, 5), (b"hello".to_vec(), false));
+    assert_eq!(s.read(file, 6, 5), (b"world".to_vec(), true));
+    assert_eq!(s.read(file, 6, 0), (vec![], false));
+    assert_eq!(s.read(file, 11, 5), (vec![], true));
+    assert_eq!(s.read(file, 1 << 40, 5), (vec![], true));
+    s.write(file, 6, b"W").unwrap();
+    assert_eq!(s.read(file, 0, 100).0, b"hello World");
+    assert_eq!(s.stat(file).size, 11);
+}
+
+fn data_in_several_pieces_is_written_in_order(s: &Subject) {
+    let file = s.file(s.root(), "f");
+    let pieces: Gather = [&b"abc"[..], b"", &[b'x'; 100_000], b"end"]
+        .into_iter()
+        .map(Bytes::copy_from_slice)
+        .collect();
+    let whole = pieces.concat();
+    for stability in [
+        Stability::Unstable,
+        Stability::DataSync,
+        Stability::FileSync,
+    ] {
+        let done =
+            s.fs.write(&s.who, file, 5, pieces.clone(), stability)
+                .wait();
+        let written = done.result.unwrap();
+        assert_eq!(written.count as usize, whole.len());
+        assert!(written.committed >= stability);
+    }
+    assert_eq!(s.read(file, 5, 1 << 20), (whole, true));
+    let done = s.fs.commit(&s.who, file, 0, 0).wait();
+    assert_eq!(done.result, Ok(()));
+}
+
+fn holes_read_as_zeroes(s: &Subject) {
+    let file = s.file(s.root(), "f");
+    s.write(file, 1 << 20, b"end").unwrap();
+    let (data, eof) = s.read(file, (1 << 20) - 1000, 2000);
+    assert!(eof);
+    assert_eq!(data.len(), 1003);
+    assert!(data[..1000].iter().all(|&octet| octet == 0));
+    assert_eq!(&data[1000..], b"end");
+    assert!(s.stat(file).used < 1 << 20);
+}
+
+fn truncation_forgets_data_for_good(s: &Subject) {
+    let file = s.file(s.root(), "f");
+    s.write(file, 0, b"hello").unwrap();
+    s.set(file, SetAttributes::size(2)).unwrap();
+    s.set(file, SetAttributes::size(4)).unwrap();
+    assert_eq!(s.read(file, 0, 10), (b"he\0\0".to_vec(), true));
+}
+
+fn changes_beyond_the_largest_file_are_refused(s: &Subject) {
+    let file = s.file(s.root(), "f");
+    let most = s.fs.abilities().max_file_size;
+    assert_eq!(s.write(file, most, b"xx").err(), Some(Error::TooLarge));
+    assert_eq!(s.write(file, u64::MAX, b"x").err(), Some(Error::TooLarge));
+    assert_eq!(
+        s.set(file, SetAttributes::size(u64::MAX)),
+        Err(Error::TooLarge)
+    );
+    assert_eq!(s.stat(file).size, 0);
+}
+
+fn data_operations_take_files_only(s: &Subject) {
+    let dir = s.directory(s.root(), "d");
+    let text = Bytes::from_static(b"to");
+    let link = s
+        .make(s.root(), "l", Make::Symlink(text, SetAttributes::default()))
+        .unwrap();
+    let read = |file| s.fs.read(&s.who, file, 0, 1).wait().result.err();
+    assert_eq!(read(dir), Some(Error::IsDirectory));
+    assert_eq!(read(link), Some(Error::Invalid));
+    assert_eq!(s.write(dir, 0, b"x").err(), Some(Error::IsDirectory));
+    assert_eq!(s.write(link, 0, b"x").err(), Some(Error::Invalid));
+    let commit = s.fs.commit(&s.who, dir, 0, 0).wait();
+    assert_eq!(commit.result, Err(Error::IsDirectory));
+    let size = s.set(dir, SetAttributes::size(0));
+    assert_eq!(size, Err(Error::IsDirectory));
+    let text = s.fs.read_link(&s.who, dir).wait().result.err();
+    assert_eq!(text, Some(Error::Invalid));
+}
+
+fn directory_operations_take_directories_only(s: &Subject) {
+    let file = s.file(s.root(), "f");
+    assert_eq!(s.lookup(file, "x").err(), Some(Error::NotDirectory));
+    assert_eq!(s.lookup(file, ".").err(), Some(Error::NotDirectory));
+    assert_eq!(s.lookup(file, "..").err(), Some(Error::NotDirectory));
+    assert_eq!(s.remove(file, "x"), Err(Error::NotDirectory));
+    assert_eq!(s.remove_directory(file, "x"), Err(Error::NotDirectory));
+    assert_eq!(s.link(file, file, "x"), Err(Error::NotDirectory));
+    assert_eq!(
+        s.rename((s.root(), "f"), (file, "x")),
+        Err(Error::NotDirectory)
+    );
+    let made = s.make(file, "x", Make::Directory(SetAttributes::default()));
+    assert_eq!(made.err(), Some(Error::NotDirectory));
+    let from = DirFrom {
+        cookie: 0,
+        verifier: 0,
+    };
+    let page = s.page(file, from, 4096, false);
+    assert_eq!(page.err(), Some(Error::NotDirectory));
+}
+
+fn creating_says_whether_the_name_is_taken(s: &Subject) {
+    let guarded = Make::File(CreateHow::Guarded(SetAttributes::mode(0o600)));
+    let file = s.make(s.root(), "f", guarded.clone()).unwrap();
+    s.write(file, 0, b"data").unwrap();
+    let again = s.make(s.root(), "f", guarded.clone());
+    assert_eq!(again.err(), Some(Error::Exists));
+    let unchecked = |set| Make::File(CreateHow::Unchecked(set));
+    let mode = SetAttributes::mode(0o777);
+    assert_eq!(s.make(s.root(), "f", unchecked(mode)).unwrap(), file);
+    let kept = s.stat(file);
+    assert_eq!((kept.size, kept.mode), (4, 0o600));
+    let empty = SetAttributes::size(0);
+    assert_eq!(s.make(s.root(), "f", unchecked(empty)).unwrap(), file);
+    assert_eq!(s.stat(file).size, 0);
+    s.directory(s.root(), "d");
+    let over = s.make(s.root(), "d", unchecked(mode));
+    assert_eq!(over.err(), Some(Error::Exists));
+    let over = s.make(s.root(), "f", Make::Directory(mode));
+    assert_eq!(over.err(), Some(Error::Exists));
+}
+
+fn exclusive_create_may_be_repeated(s: &Subject) {
+    let exclusive = |verifier: &[u8; 8]| Make::File(CreateHow::Exclusive(*verifier));
+    let file = s.make(s.root(), "f", exclusive(b"\xffbcdefgh")).unwrap();
+    let again = s.make(s.root(), "f", exclusive(b"\xffbcdefgh"));
+    assert_eq!(again.unwrap(), file);
+    let other = s.make(s.root(), "f", exclusive(b"\xffbcdefgi"));
+    assert_eq!(other.err(), Some(Error::Exists));
+    // The client sets the times, after which the call cannot be a repetition.
+    let set = SetAttributes {
+        mode: Some(0o640),
+        atime: time(1),
+        mtime: SetTime::Now,
+        ..SetAttributes::default()
+    };
+    s.set(file, set).unwrap();
+    let late = s.make(s.root(), "f", exclusive(b"\xffbcdefgh"));
+    assert_eq!(late.err(), Some(Error::Exists));
+}
+
+fn modes_are_set_whatever_the_umask(s: &Subject) {
+    let all = SetAttributes::mode(0o777);
+    let file = s
+        .make(s.root(), "f", Make::File(CreateHow::Unchecked(all)))
+        .unwrap();
+    let dir = s.make(s.root(), "d", Make::Directory(all)).unwrap();
+    assert_eq!(s.stat(file).mode, 0o777);
+    assert_eq!(s.stat(dir).mode, 0o777);
+    s.set(file, SetAttributes::mode(0o4510)).unwrap();
+    assert_eq!(s.stat(file).mode, 0o4510);
+}
+
+fn times_are_set_to_what_is_asked(s: &Subject) {
+    let file = s.file(s.root(), "f");
+    let before = s.stat(file);
+    let set = SetAttributes {
+        atime: SetTime::To(Time {
+            seconds: 1_000_000_000,
+            nanos: 123_456_789,
+        }),
+        mtime: time(4_000_000_000),
+        ..SetAttributes::default()
+    };
+    s.set(file, set).unwrap();
+    let found = s.stat(file);
+    assert_eq!(found.atime.seconds, 1_000_000_000);
+    assert_eq!(found.atime.nanos, 123_456_789);
+    assert_eq!(found.mtime.seconds, 4_000_000_000);
+    assert!(found.ctime >= before.ctime);
+    let set = SetAttributes {
+        mtime: SetTime::Now,
+        ..SetAttributes::default()
+    };
+    s.set(file, set).unwrap();
+    let touched = s.stat(file);
+    assert_eq!(touched.atime, found.atime);
+    assert!(touched.mtime.seconds < 4_000_000_000);
+}
+
+fn guarded_set_needs_the_time_of_the_last_change(s: &Subject) {
+    let file = s.file(s.root(), "f");
+    let ctime = s.stat(file).ctime;
+    let set = |guard| {
+        let set = SetAttributes::mode(0o600);
+        s.fs.set_attributes(&s.who, file, set, Some(guard)).wait()
+    };
+    let wrong = Time {
+        seconds: ctime.seconds - 1,
+        ..ctime
+    };
+    let refused = set(wrong);
+    assert_eq!(refused.result, Err(Error::NotSync));
+    assert_eq!(s.stat(file).mode, 0o644);
+    assert_eq!(refused.wcc.after, Some(s.stat(file)));
+    assert_eq!(set(ctime).result, Ok(()));
+    assert_eq!(s.stat(file).mode, 0o600);
+}
+
+fn attributes_are_told_from_before_and_after(s: &Subject) {
+    let root = s.root();
+    let before = s.stat(root);
+    let set = SetAttributes::default();
+    let made =
+        s.fs.make(&s.who, root, called("d"), Make::Directory(set))
+            .wait();
+    assert_eq!(made.wcc.before, Some(before.before()));
+    assert_eq!(made.wcc.after, Some(s.stat(root)));
+    assert_eq!(made.wcc.after.unwrap().links, before.links + 1);
+    let file = s.file(root, "f");
+    let before = s.stat(file);
+    let data = Gather::from_elem(Bytes::from_static(b"xyz"), 1);
+    let wrote =
+        s.fs.write(&s.who, file, 0, data, Stability::Unstable)
+            .wait();
+    assert_eq!(wrote.wcc.before, Some(before.before()));
+    assert_eq!(wrote.wcc.after.unwrap().size, 3);
+    let failed = s.fs.remove(&s.who, root, called("none")).wait();
+    assert_eq!(failed.result, Err(Error::NotFound));
+    assert_eq!(failed.wcc.after, Some(s.stat(root)));
+    let seen = s.fs.lookup(&s.who, root, Step::Name(called("none"))).wait();
+    assert_eq!(seen.attributes, Some(s.stat(root)));
+}
+
+fn symbolic_links_are_text(s: &Subject) {
+    let long = "x/".repeat(1000);
+    for (name, text) in [("out", "../../etc/passwd"), ("abs", "/"), ("long", &long)] {
+        let text = Bytes::copy_from_slice(text.as_bytes());
+        let what = Make::Symlink(text.clone(), SetAttributes::default());
+        let link = s.make(s.root(), name, what).unwrap();
+        assert_eq!(s.stat(link).kind, FileKind::Symlink);
+        assert_eq!(s.lookup(s.root(), name).unwrap(), link);
+        assert_eq!(s.fs.read_link(&s.who, link).wait().result.unwrap(), text);
+        // Nothing is looked up through it.
+        assert_eq!(s.lookup(link, "x").err(), Some(Error::NotDirectory));
+    }
+    for text in [&b""[..], b"a\0b"] {
+        let what = Make::Symlink(Bytes::from_static(text), SetAttributes::default());
+        assert_eq!(s.make(s.root(), "bad", what).err(), Some(Error::Invalid));
+    }
+}
+
+fn special_files_are_made_and_never_opened(s: &Subject) {
+    for (name, kind) in [("fifo", FileKind::Fifo), ("socket", FileKind::Socket)] {
+        let what = Make::Special(kind, (0, 0), SetAttributes::mode(0o600));
+        let file = s.make(s.root(), name, what).unwrap();
+        assert_eq!((s.stat(file).kind, s.stat(file).mode), (kind, 0o600));
+        let read = s.fs.read(&s.who, file, 0, 1).wait().result;
+        assert_eq!(read.err(), Some(Error::Invalid));
+    }
+    let what = Make::Special(FileKind::Regular, (0, 0), SetAttributes::default());
+    assert_eq!(s.make(s.root(), "x", what).err(), Some(Error::BadType));
+}
+
+fn removed_files_are_stale(s: &Subject) {
+    let file = s.file(s.root(), "f");
+    let dir = s.directory(s.root(), "d");
+    s.write(file, 0, b"x").unwrap();
+    assert_eq!(s.remove(s.root(), "d"), Err(Error::IsDirectory));
+    assert_eq!(s.remove_directory(s.root(), "f"), Err(Error::NotDirectory));
+    s.remove(s.root(), "f").unwrap();
+    s.remove_directory(s.root(), "d").unwrap();
+    for gone in [file, dir] {
+        assert_eq!(s.fs.attributes(gone).wait(), Err(Error::Stale));
+    }
+    let read = s.fs.read(&s.who, file, 0, 1).wait().result;
+    assert_eq!(read.err(), Some(Error::Stale));
+    assert_eq!(s.lookup(s.root(), "f").err(), Some(Error::NotFound));
+    assert_eq!(s.remove(s.root(), "f"), Err(Error::NotFound));
+    let made = s.make(dir, "x", Make::Directory(SetAttributes::default()));
+    assert_eq!(made.err(), Some(Error::Stale));
+    // A file of the same name is another file.
+    assert_ne!(s.file(s.root(), "f"), file);
+}
+
+fn full_directories_are_not_removed(s: &Subject) {
+    let dir = s.directory(s.root(), "d");
+    s.file(dir, "f");
+    assert_eq!(s.remove_directory(s.root(), "d"), Err(Error::NotEmpty));
+    s.remove(dir, "f").unwrap();
+    assert_eq!(s.remove_directory(s.root(), "d"), Ok(()));
+}
+
+fn renamed_files_keep_their_handles(s: &Subject) {
+    let (a, b) = (s.directory(s.root(), "a"), s.directory(s.root(), "b"));
+    let file = s.file(a, "f");
+    s.write(file, 0, b"data").unwrap();
+    s.rename((a, "f"), (a, "g")).unwrap();
+    assert_eq!(s.lookup(a, "g").unwrap(), file);
+    s.rename((a, "g"), (b, "h")).unwrap();
+    assert_eq!(s.lookup(b, "h").unwrap(), file);
+    assert_eq!(s.lookup(a, "g").err(), Some(Error::NotFound));
+    assert_eq!(s.read(file, 0, 10).0, b"data");
+    // A directory with what is in it.
+    s.rename((s.root(), "b"), (a, "b")).unwrap();
+    assert_eq!(s.lookup(a, "b").unwrap(), b);
+    assert_eq!(s.lookup(b, "..").unwrap(), a);
+    assert_eq!(s.lookup(b, "h").unwrap(), file);
+    assert_eq!(s.read(file, 0, 10).0, b"data");
+}
+
+fn renaming_replaces_what_it_may(s: &Subject) {
+    let root = s.root();
+    let (old, new) = (s.file(root, "old"), s.file(root, "new"));
+    s.rename((root, "new"), (root, "old")).unwrap();
+    assert_eq!(s.lookup(root, "old").unwrap(), new);
+    assert_eq!(s.fs.attributes(old).wait(), Err(Error::Stale));
+    let (empty, full) = (s.directory(root, "empty"), s.directory(root, "full"));
+    s.file(full, "f");
+    assert_eq!(
+        s.rename((root, "empty"), (root, "full")),
+        Err(Error::NotEmpty)
+    );
+    s.rename((root, "full"), (root, "empty")).unwrap();
+    assert_eq!(s.fs.attributes(empty).wait(), Err(Error::Stale));
+    assert_eq!(
+        s.rename((root, "old"), (root, "empty")),
+        Err(Error::IsDirectory)
+    );
+    assert_eq!(
+        s.rename((root, "empty"), (root, "old")),
+        Err(Error::NotDirectory)
+    );
+    assert_eq!(s.rename((root, "none"), (root, "x")), Err(Error::NotFound));
+    // Into itself.
+    assert_eq!(s.rename((root, "empty"), (full, "x")), Err(Error::Invalid));
+}
+
+fn hard_links_are_one_file(s: &Subject) {
+    let root = s.root();
+    let dir = s.directory(root, "d");
+    let file = s.file(root, "a");
+    s.write(file, 0, b"data").unwrap();
+    s.link(file, root, "b").unwrap();
+    s.link(file, dir, "c").unwrap();
+    assert_eq!(s.stat(file).links, 3);
+    for (dir, name) in [(root, "b"), (dir, "c"), (root, "a")] {
+        assert_eq!(s.lookup(dir, name).unwrap(), file, "{name}");
+    }
+    assert_eq!(s.link(file, root, "b"), Err(Error::Exists));
+    assert_eq!(s.link(dir, root, "e"), Err(Error::Invalid));
+    // Renaming one name to the other leaves both, as POSIX has it.
+    s.rename((root, "a"), (root, "b")).unwrap();
+    assert_eq!(s.stat(file).links, 3);
+    s.remove(root, "a").unwrap();
+    s.remove(root, "b").unwrap();
+    assert_eq!(s.stat(file).links, 1);
+    assert_eq!(s.read(file, 0, 10).0, b"data");
+    assert_eq!(s.lookup(dir, "c").unwrap(), file);
+    s.remove(dir, "c").unwrap();
+    assert_eq!(s.fs.attributes(file).wait(), Err(Error::Stale));
+}
+
+fn directory_is_listed_whole_in_small_pages(s: &Subject) {
+    let mut names: Vec<String> = (0..300).map(|n| format!("file-{n}")).collect();
+    for name in &names {
+        s.file(s.root(), name);
+    }
+    names.sort();
+    for total in [64, 500, 1 << 20] {
+        let mut listed = s.list(s.root(), total);
+        listed.sort();
+        assert_eq!(listed, names, "pages of {total}");
+    }
+}
+
+fn listing_goes_on_while_entries_come_and_go(s: &Subject) {
+    let root = s.root();
+    for n in 0..200 {
+        s.file(root, &format!("{n}"));
+    }
+    let mut from = DirFrom {
+        cookie: 0,
+        verifier: 0,
+    };
+    let mut seen = Vec::new();
+    let mut removed = 0;
+    loop {
+        let page = s.page(root, from, 300, true).unwrap();
+        from.verifier = page.verifier;
+        for (name, entry) in page.iter() {
+            from.cookie = entry.cookie;
+            let name = String::from_utf8(name.to_vec()).unwrap();
+            if name.parse::<u32>().is_ok() {
+                // As rm -r does, while somebody else adds.
+                s.remove(root, &name).unwrap();
+                removed += 1;
+                s.file(root, &format!("new-{name}"));
+                seen.push(name);
+            }
+        }
+        if page.eof {
+            break;
+        }
+    }
+    assert_eq!(removed, 200, "each was seen once");
+}
+
+fn listing_with_attributes_gives_the_files(s: &Subject) {
+    let root = s.root();
+    let dir = s.directory(root, "d");
+    let file = s.file(dir, "f");
+    s.write(file, 0, b"12345").unwrap();
+    let sub = s.directory(dir, "sub");
+    let from = DirFrom {
+        cookie: 0,
+        verifier: 0,
+    };
+    let page = s.page(dir, from, 4096, true).unwrap();
+    assert!(page.eof);
+    let mut names = Vec::new();
+    for (name, entry) in page.iter() {
+        names.push(name.to_vec());
+        match name {
+            b"f" => {
+                let found = entry.found.unwrap();
+                assert_eq!((found.file, found.attributes.size), (file, 5));
+                assert_eq!(entry.fileid, found.attributes.fileid);
+            }
+            b"sub" => assert_eq!(entry.found.unwrap().file, sub),
+            b"." => assert_eq!(entry.fileid, s.stat(dir).fileid),
+            b".." => assert_eq!(entry.fileid, s.stat(root).fileid),
+            other => panic!("unexpected entry {:?}", other.escape_ascii().to_string()),
+        }
+    }
+    names.sort();
+    assert_eq!(names, [&b"."[..], b"..", b"f", b"sub"]);
+    // The root does not tell what it is in.
+    let page = s.page(root, from, 4096, false).unwrap();
+    for (name, entry) in page.iter() {
+        if name == b".." {
+            assert_eq!(entry.fileid, s.stat(root).fileid);
+        }
+    }
+}
+
+fn cookies_of_another_directory_are_refused(s: &Subject) {
+    let root = s.root();
+    let dir = s.directory(root, "d");
+    let start = DirFrom {
+        cookie: 0,
+        verifier: 0,
+    };
+    let page = s.page(root, start, 4096, false).unwrap();
+    let from = DirFrom {
+        cookie: page.entries[0].cookie,
+        verifier: page.verifier,
+    };
+    assert!(s.page(root, from, 4096, false).is_ok());
+    assert_eq!(s.page(dir, from, 4096, false).err(), Some(Error::BadCookie));
+    let forged = DirFrom {
+        verifier: !page.verifier,
+        ..from
+    };
+    assert_eq!(
+        s.page(root, forged, 4096, false).err(),
+        Some(Error::BadCookie)
+    );
+}
+
+fn longest_names_work(s: &Subject) {
+    let name = "n".repeat(MAX_NAME);
+    let file = s.file(s.root(), &name);
+    assert_eq!(s.lookup(s.root(), &name).unwrap(), file);
+    assert_eq!(s.list(s.root(), 4096), [name]);
+}
+
+fn handles_of_nothing_are_stale(s: &Subject) {
+    let FileId([number, second, third]) = s.file(s.root(), "f");
+    for file in [
+        FileId([number ^ 0x5555, second, third]),
+        FileId([number, !second, third]),
+        FileId([u64::MAX, 0, u64::MAX]),
+        FileId([0, second, 0]),
+    ] {
+        assert_eq!(s.fs.attributes(file).wait(), Err(Error::Stale), "{file:?}");
+        assert_eq!(s.lookup(file, "x").err(), Some(Error::Stale));
+    }
+}
+
+fn space_is_told(s: &Subject) {
+    let space = s.fs.space(s.root()).wait().result.unwrap();
+    assert!(space.total > 0 && space.free <= space.total);
+    assert!(space.available <= space.free);
+}
+
+macro_rules! over_both {
+    ($($test:ident)*) => {
+        mod memory {
+            $(#[test]
+            fn $test() {
+                super::$test(&super::Subject::memory());
+            })*
+        }
+
+        mod local {
+            $(#[test]
+            fn $test() {
+                super::$test(&super::Subject::local());
+            })*
+        }
+    };
+}
+
+over_both! {
+    root_is_a_directory_of_its_own
+    file_reads_as_it_was_written
+    data_in_several_pieces_is_written_in_order
+    holes_read_as_zeroes
+    truncation_forgets_data_for_good
+    changes_beyond_the_largest_file_are_refused
+    data_operations_take_files_only
+    directory_operations_take_directories_only
+    creating_says_whether_the_name_is_taken
+    exclusive_create_may_be_repeated
+    modes_are_set_whatever_the_umask
+    times_are_set_to_what_is_asked
+    guarded_set_needs_the_time_of_the_last_change
+    attributes_are_told_from_before_and_after
+    symbolic_links_are_text
+    special_files_are_made_and_never_opened
+    removed_files_are_stale
+    full_directories_are_not_removed
+    renamed_files_keep_their_handles
+    renaming_replaces_what_it_may
+    hard_links_are_one_file
+    directory_is_listed_whole_in_small_pages
+    listing_goes_on_while_entries_come_and_go
+    listing_with_attributes_gives_the_files
+    cookies_of_another_directory_are_refused
+    longest_names_work
+    handles_of_nothing_are_stale
+    space_is_told
+}

@@ -1,0 +1,88 @@
+//! Why an operation on a file failed.
+
+use rustix::io::Errno;
+
+/// Why an operation on a file failed, in the terms of RFC 1813 §2.6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant is documented by its message")]
+pub enum Error {
+    #[error("only the owner may do this")]
+    NotOwner,
+    #[error("no such file")]
+    NotFound,
+    #[error("the device failed")]
+    Io,
+    #[error("no such device")]
+    NoDevice,
+    #[error("permission denied")]
+    Access,
+    #[error("the file exists")]
+    Exists,
+    #[error("not within one file system")]
+    CrossDevice,
+    #[error("not a directory")]
+    NotDirectory,
+    #[error("a directory")]
+    IsDirectory,
+    #[error("not possible with this file")]
+    Invalid,
+    #[error("larger than a file can be")]
+    TooLarge,
+    #[error("no space left")]
+    NoSpace,
+    #[error("read-only")]
+    ReadOnly,
+    #[error("too many links")]
+    TooManyLinks,
+    #[error("the name is longer than 255 octets")]
+    NameTooLong,
+    #[error("the directory is not empty")]
+    NotEmpty,
+    #[error("over quota")]
+    Quota,
+    #[error("the file is gone")]
+    Stale,
+    #[error("the file changed meanwhile")]
+    NotSync,
+    #[error("the directory cookie is not valid any more")]
+    BadCookie,
+    #[error("not supported")]
+    NotSupported,
+    #[error("this kind of file cannot be made")]
+    BadType,
+    #[error("not possible now; try again later")]
+    Busy,
+}
+
+impl From<Errno> for Error {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::PERM => Self::NotOwner,
+            Errno::NOENT => Self::NotFound,
+            Errno::NXIO | Errno::NODEV => Self::NoDevice,
+            Errno::ACCESS | Errno::TXTBSY => Self::Access,
+            Errno::EXIST => Self::Exists,
+            // Of a name: a mount point, which an export does not cross.
+            Errno::XDEV => Self::CrossDevice,
+            Errno::NOTDIR => Self::NotDirectory,
+            Errno::ISDIR => Self::IsDirectory,
+            Errno::INVAL | Errno::LOOP => Self::Invalid,
+            Errno::FBIG | Errno::OVERFLOW => Self::TooLarge,
+            Errno::NOSPC => Self::NoSpace,
+            Errno::ROFS => Self::ReadOnly,
+            Errno::MLINK => Self::TooManyLinks,
+            Errno::NAMETOOLONG => Self::NameTooLong,
+            Errno::NOTEMPTY => Self::NotEmpty,
+            Errno::DQUOT => Self::Quota,
+            Errno::STALE => Self::Stale,
+            Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY => Self::NotSupported,
+            Errno::AGAIN
+            | Errno::INTR
+            | Errno::MFILE
+            | Errno::NFILE
+            | Errno::NOMEM
+            | Errno::BUSY => Self::Busy,
+            _ => Self::Io,
+        }
+    }
+}

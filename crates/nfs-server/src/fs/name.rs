@@ -1,0 +1,86 @@
+//! Names in directories.
+
+use super::Error;
+
+/// Longest name in a directory, in octets.
+pub const MAX_NAME: usize = 255;
+
+/// A name that may be given to a file: 1 to [`MAX_NAME`] octets without `/` and NUL, and neither
+/// `.` nor `..`.
+///
+/// A file system that is handed one can put it behind a directory without thinking of paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Name<'a>(&'a [u8]);
+
+impl<'a> Name<'a> {
+    /// Checks a name from a client.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NameTooLong`]; [`Error::Access`] for octets that no name may have, and for no name
+    /// at all (RFC 1813 §3.2 leaves names that a server cannot represent to it);
+    /// [`Error::Invalid`] for `.` and `..`.
+    pub fn new(octets: &'a [u8]) -> Result<Self, Error> {
+        match octets {
+            b"." | b".." => Err(Error::Invalid),
+            b"" => Err(Error::Access),
+            _ if octets.len() > MAX_NAME => Err(Error::NameTooLong),
+            _ if octets.iter().any(|octet| matches!(octet, 0 | b'/')) => Err(Error::Access),
+            _ => Ok(Self(octets)),
+        }
+    }
+
+    /// Its octets.
+    pub fn octets(self) -> &'a [u8] {
+        self.0
+    }
+}
+
+/// Where a LOOKUP goes from a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// `.`: it stays.
+    Here,
+    /// `..`: to the directory that this one is in; from the root nowhere.
+    Parent,
+    /// To an entry.
+    Name(Name<'a>),
+}
+
+impl<'a> Step<'a> {
+    /// Checks a name from a client.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Name::new`], but for `.` and `..`.
+    pub fn new(octets: &'a [u8]) -> Result<Self, Error> {
+        match octets {
+            b"." => Ok(Self::Here),
+            b".." => Ok(Self::Parent),
+            _ => Name::new(octets).map(Self::Name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_paths_or_nothing_are_refused() {
+        fn check(octets: &[u8], error: Error) {
+            assert_eq!(Name::new(octets), Err(error), "{octets:?}");
+        }
+        check(b"", Error::Access);
+        check(b".", Error::Invalid);
+        check(b"..", Error::Invalid);
+        check(b"../passwd", Error::Access);
+        check(b"a/b", Error::Access);
+        check(b"/", Error::Access);
+        check(b"a\0b", Error::Access);
+        check(&[b'x'; 256], Error::NameTooLong);
+        for fine in [&b"..."[..], b".x", &[b'x'; 255], b"\xff\x01 \\"] {
+            assert_eq!(Name::new(fine).unwrap().octets(), fine);
+        }
+    }
+}

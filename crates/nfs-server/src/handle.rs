@@ -1,0 +1,245 @@
+//! Sealed file handles.
+//!
+//! A handle is 48 octets: a format number, the export, the three words by which the file system
+//! knows the file, and a message authentication code (SipHash-2-4 with 128 bits) over all of that
+//! under a key that only the server has. Who cannot compute the code cannot make a handle, not even
+//! of a file whose inode number is known.
+
+use crate::fs::FileId;
+use nfs_proto::FileHandle;
+use siphasher::sip128::{Hasher128, SipHasher24};
+use std::fs::OpenOptions;
+use std::hash::Hasher;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Octets of a handle (of at most 64, RFC 1813 §2.4).
+pub(crate) const HANDLE_LEN: usize = BODY_LEN + 16;
+
+/// Octets that are authenticated.
+const BODY_LEN: usize = 4 + 4 + 24;
+
+/// First word of every handle. Another one would be another layout.
+const FORMAT: u32 = 1;
+
+/// What handles are sealed with.
+#[derive(Clone)]
+pub struct HandleKey([u8; Self::LEN]);
+
+/// Why there is no key.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant is documented by its message")]
+pub enum KeyError {
+    #[error("cannot use the key of file handles, {path}: {error}; --state-dir names another place")]
+    File { path: PathBuf, error: io::Error },
+    #[error(
+        "{path} is not a key of {} octets; remove it to go on, and clients have to mount again",
+        HandleKey::LEN
+    )]
+    Length { path: PathBuf },
+    #[error("the system has no random numbers for a key: {0}")]
+    Random(getrandom::Error),
+}
+
+impl HandleKey {
+    /// Octets of a key.
+    pub const LEN: usize = 16;
+
+    /// Name of the file with the key in a state directory.
+    const FILE: &'static str = "handle.key";
+
+    /// A key for this run: handles are not good after a restart.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no random numbers.
+    pub fn random() -> Result<Self, KeyError> {
+        let mut key = [0; Self::LEN];
+        getrandom::fill(&mut key).map_err(KeyError::Random)?;
+        Ok(Self(key))
+    }
+
+    /// The key kept in a state directory, which is made, with the key, if it is not there yet.
+    ///
+    /// # Errors
+    ///
+    /// If there is something else in its place, or it cannot be read or made.
+    pub fn load_or_create(state_dir: &Path) -> Result<Self, KeyError> {
+        let path = state_dir.join(Self::FILE);
+        let failed = |error| KeyError::File {
+            path: path.clone(),
+            error,
+        };
+        match std::fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let key = Self::random()?;
+                key.store(state_dir, &path).map_err(failed)?;
+                // Of two servers that start at the same time one stored it.
+                Self::parse(&std::fs::read(&path).map_err(failed)?, &path)
+            }
+            Err(error) => Err(failed(error)),
+            Ok(octets) => {
+                let mode = std::fs::metadata(&path).map_err(failed)?.permissions();
+                if mode.mode() & 0o077 != 0 {
+                    tracing::warn!(
+                        path = %path.display(),
+                        "the key of file handles can be read by others: chmod 600"
+                    );
+                }
+                Self::parse(&octets, &path)
+            }
+        }
+    }
+
+    fn parse(octets: &[u8], path: &Path) -> Result<Self, KeyError> {
+        octets
+            .try_into()
+            .map(Self)
+            .map_err(|_| KeyError::Length { path: path.into() })
+    }
+
+    fn store(&self, state_dir: &Path, path: &Path) -> io::Result<()> {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(state_dir)?;
+        let mut unique = [0; 8];
+        getrandom::fill(&mut unique).map_err(|_| io::ErrorKind::Unsupported)?;
+        let new = path.with_extension(format!("{:016x}", u64::from_ne_bytes(unique)));
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&new)?;
+        file.write_all(&self.0)?;
+        file.sync_all()?;
+        // It appears whole, and never in the place of another.
+        let linked = std::fs::hard_link(&new, path);
+        std::fs::remove_file(&new)?;
+        match linked {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            linked => linked,
+        }
+    }
+
+    /// The handle of a file in an export.
+    pub(crate) fn seal(&self, export: u32, FileId(words): FileId) -> FileHandle {
+        let mut octets = [0; HANDLE_LEN];
+        octets[..4].copy_from_slice(&FORMAT.to_be_bytes());
+        octets[4..8].copy_from_slice(&export.to_be_bytes());
+        for (place, word) in octets[8..BODY_LEN].chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_be_bytes());
+        }
+        let code = self.code(&octets[..BODY_LEN]);
+        octets[BODY_LEN..].copy_from_slice(&code);
+        FileHandle::new(&octets).expect("a sealed handle is shorter than any handle may be")
+    }
+
+    /// The export and the file of a handle, if it was sealed with this key.
+    pub(crate) fn open(&self, handle: &[u8]) -> Option<(u32, FileId)> {
+        let handle: &[u8; HANDLE_LEN] = handle.try_into().ok()?;
+        let (body, code) = handle.split_at(BODY_LEN);
+        // All octets are compared, so that the time taken tells nothing of where they differ.
+        let difference = self
+            .code(body)
+            .iter()
+            .zip(code)
+            .fold(0, |difference, (ours, theirs)| difference | (ours ^ theirs));
+        if difference != 0 {
+            return None;
+        }
+        let word = |at: usize| {
+            let mut octets = [0; 8];
+            octets.copy_from_slice(&body[at..at + 8]);
+            u64::from_be_bytes(octets)
+        };
+        let (format, export) = (word(0) >> 32, word(0) & 0xffff_ffff);
+        let export = u32::try_from(export).ok()?;
+        (format == u64::from(FORMAT)).then(|| (export, FileId([word(8), word(16), word(24)])))
+    }
+
+    fn code(&self, body: &[u8]) -> [u8; 16] {
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        hasher.write(body);
+        hasher.finish128().as_bytes()
+    }
+}
+
+impl std::fmt::Debug for HandleKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("HandleKey(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: FileId = FileId([1, u64::MAX, 3]);
+
+    #[test]
+    fn handle_opens_to_what_was_sealed() {
+        let key = HandleKey([7; 16]);
+        let handle = key.seal(0xdead_beef, FILE);
+        assert_eq!(handle.len(), 48);
+        assert_eq!(key.open(&handle), Some((0xdead_beef, FILE)));
+    }
+
+    #[test]
+    fn handle_with_any_bit_changed_is_refused() {
+        let key = HandleKey([7; 16]);
+        let handle = key.seal(1, FILE);
+        for bit in 0..HANDLE_LEN * 8 {
+            let mut forged = handle.to_vec();
+            forged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(key.open(&forged), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn handles_of_other_lengths_and_keys_are_refused() {
+        let key = HandleKey([7; 16]);
+        let handle = key.seal(1, FILE);
+        assert_eq!(key.open(&[]), None);
+        assert_eq!(key.open(&handle[..47]), None);
+        assert_eq!(key.open(&[&handle[..], &[0]].concat()), None);
+        assert_eq!(HandleKey([8; 16]).open(&handle), None);
+    }
+
+    #[test]
+    fn code_is_that_of_the_published_vector() {
+        // SipHash-2-4 with 128 bits: key 00..0f, message empty and 00 (vectors_sip128 of the
+        // reference implementation).
+        let key = HandleKey(std::array::from_fn(|at| u8::try_from(at).unwrap()));
+        let empty = 0xa381_7f04_ba25_a8e6_6df6_7214_c755_0293_u128;
+        let one = 0xda87_c1d8_6b99_af44_3476_5911_9b22_fc45_u128;
+        assert_eq!(key.code(&[]), empty.to_be_bytes());
+        assert_eq!(key.code(&[0]), one.to_be_bytes());
+    }
+
+    #[test]
+    fn key_is_the_same_after_a_restart_and_nobody_elses_to_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("new/state");
+        let first = HandleKey::load_or_create(&state).unwrap();
+        let second = HandleKey::load_or_create(&state).unwrap();
+        assert_eq!(first.0, second.0);
+        let mode = std::fs::metadata(state.join(HandleKey::FILE)).unwrap();
+        assert_eq!(mode.permissions().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::read_dir(&state).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn damaged_key_is_an_error_that_names_it() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(HandleKey::FILE), b"short").unwrap();
+        let error = HandleKey::load_or_create(dir.path())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("handle.key") && error.contains("remove it"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,547 @@
+//! A directory of this machine as a file system to export.
+//!
+//! It never leaves the directory: every name is opened by `openat2` as one component beneath a
+//! directory that was reached in the same way from the root, without following symbolic links and
+//! without crossing into other mounts. Symbolic links are the client's business.
+//!
+//! Run by root, it acts for the caller: permissions are checked by mode bits, owner and groups
+//! (not by access control lists), and what is made belongs to the caller. Run by anybody else,
+//! everything is done as that user, and the kernel checks.
+//!
+//! **Handles** are [`FileId`]s of inode number, a hash of the time of birth, and the inode number
+//! of the directory in which the file was first seen. How a file is found again from that, after
+//! a restart too, is told in `find.rs` and `table.rs`.
+//!
+//! **What waits.** GETATTR, ACCESS, LOOKUP and READ are tried without waiting (`RESOLVE_CACHED`,
+//! `RWF_NOWAIT`) and become a job when the kernel would have to read a disk. Unstable writes of up
+//! to [`INLINE_WRITE`] octets are tried in the same way where the file system can say that it would
+//! wait (XFS, btrfs); ext4 cannot, and its writes are jobs, as is everything that changes a
+//! directory, reads one, or syncs.
+
+mod data;
+mod entries;
+mod find;
+mod listing;
+mod lru;
+mod node;
+mod set;
+mod sys;
+mod table;
+
+use crate::fs::{
+    Abilities, Access, Attributes, Changed, DirBudget, DirFrom, DirPage, Error, Failed, FileId,
+    FileSystem, Found, Identity, Linked, Make, Name, Outcome, ReadOut, Renamed, Seen,
+    SetAttributes, Space, Stability, Step, Time, WriteOut,
+};
+use crate::permission;
+use buffer::Pool;
+use bytes::Bytes;
+use lru::Lru;
+use node::{Link, Node};
+use rustix::fd::AsFd;
+use rustix::fs::{Mode, OFlags};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use sys::{ProcFd, Stat, Stop, Try};
+use table::Table;
+use xdr::Gather;
+
+/// Largest unstable write that is tried without waiting, in octets.
+pub const INLINE_WRITE: usize = 64 << 10;
+
+/// For how long a directory is taken to be where it was. Then it is looked up again, so that one
+/// which somebody moved out of the export is not served for longer.
+const DIRECTORY_TRUST: Duration = Duration::from_secs(1);
+
+/// Files whose place is remembered in memory, at about 100 octets each.
+const REMEMBERED_PLACES: usize = 65_536;
+
+/// Fewest and most files kept open. Between them it is a quarter of the limit of the process, as a
+/// file takes up to three descriptors.
+const OPEN_FILES: std::ops::RangeInclusive<usize> = 64..=16_384;
+
+/// Longest text of a symbolic link that file systems keep in the inode, so that reading it needs no
+/// disk.
+const SHORT_LINK: u64 = 59;
+
+/// How a directory is exported.
+#[derive(Clone, Debug)]
+pub struct LocalFsOptions {
+    /// Where what must outlast the server is kept, for all exports; see [`default_state_dir`].
+    /// Without one, handles are good until the server ends.
+    pub state_dir: Option<PathBuf>,
+    /// Where the memory for data comes from.
+    pub pool: Pool,
+}
+
+impl Default for LocalFsOptions {
+    fn default() -> Self {
+        Self {
+            state_dir: None,
+            pool: Pool::new(32 << 20),
+        }
+    }
+}
+
+/// Where servers of this user keep their state: `$XDG_STATE_HOME/rpcrdma`, or
+/// `~/.local/state/rpcrdma`; none without a home.
+pub fn default_state_dir() -> Option<PathBuf> {
+    let absolute = |name| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
+        .map(|state| state.join("rpcrdma"))
+}
+
+/// Why a directory cannot be exported.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant is documented by its message")]
+pub enum OpenError {
+    #[error("cannot open the directory {path}: {error}")]
+    Directory { path: PathBuf, error: io::Error },
+    #[error("cannot export {path}: {what}: {error}")]
+    Kernel {
+        path: PathBuf,
+        what: &'static str,
+        error: io::Error,
+    },
+    #[error("cannot keep file handles in {path}: {error}; --state-dir names another directory")]
+    State { path: PathBuf, error: io::Error },
+    #[error(
+        "{path} is in use: another server exports the same directory with the same --state-dir"
+    )]
+    InUse { path: PathBuf },
+    #[error("{path} is damaged: {error}; remove it to go on, and clients have to mount again")]
+    Damaged { path: PathBuf, error: redb::Error },
+}
+
+/// A directory of this machine.
+#[derive(Clone)]
+pub struct LocalFs {
+    inner: Arc<Inner>,
+}
+
+/// Whether an operation may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pace {
+    /// No: rather fail with [`Stop::WouldBlock`].
+    Quick,
+    /// It is on a thread that may.
+    Patient,
+}
+
+struct Inner {
+    root: Arc<Node>,
+    proc: ProcFd,
+    table: Table,
+    caches: Mutex<Caches>,
+    /// The directory with our own state, which no client gets to see.
+    hidden: Option<(u64, u64)>,
+    /// Whether birth times tell files apart here.
+    births: bool,
+    mount: u64,
+    /// Whether this process acts for the caller.
+    as_root: bool,
+    /// Who this process is.
+    me: Identity,
+    abilities: Abilities,
+    verifier: AtomicU64,
+    pool: Pool,
+    started: Instant,
+    /// Whether the file system can be asked not to wait in a write.
+    quick_writes: AtomicBool,
+}
+
+struct Caches {
+    open: Lru<Arc<Node>>,
+    links: Lru<Link>,
+}
+
+impl LocalFs {
+    /// Opens a directory to be exported.
+    ///
+    /// # Errors
+    ///
+    /// If it is none, cannot be opened, or the state cannot be kept.
+    pub fn open(path: impl AsRef<Path>, options: LocalFsOptions) -> Result<Self, OpenError> {
+        let path = path.as_ref();
+        let path = std::fs::canonicalize(path).map_err(|error| OpenError::Directory {
+            path: path.into(),
+            error,
+        })?;
+        Inner::open(path, options).map(|inner| Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// Whether operations are done for the caller, with its rights, rather than all as the user who
+    /// runs this process.
+    pub fn acts_for_callers(&self) -> bool {
+        self.inner.as_root
+    }
+
+    fn run<T: Failed + 'static>(
+        &self,
+        op: impl Fn(&Inner, Pace) -> Try<T> + Send + 'static,
+    ) -> Outcome<T> {
+        match op(&self.inner, Pace::Quick) {
+            Ok(value) => Outcome::Ready(value),
+            Err(Stop::Fail(error)) => Outcome::Ready(T::failed(error)),
+            Err(Stop::WouldBlock) => self.slow(move |inner| op(inner, Pace::Patient)),
+        }
+    }
+
+    fn slow<T: Failed + 'static>(
+        &self,
+        op: impl FnOnce(&Inner) -> Try<T> + Send + 'static,
+    ) -> Outcome<T> {
+        let inner = Arc::clone(&self.inner);
+        Outcome::Slow(Box::new(move || {
+            op(&inner).unwrap_or_else(|stop| {
+                inner.shed_if_full(stop);
+                T::failed(stop.into())
+            })
+        }))
+    }
+}
+
+impl Inner {
+    fn open(path: PathBuf, options: LocalFsOptions) -> Result<Self, OpenError> {
+        let kernel = |what: &'static str| {
+            let path = path.clone();
+            move |errno: rustix::io::Errno| OpenError::Kernel {
+                path,
+                what,
+                error: errno.into(),
+            }
+        };
+        let root = rustix::fs::open(
+            &path,
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .map_err(|errno| OpenError::Directory {
+            path: path.clone(),
+            error: errno.into(),
+        })?;
+        let proc = ProcFd::open().map_err(kernel("/proc is not mounted"))?;
+        let system = rustix::fs::fstatfs(&root).map_err(kernel("statfs"))?;
+        let kind = find::FsKind::of(&system);
+        let stat = sys::stat(&root, kind.keeps_births()).map_err(kernel("statx"))?;
+        // Fails on kernels before 5.6 and in sandboxes without it.
+        sys::open_entry(&root, b".", Pace::Patient).map_err(kernel(
+            "this kernel has no openat2, which keeps clients within it",
+        ))?;
+        let (table, state) = open_table(&path, options.state_dir.as_deref())?;
+        let hidden = state
+            .and_then(|state| sys::stat(&state, kind.keeps_births()).ok())
+            .filter(|state| state.mount == stat.mount)
+            .map(|state| (state.attributes.fileid, state.birth));
+        let euid = rustix::process::geteuid().as_raw();
+        Ok(Self {
+            hidden,
+            proc,
+            table,
+            caches: Mutex::new(Caches {
+                open: Lru::new(open_files()),
+                links: Lru::new(REMEMBERED_PLACES),
+            }),
+            births: kind.keeps_births(),
+            mount: stat.mount,
+            as_root: euid == 0,
+            me: Identity {
+                uid: euid,
+                gid: rustix::process::getegid().as_raw(),
+                groups: rustix::process::getgroups()
+                    .unwrap_or_default()
+                    .into_iter()
+                    .map(rustix::fs::Gid::as_raw)
+                    .collect(),
+            },
+            abilities: kind.abilities(&system),
+            verifier: AtomicU64::new(fresh_verifier()),
+            pool: options.pool,
+            started: Instant::now(),
+            quick_writes: AtomicBool::new(true),
+            root: Arc::new(Node::new(&stat, stat.attributes.fileid, root)),
+        })
+    }
+
+    fn caches(&self) -> MutexGuard<'_, Caches> {
+        self.caches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whose rights count: the caller's, or those of this process.
+    fn acting<'a>(&'a self, who: &'a Identity) -> &'a Identity {
+        if self.as_root { who } else { &self.me }
+    }
+
+    /// A check that the kernel does where this process is not root.
+    fn permit(&self, check: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        if self.as_root { check() } else { Ok(()) }
+    }
+
+    /// What a file is now. One without a name is gone.
+    fn stat(&self, node: &Node) -> Try<Stat> {
+        let stat = sys::stat(&node.path, self.births)?;
+        if stat.attributes.links == 0 {
+            self.caches().open.remove(node.ino);
+            return Err(Error::Stale.into());
+        }
+        Ok(stat)
+    }
+
+    fn attributes(&self, node: &Node) -> Try<Attributes> {
+        self.stat(node).map(|stat| stat.attributes)
+    }
+
+    /// Gives descriptors back when the process has no more: the call that failed is answered with
+    /// a request to try again.
+    fn shed_if_full(&self, stop: Stop) {
+        if matches!(stop, Stop::Fail(Error::Busy)) {
+            let gone = self.caches().open.shed();
+            drop(gone);
+        }
+    }
+
+    fn read_link(&self, node: &Node) -> Try<Bytes> {
+        // Only a symbolic link has a text; for others the kernel's answer is ENOENT.
+        if node.kind != crate::fs::FileKind::Symlink {
+            return Err(Error::Invalid.into());
+        }
+        let text = rustix::fs::readlinkat(&node.path, c"", Vec::new())?;
+        Ok(Bytes::from(text.into_bytes()))
+    }
+
+    fn space(&self) -> Try<Space> {
+        let found = rustix::fs::fstatvfs(self.root.path.as_fd())?;
+        let octets = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        Ok(Space {
+            total: octets(found.f_blocks),
+            free: octets(found.f_bfree),
+            available: octets(found.f_bavail),
+            total_files: found.f_files,
+            free_files: found.f_ffree,
+            available_files: found.f_favail,
+        })
+    }
+}
+
+/// How many files to keep open.
+fn open_files() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let quarter = limit.map_or(*OPEN_FILES.end(), |limit| {
+        usize::try_from(limit / 4).unwrap_or(usize::MAX)
+    });
+    quarter.clamp(*OPEN_FILES.start(), *OPEN_FILES.end())
+}
+
+fn fresh_verifier() -> u64 {
+    getrandom::u64().unwrap_or_else(|_| {
+        // Without randomness the time of the start tells this run from others as well.
+        let now = Time::now();
+        now.seconds.unsigned_abs() << 30 | u64::from(now.nanos)
+    })
+}
+
+/// The table of an export, and the directory of all state.
+fn open_table(
+    path: &Path,
+    state_dir: Option<&Path>,
+) -> Result<(Table, Option<std::fs::File>), OpenError> {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::DirBuilderExt;
+    let Some(state_dir) = state_dir else {
+        let table = Table::open(None).map_err(|error| OpenError::Damaged {
+            path: path.into(),
+            error,
+        })?;
+        return Ok((table, None));
+    };
+    let key = siphasher::sip::SipHasher24::new().hash(path.as_os_str().as_bytes());
+    let directory = state_dir.join("exports").join(format!("{key:016x}"));
+    let opened = std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&directory)
+        .and_then(|()| std::fs::write(directory.join("path"), path.as_os_str().as_bytes()))
+        .and_then(|()| std::fs::File::open(state_dir));
+    let state = opened.map_err(|error| OpenError::State {
+        path: directory.clone(),
+        error,
+    })?;
+    let file = directory.join("handles.redb");
+    match Table::open(Some(&file)) {
+        Ok(table) => Ok((table, Some(state))),
+        Err(redb::Error::DatabaseAlreadyOpen) => Err(OpenError::InUse { path: file }),
+        Err(redb::Error::Io(error)) => Err(OpenError::State { path: file, error }),
+        Err(error) => Err(OpenError::Damaged { path: file, error }),
+    }
+}
+
+impl FileSystem for LocalFs {
+    fn root(&self) -> FileId {
+        self.inner.root.id()
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.inner.abilities
+    }
+
+    fn write_verifier(&self) -> u64 {
+        self.inner.verifier.load(Relaxed)
+    }
+
+    fn attributes(&self, file: FileId) -> Outcome<Result<Attributes, Error>> {
+        self.run(move |inner, pace| {
+            let node = inner.node(file, pace)?;
+            Ok(Ok(inner.attributes(&node)?))
+        })
+    }
+
+    fn set_attributes(
+        &self,
+        who: &Identity,
+        file: FileId,
+        set: SetAttributes,
+        guard: Option<Time>,
+    ) -> Outcome<Changed<()>> {
+        let who = who.clone();
+        self.slow(move |inner| inner.set_attributes(&who, file, set, guard))
+    }
+
+    fn lookup(&self, who: &Identity, dir: FileId, step: Step<'_>) -> Outcome<Seen<Found>> {
+        let who = who.clone();
+        match step {
+            Step::Here => self.run(move |inner, pace| inner.lookup_here(dir, pace)),
+            Step::Parent => self.run(move |inner, pace| inner.lookup_parent(&who, dir, pace)),
+            Step::Name(name) => {
+                let name = entries::OwnedName::from_slice(name.octets());
+                self.run(move |inner, pace| inner.lookup(&who, dir, &name, pace))
+            }
+        }
+    }
+
+    fn access(&self, who: &Identity, file: FileId, wanted: Access) -> Outcome<Seen<Access>> {
+        let who = self.inner.acting(who).clone();
+        self.run(move |inner, pace| {
+            let node = inner.node(file, pace)?;
+            let attributes = inner.attributes(&node)?;
+            Ok(Seen {
+                attributes: Some(attributes),
+                result: Ok(permission::access(&who, &attributes, wanted)),
+            })
+        })
+    }
+
+    fn read_link(&self, _: &Identity, file: FileId) -> Outcome<Seen<Bytes>> {
+        self.run(move |inner, pace| {
+            let node = inner.node(file, pace)?;
+            let attributes = inner.attributes(&node)?;
+            if pace == Pace::Quick && attributes.size > SHORT_LINK {
+                return Err(Stop::WouldBlock);
+            }
+            Ok(Seen {
+                attributes: Some(attributes),
+                result: inner.read_link(&node).map_err(Error::from),
+            })
+        })
+    }
+
+    fn read(
+        &self,
+        who: &Identity,
+        file: FileId,
+        offset: u64,
+        count: u32,
+    ) -> Outcome<Seen<ReadOut>> {
+        self.read_data(who, file, offset, count)
+    }
+
+    fn write(
+        &self,
+        who: &Identity,
+        file: FileId,
+        offset: u64,
+        data: Gather,
+        stability: Stability,
+    ) -> Outcome<Changed<WriteOut>> {
+        self.write_data(who, file, offset, data, stability)
+    }
+
+    fn commit(&self, who: &Identity, file: FileId, _: u64, _: u32) -> Outcome<Changed<()>> {
+        let who = who.clone();
+        self.slow(move |inner| inner.commit(&who, file))
+    }
+
+    fn make(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        name: Name<'_>,
+        what: Make,
+    ) -> Outcome<Changed<Found>> {
+        let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.octets()));
+        self.slow(move |inner| inner.make(&who, dir, &name, &what))
+    }
+
+    fn remove(&self, who: &Identity, dir: FileId, name: Name<'_>) -> Outcome<Changed<()>> {
+        let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.octets()));
+        self.slow(move |inner| inner.remove(&who, dir, &name, false))
+    }
+
+    fn remove_directory(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        name: Name<'_>,
+    ) -> Outcome<Changed<()>> {
+        let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.octets()));
+        self.slow(move |inner| inner.remove(&who, dir, &name, true))
+    }
+
+    fn rename(
+        &self,
+        who: &Identity,
+        from: (FileId, Name<'_>),
+        to: (FileId, Name<'_>),
+    ) -> Outcome<Renamed> {
+        let who = who.clone();
+        let from = (from.0, entries::OwnedName::from_slice(from.1.octets()));
+        let to = (to.0, entries::OwnedName::from_slice(to.1.octets()));
+        self.slow(move |inner| inner.rename(&who, &from, &to))
+    }
+
+    fn link(&self, who: &Identity, file: FileId, dir: FileId, name: Name<'_>) -> Outcome<Linked> {
+        let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.octets()));
+        self.slow(move |inner| inner.link(&who, file, dir, &name))
+    }
+
+    fn read_directory(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        from: DirFrom,
+        budget: DirBudget,
+        plus: bool,
+    ) -> Outcome<Seen<DirPage>> {
+        let who = who.clone();
+        self.slow(move |inner| inner.read_directory(&who, dir, from, budget, plus))
+    }
+
+    fn space(&self, file: FileId) -> Outcome<Seen<Space>> {
+        self.run(move |inner, pace| {
+            let node = inner.node(file, pace)?;
+            Ok(Seen {
+                attributes: Some(inner.attributes(&node)?),
+                result: inner.space().map_err(Error::from),
+            })
+        })
+    }
+}

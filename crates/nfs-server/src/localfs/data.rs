@@ -1,0 +1,376 @@
+//! Reading, writing and syncing data.
+
+use super::node::Node;
+use super::sys::{Stop, Try};
+use super::{INLINE_WRITE, Inner, LocalFs, Pace};
+use crate::fs::{
+    Attributes, Changed, Error, Failed, FileId, Identity, Outcome, ReadOut, Seen, Stability, Wcc,
+    WriteOut, mode,
+};
+use crate::permission;
+use buffer::Buffer;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::OFlags;
+use rustix::io::{Errno, ReadWriteFlags};
+use smallvec::SmallVec;
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
+use xdr::{Gather, gather_len};
+
+/// A read that was begun.
+struct Reading {
+    node: Arc<Node>,
+    attributes: Attributes,
+    offset: u64,
+    /// Octets to be had, by the size of the file.
+    want: usize,
+    buffer: Buffer,
+}
+
+impl LocalFs {
+    pub(super) fn read_data(
+        &self,
+        who: &Identity,
+        file: FileId,
+        offset: u64,
+        count: u32,
+    ) -> Outcome<Seen<ReadOut>> {
+        let begun = self
+            .inner
+            .begin_read(who, file, offset, count, Pace::Quick)
+            .and_then(|mut reading| {
+                let done = self.inner.read_on(&mut reading, Pace::Quick)?;
+                Ok((reading, done))
+            });
+        match begun {
+            Ok((reading, true)) => Outcome::Ready(reading.finish()),
+            Ok((mut reading, false)) => self.slow(move |inner| {
+                inner.read_on(&mut reading, Pace::Patient)?;
+                Ok(reading.finish())
+            }),
+            Err(Stop::Fail(error)) => Outcome::Ready(Seen::failed(error)),
+            Err(Stop::WouldBlock) => {
+                let who = who.clone();
+                self.slow(move |inner| {
+                    let mut reading = inner.begin_read(&who, file, offset, count, Pace::Patient)?;
+                    inner.read_on(&mut reading, Pace::Patient)?;
+                    Ok(reading.finish())
+                })
+            }
+        }
+    }
+
+    pub(super) fn write_data(
+        &self,
+        who: &Identity,
+        file: FileId,
+        offset: u64,
+        data: Gather,
+        stability: Stability,
+    ) -> Outcome<Changed<WriteOut>> {
+        let quick = stability == Stability::Unstable
+            && gather_len(&data) <= INLINE_WRITE
+            && self.inner.quick_writes.load(Relaxed);
+        let mut written = 0;
+        if quick {
+            match self.inner.write(
+                who,
+                file,
+                (offset, &data),
+                &mut written,
+                stability,
+                Pace::Quick,
+            ) {
+                Ok(changed) => return Outcome::Ready(changed),
+                Err(Stop::Fail(error)) => return Outcome::Ready(Changed::failed(error)),
+                Err(Stop::WouldBlock) => {}
+            }
+        }
+        let who = who.clone();
+        self.slow(move |inner| {
+            let mut written = written;
+            inner.write(
+                &who,
+                file,
+                (offset, &data),
+                &mut written,
+                stability,
+                Pace::Patient,
+            )
+        })
+    }
+}
+
+impl Reading {
+    fn finish(self) -> Seen<ReadOut> {
+        let end = self.offset.saturating_add(self.buffer.len() as u64);
+        let mut data = Gather::new();
+        if !self.buffer.is_empty() {
+            data.push(self.buffer.freeze());
+        }
+        Seen {
+            attributes: Some(self.attributes),
+            result: Ok(ReadOut {
+                data,
+                eof: end >= self.attributes.size,
+            }),
+        }
+    }
+}
+
+impl Inner {
+    /// Attributes are those from before: were they from after, a client could take old data for
+    /// that of a newer file.
+    fn begin_read(
+        &self,
+        who: &Identity,
+        file: FileId,
+        offset: u64,
+        count: u32,
+        pace: Pace,
+    ) -> Try<Reading> {
+        let node = self.node(file, pace)?;
+        permission::check_regular(node.kind)?;
+        let attributes = self.attributes(&node)?;
+        self.permit(|| permission::check_read(who, &attributes))?;
+        let left = attributes.size.saturating_sub(offset);
+        let want = usize::try_from(left.min(u64::from(count))).unwrap_or(usize::MAX);
+        let buffer = if want == 0 {
+            Buffer::default()
+        } else {
+            self.open_reader(&node)?;
+            self.pool.take(want)
+        };
+        Ok(Reading {
+            node,
+            attributes,
+            offset,
+            want,
+            buffer,
+        })
+    }
+
+    /// Reads on; says whether all is there. In haste it takes what is in the page cache.
+    fn read_on(&self, reading: &mut Reading, pace: Pace) -> Try<bool> {
+        let flags = match pace {
+            Pace::Quick => ReadWriteFlags::NOWAIT,
+            Pace::Patient => ReadWriteFlags::empty(),
+        };
+        while reading.buffer.len() < reading.want {
+            let fd = self.open_reader(&reading.node)?;
+            let have = reading.buffer.len();
+            let space = &mut reading.buffer.memory_mut()[have..reading.want];
+            let at = reading.offset + have as u64;
+            match rustix::io::preadv2(fd, &mut [IoSliceMut::new(space)], at, flags) {
+                // It became shorter meanwhile.
+                Ok(0) if pace == Pace::Patient => break,
+                Ok(0) => return Ok(false),
+                Ok(n) => reading.buffer.set_len(have + n),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::INVAL) if pace == Pace::Quick => {
+                    return Ok(false);
+                }
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(true)
+    }
+
+    fn open_reader<'a>(&self, node: &'a Node) -> Try<&'a OwnedFd> {
+        if let Some(fd) = node.reader.get() {
+            return Ok(fd);
+        }
+        let fd = self.open_as_owner(node, OFlags::RDONLY)?;
+        Ok(node.reader.get_or_init(|| fd))
+    }
+
+    /// A descriptor to write through.
+    pub(super) fn writer(&self, node: &Node) -> Try<Arc<OwnedFd>> {
+        let mut writer = node.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(fd) = &*writer {
+            return Ok(Arc::clone(fd));
+        }
+        let fd = Arc::new(self.open_as_owner(node, OFlags::WRONLY)?);
+        *writer = Some(Arc::clone(&fd));
+        Ok(fd)
+    }
+
+    /// Opens a file. Its owner may, whatever its mode: a client that opened it before the mode was
+    /// taken away goes on using it (RFC 1813 §4.4). To the kernel it is a new open, so the mode is
+    /// given back for a moment.
+    fn open_as_owner(&self, node: &Node, flags: OFlags) -> Try<OwnedFd> {
+        match self.proc.reopen(node.path.as_fd(), flags) {
+            Err(Errno::ACCESS) if !self.as_root => {
+                let attributes = self.attributes(node)?;
+                if attributes.uid != self.me.uid {
+                    return Err(Error::Access.into());
+                }
+                self.proc
+                    .chmod(node.path.as_fd(), attributes.mode | 0o600)?;
+                let opened = self.proc.reopen(node.path.as_fd(), flags);
+                self.proc.chmod(node.path.as_fd(), attributes.mode)?;
+                Ok(opened?)
+            }
+            opened => Ok(opened?),
+        }
+    }
+
+    /// Writes what is not `written` yet.
+    fn write(
+        &self,
+        who: &Identity,
+        file: FileId,
+        (offset, data): (u64, &Gather),
+        written: &mut usize,
+        stability: Stability,
+        pace: Pace,
+    ) -> Try<Changed<WriteOut>> {
+        let node = self.node(file, pace)?;
+        permission::check_regular(node.kind)?;
+        let before = self.attributes(&node)?;
+        let len = gather_len(data);
+        let result = self
+            .check_write(who, &before, offset, len)
+            .map_err(Stop::from)
+            .and_then(|()| self.write_pieces(&node, (offset, data), written, stability, pace));
+        let result = match result {
+            Err(Stop::WouldBlock) => return Err(Stop::WouldBlock),
+            // What was written is told of; the client comes back for the rest and the error.
+            Err(Stop::Fail(_)) if *written > 0 => Ok(()),
+            Err(Stop::Fail(error)) => Err(error),
+            Ok(()) => Ok(()),
+        };
+        if self.as_root && !who.is_root() && *written > 0 {
+            let left = permission::without_privilege(before.kind, before.mode);
+            if before.mode & (mode::SET_UID | mode::SET_GID) != 0 && left != before.mode {
+                self.proc.chmod(node.path.as_fd(), left)?;
+            }
+        }
+        Ok(Changed {
+            wcc: Wcc {
+                before: Some(before.before()),
+                after: self.attributes(&node).ok(),
+            },
+            result: result.map(|()| WriteOut {
+                count: u32::try_from(*written).unwrap_or(u32::MAX),
+                committed: stability,
+            }),
+        })
+    }
+
+    fn check_write(
+        &self,
+        who: &Identity,
+        before: &Attributes,
+        offset: u64,
+        len: usize,
+    ) -> Result<(), Error> {
+        self.permit(|| permission::check_write(who, before))?;
+        match offset.checked_add(len as u64) {
+            Some(end) if i64::try_from(end).is_ok() => Ok(()),
+            _ => Err(Error::TooLarge),
+        }
+    }
+
+    fn write_pieces(
+        &self,
+        node: &Node,
+        (offset, data): (u64, &Gather),
+        written: &mut usize,
+        stability: Stability,
+        pace: Pace,
+    ) -> Try<()> {
+        let len = gather_len(data);
+        if len == 0 {
+            return Ok(());
+        }
+        let flags = match (pace, stability) {
+            (Pace::Quick, _) => ReadWriteFlags::NOWAIT,
+            (Pace::Patient, Stability::Unstable) => ReadWriteFlags::empty(),
+            (Pace::Patient, Stability::DataSync) => ReadWriteFlags::DSYNC,
+            (Pace::Patient, Stability::FileSync) => ReadWriteFlags::SYNC,
+        };
+        let fd = self.writer(node)?;
+        while *written < len {
+            let pieces = slices(data, *written);
+            let at = offset + *written as u64;
+            match rustix::io::pwritev2(&*fd, &pieces, at, flags) {
+                Ok(0) => return Err(Error::Io.into()),
+                Ok(n) => *written += n,
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::INVAL) if pace == Pace::Quick => {
+                    self.quick_writes.store(false, Relaxed);
+                    return Err(Stop::WouldBlock);
+                }
+                Err(errno) => {
+                    self.note_loss(errno, stability);
+                    return Err(errno.into());
+                }
+            }
+        }
+        if stability == Stability::FileSync {
+            close_writer(node);
+        }
+        Ok(())
+    }
+
+    /// Makes all data of a file durable.
+    pub(super) fn commit(&self, who: &Identity, file: FileId) -> Try<Changed<()>> {
+        let node = self.node(file, Pace::Patient)?;
+        permission::check_regular(node.kind)?;
+        let before = self.attributes(&node)?;
+        self.permit(|| permission::check_write(who, &before))?;
+        let open = node
+            .writer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let synced = match &open {
+            Some(fd) => rustix::fs::fdatasync(&**fd),
+            None => rustix::fs::fdatasync(self.open_reader(&node)?),
+        };
+        close_writer(&node);
+        if let Err(errno) = synced {
+            self.note_loss(errno, Stability::FileSync);
+        }
+        Ok(Changed {
+            wcc: Wcc {
+                before: Some(before.before()),
+                after: self.attributes(&node).ok(),
+            },
+            result: synced.map_err(Error::from),
+        })
+    }
+
+    /// The kernel tells of a failed write-back once, and what was to be written may be gone: with a
+    /// new verifier clients send again what they have not committed (RFC 1813 §4.8).
+    fn note_loss(&self, errno: Errno, stability: Stability) {
+        if stability != Stability::Unstable && errno != Errno::AGAIN {
+            tracing::warn!(%errno, "data could not be made durable");
+            self.verifier.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+fn close_writer(node: &Node) {
+    let gone = node
+        .writer
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    drop(gone);
+}
+
+/// The data behind the first `skip` octets.
+fn slices(data: &Gather, mut skip: usize) -> SmallVec<[IoSlice<'_>; 8]> {
+    let mut slices = SmallVec::new();
+    for piece in data {
+        let cut = skip.min(piece.len());
+        skip -= cut;
+        if cut < piece.len() {
+            slices.push(IoSlice::new(&piece[cut..]));
+        }
+    }
+    slices
+}

@@ -1,0 +1,489 @@
+//! Names in directories: looked up, made, removed, renamed, linked.
+
+use super::node::Node;
+use super::sys::{self, Stat, Stop, Try};
+use super::{Inner, Pace};
+use crate::fs::{
+    Attributes, Changed, CreateHow, Error, FileId, FileKind, Found, Identity, Linked, Make,
+    Renamed, Seen, SetAttributes, SetTime, Time, Wcc, mode,
+};
+use crate::permission::{self, EXECUTE, WRITE};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Mode};
+use rustix::io::Errno;
+use smallvec::SmallVec;
+use std::sync::{Arc, PoisonError};
+
+/// A checked name in a job. Most names are short enough to need no memory of their own.
+pub(super) type OwnedName = SmallVec<[u8; 32]>;
+
+/// Mode of what is made by a caller that says none.
+const DEFAULT_FILE_MODE: u32 = 0o644;
+const DEFAULT_DIRECTORY_MODE: u32 = 0o755;
+
+/// Mode of a file between an exclusive CREATE and the SETATTR that follows it.
+const EXCLUSIVE_MODE: u32 = 0o600;
+
+/// Longest text of a symbolic link, in octets.
+const MAX_LINK_TEXT: usize = 4095;
+
+impl Inner {
+    pub(super) fn lookup_here(&self, dir: FileId, pace: Pace) -> Try<Seen<Found>> {
+        let node = self.node(dir, pace)?;
+        let attributes = self.attributes(&node)?;
+        permission::check_directory(&attributes)?;
+        Ok(Seen {
+            attributes: Some(attributes),
+            result: Ok(Found {
+                file: node.id(),
+                attributes,
+            }),
+        })
+    }
+
+    pub(super) fn lookup_parent(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        pace: Pace,
+    ) -> Try<Seen<Found>> {
+        let node = self.node(dir, pace)?;
+        let attributes = self.attributes(&node)?;
+        permission::check_directory(&attributes)?;
+        self.permit(|| permission::check(who, &attributes, EXECUTE))?;
+        let parent = self.parent(&node, pace)?;
+        let found = self.found(&parent)?;
+        Ok(Seen {
+            attributes: Some(attributes),
+            result: Ok(found),
+        })
+    }
+
+    pub(super) fn lookup(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        name: &[u8],
+        pace: Pace,
+    ) -> Try<Seen<Found>> {
+        let node = self.node(dir, pace)?;
+        let attributes = self.attributes(&node)?;
+        let entry = || -> Try<Found> {
+            permission::check_directory(&attributes)?;
+            self.permit(|| permission::check(who, &attributes, EXECUTE))?;
+            let (fd, stat) = self.open_entry(&node, name, pace)?;
+            let child = self.adopt(&node, name, fd, &stat, None);
+            Ok(Found {
+                file: child.id(),
+                attributes: stat.attributes,
+            })
+        };
+        match entry() {
+            Err(Stop::WouldBlock) => Err(Stop::WouldBlock),
+            result => Ok(Seen {
+                attributes: Some(attributes),
+                result: result.map_err(Error::from),
+            }),
+        }
+    }
+
+    fn open_entry(&self, dir: &Node, name: &[u8], pace: Pace) -> Try<(OwnedFd, Stat)> {
+        let fd = sys::open_entry(&dir.path, name, pace).map_err(|errno| match errno {
+            // A mount point: what is mounted there is not exported.
+            Errno::XDEV => Stop::Fail(Error::Access),
+            errno => errno.into(),
+        })?;
+        let stat = sys::stat(&fd, self.births)?;
+        self.check_visible(&stat)?;
+        Ok((fd, stat))
+    }
+
+    fn stat_entry(&self, dir: &Node, name: &[u8]) -> Try<Stat> {
+        let stat = sys::stat_entry(&dir.path, name, self.births)?;
+        self.check_visible(&stat)?;
+        Ok(stat)
+    }
+
+    /// Neither our own state nor what is mounted within the export.
+    fn check_visible(&self, stat: &Stat) -> Result<(), Error> {
+        if stat.mount != self.mount || self.is_hidden(stat.attributes.fileid, stat.birth) {
+            return Err(Error::Access);
+        }
+        Ok(())
+    }
+
+    fn found(&self, node: &Node) -> Try<Found> {
+        Ok(Found {
+            file: node.id(),
+            attributes: self.attributes(node)?,
+        })
+    }
+
+    /// Runs a change of a directory and tells of it before and after.
+    fn change_directory<T>(
+        &self,
+        dir: FileId,
+        change: impl FnOnce(&Arc<Node>, &Attributes) -> Try<T>,
+    ) -> Try<Changed<T>> {
+        let node = self.node(dir, Pace::Patient)?;
+        let before = self.attributes(&node)?;
+        let result = permission::check_directory(&before)
+            .map_err(Stop::from)
+            .and_then(|()| change(&node, &before));
+        Ok(Changed {
+            wcc: self.wcc(&before, &node),
+            result: result.map_err(Error::from),
+        })
+    }
+
+    pub(super) fn wcc(&self, before: &Attributes, node: &Node) -> Wcc {
+        Wcc {
+            before: Some(before.before()),
+            after: self.attributes(node).ok(),
+        }
+    }
+
+    pub(super) fn make(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        name: &[u8],
+        what: &Make,
+    ) -> Try<Changed<Found>> {
+        self.change_directory(dir, |node, before| {
+            let maker = Maker {
+                inner: self,
+                who,
+                dir: node,
+                before,
+                name,
+            };
+            match what {
+                Make::File(how) => maker.file(how),
+                Make::Directory(set) => maker.directory(set),
+                Make::Symlink(text, set) => maker.symlink(text, set),
+                Make::Special(kind, device, set) => maker.special(*kind, *device, set),
+            }
+        })
+    }
+
+    pub(super) fn remove(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        name: &[u8],
+        directory: bool,
+    ) -> Try<Changed<()>> {
+        self.change_directory(dir, |node, before| {
+            self.permit(|| permission::check(who, before, EXECUTE))?;
+            let entry = self.stat_entry(node, name)?;
+            self.permit(|| permission::check_take(who, before, &entry.attributes))?;
+            let flags = match (directory, entry.attributes.is_directory()) {
+                (true, true) => AtFlags::REMOVEDIR,
+                (false, false) => AtFlags::empty(),
+                (true, false) => return Err(Error::NotDirectory.into()),
+                (false, true) => return Err(Error::IsDirectory.into()),
+            };
+            rustix::fs::unlinkat(&node.path, name, flags)?;
+            let last = directory || entry.attributes.links <= 1;
+            self.removed(node.ino, name, &entry, last);
+            Ok(())
+        })
+    }
+
+    pub(super) fn rename(
+        &self,
+        who: &Identity,
+        from: &(FileId, OwnedName),
+        to: &(FileId, OwnedName),
+    ) -> Try<Renamed> {
+        let from_node = self.node(from.0, Pace::Patient)?;
+        let to_node = self.node(to.0, Pace::Patient)?;
+        let from_before = self.attributes(&from_node)?;
+        let to_before = self.attributes(&to_node)?;
+        let result = self.rename_entry(
+            who,
+            (&from_node, &from_before, &from.1),
+            (&to_node, &to_before, &to.1),
+        );
+        Ok(Renamed {
+            from: self.wcc(&from_before, &from_node),
+            to: self.wcc(&to_before, &to_node),
+            result: result.map_err(Error::from),
+        })
+    }
+
+    fn rename_entry(
+        &self,
+        who: &Identity,
+        (from, from_before, from_name): (&Node, &Attributes, &[u8]),
+        (to, to_before, to_name): (&Node, &Attributes, &[u8]),
+    ) -> Try<()> {
+        permission::check_directory(from_before)?;
+        permission::check_directory(to_before)?;
+        self.permit(|| permission::check(who, from_before, EXECUTE))?;
+        self.permit(|| permission::check(who, to_before, EXECUTE))?;
+        let moving = self.stat_entry(from, from_name)?;
+        let replaced = match self.stat_entry(to, to_name) {
+            Ok(stat) => Some(stat),
+            Err(Stop::Fail(Error::NotFound)) => None,
+            Err(stop) => return Err(stop),
+        };
+        self.permit(|| {
+            permission::check_take(who, from_before, &moving.attributes)?;
+            match &replaced {
+                Some(replaced) => permission::check_take(who, to_before, &replaced.attributes)?,
+                None => permission::check_add(who, to_before)?,
+            }
+            // Its ".." changes.
+            if moving.attributes.is_directory() && from.ino != to.ino {
+                permission::check(who, &moving.attributes, WRITE)?;
+            }
+            Ok(())
+        })?;
+        rustix::fs::renameat(&from.path, from_name, &to.path, to_name)?;
+        let file = moving.attributes.fileid;
+        if let Some(replaced) = &replaced {
+            // Two names of one file: renaming one to the other does nothing.
+            if replaced.attributes.fileid == file {
+                return Ok(());
+            }
+            let last = replaced.attributes.is_directory() || replaced.attributes.links <= 1;
+            self.removed(to.ino, to_name, replaced, last);
+        }
+        self.moved(&moving, from.ino, to, to_name);
+        Ok(())
+    }
+
+    pub(super) fn link(
+        &self,
+        who: &Identity,
+        file: FileId,
+        dir: FileId,
+        name: &[u8],
+    ) -> Try<Linked> {
+        let node = self.node(file, Pace::Patient)?;
+        let changed = self.change_directory(dir, |to, before| {
+            if node.is_directory() {
+                return Err(Error::Invalid.into());
+            }
+            self.permit(|| permission::check_add(who, before))?;
+            self.proc.link(node.path.as_fd(), to.path.as_fd(), name)?;
+            self.moved(&self.stat(&node)?, node.home, to, name);
+            Ok(())
+        })?;
+        Ok(Linked {
+            attributes: self.attributes(&node).ok(),
+            wcc: changed.wcc,
+            result: changed.result,
+        })
+    }
+}
+
+/// Makes one entry of a directory.
+struct Maker<'a> {
+    inner: &'a Inner,
+    who: &'a Identity,
+    dir: &'a Arc<Node>,
+    before: &'a Attributes,
+    name: &'a [u8],
+}
+
+impl Maker<'_> {
+    fn file(&self, how: &CreateHow) -> Try<Found> {
+        let (set, mode) = match how {
+            CreateHow::Unchecked(set) | CreateHow::Guarded(set) => {
+                (*set, set.mode.unwrap_or(DEFAULT_FILE_MODE))
+            }
+            CreateHow::Exclusive(verifier) => (exclusive_times(*verifier), EXCLUSIVE_MODE),
+        };
+        let made = self
+            .inner
+            .permit(|| permission::check_add(self.who, self.before))
+            .map_err(Stop::from)
+            // Nobody else may open it before it has its owner.
+            .and_then(|()| Ok(sys::create(&self.dir.path, self.name, mode & 0o700)?));
+        match made {
+            Ok(fd) => self.finish(fd, &set, mode),
+            Err(Stop::Fail(Error::Exists | Error::Access)) => self.existing(how),
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// What CREATE does if there is such a name already, or no right to add one.
+    fn existing(&self, how: &CreateHow) -> Try<Found> {
+        let opened = self
+            .inner
+            .permit(|| permission::check(self.who, self.before, EXECUTE))
+            .map_err(Stop::from)
+            .and_then(|()| self.inner.open_entry(self.dir, self.name, Pace::Patient));
+        let (fd, stat) = match opened {
+            Ok(opened) => opened,
+            Err(Stop::Fail(Error::NotFound)) => return Err(Error::Access.into()),
+            Err(stop) => return Err(stop),
+        };
+        if stat.attributes.kind != FileKind::Regular {
+            return Err(Error::Exists.into());
+        }
+        let node = self.inner.adopt(self.dir, self.name, fd, &stat, None);
+        match how {
+            CreateHow::Guarded(_) => return Err(Error::Exists.into()),
+            CreateHow::Exclusive(verifier) => {
+                let times = exclusive_times(*verifier);
+                let same = SetTime::To(stat.attributes.atime) == times.atime
+                    && SetTime::To(stat.attributes.mtime) == times.mtime
+                    && stat.attributes.size == 0;
+                if !same {
+                    return Err(Error::Exists.into());
+                }
+            }
+            CreateHow::Unchecked(set) => {
+                if let Some(size) = set.size {
+                    self.inner.apply(
+                        self.who,
+                        &node,
+                        &stat.attributes,
+                        &SetAttributes::size(size),
+                    )?;
+                }
+            }
+        }
+        self.inner.found(&node)
+    }
+
+    fn directory(&self, set: &SetAttributes) -> Try<Found> {
+        self.inner
+            .permit(|| permission::check_add(self.who, self.before))
+            .map_err(|error| self.or_exists(error))?;
+        let mode = set.mode.unwrap_or(DEFAULT_DIRECTORY_MODE);
+        rustix::fs::mkdirat(&self.dir.path, self.name, Mode::from_raw_mode(mode & 0o700))?;
+        self.finish_entry(FileKind::Directory, set, mode)
+    }
+
+    fn symlink(&self, text: &[u8], set: &SetAttributes) -> Try<Found> {
+        if text.is_empty() || text.contains(&0) {
+            return Err(Error::Invalid.into());
+        }
+        if text.len() > MAX_LINK_TEXT {
+            return Err(Error::NameTooLong.into());
+        }
+        self.inner
+            .permit(|| permission::check_add(self.who, self.before))
+            .map_err(|error| self.or_exists(error))?;
+        rustix::fs::symlinkat(text, &self.dir.path, self.name)?;
+        self.finish_entry(FileKind::Symlink, set, 0o777)
+    }
+
+    fn special(&self, kind: FileKind, device: (u32, u32), set: &SetAttributes) -> Try<Found> {
+        let (file_type, device) = match kind {
+            FileKind::Fifo => (FileType::Fifo, 0),
+            FileKind::Socket => (FileType::Socket, 0),
+            FileKind::CharacterDevice | FileKind::BlockDevice => {
+                // As mknod(2): only root makes devices.
+                if !self.inner.as_root || !self.who.is_root() {
+                    return Err(Error::NotOwner.into());
+                }
+                let file_type = if kind == FileKind::BlockDevice {
+                    FileType::BlockDevice
+                } else {
+                    FileType::CharacterDevice
+                };
+                (file_type, rustix::fs::makedev(device.0, device.1))
+            }
+            FileKind::Regular | FileKind::Directory | FileKind::Symlink => {
+                return Err(Error::BadType.into());
+            }
+        };
+        self.inner
+            .permit(|| permission::check_add(self.who, self.before))
+            .map_err(|error| self.or_exists(error))?;
+        let mode = set.mode.unwrap_or(DEFAULT_FILE_MODE);
+        rustix::fs::mknodat(
+            &self.dir.path,
+            self.name,
+            file_type,
+            Mode::from_raw_mode(mode & 0o700),
+            device,
+        )?;
+        self.finish_entry(kind, set, mode)
+    }
+
+    /// Who may not add an entry is told if it is there, as mkdir(2) does.
+    fn or_exists(&self, error: Error) -> Error {
+        let searchable = permission::granted(self.inner.acting(self.who), self.before, EXECUTE);
+        match self.inner.stat_entry(self.dir, self.name) {
+            Ok(_) if searchable => Error::Exists,
+            _ => error,
+        }
+    }
+
+    fn finish_entry(&self, kind: FileKind, set: &SetAttributes, mode: u32) -> Try<Found> {
+        let (fd, stat) = self.inner.open_entry(self.dir, self.name, Pace::Patient)?;
+        if stat.attributes.kind != kind {
+            // Somebody was faster and put something else in its place.
+            return Err(Error::Busy.into());
+        }
+        self.finish(fd, set, mode)
+    }
+
+    /// Gives what was made its owner, group and mode, whatever the umask of this process is.
+    fn finish(&self, fd: OwnedFd, set: &SetAttributes, mode: u32) -> Try<Found> {
+        let inner = self.inner;
+        let stat = sys::stat(&fd, inner.births)?;
+        let kind = stat.attributes.kind;
+        let (gid, bits) = if inner.as_root {
+            permission::inherited(self.who, self.before, kind)
+        } else {
+            // The kernel has inherited what there is.
+            (stat.attributes.gid, stat.attributes.mode & mode::SET_GID)
+        };
+        let mut set = SetAttributes {
+            mode: Some(mode | bits),
+            uid: set.uid.or(Some(self.who.uid)),
+            gid: set.gid.or(Some(gid)),
+            ..*set
+        };
+        if !inner.as_root {
+            (set.uid, set.gid) = (None, None);
+        } else if !self.who.is_root() {
+            (set.uid, set.gid) = (Some(self.who.uid), Some(gid));
+        }
+        if kind != FileKind::Regular {
+            set.size = None;
+        }
+        if let Some(mode) = set.mode {
+            let gid = set.gid.unwrap_or(gid);
+            let mode = permission::settable_mode(inner.acting(self.who), kind, gid, mode);
+            set.mode = Some(mode | bits);
+        }
+        let writer = (kind == FileKind::Regular && mode & 0o200 == 0)
+            .then(|| fd.try_clone())
+            .transpose()
+            .map_err(|_| Error::Busy)?;
+        let node = inner.adopt(self.dir, self.name, fd, &stat, None);
+        // The owner writes to a file that was made read-only through the descriptor it was made with.
+        if let Some(writer) = writer {
+            *node.writer.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(writer));
+        }
+        inner.apply_unchecked(&node, &stat.attributes, &set)?;
+        inner.found(&node)
+    }
+}
+
+/// The verifier of an exclusive CREATE is kept in the times of the file until the client sets them
+/// (RFC 1813 §3.3.8). The sign bit is left out: not every file system has times before 1970 or
+/// beyond 2038.
+fn exclusive_times(verifier: [u8; 8]) -> SetAttributes {
+    let word = |at: usize| {
+        let octets = [0, 1, 2, 3].map(|offset| verifier[at + offset]);
+        SetTime::To(Time {
+            seconds: i64::from(u32::from_be_bytes(octets) & 0x7fff_ffff),
+            nanos: 0,
+        })
+    };
+    SetAttributes {
+        atime: word(0),
+        mtime: word(4),
+        ..SetAttributes::default()
+    }
+}

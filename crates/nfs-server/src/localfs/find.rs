@@ -1,0 +1,472 @@
+//! Finding a file from its handle.
+//!
+//! In this order: among the open files; where it was last seen, by memory and by the table; by
+//! searching its home, the directory it was first seen in. At each place it must be the same inode
+//! with the same birth, else the handle is stale. Directories on the way are found likewise, so
+//! that every path begins at the root of the export.
+
+use super::node::{Known, Link, Node};
+use super::sys::{self, Stat, Stop, Try};
+use super::table::{Of, Row};
+use super::{DIRECTORY_TRUST, Inner, Pace};
+use crate::fs::{Abilities, Error, FileId};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{OFlags, RawDir, StatFs};
+use rustix::io::Errno;
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Most directories between a file and the root that are gone through without being open.
+const MAX_DEPTH: usize = 512;
+
+/// Octets of directory entries read at a time.
+pub(super) const DIRECTORY_BUFFER: usize = 32 << 10;
+
+/// Entries behind the one searched for that are remembered as well: who asks for one file of a
+/// directory after a restart soon asks for its neighbours.
+const REMEMBERED_NEIGHBOURS: usize = 1024;
+
+/// A file that is searched for.
+#[derive(Clone, Copy)]
+struct Wanted {
+    ino: u64,
+    birth: Option<u64>,
+    home: Option<u64>,
+}
+
+impl Wanted {
+    fn is(self, stat: &Stat) -> bool {
+        stat.attributes.fileid == self.ino && self.birth.is_none_or(|birth| birth == stat.birth)
+    }
+}
+
+impl Inner {
+    /// The file of a handle.
+    pub(super) fn node(&self, file: FileId, pace: Pace) -> Try<Arc<Node>> {
+        let FileId([ino, birth, home]) = file;
+        if ino == self.root.ino {
+            return if birth == self.root.birth {
+                Ok(Arc::clone(&self.root))
+            } else {
+                Err(Error::Stale.into())
+            };
+        }
+        if self.is_hidden(ino, birth) {
+            return Err(Error::Access.into());
+        }
+        if let Some(node) = self.open_node(ino)
+            && node.birth == birth
+        {
+            return Ok(node);
+        }
+        let wanted = Wanted {
+            ino,
+            birth: Some(birth),
+            home: Some(home),
+        };
+        self.find(wanted, pace, 0)
+    }
+
+    /// A directory that is in another one's place.
+    fn directory(&self, ino: u64, pace: Pace, depth: usize) -> Try<Arc<Node>> {
+        if ino == self.root.ino {
+            return Ok(Arc::clone(&self.root));
+        }
+        if let Some(node) = self.open_node(ino) {
+            return Ok(node);
+        }
+        let wanted = Wanted {
+            ino,
+            birth: None,
+            home: None,
+        };
+        self.find(wanted, pace, depth)
+    }
+
+    /// The directory that `node` is in; the root is in itself.
+    pub(super) fn parent(&self, node: &Node, pace: Pace) -> Try<Arc<Node>> {
+        if node.ino == self.root.ino {
+            return Ok(Arc::clone(&self.root));
+        }
+        let remembered = self.caches().links.get(node.ino).map(|link| link.parent);
+        let parent = match remembered {
+            Some(parent) => parent,
+            None => self.table.get(node.ino).ok_or(Error::Stale)?.1.parent,
+        };
+        self.directory(parent, pace, 0)
+    }
+
+    pub(super) fn is_hidden(&self, ino: u64, birth: u64) -> bool {
+        self.hidden == Some((ino, birth))
+    }
+
+    /// A file that is open, and, if it is a directory, was seen at its place recently.
+    fn open_node(&self, ino: u64) -> Option<Arc<Node>> {
+        let node = Arc::clone(self.caches().open.get(ino)?);
+        let age = self.now().saturating_sub(node.seen.load(Relaxed));
+        (!node.is_directory() || u128::from(age) <= DIRECTORY_TRUST.as_millis()).then_some(node)
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn find(&self, wanted: Wanted, pace: Pace, depth: usize) -> Try<Arc<Node>> {
+        if depth > MAX_DEPTH {
+            return Err(Error::Stale.into());
+        }
+        let mut searched: SmallVec<[u64; 4]> = SmallVec::new();
+        let mut worst = Error::Stale;
+        let mut attempt = |result: Try<Option<Arc<Node>>>| match result {
+            Ok(found) => Ok(found),
+            Err(Stop::WouldBlock) => Err(Stop::WouldBlock),
+            Err(Stop::Fail(Error::NotFound | Error::Stale | Error::NotDirectory)) => Ok(None),
+            Err(Stop::Fail(error)) => {
+                worst = error;
+                Ok(None)
+            }
+        };
+        let remembered = self.caches().links.get(wanted.ino).cloned();
+        if let Some(link) = remembered {
+            searched.push(link.parent);
+            let at = (link.parent, &*link.name);
+            if let Some(node) = attempt(self.enter(wanted, at, pace, depth))? {
+                return Ok(node);
+            }
+        }
+        if let Some((_, row)) = self.table.get(wanted.ino)
+            && wanted.birth.is_none_or(|birth| birth == row.birth)
+        {
+            searched.push(row.parent);
+            let wanted = Wanted {
+                ino: wanted.ino,
+                birth: Some(row.birth),
+                home: Some(row.home),
+            };
+            let at = (row.parent, &*row.name);
+            if let Some(node) = attempt(self.enter(wanted, at, pace, depth))? {
+                return Ok(node);
+            }
+        }
+        if pace == Pace::Quick {
+            return Err(Stop::WouldBlock);
+        }
+        searched.extend(wanted.home);
+        for at in 0..searched.len() {
+            let parent = searched[at];
+            if searched[..at].contains(&parent) || parent == wanted.ino {
+                continue;
+            }
+            if let Some(node) = attempt(self.search(wanted, parent, depth))? {
+                return Ok(node);
+            }
+        }
+        Err(worst.into())
+    }
+
+    /// The file at a place, if it is the wanted one.
+    fn enter(
+        &self,
+        wanted: Wanted,
+        (parent, name): (u64, &[u8]),
+        pace: Pace,
+        depth: usize,
+    ) -> Try<Option<Arc<Node>>> {
+        if parent == wanted.ino {
+            return Ok(None);
+        }
+        let parent = self.directory(parent, pace, depth + 1)?;
+        let fd = sys::open_entry(&parent.path, name, pace)?;
+        let stat = sys::stat(&fd, self.births)?;
+        Ok(wanted
+            .is(&stat)
+            .then(|| self.adopt(&parent, name, fd, &stat, wanted.home)))
+    }
+
+    /// Searches a directory for the inode.
+    fn search(&self, wanted: Wanted, parent: u64, depth: usize) -> Try<Option<Arc<Node>>> {
+        let parent = self.directory(parent, Pace::Patient, depth + 1)?;
+        let fd = self.open_directory(&parent)?;
+        let mut memory = Vec::with_capacity(DIRECTORY_BUFFER);
+        let mut entries = RawDir::new(&fd, memory.spare_capacity_mut());
+        let mut found = None;
+        let mut neighbours = 0;
+        while let Some(entry) = entries.next() {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            if found.is_some() {
+                neighbours += 1;
+                if neighbours > REMEMBERED_NEIGHBOURS {
+                    break;
+                }
+                self.remember_entry(entry.ino(), parent.ino, name);
+            } else if entry.ino() == wanted.ino {
+                let fd = sys::open_entry(&parent.path, name, Pace::Patient)?;
+                let stat = sys::stat(&fd, self.births)?;
+                if !wanted.is(&stat) {
+                    return Ok(None);
+                }
+                found = Some(self.adopt(&parent, name, fd, &stat, wanted.home));
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) fn open_directory(&self, node: &Node) -> Result<OwnedFd, Errno> {
+        self.proc
+            .reopen(node.path.as_fd(), OFlags::RDONLY | OFlags::DIRECTORY)
+    }
+
+    fn remember_entry(&self, ino: u64, parent: u64, name: &[u8]) {
+        let mut caches = self.caches();
+        if caches.links.get(ino).is_none() {
+            caches.links.insert(
+                ino,
+                Link {
+                    known: None,
+                    parent,
+                    name: name.into(),
+                },
+            );
+        }
+    }
+
+    /// Takes a file that was found in a directory among the open ones.
+    pub(super) fn adopt(
+        &self,
+        parent: &Node,
+        name: &[u8],
+        fd: OwnedFd,
+        stat: &Stat,
+        home: Option<u64>,
+    ) -> Arc<Node> {
+        let ino = stat.attributes.fileid;
+        if ino == self.root.ino {
+            return Arc::clone(&self.root);
+        }
+        let home = self.settle(parent.ino, name, stat, home);
+        let now = self.now();
+        let mut caches = self.caches();
+        let node = match caches.open.get(ino) {
+            Some(node) if node.birth == stat.birth && node.home == home => Arc::clone(node),
+            _ => Arc::new(Node::new(stat, home, fd)),
+        };
+        node.seen.store(now, Relaxed);
+        let gone = caches.open.insert(ino, Arc::clone(&node));
+        drop(caches);
+        // Its descriptors are closed here, not under the lock.
+        drop(gone);
+        node
+    }
+
+    /// The handle of a file that was seen in a directory.
+    pub(super) fn identify(&self, parent: u64, name: &[u8], stat: &Stat) -> FileId {
+        let ino = stat.attributes.fileid;
+        if ino == self.root.ino {
+            return self.root.id();
+        }
+        FileId([ino, stat.birth, self.settle(parent, name, stat, None)])
+    }
+
+    /// Decides the home of a file that was seen in a directory, and remembers the place.
+    ///
+    /// A file keeps the home it was given first, wherever it goes and whatever other names it has,
+    /// so that all of them lead to the same handle.
+    fn settle(&self, parent: u64, name: &[u8], stat: &Stat, home: Option<u64>) -> u64 {
+        let ino = stat.attributes.fileid;
+        let known = {
+            let mut caches = self.caches();
+            match caches.links.get(ino) {
+                Some(link) => link
+                    .known
+                    .filter(|known| known.birth == stat.birth)
+                    .map(|known| {
+                        let same = link.parent == parent && *link.name == *name;
+                        (known, same)
+                    }),
+                None => None,
+            }
+        };
+        if let Some((known, true)) = known
+            && (known.saved || !needs_row(stat, known.home, parent))
+        {
+            return known.home;
+        }
+        let row = self
+            .table
+            .get(ino)
+            .map(|(_, row)| row)
+            .filter(|row| row.birth == stat.birth);
+        let home = known
+            .map(|(known, _)| known.home)
+            .or(row.as_ref().map(|row| row.home))
+            .or(home)
+            .unwrap_or(parent);
+        let saved = self.save(parent, name, stat, home, row);
+        self.caches().links.insert(
+            ino,
+            Link {
+                known: Some(Known {
+                    birth: stat.birth,
+                    home,
+                    saved,
+                }),
+                parent,
+                name: name.into(),
+            },
+        );
+        home
+    }
+
+    /// Sees to it that the table has the row that is needed; says whether there is one.
+    fn save(&self, parent: u64, name: &[u8], stat: &Stat, home: u64, old: Option<Row>) -> bool {
+        if !needs_row(stat, home, parent) {
+            return old.is_some();
+        }
+        let of = if stat.attributes.is_directory() {
+            Of::Directory
+        } else {
+            Of::File
+        };
+        let row = Row {
+            birth: stat.birth,
+            home,
+            parent,
+            name: name.into(),
+        };
+        // A file with several names is looked up by each in turn: one of them is enough.
+        let enough = match old {
+            None => false,
+            Some(old) => old == row || of == Of::File && stat.attributes.links > 1,
+        };
+        if !enough {
+            self.table.put(stat.attributes.fileid, of, row);
+        }
+        true
+    }
+
+    /// A file was given a name: by renaming it, or one more.
+    pub(super) fn moved(&self, stat: &Stat, from: u64, to: &Node, name: &[u8]) {
+        let home = match self.identify_known(stat) {
+            Some(home) => home,
+            None => from,
+        };
+        let saved = self.save(to.ino, name, stat, home, None);
+        self.caches().links.insert(
+            stat.attributes.fileid,
+            Link {
+                known: Some(Known {
+                    birth: stat.birth,
+                    home,
+                    saved,
+                }),
+                parent: to.ino,
+                name: name.into(),
+            },
+        );
+    }
+
+    fn identify_known(&self, stat: &Stat) -> Option<u64> {
+        let ino = stat.attributes.fileid;
+        {
+            let mut caches = self.caches();
+            if let Some(node) = caches.open.get(ino)
+                && node.birth == stat.birth
+            {
+                return Some(node.home);
+            }
+            if let Some(link) = caches.links.get(ino)
+                && let Some(known) = link.known
+                && known.birth == stat.birth
+            {
+                return Some(known.home);
+            }
+        }
+        let (_, row) = self.table.get(ino)?;
+        (row.birth == stat.birth).then_some(row.home)
+    }
+
+    /// A name of a file was removed; its last one if `gone`.
+    pub(super) fn removed(&self, parent: u64, name: &[u8], stat: &Stat, gone: bool) {
+        let ino = stat.attributes.fileid;
+        let mut caches = self.caches();
+        let here = caches
+            .links
+            .get(ino)
+            .is_some_and(|link| link.parent == parent && *link.name == *name);
+        if here || gone {
+            caches.links.remove(ino);
+        }
+        let node = if gone { caches.open.remove(ino) } else { None };
+        drop(caches);
+        drop(node);
+        if gone {
+            let of = if stat.attributes.is_directory() {
+                Of::Directory
+            } else {
+                Of::File
+            };
+            self.table.remove(ino, of);
+        }
+    }
+}
+
+/// Whether a handle is not enough to find the file.
+fn needs_row(stat: &Stat, home: u64, parent: u64) -> bool {
+    stat.attributes.is_directory() || stat.attributes.links > 1 || home != parent
+}
+
+/// What is known of a kind of file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FsKind {
+    Ext,
+    Xfs,
+    Btrfs,
+    Overlay,
+    Other,
+}
+
+impl FsKind {
+    /// By the magic number that statfs tells.
+    pub(super) fn of(system: &StatFs) -> Self {
+        // The field is signed on some machines, and of 32 bits at most.
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the magic numbers have 32 bits"
+        )]
+        match system.f_type as u32 {
+            0xef53 => Self::Ext,
+            0x5846_5342 => Self::Xfs,
+            0x9123_683e => Self::Btrfs,
+            0x794c_7630 => Self::Overlay,
+            _ => Self::Other,
+        }
+    }
+
+    /// Whether a file keeps its time of birth. On overlayfs it changes when a file is first
+    /// written to, as the file is copied then, while the inode number stays.
+    pub(super) fn keeps_births(self) -> bool {
+        self != Self::Overlay
+    }
+
+    pub(super) fn abilities(self, system: &StatFs) -> Abilities {
+        let max_links = match self {
+            Self::Ext => 65_000,
+            Self::Xfs => i32::MAX.unsigned_abs(),
+            Self::Btrfs => 65_535,
+            // The least that Linux file systems with links allow.
+            Self::Overlay | Self::Other => 32_000,
+        };
+        let name = u64::try_from(system.f_namelen).unwrap_or(0);
+        Abilities {
+            max_file_size: i64::MAX.unsigned_abs(),
+            time_step: 1,
+            max_links,
+            max_name: u32::try_from(name).map_or(255, |name| name.clamp(1, 255)),
+        }
+    }
+}

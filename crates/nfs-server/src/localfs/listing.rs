@@ -1,0 +1,117 @@
+//! Reading directories.
+//!
+//! Cookies are the kernel's own (`d_off`): they stay good while entries come and go, and nothing
+//! need be remembered between two calls, however large the directory is.
+
+use super::find::DIRECTORY_BUFFER;
+use super::node::Node;
+use super::sys::{self, Try};
+use super::{Inner, Pace};
+use crate::fs::{DirBudget, DirFrom, DirPage, Error, FileId, Found, Identity, Seen};
+use crate::permission::{self, READ};
+use rustix::fs::{RawDir, SeekFrom};
+use rustix::io::Errno;
+use siphasher::sip::SipHasher24;
+use std::hash::Hasher;
+
+impl Inner {
+    pub(super) fn read_directory(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        from: DirFrom,
+        budget: DirBudget,
+        plus: bool,
+    ) -> Try<Seen<DirPage>> {
+        let node = self.node(dir, Pace::Patient)?;
+        let attributes = self.attributes(&node)?;
+        let page = permission::check_directory(&attributes)
+            .and_then(|()| self.permit(|| permission::check(who, &attributes, READ)))
+            .and_then(|()| self.list(&node, from, budget, plus).map_err(Error::from));
+        Ok(Seen {
+            attributes: Some(attributes),
+            result: page,
+        })
+    }
+
+    fn list(&self, node: &Node, from: DirFrom, mut budget: DirBudget, plus: bool) -> Try<DirPage> {
+        let verifier = verifier(node);
+        if from.cookie != 0 && from.verifier != verifier {
+            return Err(Error::BadCookie.into());
+        }
+        let fd = self.open_directory(node)?;
+        if from.cookie != 0 {
+            rustix::fs::seek(&fd, SeekFrom::Start(from.cookie)).map_err(|errno| match errno {
+                Errno::INVAL | Errno::OVERFLOW => Error::BadCookie,
+                errno => errno.into(),
+            })?;
+        }
+        let mut page = DirPage {
+            verifier,
+            ..DirPage::default()
+        };
+        let mut memory = Vec::with_capacity(DIRECTORY_BUFFER);
+        let mut entries = RawDir::new(&fd, memory.spare_capacity_mut());
+        while let Some(entry) = entries.next() {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            let Some((fileid, found)) = self.describe(node, name, entry.ino(), plus)? else {
+                continue;
+            };
+            if !budget.take(name, page.entries.is_empty()) {
+                return Ok(page);
+            }
+            page.push(name, fileid, entry.next_entry_cookie(), found);
+        }
+        page.eof = true;
+        Ok(page)
+    }
+
+    /// Number and, if asked for, file of an entry; nothing if it is not to be listed.
+    fn describe(
+        &self,
+        dir: &Node,
+        name: &[u8],
+        ino: u64,
+        plus: bool,
+    ) -> Try<Option<(u64, Option<Found>)>> {
+        match name {
+            b"." => return Ok(Some((dir.ino, None))),
+            // What the export is in is none of the client's business.
+            b".." if dir.ino == self.root.ino => return Ok(Some((dir.ino, None))),
+            b".." => return Ok(Some((ino, None))),
+            _ => {}
+        }
+        let may_be_hidden = self.hidden.is_some_and(|(hidden, _)| hidden == ino);
+        if !plus && !may_be_hidden {
+            return Ok(Some((ino, None)));
+        }
+        let stat = match sys::stat_entry(&dir.path, name, self.births) {
+            Ok(stat) => stat,
+            // It went meanwhile.
+            Err(Errno::NOENT) => return Ok(None),
+            // Without attributes the client asks for them, and gets the error then.
+            Err(_) => return Ok(Some((ino, None))),
+        };
+        let fileid = stat.attributes.fileid;
+        if self.is_hidden(fileid, stat.birth) {
+            return Ok(None);
+        }
+        if !plus || stat.mount != self.mount {
+            return Ok(Some((ino, None)));
+        }
+        let found = Found {
+            file: self.identify(dir.ino, name, &stat),
+            attributes: stat.attributes,
+        };
+        Ok(Some((fileid, Some(found))))
+    }
+}
+
+/// Cookies mean something in this directory only.
+fn verifier(node: &Node) -> u64 {
+    let mut hasher = SipHasher24::new();
+    hasher.write_u64(node.ino);
+    hasher.write_u64(node.birth);
+    hasher.finish()
+}

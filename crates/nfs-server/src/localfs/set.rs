@@ -1,0 +1,108 @@
+//! Setting attributes.
+
+use super::node::Node;
+use super::sys::{self, Try};
+use super::{Inner, Pace};
+use crate::fs::{
+    Attributes, Changed, Error, FileId, FileKind, Identity, SetAttributes, SetTime, Time,
+};
+use crate::permission;
+use rustix::fd::AsFd;
+use rustix::fs::{AtFlags, Gid, Uid};
+
+/// A number that chown takes for "leave it", and that is therefore nobody's.
+const NOBODYS: u32 = u32::MAX;
+
+impl Inner {
+    pub(super) fn set_attributes(
+        &self,
+        who: &Identity,
+        file: FileId,
+        set: SetAttributes,
+        guard: Option<Time>,
+    ) -> Try<Changed<()>> {
+        let node = self.node(file, Pace::Patient)?;
+        let before = self.attributes(&node)?;
+        // RFC 1813 §3.3.2: compared with the change time that the client last saw.
+        let result = if guard.is_some_and(|guard| !same_on_the_wire(guard, before.ctime)) {
+            Err(Error::NotSync)
+        } else {
+            self.apply(who, &node, &before, &set).map_err(Error::from)
+        };
+        Ok(Changed {
+            wcc: self.wcc(&before, &node),
+            result,
+        })
+    }
+
+    /// Sets attributes if `who` may.
+    pub(super) fn apply(
+        &self,
+        who: &Identity,
+        node: &Node,
+        before: &Attributes,
+        set: &SetAttributes,
+    ) -> Try<()> {
+        let mut set = *set;
+        self.permit(|| permission::check_set(who, before, &set))?;
+        if set.size.is_some() {
+            permission::check_regular(before.kind)?;
+        }
+        if let Some(mode) = set.mode {
+            let gid = set.gid.unwrap_or(before.gid);
+            set.mode = Some(permission::settable_mode(
+                self.acting(who),
+                before.kind,
+                gid,
+                mode,
+            ));
+        }
+        self.apply_unchecked(node, before, &set)
+    }
+
+    /// Sets attributes, the size first: it takes away what the later ones may give.
+    pub(super) fn apply_unchecked(
+        &self,
+        node: &Node,
+        before: &Attributes,
+        set: &SetAttributes,
+    ) -> Try<()> {
+        if let Some(size) = set.size {
+            if i64::try_from(size).is_err() {
+                return Err(Error::TooLarge.into());
+            }
+            rustix::fs::ftruncate(&*self.writer(node)?, size)?;
+        }
+        let uid = set.uid.filter(|&uid| uid != before.uid);
+        let gid = set.gid.filter(|&gid| gid != before.gid);
+        if uid == Some(NOBODYS) || gid == Some(NOBODYS) {
+            return Err(Error::Invalid.into());
+        }
+        if uid.is_some() || gid.is_some() {
+            rustix::fs::chownat(
+                &node.path,
+                c"",
+                uid.map(Uid::from_raw),
+                gid.map(Gid::from_raw),
+                AtFlags::EMPTY_PATH,
+            )?;
+        }
+        if let Some(mode) = set.mode
+            // Linux keeps no mode for symbolic links.
+            && before.kind != FileKind::Symlink
+            && (uid.is_some() || gid.is_some() || mode != before.mode)
+        {
+            self.proc.chmod(node.path.as_fd(), mode)?;
+        }
+        if set.atime != SetTime::Keep || set.mtime != SetTime::Keep {
+            let times = sys::timestamps(set.atime, set.mtime);
+            self.proc.utimens(node.path.as_fd(), &times)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether two times are the same to a client, which sees 32 bits of the seconds.
+fn same_on_the_wire(a: Time, b: Time) -> bool {
+    a.nanos == b.nanos && a.seconds & 0xffff_ffff == b.seconds & 0xffff_ffff
+}

@@ -1,0 +1,242 @@
+//! What is asked of the kernel, with the flags that keep it within the export.
+
+use super::Pace;
+use crate::fs::{Attributes, Error, FileKind, SetTime, Time};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags, Timespec, Timestamps};
+use rustix::io::Errno;
+use siphasher::sip::SipHasher24;
+use std::ffi::CStr;
+use std::hash::Hasher;
+
+/// Why an operation did not succeed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stop {
+    /// For good.
+    Fail(Error),
+    /// It would have to wait.
+    WouldBlock,
+}
+
+pub(super) type Try<T> = Result<T, Stop>;
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Fail(error)
+    }
+}
+
+impl From<Errno> for Stop {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::AGAIN => Self::WouldBlock,
+            errno => Self::Fail(errno.into()),
+        }
+    }
+}
+
+impl From<Stop> for Error {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Fail(error) => error,
+            Stop::WouldBlock => Self::Busy,
+        }
+    }
+}
+
+/// What the kernel says of a file.
+pub(super) struct Stat {
+    /// Tells it from others that had or will have the same inode number: a hash of the time it
+    /// was made.
+    pub(super) birth: u64,
+    /// The mount it is in; 0 if the kernel does not say.
+    pub(super) mount: u64,
+    pub(super) attributes: Attributes,
+}
+
+const STAT: StatxFlags = StatxFlags::BASIC_STATS
+    .union(StatxFlags::BTIME)
+    .union(StatxFlags::MNT_ID);
+
+fn no_crossing(pace: Pace) -> ResolveFlags {
+    let flags = ResolveFlags::BENEATH
+        | ResolveFlags::NO_SYMLINKS
+        | ResolveFlags::NO_MAGICLINKS
+        | ResolveFlags::NO_XDEV;
+    match pace {
+        Pace::Quick => flags | ResolveFlags::CACHED,
+        Pace::Patient => flags,
+    }
+}
+
+/// A descriptor that stands for an entry of a directory, whatever it is, a symbolic link included.
+pub(super) fn open_entry(dir: impl AsFd, name: &[u8], pace: Pace) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat2(
+        dir,
+        name,
+        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+        no_crossing(pace),
+    )
+}
+
+/// Makes a regular file that does not exist yet.
+pub(super) fn create(dir: impl AsFd, name: &[u8], mode: u32) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat2(
+        dir,
+        name,
+        OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::from_raw_mode(mode),
+        no_crossing(Pace::Patient),
+    )
+}
+
+/// What `fd` stands for.
+pub(super) fn stat(fd: impl AsFd, births: bool) -> Result<Stat, Errno> {
+    let found = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, STAT)?;
+    Ok(convert(&found, births))
+}
+
+/// An entry of a directory.
+pub(super) fn stat_entry(dir: impl AsFd, name: &[u8], births: bool) -> Result<Stat, Errno> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    Ok(convert(&rustix::fs::statx(dir, name, flags, STAT)?, births))
+}
+
+fn convert(found: &Statx, births: bool) -> Stat {
+    let mask = StatxFlags::from_bits_retain(found.stx_mask);
+    let birth = if births && mask.contains(StatxFlags::BTIME) {
+        hash_birth(found.stx_btime.tv_sec, found.stx_btime.tv_nsec)
+    } else {
+        0
+    };
+    let mount = if mask.contains(StatxFlags::MNT_ID) {
+        found.stx_mnt_id
+    } else {
+        0
+    };
+    Stat {
+        birth,
+        mount,
+        attributes: Attributes {
+            kind: kind_of(u32::from(found.stx_mode)),
+            mode: u32::from(found.stx_mode) & crate::fs::mode::ALL,
+            links: found.stx_nlink,
+            uid: found.stx_uid,
+            gid: found.stx_gid,
+            size: found.stx_size,
+            used: found.stx_blocks.saturating_mul(512),
+            device: (found.stx_rdev_major, found.stx_rdev_minor),
+            fileid: found.stx_ino,
+            atime: time(&found.stx_atime),
+            mtime: time(&found.stx_mtime),
+            ctime: time(&found.stx_ctime),
+        },
+    }
+}
+
+/// Equal times give equal words; nobody needs to read the time from a handle.
+fn hash_birth(seconds: i64, nanos: u32) -> u64 {
+    let mut hasher = SipHasher24::new();
+    hasher.write_i64(seconds);
+    hasher.write_u32(nanos);
+    hasher.finish()
+}
+
+fn time(from: &rustix::fs::StatxTimestamp) -> Time {
+    Time {
+        seconds: from.tv_sec,
+        nanos: from.tv_nsec,
+    }
+}
+
+fn kind_of(mode: u32) -> FileKind {
+    use rustix::fs::FileType;
+    match FileType::from_raw_mode(mode) {
+        FileType::Directory => FileKind::Directory,
+        FileType::BlockDevice => FileKind::BlockDevice,
+        FileType::CharacterDevice => FileKind::CharacterDevice,
+        FileType::Symlink => FileKind::Symlink,
+        FileType::Socket => FileKind::Socket,
+        FileType::Fifo => FileKind::Fifo,
+        FileType::RegularFile | FileType::Unknown => FileKind::Regular,
+    }
+}
+
+/// The times to hand to the kernel.
+pub(super) fn timestamps(atime: SetTime, mtime: SetTime) -> Timestamps {
+    fn one(time: SetTime) -> Timespec {
+        let special = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
+        match time {
+            SetTime::Keep => special(rustix::fs::UTIME_OMIT),
+            SetTime::Now => special(rustix::fs::UTIME_NOW),
+            SetTime::To(time) => Timespec {
+                tv_sec: time.seconds,
+                tv_nsec: time.nanos.into(),
+            },
+        }
+    }
+    Timestamps {
+        last_access: one(atime),
+        last_modification: one(mtime),
+    }
+}
+
+/// The process's own descriptors as files: through them a descriptor that only stands for a file
+/// is opened, and that very file changed, whatever its name is by now.
+pub(super) struct ProcFd(OwnedFd);
+
+impl ProcFd {
+    pub(super) fn open() -> Result<Self, Errno> {
+        rustix::fs::openat(
+            rustix::fs::CWD,
+            c"/proc/self/fd",
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .map(Self)
+    }
+
+    /// Opens what `fd` stands for.
+    pub(super) fn reopen(&self, fd: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
+        self.with(fd, |dir, name| {
+            rustix::fs::openat(
+                dir,
+                name,
+                flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK,
+                Mode::empty(),
+            )
+        })
+    }
+
+    pub(super) fn chmod(&self, fd: BorrowedFd<'_>, mode: u32) -> Result<(), Errno> {
+        self.with(fd, |dir, name| {
+            rustix::fs::chmodat(dir, name, Mode::from_raw_mode(mode), AtFlags::empty())
+        })
+    }
+
+    pub(super) fn utimens(&self, fd: BorrowedFd<'_>, times: &Timestamps) -> Result<(), Errno> {
+        self.with(fd, |dir, name| {
+            rustix::fs::utimensat(dir, name, times, AtFlags::empty())
+        })
+    }
+
+    pub(super) fn link(
+        &self,
+        fd: BorrowedFd<'_>,
+        dir: BorrowedFd<'_>,
+        name: &[u8],
+    ) -> Result<(), Errno> {
+        self.with(fd, |proc, number| {
+            rustix::fs::linkat(proc, number, dir, name, AtFlags::SYMLINK_FOLLOW)
+        })
+    }
+
+    fn with<T>(
+        &self,
+        fd: BorrowedFd<'_>,
+        act: impl FnOnce(BorrowedFd<'_>, &CStr) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        act(self.0.as_fd(), rustix::path::DecInt::from_fd(fd).as_c_str())
+    }
+}

@@ -1,0 +1,346 @@
+//! Where files are that cannot be found from their handle alone, kept across restarts.
+//!
+//! A handle holds the inode of the file and of the directory in which it was first seen, its home.
+//! That is enough for a file which stayed there. A row is needed for each directory, so that the
+//! way from the root to it is known, and for files that left their home or have several names.
+//! Rows are collected and committed in the background: no call waits for a disk here. What a crash
+//! of the machine loses is at most the last [`COMMIT_DELAY`].
+
+use redb::backends::InMemoryBackend;
+use redb::{Builder, Database, ReadableDatabase, ReadableTableMetadata, TableDefinition};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long rows are collected before they are committed together.
+const COMMIT_DELAY: Duration = Duration::from_millis(100);
+
+/// Memory for pages of the store, in octets.
+const STORE_CACHE: usize = 4 << 20;
+
+/// Most rows collected. A call that would add one more waits for a commit instead.
+const MAX_PENDING: usize = 20_000;
+
+const DIRECTORIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("directories");
+const FILES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("files");
+
+/// Where a file is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    /// Tells it from others that had the same inode number.
+    pub(super) birth: u64,
+    /// The directory in its handle.
+    pub(super) home: u64,
+    /// The directory it is in.
+    pub(super) parent: u64,
+    /// Its name there.
+    pub(super) name: Box<[u8]>,
+}
+
+impl Row {
+    fn emit(&self) -> Vec<u8> {
+        let mut octets = Vec::with_capacity(24 + self.name.len());
+        for word in [self.birth, self.home, self.parent] {
+            octets.extend_from_slice(&word.to_be_bytes());
+        }
+        octets.extend_from_slice(&self.name);
+        octets
+    }
+
+    fn parse(octets: &[u8]) -> Option<Self> {
+        let (birth, rest) = octets.split_first_chunk()?;
+        let (home, rest) = rest.split_first_chunk()?;
+        let (parent, name) = rest.split_first_chunk()?;
+        Some(Self {
+            birth: u64::from_be_bytes(*birth),
+            home: u64::from_be_bytes(*home),
+            parent: u64::from_be_bytes(*parent),
+            name: name.into(),
+        })
+    }
+}
+
+/// Which of the two tables a row is in: most exports have no row for a file at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    Directory,
+    File,
+}
+
+/// Rows by inode number.
+pub(super) struct Table {
+    shared: Arc<Shared>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+struct Shared {
+    database: Database,
+    has_files: AtomicBool,
+    state: Mutex<State>,
+    /// Something is to be committed, or it is the end.
+    work: Condvar,
+    /// A commit ended.
+    done: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    pending: Pending,
+    /// What is being committed: to be read as if it still were pending.
+    committing: Arc<Pending>,
+    ending: bool,
+}
+
+type Pending = HashMap<u64, (Of, Option<Row>)>;
+
+impl Table {
+    /// The rows in this file, which is made if there is none; without a file, rows that last as
+    /// long as the process.
+    ///
+    /// # Errors
+    ///
+    /// If the file is in use by another server, is no such store, or cannot be made.
+    pub(super) fn open(file: Option<&Path>) -> Result<Self, redb::Error> {
+        let mut builder = Builder::new();
+        builder.set_cache_size(STORE_CACHE);
+        let database = match file {
+            Some(file) => builder.create(file)?,
+            None => builder.create_with_backend(InMemoryBackend::new())?,
+        };
+        let write = database.begin_write()?;
+        write.open_table(DIRECTORIES)?;
+        let has_files = !write.open_table(FILES)?.is_empty()?;
+        write.commit()?;
+        let shared = Arc::new(Shared {
+            database,
+            has_files: AtomicBool::new(has_files),
+            state: Mutex::default(),
+            work: Condvar::new(),
+            done: Condvar::new(),
+        });
+        let thread = std::thread::Builder::new()
+            .name("nfs-handles".into())
+            .spawn({
+                let shared = Arc::clone(&shared);
+                move || shared.commit_until_the_end()
+            })?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// The row of an inode.
+    pub(super) fn get(&self, ino: u64) -> Option<(Of, Row)> {
+        {
+            let state = self.shared.lock();
+            for pending in [&state.pending, &*state.committing] {
+                if let Some((of, row)) = pending.get(&ino) {
+                    return row.clone().map(|row| (*of, row));
+                }
+            }
+        }
+        self.shared.read(ino).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the table of file handles cannot be read");
+            None
+        })
+    }
+
+    /// Sets the row of an inode.
+    pub(super) fn put(&self, ino: u64, of: Of, row: Row) {
+        if of == Of::File {
+            self.shared.has_files.store(true, Relaxed);
+        }
+        self.change(ino, of, Some(row));
+    }
+
+    /// Removes the row of an inode, if it has one.
+    pub(super) fn remove(&self, ino: u64, of: Of) {
+        if of == Of::Directory || self.shared.has_files.load(Relaxed) {
+            self.change(ino, of, None);
+        }
+    }
+
+    fn change(&self, ino: u64, of: Of, row: Option<Row>) {
+        let mut state = self.shared.lock();
+        while state.pending.len() >= MAX_PENDING && !state.ending {
+            self.shared.work.notify_one();
+            state = self
+                .shared
+                .done
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.pending.is_empty() {
+            self.shared.work.notify_one();
+        }
+        state.pending.insert(ino, (of, row));
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        self.shared.lock().ending = true;
+        self.shared.work.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // A panic there was reported by the panic itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self, ino: u64) -> Result<Option<(Of, Row)>, redb::Error> {
+        let read = self.database.begin_read()?;
+        if let Some(row) = read.open_table(DIRECTORIES)?.get(ino)? {
+            return Ok(Row::parse(row.value()).map(|row| (Of::Directory, row)));
+        }
+        if self.has_files.load(Relaxed)
+            && let Some(row) = read.open_table(FILES)?.get(ino)?
+        {
+            return Ok(Row::parse(row.value()).map(|row| (Of::File, row)));
+        }
+        Ok(None)
+    }
+
+    fn commit_until_the_end(&self) {
+        let mut state = self.lock();
+        loop {
+            while state.pending.is_empty() && !state.ending {
+                state = self
+                    .work
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
+            }
+            if !state.ending {
+                // More rows come right behind the first; the end of the server does not wait.
+                state = self
+                    .work
+                    .wait_timeout(state, COMMIT_DELAY)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0;
+            }
+            let ending = state.ending;
+            let batch = Arc::new(std::mem::take(&mut state.pending));
+            state.committing = Arc::clone(&batch);
+            drop(state);
+            if !batch.is_empty()
+                && let Err(error) = self.commit(&batch)
+            {
+                tracing::warn!(
+                    %error,
+                    rows = batch.len(),
+                    "file handles could not be saved: some will be stale after a restart"
+                );
+            }
+            state = self.lock();
+            state.committing = Arc::default();
+            self.done.notify_all();
+            if ending && state.pending.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn commit(&self, batch: &Pending) -> Result<(), redb::Error> {
+        let write = self.database.begin_write()?;
+        {
+            let mut directories = write.open_table(DIRECTORIES)?;
+            let mut files = write.open_table(FILES)?;
+            for (&ino, (of, row)) in batch {
+                let (table, other) = match of {
+                    Of::Directory => (&mut directories, &mut files),
+                    Of::File => (&mut files, &mut directories),
+                };
+                match row {
+                    Some(row) => {
+                        table.insert(ino, &*row.emit())?;
+                        // The inode number may have been that of another kind of file before.
+                        other.remove(ino)?;
+                    }
+                    None => {
+                        table.remove(ino)?;
+                    }
+                }
+            }
+        }
+        write.commit()?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str) -> Row {
+        Row {
+            birth: 1,
+            home: 2,
+            parent: 3,
+            name: name.as_bytes().into(),
+        }
+    }
+
+    #[test]
+    fn rows_are_there_at_once_and_after_a_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("table");
+        let table = Table::open(Some(&file)).unwrap();
+        table.put(7, Of::Directory, row("a"));
+        table.put(8, Of::File, row("b"));
+        table.put(9, Of::Directory, row("c"));
+        table.remove(9, Of::Directory);
+        assert_eq!(table.get(7), Some((Of::Directory, row("a"))));
+        drop(table);
+        let table = Table::open(Some(&file)).unwrap();
+        assert_eq!(table.get(7), Some((Of::Directory, row("a"))));
+        assert_eq!(table.get(8), Some((Of::File, row("b"))));
+        assert_eq!(table.get(9), None);
+    }
+
+    #[test]
+    fn inode_number_that_is_another_kind_of_file_now_has_one_row() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("table");
+        drop({
+            let table = Table::open(Some(&file)).unwrap();
+            table.put(7, Of::Directory, row("a"));
+            table
+        });
+        drop({
+            let table = Table::open(Some(&file)).unwrap();
+            table.put(7, Of::File, row("b"));
+            table
+        });
+        let table = Table::open(Some(&file)).unwrap();
+        assert_eq!(table.get(7), Some((Of::File, row("b"))));
+    }
+
+    #[test]
+    fn more_rows_than_are_collected_are_all_kept() {
+        let table = Table::open(None).unwrap();
+        for ino in 0..MAX_PENDING as u64 + 10 {
+            table.put(ino, Of::Directory, row("x"));
+        }
+        assert!(table.get(0).is_some());
+        assert!(table.get(MAX_PENDING as u64 + 9).is_some());
+    }
+
+    #[test]
+    fn second_server_on_the_same_table_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("table");
+        let _first = Table::open(Some(&file)).unwrap();
+        assert!(matches!(
+            Table::open(Some(&file)),
+            Err(redb::Error::DatabaseAlreadyOpen)
+        ));
+    }
+}

@@ -1,0 +1,592 @@
+//! A file system in memory, of bounded size, for tests and measurements.
+//!
+//! READ hands out what WRITE brought in, by reference: no data is copied, but for pieces so small
+//! that holding their whole buffer would cost more. It follows all rules of permission, and forgets
+//! everything when it is dropped.
+
+mod content;
+mod directory;
+mod tree;
+
+use crate::fs::{
+    Abilities, Access, Attributes, Changed, CreateHow, DirBudget, DirFrom, DirPage, Error, Failed,
+    FileId, FileKind, FileSystem, Found, Identity, Linked, Make, Name, Outcome, ReadOut, Renamed,
+    Seen, SetAttributes, SetTime, Space, Stability, Step, Time, Wcc, WriteOut,
+};
+use crate::permission::{self, EXECUTE, READ, WRITE};
+use bytes::Bytes;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tree::{Body, Inode, Tree};
+use xdr::{Gather, gather_len};
+
+/// Largest file, in octets.
+const MAX_FILE: u64 = 1 << 40;
+
+/// Most hard links to a file.
+const MAX_LINKS: u32 = 65_000;
+
+/// A file system in memory.
+pub struct MemFs {
+    tree: RwLock<Tree>,
+    /// In every handle, so that those of another instance are stale.
+    instance: u64,
+}
+
+impl MemFs {
+    /// An empty file system that holds up to `limit` octets, those for its own keeping included.
+    ///
+    /// Everybody may write to its root.
+    pub fn new(limit: u64) -> Self {
+        let instance = getrandom::u64().unwrap_or_else(|_| {
+            let now = Time::now();
+            now.seconds.unsigned_abs() << 30 | u64::from(now.nanos)
+        });
+        Self {
+            tree: RwLock::new(Tree::new(limit)),
+            instance,
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Tree> {
+        self.tree.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Tree> {
+        self.tree.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn number(&self, file: FileId) -> Result<u64, Error> {
+        let FileId([number, instance, _]) = file;
+        if instance == self.instance {
+            Ok(number)
+        } else {
+            Err(Error::Stale)
+        }
+    }
+
+    fn id(&self, number: u64) -> FileId {
+        FileId([number, self.instance, 0])
+    }
+
+    fn found(&self, tree: &Tree, number: u64) -> Result<Found, Error> {
+        Ok(Found {
+            file: self.id(number),
+            attributes: tree.get(number)?.attributes(number),
+        })
+    }
+
+    /// Runs what changes nothing; the attributes are those of `file`.
+    fn see<T>(
+        &self,
+        file: FileId,
+        see: impl FnOnce(&Tree, u64, &Inode, &Attributes) -> Result<T, Error>,
+    ) -> Outcome<Seen<T>> {
+        let tree = self.read();
+        Outcome::Ready(match self.number(file) {
+            Err(error) => Seen::failed(error),
+            Ok(number) => match tree.get(number) {
+                Err(error) => Seen::failed(error),
+                Ok(inode) => {
+                    let attributes = inode.attributes(number);
+                    Seen {
+                        attributes: Some(attributes),
+                        result: see(&tree, number, inode, &attributes),
+                    }
+                }
+            },
+        })
+    }
+
+    /// Runs what changes `file`, and tells of it before and after.
+    fn change<T>(
+        &self,
+        file: FileId,
+        change: impl FnOnce(&mut Tree, u64, &Attributes) -> Result<T, Error>,
+    ) -> Changed<T> {
+        let mut tree = self.write();
+        let begun = self
+            .number(file)
+            .and_then(|number| Ok((number, tree.get(number)?.attributes(number))));
+        match begun {
+            Err(error) => Changed::failed(error),
+            Ok((number, before)) => {
+                let result = change(&mut tree, number, &before);
+                Changed {
+                    wcc: wcc(&tree, number, &before),
+                    result,
+                }
+            }
+        }
+    }
+}
+
+fn wcc(tree: &Tree, number: u64, before: &Attributes) -> Wcc {
+    Wcc {
+        before: Some(before.before()),
+        after: tree.get(number).ok().map(|inode| inode.attributes(number)),
+    }
+}
+
+impl FileSystem for MemFs {
+    fn root(&self) -> FileId {
+        self.id(tree::ROOT)
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            max_file_size: MAX_FILE,
+            time_step: 1,
+            max_links: MAX_LINKS,
+            max_name: 255,
+        }
+    }
+
+    fn write_verifier(&self) -> u64 {
+        self.instance
+    }
+
+    fn attributes(&self, file: FileId) -> Outcome<Result<Attributes, Error>> {
+        let found = self.number(file).and_then(|number| {
+            let tree = self.read();
+            Ok(tree.get(number)?.attributes(number))
+        });
+        Outcome::Ready(found)
+    }
+
+    fn set_attributes(
+        &self,
+        who: &Identity,
+        file: FileId,
+        set: SetAttributes,
+        guard: Option<Time>,
+    ) -> Outcome<Changed<()>> {
+        Outcome::Ready(self.change(file, |tree, number, before| {
+            if guard.is_some_and(|guard| guard != before.ctime) {
+                return Err(Error::NotSync);
+            }
+            permission::check_set(who, before, &set)?;
+            set_attributes(tree, who, number, before, &set)
+        }))
+    }
+
+    fn lookup(&self, who: &Identity, dir: FileId, step: Step<'_>) -> Outcome<Seen<Found>> {
+        self.see(dir, |tree, number, inode, attributes| {
+            let entries = inode.directory()?;
+            if step != Step::Here {
+                permission::check(who, attributes, EXECUTE)?;
+            }
+            let found = match step {
+                Step::Here => number,
+                Step::Parent => entries.parent,
+                Step::Name(name) => entries.get(name.octets()).ok_or(Error::NotFound)?,
+            };
+            self.found(tree, found)
+        })
+    }
+
+    fn access(&self, who: &Identity, file: FileId, wanted: Access) -> Outcome<Seen<Access>> {
+        self.see(file, |_, _, _, attributes| {
+            Ok(permission::access(who, attributes, wanted))
+        })
+    }
+
+    fn read_link(&self, _: &Identity, file: FileId) -> Outcome<Seen<Bytes>> {
+        self.see(file, |_, _, inode, _| match &inode.body {
+            Body::Symlink(text) => Ok(text.clone()),
+            Body::File(_) | Body::Directory(_) | Body::Special(..) => Err(Error::Invalid),
+        })
+    }
+
+    fn read(
+        &self,
+        who: &Identity,
+        file: FileId,
+        offset: u64,
+        count: u32,
+    ) -> Outcome<Seen<ReadOut>> {
+        self.see(file, |_, _, inode, attributes| {
+            let content = inode.content()?;
+            permission::check_read(who, attributes)?;
+            Ok(ReadOut {
+                data: content.read(offset, count),
+                eof: offset.saturating_add(count.into()) >= content.size(),
+            })
+        })
+    }
+
+    fn write(
+        &self,
+        who: &Identity,
+        file: FileId,
+        offset: u64,
+        data: Gather,
+        stability: Stability,
+    ) -> Outcome<Changed<WriteOut>> {
+        Outcome::Ready(self.change(file, |tree, number, before| {
+            permission::check_regular(before.kind)?;
+            permission::check_write(who, before)?;
+            let len = gather_len(&data);
+            let end = offset.checked_add(len as u64);
+            if end.is_none_or(|end| end > MAX_FILE) {
+                return Err(Error::TooLarge);
+            }
+            if len > 0 {
+                let growth = tree.get(number)?.content()?.growth(offset, &data);
+                tree.resize(number, growth, |content| content.write(offset, data))?;
+                let inode = tree.get_mut(number)?;
+                inode.touch_data();
+                if !who.is_root() {
+                    inode.mode = permission::without_privilege(before.kind, inode.mode);
+                }
+            }
+            Ok(WriteOut {
+                count: u32::try_from(len).map_err(|_| Error::TooLarge)?,
+                committed: stability,
+            })
+        }))
+    }
+
+    fn commit(&self, who: &Identity, file: FileId, _: u64, _: u32) -> Outcome<Changed<()>> {
+        Outcome::Ready(self.change(file, |_, _, before| {
+            permission::check_regular(before.kind)?;
+            permission::check_write(who, before)
+        }))
+    }
+
+    fn make(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        name: Name<'_>,
+        what: Make,
+    ) -> Outcome<Changed<Found>> {
+        Outcome::Ready(self.change(dir, |tree, number, before| {
+            permission::check_directory(before)?;
+            permission::check(who, before, EXECUTE)?;
+            let there = tree.get(number)?.directory()?.get(name.octets());
+            let made = match there {
+                Some(there) => existing(tree, who, there, &what)?,
+                None => {
+                    permission::check_add(who, before)?;
+                    make(tree, who, (number, before), name.octets(), what)?
+                }
+            };
+            self.found(tree, made)
+        }))
+    }
+
+    fn remove(&self, who: &Identity, dir: FileId, name: Name<'_>) -> Outcome<Changed<()>> {
+        Outcome::Ready(self.change(dir, |tree, number, before| {
+            let entry = entry_to_take(tree, who, (number, before), name.octets())?;
+            if entry.is_directory() {
+                return Err(Error::IsDirectory);
+            }
+            tree.unlink(number, name.octets())
+        }))
+    }
+
+    fn remove_directory(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        name: Name<'_>,
+    ) -> Outcome<Changed<()>> {
+        Outcome::Ready(self.change(dir, |tree, number, before| {
+            let entry = entry_to_take(tree, who, (number, before), name.octets())?;
+            permission::check_directory(&entry)?;
+            if !tree.get(entry.fileid)?.directory()?.is_empty() {
+                return Err(Error::NotEmpty);
+            }
+            tree.unlink(number, name.octets())
+        }))
+    }
+
+    fn rename(
+        &self,
+        who: &Identity,
+        from: (FileId, Name<'_>),
+        to: (FileId, Name<'_>),
+    ) -> Outcome<Renamed> {
+        let mut tree = self.write();
+        let begun = self.number(from.0).and_then(|from| {
+            let to = self.number(to.0)?;
+            Ok((
+                (from, tree.get(from)?.attributes(from)),
+                (to, tree.get(to)?.attributes(to)),
+            ))
+        });
+        Outcome::Ready(match begun {
+            Err(error) => Renamed::failed(error),
+            Ok((from_dir, to_dir)) => {
+                let result = rename(
+                    &mut tree,
+                    who,
+                    (from_dir.0, &from_dir.1, from.1.octets()),
+                    (to_dir.0, &to_dir.1, to.1.octets()),
+                );
+                Renamed {
+                    from: wcc(&tree, from_dir.0, &from_dir.1),
+                    to: wcc(&tree, to_dir.0, &to_dir.1),
+                    result,
+                }
+            }
+        })
+    }
+
+    fn link(&self, who: &Identity, file: FileId, dir: FileId, name: Name<'_>) -> Outcome<Linked> {
+        let number = match self.number(file) {
+            Ok(number) => number,
+            Err(error) => return Outcome::Ready(Linked::failed(error)),
+        };
+        let done = self.change(dir, |tree, dir, before| {
+            let file = tree.get(number)?.attributes(number);
+            if file.is_directory() {
+                return Err(Error::Invalid);
+            }
+            permission::check_add(who, before)?;
+            if file.links >= MAX_LINKS {
+                return Err(Error::TooManyLinks);
+            }
+            tree.link(dir, name.octets(), number)
+        });
+        let attributes = self.found(&self.read(), number).ok();
+        Outcome::Ready(Linked {
+            attributes: attributes.map(|found| found.attributes),
+            wcc: done.wcc,
+            result: done.result,
+        })
+    }
+
+    fn read_directory(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        from: DirFrom,
+        budget: DirBudget,
+        plus: bool,
+    ) -> Outcome<Seen<DirPage>> {
+        self.see(dir, |tree, number, inode, attributes| {
+            let entries = inode.directory()?;
+            permission::check(who, attributes, READ)?;
+            let verifier = self.instance ^ number;
+            if from.cookie != 0 && from.verifier != verifier {
+                return Err(Error::BadCookie);
+            }
+            let mut page = DirPage {
+                verifier,
+                ..DirPage::default()
+            };
+            let mut budget = budget;
+            for (name, cookie, fileid) in entries.list(number, from.cookie) {
+                if !budget.take(name, page.entries.is_empty()) {
+                    return Ok(page);
+                }
+                let dots = cookie <= directory::DOTS;
+                let found = if plus && !dots {
+                    self.found(tree, fileid).ok()
+                } else {
+                    None
+                };
+                page.push(name, fileid, cookie, found);
+            }
+            page.eof = true;
+            Ok(page)
+        })
+    }
+
+    fn space(&self, file: FileId) -> Outcome<Seen<Space>> {
+        self.see(file, |tree, _, _, _| Ok(tree.space()))
+    }
+}
+
+/// CREATE and the others where the name is taken; only CREATE can make something of it.
+fn existing(tree: &mut Tree, who: &Identity, there: u64, what: &Make) -> Result<u64, Error> {
+    let attributes = tree.get(there)?.attributes(there);
+    let Make::File(how) = what else {
+        return Err(Error::Exists);
+    };
+    if attributes.kind != FileKind::Regular {
+        return Err(Error::Exists);
+    }
+    match how {
+        CreateHow::Guarded(_) => Err(Error::Exists),
+        CreateHow::Exclusive(verifier) => {
+            if tree.get(there)?.verifier == Some(*verifier) {
+                Ok(there)
+            } else {
+                Err(Error::Exists)
+            }
+        }
+        CreateHow::Unchecked(set) => {
+            if let Some(size) = set.size {
+                let set = SetAttributes::size(size);
+                permission::check_set(who, &attributes, &set)?;
+                set_attributes(tree, who, there, &attributes, &set)?;
+            }
+            Ok(there)
+        }
+    }
+}
+
+fn make(
+    tree: &mut Tree,
+    who: &Identity,
+    (dir, before): (u64, &Attributes),
+    name: &[u8],
+    what: Make,
+) -> Result<u64, Error> {
+    let (body, mut set, verifier) = match what {
+        Make::File(CreateHow::Exclusive(verifier)) => {
+            (Body::file(), SetAttributes::mode(0o600), Some(verifier))
+        }
+        Make::File(CreateHow::Unchecked(set) | CreateHow::Guarded(set)) => {
+            (Body::file(), set, None)
+        }
+        Make::Directory(set) => (Body::directory(dir), set, None),
+        Make::Symlink(text, set) => {
+            if text.is_empty() || text.contains(&0) {
+                return Err(Error::Invalid);
+            }
+            (
+                Body::Symlink(text),
+                SetAttributes {
+                    mode: Some(0o777),
+                    ..set
+                },
+                None,
+            )
+        }
+        Make::Special(kind, device, set) => {
+            match kind {
+                FileKind::Fifo | FileKind::Socket => {}
+                FileKind::CharacterDevice | FileKind::BlockDevice if who.is_root() => {}
+                FileKind::CharacterDevice | FileKind::BlockDevice => return Err(Error::NotOwner),
+                FileKind::Regular | FileKind::Directory | FileKind::Symlink => {
+                    return Err(Error::BadType);
+                }
+            }
+            (Body::Special(kind, device), set, None)
+        }
+    };
+    let kind = body.kind();
+    let (gid, bits) = permission::inherited(who, before, kind);
+    let default = if kind == FileKind::Directory {
+        0o755
+    } else {
+        0o644
+    };
+    let mut inode = Inode::new(body, who.uid, gid);
+    inode.mode = permission::settable_mode(who, kind, gid, set.mode.unwrap_or(default)) | bits;
+    inode.verifier = verifier;
+    let made = tree.add(dir, name, inode)?;
+    if !who.is_root() {
+        (set.uid, set.gid) = (None, None);
+    }
+    if kind != FileKind::Regular {
+        set.size = None;
+    }
+    set.mode = None;
+    let attributes = tree.get(made)?.attributes(made);
+    if let Err(error) = set_attributes(tree, who, made, &attributes, &set) {
+        tree.unlink(dir, name)?;
+        return Err(error);
+    }
+    Ok(made)
+}
+
+fn set_attributes(
+    tree: &mut Tree,
+    who: &Identity,
+    number: u64,
+    before: &Attributes,
+    set: &SetAttributes,
+) -> Result<(), Error> {
+    if *set == SetAttributes::default() {
+        return Ok(());
+    }
+    if let Some(size) = set.size {
+        if size > MAX_FILE {
+            return Err(Error::TooLarge);
+        }
+        tree.resize(number, 0, |content| content.truncate(size))?;
+    }
+    let inode = tree.get_mut(number)?;
+    if set.size.is_some() {
+        inode.touch_data();
+    }
+    if set.uid.is_some_and(|uid| uid != before.uid) || set.gid.is_some_and(|gid| gid != before.gid)
+    {
+        inode.mode = permission::without_privilege(before.kind, inode.mode);
+    }
+    inode.uid = set.uid.unwrap_or(inode.uid);
+    inode.gid = set.gid.unwrap_or(inode.gid);
+    if let Some(wanted) = set.mode {
+        inode.mode = permission::settable_mode(who, before.kind, inode.gid, wanted);
+    }
+    let now = Time::now();
+    for (time, set) in [(&mut inode.atime, set.atime), (&mut inode.mtime, set.mtime)] {
+        match set {
+            SetTime::Keep => {}
+            SetTime::Now => *time = now,
+            SetTime::To(to) => *time = to,
+        }
+    }
+    if set.atime != SetTime::Keep || set.mtime != SetTime::Keep {
+        // The client has its file: the CREATE it came from is not sent again.
+        inode.verifier = None;
+    }
+    inode.ctime = now;
+    Ok(())
+}
+
+fn entry_to_take(
+    tree: &Tree,
+    who: &Identity,
+    (dir, before): (u64, &Attributes),
+    name: &[u8],
+) -> Result<Attributes, Error> {
+    permission::check_directory(before)?;
+    permission::check(who, before, EXECUTE)?;
+    let entry = tree
+        .get(dir)?
+        .directory()?
+        .get(name)
+        .ok_or(Error::NotFound)?;
+    let entry = tree.get(entry)?.attributes(entry);
+    permission::check_take(who, before, &entry)?;
+    Ok(entry)
+}
+
+fn rename(
+    tree: &mut Tree,
+    who: &Identity,
+    (from, from_before, from_name): (u64, &Attributes, &[u8]),
+    (to, to_before, to_name): (u64, &Attributes, &[u8]),
+) -> Result<(), Error> {
+    let moving = entry_to_take(tree, who, (from, from_before), from_name)?;
+    permission::check_add(who, to_before)?;
+    if moving.is_directory() {
+        if from != to {
+            // Its ".." changes.
+            permission::check(who, &moving, WRITE)?;
+        }
+        if tree.is_within(to, moving.fileid)? {
+            return Err(Error::Invalid);
+        }
+    }
+    match entry_to_take(tree, who, (to, to_before), to_name) {
+        Err(Error::NotFound) => {}
+        Err(error) => return Err(error),
+        // Two names of one file: nothing is to be done.
+        Ok(there) if there.fileid == moving.fileid => return Ok(()),
+        Ok(there) => match (moving.is_directory(), there.is_directory()) {
+            (true, false) => return Err(Error::NotDirectory),
+            (false, true) => return Err(Error::IsDirectory),
+            (true, true) if !tree.get(there.fileid)?.directory()?.is_empty() => {
+                return Err(Error::NotEmpty);
+            }
+            (true, true) | (false, false) => tree.unlink(to, to_name)?,
+        },
+    }
+    tree.move_entry((from, from_name), (to, to_name))
+}

@@ -1,0 +1,235 @@
+//! The data of a file: pieces that were written, at their offsets, and nothing where nothing was.
+
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use xdr::Gather;
+
+/// Smallest piece that is kept by reference, in octets. Smaller ones are copied: a reference holds
+/// the whole buffer it is of.
+const BY_REFERENCE: usize = 16 << 10;
+
+/// What one more piece costs beside its octets.
+const PIECE: u64 = 64;
+
+/// What holes are read from.
+static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+
+/// The data of a file.
+#[derive(Default)]
+pub(super) struct Content {
+    /// By offset; they do not overlap, and none is empty.
+    pieces: BTreeMap<u64, Bytes>,
+    size: u64,
+    /// Octets in the pieces.
+    held: u64,
+}
+
+impl Content {
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Octets of memory it takes.
+    pub(super) fn used(&self) -> u64 {
+        self.held + self.pieces.len() as u64 * PIECE
+    }
+
+    /// Up to `count` octets from `offset`, by reference.
+    pub(super) fn read(&self, offset: u64, count: u32) -> Gather {
+        let end = offset.saturating_add(count.into()).min(self.size);
+        let mut at = offset;
+        let mut out = Gather::new();
+        let first = self
+            .pieces
+            .range(..=offset)
+            .next_back()
+            .filter(|(start, piece)| *start + piece.len() as u64 > offset)
+            .map_or(offset, |(start, _)| *start);
+        for (&start, piece) in self.pieces.range(first..end.max(first)) {
+            fill(&mut out, start.max(at) - at);
+            at = at.max(start);
+            let from = index(at - start);
+            let to = piece.len().min(index(end - start));
+            out.push(piece.slice(from..to));
+            at = start + to as u64;
+        }
+        fill(&mut out, end.saturating_sub(at));
+        out
+    }
+
+    /// The most octets that [`used`](Self::used) grows by if this is written: nothing where pieces
+    /// replace others.
+    pub(super) fn growth(&self, offset: u64, data: &Gather) -> u64 {
+        let len = xdr::gather_len(data) as u64;
+        let end = offset.saturating_add(len);
+        let replaced: u64 = self
+            .pieces
+            .range(..end)
+            .rev()
+            .map(|(&start, piece)| (start, start + piece.len() as u64))
+            .take_while(|(_, stop)| *stop > offset)
+            .map(|(start, stop)| stop.min(end) - start.max(offset))
+            .sum();
+        // Cutting into the pieces at both ends may leave one more than there was.
+        len - replaced + (data.len() as u64 + 1) * PIECE
+    }
+
+    pub(super) fn write(&mut self, offset: u64, data: Gather) {
+        let mut at = offset;
+        for piece in data {
+            if piece.is_empty() {
+                continue;
+            }
+            let len = piece.len() as u64;
+            self.cut(at, at + len);
+            self.put(at, piece);
+            at += len;
+        }
+        self.size = self.size.max(at);
+    }
+
+    pub(super) fn truncate(&mut self, size: u64) {
+        if size < self.size {
+            self.cut(size, self.size);
+        }
+        self.size = size;
+    }
+
+    /// Puts a piece where nothing is. A small one is joined to a small one that it continues.
+    fn put(&mut self, at: u64, piece: Bytes) {
+        self.held += piece.len() as u64;
+        if piece.len() >= BY_REFERENCE {
+            self.pieces.insert(at, piece);
+            return;
+        }
+        if let Some((&start, before)) = self.pieces.range(..at).next_back()
+            && start + before.len() as u64 == at
+            && before.len() + piece.len() < BY_REFERENCE
+        {
+            let joined = [&before[..], &piece[..]].concat();
+            self.pieces.insert(start, joined.into());
+            return;
+        }
+        self.pieces.insert(at, Bytes::copy_from_slice(&piece));
+    }
+
+    /// Makes a hole from `start` to `end`.
+    fn cut(&mut self, start: u64, end: u64) {
+        let before = self
+            .pieces
+            .range(..start)
+            .next_back()
+            .filter(|(at, piece)| *at + piece.len() as u64 > start)
+            .map(|(at, _)| *at);
+        if let Some(at) = before {
+            self.split(at, start);
+        }
+        let last = self
+            .pieces
+            .range(start..end)
+            .next_back()
+            .filter(|(at, piece)| *at + piece.len() as u64 > end)
+            .map(|(at, _)| *at);
+        if let Some(at) = last {
+            self.split(at, end);
+        }
+        let within: Vec<u64> = self.pieces.range(start..end).map(|(at, _)| *at).collect();
+        for at in within {
+            if let Some(piece) = self.pieces.remove(&at) {
+                self.held -= piece.len() as u64;
+            }
+        }
+    }
+
+    /// Splits the piece that begins at `at` into one before and one from `middle`.
+    fn split(&mut self, at: u64, middle: u64) {
+        if let Some(piece) = self.pieces.remove(&at) {
+            let cut = index(middle - at);
+            self.pieces.insert(at, keep(piece.slice(..cut)));
+            self.pieces.insert(middle, keep(piece.slice(cut..)));
+        }
+    }
+}
+
+/// What is left of a piece, as a reference only where it is worth its buffer.
+fn keep(piece: Bytes) -> Bytes {
+    if piece.len() >= BY_REFERENCE {
+        piece
+    } else {
+        Bytes::copy_from_slice(&piece)
+    }
+}
+
+fn fill(out: &mut Gather, mut zeroes: u64) {
+    while zeroes > 0 {
+        let len = index(zeroes).min(ZEROES.len());
+        out.push(Bytes::from_static(&ZEROES[..len]));
+        zeroes -= len as u64;
+    }
+}
+
+/// An offset within a piece or a hole that is read: both are in memory.
+fn index(offset: u64) -> usize {
+    usize::try_from(offset).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn one(data: Vec<u8>) -> Gather {
+        Gather::from_elem(data.into(), 1)
+    }
+
+    #[test]
+    fn large_pieces_are_handed_out_as_they_came_in() {
+        let mut content = Content::default();
+        let data = Bytes::from(vec![7; 1 << 20]);
+        content.write(0, Gather::from_elem(data.clone(), 1));
+        let read = content.read(0, 1 << 20);
+        assert_eq!(read.len(), 1);
+        assert_eq!(read[0].as_ptr(), data.as_ptr());
+        let part = content.read(4096, 4096);
+        assert_eq!(part[0].as_ptr(), data[4096..].as_ptr());
+    }
+
+    #[test]
+    fn small_appends_do_not_pile_up() {
+        let mut content = Content::default();
+        for at in 0..10_000 {
+            content.write(at, one(vec![1]));
+        }
+        assert!(content.pieces.len() <= 2, "{}", content.pieces.len());
+        assert_eq!(content.held, 10_000);
+    }
+
+    proptest! {
+        #[test]
+        fn content_is_what_a_plain_file_would_have(
+            steps in proptest::collection::vec(
+                (0u8..4, 0u64..60_000, 0usize..40_000, any::<u8>()), 1..30)
+        ) {
+            let mut content = Content::default();
+            let mut plain: Vec<u8> = Vec::new();
+            for (what, offset, len, fill) in steps {
+                let at = usize::try_from(offset).unwrap();
+                if what == 0 {
+                    content.truncate(offset);
+                    plain.resize(at, 0);
+                } else if len > 0 {
+                    content.write(offset, one(vec![fill; len]));
+                    plain.resize(plain.len().max(at + len), 0);
+                    plain[at..at + len].fill(fill);
+                }
+                prop_assert_eq!(content.size(), plain.len() as u64);
+                let from = at / 2;
+                let read = content.read(from as u64, 50_000).concat();
+                let end = plain.len().min(from + 50_000);
+                prop_assert_eq!(&read[..], plain.get(from..end).unwrap_or(&[]));
+                let held: usize = content.pieces.values().map(Bytes::len).sum();
+                prop_assert_eq!(content.held, held as u64);
+            }
+        }
+    }
+}

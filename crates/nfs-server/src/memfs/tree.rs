@@ -1,0 +1,319 @@
+//! All files, by number, and the memory they take.
+
+use super::content::Content;
+use super::directory::Directory;
+use crate::fs::{Attributes, Error, FileKind, Space, Time};
+use bytes::Bytes;
+use std::collections::HashMap;
+
+/// Number of the root.
+pub(super) const ROOT: u64 = 1;
+
+/// What a file costs beside its data, in octets.
+const INODE: u64 = 512;
+
+/// What a directory entry costs beside its name, in octets.
+const ENTRY: u64 = 128;
+
+/// All files.
+pub(super) struct Tree {
+    inodes: HashMap<u64, Inode>,
+    last: u64,
+    used: u64,
+    limit: u64,
+}
+
+/// A file.
+pub(super) struct Inode {
+    pub(super) body: Body,
+    pub(super) mode: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) links: u32,
+    pub(super) atime: Time,
+    pub(super) mtime: Time,
+    pub(super) ctime: Time,
+    /// Of the exclusive CREATE that made it, until its times are set.
+    pub(super) verifier: Option<[u8; 8]>,
+}
+
+/// What a file is.
+pub(super) enum Body {
+    File(Content),
+    Directory(Directory),
+    Symlink(Bytes),
+    Special(FileKind, (u32, u32)),
+}
+
+impl Body {
+    pub(super) fn file() -> Self {
+        Self::File(Content::default())
+    }
+
+    pub(super) fn directory(parent: u64) -> Self {
+        Self::Directory(Directory::new(parent))
+    }
+
+    pub(super) fn kind(&self) -> FileKind {
+        match self {
+            Self::File(_) => FileKind::Regular,
+            Self::Directory(_) => FileKind::Directory,
+            Self::Symlink(_) => FileKind::Symlink,
+            Self::Special(kind, _) => *kind,
+        }
+    }
+}
+
+impl Inode {
+    pub(super) fn new(body: Body, uid: u32, gid: u32) -> Self {
+        let now = Time::now();
+        Self {
+            body,
+            mode: 0,
+            uid,
+            gid,
+            links: 0,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            verifier: None,
+        }
+    }
+
+    pub(super) fn directory(&self) -> Result<&Directory, Error> {
+        match &self.body {
+            Body::Directory(directory) => Ok(directory),
+            Body::File(_) | Body::Symlink(_) | Body::Special(..) => Err(Error::NotDirectory),
+        }
+    }
+
+    fn directory_mut(&mut self) -> Result<&mut Directory, Error> {
+        match &mut self.body {
+            Body::Directory(directory) => Ok(directory),
+            Body::File(_) | Body::Symlink(_) | Body::Special(..) => Err(Error::NotDirectory),
+        }
+    }
+
+    pub(super) fn content(&self) -> Result<&Content, Error> {
+        match &self.body {
+            Body::File(content) => Ok(content),
+            Body::Directory(_) => Err(Error::IsDirectory),
+            Body::Symlink(_) | Body::Special(..) => Err(Error::Invalid),
+        }
+    }
+
+    /// Its data changed.
+    pub(super) fn touch_data(&mut self) {
+        self.mtime = Time::now();
+        self.ctime = self.mtime;
+    }
+
+    fn touch(&mut self) {
+        self.ctime = Time::now();
+    }
+
+    pub(super) fn attributes(&self, number: u64) -> Attributes {
+        let (size, used) = match &self.body {
+            Body::File(content) => (content.size(), content.used()),
+            Body::Directory(directory) => (directory.len() as u64 * ENTRY, 0),
+            Body::Symlink(text) => (text.len() as u64, 0),
+            Body::Special(..) => (0, 0),
+        };
+        Attributes {
+            kind: self.body.kind(),
+            mode: self.mode,
+            links: self.links,
+            uid: self.uid,
+            gid: self.gid,
+            size,
+            used,
+            device: match self.body {
+                Body::Special(_, device) => device,
+                Body::File(_) | Body::Directory(_) | Body::Symlink(_) => (0, 0),
+            },
+            fileid: number,
+            atime: self.atime,
+            mtime: self.mtime,
+            ctime: self.ctime,
+        }
+    }
+}
+
+impl Tree {
+    pub(super) fn new(limit: u64) -> Self {
+        let mut root = Inode::new(Body::directory(ROOT), 0, 0);
+        root.mode = 0o777;
+        root.links = 2;
+        Self {
+            inodes: HashMap::from([(ROOT, root)]),
+            last: ROOT,
+            used: INODE,
+            limit,
+        }
+    }
+
+    /// Numbers are never used again, so that one without a file is stale.
+    pub(super) fn get(&self, number: u64) -> Result<&Inode, Error> {
+        self.inodes.get(&number).ok_or(Error::Stale)
+    }
+
+    pub(super) fn get_mut(&mut self, number: u64) -> Result<&mut Inode, Error> {
+        self.inodes.get_mut(&number).ok_or(Error::Stale)
+    }
+
+    pub(super) fn space(&self) -> Space {
+        let free = self.limit.saturating_sub(self.used);
+        let files = self.inodes.len() as u64;
+        let possible = free / (INODE + ENTRY);
+        Space {
+            total: self.limit,
+            free,
+            available: free,
+            total_files: files + possible,
+            free_files: possible,
+            available_files: possible,
+        }
+    }
+
+    fn charge(&mut self, octets: u64) -> Result<(), Error> {
+        if self.used.saturating_add(octets) > self.limit {
+            return Err(Error::NoSpace);
+        }
+        self.used += octets;
+        Ok(())
+    }
+
+    /// Changes the data of a file, if up to `growth` more octets still fit.
+    pub(super) fn resize(
+        &mut self,
+        number: u64,
+        growth: u64,
+        change: impl FnOnce(&mut Content),
+    ) -> Result<(), Error> {
+        let (used, limit) = (self.used, self.limit);
+        let inode = self.get_mut(number)?;
+        let Body::File(content) = &mut inode.body else {
+            return Err(inode.content().err().unwrap_or(Error::Invalid));
+        };
+        if used.saturating_add(growth) > limit {
+            return Err(Error::NoSpace);
+        }
+        let before = content.used();
+        change(content);
+        self.used = used - before + content.used();
+        Ok(())
+    }
+
+    /// Adds a file that is in no directory yet.
+    pub(super) fn add(&mut self, dir: u64, name: &[u8], mut inode: Inode) -> Result<u64, Error> {
+        let text = match &inode.body {
+            Body::Symlink(text) => text.len() as u64,
+            Body::File(_) | Body::Directory(_) | Body::Special(..) => 0,
+        };
+        self.charge(INODE + text)?;
+        let directory = inode.body.kind() == FileKind::Directory;
+        inode.links = if directory { 1 } else { 0 };
+        self.last += 1;
+        let number = self.last;
+        self.inodes.insert(number, inode);
+        if let Err(error) = self.link(dir, name, number) {
+            self.used -= INODE + text;
+            self.inodes.remove(&number);
+            return Err(error);
+        }
+        if directory {
+            self.get_mut(dir)?.links += 1;
+        }
+        Ok(number)
+    }
+
+    /// Gives a file one more name.
+    pub(super) fn link(&mut self, dir: u64, name: &[u8], file: u64) -> Result<(), Error> {
+        let directory = self.get(dir)?.directory()?;
+        if directory.get(name).is_some() {
+            return Err(Error::Exists);
+        }
+        self.charge(ENTRY + name.len() as u64)?;
+        let parent = self.get_mut(dir)?;
+        parent.directory_mut()?.insert(name, file);
+        parent.touch_data();
+        let inode = self.get_mut(file)?;
+        inode.links += 1;
+        inode.touch();
+        Ok(())
+    }
+
+    /// Removes a name, and the file with its last one. A directory is empty.
+    pub(super) fn unlink(&mut self, dir: u64, name: &[u8]) -> Result<(), Error> {
+        let file = self.take_entry(dir, name)?;
+        let inode = self.get_mut(file)?;
+        inode.links -= 1;
+        inode.touch();
+        let directory = inode.body.kind() == FileKind::Directory;
+        if inode.links > 0 && !directory {
+            return Ok(());
+        }
+        if let Some(gone) = self.inodes.remove(&file) {
+            let body = match gone.body {
+                Body::File(content) => content.used(),
+                Body::Symlink(text) => text.len() as u64,
+                Body::Directory(_) | Body::Special(..) => 0,
+            };
+            self.used -= INODE + body;
+        }
+        if directory {
+            self.get_mut(dir)?.links -= 1;
+        }
+        Ok(())
+    }
+
+    fn take_entry(&mut self, dir: u64, name: &[u8]) -> Result<u64, Error> {
+        let parent = self.get_mut(dir)?;
+        let file = parent.directory_mut()?.remove(name);
+        let file = file.ok_or(Error::NotFound)?;
+        parent.touch_data();
+        self.used -= ENTRY + name.len() as u64;
+        Ok(file)
+    }
+
+    /// Moves an entry to a name that is free.
+    pub(super) fn move_entry(
+        &mut self,
+        (from, from_name): (u64, &[u8]),
+        (to, to_name): (u64, &[u8]),
+    ) -> Result<(), Error> {
+        let longer = to_name.len().saturating_sub(from_name.len());
+        if self.used.saturating_add(longer as u64) > self.limit {
+            return Err(Error::NoSpace);
+        }
+        let file = self.take_entry(from, from_name)?;
+        self.used += ENTRY + to_name.len() as u64;
+        let parent = self.get_mut(to)?;
+        parent.directory_mut()?.insert(to_name, file);
+        parent.touch_data();
+        let inode = self.get_mut(file)?;
+        inode.touch();
+        if let Body::Directory(directory) = &mut inode.body {
+            directory.parent = to;
+            if from != to {
+                self.get_mut(from)?.links -= 1;
+                self.get_mut(to)?.links += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether directory `inner` is `outer` or somewhere below it.
+    pub(super) fn is_within(&self, inner: u64, outer: u64) -> Result<bool, Error> {
+        let mut at = inner;
+        loop {
+            if at == outer {
+                return Ok(true);
+            }
+            if at == ROOT {
+                return Ok(false);
+            }
+            at = self.get(at)?.directory()?.parent;
+        }
+    }
+}

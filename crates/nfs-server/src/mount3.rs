@@ -1,0 +1,260 @@
+//! The MOUNT version 3 program (RFC 1813 §5): from the path of an export to its handle.
+
+use crate::exports::{Export, Exports};
+use crate::fs::{Error, FileId, FileSystem, Identity, Name, Step};
+use nfs_proto::limits::MAX_GROUPS;
+use nfs_proto::mount::{
+    DirPath, Dump, ExportEntry, ExportList, HostName, Mount, MountEntry, MountList, MountStatus,
+    Mounted, Null, Unmount, UnmountAll,
+};
+use nfs_proto::{List, MOUNT_PROGRAM, MOUNT_V3, MountProcedure, Wire, mount};
+use oncrpc::auth::{AUTH_NONE, AUTH_SYS};
+use oncrpc::{Answer, Call, Caller, Program, Reply};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Most mounts remembered for DUMP. The list is for people: clients that are gone stay in it, and
+/// older entries make room for newer ones.
+const MAX_MOUNTS: usize = 256;
+
+/// The MOUNT version 3 program.
+#[derive(Clone)]
+pub struct Mount3 {
+    exports: Exports,
+    mounts: Arc<Mutex<VecDeque<Entry>>>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct Entry {
+    host: IpAddr,
+    path: Vec<u8>,
+}
+
+impl Mount3 {
+    /// The program for these exports.
+    pub fn new(exports: Exports) -> Self {
+        Self {
+            exports,
+            mounts: Arc::default(),
+        }
+    }
+
+    fn mount(&self, call: Call) -> Answer {
+        let path = match call.decode(Mount::parse) {
+            Ok(args) => args.path.get().to_vec(),
+            Err(error) => return Answer::Now(call.unreadable(error)),
+        };
+        let (export, rest) = match self.find(&path, &call.caller) {
+            Ok(found) => found,
+            Err(status) => {
+                tracing::debug!(
+                    client = %call.caller.addr.ip(),
+                    path = %path.escape_ascii(),
+                    %status,
+                    "mount refused"
+                );
+                return Answer::Now(reply(call, &Err::<Mounted, _>(status)));
+            }
+        };
+        if rest.is_empty() {
+            let root = export.fs.root();
+            return Answer::Now(self.mounted(call, path, &export, root));
+        }
+        // A path below an export may have to be looked for on a disk.
+        let this = self.clone();
+        Answer::Blocking(Box::new(move || {
+            let who = export.options.squash.identity(&call.cred);
+            match descend(&*export.fs, &who, &rest) {
+                Ok(file) => this.mounted(call, path, &export, file),
+                Err(status) => reply(call, &Err::<Mounted, _>(status)),
+            }
+        }))
+    }
+
+    fn find(&self, path: &[u8], caller: &Caller) -> Result<(Export, Vec<u8>), MountStatus> {
+        let (export, rest) = self.exports.resolve(path).ok_or(MountStatus::NoEntry)?;
+        if !export.options.allow.allows(caller.addr.ip()) {
+            return Err(MountStatus::Access);
+        }
+        Ok((export.clone(), rest.to_vec()))
+    }
+
+    fn mounted(&self, call: Call, path: Vec<u8>, export: &Export, file: FileId) -> Reply {
+        let entry = Entry {
+            host: call.caller.addr.ip().to_canonical(),
+            path,
+        };
+        tracing::debug!(client = %entry.host, path = %entry.path.escape_ascii(), "mounted");
+        let mut mounts = self.mounts.lock().unwrap_or_else(PoisonError::into_inner);
+        mounts.retain(|other| *other != entry);
+        mounts.push_back(entry);
+        if mounts.len() > MAX_MOUNTS {
+            mounts.pop_front();
+        }
+        drop(mounts);
+        let mounted = Mounted {
+            handle: self.exports.seal(export.id(), file),
+            flavors: vec![AUTH_SYS, AUTH_NONE],
+        };
+        reply(call, &Ok::<_, MountStatus>(mounted))
+    }
+
+    fn forget(&self, caller: &Caller, path: Option<&[u8]>) {
+        let host = caller.addr.ip().to_canonical();
+        self.mounts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|entry| entry.host != host || path.is_some_and(|path| path != entry.path));
+    }
+
+    fn dump(&self, call: Call) -> Reply {
+        let mounts = self
+            .mounts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let hosts: Vec<String> = mounts.iter().map(|entry| entry.host.to_string()).collect();
+        let list: MountList<'_> = List(
+            mounts
+                .iter()
+                .zip(&hosts)
+                .filter_map(|(entry, host)| {
+                    Some(MountEntry {
+                        host: HostName::new(host.as_bytes())?,
+                        path: DirPath::new(&entry.path)?,
+                    })
+                })
+                .collect(),
+        );
+        reply(call, &list)
+    }
+
+    fn export(&self, call: Call) -> Reply {
+        let groups: Vec<Vec<String>> = self
+            .exports
+            .all()
+            .iter()
+            .map(|export| {
+                let networks = export.options.allow.networks().iter();
+                networks
+                    .take(MAX_GROUPS as usize)
+                    .map(ToString::to_string)
+                    .collect()
+            })
+            .collect();
+        let list: ExportList<'_> = List(
+            self.exports
+                .all()
+                .iter()
+                .zip(&groups)
+                .filter_map(|(export, groups)| {
+                    let names = groups.iter();
+                    Some(ExportEntry {
+                        path: DirPath::new(export.name.as_bytes())?,
+                        groups: List(
+                            names
+                                .filter_map(|name| HostName::new(name.as_bytes()))
+                                .collect(),
+                        ),
+                    })
+                })
+                .collect(),
+        );
+        reply(call, &list)
+    }
+}
+
+/// The directory at a path below the root, one name after the other; symbolic links are not
+/// followed.
+fn descend(fs: &dyn FileSystem, who: &Identity, path: &[u8]) -> Result<FileId, MountStatus> {
+    let mut at = fs.root();
+    let names = path.split(|&octet| octet == b'/');
+    for name in names.filter(|name| !name.is_empty()) {
+        let step = Step::Name(Name::new(name).map_err(status)?);
+        let found = fs.lookup(who, at, step).wait().result.map_err(status)?;
+        if !found.attributes.is_directory() {
+            return Err(MountStatus::NotDirectory);
+        }
+        at = found.file;
+    }
+    Ok(at)
+}
+
+fn status(error: Error) -> MountStatus {
+    match error {
+        Error::NotFound | Error::Stale => MountStatus::NoEntry,
+        Error::Access => MountStatus::Access,
+        Error::NotOwner => MountStatus::Perm,
+        Error::NotDirectory => MountStatus::NotDirectory,
+        Error::NameTooLong => MountStatus::NameTooLong,
+        Error::Invalid => MountStatus::Invalid,
+        Error::NotSupported => MountStatus::NotSupported,
+        Error::Io => MountStatus::Io,
+        Error::NoDevice
+        | Error::Exists
+        | Error::CrossDevice
+        | Error::IsDirectory
+        | Error::TooLarge
+        | Error::NoSpace
+        | Error::ReadOnly
+        | Error::TooManyLinks
+        | Error::NotEmpty
+        | Error::Quota
+        | Error::NotSync
+        | Error::BadCookie
+        | Error::BadType
+        | Error::Busy => MountStatus::ServerFault,
+    }
+}
+
+fn reply<'a>(call: Call, results: &impl Wire<'a>) -> Reply {
+    let mut w = call.into_success();
+    results.write(&mut w);
+    Reply::Message(w.finish())
+}
+
+/// Runs a procedure whose arguments are `$args`.
+macro_rules! serve {
+    ($call:ident, $args:ty, $then:expr) => {
+        Answer::Now(match $call.decode(<$args>::parse).map(drop) {
+            Ok(()) => $then($call),
+            Err(error) => $call.unreadable(error),
+        })
+    };
+}
+
+impl Program for Mount3 {
+    fn number(&self) -> u32 {
+        MOUNT_PROGRAM
+    }
+
+    fn versions(&self) -> RangeInclusive<u32> {
+        MOUNT_V3..=MOUNT_V3
+    }
+
+    fn call(&self, call: Call) -> Answer {
+        let Ok(procedure) = MountProcedure::try_from(call.proc) else {
+            return Answer::Now(call.proc_unavail());
+        };
+        match procedure {
+            MountProcedure::Null => serve!(call, Null, Call::void),
+            MountProcedure::Mount => self.mount(call),
+            MountProcedure::Dump => serve!(call, Dump, |call| self.dump(call)),
+            MountProcedure::Unmount => serve!(call, Unmount, |call: Call| {
+                let path = call.decode(|r| Unmount::parse(r).map(|args| args.path.get().to_vec()));
+                self.forget(&call.caller, path.as_deref().ok());
+                call.void()
+            }),
+            MountProcedure::UnmountAll => serve!(call, UnmountAll, |call: Call| {
+                self.forget(&call.caller, None);
+                call.void()
+            }),
+            MountProcedure::Export => serve!(call, mount::Export, |call| self.export(call)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

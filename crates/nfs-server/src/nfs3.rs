@@ -1,0 +1,200 @@
+//! The NFS version 3 program (RFC 1813 §3).
+//!
+//! Each procedure reads its arguments, opens the handles in them, asks the file system, and writes
+//! what it says in the form of the protocol. A result that is there at once is answered on the
+//! connection's own task, without a hop to another thread.
+
+mod convert;
+mod data;
+mod entries;
+mod listing;
+mod objects;
+
+use crate::exports::{Export, Exports, Target};
+use crate::fs::{Error, Found, Identity, Outcome, Seen};
+use buffer::Pool;
+use nfs_proto::results::Res;
+use nfs_proto::{
+    Attributes, Failed, FileHandle, NFS_PROGRAM, NFS_V3, Procedure, Status, WccData, Wire, args,
+};
+use oncrpc::{Answer, Call, Program, Reply};
+use std::ops::RangeInclusive;
+
+/// Most octets of a READ (RFC 1813 §3.3.19, `rtmax`). A call for more gets this much.
+pub const MAX_READ: u32 = 1 << 20;
+
+/// Most octets of a WRITE (RFC 1813 §3.3.19, `wtmax`). Of more, this much is written.
+pub const MAX_WRITE: u32 = 1 << 20;
+
+/// The NFS version 3 program.
+#[derive(Clone)]
+pub struct Nfs3 {
+    exports: Exports,
+    pool: Pool,
+}
+
+type PostOp = Option<Attributes>;
+
+impl Nfs3 {
+    /// The program for these exports. Memory for directory listings comes from `pool`.
+    pub fn new(exports: Exports, pool: Pool) -> Self {
+        Self { exports, pool }
+    }
+
+    /// The file of a handle, and as whom the caller acts there.
+    fn open(&self, call: &Call, handle: &FileHandle) -> Result<(Target<'_>, Identity), Status> {
+        let target = self.exports.open(handle, &call.caller)?;
+        let who = target.export.options.squash.identity(&call.cred);
+        Ok((target, who))
+    }
+
+    /// The same, for what changes something.
+    fn open_to_change(
+        &self,
+        call: &Call,
+        handle: &FileHandle,
+    ) -> Result<(Target<'_>, Identity), Status> {
+        let opened = self.open(call, handle)?;
+        if opened.0.export.options.read_only {
+            return Err(Status::ReadOnly);
+        }
+        Ok(opened)
+    }
+
+    fn place(&self, export: &Export) -> Place {
+        Place {
+            exports: self.exports.clone(),
+            export: export.id(),
+        }
+    }
+}
+
+/// What is needed to tell of the files of an export after the call was handed on.
+#[derive(Clone)]
+struct Place {
+    exports: Exports,
+    export: u32,
+}
+
+impl Place {
+    fn handle(&self, found: &Found) -> FileHandle {
+        self.exports.seal(self.export, found.file)
+    }
+}
+
+/// A failure that was known before a file system was asked.
+fn refused<T: 'static, F: Default + 'static>(status: Status) -> Outcome<Res<T, F>> {
+    Outcome::Ready(Err(status.into()))
+}
+
+/// The result of an operation that changes nothing.
+fn seen<T, U>(
+    export: u32,
+    seen: Seen<T>,
+    then: impl FnOnce(PostOp, T) -> U,
+) -> Result<U, Failed<PostOp>> {
+    let attributes = seen
+        .attributes
+        .map(|found| convert::attributes(export, &found));
+    match seen.result {
+        Ok(value) => Ok(then(attributes, value)),
+        Err(error) => Err(Failed::new(convert::status(error), attributes)),
+    }
+}
+
+/// The result of an operation that changes something.
+fn changed<T, U>(
+    wcc: WccData,
+    result: Result<T, Error>,
+    then: impl FnOnce(WccData, T) -> U,
+) -> Result<U, Failed<WccData>> {
+    match result {
+        Ok(value) => Ok(then(wcc, value)),
+        Err(error) => Err(Failed::new(convert::status(error), wcc)),
+    }
+}
+
+/// Writes the results, when they are there, into the memory of the call: all but directories and
+/// data, which goes by reference, are small.
+fn reply<T: for<'a> Wire<'a> + 'static>(call: Call, outcome: Outcome<T>) -> Answer {
+    respond(outcome, move |results| write(call, &results))
+}
+
+fn write<'a, T: Wire<'a>>(call: Call, results: &T) -> Reply {
+    let mut w = call.into_success();
+    results.write(&mut w);
+    Reply::Message(w.finish())
+}
+
+fn respond<T: 'static>(
+    outcome: Outcome<T>,
+    then: impl FnOnce(T) -> Reply + Send + 'static,
+) -> Answer {
+    match outcome.map(then) {
+        Outcome::Ready(reply) => Answer::Now(reply),
+        Outcome::Slow(job) => Answer::Blocking(job),
+    }
+}
+
+/// Reads the arguments, runs the procedure, replies.
+macro_rules! serve {
+    ($self:ident, $call:ident, $args:ty, $procedure:ident $(, $reply:expr)?) => {{
+        let outcome = $call
+            .decode(<$args>::parse)
+            .map(|args| $self.$procedure(&$call, &args));
+        match outcome {
+            Ok(outcome) => serve!(@reply $call, outcome $(, $reply)?),
+            Err(error) => Answer::Now($call.unreadable(error)),
+        }
+    }};
+    (@reply $call:ident, $outcome:ident) => { reply($call, $outcome) };
+    (@reply $call:ident, $outcome:ident, $reply:expr) => {
+        respond($outcome, move |results| $reply($call, results))
+    };
+}
+
+impl Program for Nfs3 {
+    fn number(&self) -> u32 {
+        NFS_PROGRAM
+    }
+
+    fn versions(&self) -> RangeInclusive<u32> {
+        NFS_V3..=NFS_V3
+    }
+
+    fn call(&self, call: Call) -> Answer {
+        let Ok(procedure) = Procedure::try_from(call.proc) else {
+            return Answer::Now(call.proc_unavail());
+        };
+        match procedure {
+            Procedure::Null => Answer::Now(match call.decode(args::Null::parse) {
+                Ok(args::Null) => call.void(),
+                Err(error) => call.unreadable(error),
+            }),
+            Procedure::GetAttr => serve!(self, call, args::GetAttr, get_attributes),
+            Procedure::SetAttr => serve!(self, call, args::SetAttr, set_attributes),
+            Procedure::Lookup => serve!(self, call, args::Lookup, lookup),
+            Procedure::Access => serve!(self, call, args::CheckAccess, access),
+            Procedure::ReadLink => serve!(self, call, args::ReadLink, read_link, data::write_link),
+            Procedure::Read => serve!(self, call, args::Read, read, data::write_read),
+            Procedure::Write => serve!(self, call, args::Write, write),
+            Procedure::Create => serve!(self, call, args::Create, create),
+            Procedure::MkDir => serve!(self, call, args::MkDir, make_directory),
+            Procedure::Symlink => serve!(self, call, args::Symlink, make_symlink),
+            Procedure::MkNod => serve!(self, call, args::MkNod, make_node),
+            Procedure::Remove => serve!(self, call, args::Remove, remove),
+            Procedure::RmDir => serve!(self, call, args::RmDir, remove_directory),
+            Procedure::Rename => serve!(self, call, args::Rename, rename),
+            Procedure::Link => serve!(self, call, args::Link, link),
+            Procedure::ReadDir => self.read_dir(call),
+            Procedure::ReadDirPlus => self.read_dir_plus(call),
+            Procedure::FsStat => serve!(self, call, args::FsStat, fs_stat),
+            Procedure::FsInfo => serve!(self, call, args::FsInfo, fs_info),
+            Procedure::PathConf => serve!(self, call, args::PathConf, path_conf),
+            Procedure::Commit => serve!(self, call, args::Commit, commit),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! READDIR and READDIRPLUS.
+
+use super::{Nfs3, Place, convert, respond};
+use crate::fs::{DirBudget, DirFrom, DirPage};
+use crate::handle::HANDLE_LEN;
+use buffer::Pool;
+use nfs_proto::results::{self, Entry, EntryPlus, Res};
+use nfs_proto::{
+    Attributes, Cookie, CookieVerifier, DirectoryLimits, DirectoryWriter, Failed, FileHandle,
+    FileId, Filename, Status, Wire, args,
+};
+use oncrpc::{Answer, Call, Reply};
+use xdr::Writer;
+
+/// Most octets of a reply to READDIR or READDIRPLUS, however many are asked for: reading so many
+/// entries, with their attributes, keeps a thread busy for some milliseconds.
+const MAX_DIRECTORY: usize = 256 << 10;
+
+/// Octets of a reply beside its entries: the attributes of the directory, the verifier, and the end
+/// of the list.
+const FRAME: usize = <Option<Attributes>>::MAX + CookieVerifier::MAX + 8;
+
+/// Octets of an entry of READDIRPLUS beside that of READDIR: attributes and handle.
+const PLUS: usize = <Option<Attributes>>::MAX + 4 + 4 + HANDLE_LEN;
+
+/// What is asked for.
+struct Ask {
+    dir: FileHandle,
+    from: DirFrom,
+    limits: DirectoryLimits,
+    plus: bool,
+}
+
+impl Nfs3 {
+    pub(super) fn read_dir(&self, call: Call) -> Answer {
+        match call.decode(args::ReadDir::parse) {
+            Err(error) => Answer::Now(call.unreadable(error)),
+            Ok(args) => self.list(
+                call,
+                &Ask {
+                    dir: args.dir,
+                    from: from(args.cookie, args.verifier),
+                    limits: DirectoryLimits::from(&args),
+                    plus: false,
+                },
+            ),
+        }
+    }
+
+    pub(super) fn read_dir_plus(&self, call: Call) -> Answer {
+        match call.decode(args::ReadDirPlus::parse) {
+            Err(error) => Answer::Now(call.unreadable(error)),
+            Ok(args) => self.list(
+                call,
+                &Ask {
+                    dir: args.dir,
+                    from: from(args.cookie, args.verifier),
+                    limits: DirectoryLimits::from(&args),
+                    plus: true,
+                },
+            ),
+        }
+    }
+
+    fn list(&self, call: Call, ask: &Ask) -> Answer {
+        let mut limits = ask.limits;
+        limits.octets = limits.octets.min(MAX_DIRECTORY);
+        let budget = DirBudget {
+            total: limits.octets.saturating_sub(FRAME),
+            per_entry: DirBudget::BASE + if ask.plus { PLUS } else { 0 },
+            names: limits.names,
+        };
+        let plus = ask.plus;
+        let opened = self.open(&call, &ask.dir).map(|(target, who)| {
+            let place = self.place(target.export);
+            let fs = &target.export.fs;
+            let outcome = fs.read_directory(&who, target.file, ask.from, budget, plus);
+            (place, outcome)
+        });
+        let pool = self.pool.clone();
+        match opened {
+            Err(status) => Answer::Now(failed(call, status, None)),
+            Ok((place, outcome)) => respond(outcome, move |found| {
+                let attributes = found
+                    .attributes
+                    .map(|found| convert::attributes(place.export, &found));
+                match found.result {
+                    Ok(page) => write(call, &pool, &place, (limits, attributes), &page, plus),
+                    Err(error) => failed(call, convert::status(error), attributes),
+                }
+            }),
+        }
+    }
+}
+
+fn from(cookie: Cookie, verifier: CookieVerifier) -> DirFrom {
+    DirFrom {
+        cookie: cookie.0,
+        verifier: u64::from_be_bytes(verifier.0),
+    }
+}
+
+/// The reply, in memory as large as the entries need: it is more than the call had.
+fn write(
+    call: Call,
+    pool: &Pool,
+    place: &Place,
+    (limits, attributes): (DirectoryLimits, Option<Attributes>),
+    page: &DirPage,
+    plus: bool,
+) -> Reply {
+    let entry = DirBudget::BASE + 3 + if plus { PLUS } else { 0 };
+    let size = oncrpc::REPLY_HEADER + 4 + FRAME + page.names.len() + page.entries.len() * entry;
+    let mut w = call.success(pool.take(size));
+    match entries(&mut w, place, (limits, attributes), page, plus) {
+        Ok(()) => Reply::Message(w.finish()),
+        Err(status) => failed(call, status, attributes),
+    }
+}
+
+fn entries(
+    w: &mut Writer,
+    place: &Place,
+    (limits, attributes): (DirectoryLimits, Option<Attributes>),
+    page: &DirPage,
+    plus: bool,
+) -> Result<(), Status> {
+    let verifier = CookieVerifier(page.verifier.to_be_bytes());
+    let mut list = DirectoryWriter::new(w, limits, attributes, verifier);
+    let mut whole = true;
+    for (name, entry) in page.iter() {
+        // A name that is longer than any message could hold is none a client could use.
+        let Some(name) = Filename::new(name) else {
+            continue;
+        };
+        let (file_id, cookie) = (FileId(entry.fileid), Cookie(entry.cookie));
+        let fits = if plus {
+            let found = entry.found.as_ref();
+            list.push_plus(&EntryPlus {
+                file_id,
+                name,
+                cookie,
+                attributes: found.map(|found| convert::attributes(place.export, &found.attributes)),
+                handle: found.map(|found| place.handle(found)),
+            })
+        } else {
+            list.push(&Entry {
+                file_id,
+                name,
+                cookie,
+            })
+        };
+        if !fits {
+            whole = false;
+            break;
+        }
+    }
+    list.finish(page.eof && whole)
+}
+
+fn failed(call: Call, status: Status, attributes: Option<Attributes>) -> Reply {
+    let results: Res<results::ReadDir<'_>, Option<Attributes>> =
+        Err(Failed::new(status, attributes));
+    super::write(call, &results)
+}
+
+const _: () = assert!(MAX_DIRECTORY <= nfs_proto::limits::MAX_DIRECTORY_REPLY as usize);

@@ -1,0 +1,215 @@
+//! Procedures about one object: attributes, names, rights, and the file system it is in.
+
+use super::{Nfs3, PostOp, changed, convert, refused, seen};
+use crate::fs::{self, FileSystem, Outcome, Step};
+use nfs_proto::results::{self, Res};
+use nfs_proto::{Access, Failed, FsProperties, NfsTime, WccData, args};
+use oncrpc::Call;
+use std::sync::Arc;
+
+/// Octets that a READDIR should ask for (RFC 1813 §3.3.19, `dtpref`).
+const PREFERRED_DIRECTORY: u32 = 64 << 10;
+
+/// What sizes of READ and WRITE should be a multiple of.
+const MULTIPLE: u32 = 4096;
+
+/// What cannot be had on a read-only export.
+const CHANGES: fs::Access = fs::Access::MODIFY
+    .union(fs::Access::EXTEND)
+    .union(fs::Access::DELETE);
+
+impl Nfs3 {
+    pub(super) fn get_attributes(
+        &self,
+        call: &Call,
+        args: &args::GetAttr,
+    ) -> Outcome<Res<results::GetAttr, ()>> {
+        let target = match self.exports.open(&args.object, &call.caller) {
+            Ok(target) => target,
+            Err(status) => return refused(status),
+        };
+        let export = target.export.id();
+        let outcome = target.export.fs.attributes(target.file);
+        outcome.map(move |found| match found {
+            Ok(found) => Ok(results::GetAttr {
+                attributes: convert::attributes(export, &found),
+            }),
+            Err(error) => Err(convert::status(error).into()),
+        })
+    }
+
+    pub(super) fn set_attributes(
+        &self,
+        call: &Call,
+        args: &args::SetAttr,
+    ) -> Outcome<Res<results::SetAttr, WccData>> {
+        let (target, who) = match self.open_to_change(call, &args.object) {
+            Ok(opened) => opened,
+            Err(status) => return refused(status),
+        };
+        let set = match convert::set_attributes(&args.attributes) {
+            Ok(set) => set,
+            Err(status) => return refused(status),
+        };
+        let guard = match args.guard.map(convert::time_from) {
+            None => None,
+            Some(Some(guard)) => Some(guard),
+            // No file has such a time.
+            Some(None) => return refused(nfs_proto::Status::NotSync),
+        };
+        let export = target.export.id();
+        let outcome = target
+            .export
+            .fs
+            .set_attributes(&who, target.file, set, guard);
+        outcome.map(move |done| {
+            changed(convert::wcc(export, &done.wcc), done.result, |wcc, ()| {
+                results::SetAttr { wcc }
+            })
+        })
+    }
+
+    pub(super) fn lookup(
+        &self,
+        call: &Call,
+        args: &args::Lookup<'_>,
+    ) -> Outcome<Res<results::Lookup, PostOp>> {
+        let (target, who) = match self.open(call, &args.what.dir) {
+            Ok(opened) => opened,
+            Err(status) => return refused(status),
+        };
+        let step = match Step::new(args.what.name.get()) {
+            Ok(step) => step,
+            Err(error) => return refused(convert::status(error)),
+        };
+        let place = self.place(target.export);
+        let outcome = target.export.fs.lookup(&who, target.file, step);
+        outcome.map(move |found| {
+            seen(place.export, found, |dir_attributes, found| {
+                results::Lookup {
+                    object: place.handle(&found),
+                    attributes: Some(convert::attributes(place.export, &found.attributes)),
+                    dir_attributes,
+                }
+            })
+        })
+    }
+
+    pub(super) fn access(
+        &self,
+        call: &Call,
+        args: &args::CheckAccess,
+    ) -> Outcome<Res<results::CheckAccess, PostOp>> {
+        let (target, who) = match self.open(call, &args.object) {
+            Ok(opened) => opened,
+            Err(status) => return refused(status),
+        };
+        let mut wanted = fs::Access::from_bits_truncate(args.access.bits());
+        if target.export.options.read_only {
+            wanted -= CHANGES;
+        }
+        let export = target.export.id();
+        let outcome = target.export.fs.access(&who, target.file, wanted);
+        outcome.map(move |found| {
+            seen(export, found, |attributes, access| results::CheckAccess {
+                attributes,
+                access: Access::from_bits_retain(access.bits()),
+            })
+        })
+    }
+
+    pub(super) fn fs_stat(
+        &self,
+        call: &Call,
+        args: &args::FsStat,
+    ) -> Outcome<Res<results::FsStat, PostOp>> {
+        let target = match self.exports.open(&args.root, &call.caller) {
+            Ok(target) => target,
+            Err(status) => return refused(status),
+        };
+        let export = target.export.id();
+        let outcome = target.export.fs.space(target.file);
+        outcome.map(move |found| {
+            seen(export, found, |attributes, space| results::FsStat {
+                attributes,
+                total_bytes: space.total,
+                free_bytes: space.free,
+                available_bytes: space.available,
+                total_files: space.total_files,
+                free_files: space.free_files,
+                available_files: space.available_files,
+                // Anybody may write at any time.
+                invariant_seconds: 0,
+            })
+        })
+    }
+
+    pub(super) fn fs_info(
+        &self,
+        call: &Call,
+        args: &args::FsInfo,
+    ) -> Outcome<Res<results::FsInfo, PostOp>> {
+        let target = match self.exports.open(&args.root, &call.caller) {
+            Ok(target) => target,
+            Err(status) => return refused(status),
+        };
+        let abilities = target.export.fs.abilities();
+        described(target.export.id(), &target.export.fs, target.file, {
+            move |attributes| results::FsInfo {
+                attributes,
+                read_max: super::MAX_READ,
+                read_preferred: super::MAX_READ,
+                read_multiple: MULTIPLE,
+                write_max: super::MAX_WRITE,
+                write_preferred: super::MAX_WRITE,
+                write_multiple: MULTIPLE,
+                dir_preferred: PREFERRED_DIRECTORY,
+                max_file_size: abilities.max_file_size,
+                time_delta: NfsTime {
+                    seconds: 0,
+                    nanoseconds: abilities.time_step,
+                },
+                properties: FsProperties::LINK
+                    | FsProperties::SYMLINK
+                    | FsProperties::HOMOGENEOUS
+                    | FsProperties::CANSETTIME,
+            }
+        })
+    }
+
+    pub(super) fn path_conf(
+        &self,
+        call: &Call,
+        args: &args::PathConf,
+    ) -> Outcome<Res<results::PathConf, PostOp>> {
+        let target = match self.exports.open(&args.object, &call.caller) {
+            Ok(target) => target,
+            Err(status) => return refused(status),
+        };
+        let abilities = target.export.fs.abilities();
+        described(target.export.id(), &target.export.fs, target.file, {
+            move |attributes| results::PathConf {
+                attributes,
+                link_max: abilities.max_links,
+                name_max: abilities.max_name,
+                no_trunc: true,
+                chown_restricted: true,
+                case_insensitive: false,
+                case_preserving: true,
+            }
+        })
+    }
+}
+
+/// Results that say the same of every file, beside its attributes.
+fn described<T: 'static>(
+    export: u32,
+    fs: &Arc<dyn FileSystem>,
+    file: fs::FileId,
+    describe: impl FnOnce(PostOp) -> T + Send + 'static,
+) -> Outcome<Res<T, PostOp>> {
+    fs.attributes(file).map(move |found| match found {
+        Ok(found) => Ok(describe(Some(convert::attributes(export, &found)))),
+        Err(error) => Err(Failed::from(convert::status(error))),
+    })
+}

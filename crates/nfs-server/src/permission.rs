@@ -1,0 +1,284 @@
+//! The Unix rules of permission, for file systems that act for others.
+
+use crate::fs::{Access, Attributes, Error, FileKind, Identity, SetAttributes, SetTime, mode};
+
+/// Read, of the three bits of a class.
+pub(crate) const READ: u32 = 4;
+/// Write, of the three bits of a class.
+pub(crate) const WRITE: u32 = 2;
+/// Execute or search, of the three bits of a class.
+pub(crate) const EXECUTE: u32 = 1;
+
+/// Whether the mode bits grant all of `want` to `who`.
+pub(crate) fn granted(who: &Identity, file: &Attributes, want: u32) -> bool {
+    if who.is_root() {
+        // Root executes only what somebody may execute.
+        return want & EXECUTE == 0 || file.is_directory() || file.mode & 0o111 != 0;
+    }
+    let class = if who.uid == file.uid {
+        file.mode >> 6
+    } else if who.in_group(file.gid) {
+        file.mode >> 3
+    } else {
+        file.mode
+    };
+    class & want == want
+}
+
+/// The same as a result.
+pub(crate) fn check(who: &Identity, file: &Attributes, want: u32) -> Result<(), Error> {
+    if granted(who, file, want) {
+        Ok(())
+    } else {
+        Err(Error::Access)
+    }
+}
+
+/// Reading data. The owner may always, since a client's open is not known here and may have been
+/// before the mode was changed; who may execute a file may read it, since a client executes by
+/// reading (RFC 1813 §4.4).
+pub(crate) fn check_read(who: &Identity, file: &Attributes) -> Result<(), Error> {
+    if who.uid == file.uid || granted(who, file, READ) || granted(who, file, EXECUTE) {
+        Ok(())
+    } else {
+        Err(Error::Access)
+    }
+}
+
+/// Writing data; the owner may always (RFC 1813 §4.4).
+pub(crate) fn check_write(who: &Identity, file: &Attributes) -> Result<(), Error> {
+    if who.uid == file.uid || granted(who, file, WRITE) {
+        Ok(())
+    } else {
+        Err(Error::Access)
+    }
+}
+
+/// Adding an entry to a directory.
+pub(crate) fn check_add(who: &Identity, dir: &Attributes) -> Result<(), Error> {
+    check_directory(dir)?;
+    check(who, dir, WRITE | EXECUTE)
+}
+
+/// Removing `entry` from a directory, which may be sticky.
+pub(crate) fn check_take(
+    who: &Identity,
+    dir: &Attributes,
+    entry: &Attributes,
+) -> Result<(), Error> {
+    check_add(who, dir)?;
+    let sticky = dir.mode & mode::STICKY != 0;
+    if sticky && !who.is_root() && who.uid != dir.uid && who.uid != entry.uid {
+        return Err(Error::NotOwner);
+    }
+    Ok(())
+}
+
+/// Being a directory.
+pub(crate) fn check_directory(dir: &Attributes) -> Result<(), Error> {
+    if dir.is_directory() {
+        Ok(())
+    } else {
+        Err(Error::NotDirectory)
+    }
+}
+
+/// Being a file with data.
+pub(crate) fn check_regular(kind: FileKind) -> Result<(), Error> {
+    match kind {
+        FileKind::Regular => Ok(()),
+        FileKind::Directory => Err(Error::IsDirectory),
+        FileKind::BlockDevice
+        | FileKind::CharacterDevice
+        | FileKind::Symlink
+        | FileKind::Socket
+        | FileKind::Fifo => Err(Error::Invalid),
+    }
+}
+
+/// Changing attributes: mode and times are the owner's, the owner is root's to change, the group
+/// the owner's among its own groups; setting times to now takes no more than writing.
+pub(crate) fn check_set(
+    who: &Identity,
+    file: &Attributes,
+    set: &SetAttributes,
+) -> Result<(), Error> {
+    let owner = who.is_root() || who.uid == file.uid;
+    if set.size.is_some() {
+        check_regular(file.kind)?;
+        check_write(who, file)?;
+    }
+    if set.mode.is_some() && !owner {
+        return Err(Error::NotOwner);
+    }
+    if let Some(uid) = set.uid
+        && !who.is_root()
+        && (!owner || uid != file.uid)
+    {
+        return Err(Error::NotOwner);
+    }
+    if let Some(gid) = set.gid
+        && !who.is_root()
+        && (!owner || gid != file.gid && !who.in_group(gid))
+    {
+        return Err(Error::NotOwner);
+    }
+    for time in [set.atime, set.mtime] {
+        match time {
+            SetTime::Keep => {}
+            SetTime::Now if owner => {}
+            SetTime::Now => check(who, file, WRITE)?,
+            SetTime::To(_) if owner => {}
+            SetTime::To(_) => return Err(Error::NotOwner),
+        }
+    }
+    Ok(())
+}
+
+/// The mode that a caller gets who asks for `wanted` on a file of group `gid`: the set-group-id bit
+/// is only for members.
+pub(crate) fn settable_mode(who: &Identity, kind: FileKind, gid: u32, wanted: u32) -> u32 {
+    let wanted = wanted & mode::ALL;
+    if who.is_root() || kind == FileKind::Directory || who.in_group(gid) {
+        wanted
+    } else {
+        wanted & !mode::SET_GID
+    }
+}
+
+/// What is left of a mode when the owner changes or somebody but root writes: a program must not
+/// keep another user's rights.
+pub(crate) fn without_privilege(kind: FileKind, bits: u32) -> u32 {
+    if kind != FileKind::Regular {
+        return bits;
+    }
+    let group = if bits & 0o010 != 0 { mode::SET_GID } else { 0 };
+    bits & !(mode::SET_UID | group)
+}
+
+/// Group and mode bits that what is made in `dir` has from it.
+pub(crate) fn inherited(who: &Identity, dir: &Attributes, kind: FileKind) -> (u32, u32) {
+    if dir.mode & mode::SET_GID == 0 {
+        return (who.gid, 0);
+    }
+    let bits = if kind == FileKind::Directory {
+        mode::SET_GID
+    } else {
+        0
+    };
+    (dir.gid, bits)
+}
+
+/// Which of `wanted` the mode bits grant (RFC 1813 §3.3.4).
+pub(crate) fn access(who: &Identity, file: &Attributes, wanted: Access) -> Access {
+    let mut may = Access::empty();
+    if granted(who, file, READ) {
+        may |= Access::READ;
+    }
+    if granted(who, file, WRITE) {
+        may |= Access::MODIFY | Access::EXTEND;
+    }
+    if file.is_directory() {
+        if granted(who, file, EXECUTE) {
+            may |= Access::LOOKUP;
+        }
+        if granted(who, file, WRITE | EXECUTE) {
+            may |= Access::DELETE;
+        }
+    } else if granted(who, file, EXECUTE) {
+        may |= Access::EXECUTE;
+    }
+    may & wanted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::Time;
+
+    fn file(kind: FileKind, mode: u32, uid: u32, gid: u32) -> Attributes {
+        Attributes {
+            kind,
+            mode,
+            links: 1,
+            uid,
+            gid,
+            size: 0,
+            used: 0,
+            device: (0, 0),
+            fileid: 1,
+            atime: Time::default(),
+            mtime: Time::default(),
+            ctime: Time::default(),
+        }
+    }
+
+    #[test]
+    fn first_class_that_fits_decides() {
+        let file = file(FileKind::Regular, 0o057, 10, 20);
+        let other_groups = Identity {
+            groups: [7, 20].into_iter().collect(),
+            ..Identity::new(11, 1)
+        };
+        assert!(!granted(&Identity::new(10, 20), &file, READ));
+        assert!(granted(&Identity::new(11, 20), &file, READ | EXECUTE));
+        assert!(!granted(&other_groups, &file, WRITE));
+        assert!(granted(&Identity::new(11, 21), &file, READ | WRITE));
+        assert!(granted(&Identity::root(), &file, READ | WRITE | EXECUTE));
+    }
+
+    #[test]
+    fn sticky_directory_keeps_entries_for_their_owners() {
+        let dir = file(FileKind::Directory, 0o1777, 1, 1);
+        let entry = file(FileKind::Regular, 0o666, 2, 2);
+        assert_eq!(check_take(&Identity::new(2, 2), &dir, &entry), Ok(()));
+        assert_eq!(check_take(&Identity::new(1, 1), &dir, &entry), Ok(()));
+        assert_eq!(
+            check_take(&Identity::new(3, 3), &dir, &entry),
+            Err(Error::NotOwner)
+        );
+    }
+
+    #[test]
+    fn only_root_gives_files_away() {
+        let mine = file(FileKind::Regular, 0o600, 5, 5);
+        let give = |uid, gid| SetAttributes {
+            uid,
+            gid,
+            ..SetAttributes::default()
+        };
+        let me = Identity {
+            groups: [6].into_iter().collect(),
+            ..Identity::new(5, 5)
+        };
+        assert_eq!(check_set(&me, &mine, &give(Some(5), Some(6))), Ok(()));
+        assert_eq!(
+            check_set(&me, &mine, &give(Some(6), None)),
+            Err(Error::NotOwner)
+        );
+        assert_eq!(
+            check_set(&me, &mine, &give(None, Some(7))),
+            Err(Error::NotOwner)
+        );
+        assert_eq!(
+            check_set(&Identity::root(), &mine, &give(Some(6), Some(7))),
+            Ok(())
+        );
+    }
+
+    #[test]
+    fn strangers_may_touch_what_they_may_write() {
+        let open = file(FileKind::Regular, 0o666, 5, 5);
+        let stranger = Identity::new(9, 9);
+        let now = SetAttributes {
+            mtime: SetTime::Now,
+            ..SetAttributes::default()
+        };
+        let then = SetAttributes {
+            mtime: SetTime::To(Time::default()),
+            ..SetAttributes::default()
+        };
+        assert_eq!(check_set(&stranger, &open, &now), Ok(()));
+        assert_eq!(check_set(&stranger, &open, &then), Err(Error::NotOwner));
+    }
+}
