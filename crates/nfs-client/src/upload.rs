@@ -4,13 +4,19 @@ use crate::error::At;
 use crate::{Error, Export, Fault, WriteStream};
 use nfs_proto::args::CreateHow;
 use nfs_proto::limits::MAX_NAME;
-use nfs_proto::{CreateVerifier, FileHandle, Name, SetAttributes, Status};
+use nfs_proto::{CreateVerifier, FileHandle, Name, SetAttributes, SetTime, Status};
 use oncrpc::Transport;
 use std::hash::{BuildHasher, RandomState};
 use xdr::Gather;
 
 /// What temporary names end in, before a number.
 const MARK: &str = ".rpcrdma-";
+
+/// Permissions of a file for which none are asked.
+const USUAL_MODE: u32 = 0o644;
+
+/// Permissions without which its owner could not write a file.
+const WRITABLE: u32 = 0o600;
 
 /// Temporary names that are tried before giving up.
 const MAX_TRIES: u32 = 8;
@@ -25,6 +31,7 @@ pub struct Upload<'c, T> {
     name: Vec<u8>,
     temporary: Vec<u8>,
     path: Vec<u8>,
+    /// What is left to be set when the data is written.
     attributes: SetAttributes,
     stream: WriteStream<'c, T>,
 }
@@ -37,16 +44,21 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
         path: &[u8],
         attributes: SetAttributes,
     ) -> Result<Self, Error> {
-        let (temporary, file) = create_temporary(export, dir, name)
+        let mode = attributes.mode.unwrap_or(USUAL_MODE);
+        let (temporary, file) = create_temporary(export, dir, name, mode | WRITABLE)
             .await
             .at("create", path)?;
+        let set = mode == mode | WRITABLE && attributes.uid.is_none() && attributes.gid.is_none();
         Ok(Self {
             export,
             dir,
             name: name.to_vec(),
             temporary,
             path: path.to_vec(),
-            attributes,
+            attributes: SetAttributes {
+                mode: (!set).then_some(mode),
+                ..attributes
+            },
             stream: export.write_at(file, 0, path),
         })
     }
@@ -119,24 +131,44 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
 
 /// Creates a file of a name nobody else has: EXCLUSIVE, so that repeating the call is safe; or
 /// GUARDED where the server cannot do that.
+///
+/// A server may keep the verifier of an exclusive CREATE in the file's attributes, so that these
+/// have to be set afterwards (RFC 1813 §3.3.8).
 async fn create_temporary<T: Transport + Send + Sync>(
     export: &Export<T>,
     dir: FileHandle,
     name: Name<'_>,
+    mode: u32,
 ) -> Result<(Vec<u8>, FileHandle), Fault> {
+    let attributes = SetAttributes {
+        mode: Some(mode),
+        ..SetAttributes::default()
+    };
     let mut exclusive = true;
     for _ in 0..MAX_TRIES {
         let number = RandomState::new().hash_one(name.get());
         let temporary = temporary_name(name, number);
         let how = match exclusive {
             true => CreateHow::Exclusive(CreateVerifier(number.to_be_bytes())),
-            false => CreateHow::Guarded(SetAttributes {
-                mode: Some(0o600),
-                ..SetAttributes::default()
-            }),
+            false => CreateHow::Guarded(attributes),
         };
         match export.create_in(dir, Name::new(&temporary)?, how).await {
-            Ok(handle) => return Ok((temporary, handle)),
+            Ok(handle) => {
+                if exclusive {
+                    let now = SetAttributes {
+                        atime: SetTime::ServerTime,
+                        mtime: SetTime::ServerTime,
+                        ..attributes
+                    };
+                    let set = export.nfs().set_attributes(handle, now, None).await;
+                    if let Err(fault) = set {
+                        // Nobody else knows the name; the first error is the one that counts.
+                        let _ = export.nfs().remove(dir, Name::new(&temporary)?).await;
+                        return Err(fault);
+                    }
+                }
+                return Ok((temporary, handle));
+            }
             Err(Fault::Status(Status::NotSupported)) if exclusive => exclusive = false,
             Err(Fault::Status(Status::Exist)) => {}
             Err(fault) => return Err(fault),

@@ -365,3 +365,12 @@ async fn exports_are_listed_with_who_may_mount_them() {
     assert_eq!(exports[1].path, b"/srv/data");
     assert_eq!(exports[1].groups, [b"10.0.0.0/8"]);
 }
+
+#[tokio::test]
+async fn upload_has_the_permissions_asked_for_in_the_end() {
+    let (_, export) = export(Faults::default(), Carry::Apart).await;
+    for (asked, given) in [(NONE, 0o644), (mode(0o444), 0o444), (mode(0o751), 0o751)] {
+        export.write_all("/file", Vec::new(), asked).await.unwrap();
+        assert_eq!(export.stat("/file").await.unwrap().attributes.mode, given);
+    }
+}
