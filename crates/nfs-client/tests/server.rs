@@ -1,0 +1,239 @@
+//! The client against the project's own server, file systems and all.
+
+mod fake;
+
+use bytes::Bytes;
+use fake::{Carry, Direct, octets};
+use nfs_client::{Export, Mount, current_user};
+use nfs_proto::{FileType, SetAttributes, Status};
+use nfs_server::{
+    ExportOptions, Exports, FileSystem, HandleKey, LocalFs, LocalFsOptions, MemFs, Mount3, Nfs3,
+    Squash,
+};
+use oncrpc::Programs;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A client of a server with this file system as `/data`.
+async fn mounted(fs: Arc<dyn FileSystem>, carry: Carry) -> Export<Direct> {
+    let options = ExportOptions {
+        squash: Squash::None,
+        ..ExportOptions::default()
+    };
+    let exports = Exports::new(HandleKey::random().unwrap())
+        .with("/data", fs, options)
+        .unwrap();
+    let programs = Programs::new()
+        .with(Nfs3::new(exports.clone(), buffer::Pool::new(1 << 20)))
+        .with(Mount3::new(exports));
+    let service: Arc<Programs> = Arc::new(programs);
+    let mount = Mount::new(Direct::new(service.clone(), carry), current_user());
+    let (mounted, rest) = mount.mount_above("/data/some/file").await.unwrap();
+    assert_eq!(rest, b"some/file");
+    Export::open(Direct::new(service, carry), current_user(), mounted.handle)
+        .await
+        .unwrap()
+}
+
+/// Runs a test with each file system and each way of carrying data.
+macro_rules! everywhere {
+    ($($name:ident),* $(,)?) => {$(
+        mod $name {
+            use super::*;
+
+            #[tokio::test]
+            async fn in_memory_by_reference() {
+                super::$name(mounted(Arc::new(MemFs::new(1 << 30)), Carry::Apart).await).await;
+            }
+
+            #[tokio::test]
+            async fn in_memory_inline() {
+                super::$name(mounted(Arc::new(MemFs::new(1 << 30)), Carry::Inline).await).await;
+            }
+
+            #[tokio::test]
+            async fn in_a_directory() {
+                let dir = tempfile::tempdir().unwrap();
+                let fs = LocalFs::open(dir.path(), LocalFsOptions::default()).unwrap();
+                super::$name(mounted(Arc::new(fs), Carry::Apart).await).await;
+            }
+        }
+    )*};
+}
+
+everywhere!(
+    random_tree_is_written_listed_compared_and_removed,
+    sparse_file_has_zeroes_where_nothing_was_written,
+    upload_replaces_what_was_there,
+    thousands_of_entries_are_listed_once,
+    refusals_are_those_of_the_server,
+);
+
+/// A tree of directories and files: path to data, nothing for a directory.
+fn tree(seed: u64) -> BTreeMap<String, Option<Vec<u8>>> {
+    let numbers = octets(600, seed);
+    let mut tree = BTreeMap::new();
+    let mut dirs = vec![String::new()];
+    for (number, random) in numbers.chunks(3).enumerate() {
+        let dir = dirs[usize::from(random[0]) % dirs.len()].clone();
+        let path = format!("{dir}/{number}-{}", "n".repeat(usize::from(random[1] % 60)));
+        if random[1] % 4 == 0 {
+            dirs.push(path.clone());
+            tree.insert(path, None);
+        } else {
+            let len = match random[2] {
+                0..8 => 3_000_000 + usize::from(random[2]),
+                8..200 => usize::from(random[2]) * 37,
+                _ => 0,
+            };
+            tree.insert(path, Some(octets(len, number as u64)));
+        }
+    }
+    tree
+}
+
+async fn random_tree_is_written_listed_compared_and_removed(export: Export<Direct>) {
+    let tree = tree(20);
+    for (path, data) in &tree {
+        match data {
+            None => export
+                .make_dir(path, SetAttributes::default())
+                .await
+                .unwrap(),
+            Some(data) => export
+                .write_all(path, data.clone(), mode(0o640))
+                .await
+                .unwrap(),
+        }
+    }
+    let mut walk = export.walk("/").await.unwrap();
+    let mut found = BTreeMap::new();
+    while let Some(entry) = walk.next().await.unwrap() {
+        let path = String::from_utf8(entry.path).unwrap();
+        let data = match entry.node.attributes.file_type {
+            FileType::Directory => None,
+            _ => {
+                assert_eq!(entry.node.attributes.mode, 0o640);
+                Some(export.read_all(&path, 1 << 30).await.unwrap())
+            }
+        };
+        found.insert(path, data);
+    }
+    assert!(found == tree, "what is read is what was written");
+    for entry in export.entries("/").await.unwrap() {
+        export.remove_all(&entry.name).await.unwrap();
+    }
+    assert!(export.entries("/").await.unwrap().is_empty());
+}
+
+async fn sparse_file_has_zeroes_where_nothing_was_written(export: Export<Direct>) {
+    let how = nfs_proto::args::CreateHow::Guarded(mode(0o600));
+    let mut stream = export.create("/sparse", how).await.unwrap();
+    stream
+        .write(std::iter::once(Bytes::from_static(b"begin")).collect())
+        .await
+        .unwrap();
+    stream.skip(3_000_000);
+    stream
+        .write(std::iter::once(Bytes::from_static(b"end")).collect())
+        .await
+        .unwrap();
+    stream.finish().await.unwrap();
+    let mut expected = vec![0; 3_000_008];
+    expected[..5].copy_from_slice(b"begin");
+    expected[3_000_005..].copy_from_slice(b"end");
+    assert!(export.read_all("/sparse", 1 << 30).await.unwrap() == expected);
+}
+
+async fn upload_replaces_what_was_there(export: Export<Direct>) {
+    export
+        .write_all("/file", octets(5000, 1), mode(0o600))
+        .await
+        .unwrap();
+    export
+        .write_all("/file", octets(300, 2), mode(0o644))
+        .await
+        .unwrap();
+    assert_eq!(
+        export.read_all("/file", 5000).await.unwrap(),
+        octets(300, 2)
+    );
+    assert_eq!(export.stat("/file").await.unwrap().attributes.mode, 0o644);
+    assert_eq!(
+        export.entries("/").await.unwrap().len(),
+        1,
+        "nothing temporary is left"
+    );
+}
+
+async fn thousands_of_entries_are_listed_once(export: Export<Direct>) {
+    export
+        .make_dir("/many", SetAttributes::default())
+        .await
+        .unwrap();
+    for number in 0..3000 {
+        export
+            .symlink("target", format!("/many/entry-{number}"))
+            .await
+            .unwrap();
+    }
+    let mut names: Vec<_> = export
+        .entries("/many")
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|entry| String::from_utf8(entry.name).unwrap())
+        .collect();
+    names.sort_by_key(|name| name[6..].parse::<u32>().unwrap());
+    let expected: Vec<_> = (0..3000).map(|number| format!("entry-{number}")).collect();
+    assert_eq!(names, expected);
+    export.remove_all("/many").await.unwrap();
+}
+
+async fn refusals_are_those_of_the_server(export: Export<Direct>) {
+    let status = |error: nfs_client::Error| error.status().unwrap();
+    export
+        .make_dirs("/dir/sub", SetAttributes::default())
+        .await
+        .unwrap();
+    export
+        .write_all("/file", b"data".to_vec(), mode(0o600))
+        .await
+        .unwrap();
+    assert_eq!(
+        status(export.remove_dir("/dir").await.unwrap_err()),
+        Status::NotEmpty
+    );
+    assert_eq!(
+        status(export.stat("/nothing").await.unwrap_err()),
+        Status::NoEntry
+    );
+    assert_eq!(
+        status(export.list("/file").await.err().unwrap()),
+        Status::NotDirectory
+    );
+    assert_eq!(
+        status(export.stat("/file/below").await.unwrap_err()),
+        Status::NotDirectory
+    );
+    assert_eq!(
+        status(export.make_dir("/dir", mode(0o700)).await.unwrap_err()),
+        Status::Exist
+    );
+    let forged = nfs_proto::FileHandle::new(&[7; 40]).unwrap();
+    let fault = export.nfs().get_attributes(forged).await.unwrap_err();
+    assert!(
+        matches!(
+            fault,
+            nfs_client::Fault::Status(Status::BadHandle | Status::Stale)
+        ),
+        "{fault}"
+    );
+}
+
+fn mode(mode: u32) -> SetAttributes {
+    SetAttributes {
+        mode: Some(mode),
+        ..SetAttributes::default()
+    }
+}
