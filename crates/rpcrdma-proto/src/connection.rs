@@ -11,11 +11,13 @@ use crate::private_data::PrivateData;
 use crate::requester::{Called, Requester, refuse_invalidation};
 use crate::responder::{CallId, Responder, stream_of_call};
 use crate::work::{Posts, Purpose};
-use buffer::{Buffer, Pool};
+use buffer::{Buffer, Gather, Pool};
 use oncrpc::{Reply, TransportError};
 use std::collections::VecDeque;
 use std::task::Waker;
-use verbs::{Completion, Invalidated, Limits, QueuePair, WorkError, WorkRequest};
+use verbs::{
+    Completion, Handle, Invalidated, Limits, QueuePair, RemoteAddress, WorkError, WorkRequest,
+};
 
 /// Which end of a connection this is, and so what a message is taken for that does not say
 /// whether it is a call or a reply (RFC 8167 §4.2).
@@ -250,14 +252,34 @@ impl Connection {
         self.requester.cancel(&mut self.link, xid, token);
     }
 
+    /// Sends something that means nothing: an RDMA Write of no octets.
+    ///
+    /// Linux' software iWARP can overlook the first message of a connection until more octets
+    /// arrive, so a client whose first call is not answered at once has a way to help.
+    pub fn stir(&mut self) {
+        self.link.posts.push(WorkRequest::Write {
+            wr: Purpose::Send.wr(),
+            source: Gather::new(),
+            to: RemoteAddress {
+                handle: Handle(0),
+                offset: 0,
+            },
+        });
+    }
+
     /// Answers a call.
     pub fn reply(&mut self, id: CallId, reply: Reply) {
         self.responder.reply(&mut self.link, id, reply);
     }
 
+    /// Calls of the peer that wait for memory.
+    pub fn calls_waiting_for_memory(&self) -> usize {
+        self.responder.waiting_for_memory()
+    }
+
     /// Whether a call of the peer waits for memory.
     pub fn waits_for_memory(&self) -> bool {
-        self.responder.waits_for_memory()
+        self.calls_waiting_for_memory() > 0
     }
 
     /// Lets calls go on that wait for memory. If some still wait, `waker` is woken when it is

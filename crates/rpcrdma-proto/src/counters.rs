@@ -1,6 +1,6 @@
 //! What a connection has done, in numbers.
 
-use std::ops::AddAssign;
+use std::ops::{AddAssign, SubAssign};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -21,6 +21,12 @@ macro_rules! counters {
         impl AddAssign for Counters {
             fn add_assign(&mut self, other: Self) {
                 $(self.$name += other.$name;)*
+            }
+        }
+
+        impl SubAssign for Counters {
+            fn sub_assign(&mut self, other: Self) {
+                $(self.$name -= other.$name;)*
             }
         }
     };

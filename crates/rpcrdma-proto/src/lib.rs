@@ -3,7 +3,7 @@
 //! A [`Connection`] is the protocol state of one end of one connection, both roles in one value.
 //! Its owner hands in completions, and takes out work to post and events for the RPC layer:
 //!
-//! ```ignore
+//! ```text
 //! while let Some(completion) = qp.poll_cq() {
 //!     connection.handle_completion(completion);
 //! }

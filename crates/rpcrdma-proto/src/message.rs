@@ -60,6 +60,11 @@ impl CallRequest {
         self.token
     }
 
+    /// Gives it another name, before it is handed to a connection.
+    pub fn set_token(&mut self, token: CallToken) {
+        self.token = token;
+    }
+
     /// Its transaction id.
     pub fn xid(&self) -> u32 {
         self.xid

@@ -196,9 +196,9 @@ impl Responder {
         true
     }
 
-    /// Whether a call waits for memory.
-    pub(crate) fn waits_for_memory(&self) -> bool {
-        !self.for_memory.is_empty()
+    /// Calls that wait for memory.
+    pub(crate) fn waiting_for_memory(&self) -> usize {
+        self.for_memory.len()
     }
 
     /// Posts Reads as far as the provider has room for them, so that none of them is in the way of

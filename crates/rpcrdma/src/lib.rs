@@ -7,6 +7,8 @@
 mod client;
 mod config;
 mod server;
+mod spin;
+mod wire;
 
 pub use client::{Client, ConnectionInfo};
 pub use config::{ClientConfig, ServerConfig, Spin};

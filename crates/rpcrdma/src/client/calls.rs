@@ -1,0 +1,424 @@
+//! Calls of a client's users: from the task that makes one to the task that owns the connection,
+//! and the reply back.
+//!
+//! One lock, held for a few instructions, and a slot per call that is used again: no allocation
+//! and no channel per call.
+
+use oncrpc::TransportError;
+use rpcrdma_proto::{CallRequest, CallToken};
+use slab::Slab;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+use xdr::Payload;
+
+/// Calls that may wait to be sent at a time; a call beyond waits for room.
+const MAX_QUEUED: usize = 4096;
+
+/// The calls of one client.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    timeout: Duration,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    slots: Slab<Slot>,
+    /// Counts up with each call, so that a slot used again has another token.
+    generation: u32,
+    queue: VecDeque<CallRequest>,
+    cancelled: Vec<(u32, CallToken)>,
+    /// The owner of the connection, while it waits.
+    owner: Option<Waker>,
+    /// Calls that wait for room in the queue.
+    for_room: Vec<Waker>,
+    closing: bool,
+    /// Why there will be no more replies.
+    over: Option<TransportError>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    xid: u32,
+    deadline: Instant,
+    waker: Option<Waker>,
+    outcome: Option<Result<Payload, TransportError>>,
+}
+
+/// The end of one call. Dropping it cancels the call.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    calls: Arc<Calls>,
+    state: WaitingState,
+}
+
+#[derive(Debug)]
+enum WaitingState {
+    Unsent(Option<CallRequest>),
+    Sent(CallToken),
+    Done,
+}
+
+impl Inner {
+    fn slot(&mut self, token: CallToken) -> Option<&mut Slot> {
+        let (generation, index) = parts(token);
+        self.slots
+            .get_mut(index)
+            .filter(|slot| slot.generation == generation)
+    }
+}
+
+/// A token: generation and index of the slot.
+fn token(generation: u32, index: usize) -> CallToken {
+    CallToken(u64::from(generation) << 32 | index as u64)
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "the parts are taken apart")]
+fn parts(token: CallToken) -> (u32, usize) {
+    ((token.0 >> 32) as u32, token.0 as u32 as usize)
+}
+
+impl Calls {
+    pub(crate) fn new(timeout: Duration) -> Self {
+        Self {
+            timeout,
+            inner: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the owner to end the connection.
+    pub(crate) fn close(&self) {
+        let mut inner = self.lock();
+        inner.closing = true;
+        let owner = inner.owner.take();
+        drop(inner);
+        wake(owner);
+    }
+
+    /// Whether the owner is to end the connection.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.lock().closing
+    }
+
+    /// The next call to send.
+    pub(crate) fn next(&self) -> Option<CallRequest> {
+        let mut inner = self.lock();
+        let next = inner.queue.pop_front();
+        if inner.for_room.is_empty() {
+            return next;
+        }
+        let for_room = std::mem::take(&mut inner.for_room);
+        drop(inner);
+        for_room.into_iter().for_each(Waker::wake);
+        next
+    }
+
+    /// Puts a call back in front of those that wait, because it could not be sent now. If nobody
+    /// waits for it any more it is forgotten.
+    pub(crate) fn put_back(&self, request: CallRequest) {
+        let mut inner = self.lock();
+        if matches!(inner.slot(request.token()), Some(slot) if slot.outcome.is_none()) {
+            inner.queue.push_front(request);
+        }
+    }
+
+    /// Calls that were cancelled since this was last asked.
+    pub(crate) fn take_cancelled(&self, into: &mut Vec<(u32, CallToken)>) {
+        let mut inner = self.lock();
+        into.append(&mut inner.cancelled);
+        for (_, token) in into.iter() {
+            inner.queue.retain(|request| request.token() != *token);
+        }
+    }
+
+    /// Whether the owner has something to do for its users, be it now or by a wake-up from now on.
+    pub(crate) fn poll_work(&self, cx: &Context<'_>, can_call: bool) -> bool {
+        let mut inner = self.lock();
+        let work =
+            inner.closing || !inner.cancelled.is_empty() || can_call && !inner.queue.is_empty();
+        if !work && !matches!(&inner.owner, Some(w) if w.will_wake(cx.waker())) {
+            inner.owner = Some(cx.waker().clone());
+        }
+        work
+    }
+
+    /// Whether a call waits to be sent.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.lock().queue.is_empty()
+    }
+
+    /// A call is over.
+    pub(crate) fn complete(&self, token: CallToken, outcome: Result<Payload, TransportError>) {
+        let mut inner = self.lock();
+        // Without a slot nobody waits any more.
+        if let Some(slot) = inner.slot(token) {
+            slot.outcome = Some(outcome);
+            let waker = slot.waker.take();
+            drop(inner);
+            wake(waker);
+        }
+    }
+
+    /// Ends the calls whose time is up with `error`. Those that were on their way are appended to
+    /// `sent`.
+    pub(crate) fn expire(
+        &self,
+        now: Instant,
+        error: &TransportError,
+        sent: &mut Vec<(u32, CallToken)>,
+    ) {
+        let mut wakers = Vec::new();
+        let mut inner = self.lock();
+        let inner = &mut *inner;
+        for (index, slot) in &mut inner.slots {
+            if slot.outcome.is_some() || slot.deadline > now {
+                continue;
+            }
+            let token = token(slot.generation, index);
+            slot.outcome = Some(Err(error.clone()));
+            wakers.extend(slot.waker.take());
+            match inner.queue.iter().position(|r| r.token() == token) {
+                Some(at) => drop(inner.queue.remove(at)),
+                None => sent.push((slot.xid, token)),
+            }
+        }
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// There will be no more replies: every call ends with `error`, those to come too.
+    pub(crate) fn end(&self, error: &TransportError) {
+        let mut wakers = Vec::new();
+        let mut inner = self.lock();
+        inner.over.get_or_insert_with(|| error.clone());
+        inner.queue.clear();
+        for (_, slot) in &mut inner.slots {
+            if slot.outcome.is_none() {
+                slot.outcome = Some(Err(error.clone()));
+                wakers.extend(slot.waker.take());
+            }
+        }
+        wakers.append(&mut inner.for_room);
+        drop(inner);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+impl Waiting {
+    pub(crate) fn new(calls: Arc<Calls>, message: Payload, bound: oncrpc::ReplyBound) -> Self {
+        // The token is known once there is a slot.
+        let request = CallRequest::new(CallToken(0), message, bound);
+        Self {
+            calls,
+            state: WaitingState::Unsent(Some(request)),
+        }
+    }
+
+    fn send(
+        calls: &Calls,
+        request: &mut Option<CallRequest>,
+        cx: &Context<'_>,
+    ) -> Result<Option<CallToken>, TransportError> {
+        let deadline = Instant::now() + calls.timeout;
+        let mut inner = calls.lock();
+        if let Some(error) = &inner.over {
+            return Err(error.clone());
+        }
+        if inner.queue.len() >= MAX_QUEUED {
+            inner.for_room.push(cx.waker().clone());
+            return Ok(None);
+        }
+        let mut request = request.take().expect("a call is sent once");
+        inner.generation = inner.generation.wrapping_add(1);
+        let slot = Slot {
+            generation: inner.generation,
+            xid: request.xid(),
+            deadline,
+            waker: Some(cx.waker().clone()),
+            outcome: None,
+        };
+        let token = token(slot.generation, inner.slots.insert(slot));
+        request.set_token(token);
+        inner.queue.push_back(request);
+        let owner = inner.owner.take();
+        drop(inner);
+        wake(owner);
+        Ok(Some(token))
+    }
+}
+
+impl Future for Waiting {
+    type Output = Result<Payload, TransportError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        match &mut this.state {
+            WaitingState::Unsent(request) => match Self::send(&this.calls, request, cx) {
+                Ok(Some(token)) => {
+                    this.state = WaitingState::Sent(token);
+                    Poll::Pending
+                }
+                Ok(None) => Poll::Pending,
+                Err(error) => {
+                    this.state = WaitingState::Done;
+                    Poll::Ready(Err(error))
+                }
+            },
+            WaitingState::Sent(token) => {
+                let mut inner = this.calls.lock();
+                let slot = inner
+                    .slot(*token)
+                    .expect("a call keeps its slot until its end");
+                let Some(outcome) = slot.outcome.take() else {
+                    if !matches!(&slot.waker, Some(w) if w.will_wake(cx.waker())) {
+                        slot.waker = Some(cx.waker().clone());
+                    }
+                    return Poll::Pending;
+                };
+                inner.slots.remove(parts(*token).1);
+                drop(inner);
+                this.state = WaitingState::Done;
+                Poll::Ready(outcome)
+            }
+            WaitingState::Done => panic!("a call has one end"),
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let WaitingState::Sent(token) = self.state else {
+            return;
+        };
+        let mut inner = self.calls.lock();
+        let slot = inner.slots.remove(parts(token).1);
+        if slot.outcome.is_some() {
+            return;
+        }
+        inner.cancelled.push((slot.xid, token));
+        let owner = inner.owner.take();
+        drop(inner);
+        wake(owner);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oncrpc::ReplyBound;
+    use std::pin::pin;
+
+    fn message(xid: u32) -> Payload {
+        let mut w = xdr::Writer::default();
+        w.u32(xid);
+        w.u32(0);
+        w.finish()
+    }
+
+    fn calls() -> Arc<Calls> {
+        Arc::new(Calls::new(Duration::from_secs(60)))
+    }
+
+    fn waiting(calls: &Arc<Calls>, xid: u32) -> Waiting {
+        Waiting::new(Arc::clone(calls), message(xid), ReplyBound::default())
+    }
+
+    fn poll(waiting: Pin<&mut Waiting>) -> Poll<Result<u32, TransportError>> {
+        let outcome = waiting.poll(&mut Context::from_waker(Waker::noop()));
+        outcome.map_ok(|reply| xdr::Reader::from(&reply).u32().expect("an XID"))
+    }
+
+    #[test]
+    fn reply_comes_to_the_call_it_is_for() {
+        let calls = calls();
+        let (mut a, mut b) = (pin!(waiting(&calls, 1)), pin!(waiting(&calls, 2)));
+        assert!(poll(a.as_mut()).is_pending() && poll(b.as_mut()).is_pending());
+        let (first, second) = (calls.next().expect("sent"), calls.next().expect("sent"));
+        calls.complete(second.token(), Ok(message(2)));
+        calls.complete(first.token(), Ok(message(1)));
+        assert_eq!(poll(a), Poll::Ready(Ok(1)));
+        assert_eq!(poll(b), Poll::Ready(Ok(2)));
+    }
+
+    #[test]
+    fn late_reply_to_a_cancelled_call_reaches_no_other() {
+        let calls = calls();
+        let mut first = Box::pin(waiting(&calls, 1));
+        assert!(poll(first.as_mut()).is_pending());
+        let request = calls.next().expect("sent");
+        drop(first);
+        let mut cancelled = Vec::new();
+        calls.take_cancelled(&mut cancelled);
+        assert_eq!(cancelled, [(1, request.token())]);
+        let mut second = pin!(waiting(&calls, 2));
+        assert!(poll(second.as_mut()).is_pending());
+        calls.complete(request.token(), Ok(message(1)));
+        assert!(poll(second).is_pending());
+    }
+
+    #[test]
+    fn call_cancelled_before_it_was_sent_is_never_sent() {
+        let calls = calls();
+        let mut first = Box::pin(waiting(&calls, 1));
+        assert!(poll(first.as_mut()).is_pending());
+        drop(first);
+        calls.take_cancelled(&mut Vec::new());
+        assert!(calls.next().is_none());
+    }
+
+    #[test]
+    fn call_whose_time_is_up_ends_wherever_it_is() {
+        let calls = Arc::new(Calls::new(Duration::ZERO));
+        let (mut a, mut b) = (pin!(waiting(&calls, 1)), pin!(waiting(&calls, 2)));
+        assert!(poll(a.as_mut()).is_pending() && poll(b.as_mut()).is_pending());
+        let request = calls.next().expect("sent");
+        let error = TransportError::TimedOut(Duration::ZERO);
+        let mut sent = Vec::new();
+        calls.expire(Instant::now(), &error, &mut sent);
+        assert_eq!(sent, [(1, request.token())]);
+        assert!(calls.next().is_none());
+        assert_eq!(poll(a), Poll::Ready(Err(error.clone())));
+        assert_eq!(poll(b), Poll::Ready(Err(error)));
+    }
+
+    #[test]
+    fn after_the_end_every_call_fails_with_the_reason() {
+        let calls = calls();
+        let mut before = pin!(waiting(&calls, 1));
+        assert!(poll(before.as_mut()).is_pending());
+        let error = TransportError::Disconnected("gone".into());
+        calls.end(&error);
+        assert_eq!(poll(before), Poll::Ready(Err(error.clone())));
+        assert_eq!(poll(pin!(waiting(&calls, 2))), Poll::Ready(Err(error)));
+    }
+
+    #[test]
+    fn call_beyond_the_queue_waits_for_room() {
+        let calls = calls();
+        let mut many: Vec<_> = (0..MAX_QUEUED)
+            .map(|_| Box::pin(waiting(&calls, 1)))
+            .collect();
+        many.iter_mut()
+            .for_each(|w| assert!(poll(w.as_mut()).is_pending()));
+        let mut last = pin!(waiting(&calls, 2));
+        assert!(poll(last.as_mut()).is_pending());
+        assert_eq!(calls.lock().queue.len(), MAX_QUEUED);
+        assert!(calls.next().is_some());
+        assert!(poll(last).is_pending());
+        assert_eq!(calls.lock().queue.back().map(CallRequest::xid), Some(2));
+    }
+}

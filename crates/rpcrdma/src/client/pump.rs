@@ -1,0 +1,438 @@
+//! The task that owns a client's connection, and makes the next one when it is lost.
+
+use super::calls::Calls;
+use super::{ConnectionInfo, Shared};
+use crate::spin::{Idle, Spinner, after_others};
+use crate::wire::{Over, Wire};
+use crate::{ClientConfig, Spin};
+use buffer::Pool;
+use oncrpc::TransportError;
+use rpcrdma_proto::{Budget, CallToken, Called, Config, Connection, Event, PrivateData, Role};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+use tracing::debug;
+use verbs::{Connected, Invalidation, Provider, QpOptions, SetupError};
+
+/// Connections that may be lost with a call on its way before that call fails (RFC 8166 §4.5.3):
+/// perhaps it is the call that breaks them.
+const MAX_LOSSES: u32 = 3;
+
+/// How often deadlines are looked at, at most.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// When a connection's first call has no reply after this long, the peer is stirred; again after
+/// each further such time, [`MAX_STIRS`] times.
+const STIR_AFTER: Duration = Duration::from_millis(100);
+
+/// Times that a peer is stirred.
+const MAX_STIRS: u32 = 5;
+
+/// Turns without a pause before other tasks of the runtime have theirs.
+const TURNS: u32 = 4;
+
+/// Turns without a pause before the owner looks around all the same.
+const LOOK_AROUND: u32 = 64;
+
+/// Octets of returned memory that a client keeps for use again.
+const KEEP: usize = 16 << 20;
+
+/// How connections of one client are made.
+pub(crate) struct Connector {
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) to: SocketAddr,
+    pub(crate) config: ClientConfig,
+    pub(crate) pool: Pool,
+}
+
+impl Connector {
+    pub(crate) fn new(provider: Arc<dyn Provider>, to: SocketAddr, config: ClientConfig) -> Self {
+        Self {
+            provider,
+            to,
+            config,
+            pool: Pool::new(KEEP),
+        }
+    }
+
+    /// A new connection: nothing of an earlier one carries over.
+    pub(crate) async fn connect(&self) -> Result<(Wire, ConnectionInfo), SetupError> {
+        let limits = self.provider.limits();
+        let own = PrivateData {
+            send: self.config.send_size,
+            receive: self.config.receive_size,
+            // Handles are made for each call and can go at any time after it.
+            remote_invalidation: self.config.remote_invalidation
+                && limits.remote_invalidation == Invalidation::Region,
+        };
+        let config = Config {
+            role: Role::Client,
+            own,
+            credits: self.config.credits,
+            max_chunk: self.config.max_chunk,
+            max_segment: 0,
+            budget: Budget::new(0),
+            pool: self.pool.clone(),
+        };
+        let options = QpOptions {
+            receives: config.receives(),
+            receive_size: own.receive.octets(),
+            setup_timeout: self.config.setup_timeout,
+            ..QpOptions::default()
+        };
+        let user = &self.config.private_data;
+        let private_data = own.with_user_octets(user, limits.private_data.request);
+        let receives = config.initial_receives();
+        let Connected { qp, private_data } = self
+            .provider
+            .connect(self.to, &options, &private_data, receives)
+            .await?;
+        let peer = PrivateData::find(&private_data);
+        let connection = Connection::new(&config, peer, qp.limits());
+        let info = ConnectionInfo {
+            peer: qp.peer_addr(),
+            description: qp.describe(),
+            thresholds: connection.thresholds(),
+            peer_private_data: peer,
+            raw_private_data: private_data,
+            credits: connection.credits(),
+        };
+        debug!(peer = %info.peer, thresholds = ?info.thresholds, "connected: {}", info.description);
+        Ok((Wire::new(qp, connection), info))
+    }
+}
+
+/// The owner of a client's connection.
+pub(crate) struct Pump {
+    shared: Arc<Shared>,
+    connector: Connector,
+    spinner: Spinner,
+    next_sweep: Instant,
+    cancelled: Vec<(u32, CallToken)>,
+    /// A call found no room though there is a credit; something has to happen first.
+    blocked: bool,
+}
+
+impl Drop for Pump {
+    /// However this ends, nobody waits in vain.
+    fn drop(&mut self) {
+        let error = TransportError::Disconnected("the runtime of the client has ended".into());
+        self.shared.calls.end(&error);
+        self.shared.ended.send_replace(true);
+    }
+}
+
+impl Pump {
+    pub(crate) fn new(shared: Arc<Shared>, connector: Connector) -> Self {
+        let spin: Spin = connector.config.spin;
+        Self {
+            spinner: Spinner::new(spin, super::activity()),
+            next_sweep: Instant::now(),
+            cancelled: Vec::new(),
+            blocked: false,
+            shared,
+            connector,
+        }
+    }
+
+    fn calls(&self) -> &Calls {
+        &self.shared.calls
+    }
+
+    /// Until the client is closed, or its connection is lost for good.
+    pub(crate) async fn run(mut self, mut wire: Wire) {
+        loop {
+            let over = self.drive(&mut wire).await;
+            wire.log_end(&over);
+            if !matches!(over, Over::Closed(_)) {
+                wire.close().await;
+            }
+            self.shared.lost(wire.connection.counters());
+            self.take_unfinished(wire, &over);
+            if over == Over::Asked || !self.connector.config.reconnect {
+                let error = TransportError::Disconnected(over.to_string());
+                return self.calls().end(&error);
+            }
+            self.blocked = false;
+            self.spinner = Spinner::new(self.connector.config.spin, super::activity());
+            match self.reconnect().await {
+                Some(next) => wire = next,
+                None => {
+                    let error = TransportError::Disconnected(Over::Asked.to_string());
+                    return self.calls().end(&error);
+                }
+            }
+        }
+    }
+
+    /// Calls that had no end are planned, registered and sent anew on the next connection, with
+    /// the same XID.
+    fn take_unfinished(&mut self, wire: Wire, over: &Over) {
+        let mut unfinished: Vec<_> = wire.connection.into_unfinished().collect();
+        // Put back in front, so the one with the lowest token has to be the last.
+        unfinished.sort_by_key(|(request, _)| std::cmp::Reverse(request.token().0));
+        for (request, failed) in unfinished {
+            let failed = failed.or_else(|| {
+                let lost = request.losses > MAX_LOSSES;
+                lost.then(|| TransportError::Disconnected(over.to_string()))
+            });
+            match failed {
+                Some(error) => self.calls().complete(request.token(), Err(error)),
+                None => self.calls().put_back(request),
+            }
+        }
+    }
+
+    /// One connection, from its beginning to its end.
+    async fn drive(&mut self, wire: &mut Wire) -> Over {
+        let mut turns = 0;
+        let mut stir = Stir::new();
+        loop {
+            let moved = wire.turn();
+            let delivered = self.deliver(wire);
+            let sent = self.send_calls(wire);
+            wire.flush();
+            if let Some(over) = wire.over() {
+                return over;
+            }
+            if moved || sent {
+                self.blocked &= !moved;
+                self.spinner.busy();
+                turns += 1;
+                if delivered {
+                    after_others().await;
+                } else if turns % TURNS == 0 {
+                    tokio::task::yield_now().await;
+                }
+                if turns < LOOK_AROUND {
+                    continue;
+                }
+            }
+            turns = 0;
+            let idle = if moved || sent {
+                Idle::Yielded
+            } else {
+                self.spinner.idle().await
+            };
+            if idle == Idle::Again {
+                continue;
+            }
+            let now = Instant::now();
+            if let Some(over) = self.look_around(wire, now) {
+                return over;
+            }
+            stir.look(wire, now);
+            if idle == Idle::Park {
+                let until = stir
+                    .next
+                    .map_or(self.next_sweep, |at| at.min(self.next_sweep));
+                self.park(wire, until).await;
+                self.spinner.busy();
+            }
+        }
+    }
+
+    /// Hands replies to their callers; whether there was one.
+    fn deliver(&mut self, wire: &mut Wire) -> bool {
+        let mut delivered = false;
+        while let Some(event) = wire.connection.poll_event() {
+            match event {
+                Event::Reply { token, reply } => {
+                    if !delivered {
+                        self.publish(wire);
+                    }
+                    delivered = true;
+                    self.calls().complete(token, reply);
+                }
+                Event::Call { .. } => unreachable!("a client is not called"),
+            }
+        }
+        delivered
+    }
+
+    /// Sends as many calls as there are credits for; whether there was one.
+    fn send_calls(&mut self, wire: &mut Wire) -> bool {
+        let mut sent = false;
+        while wire.connection.can_call() && !self.blocked {
+            let Some(request) = self.calls().next() else {
+                break;
+            };
+            match wire.connection.call(request, wire.qp.as_mut()) {
+                Called::Sent => sent = true,
+                Called::NoRoom(request) => {
+                    self.calls().put_back(request);
+                    self.blocked = true;
+                    break;
+                }
+                Called::Failed(token, error) => self.calls().complete(token, Err(error)),
+            }
+        }
+        sent
+    }
+
+    /// What is not to be done in every turn: cancelled calls, deadlines, the end.
+    fn look_around(&mut self, wire: &mut Wire, now: Instant) -> Option<Over> {
+        self.publish(wire);
+        if self.calls().is_closing() {
+            return Some(Over::Asked);
+        }
+        self.shared.calls.take_cancelled(&mut self.cancelled);
+        for (xid, token) in self.cancelled.drain(..) {
+            wire.connection.cancel(xid, token);
+        }
+        if now < self.next_sweep {
+            return None;
+        }
+        let timeout = self.connector.config.call_timeout;
+        let mut sent = Vec::new();
+        let error = TransportError::TimedOut(timeout);
+        self.sweep(now, &error, &mut sent);
+        for (xid, token) in &sent {
+            wire.connection.cancel(*xid, *token);
+        }
+        // A server that does not answer in this time is not there any more, or the call is lost:
+        // only a new connection can bring back its memory and its credit.
+        (!sent.is_empty()).then_some(Over::CallTimedOut(timeout))
+    }
+
+    fn sweep(&mut self, now: Instant, error: &TransportError, sent: &mut Vec<(u32, CallToken)>) {
+        let timeout = self.connector.config.call_timeout;
+        self.next_sweep = now + (timeout / 4).min(SWEEP);
+        self.calls().expire(now, error, sent);
+    }
+
+    fn publish(&self, wire: &Wire) {
+        let connection = &wire.connection;
+        self.shared
+            .publish(connection.counters(), connection.credits());
+    }
+
+    async fn park(&mut self, wire: &mut Wire, until: Instant) {
+        let mut sleep = std::pin::pin!(tokio::time::sleep_until(until.into()));
+        let calls = &self.shared.calls;
+        let can_call = !self.blocked;
+        std::future::poll_fn(|cx| {
+            let can_call = can_call && wire.connection.can_call();
+            let ready = wire.poll_ready(cx).is_ready()
+                | calls.poll_work(cx, can_call)
+                | sleep.as_mut().poll(cx).is_ready();
+            if ready {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+
+    /// A new connection, once a call wants one; `None` if the client is closed before.
+    async fn reconnect(&mut self) -> Option<Wire> {
+        let mut backoff = Duration::ZERO;
+        let config = self.connector.config.clone();
+        let mut last = TransportError::TimedOut(config.call_timeout);
+        loop {
+            self.wait_for_call(backoff, &last).await?;
+            let attempt = self.connector.connect();
+            let mut attempt = std::pin::pin!(attempt);
+            let result = loop {
+                // Connecting has an end of its own, but callers may not want to wait for it.
+                match tokio::time::timeout(SWEEP.min(config.call_timeout), &mut attempt).await {
+                    Ok(result) => break result,
+                    Err(_) => {
+                        let now = Instant::now();
+                        self.shared.calls.expire(now, &last, &mut Vec::new());
+                        if self.shared.calls.is_closing() {
+                            return None;
+                        }
+                    }
+                }
+            };
+            match result {
+                Ok((wire, info)) => {
+                    self.shared.connected(info);
+                    return Some(wire);
+                }
+                Err(error) => {
+                    debug!(to = %self.connector.to, %error, "no connection");
+                    let to = self.connector.to;
+                    last = TransportError::Unreachable(format!("cannot connect to {to}: {error}"));
+                    backoff = (backoff * 2).clamp(config.reconnect_first, config.reconnect_most);
+                }
+            }
+        }
+    }
+
+    /// Waits until `backoff` has passed and a call wants to be sent; `None` if the client is
+    /// closed before.
+    async fn wait_for_call(&mut self, backoff: Duration, last: &TransportError) -> Option<()> {
+        let start = Instant::now();
+        loop {
+            self.cancelled.clear();
+            self.shared.calls.take_cancelled(&mut self.cancelled);
+            let now = Instant::now();
+            if now >= self.next_sweep {
+                self.sweep(now, last, &mut Vec::new());
+            }
+            if self.calls().is_closing() {
+                return None;
+            }
+            let passed = start.elapsed() >= backoff;
+            if passed && self.calls().is_waiting() {
+                return Some(());
+            }
+            let until = if passed {
+                self.next_sweep
+            } else {
+                self.next_sweep.min(start + backoff)
+            };
+            let mut sleep = std::pin::pin!(tokio::time::sleep_until(until.into()));
+            let calls = &self.shared.calls;
+            std::future::poll_fn(|cx| {
+                let ready = calls.poll_work(cx, passed) | sleep.as_mut().poll(cx).is_ready();
+                if ready {
+                    Poll::Ready(())
+                } else {
+                    Poll::Pending
+                }
+            })
+            .await;
+        }
+    }
+}
+
+/// Helps a peer that has overlooked the first message of a connection, as Linux' software iWARP
+/// may do.
+struct Stir {
+    next: Option<Instant>,
+    left: u32,
+}
+
+impl Stir {
+    fn new() -> Self {
+        Self {
+            next: None,
+            left: MAX_STIRS,
+        }
+    }
+
+    fn look(&mut self, wire: &mut Wire, now: Instant) {
+        let counters = wire.connection.counters();
+        let answered = counters.replies_received + counters.errors_received > 0;
+        if answered || counters.calls_sent == 0 || self.left == 0 {
+            self.next = None;
+            return;
+        }
+        match self.next {
+            Some(at) if now < at => return,
+            Some(_) => {
+                self.left -= 1;
+                debug!(peer = %wire.qp.peer_addr(), "the first call has no reply: stirring");
+                wire.connection.stir();
+                wire.flush();
+            }
+            None => {}
+        }
+        self.next = Some(now + STIR_AFTER);
+    }
+}

@@ -1,0 +1,191 @@
+//! Taking in connections.
+
+use super::serve::Serving;
+use super::worker::Worker;
+use super::{Settings, State, Tally};
+use crate::spin::Activity;
+use crate::wire::Wire;
+use buffer::Pool;
+use rpcrdma_proto::{Config, Connection, PrivateData, Role};
+use std::net::SocketAddr;
+use std::sync::atomic::{
+    AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
+use tracing::{debug, warn};
+use verbs::{Incoming, Invalidation, Listener, QpOptions, SetupError};
+
+/// How long to wait when the system gives no connection, such as for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Takes in connections and hands them to the workers.
+pub(super) struct Acceptor {
+    pub(super) settings: Arc<Settings>,
+    pub(super) state: Arc<State>,
+    pub(super) workers: Weak<Vec<Worker>>,
+    pub(super) stop: watch::Receiver<bool>,
+}
+
+impl Acceptor {
+    /// Listens, says where, and takes in connections until the server stops or is gone.
+    pub(super) async fn run(
+        mut self,
+        on: SocketAddr,
+        listening: oneshot::Sender<Result<SocketAddr, SetupError>>,
+    ) {
+        let mut listener = match self.settings.provider.listen(on).await {
+            Ok(listener) => listener,
+            Err(error) => {
+                // Without a receiver nobody wants to know.
+                let _ = listening.send(Err(error));
+                return;
+            }
+        };
+        self.state.listening.store(true, SeqCst);
+        if listening.send(Ok(listener.local_addr())).is_ok() {
+            self.accept(listener.as_mut()).await;
+        }
+        drop(listener);
+        self.state.listening.store(false, SeqCst);
+        self.state.changed.notify_waiters();
+    }
+
+    async fn accept(&mut self, listener: &mut dyn Listener) {
+        loop {
+            let mut stop = self.stop.clone();
+            let incoming = tokio::select! {
+                incoming = listener.accept() => incoming,
+                _ = stop.wait_for(|stop| *stop) => return,
+            };
+            match incoming {
+                Ok(incoming) => self.hand_over(incoming),
+                Err(error) => {
+                    warn!(%error, "no connection can be taken in");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn hand_over(&self, incoming: Box<dyn Incoming>) {
+        let peer = incoming.peer_addr();
+        let mut stats = self.state.stats();
+        if stats.connections >= self.settings.config.max_connections {
+            stats.refused += 1;
+            drop(stats);
+            warn!(%peer, "refused: too many connections");
+            return;
+        }
+        drop(stats);
+        let Some(workers) = self.workers.upgrade() else {
+            return;
+        };
+        let worker = Worker::least_loaded(&workers);
+        let arrival = Arrival {
+            settings: Arc::clone(&self.settings),
+            state: Arc::clone(&self.state),
+            pool: worker.pool.clone(),
+            activity: worker.activity.clone(),
+            stop: self.stop.clone(),
+            tally: Tally::new(Arc::clone(&self.state)),
+            _load: Load::new(Arc::clone(&worker.load)),
+        };
+        worker.runtime.spawn(arrival.run(incoming));
+    }
+}
+
+/// One connection of the load of a worker.
+struct Load(Arc<AtomicUsize>);
+
+impl Load {
+    fn new(load: Arc<AtomicUsize>) -> Self {
+        load.fetch_add(1, Relaxed);
+        Self(load)
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A connection from its arrival on.
+struct Arrival {
+    settings: Arc<Settings>,
+    state: Arc<State>,
+    pool: Pool,
+    activity: Activity,
+    stop: watch::Receiver<bool>,
+    tally: Tally,
+    _load: Load,
+}
+
+impl Arrival {
+    async fn run(self, incoming: Box<dyn Incoming>) {
+        let peer = incoming.peer_addr();
+        let setup = self.set_up(incoming);
+        // The timeouts of its steps have to be enough, but a provider is not trusted with ours.
+        let timeout = self.settings.config.setup_timeout * 2;
+        let wire = match tokio::time::timeout(timeout, setup).await {
+            Ok(Ok(wire)) => wire,
+            Ok(Err(error)) => return self.refused(peer, &error),
+            Err(_) => {
+                return self.refused(peer, &SetupError::TimedOut("a connection", timeout));
+            }
+        };
+        self.state.stats().accepted += 1;
+        debug!(%peer, thresholds = ?wire.connection.thresholds(), "accepted: {}", wire.qp.describe());
+        let Self {
+            settings,
+            activity,
+            tally,
+            stop,
+            ..
+        } = self;
+        Serving::new(wire, settings, activity, tally, stop)
+            .run()
+            .await;
+    }
+
+    fn refused(&self, peer: SocketAddr, error: &SetupError) {
+        self.state.stats().refused += 1;
+        warn!(%peer, %error, "no connection was made");
+    }
+
+    async fn set_up(&self, mut incoming: Box<dyn Incoming>) -> Result<Wire, SetupError> {
+        let settings = &self.settings.config;
+        let limits = self.settings.provider.limits();
+        let request = incoming.request(settings.setup_timeout).await?;
+        let own = PrivateData {
+            send: settings.send_size,
+            receive: settings.receive_size,
+            remote_invalidation: settings.remote_invalidation
+                && limits.remote_invalidation == Invalidation::Region,
+        };
+        let config = Config {
+            role: Role::Server,
+            own,
+            credits: settings.credits,
+            max_chunk: settings.max_chunk,
+            max_segment: 0,
+            budget: self.settings.budget.clone(),
+            pool: self.pool.clone(),
+        };
+        let options = QpOptions {
+            receives: config.receives(),
+            receive_size: own.receive.octets(),
+            setup_timeout: settings.setup_timeout,
+            ..QpOptions::default()
+        };
+        let private_data = own.with_user_octets(&settings.private_data, limits.private_data.accept);
+        // RFC 8166 §3.3.2: Receives are posted before the client can know that it may send.
+        let receives = config.initial_receives();
+        let qp = incoming.accept(&options, &private_data, receives).await?;
+        let connection = Connection::new(&config, PrivateData::find(&request), qp.limits());
+        Ok(Wire::new(qp, connection))
+    }
+}

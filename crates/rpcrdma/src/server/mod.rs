@@ -1,0 +1,171 @@
+//! The answering end.
+
+mod accept;
+mod serve;
+mod worker;
+
+use crate::ServerConfig;
+use accept::Acceptor;
+use oncrpc::Service;
+use rpcrdma_proto::{Budget, Counters};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::{oneshot, watch};
+use tracing::info;
+use verbs::{Provider, SetupError};
+use worker::Worker;
+
+/// A server: it takes in connections and answers their calls on threads of its own, until it is
+/// [shut down](Self::shutdown) or dropped.
+pub struct Server {
+    local: SocketAddr,
+    state: Arc<State>,
+    stop: watch::Sender<bool>,
+    /// The threads end with it.
+    _workers: Arc<Vec<Worker>>,
+}
+
+/// What a server has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerStats {
+    /// Connections served now, those that are being set up included.
+    pub connections: usize,
+    /// Connections taken in since the start.
+    pub accepted: u64,
+    /// Connections refused because there were too many, or that never said what they wanted.
+    pub refused: u64,
+    /// What connections did, those that are over included.
+    pub counters: Counters,
+}
+
+/// What all connections of a server share, and none changes.
+struct Settings {
+    provider: Arc<dyn Provider>,
+    service: Arc<dyn Service>,
+    config: ServerConfig,
+    budget: Budget,
+}
+
+/// What a server knows of its connections.
+#[derive(Default)]
+struct State {
+    stats: Mutex<ServerStats>,
+    /// Whether connections are still taken in.
+    listening: AtomicBool,
+    changed: tokio::sync::Notify,
+}
+
+impl State {
+    fn stats(&self) -> MutexGuard<'_, ServerStats> {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The share of one connection in what the server has done.
+struct Tally {
+    state: Arc<State>,
+    published: Counters,
+}
+
+impl Tally {
+    fn new(state: Arc<State>) -> Self {
+        state.stats().connections += 1;
+        Self {
+            state,
+            published: Counters::default(),
+        }
+    }
+
+    /// Adds what is new.
+    fn publish(&mut self, counters: &Counters) {
+        if self.published == *counters {
+            return;
+        }
+        let mut new = *counters;
+        new -= self.published;
+        self.published = *counters;
+        self.state.stats().counters += new;
+    }
+}
+
+impl Drop for Tally {
+    fn drop(&mut self) {
+        self.state.stats().connections -= 1;
+        self.state.changed.notify_waiters();
+    }
+}
+
+impl Server {
+    /// Listens on `on` and serves from then on. Works within any tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot listen there, or the system gives it no threads.
+    pub async fn bind(
+        provider: Arc<dyn Provider>,
+        on: SocketAddr,
+        service: Arc<dyn Service>,
+        config: ServerConfig,
+    ) -> Result<Self, SetupError> {
+        let workers = (0..config.workers.max(1))
+            .map(Worker::start)
+            .collect::<Result<Vec<_>, _>>()?;
+        let workers = Arc::new(workers);
+        let settings = Arc::new(Settings {
+            provider,
+            service,
+            budget: Budget::new(config.chunk_memory),
+            config,
+        });
+        let state = Arc::new(State::default());
+        let (stop, stopped) = watch::channel(false);
+        let acceptor = Acceptor {
+            settings,
+            state: Arc::clone(&state),
+            // The threads end with the server, not with the acceptor that runs on one of them.
+            workers: Arc::downgrade(&workers),
+            stop: stopped,
+        };
+        let (listening, listens) = oneshot::channel();
+        workers[0].runtime.spawn(acceptor.run(on, listening));
+        let local = match listens.await {
+            Ok(result) => result?,
+            Err(_) => return Err(std::io::Error::other("the server's thread has ended").into()),
+        };
+        info!(%local, "serving");
+        Ok(Self {
+            local,
+            state,
+            stop,
+            _workers: workers,
+        })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// What it has done so far. Connections add to it whenever they have nothing else to do.
+    pub fn stats(&self) -> ServerStats {
+        *self.state.stats()
+    }
+
+    /// Takes in no more connections, lets calls that are being answered finish (within
+    /// [`drain_timeout`](ServerConfig::drain_timeout)), closes all connections and stops.
+    pub async fn shutdown(self) -> ServerStats {
+        self.stop.send_replace(true);
+        loop {
+            let changed = self.state.changed.notified();
+            let mut changed = std::pin::pin!(changed);
+            changed.as_mut().enable();
+            if !self.state.listening.load(SeqCst) && self.state.stats().connections == 0 {
+                break;
+            }
+            changed.await;
+        }
+        info!(local = %self.local, "stopped");
+        self.stats()
+    }
+}

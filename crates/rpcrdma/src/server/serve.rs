@@ -1,0 +1,234 @@
+//! The task that owns one connection of a server, and answers its calls.
+
+use super::{Settings, Tally};
+use crate::spin::{Activity, Idle, Spinner};
+use crate::wire::{Over, Wire};
+use oncrpc::{Answer, Caller, Reply};
+use rpcrdma_proto::{CallId, Event};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tokio::task::{JoinError, JoinSet};
+use tracing::error;
+
+/// Turns without a pause before other connections of the runtime have theirs.
+const TURNS: u32 = 4;
+
+/// Turns without a pause before the owner looks around all the same.
+const LOOK_AROUND: u32 = 64;
+
+/// Serves one connection from its beginning to its end.
+pub(super) struct Serving {
+    wire: Wire,
+    settings: Arc<Settings>,
+    tally: Tally,
+    caller: Caller,
+    spinner: Spinner,
+    /// Calls that are answered beside others.
+    jobs: JoinSet<(CallId, Reply)>,
+    stop: watch::Receiver<bool>,
+    /// When it has to end, once it was asked to.
+    drain_until: Option<Instant>,
+    /// Calls taken in when it was last looked at, and when there were more.
+    seen: (u64, Instant),
+}
+
+impl Serving {
+    pub(super) fn new(
+        wire: Wire,
+        settings: Arc<Settings>,
+        activity: Activity,
+        tally: Tally,
+        stop: watch::Receiver<bool>,
+    ) -> Self {
+        Self {
+            caller: Caller {
+                addr: wire.qp.peer_addr(),
+            },
+            spinner: Spinner::new(settings.config.spin, activity),
+            wire,
+            settings,
+            tally,
+            jobs: JoinSet::new(),
+            stop,
+            drain_until: None,
+            seen: (0, Instant::now()),
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        let over = self.drive().await;
+        self.wire.log_end(&over);
+        self.tally.publish(self.wire.connection.counters());
+        if !matches!(over, Over::Closed(_)) {
+            self.wire.close().await;
+        }
+        // Work that blocks goes on to its end; nobody waits for it.
+        self.jobs.detach_all();
+    }
+
+    async fn drive(&mut self) -> Over {
+        let waker = std::future::poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+        let mut turns = 0;
+        loop {
+            let moved = self.wire.turn();
+            let answered = match self.answer(&waker) {
+                Ok(answered) => answered,
+                Err(over) => return over,
+            };
+            self.wire.flush();
+            if let Some(over) = self.wire.over() {
+                return over;
+            }
+            if moved || answered {
+                self.spinner.busy();
+                turns += 1;
+                if turns % TURNS == 0 {
+                    tokio::task::yield_now().await;
+                }
+                if turns < LOOK_AROUND {
+                    continue;
+                }
+            }
+            turns = 0;
+            let idle = if moved || answered {
+                Idle::Yielded
+            } else {
+                self.spinner.idle().await
+            };
+            if idle == Idle::Again {
+                continue;
+            }
+            if let Some(over) = self.look_around() {
+                return over;
+            }
+            if idle == Idle::Park {
+                if let Err(over) = self.park().await {
+                    return over;
+                }
+                self.spinner.busy();
+            }
+        }
+    }
+
+    /// Hands calls to the service, and takes the answers of those that took longer; whether there
+    /// was anything.
+    fn answer(&mut self, waker: &Waker) -> Result<bool, Over> {
+        let mut any = false;
+        if self.wire.connection.waits_for_memory() {
+            self.wire.connection.handle_memory(waker);
+        }
+        while let Some(event) = self.wire.connection.poll_event() {
+            any = true;
+            match event {
+                Event::Call { id, message } => {
+                    match self.settings.service.call(message, &self.caller) {
+                        Answer::Now(reply) => self.wire.connection.reply(id, reply),
+                        Answer::Blocking(work) => {
+                            self.jobs.spawn_blocking(move || (id, work()));
+                        }
+                        Answer::Later(reply) => {
+                            self.jobs.spawn(async move { (id, reply.await) });
+                        }
+                    }
+                }
+                Event::Reply { .. } => unreachable!("a server has no calls of its own"),
+            }
+        }
+        while let Some(done) = self.jobs.try_join_next() {
+            any = true;
+            self.job_done(done)?;
+        }
+        Ok(any)
+    }
+
+    /// RFC 8166 §4.5.4: a reply that cannot be made ends the connection, so that the client knows.
+    fn job_done(&mut self, done: Result<(CallId, Reply), JoinError>) -> Result<(), Over> {
+        match done {
+            Ok((id, reply)) => {
+                self.wire.connection.reply(id, reply);
+                Ok(())
+            }
+            Err(failed) => {
+                error!(peer = %self.caller.addr, %failed, "the service failed on a call");
+                Err(Over::ServiceFailed)
+            }
+        }
+    }
+
+    /// What is not to be done in every turn: counters, the end, silence.
+    fn look_around(&mut self) -> Option<Over> {
+        let connection = &self.wire.connection;
+        self.tally.publish(connection.counters());
+        let now = Instant::now();
+        let idle = connection.calls_in() == 0;
+        if self.drain_until.is_none() && *self.stop.borrow() {
+            self.drain_until = Some(now + self.settings.config.drain_timeout);
+        }
+        if let Some(until) = self.drain_until
+            && (now >= until || idle && connection.is_quiet())
+        {
+            return Some(Over::Asked);
+        }
+        let calls = connection.counters().calls_received;
+        if calls != self.seen.0 || !idle {
+            self.seen = (calls, now);
+        }
+        let timeout = self.settings.config.idle_timeout?;
+        (now >= self.seen.1 + timeout).then_some(Over::Idle(timeout))
+    }
+
+    async fn park(&mut self) -> Result<(), Over> {
+        let silence = self.settings.config.idle_timeout.map(|t| self.seen.1 + t);
+        let until = match (self.drain_until, silence) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let until = until.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
+        let mut sleep = std::pin::pin!(tokio::time::sleep_until(until.into()));
+        let draining = self.drain_until.is_some();
+        let mut stop = self.stop.clone();
+        let mut stopped = std::pin::pin!(async move {
+            // A server that is gone has stopped too, and says so first.
+            if draining || stop.wait_for(|stop| *stop).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        });
+        let done = std::future::poll_fn(|cx| {
+            if let Some(done) = self.poll_jobs(cx) {
+                return Poll::Ready(Some(done));
+            }
+            let ready = self.wire.poll_ready(cx).is_ready()
+                | stopped.as_mut().poll(cx).is_ready()
+                | sleep.as_mut().poll(cx).is_ready();
+            if ready || self.memory_came(cx) {
+                return Poll::Ready(None);
+            }
+            Poll::Pending
+        })
+        .await;
+        match done {
+            Some(done) => self.job_done(done),
+            None => Ok(()),
+        }
+    }
+
+    fn poll_jobs(&mut self, cx: &mut Context<'_>) -> Option<Result<(CallId, Reply), JoinError>> {
+        match self.jobs.poll_join_next(cx) {
+            Poll::Ready(done) => done,
+            Poll::Pending => None,
+        }
+    }
+
+    /// Whether a call that waited for memory has got some.
+    fn memory_came(&mut self, cx: &Context<'_>) -> bool {
+        let connection = &mut self.wire.connection;
+        if !connection.waits_for_memory() {
+            return false;
+        }
+        let before = connection.calls_waiting_for_memory();
+        connection.handle_memory(cx.waker());
+        connection.calls_waiting_for_memory() < before
+    }
+}

@@ -1,0 +1,58 @@
+//! The threads of a server, each with a runtime of its own.
+
+use crate::spin::Activity;
+use buffer::Pool;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+/// Octets of returned memory that a worker keeps for use again.
+const KEEP: usize = 16 << 20;
+
+/// A thread that serves connections.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) runtime: Handle,
+    pub(super) activity: Activity,
+    pub(super) pool: Pool,
+    /// Connections on it.
+    pub(super) load: Arc<AtomicUsize>,
+    /// Dropped to end the thread.
+    _running: oneshot::Sender<()>,
+}
+
+impl Worker {
+    /// Starts a worker.
+    pub(super) fn start(number: usize) -> io::Result<Self> {
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .thread_name(format!("rpcrdma-{number}-slow"))
+            .build()?;
+        let handle = runtime.handle().clone();
+        let (running, ended) = oneshot::channel::<()>();
+        std::thread::Builder::new()
+            .name(format!("rpcrdma-{number}"))
+            .spawn(move || {
+                // It ends when the sender is dropped, whatever that says.
+                let _ = runtime.block_on(ended);
+                runtime.shutdown_background();
+            })?;
+        Ok(Self {
+            runtime: handle,
+            activity: Activity::default(),
+            pool: Pool::new(KEEP),
+            load: Arc::default(),
+            _running: running,
+        })
+    }
+
+    /// The worker with the fewest connections.
+    pub(super) fn least_loaded(workers: &[Self]) -> &Self {
+        workers
+            .iter()
+            .min_by_key(|worker| worker.load.load(Relaxed))
+            .expect("a server has a worker")
+    }
+}

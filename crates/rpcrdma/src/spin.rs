@@ -1,0 +1,162 @@
+//! What the owner of a connection does while there is nothing to do.
+//!
+//! Waiting for the system to wake a task costs several times the round trip of a call on loopback,
+//! so an owner looks again for a while before it does. That is of use to nobody when the CPU is
+//! wanted for something else: hence one spinning connection at most, and `sched_yield` often.
+
+use crate::Spin;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// How long to look before waiting. On a quiet machine nothing shorter helps the 99th percentile.
+const LIMIT: Duration = Duration::from_micros(50);
+
+/// Rounds between two offers of the CPU to others.
+const ROUNDS: u32 = 8;
+
+/// Connections of one runtime that are not waiting.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Activity(Arc<AtomicUsize>);
+
+/// The spinning of one connection.
+#[derive(Debug)]
+pub(crate) struct Spinner {
+    policy: Spin,
+    activity: Activity,
+    active: bool,
+    round: u32,
+    since: Option<Instant>,
+}
+
+/// What to do now that there was nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Idle {
+    /// Look again.
+    Again,
+    /// Look again after a glance at the clock: others had the CPU.
+    Yielded,
+    /// Wait.
+    Park,
+}
+
+impl Spinner {
+    pub(crate) fn new(policy: Spin, activity: Activity) -> Self {
+        let mut spinner = Self {
+            policy,
+            activity,
+            active: false,
+            round: 0,
+            since: None,
+        };
+        spinner.busy();
+        spinner
+    }
+
+    /// There was something to do.
+    pub(crate) fn busy(&mut self) {
+        self.since = None;
+        if !self.active {
+            self.active = true;
+            self.activity.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// There was nothing to do.
+    pub(crate) async fn idle(&mut self) -> Idle {
+        let alone = self.activity.0.load(Relaxed) <= 1;
+        if self.policy == Spin::Park || !alone || !several_cpus() {
+            return self.park();
+        }
+        self.round = self.round.wrapping_add(1);
+        if !self.round.is_multiple_of(ROUNDS) {
+            std::hint::spin_loop();
+            return Idle::Again;
+        }
+        // Without this the peer, on the same CPU, waits for the end of our time slice.
+        std::thread::yield_now();
+        tokio::task::yield_now().await;
+        let since = *self.since.get_or_insert_with(Instant::now);
+        if self.policy == Spin::Adaptive && since.elapsed() > LIMIT {
+            return self.park();
+        }
+        Idle::Yielded
+    }
+
+    fn park(&mut self) -> Idle {
+        self.leave();
+        self.since = None;
+        Idle::Park
+    }
+
+    fn leave(&mut self) {
+        if self.active {
+            self.active = false;
+            self.activity.0.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+fn several_cpus() -> bool {
+    static SEVERAL: OnceLock<bool> = OnceLock::new();
+    *SEVERAL.get_or_init(|| std::thread::available_parallelism().is_ok_and(|n| n.get() > 1))
+}
+
+/// Lets the tasks that were woken run before this one goes on, without a look at the system.
+pub(crate) async fn after_others() {
+    let mut waited = false;
+    std::future::poll_fn(|cx| {
+        if waited {
+            return std::task::Poll::Ready(());
+        }
+        waited = true;
+        cx.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run<T>(future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .expect("a runtime");
+        runtime.block_on(future)
+    }
+
+    #[test]
+    fn one_that_parks_never_looks_twice() {
+        let mut spinner = Spinner::new(Spin::Park, Activity::default());
+        assert_eq!(run(spinner.idle()), Idle::Park);
+    }
+
+    #[test]
+    fn with_two_active_connections_nobody_spins() {
+        let activity = Activity::default();
+        let mut first = Spinner::new(Spin::Always, activity.clone());
+        let mut second = Spinner::new(Spin::Always, activity);
+        assert_eq!(run(first.idle()), Idle::Park);
+        if several_cpus() {
+            assert_ne!(run(second.idle()), Idle::Park, "the other one waits now");
+        }
+        first.busy();
+        assert_eq!(run(second.idle()), Idle::Park);
+    }
+
+    #[test]
+    fn dropped_connection_is_not_active() {
+        let activity = Activity::default();
+        drop(Spinner::new(Spin::Adaptive, activity.clone()));
+        assert_eq!(activity.0.load(Relaxed), 0);
+    }
+}

@@ -1,0 +1,125 @@
+//! A queue pair and the protocol state on it, which are driven as one.
+
+use rpcrdma_proto::{Connection, Violation};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tracing::{debug, trace, warn};
+use verbs::{CloseReason, PostError, QueuePair};
+
+/// How long a connection may take to end in good order. Providers have a bound of their own, which
+/// is to come first.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// One connection, owned by one task.
+pub(crate) struct Wire {
+    pub(crate) qp: Box<dyn QueuePair>,
+    pub(crate) connection: Connection,
+    impossible: bool,
+}
+
+/// Why a connection is over, or has to be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Over {
+    #[error("{0}")]
+    Closed(CloseReason),
+    #[error("{0}")]
+    Violation(Violation),
+    #[error("work was posted that this connection cannot do")]
+    Impossible,
+    #[error("the service failed")]
+    ServiceFailed,
+    #[error("no call came for {0:?}")]
+    Idle(Duration),
+    #[error("a call got no reply within {0:?}")]
+    CallTimedOut(Duration),
+    #[error("closed by this end")]
+    Asked,
+}
+
+impl Wire {
+    pub(crate) fn new(qp: Box<dyn QueuePair>, connection: Connection) -> Self {
+        Self {
+            qp,
+            connection,
+            impossible: false,
+        }
+    }
+
+    /// Moves what can move, and hands completions to the protocol; whether anything happened.
+    pub(crate) fn turn(&mut self) -> bool {
+        let mut moved = self.qp.progress();
+        while let Some(completion) = self.qp.poll_cq() {
+            trace!(?completion, "done");
+            self.connection.handle_completion(completion);
+            moved = true;
+        }
+        moved
+    }
+
+    /// Posts what the protocol has to post, and sends it all in one go; whether there was anything.
+    pub(crate) fn flush(&mut self) -> bool {
+        let mut posted = false;
+        while let Some(work) = self.connection.poll_post() {
+            trace!(?work, "posted");
+            match self.qp.post(work) {
+                Ok(()) => posted = true,
+                Err(PostError::Full(work)) => {
+                    self.connection.handle_refused(work);
+                    break;
+                }
+                Err(PostError::Invalid(work)) => {
+                    warn!(?work, peer = %self.qp.peer_addr(), "work that cannot be done");
+                    self.impossible = true;
+                }
+            }
+        }
+        if posted {
+            self.qp.progress();
+        }
+        posted
+    }
+
+    /// Why this cannot go on, if it cannot.
+    pub(crate) fn over(&self) -> Option<Over> {
+        if let Some(violation) = self.connection.violation() {
+            return Some(Over::Violation(violation));
+        }
+        if self.impossible {
+            return Some(Over::Impossible);
+        }
+        self.qp.closed().cloned().map(Over::Closed)
+    }
+
+    pub(crate) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.qp.poll_ready(cx)
+    }
+
+    /// Tells the operator and the developer why it ended.
+    pub(crate) fn log_end(&self, over: &Over) {
+        let peer = self.qp.peer_addr();
+        match over {
+            Over::Violation(_) | Over::Closed(CloseReason::PeerError(_)) => {
+                warn!(%peer, %over, "the peer broke a rule");
+            }
+            _ => debug!(%peer, %over, "connection ends"),
+        }
+    }
+
+    /// Ends the connection in good order, as far as the peer takes part. Nothing of what still
+    /// comes in is looked at.
+    pub(crate) async fn close(&mut self) {
+        self.flush();
+        self.qp.close();
+        let closing = async {
+            while self.qp.closed().is_none() {
+                if !self.qp.progress() {
+                    std::future::poll_fn(|cx| self.qp.poll_ready(cx)).await;
+                }
+                while self.qp.poll_cq().is_some() {}
+            }
+        };
+        if tokio::time::timeout(CLOSE_TIMEOUT, closing).await.is_err() {
+            debug!(peer = %self.qp.peer_addr(), "the connection did not end in time");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! A service that gives back what it is told to, and a peer driven by hand.
+
+use buffer::{Buffer, Gather};
+use bytes::Bytes;
+use oncrpc::{Answer, Caller, Reply, ReplyBound, Service, Transport};
+use std::sync::{Condvar, Mutex};
+use tokio::sync::{Notify, watch};
+use verbs::{Completion, QueuePair, WorkRequest, WrId};
+use xdr::{Payload, Reader, Writer};
+
+/// What a call asks the service to do.
+pub const NOW: u32 = 0;
+/// To answer from a thread that blocks until [`Echo::open`].
+pub const BLOCKING: u32 = 1;
+/// To answer from a future that waits for [`Echo::open`].
+pub const LATER: u32 = 2;
+/// To panic.
+pub const PANIC: u32 = 3;
+/// To answer nothing.
+pub const NOTHING: u32 = 4;
+
+/// Items of call and reply, for every shape of either.
+pub const SHAPES: &[(&[usize], &[usize])] = &[
+    (&[], &[]),
+    (&[100], &[100]),
+    (&[3000], &[3000]),
+    (&[100_001], &[]),
+    (&[], &[100_003]),
+    (&[50_001, 50_002], &[50_003, 3]),
+    (&[1 << 20], &[1 << 20]),
+    // So many items that the rest of call and reply is long too.
+    (&[5; 300], &[]),
+    (&[], &[5; 300]),
+];
+
+/// Octets that differ from place to place.
+pub fn octets(len: usize) -> Bytes {
+    (0..len).map(|i| (i * 7 + i / 251) as u8).collect()
+}
+
+fn items(w: &mut Writer, sizes: &[usize]) {
+    w.length(sizes.len());
+    for &len in sizes {
+        w.item(Gather::from_elem(octets(len), 1));
+    }
+}
+
+/// A call that asks for results of these sizes.
+pub fn call(xid: u32, what: u32, args: &[usize], results: &[usize]) -> Payload {
+    let mut w = Writer::new(Buffer::with_capacity(64));
+    w.u32(xid);
+    w.u32(0);
+    w.u32(what);
+    w.length(results.len());
+    results.iter().for_each(|&len| w.length(len));
+    items(&mut w, args);
+    w.finish()
+}
+
+/// The bound of the reply to such a call.
+pub fn bound(results: &[usize]) -> ReplyBound {
+    ReplyBound {
+        fixed: 12 + 4 * results.len(),
+        results: results.into(),
+    }
+}
+
+/// Checks a reply.
+pub fn check(reply: &Payload, results: &[usize]) {
+    let mut r = Reader::from(reply);
+    r.u32().expect("an XID");
+    assert_eq!(r.u32(), Ok(1));
+    assert_eq!(r.u32(), Ok(results.len() as u32));
+    for &len in results {
+        assert_eq!(r.item(1 << 20).expect("a result").to_vec(), octets(len));
+    }
+    r.finish().expect("nothing is left");
+}
+
+/// One call and its reply.
+pub async fn exchange(transport: &impl Transport, args: &[usize], results: &[usize]) {
+    let call = call(transport.next_xid(), NOW, args, results);
+    let reply = transport.call(call, bound(results)).await;
+    check(&reply.expect("answered"), results);
+}
+
+/// The service.
+pub struct Echo {
+    blocked: watch::Sender<u32>,
+    gate: Mutex<bool>,
+    opened: Condvar,
+    opened_later: Notify,
+}
+
+impl Default for Echo {
+    fn default() -> Self {
+        Self {
+            blocked: watch::Sender::new(0),
+            gate: Mutex::default(),
+            opened: Condvar::default(),
+            opened_later: Notify::new(),
+        }
+    }
+}
+
+impl Echo {
+    /// Lets calls go on that wait.
+    pub fn open(&self) {
+        *self.gate.lock().expect("no panic holds it") = true;
+        self.opened.notify_all();
+        self.opened_later.notify_one();
+    }
+
+    /// Waits until so many calls were handed to threads.
+    pub async fn wait_for_blocked(&self, many: u32) {
+        let mut blocked = self.blocked.subscribe();
+        let enough = blocked.wait_for(|blocked| *blocked >= many).await;
+        enough.expect("the service is there");
+    }
+
+    fn reply(call: &Payload) -> (u32, Payload) {
+        let mut r = Reader::from(call);
+        let xid = r.u32().expect("an XID");
+        assert_eq!(r.u32(), Ok(0));
+        let what = r.u32().expect("what to do");
+        let results = r.vec(1000, |r| r.u32()).expect("sizes");
+        let args = r.vec(1000, |r| r.item(1 << 20).map(|arg| arg.to_vec()));
+        for arg in args.expect("arguments") {
+            assert_eq!(arg, octets(arg.len()));
+        }
+        r.finish().expect("nothing is left");
+        let mut w = Writer::new(Buffer::with_capacity(64));
+        w.u32(xid);
+        w.u32(1);
+        let results: Vec<_> = results.into_iter().map(|len| len as usize).collect();
+        items(&mut w, &results);
+        (what, w.finish())
+    }
+}
+
+/// The service as a server holds it.
+pub struct Shared(pub std::sync::Arc<Echo>);
+
+impl Service for Shared {
+    fn call(&self, call: Payload, _: &Caller) -> Answer {
+        let echo = std::sync::Arc::clone(&self.0);
+        let (what, reply) = Echo::reply(&call);
+        match what {
+            BLOCKING => {
+                echo.blocked.send_modify(|blocked| *blocked += 1);
+                Answer::Blocking(Box::new(move || {
+                    let mut open = echo.gate.lock().expect("no panic holds it");
+                    while !*open {
+                        open = echo.opened.wait(open).expect("no panic holds it");
+                    }
+                    Reply::Message(reply)
+                }))
+            }
+            LATER => Answer::Later(Box::pin(async move {
+                echo.opened_later.notified().await;
+                Reply::Message(reply)
+            })),
+            PANIC => Answer::Blocking(Box::new(|| panic!("the service was told to"))),
+            NOTHING => Answer::Now(Reply::Nothing),
+            _ => Answer::message(reply),
+        }
+    }
+}
+
+/// Receives for a peer.
+pub fn receives(count: usize) -> Vec<WorkRequest> {
+    let receive = |i: usize| WorkRequest::Receive {
+        wr: WrId(i as u64),
+        buffer: Buffer::with_capacity(4096),
+    };
+    (0..count).map(receive).collect()
+}
+
+/// A peer that sends and receives words.
+pub struct Peer(Box<dyn QueuePair>);
+
+impl Peer {
+    pub fn new(qp: Box<dyn QueuePair>) -> Self {
+        Self(qp)
+    }
+
+    pub fn send(&mut self, words: &[u32]) {
+        let octets: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+        let work = WorkRequest::Send {
+            wr: WrId(1000),
+            buffer: Buffer::from(octets),
+            invalidate: None,
+        };
+        self.0.post(work).expect("there is room");
+        self.0.progress();
+    }
+
+    pub async fn receive(&mut self) -> Vec<u32> {
+        loop {
+            self.0.progress();
+            while let Some(completion) = self.0.poll_cq() {
+                if let Completion::Receive { buffer, .. } = completion {
+                    let word =
+                        |octets: &[u8]| u32::from_be_bytes(octets.try_into().expect("four octets"));
+                    return buffer.chunks(4).map(word).collect();
+                }
+            }
+            std::future::poll_fn(|cx| self.0.poll_ready(cx)).await;
+        }
+    }
+}

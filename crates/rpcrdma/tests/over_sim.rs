@@ -1,0 +1,491 @@
+//! Client and server over the simulated fabric, each with its own threads and runtime.
+
+#![allow(clippy::cast_possible_truncation)]
+
+mod echo;
+
+use echo::{Echo, call, check, exchange};
+use oncrpc::{Transport, TransportError};
+use rpcrdma::{Client, ClientConfig, Server, ServerConfig, Spin};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use verbs::{Provider, QpOptions};
+use verbs_sim::{EndOptions, Fabric, SimProvider};
+
+struct World {
+    fabric: Fabric,
+    provider: Arc<SimProvider>,
+    service: Arc<Echo>,
+    server: Server,
+}
+
+impl World {
+    async fn new(config: ServerConfig) -> Self {
+        let fabric = Fabric::new(11);
+        let provider = Arc::new(fabric.provider(EndOptions::default()));
+        let service = Arc::new(Echo::default());
+        let server = Server::bind(
+            Arc::clone(&provider) as Arc<dyn Provider>,
+            anywhere(),
+            Arc::new(echo::Shared(Arc::clone(&service))),
+            config,
+        )
+        .await
+        .expect("it listens");
+        Self {
+            fabric,
+            provider,
+            service,
+            server,
+        }
+    }
+
+    async fn client(&self, config: ClientConfig) -> Client {
+        let provider = Arc::clone(&self.provider) as Arc<dyn Provider>;
+        Client::connect(provider, self.server.local_addr(), config)
+            .await
+            .expect("it connects")
+    }
+}
+
+fn anywhere() -> SocketAddr {
+    "127.0.0.1:0".parse().expect("an address")
+}
+
+fn server_config() -> ServerConfig {
+    ServerConfig {
+        workers: 2,
+        ..ServerConfig::default()
+    }
+}
+
+fn run(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
+        .block_on(async {
+            tokio::time::timeout(Duration::from_secs(60), test)
+                .await
+                .expect("no test takes so long");
+        });
+}
+
+#[test]
+fn calls_of_every_shape_are_answered() {
+    run(async {
+        let world = World::new(server_config()).await;
+        let client = world.client(ClientConfig::default()).await;
+        for &(args, results) in echo::SHAPES {
+            exchange(&client, args, results).await;
+        }
+        let counters = client.counters();
+        assert!(counters.read_chunks_offered > 0 && counters.write_chunks_offered > 0);
+        assert!(counters.reply_chunks_offered > 0 && counters.remote_invalidations > 0);
+        client.close().await;
+        let stats = world.server.shutdown().await;
+        assert_eq!((stats.connections, stats.accepted), (0, 1));
+        assert_eq!(stats.counters.calls_received, echo::SHAPES.len() as u64);
+    });
+}
+
+#[test]
+fn each_spin_policy_works() {
+    run(async {
+        for spin in [Spin::Park, Spin::Adaptive, Spin::Always] {
+            let world = World::new(ServerConfig {
+                spin,
+                ..server_config()
+            })
+            .await;
+            let client = world
+                .client(ClientConfig {
+                    spin,
+                    ..ClientConfig::default()
+                })
+                .await;
+            for _ in 0..20 {
+                exchange(&client, &[], &[]).await;
+            }
+            client.close().await;
+            world.server.shutdown().await;
+        }
+    });
+}
+
+#[test]
+fn more_calls_than_credits_from_several_clients_are_all_answered() {
+    run(async {
+        let world = World::new(ServerConfig {
+            credits: 3,
+            // Two chunks of those below at a time.
+            chunk_memory: 150_000,
+            ..server_config()
+        })
+        .await;
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..4 {
+            let client = world.client(ClientConfig::default()).await;
+            for i in 0..50 {
+                let client = client.clone();
+                tasks.spawn(async move {
+                    exchange(&client, &[60_000 + i], &[70_000 + i]).await;
+                });
+            }
+        }
+        while let Some(done) = tasks.join_next().await {
+            done.expect("answered");
+        }
+        let stats = world.server.shutdown().await;
+        assert_eq!(stats.counters.calls_received, 200);
+        assert!(stats.counters.memory_waits > 0);
+    });
+}
+
+#[test]
+fn slow_call_does_not_hold_up_others() {
+    run(async {
+        let world = World::new(server_config()).await;
+        let client = world.client(ClientConfig::default()).await;
+        exchange(&client, &[], &[]).await;
+        let xid = client.next_xid();
+        let mut slow =
+            std::pin::pin!(client.call(call(xid, echo::BLOCKING, &[], &[]), echo::bound(&[])));
+        let mut later = {
+            let xid = client.next_xid();
+            Box::pin(client.call(call(xid, echo::LATER, &[], &[]), echo::bound(&[])))
+        };
+        tokio::select! {
+            biased;
+            _ = &mut slow => panic!("it waits for its gate"),
+            _ = &mut later => panic!("it waits for its gate"),
+            () = exchange(&client, &[], &[]) => {}
+        }
+        world.service.open();
+        check(&slow.await.expect("answered"), &[]);
+        check(&later.await.expect("answered"), &[]);
+        world.server.shutdown().await;
+    });
+}
+
+#[test]
+fn panicking_service_costs_one_connection_and_no_other() {
+    run(async {
+        let world = World::new(server_config()).await;
+        let good = world.client(ClientConfig::default()).await;
+        let bad = world
+            .client(ClientConfig {
+                reconnect: false,
+                ..ClientConfig::default()
+            })
+            .await;
+        let answer = bad
+            .call(call(1, echo::PANIC, &[], &[]), echo::bound(&[]))
+            .await;
+        assert!(
+            matches!(answer, Err(TransportError::Disconnected(_))),
+            "{answer:?}"
+        );
+        exchange(&good, &[], &[]).await;
+        world.server.shutdown().await;
+    });
+}
+
+#[test]
+fn cancelled_call_leaves_the_connection_usable() {
+    run(async {
+        let world = World::new(server_config()).await;
+        let client = world.client(ClientConfig::default()).await;
+        exchange(&client, &[], &[]).await;
+        {
+            let call = client.call(
+                call(client.next_xid(), echo::BLOCKING, &[], &[90_000]),
+                echo::bound(&[90_000]),
+            );
+            let mut call = std::pin::pin!(call);
+            tokio::select! {
+                biased;
+                _ = &mut call => panic!("it waits for its gate"),
+                () = exchange(&client, &[], &[]) => {}
+            }
+        }
+        world.service.open();
+        exchange(&client, &[50_000], &[50_000]).await;
+        client.close().await;
+        assert_eq!(client.counters().cancelled, 1);
+        world.server.shutdown().await;
+    });
+}
+
+#[test]
+fn shutdown_lets_calls_finish() {
+    run(async {
+        let world = World::new(server_config()).await;
+        let client = world.client(ClientConfig::default()).await;
+        exchange(&client, &[], &[]).await;
+        let call = client.call(
+            call(client.next_xid(), echo::BLOCKING, &[], &[]),
+            echo::bound(&[]),
+        );
+        let mut call = std::pin::pin!(call);
+        tokio::select! {
+            biased;
+            _ = &mut call => panic!("it waits for its gate"),
+            () = exchange(&client, &[], &[]) => {}
+        }
+        let service = Arc::clone(&world.service);
+        let shutdown = tokio::spawn(world.server.shutdown());
+        tokio::task::yield_now().await;
+        service.open();
+        check(&call.await.expect("answered"), &[]);
+        shutdown.await.expect("it stops");
+    });
+}
+
+#[test]
+fn lost_connection_is_made_again_and_calls_are_sent_again() {
+    run(async {
+        let world = World::new(server_config()).await;
+        let client = world.client(ClientConfig::default()).await;
+        exchange(&client, &[], &[]).await;
+        let mut calls = tokio::task::JoinSet::new();
+        for i in 0..5 {
+            let client = client.clone();
+            calls.spawn(async move {
+                let xid = client.next_xid();
+                let call = call(xid, echo::BLOCKING, &[60_000 + i], &[60_000 + i]);
+                let reply = client.call(call, echo::bound(&[60_000 + i])).await;
+                check(&reply.expect("answered in the end"), &[60_000 + i]);
+            });
+        }
+        world.service.wait_for_blocked(5).await;
+        for connection in world.fabric.connections() {
+            world.fabric.cut(connection);
+        }
+        world.service.wait_for_blocked(10).await;
+        world.service.open();
+        while let Some(done) = calls.join_next().await {
+            done.expect("answered");
+        }
+        assert!(client.connection().is_some());
+        world.server.shutdown().await;
+    });
+}
+
+#[test]
+fn call_that_loses_every_connection_fails() {
+    run(async {
+        let world = World::new(server_config()).await;
+        let client = world
+            .client(ClientConfig {
+                reconnect_first: Duration::from_millis(1),
+                ..ClientConfig::default()
+            })
+            .await;
+        let answer = client
+            .call(call(1, echo::PANIC, &[], &[]), echo::bound(&[]))
+            .await;
+        assert!(
+            matches!(answer, Err(TransportError::Disconnected(_))),
+            "{answer:?}"
+        );
+        exchange(&client, &[], &[]).await;
+        world.server.shutdown().await;
+    });
+}
+
+#[test]
+fn call_without_a_server_ends_in_time_and_says_why() {
+    run(async {
+        let world = World::new(server_config()).await;
+        let client = world
+            .client(ClientConfig {
+                call_timeout: Duration::from_millis(200),
+                reconnect_first: Duration::from_millis(1),
+                ..ClientConfig::default()
+            })
+            .await;
+        exchange(&client, &[], &[]).await;
+        world.server.shutdown().await;
+        let answer = client
+            .call(
+                call(client.next_xid(), echo::NOW, &[], &[]),
+                echo::bound(&[]),
+            )
+            .await;
+        match answer {
+            Err(TransportError::Unreachable(why)) => {
+                assert!(why.contains("cannot connect"), "{why}")
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
+#[test]
+fn call_without_a_reply_ends_in_time() {
+    run(async {
+        let world = World::new(server_config()).await;
+        let client = world
+            .client(ClientConfig {
+                call_timeout: Duration::from_millis(200),
+                ..ClientConfig::default()
+            })
+            .await;
+        let answer = client
+            .call(
+                call(client.next_xid(), echo::NOTHING, &[], &[]),
+                echo::bound(&[]),
+            )
+            .await;
+        assert!(
+            matches!(answer, Err(TransportError::TimedOut(_))),
+            "{answer:?}"
+        );
+        exchange(&client, &[], &[]).await;
+        world.server.shutdown().await;
+    });
+}
+
+#[test]
+fn closed_client_fails_its_calls_and_later_ones() {
+    run(async {
+        let world = World::new(server_config()).await;
+        let client = world.client(ClientConfig::default()).await;
+        exchange(&client, &[], &[]).await;
+        let call_1 = client.call(
+            call(client.next_xid(), echo::NOTHING, &[], &[]),
+            echo::bound(&[]),
+        );
+        let mut call_1 = std::pin::pin!(call_1);
+        tokio::select! {
+            biased;
+            _ = &mut call_1 => panic!("it has no reply"),
+            () = exchange(&client, &[], &[]) => {}
+        }
+        client.close().await;
+        let answer = call_1.await;
+        assert!(
+            matches!(answer, Err(TransportError::Disconnected(_))),
+            "{answer:?}"
+        );
+        let answer = client
+            .call(
+                call(client.next_xid(), echo::NOW, &[], &[]),
+                echo::bound(&[]),
+            )
+            .await;
+        assert!(
+            matches!(answer, Err(TransportError::Disconnected(_))),
+            "{answer:?}"
+        );
+        world.server.shutdown().await;
+    });
+}
+
+#[test]
+fn silent_peers_hold_up_nobody_and_are_dropped() {
+    run(async {
+        let world = World::new(ServerConfig {
+            setup_timeout: Duration::from_secs(10),
+            ..server_config()
+        })
+        .await;
+        let on = world.server.local_addr();
+        let mute: Vec<_> = (0..20)
+            .map(|_| world.provider.connect_mute(on).expect("it listens"))
+            .collect();
+        let client = world.client(ClientConfig::default()).await;
+        exchange(&client, &[], &[]).await;
+        assert_eq!(world.server.stats().connections, 21);
+        world.fabric.advance(Duration::from_secs(11));
+        while world.server.stats().refused < 20 {
+            tokio::task::yield_now().await;
+        }
+        exchange(&client, &[], &[]).await;
+        drop(mute);
+        world.server.shutdown().await;
+    });
+}
+
+#[test]
+fn one_connection_too_many_is_refused() {
+    run(async {
+        let world = World::new(ServerConfig {
+            max_connections: 1,
+            ..server_config()
+        })
+        .await;
+        let client = world.client(ClientConfig::default()).await;
+        let provider = Arc::clone(&world.provider) as Arc<dyn Provider>;
+        let second = Client::connect(provider, world.server.local_addr(), ClientConfig::default());
+        assert!(second.await.is_err());
+        assert_eq!(world.server.stats().refused, 1);
+        exchange(&client, &[], &[]).await;
+        world.server.shutdown().await;
+    });
+}
+
+#[test]
+fn idle_connection_is_closed() {
+    run(async {
+        let world = World::new(ServerConfig {
+            idle_timeout: Some(Duration::from_millis(50)),
+            ..server_config()
+        })
+        .await;
+        let client = world.client(ClientConfig::default()).await;
+        exchange(&client, &[], &[]).await;
+        while world.server.stats().connections > 0 {
+            tokio::task::yield_now().await;
+        }
+        // The client makes another one when it has a call.
+        exchange(&client, &[], &[]).await;
+        assert_eq!(world.server.stats().accepted, 2);
+        world.server.shutdown().await;
+    });
+}
+
+#[test]
+fn private_data_of_the_user_arrives_behind_ours() {
+    run(async {
+        let world = World::new(ServerConfig {
+            private_data: b"hello".to_vec(),
+            ..server_config()
+        })
+        .await;
+        let client = world.client(ClientConfig::default()).await;
+        let info = client.connection().expect("connected");
+        assert_eq!(&info.raw_private_data[8..], b"hello");
+        assert_eq!(info.thresholds.send.octets(), 4096);
+        world.server.shutdown().await;
+    });
+}
+
+#[test]
+fn garbage_draws_errors_and_harms_nobody() {
+    run(async {
+        let world = World::new(server_config()).await;
+        let client = world.client(ClientConfig::default()).await;
+        let on = world.server.local_addr();
+        let peer = world
+            .provider
+            .connect(on, &QpOptions::default(), b"not ours", echo::receives(8))
+            .await
+            .expect("private data of others is no reason to refuse");
+        let mut peer = echo::Peer::new(peer.qp);
+        // A runt, an RDMA_DONE and an error draw nothing; a newer version and a bad list do.
+        peer.send(&[1, 2, 3]);
+        peer.send(&[1, 1, 8, 3, 0, 0, 0]);
+        peer.send(&[1, 1, 8, 4, 2]);
+        peer.send(&[1, 2, 8, 0, 0, 0, 0]);
+        assert_eq!(peer.receive().await, [1, 2, 8, 4, 1, 1, 1]);
+        peer.send(&[3, 1, 8, 0, 7, 0, 0]);
+        assert_eq!(peer.receive().await, [3, 1, 8, 4, 2]);
+        peer.send(&[4, 1, 8, 2, 0, 0, 0]);
+        assert_eq!(peer.receive().await, [4, 1, 8, 4, 2]);
+        exchange(&client, &[], &[]).await;
+        world.server.shutdown().await;
+    });
+}
