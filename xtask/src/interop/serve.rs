@@ -40,30 +40,33 @@ impl Serve {
     ///
     /// It does not start, or does not say in time where it listens.
     pub(super) fn start(run: &TestRun<'_>, folder: &Path) -> Result<Self> {
+        Self::start_on(run, folder, (0, 0))
+    }
+
+    /// The same on certain ports: those of a server that has ended.
+    ///
+    /// # Errors
+    ///
+    /// As with [`Self::start`].
+    pub(super) fn start_on(run: &TestRun<'_>, folder: &Path, on: (u16, u16)) -> Result<Self> {
         let state = run.work.join("state");
         fs::create_dir_all(&state)?;
         let mut child = Command::new(run.program)
             .arg("serve")
             .arg(format!("{EXPORT}={}", folder.display()))
-            .args([
-                "--listen",
-                "127.0.0.1:0",
-                "--mount-port",
-                "0",
-                "--squash",
-                "none",
-                "--json",
-            ])
+            .args(["--listen", &format!("127.0.0.1:{}", on.0)])
+            .args(["--mount-port", &on.1.to_string()])
+            .args(["--squash", "none", "--json"])
             .arg("--state-dir")
             .arg(&state)
             .arg("-v")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(File::create(run.logs.join("serve.log"))?)
+            .stderr(log(run, "serve")?)
             .spawn()
             .with_context(|| format!("cannot run {}", run.program.display()))?;
         let stdout = child.stdout.take().context("the server's output")?;
-        let mut log = File::create(run.logs.join("serve-stdout.log"))?;
+        let mut log = log(run, "serve-stdout")?;
         // From here on an early return kills the server.
         let mut serve = Self {
             child,
@@ -119,6 +122,16 @@ impl Drop for Serve {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A log that is continued if the server was started before.
+fn log(run: &TestRun<'_>, name: &str) -> Result<File> {
+    let path = run.logs.join(format!("{name}.log"));
+    File::options()
+        .create(true)
+        .append(true)
+        .open(&path)
+        .context("cannot write a log")
 }
 
 /// The ports in the line that `serve --json` prints when it is ready.

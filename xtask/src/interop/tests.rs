@@ -6,6 +6,7 @@ mod kernel_selftest;
 mod kernel_server;
 mod linux_mounts_us;
 mod linux_serves_us;
+mod server_restart;
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +28,7 @@ pub(super) struct Test {
     pub(super) run: fn(&TestRun<'_>) -> Result<()>,
 }
 
-pub(super) const TESTS: [Test; 6] = [
+pub(super) const TESTS: [Test; 7] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -48,6 +49,13 @@ pub(super) const TESTS: [Test; 6] = [
         usual: true,
         ours: true,
         run: linux_serves_us::run,
+    },
+    Test {
+        name: "server-restart",
+        about: "our server ends and is killed under the kernel's client, and comes back",
+        usual: true,
+        ours: true,
+        run: server_restart::run,
     },
     Test {
         name: "tshark",
