@@ -10,12 +10,14 @@ use nfs_server::{
     ExportOptions, Exports, FileSystem, HandleKey, LocalFs, LocalFsOptions, MemFs, Mount3, Nfs3,
     Squash,
 };
-use oncrpc::Programs;
+use oncrpc::{Programs, Transport, tcp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
 
-/// A client of a server with this file system as `/data`.
-async fn mounted(fs: Arc<dyn FileSystem>, carry: Carry) -> Export<Direct> {
+/// A server with this file system as `/data`.
+fn server(fs: Arc<dyn FileSystem>) -> Arc<Programs> {
     let options = ExportOptions {
         squash: Squash::None,
         ..ExportOptions::default()
@@ -26,13 +28,43 @@ async fn mounted(fs: Arc<dyn FileSystem>, carry: Carry) -> Export<Direct> {
     let programs = Programs::new()
         .with(Nfs3::new(exports.clone(), buffer::Pool::new(1 << 20)))
         .with(Mount3::new(exports));
-    let service: Arc<Programs> = Arc::new(programs);
-    let mount = Mount::new(Direct::new(service.clone(), carry), current_user());
+    Arc::new(programs)
+}
+
+/// The export of a server, by two transports to it.
+async fn mounted<T: Transport + Send + Sync>(for_mount: T, for_nfs: T) -> Export<T> {
+    let mount = Mount::new(for_mount, current_user());
     let (mounted, rest) = mount.mount_above("/data/some/file").await.unwrap();
     assert_eq!(rest, b"some/file");
-    Export::open(Direct::new(service, carry), current_user(), mounted.handle)
+    Export::open(for_nfs, current_user(), mounted.handle)
         .await
         .unwrap()
+}
+
+async fn direct(fs: Arc<dyn FileSystem>, carry: Carry) -> Export<Direct> {
+    let server = server(fs);
+    mounted(
+        Direct::new(server.clone(), carry),
+        Direct::new(server, carry),
+    )
+    .await
+}
+
+async fn over_tcp(fs: Arc<dyn FileSystem>) -> Export<tcp::Client> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let limits = tcp::Limits {
+        record: 2 << 20,
+        ..tcp::Limits::default()
+    };
+    let server = tcp::Server::new(listener, server(fs), limits);
+    tokio::spawn(server.run(std::future::pending()));
+    let connect = || tcp::Client::connect(addr, Duration::from_secs(60));
+    mounted(connect().await.unwrap(), connect().await.unwrap()).await
+}
+
+fn memory() -> Arc<dyn FileSystem> {
+    Arc::new(MemFs::new(1 << 30))
 }
 
 /// Runs a test with each file system and each way of carrying data.
@@ -43,19 +75,24 @@ macro_rules! everywhere {
 
             #[tokio::test]
             async fn in_memory_by_reference() {
-                super::$name(mounted(Arc::new(MemFs::new(1 << 30)), Carry::Apart).await).await;
+                super::$name(direct(memory(), Carry::Apart).await).await;
             }
 
             #[tokio::test]
             async fn in_memory_inline() {
-                super::$name(mounted(Arc::new(MemFs::new(1 << 30)), Carry::Inline).await).await;
+                super::$name(direct(memory(), Carry::Inline).await).await;
             }
 
             #[tokio::test]
             async fn in_a_directory() {
                 let dir = tempfile::tempdir().unwrap();
                 let fs = LocalFs::open(dir.path(), LocalFsOptions::default()).unwrap();
-                super::$name(mounted(Arc::new(fs), Carry::Apart).await).await;
+                super::$name(direct(Arc::new(fs), Carry::Apart).await).await;
+            }
+
+            #[tokio::test]
+            async fn over_tcp() {
+                super::$name(super::over_tcp(memory()).await).await;
             }
         }
     )*};
@@ -92,7 +129,9 @@ fn tree(seed: u64) -> BTreeMap<String, Option<Vec<u8>>> {
     tree
 }
 
-async fn random_tree_is_written_listed_compared_and_removed(export: Export<Direct>) {
+async fn random_tree_is_written_listed_compared_and_removed<T: Transport + Send + Sync>(
+    export: Export<T>,
+) {
     let tree = tree(20);
     for (path, data) in &tree {
         match data {
@@ -126,7 +165,9 @@ async fn random_tree_is_written_listed_compared_and_removed(export: Export<Direc
     assert!(export.entries("/").await.unwrap().is_empty());
 }
 
-async fn sparse_file_has_zeroes_where_nothing_was_written(export: Export<Direct>) {
+async fn sparse_file_has_zeroes_where_nothing_was_written<T: Transport + Send + Sync>(
+    export: Export<T>,
+) {
     let how = nfs_proto::args::CreateHow::Guarded(mode(0o600));
     let mut stream = export.create("/sparse", how).await.unwrap();
     stream
@@ -145,7 +186,7 @@ async fn sparse_file_has_zeroes_where_nothing_was_written(export: Export<Direct>
     assert!(export.read_all("/sparse", 1 << 30).await.unwrap() == expected);
 }
 
-async fn upload_replaces_what_was_there(export: Export<Direct>) {
+async fn upload_replaces_what_was_there<T: Transport + Send + Sync>(export: Export<T>) {
     export
         .write_all("/file", octets(5000, 1), mode(0o600))
         .await
@@ -166,7 +207,7 @@ async fn upload_replaces_what_was_there(export: Export<Direct>) {
     );
 }
 
-async fn thousands_of_entries_are_listed_once(export: Export<Direct>) {
+async fn thousands_of_entries_are_listed_once<T: Transport + Send + Sync>(export: Export<T>) {
     export
         .make_dir("/many", SetAttributes::default())
         .await
@@ -190,7 +231,7 @@ async fn thousands_of_entries_are_listed_once(export: Export<Direct>) {
     export.remove_all("/many").await.unwrap();
 }
 
-async fn refusals_are_those_of_the_server(export: Export<Direct>) {
+async fn refusals_are_those_of_the_server<T: Transport + Send + Sync>(export: Export<T>) {
     let status = |error: nfs_client::Error| error.status().unwrap();
     export
         .make_dirs("/dir/sub", SetAttributes::default())
