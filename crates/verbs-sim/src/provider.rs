@@ -443,8 +443,10 @@ impl Drop for Handshaking {
             drop(SimQp::new(self.fabric.clone(), connection, Side::Left));
         }
         self.fabric.with(|world| {
-            if self.find(world).held == [false, false] {
-                world.handshakes.under_way.remove(&self.number);
+            // The other party may let go at the same time, and have removed it already.
+            let under_way = &mut world.handshakes.under_way;
+            if matches!(under_way.get(&self.number), Some(last) if last.held == [false, false]) {
+                under_way.remove(&self.number);
             }
         });
     }
