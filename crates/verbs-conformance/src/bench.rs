@@ -143,9 +143,13 @@ impl<'a> Bench<'a> {
         let connecting = self
             .connector
             .connect(addr, &options, private_data, Vec::new());
-        let answering = async {
+        let answering = async move {
             let incoming = listener.accept().await;
-            answer(incoming.unwrap_or_else(|error| panic!("could not accept: {error}"))).await
+            let incoming = incoming.unwrap_or_else(|error| panic!("could not accept: {error}"));
+            let answer = answer(incoming).await;
+            // A connector may try again in another way: it shall not wait for an answer.
+            drop(listener);
+            answer
         };
         self.soon("an answer", both(connecting, answering)).await
     }
