@@ -1,23 +1,113 @@
 //! Software RNIC: iWARP over TCP sockets.
+//!
+//! [`Iwarp`] is a [`verbs::Provider`] that needs no hardware, no kernel module and no privilege: it
+//! speaks MPA, DDP and RDMAP over a TCP connection, to itself, to Linux's siw, and to iWARP
+//! hardware. The protocol is in the `iwarp-proto` crate; here are the sockets, the timers and the
+//! exchange that sets a connection up.
 
 mod config;
+mod connect;
+mod handshake;
+mod listen;
+mod queue_pair;
+mod socket;
+mod timers;
 
 pub use config::{Config, CrcMode, FpduPolicy};
+
+use iwarp_proto::mpa::{Frame, MAX_DEPTH, Offer};
+use iwarp_proto::{MAX_MESSAGE, MAX_REGION, MAX_REGIONS, MAX_SENDS};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use verbs::{
+    BoxFuture, Connected, Invalidation, Limits, Listener, PrivateDataCapacity, Provider, QpOptions,
+    SetupError, WorkRequest,
+};
+
+/// Receives that can be posted at a time on one connection, whatever its options ask for.
+const MAX_RECEIVES: usize = 1 << 16;
 
 /// A provider of iWARP connections over TCP.
 #[derive(Clone, Debug, Default)]
 pub struct Iwarp {
-    config: Config,
+    config: Arc<Config>,
 }
 
 impl Iwarp {
     /// A provider whose connections behave like this.
     pub fn new(config: Config) -> Self {
-        Self { config }
+        Self {
+            config: Arc::new(config),
+        }
     }
 
     /// How its connections behave.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+}
+
+impl Provider for Iwarp {
+    fn limits(&self) -> Limits {
+        limits(&QpOptions {
+            receives: MAX_RECEIVES,
+            ..QpOptions::default()
+        })
+    }
+
+    fn connect<'a>(
+        &'a self,
+        to: SocketAddr,
+        options: &'a QpOptions,
+        private_data: &'a [u8],
+        receives: Vec<WorkRequest>,
+    ) -> BoxFuture<'a, Result<Connected, SetupError>> {
+        Box::pin(connect::connect(
+            &self.config,
+            to,
+            options,
+            private_data,
+            receives,
+        ))
+    }
+
+    fn listen<'a>(
+        &'a self,
+        on: SocketAddr,
+    ) -> BoxFuture<'a, Result<Box<dyn Listener>, SetupError>> {
+        Box::pin(listen::listen(Arc::clone(&self.config), on))
+    }
+}
+
+/// What a connection can do at most, before anything is negotiated.
+fn limits(options: &QpOptions) -> Limits {
+    let capacity = Frame::capacity(true);
+    Limits {
+        private_data: PrivateDataCapacity {
+            request: capacity,
+            accept: capacity,
+            reject: capacity,
+        },
+        private_data_exact: true,
+        receives: options.receives.min(MAX_RECEIVES),
+        sends: MAX_SENDS,
+        outstanding_reads: MAX_DEPTH.into(),
+        inbound_reads: MAX_DEPTH.into(),
+        max_message: MAX_MESSAGE,
+        regions: MAX_REGIONS,
+        max_region: MAX_REGION,
+        remote_invalidation: Invalidation::Region,
+        keepalive: true,
+    }
+}
+
+/// What to offer to a peer.
+fn offer(config: &Config, options: &QpOptions) -> Offer {
+    let depth = |wanted: usize| u16::try_from(wanted).unwrap_or(MAX_DEPTH).min(MAX_DEPTH);
+    Offer {
+        crc: config.crc != CrcMode::Off,
+        ird: depth(options.inbound_reads),
+        ord: depth(options.outstanding_reads),
+        peer_to_peer: false,
     }
 }

@@ -86,7 +86,16 @@ impl Endpoint {
         } else {
             WorkError::Flushed
         });
-        let reason = CloseReason::PeerError(cause.to_string());
+        self.terminate(cause, segment, CloseReason::PeerError(cause.to_string()));
+    }
+
+    /// Ends the connection because of this end (RFC 5040 §7.1, case 1).
+    pub(super) fn catastrophe(&mut self) {
+        self.flush(WorkError::Flushed);
+        self.terminate(Cause::RDMA_CATASTROPHIC, None, CloseReason::Local);
+    }
+
+    fn terminate(&mut self, cause: Cause, segment: Option<TerminatedSegment>, reason: CloseReason) {
         // RFC 5044 §7.1.2 rule 4: a responder that has not validated an FPDU posts none.
         if self.heard || self.config.role == Role::Initiator {
             tracing::debug!(%cause, "terminate");

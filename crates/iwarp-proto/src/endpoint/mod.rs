@@ -203,10 +203,8 @@ impl Endpoint {
         match work {
             WorkRequest::Receive { .. } | WorkRequest::Invalidate { .. } => true,
             WorkRequest::Send { buffer, .. } => fits(buffer.len() as u64),
-            WorkRequest::Write { source, to, .. } => {
-                let len = buffer::gather_len(source) as u64;
-                fits(len) && to.offset.checked_add(len).is_some()
-            }
+            // Where it goes is for the peer to judge.
+            WorkRequest::Write { source, .. } => fits(buffer::gather_len(source) as u64),
             WorkRequest::Read { sink, from, .. } => {
                 let len = from.iter().map(|segment| u64::from(segment.length)).sum();
                 self.config.ord > 0 && fits(len) && len <= sink.capacity() as u64
@@ -236,7 +234,9 @@ impl Endpoint {
     /// (RFC 5042 §6.2.2).
     fn invalidate(&mut self, wr: WrId, handle: Handle) {
         let Some(slot) = self.places.region(handle.0) else {
+            // A fault of our own user: it does not know what the peer can reach.
             self.fail(wr, WorkError::NoSuchHandle);
+            self.catastrophe();
             return;
         };
         if self.rx.drains_into(slot, wr) {

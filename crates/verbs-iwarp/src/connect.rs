@@ -1,0 +1,154 @@
+//! The initiator's side of connection setup.
+
+use crate::config::Config;
+use crate::handshake::{self, NoFrame};
+use crate::queue_pair::IwarpQp;
+use crate::{offer, socket};
+use iwarp_proto::Role;
+use iwarp_proto::mpa::{Frame, FrameError, Initiator, Kind, Offer, Refusal};
+use std::io;
+use std::net::SocketAddr;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+use verbs::{Connected, QpOptions, SetupError, WorkRequest};
+
+/// Connects with MPA revision 2, and with revision 1 to a responder that closes instead of
+/// answering (RFC 6581 §10).
+pub(crate) async fn connect(
+    config: &Config,
+    to: SocketAddr,
+    options: &QpOptions,
+    private_data: &[u8],
+    receives: Vec<WorkRequest>,
+) -> Result<Connected, SetupError> {
+    if private_data.len() > Frame::capacity(true) {
+        return Err(invalid("more private data than fits an MPA request").into());
+    }
+    let offer = offer(config, options);
+    let attempt = Attempt {
+        config,
+        to,
+        options,
+        private_data,
+        deadline: Instant::now() + options.setup_timeout,
+    };
+    let initiator = Initiator::new(offer);
+    let (stream, initiator, reply) = match attempt.exchange(&initiator).await? {
+        Exchange::Reply(stream, reply) => (stream, initiator, reply),
+        Exchange::Closed => attempt.revision_one(offer).await?,
+    };
+    let agreed = match initiator.reply(&reply) {
+        Ok(agreed) => agreed,
+        Err(Refusal::Rejected(private_data)) => return Err(SetupError::Rejected(private_data)),
+        Err(Refusal::Invalid(why)) => return Err(not_ours(to, why)),
+        Err(Refusal::Terminate(cause)) => {
+            // With its own depths: nothing but the Terminate is ever sent.
+            let agreed = Initiator::revision_one(offer)
+                .reply(&Frame {
+                    revision: iwarp_proto::mpa::Revision::One,
+                    ..reply
+                })
+                .map_err(|_| not_ours(to, "the MPA reply makes no sense"))?;
+            let mut qp = IwarpQp::new(config, stream, Role::Initiator, &agreed, options)?;
+            qp.refuse(cause).await;
+            return Err(not_ours(to, &format!("its demands cannot be met: {cause}")));
+        }
+    };
+    let mut qp = IwarpQp::new(config, stream, Role::Initiator, &agreed, options)?;
+    qp.post_receives(receives)?;
+    Ok(Connected {
+        qp: Box::new(qp),
+        private_data: reply.private_data,
+    })
+}
+
+/// One try to get a Reply.
+struct Attempt<'a> {
+    config: &'a Config,
+    to: SocketAddr,
+    options: &'a QpOptions,
+    private_data: &'a [u8],
+    deadline: Instant,
+}
+
+enum Exchange {
+    Reply(TcpStream, Frame),
+    /// The responder closed without a word: it may not know this revision.
+    Closed,
+}
+
+impl Attempt<'_> {
+    async fn exchange(&self, initiator: &Initiator) -> Result<Exchange, SetupError> {
+        let timeout = self.options.setup_timeout;
+        let connecting = socket::connect(self.to, self.config);
+        let mut stream = timeout_at(self.deadline, connecting)
+            .await
+            .map_err(|_| SetupError::TimedOut("the TCP connection", timeout))?
+            .map_err(|error| explain(self.to, &error))?;
+        let request = initiator.request(self.private_data);
+        let answer = timeout_at(self.deadline, async {
+            // One that refuses at once may have answered before we spoke, and left.
+            if let Err(error) = handshake::write_frame(&mut stream, &request).await {
+                tracing::debug!(to = %self.to, %error, "sending the MPA request");
+            }
+            handshake::read_frame(&mut stream, Kind::Reply).await
+        })
+        .await
+        .map_err(|_| SetupError::TimedOut("the answer to our MPA request", timeout))?;
+        match answer {
+            Ok(reply) => Ok(Exchange::Reply(stream, reply)),
+            Err(NoFrame::Closed) => Ok(Exchange::Closed),
+            Err(NoFrame::Torn) => Err(not_ours(
+                self.to,
+                "it closed the connection within its MPA reply",
+            )),
+            Err(NoFrame::Frame(error @ FrameError::NotMpa(_))) => {
+                Err(plain_tcp(self.to, &error.to_string()))
+            }
+            Err(NoFrame::Frame(error)) => Err(not_ours(self.to, &error.to_string())),
+        }
+    }
+
+    async fn revision_one(
+        &self,
+        offer: Offer,
+    ) -> Result<(TcpStream, Initiator, Frame), SetupError> {
+        tracing::debug!(to = %self.to, "closed without an MPA reply, trying revision 1");
+        let initiator = Initiator::revision_one(offer);
+        match self.exchange(&initiator).await? {
+            Exchange::Reply(stream, reply) => Ok((stream, initiator, reply)),
+            Exchange::Closed => Err(plain_tcp(
+                self.to,
+                "it closed the connection without an answer",
+            )),
+        }
+    }
+}
+
+fn not_ours(to: SocketAddr, why: &str) -> SetupError {
+    SetupError::NotOurProtocol(format!("{to}: MPA was not agreed on: {why}"))
+}
+
+fn plain_tcp(to: SocketAddr, why: &str) -> SetupError {
+    SetupError::NotOurProtocol(format!(
+        "{to} does not speak MPA ({why}); is this the plain NFS/TCP port? NFS/RDMA usually is 20049"
+    ))
+}
+
+pub(crate) fn invalid(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
+/// Says what to do, where the system only says what happened.
+fn explain(to: SocketAddr, error: &io::Error) -> io::Error {
+    let text = match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            format!("{to}: nobody listens there; is the server running, and is this its port?")
+        }
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+            format!("{to}: there is no way to it ({error}); is the address right?")
+        }
+        _ => format!("{to}: {error}"),
+    };
+    io::Error::new(error.kind(), text)
+}

@@ -1,0 +1,58 @@
+//! MPA frames over a socket.
+
+use iwarp_proto::mpa::{Frame, FrameError, FrameReader, Kind};
+use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Octets to read at a time: the longest frame.
+const CHUNK: usize = 20 + iwarp_proto::mpa::MAX_PRIVATE_DATA;
+
+/// How long a peer is given to read a last frame before the connection is dropped.
+pub(crate) const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// Why there is no frame.
+pub(crate) enum NoFrame {
+    /// The stream ended or broke before anything came.
+    Closed,
+    /// It ended or broke within a frame.
+    Torn,
+    /// Something else came.
+    Frame(FrameError),
+}
+
+/// Reads one frame and not an octet more.
+pub(crate) async fn read_frame(stream: &mut TcpStream, kind: Kind) -> Result<Frame, NoFrame> {
+    let mut reader = FrameReader::new(kind);
+    let mut chunk = [0; CHUNK];
+    loop {
+        let wanted = reader.wanted().min(CHUNK);
+        let read = match stream.read(&mut chunk[..wanted]).await {
+            Ok(0) | Err(_) if reader.is_empty() => return Err(NoFrame::Closed),
+            Ok(0) | Err(_) => return Err(NoFrame::Torn),
+            Ok(read) => read,
+        };
+        if let Some(frame) = reader.take(&chunk[..read]).map_err(NoFrame::Frame)? {
+            return Ok(frame);
+        }
+    }
+}
+
+/// Writes one frame.
+pub(crate) async fn write_frame(stream: &mut TcpStream, frame: &Frame) -> io::Result<()> {
+    stream.write_all(&frame.emit()).await
+}
+
+/// Closes our half and waits for the peer to close its own, so that it reads our last words: a
+/// socket that is dropped with octets unread takes them back.
+pub(crate) async fn last_word(mut stream: TcpStream) {
+    let end = async {
+        stream.shutdown().await?;
+        let mut chunk = [0; CHUNK];
+        while stream.read(&mut chunk).await? > 0 {}
+        io::Result::Ok(())
+    };
+    // Whether the peer was in time, or is gone, it is over.
+    let _ = tokio::time::timeout(LAST_WORD, end).await;
+}

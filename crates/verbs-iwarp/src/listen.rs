@@ -1,0 +1,234 @@
+//! The responder's side of connection setup.
+
+use crate::config::Config;
+use crate::connect::invalid;
+use crate::handshake::{self, NoFrame};
+use crate::queue_pair::IwarpQp;
+use crate::{offer, socket};
+use iwarp_proto::Role;
+use iwarp_proto::mpa::{FrameError, Kind, Requested, Responder};
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+use verbs::{BoxFuture, Incoming, Listener, QpOptions, QueuePair, SetupError, WorkRequest};
+
+/// Listens on an address.
+pub(crate) async fn listen(
+    config: Arc<Config>,
+    on: SocketAddr,
+) -> Result<Box<dyn Listener>, SetupError> {
+    let explain = |error: io::Error| {
+        let hint = match error.kind() {
+            io::ErrorKind::AddrInUse => "; another server has this port",
+            io::ErrorKind::AddrNotAvailable => "; this machine has no such address",
+            io::ErrorKind::PermissionDenied => "; ports below 1024 need privilege",
+            _ => "",
+        };
+        io::Error::new(
+            error.kind(),
+            format!("cannot listen on {on}: {error}{hint}"),
+        )
+    };
+    let listener = socket::listen(on, &config).map_err(explain)?;
+    let local = listener.local_addr()?;
+    Ok(Box::new(IwarpListener {
+        config,
+        listener,
+        local,
+    }))
+}
+
+struct IwarpListener {
+    config: Arc<Config>,
+    listener: TcpListener,
+    local: SocketAddr,
+}
+
+impl Listener for IwarpListener {
+    fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn accept(&mut self) -> BoxFuture<'_, Result<Box<dyn Incoming>, SetupError>> {
+        Box::pin(async {
+            loop {
+                match self.listener.accept().await {
+                    Ok((stream, peer)) => match self.take_in(&stream, peer) {
+                        Ok(()) => {
+                            return Ok(Box::new(IwarpIncoming {
+                                config: Arc::clone(&self.config),
+                                stream: Some(stream.into_std()?),
+                                peer,
+                                requested: None,
+                            }) as Box<dyn Incoming>);
+                        }
+                        Err(error) => tracing::debug!(%peer, %error, "gone before it was accepted"),
+                    },
+                    // That one is gone; the next may not be.
+                    Err(error) if is_of_one_peer(&error) => {
+                        tracing::debug!(%error, "gone before it was accepted");
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        })
+    }
+}
+
+impl IwarpListener {
+    fn take_in(&self, stream: &TcpStream, peer: SocketAddr) -> io::Result<()> {
+        socket::tune_accepted(stream, peer, &self.config);
+        socket::tune(stream, &self.config)
+    }
+}
+
+fn is_of_one_peer(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
+    )
+}
+
+/// A connection whose initiator may not have spoken yet.
+///
+/// Between two calls the socket belongs to no runtime, so that it can move to the thread that will
+/// own the queue pair.
+struct IwarpIncoming {
+    config: Arc<Config>,
+    stream: Option<std::net::TcpStream>,
+    peer: SocketAddr,
+    requested: Option<Requested>,
+}
+
+impl Drop for IwarpIncoming {
+    /// A peer that nobody wants is told so: closing without a word looks like a responder that
+    /// does not know its revision of MPA, and it would try again with another.
+    fn drop(&mut self) {
+        let Some(mut stream) = self.stream.take() else {
+            return;
+        };
+        let reject = match self.requested.take() {
+            Some(requested) => requested.reject(&[]),
+            None => Requested::refusal(),
+        };
+        // The socket does not wait; a new one has room for a frame.
+        if let Err(error) = stream.write_all(&reject.emit()) {
+            tracing::debug!(peer = %self.peer, %error, "gone before it was refused");
+        }
+    }
+}
+
+impl IwarpIncoming {
+    /// The socket, on the runtime of the caller.
+    fn take_stream(&mut self) -> Result<TcpStream, SetupError> {
+        let stream = self.stream.take().ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotConnected, "the connection was given up")
+        })?;
+        Ok(TcpStream::from_std(stream)?)
+    }
+
+    async fn read_request(&mut self, limit: Duration) -> Result<&Requested, SetupError> {
+        // If it is given up on the way, it is closed without a word: it said nothing either.
+        let mut stream = self.take_stream()?;
+        let reading = handshake::read_frame(&mut stream, Kind::Request);
+        let request = timeout(limit, reading)
+            .await
+            .map_err(|_| SetupError::TimedOut("the peer's MPA request", limit))?
+            .map_err(|error| self.explain(&error))?;
+        self.stream = Some(stream.into_std()?);
+        Ok(self.requested.insert(Responder.request(request)))
+    }
+
+    fn explain(&self, error: &NoFrame) -> SetupError {
+        let why = match error {
+            NoFrame::Closed => "it closed the connection without an MPA request".into(),
+            NoFrame::Torn => "it closed the connection within its MPA request".into(),
+            // A record mark: the last fragment, of reasonable length (RFC 5531 §11).
+            NoFrame::Frame(FrameError::NotMpa([0x80, 0, _, _])) => {
+                "it speaks RPC over plain TCP here; it should mount with proto=rdma, or use the \
+                 NFS/TCP port"
+                    .into()
+            }
+            NoFrame::Frame(error) => error.to_string(),
+        };
+        SetupError::NotOurProtocol(format!("{}: {why}", self.peer))
+    }
+}
+
+impl Incoming for IwarpIncoming {
+    fn peer_addr(&self) -> SocketAddr {
+        self.peer
+    }
+
+    fn request<'a>(&'a mut self, timeout: Duration) -> BoxFuture<'a, Result<Vec<u8>, SetupError>> {
+        Box::pin(async move {
+            let requested = match self.requested {
+                Some(ref requested) => requested,
+                None => self.read_request(timeout).await?,
+            };
+            Ok(requested.private_data().to_vec())
+        })
+    }
+
+    fn accept<'a>(
+        mut self: Box<Self>,
+        options: &'a QpOptions,
+        private_data: &'a [u8],
+        receives: Vec<WorkRequest>,
+    ) -> BoxFuture<'a, Result<Box<dyn QueuePair>, SetupError>>
+    where
+        Self: 'a,
+    {
+        Box::pin(async move {
+            if self.requested.is_none() {
+                self.read_request(options.setup_timeout).await?;
+            }
+            let Some(requested) = self.requested.clone() else {
+                unreachable!("it was just read");
+            };
+            if private_data.len() > requested.capacity() {
+                return Err(invalid("more private data than fits an MPA reply").into());
+            }
+            let mut stream = self.take_stream()?;
+            let offer = offer(&self.config, options);
+            let (reply, agreed) = requested.accept(offer, private_data);
+            // The Reply is small and the first thing on the stream: it never waits for room.
+            timeout(
+                options.setup_timeout,
+                handshake::write_frame(&mut stream, &reply),
+            )
+            .await
+            .map_err(|_| SetupError::TimedOut("room for our MPA reply", options.setup_timeout))??;
+            // Nothing is read before the Receives are posted.
+            let mut qp = IwarpQp::new(&self.config, stream, Role::Responder, &agreed, options)?;
+            qp.post_receives(receives)?;
+            Ok(Box::new(qp) as Box<dyn QueuePair>)
+        })
+    }
+
+    fn reject<'a>(mut self: Box<Self>, private_data: &'a [u8]) -> BoxFuture<'a, ()>
+    where
+        Self: 'a,
+    {
+        Box::pin(async move {
+            let Some(requested) = self.requested.take() else {
+                return;
+            };
+            let Ok(mut stream) = self.take_stream() else {
+                return;
+            };
+            let fits = private_data.len().min(requested.capacity());
+            let reply = requested.reject(&private_data[..fits]);
+            if let Err(error) = handshake::write_frame(&mut stream, &reply).await {
+                tracing::debug!(peer = %self.peer, %error, "gone before it was rejected");
+                return;
+            }
+            handshake::last_word(stream).await;
+        })
+    }
+}

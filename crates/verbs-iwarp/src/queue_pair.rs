@@ -1,0 +1,410 @@
+//! One end of a connection: an endpoint and its socket.
+
+use crate::config::{Config, CrcMode};
+use crate::connect::invalid;
+use crate::timers::Timers;
+use crate::{limits, socket};
+use iwarp_proto::mpa::{Agreed, Revision};
+use iwarp_proto::terminate::Cause;
+use iwarp_proto::{Endpoint, EndpointConfig, Role};
+use rustix::net::Shutdown;
+use std::io;
+use std::net::SocketAddr;
+use std::task::{Context, Poll};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use verbs::{
+    CloseReason, Completion, Handle, IoCounters, Limits, Memory, PostError, QpOptions, QueuePair,
+    RegisterError, SetupError, WorkRequest,
+};
+
+/// Rounds of sending and receiving in one call of `progress`.
+const ROUNDS: usize = 4;
+
+/// Octets to move in one call of `progress`, after which others get their turn.
+const BUDGET: usize = 1 << 20;
+
+/// A queue pair over TCP.
+pub(crate) struct IwarpQp {
+    stream: TcpStream,
+    endpoint: Endpoint,
+    limits: Limits,
+    peer: SocketAddr,
+    description: String,
+    timers: Timers,
+    /// The socket took less than there was: there is no use in trying again before it says so.
+    blocked: bool,
+    /// What `poll_ready` already moved, as the next `progress` is to say.
+    early: Early,
+    shut_down: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Early {
+    Nothing,
+    Moved,
+    /// It has read all there was.
+    Drained,
+}
+
+/// What became of reading once.
+enum Read {
+    /// Octets came, and there may be more.
+    More(usize),
+    /// All there was, for now.
+    All,
+    Blocked,
+    /// The connection is over, or the peer has closed its half.
+    End,
+}
+
+impl IwarpQp {
+    /// On the runtime of the caller.
+    pub(crate) fn new(
+        config: &Config,
+        stream: TcpStream,
+        role: Role,
+        agreed: &Agreed,
+        options: &QpOptions,
+    ) -> Result<Self, SetupError> {
+        let peer = stream.peer_addr()?;
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(|error| io::Error::other(error.to_string()))?;
+        let base = limits(options);
+        let endpoint = Endpoint::new(EndpointConfig {
+            role,
+            crc: agreed.crc,
+            strict: config.crc == CrcMode::Strict,
+            markers: agreed.markers,
+            ird: agreed.ird,
+            ord: agreed.ord,
+            receives: base.receives,
+            max_ulpdu: socket::max_ulpdu(&stream, config.fpdu, agreed.markers),
+            rtr: agreed.rtr,
+            seed,
+        });
+        Ok(Self {
+            limits: Limits {
+                outstanding_reads: agreed.ord.into(),
+                inbound_reads: agreed.ird.into(),
+                ..base
+            },
+            peer,
+            description: describe(agreed, &endpoint),
+            timers: Timers::new(config),
+            blocked: false,
+            early: Early::Nothing,
+            shut_down: false,
+            stream,
+            endpoint,
+        })
+    }
+
+    /// Posts the Receives that must be there before the peer can send.
+    pub(crate) fn post_receives(&mut self, receives: Vec<WorkRequest>) -> Result<(), SetupError> {
+        for receive in receives {
+            self.endpoint
+                .post(receive)
+                .map_err(|error| invalid(&format!("a receive could not be posted: {error}")))?;
+        }
+        Ok(())
+    }
+
+    /// Sends a Terminate and gives the peer a moment to read it.
+    pub(crate) async fn refuse(&mut self, cause: Cause) {
+        self.endpoint.refuse(cause);
+        let end = std::future::poll_fn(|cx| {
+            while self.progress() {}
+            match self.closed() {
+                Some(_) => Poll::Ready(()),
+                None => self.poll_ready(cx),
+            }
+        });
+        let _ = timeout(crate::handshake::LAST_WORD, end).await;
+    }
+
+    /// Sends until the socket takes no more, nothing is left, or the budget is spent.
+    fn flush(&mut self, budget: &mut usize) -> bool {
+        let mut moved = false;
+        while *budget > 0 && self.endpoint.has_output() {
+            let stream = &self.stream;
+            match self
+                .endpoint
+                .send_with(|slices| socket::write(stream, slices))
+            {
+                Ok(written) => {
+                    *budget = budget.saturating_sub(written);
+                    self.blocked = false;
+                    moved = true;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.blocked = true;
+                    break;
+                }
+                Err(error) => {
+                    self.write_failed(&error);
+                    return true;
+                }
+            }
+        }
+        moved
+    }
+
+    /// Reads once, directly from the descriptor.
+    fn read(&mut self) -> Read {
+        let Self {
+            endpoint, stream, ..
+        } = self;
+        let result = read(endpoint, stream);
+        self.note(result)
+    }
+
+    /// Reads once, and lets the runtime know when nothing is left: only so does it wake us when
+    /// more arrives.
+    fn read_for_runtime(&mut self) -> Read {
+        let Self {
+            endpoint, stream, ..
+        } = self;
+        let mut result = Err(io::ErrorKind::WouldBlock.into());
+        let _ = stream.try_io(Interest::READABLE, || {
+            result = read(endpoint, stream);
+            match result {
+                // A short read has emptied the socket, as a failed one would tell.
+                Ok((read, offered)) if read < offered => Err(io::ErrorKind::WouldBlock.into()),
+                Err(ref error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    Err(io::ErrorKind::WouldBlock.into())
+                }
+                Ok(_) | Err(_) => Ok(()),
+            }
+        });
+        self.note(result)
+    }
+
+    fn note(&mut self, result: io::Result<(usize, usize)>) -> Read {
+        match result {
+            Ok((0, _)) => Read::End,
+            Ok((read, offered)) if read < offered => Read::All,
+            Ok((read, _)) => Read::More(read),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Read::Blocked,
+            Err(error) => {
+                self.endpoint.lost(lost(&error));
+                Read::End
+            }
+        }
+    }
+
+    /// A write that fails may mean that the peer said why and left: its last words count more.
+    fn write_failed(&mut self, error: &io::Error) {
+        while self.endpoint.closed().is_none() {
+            match self.read() {
+                Read::More(_) | Read::All => {}
+                Read::Blocked => self.endpoint.lost(lost(error)),
+                Read::End => return,
+            }
+        }
+    }
+
+    /// Closes our half of the stream when all is said, and all of it when the connection is over.
+    fn shut_down(&mut self) {
+        let over = self.endpoint.closed().is_some();
+        if self.shut_down || !(over || self.endpoint.wants_shutdown()) {
+            return;
+        }
+        self.shut_down = true;
+        let how = if over {
+            Shutdown::Both
+        } else {
+            Shutdown::Write
+        };
+        // It fails if the peer was faster.
+        let _ = rustix::net::shutdown(&self.stream, how);
+    }
+
+    /// Whether the socket has something for us, moving it if so.
+    fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            match self.stream.poll_read_ready(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(error)) => {
+                    self.endpoint.lost(lost(&error));
+                    return Poll::Ready(());
+                }
+                Poll::Ready(Ok(())) => {}
+            }
+            self.early = match self.read_for_runtime() {
+                // It was ready before we last read: now the runtime knows.
+                Read::Blocked => continue,
+                Read::All => Early::Drained,
+                Read::More(_) | Read::End => Early::Moved,
+            };
+            return Poll::Ready(());
+        }
+    }
+
+    /// Whether the socket takes more, handing it some if so.
+    fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            match self.stream.poll_write_ready(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(error)) => {
+                    self.endpoint.lost(lost(&error));
+                    return Poll::Ready(());
+                }
+                Poll::Ready(Ok(())) => {}
+            }
+            let Self {
+                endpoint, stream, ..
+            } = self;
+            let stream = &*stream;
+            let written = stream.try_io(Interest::WRITABLE, || {
+                endpoint.send_with(|slices| socket::write(stream, slices))
+            });
+            match written {
+                Ok(_) => {
+                    self.blocked = false;
+                    self.early = Early::Moved;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(error) => self.write_failed(&error),
+            }
+            return Poll::Ready(());
+        }
+    }
+}
+
+impl QueuePair for IwarpQp {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn post(&mut self, work: WorkRequest) -> Result<(), PostError> {
+        self.endpoint.post(work)
+    }
+
+    fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
+        self.endpoint.register(memory)
+    }
+
+    fn poll_cq(&mut self) -> Option<Completion> {
+        self.endpoint.poll_cq()
+    }
+
+    fn progress(&mut self) -> bool {
+        let early = std::mem::replace(&mut self.early, Early::Nothing);
+        let mut moved = early != Early::Nothing;
+        moved |= self.timers.handle(&mut self.endpoint);
+        let mut budget = BUDGET;
+        let mut skip_read = early == Early::Drained;
+        for _ in 0..ROUNDS {
+            if self.endpoint.closed().is_some() {
+                break;
+            }
+            moved |= self.flush(&mut budget);
+            self.shut_down();
+            if std::mem::take(&mut skip_read) {
+                break;
+            }
+            match self.read() {
+                Read::More(read) => {
+                    moved = true;
+                    budget = budget.saturating_sub(read);
+                }
+                Read::All | Read::End => {
+                    moved = true;
+                    break;
+                }
+                Read::Blocked => break,
+            }
+            // What is done is handled before more is taken in.
+            if budget == 0 || self.endpoint.has_completions() {
+                break;
+            }
+        }
+        self.shut_down();
+        moved
+    }
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let over = self.endpoint.closed().is_some();
+        if over || self.early != Early::Nothing || self.endpoint.has_completions() {
+            return Poll::Ready(());
+        }
+        if self.endpoint.has_output() && !self.blocked {
+            return Poll::Ready(());
+        }
+        if self.poll_readable(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        if self.endpoint.has_output() && self.poll_writable(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        self.timers.poll(&mut self.endpoint, cx)
+    }
+
+    fn closed(&self) -> Option<&CloseReason> {
+        self.endpoint.closed()
+    }
+
+    fn close(&mut self) {
+        self.endpoint.close();
+        self.timers.handle(&mut self.endpoint);
+    }
+
+    fn peer_addr(&self) -> SocketAddr {
+        self.peer
+    }
+
+    fn io_counters(&self) -> IoCounters {
+        let counters = self.endpoint.counters();
+        IoCounters {
+            reads: counters.reads,
+            writes: counters.writes,
+            octets_in: counters.octets_in,
+            octets_out: counters.octets_out,
+            octets_copied: counters.copied_in + counters.copied_out,
+        }
+    }
+
+    fn describe(&self) -> String {
+        self.description.clone()
+    }
+}
+
+/// Reads once: how much, and how much could have been.
+fn read(endpoint: &mut Endpoint, stream: &TcpStream) -> io::Result<(usize, usize)> {
+    let mut offered = 0;
+    let read = endpoint.recv_with(|places| {
+        offered = places.iter().map(|place| place.len()).sum();
+        socket::read(stream, places)
+    })?;
+    Ok((read, offered))
+}
+
+/// Why a connection is lost, for the operator.
+fn lost(error: &io::Error) -> CloseReason {
+    CloseReason::Lost(match error.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => "the peer reset it".into(),
+        io::ErrorKind::TimedOut => "the peer does not answer any more".into(),
+        _ => error.to_string(),
+    })
+}
+
+fn describe(agreed: &Agreed, endpoint: &Endpoint) -> String {
+    let config = endpoint.config();
+    let revision = match (agreed.revision, agreed.enhanced) {
+        (Revision::One, _) => "1",
+        (Revision::Two, false) => "2",
+        (Revision::Two, true) => "2 enhanced",
+    };
+    let crc = match (config.crc, config.strict) {
+        (false, _) => "no CRC",
+        (true, false) => "CRC32C",
+        (true, true) => "CRC32C strict",
+    };
+    let markers = if config.markers { ", markers" } else { "" };
+    format!(
+        "iWARP over TCP, MPA revision {revision}, {crc}{markers}, IRD {}, ORD {}, ULPDU up to {}",
+        config.ird, config.ord, config.max_ulpdu
+    )
+}

@@ -1,0 +1,160 @@
+//! What a connection waits for with a clock: an answer, the end, and being idle.
+
+use crate::config::Config;
+use iwarp_proto::Endpoint;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// How often an initiator that hears nothing sends something behind its first message; each time
+/// it waits twice as long.
+const MAX_NUDGES: u32 = 6;
+
+/// How long nothing moves until memory is given back.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// The clock of one connection.
+pub(crate) struct Timers {
+    nudge_after: Duration,
+    linger: Duration,
+    wait: Wait,
+    sleep: Option<Pin<Box<Sleep>>>,
+    idle: Idle,
+}
+
+#[derive(Clone, Copy)]
+enum Wait {
+    /// For nothing.
+    Nothing,
+    /// For the peer's first octets, until we nudge it.
+    Answer { until: Instant, nudges: u32 },
+    /// For the end of the connection.
+    End { until: Instant },
+}
+
+/// Whether anything moved since a moment.
+#[derive(Clone, Copy)]
+enum Idle {
+    /// Not looked at since memory was given back, or ever.
+    Unknown,
+    /// So many octets had moved when the look-out began.
+    Since { until: Instant, octets: u64 },
+    /// So many octets had moved when memory was given back.
+    Trimmed { octets: u64 },
+}
+
+impl Timers {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            nudge_after: config.nudge_after,
+            linger: config.linger,
+            wait: Wait::Nothing,
+            sleep: None,
+            idle: Idle::Unknown,
+        }
+    }
+
+    /// Does what is due. Says whether something was.
+    pub(crate) fn handle(&mut self, endpoint: &mut Endpoint) -> bool {
+        match self.wait {
+            Wait::End { until } => {
+                let due = endpoint.is_ending() && Instant::now() >= until;
+                if due {
+                    endpoint.give_up();
+                }
+                due
+            }
+            Wait::Nothing | Wait::Answer { .. } if endpoint.is_ending() => {
+                self.wait = Wait::End {
+                    until: Instant::now() + self.linger,
+                };
+                false
+            }
+            Wait::Nothing => {
+                if endpoint.is_unanswered() {
+                    self.wait = Wait::Answer {
+                        until: Instant::now() + self.nudge_after,
+                        nudges: 0,
+                    };
+                }
+                false
+            }
+            Wait::Answer { .. } if !endpoint.is_unanswered() => {
+                self.wait = Wait::Nothing;
+                false
+            }
+            Wait::Answer { until, nudges } => {
+                let due = nudges < MAX_NUDGES && Instant::now() >= until;
+                if due {
+                    tracing::debug!(nudges, "no answer to the first message yet");
+                    endpoint.nudge();
+                    let nudges = nudges + 1;
+                    self.wait = Wait::Answer {
+                        until: Instant::now() + self.nudge_after * (1 << nudges),
+                        nudges,
+                    };
+                }
+                due
+            }
+        }
+    }
+
+    /// Waits for the next thing that is due.
+    pub(crate) fn poll(&mut self, endpoint: &mut Endpoint, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let due = match self.wait {
+                Wait::End { until } => Some(until),
+                Wait::Answer { until, nudges } if nudges < MAX_NUDGES => Some(until),
+                Wait::Answer { .. } | Wait::Nothing => None,
+            };
+            let idle = self.idle_until(endpoint);
+            let Some(next) = due.into_iter().chain(idle).min() else {
+                return Poll::Pending;
+            };
+            let sleep = self
+                .sleep
+                .get_or_insert_with(|| Box::pin(sleep_until(next)));
+            if sleep.deadline() != next {
+                sleep.as_mut().reset(next);
+            }
+            if sleep.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            if due.is_some_and(|due| due <= next) {
+                return Poll::Ready(());
+            }
+            self.idle_passed(endpoint);
+        }
+    }
+
+    /// When to look whether the connection is idle, if it is worth looking.
+    fn idle_until(&mut self, endpoint: &Endpoint) -> Option<Instant> {
+        let octets = octets(endpoint);
+        match self.idle {
+            Idle::Since { until, .. } => Some(until),
+            Idle::Trimmed { octets: before } if before == octets => None,
+            Idle::Trimmed { .. } | Idle::Unknown => {
+                let until = Instant::now() + IDLE;
+                self.idle = Idle::Since { until, octets };
+                Some(until)
+            }
+        }
+    }
+
+    fn idle_passed(&mut self, endpoint: &mut Endpoint) {
+        let now = octets(endpoint);
+        self.idle = match self.idle {
+            Idle::Since { octets, .. } if octets == now => {
+                endpoint.trim();
+                Idle::Trimmed { octets }
+            }
+            Idle::Since { .. } | Idle::Trimmed { .. } | Idle::Unknown => Idle::Unknown,
+        };
+    }
+}
+
+fn octets(endpoint: &Endpoint) -> u64 {
+    let counters = endpoint.counters();
+    counters.octets_in + counters.octets_out
+}

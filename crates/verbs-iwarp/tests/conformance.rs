@@ -1,0 +1,68 @@
+//! The suite that every provider passes, over loopback, in each way of checking integrity.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use verbs::{BoxFuture, Provider};
+use verbs_conformance::Fixture;
+use verbs_iwarp::{Config, CrcMode, FpduPolicy, Iwarp};
+
+struct Loopback {
+    connector: Config,
+    acceptor: Config,
+}
+
+impl Loopback {
+    fn new(connector: CrcMode, acceptor: CrcMode, fpdu: FpduPolicy) -> Self {
+        let config = |crc| Config {
+            crc,
+            fpdu,
+            ..Config::default()
+        };
+        Self {
+            connector: config(connector),
+            acceptor: config(acceptor),
+        }
+    }
+}
+
+impl Fixture for Loopback {
+    fn connector(&self) -> Arc<dyn Provider> {
+        Arc::new(Iwarp::new(self.connector.clone()))
+    }
+
+    fn acceptor(&self) -> Arc<dyn Provider> {
+        Arc::new(Iwarp::new(self.acceptor.clone()))
+    }
+
+    fn sleep(&self, time: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(async move { tokio::time::sleep(time).await })
+    }
+
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime")
+            .block_on(future)
+    }
+}
+
+mod as_by_default {
+    use super::*;
+    verbs_conformance::suite!(Loopback::new(CrcMode::On, CrcMode::On, FpduPolicy::Path));
+}
+
+mod without_crc {
+    use super::*;
+    verbs_conformance::suite!(Loopback::new(CrcMode::Off, CrcMode::Off, FpduPolicy::Large));
+}
+
+mod strict_and_in_jumbo_segments {
+    use super::*;
+    verbs_conformance::suite!(Loopback::new(
+        CrcMode::Off,
+        CrcMode::Strict,
+        FpduPolicy::Max(8954)
+    ));
+}
