@@ -165,6 +165,16 @@ impl Exports {
         &self.inner.exports
     }
 
+    /// Every path that can be mounted as an export: all names, and `/` for a single one.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = (&str, &Export)> {
+        let root = match self.all() {
+            [only] if only.name != "/" => Some(("/", only)),
+            _ => None,
+        };
+        let named = self.all().iter().map(|export| (&*export.name, export));
+        named.chain(root)
+    }
+
     /// The file of a handle.
     pub(crate) fn open(&self, handle: &FileHandle, caller: &Caller) -> Result<Target<'_>, Status> {
         let (id, file) = self.inner.key.open(handle).ok_or(Status::BadHandle)?;
@@ -261,6 +271,17 @@ mod tests {
         check(&["/data"], "/data/x", Some(("/data", "x")));
         check(&["/data"], "/x/y", Some(("/data", "x/y")));
         check(&["/"], "/x", Some(("/", "x")));
+    }
+
+    #[test]
+    fn list_names_every_path_that_can_be_mounted() {
+        let listed = |names: &[&str]| -> Vec<String> {
+            let exports = exports(names).unwrap();
+            exports.paths().map(|(path, _)| path.to_owned()).collect()
+        };
+        assert_eq!(listed(&["/data"]), ["/data", "/"]);
+        assert_eq!(listed(&["/"]), ["/"]);
+        assert_eq!(listed(&["/a", "/b"]), ["/a", "/b"]);
     }
 
     #[test]

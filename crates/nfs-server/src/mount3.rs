@@ -134,9 +134,8 @@ impl Mount3 {
     fn export(&self, call: Call) -> Reply {
         let groups: Vec<Vec<String>> = self
             .exports
-            .all()
-            .iter()
-            .map(|export| {
+            .paths()
+            .map(|(_, export)| {
                 let networks = export.options.allow.networks().iter();
                 networks
                     .take(MAX_GROUPS as usize)
@@ -146,13 +145,12 @@ impl Mount3 {
             .collect();
         let list: ExportList<'_> = List(
             self.exports
-                .all()
-                .iter()
+                .paths()
                 .zip(&groups)
-                .filter_map(|(export, groups)| {
+                .filter_map(|((path, _), groups)| {
                     let names = groups.iter();
                     Some(ExportEntry {
-                        path: DirPath::new(export.name.as_bytes())?,
+                        path: DirPath::new(path.as_bytes())?,
                         groups: List(
                             names
                                 .filter_map(|name| HostName::new(name.as_bytes()))
