@@ -1,0 +1,38 @@
+//! A peer that can say anything, and a real server for it to talk to. For tests only.
+//!
+//! [`Peer`] speaks iWARP over a plain TCP socket with code of its own: it shares nothing with the
+//! crates it is used against, so that a mistake made there is not made here once more. It can be
+//! exactly as wrong as a test wants: at MPA, at DDP and RDMAP, in the transport header and in the
+//! RPC message. Messages are written down as words, and answers are compared word by word.
+//!
+//! [`Target`] is an `rpcrdma::Server` over `verbs-iwarp` on loopback, with a client that behaves:
+//! after each attack it must still be served.
+
+mod crc;
+mod ddp;
+mod mpa;
+mod peer;
+pub mod rpc;
+mod target;
+
+pub use crc::crc32c;
+pub use ddp::{Segment, opcode};
+pub use mpa::{Request, private_data};
+pub use peer::{Cause, Heard, Peer};
+pub use target::{PROGRAM, Target, procedure, quick};
+
+/// Octets of these words, as XDR has them.
+pub fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
+/// Words of these octets, whose number is a multiple of four.
+///
+/// # Panics
+///
+/// If it is not.
+pub fn as_words(octets: &[u8]) -> Vec<u32> {
+    let (chunks, rest) = octets.as_chunks();
+    assert!(rest.is_empty(), "{} octets are no words", octets.len());
+    chunks.iter().copied().map(u32::from_be_bytes).collect()
+}

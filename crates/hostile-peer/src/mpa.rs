@@ -1,0 +1,97 @@
+//! MPA Request Frames, right and wrong, and what comes back (RFC 5044 §7.1, RFC 6581).
+
+/// Flag of a frame: CRCs are wanted.
+const CRC: u8 = 0x40;
+
+/// Flag of a frame: it begins with IRD and ORD.
+const ENHANCED: u8 = 0x10;
+
+/// An MPA Request Frame. By default a good one; every field can be changed.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The first sixteen octets.
+    pub key: [u8; 16],
+    /// M, C, R, S and reserved bits.
+    pub flags: u8,
+    /// Revision.
+    pub revision: u8,
+    /// PD_Length; that of the data, unless it is to be wrong.
+    pub length: Option<u16>,
+    /// Everything that follows.
+    pub data: Vec<u8>,
+}
+
+impl Default for Request {
+    /// Revision 2, CRCs, IRD and ORD of 8, and the private data of a client that has set R.
+    fn default() -> Self {
+        let mut data = vec![0, 8, 0, 8];
+        data.extend(private_data(true));
+        Self {
+            key: *b"MPA ID Req Frame",
+            flags: CRC | ENHANCED,
+            revision: 2,
+            length: None,
+            data,
+        }
+    }
+}
+
+impl Request {
+    /// As [`Default`], with other private data behind IRD and ORD.
+    pub fn with_private_data(private_data: &[u8]) -> Self {
+        let mut request = Self::default();
+        request.data.truncate(4);
+        request.data.extend_from_slice(private_data);
+        request
+    }
+
+    /// Its octets.
+    ///
+    /// # Panics
+    ///
+    /// If there is more data than the length field can say, and no length is given.
+    pub fn emit(&self) -> Vec<u8> {
+        let length = self.length.unwrap_or_else(|| {
+            u16::try_from(self.data.len()).expect("data of a frame is short, or a length is given")
+        });
+        let mut octets = self.key.to_vec();
+        octets.extend([self.flags, self.revision]);
+        octets.extend(length.to_be_bytes());
+        octets.extend_from_slice(&self.data);
+        octets
+    }
+}
+
+/// CM Private Data of RFC 8797 with inline sizes of 4096 octets.
+pub fn private_data(remote_invalidation: bool) -> [u8; 8] {
+    [0xf6, 0xab, 0x0e, 0x18, 1, remote_invalidation.into(), 3, 3]
+}
+
+/// The header of an MPA Reply Frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reply([u8; Self::LEN]);
+
+impl Reply {
+    pub(crate) const LEN: usize = 20;
+
+    pub(crate) fn new(octets: [u8; Self::LEN]) -> Self {
+        assert_eq!(octets[..16], *b"MPA ID Rep Frame");
+        Self(octets)
+    }
+
+    pub(crate) fn rejected(self) -> bool {
+        self.0[16] & 0x20 != 0
+    }
+
+    pub(crate) fn crc(self) -> bool {
+        self.0[16] & CRC != 0
+    }
+
+    pub(crate) fn enhanced(self) -> bool {
+        self.0[16] & ENHANCED != 0
+    }
+
+    pub(crate) fn data_len(self) -> usize {
+        usize::from(u16::from_be_bytes([self.0[18], self.0[19]]))
+    }
+}

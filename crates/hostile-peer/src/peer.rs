@@ -1,0 +1,325 @@
+//! One end of an iWARP connection, in plain sight.
+
+use crate::as_words;
+use crate::crc::crc32c;
+use crate::ddp::{Segment, opcode};
+use crate::mpa::{Reply, Request};
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// How long to wait for what should come at once, so that a test fails instead of hanging.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Queues of untagged messages (RFC 5040 §4).
+const QUEUES: usize = 3;
+const QUEUE_READ: u32 = 1;
+const QUEUE_TERMINATE: u32 = 2;
+
+/// A connection to a server, on which anything can be said.
+#[derive(Debug)]
+pub struct Peer {
+    socket: TcpStream,
+    crc: bool,
+    /// The private data of the server's reply.
+    pub private_data: Vec<u8>,
+    /// The next message sequence number of each queue.
+    next: [u32; QUEUES],
+    /// Memory that the server may read and write, by STag, from offset 0 on.
+    pub memory: BTreeMap<u32, Vec<u8>>,
+    /// Read Requests that were taken in.
+    pub reads: usize,
+    /// Whether Read Requests are answered.
+    pub answers_reads: bool,
+    message: Vec<u8>,
+}
+
+/// What the server said, in a message for us or at the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// A Send, and the STag that it took away.
+    Message {
+        /// The message.
+        octets: Vec<u8>,
+        /// The STag.
+        invalidated: Option<u32>,
+    },
+    /// A Terminate.
+    Terminate(Cause),
+    /// The end of the connection.
+    Closed,
+}
+
+/// Layer, type and code of a Terminate (RFC 5040 §4.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cause(pub u8, pub u8, pub u8);
+
+impl Peer {
+    /// A TCP connection on which nothing was said.
+    ///
+    /// # Panics
+    ///
+    /// If there is nobody; so do all methods here when a server does not do what it should.
+    pub fn silent(to: SocketAddr) -> Self {
+        let socket = TcpStream::connect(to).expect("the server listens");
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        socket.set_nodelay(true).unwrap();
+        Self {
+            socket,
+            crc: true,
+            private_data: Vec::new(),
+            next: [1; QUEUES],
+            memory: BTreeMap::new(),
+            reads: 0,
+            answers_reads: true,
+            message: Vec::new(),
+        }
+    }
+
+    /// A connection that is set up as a good client does it.
+    pub fn connect(to: SocketAddr) -> Self {
+        Self::connect_with(to, &Request::default())
+    }
+
+    /// The same with another request, which the server accepts.
+    pub fn connect_with(to: SocketAddr, request: &Request) -> Self {
+        let mut peer = Self::silent(to);
+        peer.octets(&request.emit());
+        peer.finish_setup();
+        peer
+    }
+
+    /// Takes in the reply to a request that was sent as octets, which accepts.
+    pub fn finish_setup(&mut self) {
+        let mut header = [0; Reply::LEN];
+        self.socket.read_exact(&mut header).expect("a reply");
+        let reply = Reply::new(header);
+        assert!(!reply.rejected(), "the server rejects the connection");
+        let mut data = vec![0; reply.data_len()];
+        self.socket.read_exact(&mut data).expect("its data");
+        self.crc = reply.crc();
+        self.private_data = data.split_off(if reply.enhanced() { 4 } else { 0 });
+    }
+
+    /// Where the connection comes from.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.socket.local_addr().unwrap()
+    }
+
+    /// Sends octets as they are. The server may have hung up already: that shows in what is heard.
+    pub fn octets(&mut self, octets: &[u8]) {
+        match self.socket.write_all(octets) {
+            Ok(()) => {}
+            Err(error) if is_end(error.kind()) => {}
+            Err(error) => panic!("could not send: {error}"),
+        }
+    }
+
+    /// Says that nothing more will come.
+    pub fn hang_up(&mut self) {
+        match self.socket.shutdown(Shutdown::Write) {
+            Ok(()) => {}
+            Err(error) if is_end(error.kind()) => {}
+            Err(error) => panic!("could not hang up: {error}"),
+        }
+    }
+
+    /// Frames a ULPDU as it should be.
+    pub fn framed(&self, ulpdu: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(ulpdu.len()).expect("a ULPDU has at most 65535 octets");
+        let mut fpdu = length.to_be_bytes().to_vec();
+        fpdu.extend_from_slice(ulpdu);
+        fpdu.resize(fpdu.len().next_multiple_of(4), 0);
+        let crc = if self.crc { crc32c(&fpdu) } else { 0 };
+        fpdu.extend(crc.to_le_bytes());
+        fpdu
+    }
+
+    /// Sends a DDP segment, framed as it should be.
+    pub fn segment(&mut self, segment: &Segment) {
+        let fpdu = self.framed(&segment.emit());
+        self.octets(&fpdu);
+    }
+
+    /// A number for the next message of a queue.
+    pub fn next(&mut self, queue: u32) -> u32 {
+        let next = &mut self.next[queue as usize];
+        *next += 1;
+        *next - 1
+    }
+
+    /// Sends a message.
+    pub fn send(&mut self, message: &[u8]) {
+        let sequence = self.next(0);
+        self.segment(&Segment::untagged(
+            opcode::SEND,
+            0,
+            [0, sequence, 0],
+            message,
+        ));
+    }
+
+    /// Sends a message and invalidates a handle of the server's with it.
+    pub fn send_and_invalidate(&mut self, message: &[u8], stag: u32) {
+        let sequence = self.next(0);
+        let place = [0, sequence, 0];
+        self.segment(&Segment::untagged(
+            opcode::SEND_INVALIDATE,
+            stag,
+            place,
+            message,
+        ));
+    }
+
+    /// Asks for memory of the server's.
+    pub fn read_request(&mut self, stag: u32, offset: u64, length: u32) {
+        let sequence = self.next(QUEUE_READ);
+        let mut request = crate::words(&[0x1234_5600, 0, 0, length, stag]);
+        request.extend(offset.to_be_bytes());
+        let place = [QUEUE_READ, sequence, 0];
+        self.segment(&Segment::untagged(opcode::READ_REQUEST, 0, place, &request));
+    }
+
+    /// The next message for us, or the end. What the server reads and writes meanwhile is served.
+    pub fn hear(&mut self) -> Heard {
+        loop {
+            let Some(segment) = self.next_segment() else {
+                return Heard::Closed;
+            };
+            match (segment.is_tagged(), segment.opcode()) {
+                (true, opcode::WRITE) => self.take_in_write(&segment),
+                (false, opcode::READ_REQUEST) => self.take_in_read_request(&segment),
+                (false, opcode::SEND | opcode::SEND_INVALIDATE) => {
+                    self.message.extend_from_slice(&segment.payload);
+                    if segment.is_last() {
+                        let invalidated =
+                            (segment.opcode() == opcode::SEND_INVALIDATE).then(|| segment.word(0));
+                        return Heard::Message {
+                            octets: std::mem::take(&mut self.message),
+                            invalidated,
+                        };
+                    }
+                }
+                (false, opcode::TERMINATE) => {
+                    assert_eq!(segment.word(4), QUEUE_TERMINATE);
+                    let control = &segment.payload;
+                    let cause = Cause(control[0] >> 4, control[0] & 0x0f, control[1]);
+                    return Heard::Terminate(cause);
+                }
+                other => panic!("the server says what no server should: {other:?}"),
+            }
+        }
+    }
+
+    /// The next message, which there must be, in words.
+    pub fn answer(&mut self) -> Vec<u32> {
+        match self.hear() {
+            Heard::Message { octets, .. } => as_words(&octets),
+            other => panic!("expected an answer, heard {other:?}"),
+        }
+    }
+
+    /// Asserts that the server ends the connection with this cause, and nothing else before.
+    pub fn assert_terminated(&mut self, cause: Cause) {
+        assert_eq!(self.hear(), Heard::Terminate(cause));
+        self.hang_up();
+        self.assert_closed();
+    }
+
+    /// Asserts that the server ends the connection without a word.
+    pub fn assert_closed(&mut self) {
+        assert_eq!(self.hear(), Heard::Closed);
+    }
+
+    /// Whether the server ends the connection within this time, without having said anything.
+    pub fn has_ended(&mut self, within: Duration) -> bool {
+        self.socket.set_read_timeout(Some(within)).unwrap();
+        let ended = match self.socket.read(&mut [0]) {
+            Ok(0) => true,
+            Ok(_) => panic!("the server has something to say"),
+            Err(error) if is_end(error.kind()) => true,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                false
+            }
+            Err(error) => panic!("could not wait: {error}"),
+        };
+        self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        ended
+    }
+
+    fn next_segment(&mut self) -> Option<Segment> {
+        let mut length = [0; 2];
+        self.fill(&mut length)?;
+        let ulpdu = usize::from(u16::from_be_bytes(length));
+        let mut rest = vec![0; (2 + ulpdu).next_multiple_of(4) - 2 + 4];
+        self.fill(&mut rest)?;
+        let (covered, crc) = rest.split_at(rest.len() - 4);
+        if self.crc {
+            let fpdu = [&length, covered].concat();
+            assert_eq!(crc, crc32c(&fpdu).to_le_bytes(), "the server's CRC");
+        }
+        Some(Segment::read(&covered[..ulpdu]))
+    }
+
+    /// Fills these octets, unless the connection ends first.
+    fn fill(&mut self, octets: &mut [u8]) -> Option<()> {
+        match self.socket.read_exact(octets) {
+            Ok(()) => Some(()),
+            Err(error) if is_end(error.kind()) => None,
+            Err(error) => panic!("waited in vain for the server: {error}"),
+        }
+    }
+
+    fn take_in_write(&mut self, segment: &Segment) {
+        let (stag, at) = (segment.word(0), segment.offset());
+        if segment.payload.is_empty() {
+            return;
+        }
+        let memory = self.memory.get_mut(&stag);
+        let memory = memory.unwrap_or_else(|| panic!("the server writes to STag {stag:#x}"));
+        memory[at..at + segment.payload.len()].copy_from_slice(&segment.payload);
+    }
+
+    fn take_in_read_request(&mut self, segment: &Segment) {
+        self.reads += 1;
+        if !self.answers_reads {
+            return;
+        }
+        let [sink, sink_high, sink_low, length, source, high, low] =
+            *as_words(&segment.payload).as_slice()
+        else {
+            panic!("a Read Request of {} octets", segment.payload.len());
+        };
+        assert_eq!(high, 0, "memory here is small");
+        let memory = self.memory.get(&source);
+        let memory = memory.unwrap_or_else(|| panic!("the server reads STag {source:#x}"));
+        let octets = memory[low as usize..][..length as usize].to_vec();
+        let mut at = u64::from(sink_high) << 32 | u64::from(sink_low);
+        let mut pieces = octets.chunks(60_000).peekable();
+        if octets.is_empty() {
+            self.segment(&Segment::tagged(opcode::READ_RESPONSE, sink, at, &[]));
+        }
+        while let Some(piece) = pieces.next() {
+            let segment = Segment::tagged(opcode::READ_RESPONSE, sink, at, piece);
+            at += piece.len() as u64;
+            if pieces.peek().is_some() {
+                self.segment(&segment.not_last());
+            } else {
+                self.segment(&segment);
+            }
+        }
+    }
+}
+
+fn is_end(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::UnexpectedEof
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::BrokenPipe
+            | ErrorKind::NotConnected
+    )
+}

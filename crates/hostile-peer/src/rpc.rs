@@ -1,0 +1,41 @@
+//! RPC messages in words (RFC 5531 §9).
+
+/// A call with AUTH_NONE, without arguments.
+pub fn call(xid: u32, program: u32, version: u32, procedure: u32) -> Vec<u32> {
+    vec![xid, 0, 2, program, version, procedure, 0, 0, 0, 0]
+}
+
+/// A call with these arguments behind it.
+pub fn call_with(xid: u32, target: [u32; 3], arguments: &[u32]) -> Vec<u32> {
+    let [program, version, procedure] = target;
+    [&call(xid, program, version, procedure), arguments].concat()
+}
+
+/// An accepted reply of this status with an empty verifier.
+pub fn accepted(xid: u32, status: u32, rest: &[u32]) -> Vec<u32> {
+    [&[xid, 1, 0, 0, 0, status], rest].concat()
+}
+
+/// A denied reply.
+pub fn denied(xid: u32, rest: &[u32]) -> Vec<u32> {
+    [&[xid, 1, 1], rest].concat()
+}
+
+/// Values of `accept_stat`.
+pub mod accept {
+    /// SUCCESS.
+    pub const SUCCESS: u32 = 0;
+    /// PROG_UNAVAIL.
+    pub const PROG_UNAVAIL: u32 = 1;
+    /// PROG_MISMATCH.
+    pub const PROG_MISMATCH: u32 = 2;
+    /// PROC_UNAVAIL.
+    pub const PROC_UNAVAIL: u32 = 3;
+    /// GARBAGE_ARGS.
+    pub const GARBAGE_ARGS: u32 = 4;
+}
+
+/// An RPC-over-RDMA header of version one without chunks, before an RPC message.
+pub fn msg(xid: u32, credits: u32, message: &[u32]) -> Vec<u32> {
+    [&[xid, 1, credits, 0, 0, 0, 0], message].concat()
+}

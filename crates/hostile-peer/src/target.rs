@@ -1,0 +1,198 @@
+//! What is attacked: a server, and a client that must not notice.
+
+use buffer::Buffer;
+use oncrpc::{
+    AcceptStatus, Answer, Call, Credential, Procedure, Program, Programs, Reply, ReplyBound,
+    ReplyHeader, ReplyStatus, Service, Transport, write_call,
+};
+use rpcrdma::{Client, ClientConfig, Server, ServerConfig, ServerStats};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use verbs::Provider;
+use verbs_iwarp::Iwarp;
+use xdr::{Reader, Writer};
+
+/// The program that the server has unless told otherwise, in versions 2 to 3.
+pub const PROGRAM: u32 = 0x2000_4242;
+
+/// Procedures of [`PROGRAM`].
+pub mod procedure {
+    /// Nothing in, nothing out.
+    pub const NULL: u32 = 0;
+    /// Opaque data in, the same out; both may travel by reference.
+    pub const ECHO: u32 = 1;
+    /// Two numbers in, their sum out; nothing may travel by reference.
+    pub const ADD: u32 = 2;
+}
+
+/// Octets that may be echoed.
+const MOST: u32 = 1 << 20;
+
+struct Echo;
+
+impl Program for Echo {
+    fn number(&self) -> u32 {
+        PROGRAM
+    }
+
+    fn versions(&self) -> RangeInclusive<u32> {
+        2..=3
+    }
+
+    fn call(&self, call: Call) -> Answer {
+        Answer::Now(match call.proc {
+            procedure::NULL => match call.decode(|_| Ok(())) {
+                Ok(()) => call.void(),
+                Err(error) => call.unreadable(error),
+            },
+            procedure::ECHO => match call.decode(|r| Ok(r.item(MOST)?.into_gather())) {
+                Ok(data) => {
+                    let mut w = call.success(Buffer::with_capacity(64));
+                    w.item(data);
+                    Reply::Message(w.finish())
+                }
+                Err(error) => call.unreadable(error),
+            },
+            procedure::ADD => match call.decode(|r| Ok((r.u32()?, r.u32()?))) {
+                Ok((a, b)) => {
+                    let mut w = call.success(Buffer::with_capacity(64));
+                    w.u32(a.wrapping_add(b));
+                    Reply::Message(w.finish())
+                }
+                Err(error) => call.unreadable(error),
+            },
+            _ => call.proc_unavail(),
+        })
+    }
+}
+
+/// A server on loopback, and a client whose connection lasts as long as it.
+pub struct Target {
+    client: Client,
+    server: Server,
+    provider: Arc<dyn Provider>,
+    called: Procedure,
+    runtime: Runtime,
+}
+
+/// A server that soon loses its patience.
+pub fn quick() -> ServerConfig {
+    ServerConfig {
+        credits: 16,
+        setup_timeout: Duration::from_millis(200),
+        workers: 2,
+        ..ServerConfig::default()
+    }
+}
+
+impl Target {
+    /// A server of [`PROGRAM`].
+    pub fn start() -> Self {
+        Self::with(quick(), Programs::new().with(Echo), PROGRAM, 2)
+    }
+
+    /// The same, with another configuration.
+    pub fn configured(config: ServerConfig) -> Self {
+        Self::with(config, Programs::new().with(Echo), PROGRAM, 2)
+    }
+
+    /// A server of this service, of which the client calls the procedure NULL of this program and
+    /// version.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
+    pub fn with(
+        config: ServerConfig,
+        service: impl Service + 'static,
+        program: u32,
+        version: u32,
+    ) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let provider: Arc<dyn Provider> = Arc::new(Iwarp::default());
+        let on = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let (server, client) = runtime.block_on(async {
+            let server = Server::bind(Arc::clone(&provider), on, Arc::new(service), config).await;
+            let server = server.expect("the server listens");
+            let to = server.local_addr();
+            let client = Client::connect(Arc::clone(&provider), to, patient()).await;
+            (server, client.expect("the server takes in a client"))
+        });
+        Self {
+            client,
+            server,
+            provider,
+            called: Procedure {
+                prog: program,
+                vers: version,
+                proc: 0,
+            },
+            runtime,
+        }
+    }
+
+    /// Where the server listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.server.local_addr()
+    }
+
+    /// What the server has counted.
+    pub fn stats(&self) -> ServerStats {
+        self.server.stats()
+    }
+
+    /// Asserts that the server goes on serving: the client that was there before, over the same
+    /// connection, and a new one.
+    ///
+    /// # Panics
+    ///
+    /// If it does not.
+    pub fn assert_serves(&self) {
+        self.runtime.block_on(async {
+            self.call(&self.client).await;
+            let new = Client::connect(Arc::clone(&self.provider), self.addr(), patient()).await;
+            let new = new.expect("the server takes in another client");
+            self.call(&new).await;
+            new.close().await;
+        });
+    }
+
+    async fn call(&self, client: &Client) {
+        let xid = client.next_xid();
+        let mut w = Writer::new(Buffer::with_capacity(128));
+        write_call(&mut w, xid, self.called, &Credential::None);
+        let bound = ReplyBound {
+            fixed: 1024,
+            ..ReplyBound::default()
+        };
+        let reply = client.call(w.finish(), bound).await.expect("a reply");
+        let header = ReplyHeader::parse(&mut Reader::from(&reply)).expect("a good reply");
+        assert_eq!(header.xid, xid);
+        assert_eq!(header.status, ReplyStatus::accepted(AcceptStatus::Success));
+    }
+
+    /// Stops the server and gives its last word.
+    pub fn stop(self) -> ServerStats {
+        self.runtime.block_on(async {
+            self.client.close().await;
+            self.server.shutdown().await
+        })
+    }
+}
+
+/// A client that would notice any loss of its connection.
+fn patient() -> ClientConfig {
+    ClientConfig {
+        credits: 4,
+        reconnect: false,
+        call_timeout: Duration::from_secs(20),
+        ..ClientConfig::default()
+    }
+}

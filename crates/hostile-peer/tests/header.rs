@@ -1,0 +1,417 @@
+//! Transport headers that are wrong, and what RFC 8166 §4.5 owes for each. The connection goes on.
+
+use hostile_peer::{PROGRAM, Peer, Target, procedure, quick, rpc, words};
+
+const XID: u32 = 0x5a5a_0001;
+
+/// What the server grants at most.
+const CREDITS: u32 = 16;
+
+const MSG: u32 = 0;
+const NOMSG: u32 = 1;
+const MSGP: u32 = 2;
+const DONE: u32 = 3;
+const ERROR: u32 = 4;
+
+const ERR_VERS: u32 = 1;
+const ERR_CHUNK: u32 = 2;
+
+/// A handle of ours, behind which are 64 KiB.
+const STAG: u32 = 0x00c0_ffee;
+
+fn null_call() -> Vec<u32> {
+    rpc::call(XID, PROGRAM, 2, procedure::NULL)
+}
+
+/// A call to echo `length` octets, which are not in it: they belong at Position 44.
+fn echo_call(length: u32) -> Vec<u32> {
+    rpc::call_with(XID, [PROGRAM, 2, procedure::ECHO], &[length])
+}
+
+const AFTER_ECHO: u32 = 44;
+
+fn message(proc: u32, lists: &[u32], stream: &[u32]) -> Vec<u8> {
+    words(&[&[XID, 1, 32, proc], lists, stream].concat())
+}
+
+fn connect(target: &Target) -> Peer {
+    let mut peer = Peer::connect(target.addr());
+    let octets = (0..=255).cycle().take(64 << 10).collect();
+    peer.memory.insert(STAG, octets);
+    peer
+}
+
+/// Asserts that a good call is answered next, so that nothing else came before.
+#[track_caller]
+fn assert_goes_on(peer: &mut Peer) {
+    let xid = XID + 1;
+    peer.send(&words(&rpc::msg(xid, 32, &rpc::call(xid, PROGRAM, 2, 0))));
+    let expected = rpc::msg(xid, CREDITS, &rpc::accepted(xid, 0, &[]));
+    assert_eq!(peer.answer(), expected);
+}
+
+#[track_caller]
+fn answered(target: &Target, message: &[u8], expected: &[u32]) {
+    let mut peer = connect(target);
+    peer.send(message);
+    assert_eq!(peer.answer(), expected);
+    assert_goes_on(&mut peer);
+    target.assert_serves();
+}
+
+#[track_caller]
+fn refused(target: &Target, message: &[u8]) {
+    answered(target, message, &[XID, 1, CREDITS, ERROR, ERR_CHUNK]);
+}
+
+#[track_caller]
+fn discarded(target: &Target, message: &[u8]) {
+    let mut peer = connect(target);
+    peer.send(message);
+    assert_goes_on(&mut peer);
+    target.assert_serves();
+}
+
+#[test]
+fn unknown_versions_draw_err_vers_with_the_one_that_is_known() {
+    let target = Target::start();
+    for version in [0, 2, 3, 0x0100_0000, u32::MAX] {
+        let vers = [XID, version, CREDITS, ERROR, ERR_VERS, 1, 1];
+        let header = [XID, version, 32, MSG, 0, 0, 0];
+        let call = words(&[&header[..], &null_call()].concat());
+        answered(&target, &call, &vers);
+        // Whatever follows the four words that all versions have is not looked at.
+        answered(&target, &words(&[XID, version, 32, 77, 9, 9, 9]), &vers);
+    }
+}
+
+#[test]
+fn messages_under_28_octets_are_discarded() {
+    let target = Target::start();
+    let whole = message(MSG, &[0, 0, 0], &[]);
+    for len in 0..28 {
+        discarded(&target, &whole[..len]);
+    }
+    let other_version = words(&[XID, 9, 32, MSG, 0, 0]);
+    discarded(&target, &other_version);
+}
+
+#[test]
+fn unknown_procedures_draw_err_chunk() {
+    let target = Target::start();
+    for proc in [MSGP, 5, 77, u32::MAX] {
+        refused(&target, &message(proc, &[0, 0, 0], &null_call()));
+    }
+}
+
+#[test]
+fn errors_and_what_is_no_longer_in_use_are_discarded() {
+    let target = Target::start();
+    discarded(&target, &message(DONE, &[0, 0, 0], &[]));
+    discarded(&target, &message(ERROR, &[ERR_CHUNK], &[]));
+    discarded(&target, &message(ERROR, &[ERR_VERS, 1, 1], &[]));
+    discarded(&target, &message(ERROR, &[ERR_VERS], &[]));
+    discarded(&target, &message(ERROR, &[99, 0, 0], &[]));
+    discarded(&target, &words(&[XID, 2, 32, ERROR, ERR_VERS, 1, 1]));
+}
+
+#[test]
+fn replies_to_calls_never_made_are_discarded() {
+    let target = Target::start();
+    let reply = rpc::accepted(XID, 0, &[]);
+    discarded(&target, &message(MSG, &[0, 0, 0], &reply));
+    // Neither a call nor a reply.
+    let mut neither = null_call();
+    neither[1] = 7;
+    discarded(&target, &message(MSG, &[0, 0, 0], &neither));
+}
+
+#[test]
+fn lists_that_are_not_xdr_draw_err_chunk() {
+    let target = Target::start();
+    for lists in [[2, 0, 0], [0, 2, 0], [0, 0, 2], [u32::MAX, 0, 0]] {
+        refused(&target, &message(MSG, &lists, &null_call()));
+    }
+    // Cut off: in a read segment, behind it, in a Write chunk, before the Reply chunk's count.
+    refused(&target, &message(MSG, &[1, 44, STAG], &[]));
+    refused(&target, &message(MSG, &[1, 44, STAG, 4, 0, 0], &[]));
+    refused(&target, &message(MSG, &[0, 1, 1, STAG, 4, 0], &[]));
+    refused(&target, &message(MSG, &[0, 0, 1], &[]));
+    // A list of segments that goes on to the end of the message.
+    let endless = [1, 44, STAG, 4, 0, 0].repeat(160);
+    refused(&target, &message(MSG, &endless, &[]));
+}
+
+#[test]
+fn impossible_numbers_of_segments_draw_err_chunk() {
+    let target = Target::start();
+    for count in [257, 1 << 28, (1 << 28) - 1, u32::MAX] {
+        refused(
+            &target,
+            &message(MSG, &[0, 1, count, STAG, 4, 0, 0, 0, 0], &null_call()),
+        );
+        refused(
+            &target,
+            &message(MSG, &[0, 0, 1, count, STAG, 4, 0, 0], &null_call()),
+        );
+        refused(&target, &message(NOMSG, &[0, 0, 1, count], &null_call()));
+    }
+}
+
+#[test]
+fn too_many_chunks_draw_err_chunk() {
+    let target = Target::start();
+    let mut writes = vec![0];
+    writes.extend([1, 0].repeat(17));
+    writes.extend([0, 0]);
+    refused(&target, &message(MSG, &writes, &null_call()));
+    let mut reads = Vec::new();
+    for number in 0..17 {
+        reads.extend([1, AFTER_ECHO + 4 * number, STAG, 4, 0, 0]);
+    }
+    reads.extend([0, 0, 0]);
+    refused(&target, &message(MSG, &reads, &echo_call(4)));
+}
+
+#[test]
+fn chunks_without_segments_are_empty_chunks() {
+    let target = Target::start();
+    // RFC 8166 §4.3.2.3: an empty Write chunk comes back empty.
+    let expected = [
+        &[XID, 1, CREDITS, MSG, 0, 1, 0, 0, 0],
+        &rpc::accepted(XID, 0, &[])[..],
+    ]
+    .concat();
+    let call = message(MSG, &[0, 1, 0, 0, 0], &null_call());
+    answered(&target, &call, &expected);
+}
+
+#[test]
+fn positions_where_no_item_can_be_draw_err_chunk() {
+    let target = Target::start();
+    let read = |positions: &[u32]| {
+        let mut lists = Vec::new();
+        for position in positions {
+            lists.extend([1, *position, STAG, 8, 0, 0]);
+        }
+        lists.extend([0, 0, 0]);
+        message(MSG, &lists, &echo_call(8))
+    };
+    for unaligned in [1, 42, 43, 45, 46, 47, u32::MAX] {
+        refused(&target, &read(&[unaligned]));
+    }
+    for beyond in [AFTER_ECHO + 4, 4096, 0x8000_0000, u32::MAX - 3] {
+        refused(&target, &read(&[beyond]));
+    }
+    // One over the other, in either order, and one behind a gap.
+    refused(&target, &read(&[AFTER_ECHO, AFTER_ECHO + 4]));
+    refused(&target, &read(&[AFTER_ECHO + 4, AFTER_ECHO]));
+    refused(&target, &read(&[40, 44]));
+    refused(&target, &read(&[AFTER_ECHO, AFTER_ECHO + 12]));
+}
+
+#[test]
+fn stream_in_two_places_or_none_draws_err_chunk() {
+    let target = Target::start();
+    let at_zero = [1, 0, STAG, 40, 0, 0, 0, 0, 0];
+    refused(&target, &message(MSG, &at_zero, &null_call()));
+    refused(&target, &message(NOMSG, &[0, 0, 0], &[]));
+    refused(&target, &message(NOMSG, &[0, 0, 0], &null_call()));
+    // Lists, but none with the call in it.
+    refused(
+        &target,
+        &message(NOMSG, &[0, 1, 1, STAG, 64, 0, 0, 0, 0], &[]),
+    );
+    refused(&target, &message(NOMSG, &[0, 0, 1, 1, STAG, 64, 0, 0], &[]));
+    refused(
+        &target,
+        &message(NOMSG, &[1, 4, STAG, 64, 0, 0, 0, 0, 0], &[]),
+    );
+    // One of no octets.
+    refused(
+        &target,
+        &message(NOMSG, &[1, 0, STAG, 0, 0, 0, 0, 0, 0], &[]),
+    );
+    // No RPC message, or not even its XID and direction.
+    refused(&target, &message(MSG, &[0, 0, 0], &[]));
+    refused(&target, &message(MSG, &[0, 0, 0], &[XID]));
+}
+
+#[test]
+fn xid_that_differs_from_that_of_the_call_draws_err_chunk() {
+    let target = Target::start();
+    let other = rpc::call(XID + 9, PROGRAM, 2, 0);
+    refused(&target, &message(MSG, &[0, 0, 0], &other));
+    // The same where the call is in a chunk: it shows when it was pulled.
+    let mut peer = connect(&target);
+    peer.memory.insert(7, words(&other));
+    peer.send(&message(NOMSG, &[1, 0, 7, 40, 0, 0, 0, 0, 0], &[]));
+    assert_eq!(peer.answer(), [XID, 1, CREDITS, ERROR, ERR_CHUNK]);
+    assert_eq!(peer.reads, 1);
+    assert_goes_on(&mut peer);
+}
+
+#[test]
+fn chunks_larger_than_the_server_moves_draw_err_chunk() {
+    let target = Target::start();
+    for length in [(4 << 20) + 1, 1 << 31, u32::MAX] {
+        let lists = [1, AFTER_ECHO, STAG, length, 0, 0, 0, 0, 0];
+        refused(&target, &message(MSG, &lists, &echo_call(length)));
+        let lists = [1, 0, STAG, length, 0, 0, 0, 0, 0];
+        refused(&target, &message(NOMSG, &lists, &[]));
+    }
+    // Many segments whose sum does not fit 32 bits.
+    let segment = [1, AFTER_ECHO, STAG, u32::MAX, 0, 0];
+    let lists = [&segment.repeat(100)[..], &[0, 0, 0]].concat();
+    refused(&target, &message(MSG, &lists, &echo_call(u32::MAX)));
+}
+
+#[test]
+fn item_that_is_not_eligible_draws_err_chunk() {
+    let target = Target::start();
+    // RFC 8166 §6.1: two numbers cannot travel by reference, nor can a credential.
+    let add = rpc::call(XID, PROGRAM, 2, procedure::ADD);
+    let lists = [1, 40, STAG, 8, 0, 0, 0, 0, 0];
+    refused(&target, &message(MSG, &lists, &add));
+    let lists = [1, 28, STAG, 4, 0, 0, 0, 0, 0];
+    refused(&target, &message(MSG, &lists, &null_call()));
+    // An item of another length than the stream says.
+    for length in [4, 9, 12] {
+        let lists = [1, AFTER_ECHO, STAG, length, 0, 0, 0, 0, 0];
+        refused(&target, &message(MSG, &lists, &echo_call(8)));
+    }
+}
+
+#[test]
+fn reply_without_room_for_it_draws_err_chunk() {
+    let target = Target::start();
+    let read = [1, AFTER_ECHO, STAG, 8000, 0, 0, 0];
+    // Nothing is offered; too little is, for the result and for the whole reply.
+    for offered in [
+        &[0, 0][..],
+        &[1, 1, STAG, 7999, 0, 0, 0, 0],
+        &[0, 1, 1, STAG, 8000, 0, 0],
+    ] {
+        let lists = [&read[..], offered].concat();
+        refused(&target, &message(MSG, &lists, &echo_call(8000)));
+    }
+}
+
+#[test]
+fn good_chunks_of_every_kind_are_served() {
+    let target = Target::start();
+    let octets: Vec<u8> = (0..=255).cycle().take(64 << 10).collect();
+    let mut peer = connect(&target);
+    // The same connection for all of them: each leaves it as it was.
+    peer.memory.insert(1, vec![0; 8192]);
+    peer.memory.insert(2, vec![0; 8192]);
+    let success = |rest: &[u32]| rpc::accepted(XID, 0, rest);
+
+    // A Read chunk of odd segments; the result inline.
+    let lists = [
+        1, AFTER_ECHO, STAG, 3, 0, 256, 1, AFTER_ECHO, STAG, 2, 0, 3, 0, 0, 0,
+    ];
+    peer.send(&message(MSG, &lists, &echo_call(5)));
+    let echoed = [
+        &[XID, 1, CREDITS, MSG, 0, 0, 0],
+        &success(&[5, 0x0001_0203, 0x0400_0000])[..],
+    ];
+    assert_eq!(peer.answer(), echoed.concat());
+
+    // The result in a Write chunk of two segments; its handle may be taken away with the reply.
+    let lists = [
+        1, AFTER_ECHO, STAG, 4999, 0, 7, 0, 1, 2, 1, 1001, 0, 3, 2, 8000, 0, 1, 0, 0,
+    ];
+    peer.send(&message(MSG, &lists, &echo_call(4999)));
+    let written = [
+        XID, 1, CREDITS, MSG, 0, 1, 2, 1, 1001, 0, 3, 2, 3998, 0, 1, 0, 0,
+    ];
+    assert_eq!(peer.answer(), [&written[..], &success(&[4999])].concat());
+    assert_eq!(peer.memory[&1][3..1004], octets[7..1008]);
+    assert_eq!(peer.memory[&2][1..3999], octets[1008..5006]);
+    assert!(peer.memory[&2][3999..].iter().all(|octet| *octet == 0));
+
+    // A Position-Zero chunk and a Reply chunk.
+    let mut call = words(&echo_call(5000));
+    call.extend_from_slice(&octets[..5000]);
+    peer.memory.insert(3, call);
+    let lists = [1, 0, 3, 44 + 5000, 0, 0, 0, 0, 1, 1, 1, 8192, 0, 0];
+    peer.send(&message(NOMSG, &lists, &[]));
+    let written = [XID, 1, CREDITS, NOMSG, 0, 0, 1, 1, 1, 28 + 5000, 0, 0];
+    assert_eq!(peer.answer(), written);
+    let reply = &peer.memory[&1][..28 + 5000];
+    assert_eq!(reply[..28], words(&success(&[5000])));
+    assert_eq!(reply[28..], octets[..5000]);
+    assert_goes_on(&mut peer);
+}
+
+#[test]
+fn credits_are_granted_within_one_and_what_the_server_has() {
+    let target = Target::start();
+    for (asked, granted) in [(0, 1), (1, 1), (16, 16), (17, 16), (u32::MAX, 16)] {
+        let mut peer = connect(&target);
+        peer.send(&words(&rpc::msg(XID, asked, &null_call())));
+        let expected = rpc::msg(XID, granted, &rpc::accepted(XID, 0, &[]));
+        assert_eq!(peer.answer(), expected);
+        // Errors grant credits as well.
+        peer.send(&words(&[XID, 1, asked, NOMSG, 0, 0, 0]));
+        assert_eq!(peer.answer(), [XID, 1, granted, ERROR, ERR_CHUNK]);
+    }
+    target.assert_serves();
+}
+
+#[test]
+fn peer_that_goes_far_beyond_its_credits_is_dropped() {
+    let target = Target::start();
+    let mut peer = connect(&target);
+    peer.answers_reads = false;
+    // Calls that cannot end, as their chunks never come; each is taken in before the next.
+    for number in 0..2 * CREDITS {
+        peer.send(&stuck_call(XID + 100 + number));
+        peer.send(&message(MSGP, &[0, 0, 0], &[]));
+        assert_eq!(peer.answer(), [XID, 1, CREDITS, ERROR, ERR_CHUNK]);
+    }
+    peer.send(&stuck_call(XID + 99));
+    peer.assert_closed();
+    target.assert_serves();
+}
+
+/// A call with a chunk of eight octets.
+fn stuck_call(xid: u32) -> Vec<u8> {
+    let header = [xid, 1, 32, MSG, 1, AFTER_ECHO, STAG, 8, 0, 0, 0, 0, 0];
+    let call = rpc::call_with(xid, [PROGRAM, 2, procedure::ECHO], &[8]);
+    words(&[&header[..], &call].concat())
+}
+
+#[test]
+fn peer_that_hangs_up_while_its_chunks_are_pulled_is_forgotten() {
+    let target = Target::start();
+    for _ in 0..5 {
+        let mut peer = connect(&target);
+        peer.answers_reads = false;
+        let lists = [1, AFTER_ECHO, STAG, 1 << 20, 0, 0, 0, 0, 0];
+        peer.send(&message(MSG, &lists, &echo_call(1 << 20)));
+        peer.hang_up();
+        peer.assert_closed();
+    }
+    target.assert_serves();
+}
+
+#[test]
+fn what_was_refused_is_counted() {
+    let target = Target::configured(quick());
+    let mut peer = connect(&target);
+    for _ in 0..3 {
+        peer.send(&message(77, &[0, 0, 0], &[]));
+        peer.answer();
+    }
+    peer.send(&words(&[XID, 2, 32, MSG, 0, 0, 0]));
+    peer.answer();
+    peer.send(b"too short");
+    assert_goes_on(&mut peer);
+    drop(peer);
+    let counters = target.stop().counters;
+    assert_eq!(counters.chunk_errors_sent, 3);
+    assert_eq!(counters.version_errors_sent, 1);
+    assert_eq!(counters.discarded, 1);
+}
