@@ -47,7 +47,8 @@ pub trait QueuePair: Send {
     /// Waits until [`progress`](Self::progress) could move something, or the connection is over.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// Why the connection is over, once it is. Completions may still be waiting then.
+    /// Why the connection is over, once it is. All work has ended then: each completion that is
+    /// owed is waiting to be taken.
     fn closed(&self) -> Option<&CloseReason>;
 
     /// Ends the connection in good order: what is posted is still sent, nothing more is taken in.

@@ -99,7 +99,9 @@ pub enum WorkRequest {
         /// A handle of the peer's, which it loses before it sees the message (Send with Invalidate).
         invalidate: Option<Handle>,
     },
-    /// Write into the peer's memory.
+    /// Write into the peer's memory. Without octets it reaches no memory, and nobody looks at the
+    /// handle (RFC 5041 §5.2). One that the peer refuses may have been placed in part, within
+    /// bounds.
     Write {
         /// The poster's name for it.
         wr: WrId,
