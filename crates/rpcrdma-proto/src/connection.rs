@@ -134,6 +134,11 @@ impl Connection {
         self.requester.can_call()
     }
 
+    /// Calls of ours that can be sent now, as far as credits go.
+    pub fn room(&self) -> usize {
+        self.requester.room()
+    }
+
     /// Calls of ours that are not over, cancelled ones included.
     pub fn calls_out(&self) -> usize {
         self.requester.len()

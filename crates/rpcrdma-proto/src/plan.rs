@@ -1,7 +1,7 @@
 //! How a call travels: decided from sizes and limits alone (RFC 8166 §3.5).
 
 use crate::header::{MIN_LEN, emitted_len};
-use crate::limits::MAX_WRITE_CHUNKS;
+use crate::limits::{MAX_READ_CHUNKS, MAX_WRITE_CHUNKS};
 use oncrpc::{ReplyBound, TransportError};
 use smallvec::SmallVec;
 use xdr::{Payload, padded};
@@ -96,7 +96,9 @@ impl CallPlan {
         let item_segments = call.items.iter().map(|&len| limits.segments(len)).sum();
         let form = if header(0) + call.stream <= limits.send {
             CallForm::Short
-        } else if !call.items.is_empty() && header(item_segments) + call.reduced() <= limits.send {
+        } else if (1..=MAX_READ_CHUNKS).contains(&call.items.len())
+            && header(item_segments) + call.reduced() <= limits.send
+        {
             CallForm::Chunked
         } else {
             CallForm::Long
@@ -201,6 +203,13 @@ mod tests {
         // 28 octets of header and 24 of the read segment.
         check(4044 + 4096, &[4096], CallForm::Chunked);
         check(4048 + 4096, &[4096], CallForm::Long);
+    }
+
+    #[test]
+    fn items_beyond_the_limit_of_chunks_make_the_call_long() {
+        let form = |items: usize| plan(1000 + 1000 * items, &vec![1000; items], 100, &[]).form;
+        assert_eq!(form(MAX_READ_CHUNKS), CallForm::Chunked);
+        assert_eq!(form(MAX_READ_CHUNKS + 1), CallForm::Long);
     }
 
     #[test]

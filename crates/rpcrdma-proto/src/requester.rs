@@ -118,6 +118,11 @@ impl Requester {
         self.unanswered < self.granted
     }
 
+    /// Credits that are free.
+    pub(crate) fn room(&self) -> usize {
+        self.granted.saturating_sub(self.unanswered) as usize
+    }
+
     /// Calls that are not over yet, cancelled ones included.
     pub(crate) fn len(&self) -> usize {
         self.calls.len()

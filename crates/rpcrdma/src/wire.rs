@@ -45,8 +45,13 @@ impl Wire {
         }
     }
 
-    /// Moves what can move, and hands completions to the protocol; whether anything happened.
+    /// Posts what the protocol has to post, moves what can move, and hands completions to the
+    /// protocol; whether anything happened.
+    ///
+    /// What the protocol posts in answer to them goes out with the next turn, together with what
+    /// its user has to say by then, in one write.
     pub(crate) fn turn(&mut self) -> bool {
+        self.post();
         let mut moved = self.qp.progress();
         while let Some(completion) = self.qp.poll_cq() {
             trace!(?completion, "done");
@@ -56,13 +61,11 @@ impl Wire {
         moved
     }
 
-    /// Posts what the protocol has to post, and sends it all in one go; whether there was anything.
-    pub(crate) fn flush(&mut self) -> bool {
-        let mut posted = false;
+    fn post(&mut self) {
         while let Some(work) = self.connection.poll_post() {
             trace!(?work, "posted");
             match self.qp.post(work) {
-                Ok(()) => posted = true,
+                Ok(()) => {}
                 Err(PostError::Full(work)) => {
                     self.connection.handle_refused(work);
                     break;
@@ -73,10 +76,6 @@ impl Wire {
                 }
             }
         }
-        if posted {
-            self.qp.progress();
-        }
-        posted
     }
 
     /// Why this cannot go on, if it cannot.
@@ -108,7 +107,7 @@ impl Wire {
     /// Ends the connection in good order, as far as the peer takes part. Nothing of what still
     /// comes in is looked at.
     pub(crate) async fn close(&mut self) {
-        self.flush();
+        self.post();
         self.qp.close();
         let closing = async {
             while self.qp.closed().is_none() {

@@ -263,7 +263,7 @@ fn lost_connection_is_made_again_and_calls_are_sent_again() {
         for connection in world.fabric.connections() {
             world.fabric.cut(connection);
         }
-        world.service.wait_for_blocked(10).await;
+        world.service.wait_for_blocked(6).await;
         world.service.open();
         while let Some(done) = calls.join_next().await {
             done.expect("answered");

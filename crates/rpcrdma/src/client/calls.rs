@@ -25,6 +25,15 @@ pub(crate) struct Calls {
     inner: Mutex<Inner>,
 }
 
+/// What users want of the owner of the connection.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    /// Calls to send, in order.
+    pub(crate) calls: Vec<CallRequest>,
+    /// Calls on their way that nobody waits for any more.
+    pub(crate) cancelled: Vec<(u32, CallToken)>,
+}
+
 #[derive(Debug, Default)]
 struct Inner {
     slots: Slab<Slot>,
@@ -104,22 +113,25 @@ impl Calls {
         wake(owner);
     }
 
-    /// Whether the owner is to end the connection.
-    pub(crate) fn is_closing(&self) -> bool {
-        self.lock().closing
-    }
-
-    /// The next call to send.
-    pub(crate) fn next(&self) -> Option<CallRequest> {
+    /// Takes up to `room` calls to send, and the calls that were cancelled since; whether the
+    /// owner is to end the connection.
+    pub(crate) fn take(&self, room: usize, work: &mut Work) -> bool {
         let mut inner = self.lock();
-        let next = inner.queue.pop_front();
-        if inner.for_room.is_empty() {
-            return next;
+        for (xid, token) in std::mem::take(&mut inner.cancelled) {
+            match inner.queue.iter().position(|r| r.token() == token) {
+                Some(at) => drop(inner.queue.remove(at)),
+                None => work.cancelled.push((xid, token)),
+            }
         }
-        let for_room = std::mem::take(&mut inner.for_room);
-        drop(inner);
-        for_room.into_iter().for_each(Waker::wake);
-        next
+        let count = room.min(inner.queue.len());
+        work.calls.extend(inner.queue.drain(..count));
+        let closing = inner.closing;
+        if count > 0 && !inner.for_room.is_empty() {
+            let for_room = std::mem::take(&mut inner.for_room);
+            drop(inner);
+            for_room.into_iter().for_each(Waker::wake);
+        }
+        closing
     }
 
     /// Puts a call back in front of those that wait, because it could not be sent now. If nobody
@@ -128,15 +140,6 @@ impl Calls {
         let mut inner = self.lock();
         if matches!(inner.slot(request.token()), Some(slot) if slot.outcome.is_none()) {
             inner.queue.push_front(request);
-        }
-    }
-
-    /// Calls that were cancelled since this was last asked.
-    pub(crate) fn take_cancelled(&self, into: &mut Vec<(u32, CallToken)>) {
-        let mut inner = self.lock();
-        into.append(&mut inner.cancelled);
-        for (_, token) in into.iter() {
-            inner.queue.retain(|request| request.token() != *token);
         }
     }
 
@@ -337,6 +340,12 @@ mod tests {
         Waiting::new(Arc::clone(calls), message(xid), ReplyBound::default())
     }
 
+    fn next(calls: &Calls) -> Option<CallRequest> {
+        let mut work = Work::default();
+        calls.take(1, &mut work);
+        work.calls.pop()
+    }
+
     fn poll(waiting: Pin<&mut Waiting>) -> Poll<Result<u32, TransportError>> {
         let outcome = waiting.poll(&mut Context::from_waker(Waker::noop()));
         outcome.map_ok(|reply| xdr::Reader::from(&reply).u32().expect("an XID"))
@@ -347,7 +356,7 @@ mod tests {
         let calls = calls();
         let (mut a, mut b) = (pin!(waiting(&calls, 1)), pin!(waiting(&calls, 2)));
         assert!(poll(a.as_mut()).is_pending() && poll(b.as_mut()).is_pending());
-        let (first, second) = (calls.next().expect("sent"), calls.next().expect("sent"));
+        let (first, second) = (next(&calls).expect("sent"), next(&calls).expect("sent"));
         calls.complete(second.token(), Ok(message(2)));
         calls.complete(first.token(), Ok(message(1)));
         assert_eq!(poll(a), Poll::Ready(Ok(1)));
@@ -359,11 +368,11 @@ mod tests {
         let calls = calls();
         let mut first = Box::pin(waiting(&calls, 1));
         assert!(poll(first.as_mut()).is_pending());
-        let request = calls.next().expect("sent");
+        let request = next(&calls).expect("sent");
         drop(first);
-        let mut cancelled = Vec::new();
-        calls.take_cancelled(&mut cancelled);
-        assert_eq!(cancelled, [(1, request.token())]);
+        let mut work = Work::default();
+        calls.take(0, &mut work);
+        assert_eq!(work.cancelled, [(1, request.token())]);
         let mut second = pin!(waiting(&calls, 2));
         assert!(poll(second.as_mut()).is_pending());
         calls.complete(request.token(), Ok(message(1)));
@@ -376,8 +385,9 @@ mod tests {
         let mut first = Box::pin(waiting(&calls, 1));
         assert!(poll(first.as_mut()).is_pending());
         drop(first);
-        calls.take_cancelled(&mut Vec::new());
-        assert!(calls.next().is_none());
+        let mut work = Work::default();
+        calls.take(1, &mut work);
+        assert!(work.calls.is_empty() && work.cancelled.is_empty());
     }
 
     #[test]
@@ -385,12 +395,12 @@ mod tests {
         let calls = Arc::new(Calls::new(Duration::ZERO));
         let (mut a, mut b) = (pin!(waiting(&calls, 1)), pin!(waiting(&calls, 2)));
         assert!(poll(a.as_mut()).is_pending() && poll(b.as_mut()).is_pending());
-        let request = calls.next().expect("sent");
+        let request = next(&calls).expect("sent");
         let error = TransportError::TimedOut(Duration::ZERO);
         let mut sent = Vec::new();
         calls.expire(Instant::now(), &error, &mut sent);
         assert_eq!(sent, [(1, request.token())]);
-        assert!(calls.next().is_none());
+        assert!(next(&calls).is_none());
         assert_eq!(poll(a), Poll::Ready(Err(error.clone())));
         assert_eq!(poll(b), Poll::Ready(Err(error)));
     }
@@ -417,7 +427,7 @@ mod tests {
         let mut last = pin!(waiting(&calls, 2));
         assert!(poll(last.as_mut()).is_pending());
         assert_eq!(calls.lock().queue.len(), MAX_QUEUED);
-        assert!(calls.next().is_some());
+        assert!(next(&calls).is_some());
         assert!(poll(last).is_pending());
         assert_eq!(calls.lock().queue.back().map(CallRequest::xid), Some(2));
     }

@@ -1,6 +1,6 @@
 //! The task that owns a client's connection, and makes the next one when it is lost.
 
-use super::calls::Calls;
+use super::calls::{Calls, Work};
 use super::{ConnectionInfo, Shared};
 use crate::spin::{Idle, Spinner, after_others};
 use crate::wire::{Over, Wire};
@@ -109,7 +109,7 @@ pub(crate) struct Pump {
     connector: Connector,
     spinner: Spinner,
     next_sweep: Instant,
-    cancelled: Vec<(u32, CallToken)>,
+    work: Work,
     /// A call found no room though there is a credit; something has to happen first.
     blocked: bool,
 }
@@ -129,7 +129,7 @@ impl Pump {
         Self {
             spinner: Spinner::new(spin, super::activity()),
             next_sweep: Instant::now(),
-            cancelled: Vec::new(),
+            work: Work::default(),
             blocked: false,
             shared,
             connector,
@@ -189,10 +189,12 @@ impl Pump {
         let mut turns = 0;
         let mut stir = Stir::new();
         loop {
+            let sent = match self.take_work(wire) {
+                Ok(sent) => sent,
+                Err(over) => return over,
+            };
             let moved = wire.turn();
             let delivered = self.deliver(wire);
-            let sent = self.send_calls(wire);
-            wire.flush();
             if let Some(over) = wire.over() {
                 return over;
             }
@@ -222,8 +224,7 @@ impl Pump {
             if let Some(over) = self.look_around(wire, now) {
                 return over;
             }
-            stir.look(wire, now);
-            if idle == Idle::Park {
+            if !stir.look(wire, now) && idle == Idle::Park {
                 let until = stir
                     .next
                     .map_or(self.next_sweep, |at| at.min(self.next_sweep));
@@ -251,36 +252,44 @@ impl Pump {
         delivered
     }
 
-    /// Sends as many calls as there are credits for; whether there was one.
-    fn send_calls(&mut self, wire: &mut Wire) -> bool {
+    /// Sends as many calls as there are credits for, and forgets those that were cancelled;
+    /// whether there was one to send.
+    fn take_work(&mut self, wire: &mut Wire) -> Result<bool, Over> {
+        let room = match self.blocked {
+            true => 0,
+            false => wire.connection.room(),
+        };
+        let closing = self.shared.calls.take(room, &mut self.work);
+        let connection = &mut wire.connection;
+        for (xid, token) in self.work.cancelled.drain(..) {
+            connection.cancel(xid, token);
+        }
         let mut sent = false;
-        while wire.connection.can_call() && !self.blocked {
-            let Some(request) = self.calls().next() else {
-                break;
-            };
-            match wire.connection.call(request, wire.qp.as_mut()) {
+        let mut refused = Vec::new();
+        for request in self.work.calls.drain(..) {
+            if self.blocked {
+                refused.push(request);
+                continue;
+            }
+            match connection.call(request, wire.qp.as_mut()) {
                 Called::Sent => sent = true,
                 Called::NoRoom(request) => {
-                    self.calls().put_back(request);
                     self.blocked = true;
-                    break;
+                    refused.push(request);
                 }
-                Called::Failed(token, error) => self.calls().complete(token, Err(error)),
+                Called::Failed(token, error) => self.shared.calls.complete(token, Err(error)),
             }
         }
-        sent
+        // In front again, so that the first one has to be the last.
+        for request in refused.into_iter().rev() {
+            self.calls().put_back(request);
+        }
+        if closing { Err(Over::Asked) } else { Ok(sent) }
     }
 
-    /// What is not to be done in every turn: cancelled calls, deadlines, the end.
+    /// What is not to be done in every turn: counters and deadlines.
     fn look_around(&mut self, wire: &mut Wire, now: Instant) -> Option<Over> {
         self.publish(wire);
-        if self.calls().is_closing() {
-            return Some(Over::Asked);
-        }
-        self.shared.calls.take_cancelled(&mut self.cancelled);
-        for (xid, token) in self.cancelled.drain(..) {
-            wire.connection.cancel(xid, token);
-        }
         if now < self.next_sweep {
             return None;
         }
@@ -342,7 +351,7 @@ impl Pump {
                     Err(_) => {
                         let now = Instant::now();
                         self.shared.calls.expire(now, &last, &mut Vec::new());
-                        if self.shared.calls.is_closing() {
+                        if self.shared.calls.take(0, &mut self.work) {
                             return None;
                         }
                     }
@@ -368,13 +377,14 @@ impl Pump {
     async fn wait_for_call(&mut self, backoff: Duration, last: &TransportError) -> Option<()> {
         let start = Instant::now();
         loop {
-            self.cancelled.clear();
-            self.shared.calls.take_cancelled(&mut self.cancelled);
+            let closing = self.shared.calls.take(0, &mut self.work);
+            // Those that were on their way are not any more.
+            self.work.cancelled.clear();
             let now = Instant::now();
             if now >= self.next_sweep {
                 self.sweep(now, last, &mut Vec::new());
             }
-            if self.calls().is_closing() {
+            if closing {
                 return None;
             }
             let passed = start.elapsed() >= backoff;
@@ -416,23 +426,25 @@ impl Stir {
         }
     }
 
-    fn look(&mut self, wire: &mut Wire, now: Instant) {
+    /// Whether there is something to send now.
+    fn look(&mut self, wire: &mut Wire, now: Instant) -> bool {
         let counters = wire.connection.counters();
         let answered = counters.replies_received + counters.errors_received > 0;
         if answered || counters.calls_sent == 0 || self.left == 0 {
             self.next = None;
-            return;
+            return false;
         }
+        let stirs = self.next.is_some_and(|at| now >= at);
         match self.next {
-            Some(at) if now < at => return,
+            Some(at) if now < at => return false,
             Some(_) => {
                 self.left -= 1;
                 debug!(peer = %wire.qp.peer_addr(), "the first call has no reply: stirring");
                 wire.connection.stir();
-                wire.flush();
             }
             None => {}
         }
         self.next = Some(now + STIR_AFTER);
+        stirs
     }
 }

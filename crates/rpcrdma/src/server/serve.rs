@@ -77,7 +77,6 @@ impl Serving {
                 Ok(answered) => answered,
                 Err(over) => return over,
             };
-            self.wire.flush();
             if let Some(over) = self.wire.over() {
                 return over;
             }

@@ -1,5 +1,8 @@
 //! A service that gives back what it is told to, and a peer driven by hand.
 
+#![allow(unreachable_pub, reason = "shared by test programs")]
+#![allow(clippy::cast_possible_truncation)]
+
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
 use oncrpc::{Answer, Caller, Reply, ReplyBound, Service, Transport};
@@ -29,8 +32,8 @@ pub const SHAPES: &[(&[usize], &[usize])] = &[
     (&[50_001, 50_002], &[50_003, 3]),
     (&[1 << 20], &[1 << 20]),
     // So many items that the rest of call and reply is long too.
-    (&[5; 300], &[]),
-    (&[], &[5; 300]),
+    (&[5; 600], &[]),
+    (&[], &[5; 600]),
 ];
 
 /// Octets that differ from place to place.
