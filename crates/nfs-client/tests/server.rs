@@ -11,10 +11,13 @@ use nfs_server::{
     Squash,
 };
 use oncrpc::{Programs, Transport, tcp};
+use rpcrdma::{ClientConfig, ServerConfig};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
+use verbs::Provider;
+use verbs_sim::{Cut, EndOptions, Fabric};
 
 /// A server with this file system as `/data`.
 fn server(fs: Arc<dyn FileSystem>) -> Arc<Programs> {
@@ -63,6 +66,30 @@ async fn over_tcp(fs: Arc<dyn FileSystem>) -> Export<tcp::Client> {
     mounted(connect().await.unwrap(), connect().await.unwrap()).await
 }
 
+/// A client over RDMA, and the server that lives as long as this.
+async fn over_rdma(
+    provider: Arc<dyn Provider>,
+    fs: Arc<dyn FileSystem>,
+) -> (rpcrdma::Server, Export<rpcrdma::Client>) {
+    let anywhere = "127.0.0.1:0".parse().unwrap();
+    let config = ServerConfig::default();
+    let server = rpcrdma::Server::bind(provider.clone(), anywhere, server(fs), config)
+        .await
+        .unwrap();
+    let config = ClientConfig {
+        reconnect_first: Duration::from_millis(1),
+        ..ClientConfig::default()
+    };
+    let client = rpcrdma::Client::connect(provider, server.local_addr(), config)
+        .await
+        .unwrap();
+    (server, mounted(client.clone(), client).await)
+}
+
+fn simulated() -> Arc<dyn Provider> {
+    Arc::new(Fabric::new(5).provider(EndOptions::default()))
+}
+
 fn memory() -> Arc<dyn FileSystem> {
     Arc::new(MemFs::new(1 << 30))
 }
@@ -94,6 +121,12 @@ macro_rules! everywhere {
             async fn over_tcp() {
                 super::$name(super::over_tcp(memory()).await).await;
             }
+
+            #[tokio::test]
+            async fn over_simulated_rdma() {
+                let (_server, export) = super::over_rdma(simulated(), memory()).await;
+                super::$name(export).await;
+            }
         }
     )*};
 }
@@ -105,6 +138,33 @@ everywhere!(
     thousands_of_entries_are_listed_once,
     refusals_are_those_of_the_server,
 );
+
+#[tokio::test]
+async fn streams_survive_connections_that_break() {
+    let faults = verbs_sim::Faults {
+        cut: Some(Cut::Messages(25)),
+        ..Default::default()
+    };
+    let end = EndOptions {
+        faults,
+        ..EndOptions::default()
+    };
+    let provider = Arc::new(Fabric::new(6).provider(end));
+    let (server, export) = over_rdma(provider, memory()).await;
+    let data = octets(24 << 20, 7);
+    let how = nfs_proto::args::CreateHow::Exclusive(nfs_proto::CreateVerifier(*b"verifier"));
+    let mut stream = export.create("/file", how).await.unwrap();
+    for piece in data.chunks(3 << 20) {
+        let piece = Bytes::copy_from_slice(piece);
+        stream
+            .write(std::iter::once(piece).collect())
+            .await
+            .unwrap();
+    }
+    stream.finish().await.unwrap();
+    assert!(export.read_all("/file", 1 << 30).await.unwrap() == data);
+    assert!(server.stats().accepted > 3, "connections did break");
+}
 
 /// A tree of directories and files: path to data, nothing for a directory.
 fn tree(seed: u64) -> BTreeMap<String, Option<Vec<u8>>> {
