@@ -1,0 +1,95 @@
+//! The command line.
+
+use crate::cat::{self, CatArgs};
+use crate::df::{self, DfArgs};
+use crate::failure::Ended;
+use crate::get::{self, GetArgs};
+use crate::ln::{self, LnArgs};
+use crate::ls::{self, LsArgs};
+use crate::mkdir::{self, MkdirArgs};
+use crate::mv::{self, MvArgs};
+use crate::ping::{self, PingArgs};
+use crate::put::{self, PutArgs};
+use crate::rm::{self, RmArgs};
+use crate::serve::{self, ServeArgs};
+use crate::stat::{self, StatArgs};
+use clap::{ArgAction, Parser, Subcommand};
+
+/// NFS over RDMA in userspace: serve, use, and look into it, with RDMA hardware or with none
+#[derive(Debug, Parser)]
+#[command(
+    name = "rpcrdma",
+    version,
+    propagate_version = true,
+    after_help = "Examples:
+  rpcrdma serve .                          export the current directory to this machine
+  rpcrdma ls -l nfs://127.0.0.1/           look at it
+  rpcrdma put -r photos nfs://127.0.0.1/   copy a directory there
+  rpcrdma help serve                       all there is to say about `serve`
+
+Exit codes: 0 all was done, 1 something failed, 2 the command line was not understood."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+
+    /// Log what happens to standard error; twice: every work request
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Serve(ServeArgs),
+    Ls(LsArgs),
+    Cat(CatArgs),
+    Get(GetArgs),
+    Put(PutArgs),
+    Mkdir(MkdirArgs),
+    Rm(RmArgs),
+    Mv(MvArgs),
+    Ln(LnArgs),
+    Stat(StatArgs),
+    Df(DfArgs),
+    Ping(PingArgs),
+}
+
+impl Cli {
+    /// What to log: warnings, or more with each `-v`. `RUST_LOG` has the last word.
+    pub(crate) fn log_level(&self) -> &'static str {
+        match self.verbose {
+            0 => "warn",
+            1 => "debug",
+            _ => "trace",
+        }
+    }
+
+    /// Carries out the command.
+    pub(crate) async fn run(self) -> anyhow::Result<Ended> {
+        match self.command {
+            Command::Serve(args) => serve::run(args).await,
+            Command::Ls(args) => ls::run(&args).await,
+            Command::Cat(args) => cat::run(&args).await,
+            Command::Get(args) => get::run(&args).await,
+            Command::Put(args) => put::run(&args).await,
+            Command::Mkdir(args) => mkdir::run(&args).await,
+            Command::Rm(args) => rm::run(&args).await,
+            Command::Mv(args) => mv::run(&args).await,
+            Command::Ln(args) => ln::run(&args).await,
+            Command::Stat(args) => stat::run(&args).await,
+            Command::Df(args) => df::run(&args).await,
+            Command::Ping(args) => ping::run(&args).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,118 @@
+//! Connecting to a server, with errors that say what to do.
+
+use crate::endpoint::Endpoint;
+use crate::transport::TransportArgs;
+use anyhow::{Context, anyhow};
+use clap::Args;
+use rpcrdma::{Client, ClientConfig};
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::time::Duration;
+use verbs::SetupError;
+
+/// Options of everything that connects to a server.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ConnectArgs {
+    #[command(flatten)]
+    pub(crate) transport: TransportArgs,
+
+    /// How long a call may take before it fails
+    #[arg(long, default_value = "60", value_name = "SECONDS", value_parser = seconds,
+        help_heading = "Connection")]
+    pub(crate) timeout: Duration,
+}
+
+/// A time in seconds, with a fraction if need be.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse()
+        .ok()
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .filter(|time| *time <= MAX_TIME)
+        .ok_or_else(|| format!("it is not a time in seconds up to {}", MAX_TIME.as_secs()))
+}
+
+/// The longest time that can be given: a day.
+const MAX_TIME: Duration = Duration::from_secs(86_400);
+
+impl ConnectArgs {
+    fn config(&self) -> ClientConfig {
+        let usual = ClientConfig::default();
+        ClientConfig {
+            credits: self.transport.credits,
+            send_size: self.transport.inline_size(),
+            receive_size: self.transport.inline_size(),
+            call_timeout: self.timeout,
+            setup_timeout: usual.setup_timeout.min(self.timeout),
+            spin: self.transport.spin(),
+            ..usual
+        }
+    }
+
+    /// Connects to the first address of the server that answers, and says which it is.
+    ///
+    /// # Errors
+    ///
+    /// What was wrong with the last of them, and what to do about it.
+    pub(crate) async fn connect(&self, server: &Endpoint) -> anyhow::Result<(Client, SocketAddr)> {
+        let addrs = server
+            .resolve()
+            .await
+            .with_context(|| format!("cannot find the host {}", server.host))?;
+        let provider = self.transport.provider();
+        let mut last = anyhow!("the host {} has no address", server.host);
+        for addr in addrs {
+            match Client::connect(provider.clone(), addr, self.config()).await {
+                Ok(client) => return Ok((client, addr)),
+                Err(error) => last = explain(addr, error),
+            }
+        }
+        Err(last)
+    }
+}
+
+/// What went wrong in setting up a connection, and what to do about it.
+fn explain(addr: SocketAddr, error: SetupError) -> anyhow::Error {
+    match error {
+        SetupError::Io(error) if error.kind() == ErrorKind::ConnectionRefused => anyhow!(
+            "no server at {addr}: start one with `rpcrdma serve DIR`, or check host and port"
+        ),
+        SetupError::Io(error) => anyhow!(error).context(format!("cannot connect to {addr}")),
+        SetupError::Rejected(_) => anyhow!(
+            "the server at {addr} refused the connection: it has too many, or serves something else"
+        ),
+        SetupError::NotOurProtocol(what) => anyhow!(
+            "the server at {addr} does not speak RPC-over-RDMA over iWARP: {what}; if it serves \
+             NFS over plain TCP there, ask for the port where it serves RDMA (20049 by custom)"
+        ),
+        SetupError::TimedOut(what, after) => anyhow!(
+            "no answer from {addr}: {what} did not come within {after:?}; check host and port, and \
+             that no firewall drops the connection"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_limited() {
+        assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
+        assert_eq!(seconds("0"), Ok(Duration::ZERO));
+        assert_eq!(seconds("86400"), Ok(MAX_TIME));
+        for bad in ["", "-1", "86401", "inf", "NaN", "1s", "1e300"] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn absent_server_is_said_with_how_to_start_one() {
+        let addr = "127.0.0.1:20049".parse().unwrap();
+        let refused = std::io::Error::from(ErrorKind::ConnectionRefused);
+        let text = explain(addr, SetupError::Io(refused)).to_string();
+        assert!(
+            text.starts_with("no server at 127.0.0.1:20049: start one"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! How a command ends.
+
+use crate::interrupt::Interrupted;
+use std::process::ExitCode;
+
+/// What was asked for cannot be understood, or makes no sense: exit code 2, as for options that
+/// do not exist.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Usage(pub(crate) String);
+
+/// How a command ended that was carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// All of it was done.
+    Well,
+    /// Some of it was not; why has been printed.
+    Partly,
+}
+
+impl Ended {
+    /// Prints why one part of the work was not done; the others go on.
+    pub(crate) fn failed(&mut self, error: &anyhow::Error) {
+        report(error);
+        *self = Self::Partly;
+    }
+
+    /// Prints why one part of the work was not done, if it was not.
+    ///
+    /// # Errors
+    ///
+    /// Those that concern the whole command: it was not understood, the user interrupted it, or
+    /// nobody reads its output any more.
+    pub(crate) fn check(&mut self, part: anyhow::Result<()>) -> anyhow::Result<()> {
+        match part {
+            Err(error) if is_usage(&error) || is_closed_pipe(&error) || is_interrupt(&error) => {
+                Err(error)
+            }
+            Err(error) => {
+                self.failed(&error);
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+/// What the shell is told: 0 if all was done, 1 if something was not, 2 if it was not understood.
+pub(crate) fn exit_code(ended: anyhow::Result<Ended>) -> ExitCode {
+    match ended {
+        Ok(Ended::Well) => ExitCode::SUCCESS,
+        Ok(Ended::Partly) => ExitCode::from(1),
+        // Whoever read our output had enough of it, as `head` has: no reason to complain.
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            report(&error);
+            ExitCode::from(if is_usage(&error) { 2 } else { 1 })
+        }
+    }
+}
+
+/// Prints an error with its causes, in one line.
+fn report(error: &anyhow::Error) {
+    eprintln!("rpcrdma: {error:#}");
+}
+
+fn is_usage(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Usage>().is_some()
+}
+
+fn is_interrupt(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Interrupted>().is_some()
+}
+
+/// Whether the reader of our output has gone away.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closed_pipe_is_found_below_its_context() {
+        let closed = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        let error = anyhow::Error::new(closed).context("cannot write");
+        assert!(is_closed_pipe(&error));
+        assert!(!is_closed_pipe(&anyhow::anyhow!("Broken pipe")));
+    }
+}

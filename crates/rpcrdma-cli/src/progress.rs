@@ -1,0 +1,45 @@
+//! How far a copy is, for whoever watches a terminal.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+
+/// A bar on standard error, if that is a terminal; else nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct Progress(ProgressBar);
+
+impl Progress {
+    /// A bar at its beginning; what there is to do is added as it becomes known.
+    pub(crate) fn new(wanted: bool) -> Self {
+        let target = if wanted && std::io::stderr().is_terminal() {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        let bar = ProgressBar::with_draw_target(Some(0), target);
+        let style = "{bar:30} {binary_bytes:>11}/{binary_total_bytes:11} \
+                     {binary_bytes_per_sec:>12} {eta:>4} {wide_msg}";
+        bar.set_style(ProgressStyle::with_template(style).expect("the template is sound"));
+        Self(bar)
+    }
+
+    /// One more file, of this size.
+    pub(crate) fn begin(&self, name: &str, octets: u64) {
+        self.0.inc_length(octets);
+        self.0.set_message(name.to_owned());
+    }
+
+    /// Octets that were copied.
+    pub(crate) fn add(&self, octets: u64) {
+        self.0.inc(octets);
+    }
+
+    /// Prints a line without tearing the bar.
+    pub(crate) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.0.suspend(print)
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+}

@@ -1,0 +1,229 @@
+//! What `serve` says when it is ready.
+
+use super::exports::Export;
+use serde::Serialize;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+/// All there is to say about a running server.
+pub(crate) struct Announcement<'a> {
+    pub(crate) exports: &'a [Export],
+    /// Where RPC-over-RDMA is served.
+    pub(crate) listening: SocketAddr,
+    /// Port of MOUNT over TCP, at the same address.
+    pub(crate) mount_port: u16,
+    pub(crate) read_only: bool,
+    /// The provider, in words.
+    pub(crate) provider: String,
+    /// Who may connect.
+    pub(crate) allowed: String,
+    /// As whom files are used.
+    pub(crate) user: String,
+    pub(crate) limits: String,
+    pub(crate) state: String,
+}
+
+/// The line that `--json` prints.
+#[derive(Serialize)]
+struct Line<'a> {
+    listening: SocketAddr,
+    mount_port: u16,
+    exports: Vec<ExportLine<'a>>,
+}
+
+#[derive(Serialize)]
+struct ExportLine<'a> {
+    name: &'a str,
+    directory: String,
+    read_only: bool,
+    url: String,
+    mount: String,
+}
+
+impl Announcement<'_> {
+    /// One line of JSON.
+    pub(crate) fn json(&self) -> serde_json::Result<String> {
+        let exports = self.exports.iter().map(|export| ExportLine {
+            name: &export.name,
+            directory: export.dir.to_string_lossy().into_owned(),
+            read_only: self.read_only,
+            url: self.url(export),
+            mount: self.mount(export),
+        });
+        serde_json::to_string(&Line {
+            listening: self.listening,
+            mount_port: self.mount_port,
+            exports: exports.collect(),
+        })
+    }
+
+    /// The address as clients are to write it, without a port.
+    fn host(&self) -> String {
+        match self.listening.ip() {
+            ip if ip.is_unspecified() => "THIS-HOST".to_owned(),
+            IpAddr::V4(ip) => ip.to_string(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+        }
+    }
+
+    /// What our own client calls the export.
+    fn url(&self, export: &Export) -> String {
+        let port = match self.listening.port() {
+            nfs_proto::NFS_RDMA_PORT => String::new(),
+            port => format!(":{port}"),
+        };
+        format!("nfs://{}{port}{}", self.host(), export.name)
+    }
+
+    /// The command for a Linux client.
+    fn mount(&self, export: &Export) -> String {
+        format!(
+            "mount -t nfs -o vers=3,nolock,proto={},port={},mountproto={},mountport={} {}:{} /mnt",
+            self.family("rdma"),
+            self.listening.port(),
+            self.family("tcp"),
+            self.mount_port,
+            self.host(),
+            export.name
+        )
+    }
+
+    /// The netid for our kind of address (RFC 5665 §5.1).
+    fn family(&self, netid: &str) -> String {
+        let six = if self.listening.is_ipv6() { "6" } else { "" };
+        format!("{netid}{six}")
+    }
+}
+
+impl fmt::Display for Announcement<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "serving NFSv3 on RPC-over-RDMA version one ({})\n",
+            self.provider
+        )?;
+        let how = if self.read_only {
+            "read-only"
+        } else {
+            "read-write"
+        };
+        for export in self.exports {
+            let also = match self.exports {
+                [only] if only.name != "/" => ", also as /",
+                _ => "",
+            };
+            writeln!(
+                f,
+                "  {} is {} ({how}{also})",
+                export.name,
+                export.dir.display()
+            )?;
+        }
+        let (ip, mount) = (self.listening.ip(), self.mount_port);
+        let mount = SocketAddr::new(ip, mount);
+        writeln!(f)?;
+        writeln!(
+            f,
+            "listening  {} over RDMA, {mount} over TCP for MOUNT",
+            self.listening
+        )?;
+        writeln!(f, "allowed    {}", self.allowed)?;
+        writeln!(f, "user       {}", self.user)?;
+        writeln!(f, "limits     {}", self.limits)?;
+        writeln!(f, "state      {}", self.state)?;
+        let Some(first) = self.exports.first() else {
+            return Ok(());
+        };
+        writeln!(f, "\nmount it from Linux, as root:")?;
+        for export in self.exports {
+            writeln!(f, "  {}", self.mount(export))?;
+        }
+        writeln!(
+            f,
+            "or use it as it is:\n  rpcrdma ls -l {}",
+            self.url(first)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn announce(exports: &[Export], listening: &str, check: impl FnOnce(&Announcement<'_>)) {
+        check(&Announcement {
+            exports,
+            listening: listening.parse().unwrap(),
+            mount_port: 815,
+            read_only: true,
+            provider: "provider".to_owned(),
+            allowed: "nobody".to_owned(),
+            user: "somebody".to_owned(),
+            limits: "few".to_owned(),
+            state: "nowhere".to_owned(),
+        });
+    }
+
+    fn export(name: &str) -> Export {
+        Export {
+            name: name.to_owned(),
+            dir: "/srv/data".into(),
+        }
+    }
+
+    #[test]
+    fn mount_command_names_ports_and_transport() {
+        announce(&[export("/data")], "192.0.2.1:4711", |announcement| {
+            assert_eq!(
+                announcement.mount(&announcement.exports[0]),
+                "mount -t nfs -o vers=3,nolock,proto=rdma,port=4711,mountproto=tcp,mountport=815 \
+                 192.0.2.1:/data /mnt"
+            );
+        });
+        announce(&[export("/data")], "[::1]:20049", |announcement| {
+            assert_eq!(
+                announcement.mount(&announcement.exports[0]),
+                "mount -t nfs -o vers=3,nolock,proto=rdma6,port=20049,mountproto=tcp6,\
+                 mountport=815 [::1]:/data /mnt"
+            );
+            assert_eq!(
+                announcement.url(&announcement.exports[0]),
+                "nfs://[::1]/data"
+            );
+        });
+    }
+
+    #[test]
+    fn line_for_programs_is_one_object() {
+        announce(&[export("/data")], "127.0.0.1:4711", |announcement| {
+            let line = announcement.json().unwrap();
+            assert!(!line.contains('\n'));
+            let said: serde_json::Value = serde_json::from_str(&line).unwrap();
+            assert_eq!(said["listening"], "127.0.0.1:4711");
+            assert_eq!(said["mount_port"], 815);
+            assert_eq!(said["exports"][0]["name"], "/data");
+            assert_eq!(said["exports"][0]["read_only"], true);
+            assert_eq!(said["exports"][0]["url"], "nfs://127.0.0.1:4711/data");
+        });
+    }
+
+    #[test]
+    fn single_export_is_also_the_root() {
+        announce(&[export("/data")], "127.0.0.1:1", |announcement| {
+            let text = announcement.to_string();
+            assert!(
+                text.contains("/data is /srv/data (read-only, also as /)"),
+                "{text}"
+            );
+        });
+        announce(
+            &[export("/a"), export("/b")],
+            "127.0.0.1:1",
+            |announcement| {
+                let text = announcement.to_string();
+                assert!(text.contains("/b is /srv/data (read-only)"), "{text}");
+                assert!(!text.contains("also as"), "{text}");
+            },
+        );
+    }
+}

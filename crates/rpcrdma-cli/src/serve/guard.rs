@@ -1,0 +1,66 @@
+//! Taking in connections from allowed addresses only.
+
+use nfs_server::AccessList;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use verbs::{
+    BoxFuture, Connected, Incoming, Limits, Listener, Provider, QpOptions, SetupError, WorkRequest,
+};
+
+/// A provider whose listeners take in allowed addresses only. Others are refused before anything
+/// they send is looked at.
+pub(crate) struct Guarded {
+    pub(crate) inner: Arc<dyn Provider>,
+    pub(crate) allowed: AccessList,
+}
+
+impl Provider for Guarded {
+    fn limits(&self) -> Limits {
+        self.inner.limits()
+    }
+
+    fn connect<'a>(
+        &'a self,
+        to: SocketAddr,
+        options: &'a QpOptions,
+        private_data: &'a [u8],
+        receives: Vec<WorkRequest>,
+    ) -> BoxFuture<'a, Result<Connected, SetupError>> {
+        self.inner.connect(to, options, private_data, receives)
+    }
+
+    fn listen<'a>(
+        &'a self,
+        on: SocketAddr,
+    ) -> BoxFuture<'a, Result<Box<dyn Listener>, SetupError>> {
+        Box::pin(async move {
+            let inner = self.inner.listen(on).await?;
+            let allowed = self.allowed.clone();
+            Ok(Box::new(GuardedListener { inner, allowed }) as Box<dyn Listener>)
+        })
+    }
+}
+
+struct GuardedListener {
+    inner: Box<dyn Listener>,
+    allowed: AccessList,
+}
+
+impl Listener for GuardedListener {
+    fn local_addr(&self) -> SocketAddr {
+        self.inner.local_addr()
+    }
+
+    fn accept(&mut self) -> BoxFuture<'_, Result<Box<dyn Incoming>, SetupError>> {
+        Box::pin(async move {
+            loop {
+                let incoming = self.inner.accept().await?;
+                let addr = incoming.peer_addr();
+                if self.allowed.allows(addr.ip()) {
+                    return Ok(incoming);
+                }
+                tracing::warn!(%addr, "refused a connection: the address is not among those of --allow");
+            }
+        })
+    }
+}

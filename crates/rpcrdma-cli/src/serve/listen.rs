@@ -1,0 +1,68 @@
+//! Where to listen.
+
+use nfs_proto::NFS_RDMA_PORT;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+/// An address to listen at, `ADDR` or `ADDR:PORT`; the port is 20049 if none is given.
+///
+/// # Errors
+///
+/// If it is neither. Names are not accepted: they may mean several addresses, and other ones
+/// tomorrow.
+pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(addr) = text.parse() {
+        return Ok(addr);
+    }
+    let unbracketed = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'))
+        .unwrap_or(text);
+    unbracketed
+        .parse::<IpAddr>()
+        .map(|addr| SocketAddr::new(addr, NFS_RDMA_PORT))
+        .map_err(|_| "it is not an address, as 127.0.0.1, 0.0.0.0:20049 and [::]:20049 are".into())
+}
+
+/// What is to be said when listening fails.
+pub(crate) fn explain(error: io::Error, addr: SocketAddr, option: &str) -> anyhow::Error {
+    let what = match error.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            "port {} of {} is in use: stop the server that has it (`ss -ltnp` shows it), or \
+             choose another port with {option}",
+            addr.port(),
+            addr.ip()
+        ),
+        io::ErrorKind::AddrNotAvailable => format!(
+            "{} is not an address of this machine: choose another with --listen",
+            addr.ip()
+        ),
+        io::ErrorKind::PermissionDenied => format!(
+            "this user may not listen at port {}: choose one from 1024 on with {option}",
+            addr.port()
+        ),
+        _ => format!("cannot listen at {addr}"),
+    };
+    anyhow::Error::new(error).context(what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_may_be_left_out() {
+        let check = |text: &str, expected: &str| {
+            assert_eq!(parse(text).unwrap().to_string(), expected, "{text}");
+        };
+        check("127.0.0.1", "127.0.0.1:20049");
+        check("127.0.0.1:0", "127.0.0.1:0");
+        check("0.0.0.0:7", "0.0.0.0:7");
+        check("::1", "[::1]:20049");
+        check("[::]", "[::]:20049");
+        check("[::1]:7", "[::1]:7");
+        for bad in ["", "localhost", "127.0.0.1:", "127.0.0.1:65536", ":20049"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! `rpcrdma stat`: all there is to know about files.
+
+use crate::failure::Ended;
+use crate::ls::Line;
+use crate::session::{Place, Session, SessionArgs};
+use crate::show;
+use clap::Args;
+use nfs_client::NfsUrl;
+use nfs_proto::{Attributes, FileType};
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+
+/// Show the attributes of files
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  rpcrdma stat nfs://127.0.0.1/file
+  rpcrdma stat -L --json nfs://127.0.0.1/link
+
+Times are in UTC.")]
+pub(crate) struct StatArgs {
+    /// nfs://HOST[:PORT]/PATH of files
+    #[arg(value_name = "URL", required = true)]
+    urls: Vec<NfsUrl>,
+
+    /// Follow a symbolic link
+    #[arg(short = 'L', long)]
+    dereference: bool,
+
+    /// One JSON object per line
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+/// Runs the command.
+pub(crate) async fn run(args: &StatArgs) -> anyhow::Result<Ended> {
+    let mut session = Session::new(&args.session);
+    let mut ended = Ended::Well;
+    for url in &args.urls {
+        let shown = one(&mut session, url, args).await;
+        ended.check(shown)?;
+    }
+    session.close().await;
+    Ok(ended)
+}
+
+async fn one(session: &mut Session, url: &NfsUrl, args: &StatArgs) -> anyhow::Result<()> {
+    let place = session.place(url).await?;
+    let node = if args.dereference {
+        place.export.stat(&place.path).await?
+    } else {
+        place.export.lstat(&place.path).await?
+    };
+    let target = match node.attributes.file_type {
+        FileType::Symlink => Some(place.export.nfs().read_link(node.handle).await?),
+        _ => None,
+    };
+    let text = if args.json {
+        let line = Line::new(&place.path, &node.attributes, target.as_deref());
+        serde_json::to_string(&line)? + "\n"
+    } else {
+        text(&place, &node.attributes, target.as_deref())
+    };
+    Ok(io::stdout().write_all(text.as_bytes())?)
+}
+
+fn text(place: &Place, attributes: &Attributes, target: Option<&[u8]>) -> String {
+    let mut text = format!("{}\n", place.url);
+    let mut row = |name: &str, value: String| {
+        writeln!(text, "  {name:<8} {value}").expect("a string takes what is written");
+    };
+    row("type", show::file_type(attributes.file_type).to_owned());
+    if let Some(target) = target {
+        row("target", show::name(target));
+    }
+    row(
+        "mode",
+        format!(
+            "{:04o} ({})",
+            attributes.mode & 0o7777,
+            show::mode(attributes)
+        ),
+    );
+    row("owner", format!("{}:{}", attributes.uid, attributes.gid));
+    row(
+        "size",
+        format!("{} ({})", attributes.size, show::size(attributes.size)),
+    );
+    row(
+        "used",
+        format!("{} ({})", attributes.used, show::size(attributes.used)),
+    );
+    row("links", attributes.links.to_string());
+    row(
+        "file",
+        format!(
+            "{} in file system {:#x}",
+            attributes.file_id.0, attributes.fsid
+        ),
+    );
+    row("modified", show::time_in_full(attributes.mtime));
+    row("changed", show::time_in_full(attributes.ctime));
+    row("accessed", show::time_in_full(attributes.atime));
+    text
+}

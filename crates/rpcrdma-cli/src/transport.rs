@@ -1,0 +1,123 @@
+//! Which provider is used, and how connections behave.
+
+use clap::{Args, ValueEnum};
+use rpcrdma::{InlineSize, Spin};
+use std::sync::Arc;
+use verbs::Provider;
+use verbs_iwarp::{Config, CrcMode, Iwarp};
+
+/// Options of everything that makes or takes in connections.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Connection")]
+pub(crate) struct TransportArgs {
+    /// What moves the data
+    #[arg(long, value_enum, default_value_t, value_name = "NAME")]
+    provider: ProviderName,
+
+    /// CRC32C of each frame: `strict` checks before anything is placed in memory, for one more copy
+    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    crc: Crc,
+
+    /// The same as --crc=off: no CRC is asked for; it is still used when the peer asks
+    #[arg(long, conflicts_with = "crc")]
+    no_crc: bool,
+
+    /// Calls under way at a time, per connection
+    #[arg(long, default_value_t = 128, value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=MAX_CREDITS))]
+    pub(crate) credits: u32,
+
+    /// Octets of the largest message that is sent without registered memory: 1024 to 262144
+    #[arg(long, default_value_t = InlineSize::DEFAULT.octets(), value_name = "OCTETS",
+        value_parser = inline_size)]
+    inline_size: usize,
+
+    /// What to do while there is nothing to do: look again and again for the least latency, or
+    /// let the system wake us
+    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
+    spin: SpinName,
+}
+
+/// Most credits that can be asked for or granted.
+const MAX_CREDITS: i64 = 1024;
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum ProviderName {
+    /// Software iWARP over TCP: needs no hardware, and Linux speaks it through siw
+    #[default]
+    Iwarp,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Crc {
+    #[default]
+    On,
+    Off,
+    Strict,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum SpinName {
+    /// Always wait
+    Park,
+    /// Look again for 50 µs, then wait
+    #[default]
+    Adaptive,
+    /// Never wait
+    Always,
+}
+
+fn inline_size(text: &str) -> Result<usize, String> {
+    let octets: usize = text.parse().map_err(|_| "not a number".to_owned())?;
+    let (min, max) = (InlineSize::MIN.octets(), InlineSize::MAX.octets());
+    if !(min..=max).contains(&octets) {
+        return Err(format!("it is not in {min}..={max}"));
+    }
+    Ok(octets)
+}
+
+impl TransportArgs {
+    /// The provider that was chosen.
+    pub(crate) fn provider(&self) -> Arc<dyn Provider> {
+        match self.provider {
+            ProviderName::Iwarp => Arc::new(Iwarp::new(Config {
+                crc: self.crc_mode(),
+                ..Config::default()
+            })),
+        }
+    }
+
+    fn crc_mode(&self) -> CrcMode {
+        match self.crc {
+            _ if self.no_crc => CrcMode::Off,
+            Crc::On => CrcMode::On,
+            Crc::Off => CrcMode::Off,
+            Crc::Strict => CrcMode::Strict,
+        }
+    }
+
+    /// What moves the data, and its integrity checks, in words.
+    pub(crate) fn describe(&self) -> String {
+        let provider = match self.provider {
+            ProviderName::Iwarp => "software iWARP over TCP",
+        };
+        let crc = match self.crc_mode() {
+            CrcMode::On => "CRC on",
+            CrcMode::Off => "CRC off",
+            CrcMode::Strict => "CRC strict",
+        };
+        format!("{provider}, {crc}")
+    }
+
+    pub(crate) fn inline_size(&self) -> InlineSize {
+        InlineSize::at_most(self.inline_size)
+    }
+
+    pub(crate) fn spin(&self) -> Spin {
+        match self.spin {
+            SpinName::Park => Spin::Park,
+            SpinName::Adaptive => Spin::Adaptive,
+            SpinName::Always => Spin::Always,
+        }
+    }
+}

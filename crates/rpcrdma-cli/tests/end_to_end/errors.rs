@@ -1,0 +1,183 @@
+//! What goes wrong says what was wrong and what to do, and the server goes on.
+
+use crate::running::{Served, fails, ok, text};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+/// A port where nobody listens.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+#[test]
+fn absent_server_is_said_with_how_to_start_one() {
+    let addr = format!("127.0.0.1:{}", free_port());
+    let says = format!("no server at {addr}: start one with");
+    fails(&["ls", &format!("nfs://{addr}/")], 1, &says);
+    fails(&["ping", "-c", "1", &addr], 1, &says);
+}
+
+#[test]
+fn server_of_plain_tcp_is_recognised() {
+    let served = Served::new(&[]);
+    let url = format!("nfs://127.0.0.1:{}/", served.mount_port);
+    fails(&["ls", &url], 1, "does not speak RPC-over-RDMA over iWARP");
+}
+
+#[test]
+fn command_line_that_makes_no_sense_is_code_2() {
+    fails(&["ls"], 2, "URL");
+    fails(&["ls", "http://127.0.0.1/"], 2, "nfs://HOST/PATH");
+    fails(&["ls", "nfs://127.0.0.1/a%2Fb"], 2, "is in no name");
+    fails(&["get", "file"], 2, "no argument is an nfs:// URL");
+    fails(&["ping", "127.0.0.1:0"], 2, "1 to 65535");
+    fails(
+        &["serve", "--listen", "0.0.0.0"],
+        2,
+        "--allow 192.168.1.0/24",
+    );
+    fails(&["serve", "--allow", "10.0.0.1/8"], 2, "10.0.0.0/8");
+    fails(&["serve", "--credits", "0"], 2, "credits");
+    fails(&["serve", "--inline-size", "1023"], 2, "1024..=262144");
+    fails(
+        &["serve", "/a=.", "/a=."],
+        2,
+        "two exports would be named /a",
+    );
+}
+
+#[test]
+fn directory_that_cannot_be_served_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("missing");
+    let missing = missing.to_str().unwrap();
+    fails(&["serve", missing], 1, &format!("cannot serve {missing}"));
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    fails(
+        &["serve", file.to_str().unwrap()],
+        1,
+        "it is not a directory",
+    );
+}
+
+#[test]
+fn port_in_use_is_said_with_what_to_do() {
+    let served = Served::new(&[]);
+    let state = served.beside("other-state");
+    let dir = served.dir.to_str().unwrap();
+    let serve = ["serve", dir, "--state-dir", &state];
+    let taken = [
+        &serve[..],
+        &["--listen", &served.listening, "--mount-port", "0"],
+    ]
+    .concat();
+    fails(&taken, 1, "is in use");
+    let mount_port = served.mount_port.to_string();
+    let taken = [
+        &serve[..],
+        &["--listen", "127.0.0.1:0", "--mount-port", &mount_port],
+    ]
+    .concat();
+    fails(&taken, 1, "choose another port with --mount-port");
+}
+
+#[test]
+fn what_the_server_refuses_is_named_with_the_reason() {
+    let served = Served::new(&[]);
+    fs::create_dir(served.dir.join("dir")).unwrap();
+    let file = served.local("file", b"x");
+    let url = |path: &str| served.url(path);
+    fails(&["cat", &url("missing")], 1, "no such file or directory");
+    fails(&["cat", &url("dir")], 1, "is a directory");
+    fails(&["get", &url("dir"), "."], 1, "copy it with -r");
+    fails(
+        &["put", &served.beside("missing"), &url("")],
+        1,
+        "cannot read",
+    );
+    fails(&["put", &file, &url("missing/")], 1, "is not a directory");
+    fails(
+        &["put", served.around.path().to_str().unwrap(), &url("")],
+        1,
+        "with -r",
+    );
+    fails(&["put", &file, &url(&"n".repeat(256))], 1, "name too long");
+    fails(&["rm", &url("dir")], 1, "remove it with -r");
+    fails(&["rm", "-r", &url("")], 1, "root of an export");
+    fails(&["mkdir", &url("dir")], 1, "file exists");
+    fails(&["mv", &url("missing"), &url("dir")], 1, "no such file");
+    fails(&["ln", &url("dir"), &url("other")], 1, "cannot link");
+    // One that fails does not keep the others from being done.
+    fs::write(served.dir.join("b"), "b").unwrap();
+    fails(&["rm", &url("missing"), &url("b")], 1, "no such file");
+    assert!(!served.dir.join("b").exists());
+}
+
+#[test]
+fn read_only_export_is_not_changed() {
+    let served = Served::new(&["--read-only"]);
+    fs::write(served.dir.join("file"), "before").unwrap();
+    let file = served.local("new", b"after");
+    fails(
+        &["put", &file, &served.url("file")],
+        1,
+        "read-only file system",
+    );
+    fails(&["rm", &served.url("file")], 1, "read-only file system");
+    fails(&["mkdir", &served.url("dir")], 1, "read-only file system");
+    assert_eq!(ok(&["cat", &served.url("file")]), b"before");
+}
+
+#[test]
+fn link_in_the_export_does_not_lead_out_of_it() {
+    let served = Served::new(&[]);
+    served.local("secret", b"secret");
+    std::os::unix::fs::symlink("../secret", served.dir.join("up")).unwrap();
+    std::os::unix::fs::symlink(served.beside("secret"), served.dir.join("there")).unwrap();
+    fails(&["cat", &served.url("up")], 1, "no such file");
+    fails(&["cat", &served.url("there")], 1, "no such file");
+    fails(&["cat", &served.url("../secret")], 1, "no such file");
+}
+
+#[test]
+fn address_that_is_not_allowed_is_not_served() {
+    let served = Served::new(&["--allow", "192.0.2.0/24"]);
+    let output = crate::running::run(&["ls", &served.url("")]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let mut mount = TcpStream::connect(("127.0.0.1", served.mount_port)).unwrap();
+    assert!(matches!(mount.read(&mut [0]), Ok(0) | Err(_)));
+}
+
+#[test]
+fn garbage_and_silence_do_not_disturb_others() {
+    let served = Served::new(&[]);
+    fs::write(served.dir.join("file"), "content").unwrap();
+    let _silent = TcpStream::connect(&served.listening).unwrap();
+    let mut garbage = TcpStream::connect(&served.listening).unwrap();
+    garbage.write_all(&[0xa5; 4096]).unwrap();
+    let mut rest = Vec::new();
+    // It is told so or not, but it is let go.
+    let _ = garbage.read_to_end(&mut rest);
+    assert_eq!(ok(&["cat", &served.url("file")]), b"content");
+}
+
+#[test]
+fn closed_pipe_is_no_error() {
+    let served = Served::new(&[]);
+    fs::write(served.dir.join("file"), vec![b'x'; 8 << 20]).unwrap();
+    let mut cat = std::process::Command::new(env!("CARGO_BIN_EXE_rpcrdma"))
+        .args(["cat", &served.url("file")])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = cat.stdout.take().unwrap();
+    out.read_exact(&mut [0; 10]).unwrap();
+    drop(out);
+    let output = cat.wait_with_output().unwrap();
+    assert_eq!(text(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(0));
+}

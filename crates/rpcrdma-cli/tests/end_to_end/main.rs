@@ -1,0 +1,43 @@
+//! The program against itself: a server, and every command that works on it.
+
+mod commands;
+mod errors;
+mod running;
+
+use running::{Served, text};
+use rustix::process::Signal;
+
+#[test]
+fn server_ends_well_when_it_is_told_to() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let served = Served::new(&[]);
+        assert_eq!(text(&served.ok(&["ls", &served.url("")])), "");
+        let output = served.stop(signal);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn every_command_explains_itself_with_examples() {
+    for command in [
+        "serve", "ls", "cat", "get", "put", "mkdir", "rm", "mv", "ln", "stat", "df", "ping",
+    ] {
+        let help = text(&running::ok(&[command, "--help"]));
+        assert!(help.contains("Examples:\n  rpcrdma "), "{command}: {help}");
+    }
+}
+
+#[test]
+fn announcement_says_how_to_mount_and_under_which_rules() {
+    let served = Served::with(&["--read-only", "--squash", "all"], running::Say::Text);
+    let said = &served.said;
+    for part in [
+        "/stuff is ",
+        "(read-only, also as /)",
+        "127.0.0.0/8, ::1/128",
+        "mount -t nfs -o vers=3,nolock,proto=rdma,port=",
+        "rpcrdma ls -l nfs://127.0.0.1:",
+    ] {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+}

@@ -1,0 +1,202 @@
+//! Running the program.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use tempfile::TempDir;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_rpcrdma");
+
+/// Runs the program to its end.
+pub(crate) fn run(args: &[&str]) -> Output {
+    Command::new(PROGRAM)
+        .args(args)
+        .stdin(Stdio::null())
+        .env_remove("RUST_LOG")
+        .output()
+        .unwrap()
+}
+
+/// Runs the program, which must succeed, and gives its output.
+#[track_caller]
+pub(crate) fn ok(args: &[&str]) -> Vec<u8> {
+    let output = run(args);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {errors}");
+    output.stdout
+}
+
+/// Runs the program, which must end with this code and say this.
+#[track_caller]
+pub(crate) fn fails(args: &[&str], code: i32, says: &str) {
+    let output = run(args);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {errors}");
+    assert!(
+        errors.contains(says),
+        "{args:?} does not say {says}: {errors}"
+    );
+}
+
+pub(crate) fn text(octets: &[u8]) -> String {
+    String::from_utf8(octets.to_vec()).unwrap()
+}
+
+/// What a server says about itself at the start.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Say {
+    Json,
+    Text,
+}
+
+/// A server of one directory, `stuff`, on free ports of this machine. Dropped, it is killed.
+pub(crate) struct Served {
+    child: Option<Child>,
+    out: BufReader<ChildStdout>,
+    /// `HOST:PORT`.
+    pub(crate) listening: String,
+    pub(crate) mount_port: u16,
+    /// All it said at the start.
+    pub(crate) said: String,
+    pub(crate) dir: PathBuf,
+    /// Where the served directory is; also a place for other files of the test.
+    pub(crate) around: TempDir,
+}
+
+impl Served {
+    pub(crate) fn new(args: &[&str]) -> Self {
+        Self::with(args, Say::Json)
+    }
+
+    pub(crate) fn with(args: &[&str], say: Say) -> Self {
+        let around = tempfile::tempdir().unwrap();
+        let dir = around.path().join("stuff");
+        std::fs::create_dir(&dir).unwrap();
+        Self::serving(around, dir, args, say)
+    }
+
+    fn serving(around: TempDir, dir: PathBuf, args: &[&str], say: Say) -> Self {
+        // Tests may be run by root, whose files are then those of the export.
+        let squash = ["--squash", "none"];
+        let chosen = args.contains(&"--squash");
+        let mut child = Command::new(PROGRAM)
+            .args(["serve", "--listen", "127.0.0.1:0", "--mount-port", "0"])
+            .arg("--state-dir")
+            .arg(around.path().join("state"))
+            .args((say == Say::Json).then_some("--json"))
+            .args(if chosen { &[][..] } else { &squash })
+            .args(args)
+            .arg(&dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .env_remove("RUST_LOG")
+            .spawn()
+            .unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let mut served = Self {
+            child: Some(child),
+            out,
+            listening: String::new(),
+            mount_port: 0,
+            said: String::new(),
+            dir,
+            around,
+        };
+        served.listen_to(say);
+        served
+    }
+
+    fn listen_to(&mut self, say: Say) {
+        let last = match say {
+            Say::Json => "}\n",
+            Say::Text => "/stuff\n",
+        };
+        while !self.said.ends_with(last) || say == Say::Text && !self.said.contains("rpcrdma ls") {
+            let len = self.out.read_line(&mut self.said).unwrap();
+            if len == 0 {
+                let mut errors = String::new();
+                let child = self.child.as_mut().unwrap();
+                child
+                    .stderr
+                    .take()
+                    .unwrap()
+                    .read_to_string(&mut errors)
+                    .unwrap();
+                panic!("the server ended: {}{errors}", self.said);
+            }
+        }
+        if say == Say::Json {
+            let said: serde_json::Value = serde_json::from_str(&self.said).unwrap();
+            self.listening = said["listening"].as_str().unwrap().to_owned();
+            self.mount_port = said["mount_port"].as_u64().unwrap().try_into().unwrap();
+        }
+    }
+
+    /// The URL of a path in the export.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("nfs://{}/{path}", self.listening)
+    }
+
+    /// As [`ok`](self::ok).
+    #[track_caller]
+    pub(crate) fn ok(&self, args: &[&str]) -> Vec<u8> {
+        ok(args)
+    }
+
+    /// A file beside the export, with this content.
+    pub(crate) fn local(&self, name: &str, content: &[u8]) -> String {
+        let path = self.around.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// The path of something beside the export.
+    pub(crate) fn beside(&self, name: &str) -> String {
+        self.around.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Sends a signal, and waits for the end.
+    pub(crate) fn stop(mut self, signal: Signal) -> Output {
+        let child = self.child.take().unwrap();
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        child.wait_with_output().unwrap()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}
+
+/// Every name below a directory, with the content of files and the text of symbolic links.
+pub(crate) fn tree(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut left = vec![dir.to_owned()];
+    while let Some(at) = left.pop() {
+        for entry in at.read_dir().unwrap() {
+            let path = entry.unwrap().path();
+            let about = path.symlink_metadata().unwrap();
+            let content = if about.is_symlink() {
+                path.read_link()
+                    .unwrap()
+                    .into_os_string()
+                    .into_encoded_bytes()
+            } else if about.is_file() {
+                std::fs::read(&path).unwrap()
+            } else {
+                left.push(path.clone());
+                b"a directory".to_vec()
+            };
+            found.push((path.strip_prefix(dir).unwrap().to_owned(), content));
+        }
+    }
+    found.sort();
+    found
+}
