@@ -87,6 +87,26 @@ pub struct IoCounters {
     pub octets_copied: u64,
 }
 
+impl std::ops::AddAssign for IoCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.reads += other.reads;
+        self.writes += other.writes;
+        self.octets_in += other.octets_in;
+        self.octets_out += other.octets_out;
+        self.octets_copied += other.octets_copied;
+    }
+}
+
+impl std::ops::SubAssign for IoCounters {
+    fn sub_assign(&mut self, other: Self) {
+        self.reads -= other.reads;
+        self.writes -= other.writes;
+        self.octets_in -= other.octets_in;
+        self.octets_out -= other.octets_out;
+        self.octets_copied -= other.octets_copied;
+    }
+}
+
 /// How a queue pair is to be set up.
 #[derive(Clone, Debug)]
 pub struct QpOptions {
