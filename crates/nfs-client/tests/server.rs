@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use verbs::Provider;
+use verbs_iwarp::Iwarp;
 use verbs_sim::{Cut, EndOptions, Fabric};
 
 /// A server with this file system as `/data`.
@@ -125,6 +126,22 @@ macro_rules! everywhere {
             #[tokio::test]
             async fn over_simulated_rdma() {
                 let (_server, export) = super::over_rdma(simulated(), memory()).await;
+                super::$name(export).await;
+            }
+
+            #[tokio::test]
+            async fn over_iwarp() {
+                let provider = Arc::new(Iwarp::default());
+                let (_server, export) = super::over_rdma(provider, memory()).await;
+                super::$name(export).await;
+            }
+
+            #[tokio::test]
+            async fn in_a_directory_over_iwarp() {
+                let dir = tempfile::tempdir().unwrap();
+                let fs = LocalFs::open(dir.path(), LocalFsOptions::default()).unwrap();
+                let provider = Arc::new(Iwarp::default());
+                let (_server, export) = super::over_rdma(provider, Arc::new(fs)).await;
                 super::$name(export).await;
             }
         }
