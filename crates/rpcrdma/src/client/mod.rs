@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::watch;
-use verbs::{Provider, SetupError};
+use verbs::{IoCounters, Provider, SetupError};
 use xdr::Payload;
 
 /// A client of one server: a handle that is cheap to clone, for use by any number of tasks.
@@ -67,6 +67,8 @@ struct Seen {
     /// Of the connections that are over.
     past: Counters,
     present: Counters,
+    past_io: IoCounters,
+    present_io: IoCounters,
 }
 
 impl Shared {
@@ -78,19 +80,22 @@ impl Shared {
         self.seen().info = Some(info);
     }
 
-    fn publish(&self, counters: &Counters, credits: u32) {
+    fn publish(&self, counters: &Counters, io: IoCounters, credits: u32) {
         let mut seen = self.seen();
         seen.present = *counters;
+        seen.present_io = io;
         if let Some(info) = &mut seen.info {
             info.credits = credits;
         }
     }
 
-    fn lost(&self, counters: &Counters) {
+    fn lost(&self, counters: &Counters, io: IoCounters) {
         let mut seen = self.seen();
         seen.info = None;
         seen.past += *counters;
         seen.present = Counters::default();
+        seen.past_io += io;
+        seen.present_io = IoCounters::default();
     }
 }
 
@@ -144,6 +149,14 @@ impl Client {
         let seen = self.handle.shared.seen();
         let mut all = seen.past;
         all += seen.present;
+        all
+    }
+
+    /// What its connections have asked of the system and of memory so far, all together.
+    pub fn io_counters(&self) -> IoCounters {
+        let seen = self.handle.shared.seen();
+        let mut all = seen.past_io;
+        all += seen.present_io;
         all
     }
 

@@ -148,7 +148,8 @@ impl Pump {
             if !matches!(over, Over::Closed(_)) {
                 wire.close().await;
             }
-            self.shared.lost(wire.connection.counters());
+            self.shared
+                .lost(wire.connection.counters(), wire.qp.io_counters());
             self.take_unfinished(wire, &over);
             if over == Over::Asked || !self.connector.config.reconnect {
                 let error = TransportError::Disconnected(over.to_string());
@@ -313,8 +314,9 @@ impl Pump {
 
     fn publish(&self, wire: &Wire) {
         let connection = &wire.connection;
+        let io = wire.qp.io_counters();
         self.shared
-            .publish(connection.counters(), connection.credits());
+            .publish(connection.counters(), io, connection.credits());
     }
 
     async fn park(&mut self, wire: &mut Wire, until: Instant) {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{oneshot, watch};
 use tracing::info;
-use verbs::{Provider, SetupError};
+use verbs::{IoCounters, Provider, SetupError};
 use worker::Worker;
 
 /// A server: it takes in connections and answers their calls on threads of its own, until it is
@@ -37,6 +37,8 @@ pub struct ServerStats {
     pub refused: u64,
     /// What connections did, those that are over included.
     pub counters: Counters,
+    /// What they have asked of the system and of memory.
+    pub io: IoCounters,
 }
 
 /// What all connections of a server share, and none changes.
@@ -66,6 +68,7 @@ impl State {
 struct Tally {
     state: Arc<State>,
     published: Counters,
+    published_io: IoCounters,
 }
 
 impl Tally {
@@ -74,18 +77,21 @@ impl Tally {
         Self {
             state,
             published: Counters::default(),
+            published_io: IoCounters::default(),
         }
     }
 
     /// Adds what is new.
-    fn publish(&mut self, counters: &Counters) {
-        if self.published == *counters {
+    fn publish(&mut self, counters: &Counters, io: IoCounters) {
+        if self.published == *counters && self.published_io == io {
             return;
         }
-        let mut new = *counters;
-        new -= self.published;
-        self.published = *counters;
-        self.state.stats().counters += new;
+        let (mut new, mut new_io) = (*counters, io);
+        new -= std::mem::replace(&mut self.published, *counters);
+        new_io -= std::mem::replace(&mut self.published_io, io);
+        let mut stats = self.state.stats();
+        stats.counters += new;
+        stats.io += new_io;
     }
 }
 

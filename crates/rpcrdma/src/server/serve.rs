@@ -60,7 +60,8 @@ impl Serving {
     pub(super) async fn run(mut self) {
         let over = self.drive().await;
         self.wire.log_end(&over);
-        self.tally.publish(self.wire.connection.counters());
+        let io = self.wire.qp.io_counters();
+        self.tally.publish(self.wire.connection.counters(), io);
         if !matches!(over, Over::Closed(_)) {
             self.wire.close().await;
         }
@@ -159,7 +160,8 @@ impl Serving {
     /// What is not to be done in every turn: counters, the end, silence.
     fn look_around(&mut self) -> Option<Over> {
         let connection = &self.wire.connection;
-        self.tally.publish(connection.counters());
+        self.tally
+            .publish(connection.counters(), self.wire.qp.io_counters());
         let now = Instant::now();
         let idle = connection.calls_in() == 0;
         if self.drain_until.is_none() && *self.stop.borrow() {
