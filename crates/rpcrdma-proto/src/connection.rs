@@ -219,13 +219,19 @@ impl Connection {
                 return;
             }
         };
+        if header.body == Body::Done {
+            // RFC 8166 §4.6.2.
+            refuse_invalidation(link, invalidated);
+            link.counters.discarded += 1;
+            return;
+        }
         if !is_call(self.role, &header, &message[stream..]) {
             match self.role {
                 Role::Client => {
                     let requester = &mut self.requester;
                     requester.handle_reply(link, header, message, stream, invalidated);
                 }
-                // RFC 8166 §4.2.4, §4.6.2: an error, an RDMA_DONE, or a reply to nothing.
+                // RFC 8166 §4.2.4: an error, or a reply to nothing.
                 Role::Server => {
                     refuse_invalidation(link, invalidated);
                     link.counters.discarded += 1;

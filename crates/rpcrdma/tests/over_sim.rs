@@ -486,6 +486,7 @@ fn garbage_draws_errors_and_harms_nobody() {
         peer.send(&[4, 1, 8, 2, 0, 0, 0]);
         assert_eq!(peer.receive().await, [4, 1, 8, 4, 2]);
         exchange(&client, &[], &[]).await;
+        drop(peer);
         world.server.shutdown().await;
     });
 }
