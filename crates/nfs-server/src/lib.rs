@@ -22,7 +22,7 @@ pub use access_list::{AccessList, Network, NetworkError};
 pub use exports::{ANONYMOUS, ExportError, ExportOptions, Exports, Squash};
 pub use fs::FileSystem;
 pub use handle::{HandleKey, KeyError};
-pub use localfs::{INLINE_WRITE, LocalFs, LocalFsOptions, OpenError, default_state_dir};
+pub use localfs::{Changes, INLINE_WRITE, LocalFs, LocalFsOptions, OpenError, default_state_dir};
 pub use memfs::MemFs;
 pub use mount3::Mount3;
 pub use nfs3::{MAX_READ, MAX_WRITE, Nfs3};

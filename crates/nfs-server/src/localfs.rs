@@ -30,7 +30,7 @@ mod table;
 
 use crate::fs::{
     Abilities, Access, Attributes, Changed, DirBudget, DirFrom, DirPage, Error, Failed, FileId,
-    FileSystem, Found, Identity, Linked, Make, Name, Outcome, ReadOut, Renamed, Seen,
+    FileKind, FileSystem, Found, Identity, Linked, Make, Name, Outcome, ReadOut, Renamed, Seen,
     SetAttributes, Space, Stability, Step, Time, WriteOut,
 };
 use crate::permission;
@@ -40,6 +40,7 @@ use lru::Lru;
 use node::{Link, Node};
 use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -75,6 +76,23 @@ pub struct LocalFsOptions {
     pub state_dir: Option<PathBuf>,
     /// Where the memory for data comes from.
     pub pool: Pool,
+    /// When changes of names and attributes are on the disk.
+    pub changes: Changes,
+    /// Most files kept open between calls, each with up to three descriptors. By default as many
+    /// as a quarter of the descriptors that the process may have.
+    pub open_files: Option<usize>,
+}
+
+/// When a change of names or attributes is on the disk. Data has its own rules: WRITE says how
+/// durable it is to be, and COMMIT makes it so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Changes {
+    /// Before the call is answered, as RFC 1813 §4.7 demands.
+    #[default]
+    Durable,
+    /// When the kernel comes to it. A crash of the machine may undo what clients were told is
+    /// done; one of the server does not.
+    Cached,
 }
 
 impl Default for LocalFsOptions {
@@ -82,6 +100,8 @@ impl Default for LocalFsOptions {
         Self {
             state_dir: None,
             pool: Pool::new(32 << 20),
+            changes: Changes::default(),
+            open_files: None,
         }
     }
 }
@@ -156,6 +176,9 @@ struct Inner {
     started: Instant,
     /// Whether the file system can be asked not to wait in a write.
     quick_writes: AtomicBool,
+    changes: Changes,
+    /// See [`DIRECTORY_TRUST`].
+    trust: Duration,
 }
 
 struct Caches {
@@ -192,7 +215,10 @@ impl LocalFs {
     ) -> Outcome<T> {
         match op(&self.inner, Pace::Quick) {
             Ok(value) => Outcome::Ready(value),
-            Err(Stop::Fail(error)) => Outcome::Ready(T::failed(error)),
+            Err(Stop::Fail(error)) => {
+                self.inner.shed_if_full(Stop::Fail(error));
+                Outcome::Ready(T::failed(error))
+            }
             Err(Stop::WouldBlock) => self.slow(move |inner| op(inner, Pace::Patient)),
         }
     }
@@ -215,7 +241,7 @@ impl Inner {
     fn open(path: PathBuf, options: LocalFsOptions) -> Result<Self, OpenError> {
         let kernel = |what: &'static str| {
             let path = path.clone();
-            move |errno: rustix::io::Errno| OpenError::Kernel {
+            move |errno: Errno| OpenError::Kernel {
                 path,
                 what,
                 error: errno.into(),
@@ -249,7 +275,7 @@ impl Inner {
             proc,
             table,
             caches: Mutex::new(Caches {
-                open: Lru::new(open_files()),
+                open: Lru::new(options.open_files.unwrap_or_else(open_files)),
                 links: Lru::new(REMEMBERED_PLACES),
             }),
             births: kind.keeps_births(),
@@ -269,6 +295,8 @@ impl Inner {
             pool: options.pool,
             started: Instant::now(),
             quick_writes: AtomicBool::new(true),
+            changes: options.changes,
+            trust: DIRECTORY_TRUST,
             root: Arc::new(Node::new(&stat, stat.attributes.fileid, root)),
         })
     }
@@ -310,9 +338,31 @@ impl Inner {
         }
     }
 
+    /// Sees to it that the attributes or entries of a file are on the disk. What can only be
+    /// reached by its name, such as a symbolic link, is as durable as its directory.
+    fn persist(&self, node: &Node) -> Try<()> {
+        if self.changes == Changes::Cached
+            || !matches!(node.kind, FileKind::Regular | FileKind::Directory)
+        {
+            return Ok(());
+        }
+        let synced = match node.reader.get() {
+            Some(fd) => rustix::fs::fsync(fd),
+            None => self
+                .proc
+                .reopen(node.path.as_fd(), OFlags::RDONLY)
+                .and_then(rustix::fs::fsync),
+        };
+        match synced {
+            // Not readable by this user, or not a file system with a disk.
+            Ok(()) | Err(Errno::ACCESS | Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
     fn read_link(&self, node: &Node) -> Try<Bytes> {
         // Only a symbolic link has a text; for others the kernel's answer is ENOENT.
-        if node.kind != crate::fs::FileKind::Symlink {
+        if node.kind != FileKind::Symlink {
             return Err(Error::Invalid.into());
         }
         let text = rustix::fs::readlinkat(&node.path, c"", Vec::new())?;
@@ -545,3 +595,6 @@ impl FileSystem for LocalFs {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

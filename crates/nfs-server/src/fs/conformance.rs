@@ -4,7 +4,7 @@
 //! [`MemFs`] and a fresh [`LocalFs`].
 
 use super::*;
-use crate::{LocalFs, LocalFsOptions, MemFs};
+use crate::{Changes, LocalFs, LocalFsOptions, MemFs};
 use tempfile::TempDir;
 
 /// A file system under test, with short forms of what tests do.
@@ -28,7 +28,12 @@ impl Subject {
 
     fn local() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let fs = LocalFs::open(dir.path(), LocalFsOptions::default()).unwrap();
+        // A disk that is waited for at each change would make hundreds of files slow.
+        let options = LocalFsOptions {
+            changes: Changes::Cached,
+            ..LocalFsOptions::default()
+        };
+        let fs = LocalFs::open(dir.path(), options).unwrap();
         Self {
             fs: Box::new(fs),
             who: Identity::root(),

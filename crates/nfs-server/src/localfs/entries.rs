@@ -187,7 +187,7 @@ impl Inner {
             rustix::fs::unlinkat(&node.path, name, flags)?;
             let last = directory || entry.attributes.links <= 1;
             self.removed(node.ino, name, &entry, last);
-            Ok(())
+            self.persist(node)
         })
     }
 
@@ -252,7 +252,11 @@ impl Inner {
             self.removed(to.ino, to_name, replaced, last);
         }
         self.moved(&moving, from.ino, to, to_name);
-        Ok(())
+        self.persist(to)?;
+        if from.ino == to.ino {
+            return Ok(());
+        }
+        self.persist(from)
     }
 
     pub(super) fn link(
@@ -270,7 +274,7 @@ impl Inner {
             self.permit(|| permission::check_add(who, before))?;
             self.proc.link(node.path.as_fd(), to.path.as_fd(), name)?;
             self.moved(&self.stat(&node)?, node.home, to, name);
-            Ok(())
+            self.persist(to)
         })?;
         Ok(Linked {
             attributes: self.attributes(&node).ok(),
@@ -466,6 +470,8 @@ impl Maker<'_> {
             *node.writer.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(writer));
         }
         inner.apply_unchecked(&node, &stat.attributes, &set)?;
+        inner.persist(&node)?;
+        inner.persist(self.dir)?;
         inner.found(&node)
     }
 }

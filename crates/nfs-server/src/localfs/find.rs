@@ -8,7 +8,7 @@
 use super::node::{Known, Link, Node};
 use super::sys::{self, Stat, Stop, Try};
 use super::table::{Of, Row};
-use super::{DIRECTORY_TRUST, Inner, Pace};
+use super::{Inner, Pace};
 use crate::fs::{Abilities, Error, FileId};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{OFlags, RawDir, StatFs};
@@ -105,7 +105,7 @@ impl Inner {
     fn open_node(&self, ino: u64) -> Option<Arc<Node>> {
         let node = Arc::clone(self.caches().open.get(ino)?);
         let age = self.now().saturating_sub(node.seen.load(Relaxed));
-        (!node.is_directory() || u128::from(age) <= DIRECTORY_TRUST.as_millis()).then_some(node)
+        (!node.is_directory() || u128::from(age) < self.trust.as_millis()).then_some(node)
     }
 
     fn now(&self) -> u64 {
@@ -356,6 +356,10 @@ impl Inner {
             None => from,
         };
         let saved = self.save(to.ino, name, stat, home, None);
+        if !saved {
+            // It is where its handle says: a row from when it was not would only mislead.
+            self.table.remove(stat.attributes.fileid, Of::File);
+        }
         self.caches().links.insert(
             stat.attributes.fileid,
             Link {

@@ -83,6 +83,12 @@ impl<V> Lru<V> {
         self.slots[at].value.take()
     }
 
+    /// Values in it.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.index.len()
+    }
+
     /// Takes half of the values out, those not used for longest.
     pub(super) fn shed(&mut self) -> Vec<V> {
         let goal = self.index.len() / 2;
@@ -132,7 +138,7 @@ mod tests {
         assert_eq!(lru.remove(1), Some("a"));
         assert_eq!(lru.insert(4, "d"), None);
         assert_eq!(lru.insert(5, "e"), Some("c"));
-        assert_eq!(lru.index.len(), 2);
+        assert_eq!(lru.len(), 2);
     }
 
     #[test]

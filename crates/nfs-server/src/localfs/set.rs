@@ -27,7 +27,9 @@ impl Inner {
         let result = if guard.is_some_and(|guard| !same_on_the_wire(guard, before.ctime)) {
             Err(Error::NotSync)
         } else {
-            self.apply(who, &node, &before, &set).map_err(Error::from)
+            self.apply(who, &node, &before, &set)
+                .and_then(|()| self.persist(&node))
+                .map_err(Error::from)
         };
         Ok(Changed {
             wcc: self.wcc(&before, &node),

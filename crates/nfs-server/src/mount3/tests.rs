@@ -1,1 +1,177 @@
+//! The program as a client sees it.
 
+use super::*;
+use crate::fs::{Make, SetAttributes};
+use crate::{AccessList, ExportOptions, HandleKey, MemFs};
+use buffer::Buffer;
+use nfs_proto::Arguments;
+use oncrpc::{Credential, Procedure, Programs, RpcError, Service, read_reply, write_call};
+use xdr::{Payload, Writer};
+
+const LOOPBACK: &str = "127.0.0.1:700";
+
+fn exports() -> Exports {
+    let fs = MemFs::new(1 << 20);
+    let (who, root) = (Identity::root(), fs.root());
+    let name = Name::new(b"dir").unwrap();
+    let dir = Make::Directory(SetAttributes::mode(0o755));
+    fs.make(&who, root, name, dir).wait().result.unwrap();
+    let name = Name::new(b"link").unwrap();
+    let link = Make::Symlink("dir".into(), SetAttributes::default());
+    fs.make(&who, root, name, link).wait().result.unwrap();
+    let far = ExportOptions {
+        allow: AccessList::new(["192.0.2.0/24".parse().unwrap()]),
+        ..ExportOptions::default()
+    };
+    Exports::new(HandleKey::random().unwrap())
+        .with("/data", Arc::new(fs), ExportOptions::default())
+        .and_then(|exports| exports.with("/far", Arc::new(MemFs::new(1 << 20)), far))
+        .unwrap()
+}
+
+fn exchange<'a, A: Arguments<'a>>(programs: &Programs, from: &str, args: &A) -> Payload {
+    let mut w = Writer::new(Buffer::with_capacity(4096));
+    let target = Procedure {
+        prog: A::PROGRAM,
+        vers: A::VERSION,
+        proc: A::PROCEDURE,
+    };
+    write_call(&mut w, 7, target, &Credential::None);
+    args.write(&mut w);
+    let caller = Caller {
+        addr: from.parse().unwrap(),
+    };
+    let reply = match programs.call(w.finish(), &caller) {
+        Answer::Now(reply) => reply,
+        Answer::Blocking(job) => job(),
+        Answer::Later(_) => panic!("nothing here is a future"),
+    };
+    match reply {
+        Reply::Message(payload) => payload,
+        other => panic!("{} drew {other:?}", A::NAME),
+    }
+}
+
+fn mount_from(programs: &Programs, from: &str, path: &str) -> Result<Mounted, MountStatus> {
+    let path = DirPath::new(path.as_bytes()).unwrap();
+    let payload = exchange(programs, from, &Mount { path });
+    let mut r = read_reply(&payload, 7).unwrap();
+    let mounted = Result::<Mounted, MountStatus>::parse(&mut r).unwrap();
+    r.finish().unwrap();
+    mounted
+}
+
+fn mounts(programs: &Programs) -> Vec<(String, String)> {
+    let payload = exchange(programs, LOOPBACK, &Dump);
+    let mut r = read_reply(&payload, 7).unwrap();
+    let list = MountList::parse(&mut r).unwrap();
+    let text = |octets: &[u8]| String::from_utf8(octets.to_vec()).unwrap();
+    list.0
+        .iter()
+        .map(|entry| (text(entry.host.get()), text(entry.path.get())))
+        .collect()
+}
+
+#[test]
+fn exported_paths_have_handles_and_others_have_reasons() {
+    let exports = exports();
+    let programs = Programs::new().with(Mount3::new(exports.clone()));
+    let check = |path: &str, status| {
+        assert_eq!(mount_from(&programs, LOOPBACK, path), Err(status), "{path}");
+    };
+    let root = mount_from(&programs, LOOPBACK, "/data").unwrap();
+    assert_eq!(root.flavors, [AUTH_SYS, AUTH_NONE]);
+    let caller = Caller {
+        addr: LOOPBACK.parse().unwrap(),
+    };
+    let opened = exports.open(&root.handle, &caller).ok().unwrap();
+    assert_eq!(opened.file, opened.export.fs.root());
+    let below = mount_from(&programs, LOOPBACK, "/data/dir/").unwrap();
+    assert_ne!(below.handle, root.handle);
+    check("/", MountStatus::NoEntry);
+    check("/none", MountStatus::NoEntry);
+    check("/data/none", MountStatus::NoEntry);
+    check("/data/link", MountStatus::NotDirectory);
+    check("/data/../far", MountStatus::Invalid);
+    check("/far", MountStatus::Access);
+    assert!(mount_from(&programs, "192.0.2.9:1", "/far").is_ok());
+    let mapped = "[::ffff:192.0.2.9]:1";
+    assert!(mount_from(&programs, mapped, "/far").is_ok());
+}
+
+#[test]
+fn mounts_are_listed_until_they_are_undone() {
+    let programs = Programs::new().with(Mount3::new(exports()));
+    for path in ["/data", "/data/dir", "/data"] {
+        mount_from(&programs, LOOPBACK, path).unwrap();
+    }
+    let entry = |path: &str| ("127.0.0.1".to_string(), path.to_string());
+    assert_eq!(mounts(&programs), [entry("/data/dir"), entry("/data")]);
+    let path = DirPath::new(b"/data").unwrap();
+    exchange(&programs, "127.0.0.2:1", &Unmount { path });
+    assert_eq!(mounts(&programs).len(), 2, "it is another's");
+    exchange(&programs, LOOPBACK, &Unmount { path });
+    assert_eq!(mounts(&programs), [entry("/data/dir")]);
+    exchange(&programs, LOOPBACK, &UnmountAll);
+    assert!(mounts(&programs).is_empty());
+}
+
+#[test]
+fn list_of_mounts_is_bounded() {
+    let programs = Programs::new().with(Mount3::new(exports()));
+    for n in 0..MAX_MOUNTS + 10 {
+        let from = format!("127.0.{}.{}:1", n / 250, n % 250);
+        mount_from(&programs, &from, "/data").unwrap();
+    }
+    assert_eq!(mounts(&programs).len(), MAX_MOUNTS);
+}
+
+#[test]
+fn exports_are_listed_with_who_may_mount_them() {
+    let programs = Programs::new().with(Mount3::new(exports()));
+    let payload = exchange(&programs, LOOPBACK, &mount::Export);
+    let mut r = read_reply(&payload, 7).unwrap();
+    let list = ExportList::parse(&mut r).unwrap();
+    r.finish().unwrap();
+    let listed: Vec<_> = list
+        .0
+        .iter()
+        .map(|export| {
+            let groups = export.groups.0.iter().map(|group| group.get().to_vec());
+            (export.path.get(), groups.collect::<Vec<_>>())
+        })
+        .collect();
+    assert_eq!(listed[0].0, b"/data");
+    assert_eq!(listed[0].1, [b"127.0.0.0/8".to_vec(), b"::1/128".to_vec()]);
+    assert_eq!(listed[1].1, [b"192.0.2.0/24".to_vec()]);
+}
+
+#[test]
+fn garbage_and_unknown_procedures_are_told_apart() {
+    let programs = Programs::new().with(Mount3::new(exports()));
+    let check = |proc, error| {
+        let mut w = Writer::default();
+        let target = Procedure {
+            prog: MOUNT_PROGRAM,
+            vers: MOUNT_V3,
+            proc,
+        };
+        write_call(&mut w, 7, target, &Credential::None);
+        w.u32(u32::MAX);
+        let caller = Caller {
+            addr: LOOPBACK.parse().unwrap(),
+        };
+        let Answer::Now(Reply::Message(payload)) = programs.call(w.finish(), &caller) else {
+            panic!("no reply at once")
+        };
+        assert_eq!(
+            read_reply(&payload, 7).err(),
+            Some(error),
+            "procedure {proc}"
+        );
+    };
+    for proc in 0..=5 {
+        check(proc, RpcError::GarbageArgs);
+    }
+    check(6, RpcError::ProcUnavail);
+}

@@ -1,0 +1,666 @@
+//! What only a file system on a real directory can get wrong.
+
+use super::*;
+use crate::fs::{CreateHow, FileKind};
+use rustix::io::{ReadWriteFlags, preadv2};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use tempfile::TempDir;
+
+/// An export, its state, and something beside both.
+struct Export {
+    fs: Option<LocalFs>,
+    path: PathBuf,
+    state: PathBuf,
+    outside: PathBuf,
+    _dir: TempDir,
+}
+
+impl Export {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let [path, state, outside] = ["export", "state", "outside"].map(|name| {
+            let path = dir.path().join(name);
+            fs::create_dir(&path).unwrap();
+            path
+        });
+        fs::write(outside.join("secret"), b"secret").unwrap();
+        let mut export = Self {
+            fs: None,
+            path,
+            state,
+            outside,
+            _dir: dir,
+        };
+        export.restart();
+        export
+    }
+
+    fn options(&self) -> LocalFsOptions {
+        LocalFsOptions {
+            state_dir: Some(self.state.clone()),
+            changes: Changes::Cached,
+            ..LocalFsOptions::default()
+        }
+    }
+
+    /// Ends the server and starts it again.
+    fn restart(&mut self) {
+        self.fs = None;
+        let options = self.options();
+        self.fs = Some(LocalFs::open(&self.path, options).unwrap());
+    }
+
+    /// As after the time for which directories are trusted.
+    fn trust_nothing(&mut self) {
+        let options = self.options();
+        self.fs = None;
+        let path = fs::canonicalize(&self.path).unwrap();
+        let mut inner = Inner::open(path, options).unwrap();
+        inner.trust = Duration::ZERO;
+        let inner = Arc::new(inner);
+        self.fs = Some(LocalFs { inner });
+    }
+
+    fn fs(&self) -> &LocalFs {
+        self.fs.as_ref().unwrap()
+    }
+
+    /// The file at a path, looked up name by name.
+    fn find(&self, path: &str) -> Result<FileId, Error> {
+        self.find_as(&Identity::root(), path)
+    }
+
+    fn find_as(&self, who: &Identity, path: &str) -> Result<FileId, Error> {
+        path.split('/').try_fold(self.fs().root(), |dir, name| {
+            let step = Step::new(name.as_bytes()).unwrap();
+            let seen = self.fs().lookup(who, dir, step).wait();
+            seen.result.map(|found| found.file)
+        })
+    }
+
+    fn stat(&self, file: FileId) -> Result<Attributes, Error> {
+        self.fs().attributes(file).wait()
+    }
+
+    fn read(&self, file: FileId) -> Result<Vec<u8>, Error> {
+        self.read_as(&Identity::root(), file)
+    }
+
+    fn read_as(&self, who: &Identity, file: FileId) -> Result<Vec<u8>, Error> {
+        let seen = self.fs().read(who, file, 0, 1 << 20).wait();
+        seen.result.map(|read| read.data.concat())
+    }
+
+    fn make_as(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        name: &str,
+        what: Make,
+    ) -> Result<FileId, Error> {
+        let name = Name::new(name.as_bytes()).unwrap();
+        let done = self.fs().make(who, dir, name, what).wait();
+        done.result.map(|found| found.file)
+    }
+
+    fn write(&self, path: &str, data: &str) {
+        let path = self.path.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, data).unwrap();
+    }
+
+    fn rename(&self, from: &str, to: &str) {
+        let split = |path: &str| -> (FileId, String) {
+            match path.rsplit_once('/') {
+                Some((dir, name)) => (self.find(dir).unwrap(), name.into()),
+                None => (self.fs().root(), path.into()),
+            }
+        };
+        let ((from_dir, from), (to_dir, to)) = (split(from), split(to));
+        let done = self.fs().rename(
+            &Identity::root(),
+            (from_dir, Name::new(from.as_bytes()).unwrap()),
+            (to_dir, Name::new(to.as_bytes()).unwrap()),
+        );
+        done.wait().result.unwrap();
+    }
+}
+
+fn file(mode: u32) -> Make {
+    Make::File(CreateHow::Guarded(SetAttributes::mode(mode)))
+}
+
+#[test]
+fn handles_survive_a_restart() {
+    let mut export = Export::new();
+    export.write("a/b/c/deep", "deep");
+    export.write("top", "top");
+    let files: Vec<FileId> = ["a", "a/b", "a/b/c", "a/b/c/deep", "top"]
+        .map(|path| export.find(path).unwrap())
+        .into();
+    let root = export.fs().root();
+    for _ in 0..2 {
+        export.restart();
+        assert_eq!(export.fs().root(), root);
+        // The deepest first: nothing on the way to it was looked up.
+        assert_eq!(export.read(files[3]).unwrap(), b"deep");
+        assert_eq!(export.read(files[4]).unwrap(), b"top");
+        for file in &files {
+            assert!(export.stat(*file).is_ok());
+        }
+        assert_eq!(export.find("a/b/c/deep").unwrap(), files[3]);
+        let parent = export
+            .fs()
+            .lookup(&Identity::root(), files[2], Step::Parent)
+            .wait();
+        assert_eq!(parent.result.unwrap().file, files[1]);
+    }
+}
+
+#[test]
+fn handles_from_a_listing_survive_a_restart() {
+    let mut export = Export::new();
+    export.write("d/sub/f", "f");
+    let budget = DirBudget {
+        total: 4096,
+        per_entry: 24,
+        names: 4096,
+    };
+    let from = DirFrom {
+        cookie: 0,
+        verifier: 0,
+    };
+    let list = |export: &Export, dir, name: &[u8]| {
+        let seen = export
+            .fs()
+            .read_directory(&Identity::root(), dir, from, budget, true);
+        let page = seen.wait().result.unwrap();
+        let found = page.iter().find(|(found, _)| *found == name);
+        found.unwrap().1.found.unwrap().file
+    };
+    let dir = list(&export, export.fs().root(), b"d");
+    let sub = list(&export, dir, b"sub");
+    let file = list(&export, sub, b"f");
+    export.restart();
+    assert_eq!(export.read(file).unwrap(), b"f");
+}
+
+#[test]
+fn handles_of_moved_files_survive_a_restart() {
+    let mut export = Export::new();
+    export.write("a/f", "file");
+    export.write("a/d/g", "below");
+    export.write("b/x", "");
+    let (f, d, g) = (
+        export.find("a/f").unwrap(),
+        export.find("a/d").unwrap(),
+        export.find("a/d/g").unwrap(),
+    );
+    export.rename("a/f", "b/f2");
+    export.rename("a/d", "b/d2");
+    export.restart();
+    assert_eq!(export.read(f).unwrap(), b"file");
+    assert_eq!(export.read(g).unwrap(), b"below");
+    assert!(export.stat(d).is_ok());
+    // They keep their handles, and after coming back home as well.
+    assert_eq!(export.find("b/f2").unwrap(), f);
+    assert_eq!(export.find("b/d2").unwrap(), d);
+    export.rename("b/f2", "a/f3");
+    export.restart();
+    assert_eq!(export.find("a/f3").unwrap(), f);
+    export.restart();
+    assert_eq!(export.read(f).unwrap(), b"file");
+}
+
+#[test]
+fn all_names_of_a_file_lead_to_one_handle_after_a_restart() {
+    let mut export = Export::new();
+    export.write("a/f", "file");
+    export.write("b/x", "");
+    let f = export.find("a/f").unwrap();
+    let b = export.find("b").unwrap();
+    let linked = export
+        .fs()
+        .link(&Identity::root(), f, b, Name::new(b"g").unwrap());
+    linked.wait().result.unwrap();
+    export.restart();
+    assert_eq!(export.find("b/g").unwrap(), f);
+    assert_eq!(export.find("a/f").unwrap(), f);
+    let a = export.find("a").unwrap();
+    let removed = export
+        .fs()
+        .remove(&Identity::root(), a, Name::new(b"f").unwrap());
+    removed.wait().result.unwrap();
+    assert_eq!(export.find("b/g").unwrap(), f);
+    export.restart();
+    assert_eq!(export.read(f).unwrap(), b"file");
+}
+
+#[test]
+fn file_renamed_by_others_within_its_directory_is_found_again() {
+    let mut export = Export::new();
+    export.write("d/f", "file");
+    export.write("d/sub/g", "below");
+    let (f, g) = (export.find("d/f").unwrap(), export.find("d/sub/g").unwrap());
+    export.fs = None;
+    fs::rename(export.path.join("d/f"), export.path.join("d/other")).unwrap();
+    fs::rename(export.path.join("d/sub"), export.path.join("d/bus")).unwrap();
+    export.restart();
+    assert_eq!(export.read(f).unwrap(), b"file");
+    assert_eq!(export.read(g).unwrap(), b"below");
+}
+
+#[test]
+fn another_file_in_the_place_of_one_is_not_taken_for_it() {
+    let mut export = Export::new();
+    export.write("f", "old");
+    export.write("d/f", "below");
+    let (f, d) = (export.find("f").unwrap(), export.find("d").unwrap());
+    export.fs = None;
+    fs::remove_file(export.path.join("f")).unwrap();
+    fs::remove_dir_all(export.path.join("d")).unwrap();
+    export.write("f", "new");
+    export.write("d/f", "new");
+    export.restart();
+    assert_eq!(export.stat(f), Err(Error::Stale));
+    assert_eq!(export.read(f), Err(Error::Stale));
+    assert_eq!(export.stat(d), Err(Error::Stale));
+}
+
+#[test]
+fn file_removed_by_others_is_stale_though_it_is_open() {
+    let export = Export::new();
+    export.write("f", "data");
+    let f = export.find("f").unwrap();
+    assert_eq!(export.read(f).unwrap(), b"data");
+    fs::remove_file(export.path.join("f")).unwrap();
+    assert_eq!(export.read(f), Err(Error::Stale));
+    assert_eq!(export.stat(f), Err(Error::Stale));
+}
+
+#[test]
+fn handles_without_state_last_as_long_as_the_server() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("f"), b"x").unwrap();
+    let local = LocalFs::open(dir.path(), LocalFsOptions::default()).unwrap();
+    let step = Step::Name(Name::new(b"f").unwrap());
+    let seen = local.lookup(&Identity::root(), local.root(), step).wait();
+    let found = seen.result.unwrap();
+    assert!(local.attributes(found.file).wait().is_ok());
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn write_verifier_changes_at_a_restart() {
+    let mut export = Export::new();
+    let before = export.fs().write_verifier();
+    assert_eq!(export.fs().write_verifier(), before);
+    export.restart();
+    assert_ne!(export.fs().write_verifier(), before);
+}
+
+#[test]
+fn symbolic_links_out_of_the_export_are_not_followed() {
+    let export = Export::new();
+    symlink(&export.outside, export.path.join("dir")).unwrap();
+    symlink(export.outside.join("secret"), export.path.join("file")).unwrap();
+    for path in ["dir", "file"] {
+        let link = export.find(path).unwrap();
+        assert_eq!(export.stat(link).unwrap().kind, FileKind::Symlink);
+        assert_eq!(export.read(link), Err(Error::Invalid));
+    }
+    assert_eq!(export.find("dir/secret"), Err(Error::NotDirectory));
+    // Nothing that a link points to is changed through it.
+    let link = export.find("file").unwrap();
+    let set = SetAttributes {
+        mode: Some(0o777),
+        mtime: crate::fs::SetTime::To(Time::default()),
+        ..SetAttributes::default()
+    };
+    let before = fs::metadata(export.outside.join("secret")).unwrap();
+    let done = export
+        .fs()
+        .set_attributes(&Identity::root(), link, set, None)
+        .wait();
+    assert_eq!(done.result, Ok(()));
+    let after = fs::metadata(export.outside.join("secret")).unwrap();
+    assert_eq!(after.mode(), before.mode());
+    assert_eq!(after.mtime(), before.mtime());
+    let unchecked = Make::File(CreateHow::Unchecked(SetAttributes::size(0)));
+    let made = export.make_as(&Identity::root(), export.fs().root(), "file", unchecked);
+    assert_eq!(made, Err(Error::Exists));
+    assert_eq!(fs::read(export.outside.join("secret")).unwrap(), b"secret");
+}
+
+#[test]
+fn there_is_nothing_above_the_root() {
+    let export = Export::new();
+    assert_eq!(export.find("..").unwrap(), export.fs().root());
+    assert_eq!(export.find("../../..").unwrap(), export.fs().root());
+    assert_eq!(export.find("../outside"), Err(Error::NotFound));
+}
+
+#[test]
+fn directory_that_was_moved_out_of_the_export_is_not_served() {
+    let mut export = Export::new();
+    export.write("d/sub/f", "file");
+    export.trust_nothing();
+    let (sub, d) = (export.find("d/sub").unwrap(), export.find("d").unwrap());
+    assert!(export.stat(sub).is_ok());
+    fs::rename(export.path.join("d"), export.outside.join("d")).unwrap();
+    assert_eq!(export.stat(d), Err(Error::Stale));
+    assert_eq!(export.stat(sub), Err(Error::Stale));
+    let made = export.make_as(&Identity::root(), sub, "x", file(0o600));
+    assert_eq!(made, Err(Error::Stale));
+    assert!(!export.outside.join("d/sub/x").exists());
+}
+
+#[test]
+fn directory_swapped_for_a_link_never_leads_out() {
+    let mut export = Export::new();
+    export.write("d/secret", "inside");
+    symlink(&export.outside, export.path.join("link")).unwrap();
+    export.trust_nothing();
+    let path = export.path.clone();
+    let stop = Arc::new(AtomicBool::new(false));
+    let swapper = std::thread::spawn({
+        let stop = Arc::clone(&stop);
+        move || {
+            while !stop.load(Relaxed) {
+                let exchange = rustix::fs::RenameFlags::EXCHANGE;
+                let (a, b) = (path.join("d"), path.join("link"));
+                rustix::fs::renameat_with(rustix::fs::CWD, a, rustix::fs::CWD, b, exchange)
+                    .unwrap();
+            }
+        }
+    });
+    let mut inside = 0;
+    for _ in 0..3000 {
+        if let Ok(file) = export.find("d/secret") {
+            // Between the two steps it may be gone, but never be the other one.
+            if let Ok(data) = export.read(file) {
+                assert_eq!(data, b"inside");
+                inside += 1;
+            }
+        }
+    }
+    stop.store(true, Relaxed);
+    swapper.join().unwrap();
+    assert!(
+        inside > 0,
+        "the swapping was slow enough to find it at times"
+    );
+}
+
+#[test]
+fn own_state_within_the_export_is_not_served() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = LocalFsOptions {
+        state_dir: Some(dir.path().join("state")),
+        ..LocalFsOptions::default()
+    };
+    fs::create_dir(dir.path().join("state")).unwrap();
+    fs::write(dir.path().join("state/handle.key"), b"key").unwrap();
+    let local = LocalFs::open(dir.path(), options).unwrap();
+    let who = Identity::root();
+    let name = Name::new(b"state").unwrap();
+    let seen = local.lookup(&who, local.root(), Step::Name(name)).wait();
+    assert_eq!(seen.result.err(), Some(Error::Access));
+    let renamed = local.rename(
+        &who,
+        (local.root(), name),
+        (local.root(), Name::new(b"other").unwrap()),
+    );
+    assert_eq!(renamed.wait().result, Err(Error::Access));
+    let removed = local.remove_directory(&who, local.root(), name).wait();
+    assert_eq!(removed.result, Err(Error::Access));
+    for plus in [false, true] {
+        let from = DirFrom {
+            cookie: 0,
+            verifier: 0,
+        };
+        let budget = DirBudget {
+            total: 4096,
+            per_entry: 24,
+            names: 4096,
+        };
+        let seen = local.read_directory(&who, local.root(), from, budget, plus);
+        let page = seen.wait().result.unwrap();
+        assert!(page.iter().all(|(found, _)| found != b"state"));
+    }
+}
+
+/// The same calls by two users, of whom one owns the file. Run by root the mode bits decide; run by
+/// anybody else all is done as that user.
+#[test]
+fn callers_get_the_rights_they_have() {
+    let export = Export::new();
+    let (owner, other) = (Identity::new(1001, 1001), Identity::new(1002, 1002));
+    fs::set_permissions(&export.path, fs::Permissions::from_mode(0o777)).unwrap();
+    let root = export.fs().root();
+    let f = export.make_as(&owner, root, "f", file(0o600)).unwrap();
+    let attributes = export.stat(f).unwrap();
+    let set = SetAttributes::mode(0o644);
+    let by_other = export.fs().set_attributes(&other, f, set, None).wait();
+    if export.fs().acts_for_callers() {
+        assert_eq!((attributes.uid, attributes.gid), (1001, 1001));
+        assert_eq!(export.read_as(&owner, f).unwrap(), b"");
+        assert_eq!(export.read_as(&other, f), Err(Error::Access));
+        assert_eq!(by_other.result, Err(Error::NotOwner));
+        let d = Make::Directory(SetAttributes::mode(0o755));
+        let d = export.make_as(&owner, root, "d", d).unwrap();
+        assert_eq!(
+            export.make_as(&other, d, "x", file(0o600)),
+            Err(Error::Access)
+        );
+        assert_eq!(export.find_as(&other, "d/none"), Err(Error::NotFound));
+        export
+            .fs()
+            .set_attributes(&owner, d, SetAttributes::mode(0o700), None)
+            .wait()
+            .result
+            .unwrap();
+        assert_eq!(export.find_as(&other, "d/none"), Err(Error::Access));
+        let wanted = Access::all();
+        let access = |who| export.fs().access(who, d, wanted).wait().result.unwrap();
+        assert_eq!(access(&other), Access::empty());
+        assert_eq!(access(&owner), wanted - Access::EXECUTE);
+    } else {
+        assert_eq!(attributes.uid, rustix::process::geteuid().as_raw());
+        assert_eq!(export.read_as(&other, f).unwrap(), b"");
+        assert_eq!(by_other.result, Ok(()));
+    }
+}
+
+#[test]
+fn directories_hand_down_their_group_when_they_say_so() {
+    let export = Export::new();
+    let dir = Make::Directory(SetAttributes::mode(0o2777));
+    let who = Identity::root();
+    let d = export.make_as(&who, export.fs().root(), "d", dir).unwrap();
+    let gid = export.stat(d).unwrap().gid;
+    let user = Identity::new(1001, 1001);
+    let sub = Make::Directory(SetAttributes::mode(0o755));
+    let sub = export.make_as(&user, d, "sub", sub).unwrap();
+    let f = export.make_as(&user, d, "f", file(0o644)).unwrap();
+    let (sub, f) = (export.stat(sub).unwrap(), export.stat(f).unwrap());
+    assert_eq!((sub.gid, sub.mode), (gid, 0o2755));
+    assert_eq!((f.gid, f.mode), (gid, 0o644));
+}
+
+#[test]
+fn file_made_read_only_can_be_written_by_its_owner() {
+    let mut export = Export::new();
+    let root = export.fs().root();
+    fs::set_permissions(&export.path, fs::Permissions::from_mode(0o777)).unwrap();
+    let who = Identity::new(1001, 1001);
+    let f = export.make_as(&who, root, "f", file(0o444)).unwrap();
+    let write = |export: &Export, data: &'static [u8]| {
+        let data = Gather::from_elem(Bytes::from_static(data), 1);
+        let done = export
+            .fs()
+            .write(&who, f, 0, data, Stability::FileSync)
+            .wait();
+        done.result.map(|written| written.count)
+    };
+    assert_eq!(write(&export, b"first"), Ok(5));
+    export.restart();
+    assert_eq!(write(&export, b"other"), Ok(5));
+    assert_eq!(export.stat(f).unwrap().mode, 0o444);
+    assert_eq!(export.read(f).unwrap(), b"other");
+}
+
+#[test]
+fn privilege_is_lost_when_somebody_else_writes() {
+    let export = Export::new();
+    let root = export.fs().root();
+    let f = export
+        .make_as(&Identity::root(), root, "f", file(0o4777))
+        .unwrap();
+    assert_eq!(export.stat(f).unwrap().mode, 0o4777);
+    let data = Gather::from_elem(Bytes::from_static(b"x"), 1);
+    let user = Identity::new(1001, 1001);
+    let done = export.fs().write(&user, f, 0, data, Stability::Unstable);
+    done.wait().result.unwrap();
+    assert_eq!(export.stat(f).unwrap().mode, 0o777);
+}
+
+#[test]
+fn number_of_open_files_is_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = LocalFsOptions {
+        open_files: Some(4),
+        ..LocalFsOptions::default()
+    };
+    let local = LocalFs::open(dir.path(), options).unwrap();
+    let who = Identity::root();
+    let mut files = Vec::new();
+    for n in 0..50 {
+        fs::create_dir(dir.path().join(format!("d{n}"))).unwrap();
+        fs::write(dir.path().join(format!("d{n}/f")), format!("{n}")).unwrap();
+        let find = |dir, name: &str| {
+            let step = Step::new(name.as_bytes()).unwrap();
+            local.lookup(&who, dir, step).wait().result.unwrap().file
+        };
+        files.push(find(find(local.root(), &format!("d{n}")), "f"));
+    }
+    for _ in 0..2 {
+        for (n, file) in files.iter().enumerate() {
+            let read = local.read(&who, *file, 0, 10).wait().result.unwrap();
+            assert_eq!(read.data.concat(), format!("{n}").as_bytes());
+        }
+    }
+    assert!(local.inner.caches().open.len() <= 4);
+}
+
+#[test]
+fn what_is_in_memory_is_answered_at_once() {
+    let export = Export::new();
+    export.write("f", &"x".repeat(100_000));
+    let f = export.find("f").unwrap();
+    assert_eq!(export.read(f).unwrap().len(), 100_000);
+    let plain = fs::File::open(export.path.join("f")).unwrap();
+    let mut memory = [0; 4096];
+    let mut space = [std::io::IoSliceMut::new(&mut memory)];
+    let supported = preadv2(&plain, &mut space, 0, ReadWriteFlags::NOWAIT).is_ok();
+    let who = Identity::root();
+    let local = export.fs();
+    assert!(local.attributes(f).is_ready());
+    assert!(local.access(&who, f, Access::READ).is_ready());
+    let step = Step::Name(Name::new(b"f").unwrap());
+    assert!(local.lookup(&who, local.root(), step).is_ready());
+    let step = Step::Name(Name::new(b"none").unwrap());
+    assert!(
+        local
+            .lookup(&who, local.root(), step)
+            .wait()
+            .result
+            .is_err()
+    );
+    assert!(local.lookup(&who, local.root(), step).is_ready());
+    assert_eq!(local.read(&who, f, 0, 100_000).is_ready(), supported);
+}
+
+#[test]
+fn read_that_begins_in_memory_ends_on_the_disk() {
+    let export = Export::new();
+    let data: Vec<u8> = (0..1 << 20).map(|n: u32| (n >> 8) as u8).collect();
+    fs::write(export.path.join("f"), &data).unwrap();
+    let plain = fs::File::open(export.path.join("f")).unwrap();
+    plain.sync_all().unwrap();
+    let second_half = std::num::NonZeroU64::new(1 << 19);
+    let forget = rustix::fs::Advice::DontNeed;
+    rustix::fs::fadvise(&plain, 1 << 19, second_half, forget).unwrap();
+    let f = export.find("f").unwrap();
+    assert_eq!(export.read(f).unwrap(), data);
+    let seen = export
+        .fs()
+        .read(&Identity::root(), f, 12_345, 1 << 20)
+        .wait();
+    let read = seen.result.unwrap();
+    assert!(read.eof);
+    assert_eq!(read.data.concat(), &data[12_345..]);
+}
+
+#[test]
+fn memory_of_reads_goes_back_to_its_pool() {
+    let export = Export::new();
+    export.write("f", &"x".repeat(100_000));
+    let f = export.find("f").unwrap();
+    for _ in 0..10 {
+        export.read(f).unwrap();
+    }
+    let stats = export.fs().inner.pool.stats();
+    assert_eq!((stats.out, stats.misses), (0, 1));
+}
+
+#[test]
+fn written_file_is_not_kept_open_for_writing() {
+    let export = Export::new();
+    export.write("f", "");
+    let f = export.find("f").unwrap();
+    let data = Gather::from_elem(Bytes::from_static(b"x"), 1);
+    let who = Identity::root();
+    let done = export.fs().write(&who, f, 0, data, Stability::Unstable);
+    done.wait().result.unwrap();
+    export.fs().commit(&who, f, 0, 0).wait().result.unwrap();
+    let node = export.fs().inner.node(f, Pace::Patient).unwrap();
+    assert!(node.writer.lock().unwrap().is_none());
+}
+
+#[test]
+fn what_cannot_be_exported_is_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = |path: &Path| LocalFs::open(path, LocalFsOptions::default());
+    let message = |path: &Path| open(path).err().unwrap().to_string();
+    let none = dir.path().join("none");
+    assert!(
+        message(&none).contains("none: No such file"),
+        "{}",
+        message(&none)
+    );
+    let file = dir.path().join("file");
+    fs::write(&file, b"").unwrap();
+    assert!(
+        message(&file).contains("Not a directory"),
+        "{}",
+        message(&file)
+    );
+    let options = LocalFsOptions {
+        state_dir: Some(file),
+        ..LocalFsOptions::default()
+    };
+    let error = LocalFs::open(dir.path(), options)
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(error.contains("--state-dir"), "{error}");
+}
+
+#[test]
+fn second_server_of_the_same_directory_is_refused() {
+    let export = Export::new();
+    let second = LocalFs::open(&export.path, export.options());
+    assert!(matches!(second.err(), Some(OpenError::InUse { .. })));
+}
