@@ -95,6 +95,13 @@ fn memory() -> Arc<dyn FileSystem> {
     Arc::new(MemFs::new(1 << 30))
 }
 
+/// A directory whose file system is in memory, if there is one: NFS syncs after each change.
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .unwrap()
+}
+
 /// Runs a test with each file system and each way of carrying data.
 macro_rules! everywhere {
     ($($name:ident),* $(,)?) => {$(
@@ -113,7 +120,7 @@ macro_rules! everywhere {
 
             #[tokio::test]
             async fn in_a_directory() {
-                let dir = tempfile::tempdir().unwrap();
+                let dir = directory();
                 let fs = LocalFs::open(dir.path(), LocalFsOptions::default()).unwrap();
                 super::$name(direct(Arc::new(fs), Carry::Apart).await).await;
             }
@@ -138,7 +145,7 @@ macro_rules! everywhere {
 
             #[tokio::test]
             async fn in_a_directory_over_iwarp() {
-                let dir = tempfile::tempdir().unwrap();
+                let dir = directory();
                 let fs = LocalFs::open(dir.path(), LocalFsOptions::default()).unwrap();
                 let provider = Arc::new(Iwarp::default());
                 let (_server, export) = super::over_rdma(provider, Arc::new(fs)).await;
