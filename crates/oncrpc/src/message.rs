@@ -79,11 +79,12 @@ impl<'a> CallHeader<'a> {
     /// [`CallError`] says what the sender is owed.
     pub fn parse(r: &mut Reader<'a>) -> Result<Self, CallError> {
         let xid = r.u32().map_err(|_| CallError::NotACall)?;
+        let garbage = |error| CallError::Garbage { xid, error };
         match r.u32() {
             Ok(CALL) => {}
+            Err(error @ Error::Ineligible) => return Err(garbage(error)),
             Ok(_) | Err(_) => return Err(CallError::NotACall),
         }
-        let garbage = |error| CallError::Garbage { xid, error };
         let version = r.u32().map_err(garbage)?;
         if version != RPC_VERSION {
             return Err(CallError::RpcVersion { xid, version });

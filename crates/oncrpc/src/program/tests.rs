@@ -169,6 +169,12 @@ fn item_in_header_or_where_none_is_eligible_is_not_executed() {
     w.u32(0);
     assert!(matches!(ask(w.finish()), Reply::Ineligible));
 
+    // In place of the direction, so that it is not even known to be a call.
+    let mut w = Writer::default();
+    w.item(data());
+    w.u32(0);
+    assert!(matches!(ask(w.finish()), Reply::Ineligible));
+
     let mut w = header(PROGRAM, 3, 1);
     w.item(data());
     w.u32(0);
