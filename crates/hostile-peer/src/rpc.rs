@@ -39,3 +39,15 @@ pub mod accept {
 pub fn msg(xid: u32, credits: u32, message: &[u32]) -> Vec<u32> {
     [&[xid, 1, credits, 0, 0, 0, 0], message].concat()
 }
+
+/// Opaque data of variable length (RFC 4506 §4.10).
+///
+/// # Panics
+///
+/// If it is longer than a length can say.
+pub fn opaque(octets: &[u8]) -> Vec<u32> {
+    let mut padded = octets.to_vec();
+    padded.resize(octets.len().next_multiple_of(4), 0);
+    let length = u32::try_from(octets.len()).expect("test data is short");
+    [vec![length], crate::as_words(&padded)].concat()
+}
