@@ -78,15 +78,14 @@ fn explain(addr: SocketAddr, error: SetupError) -> anyhow::Error {
         ),
         SetupError::Io(error) => anyhow!(error).context(format!("cannot connect to {addr}")),
         SetupError::Rejected(_) => anyhow!(
-            "the server at {addr} refused the connection: it has too many, or serves something else"
+            "the server at {addr} refused the connection: it does not allow this address (--allow \
+             says which ones it does), or has too many connections"
         ),
-        SetupError::NotOurProtocol(what) => anyhow!(
-            "the server at {addr} does not speak RPC-over-RDMA over iWARP: {what}; if it serves \
-             NFS over plain TCP there, ask for the port where it serves RDMA (20049 by custom)"
-        ),
+        // Its words name the address and say what to look for.
+        SetupError::NotOurProtocol(what) => anyhow!(what),
         SetupError::TimedOut(what, after) => anyhow!(
-            "no answer from {addr}: {what} did not come within {after:?}; check host and port, and \
-             that no firewall drops the connection"
+            "no answer from {addr}: {what} did not come within {after:?}; check host and port, that \
+             RPC-over-RDMA over iWARP is served there, and that no firewall drops the connection"
         ),
     }
 }

@@ -18,8 +18,8 @@ use exports::{Export, ExportArg};
 use guard::Guarded;
 use nfs_proto::MOUNT_PORT;
 use nfs_server::{
-    AccessList, ExportOptions, Exports, HandleKey, LocalFs, LocalFsOptions, Mount3, Network, Nfs3,
-    Squash, default_state_dir,
+    AccessList, Changes, ExportOptions, Exports, HandleKey, LocalFs, LocalFsOptions, Mount3,
+    Network, Nfs3, Squash, default_state_dir,
 };
 use null::NullOnly;
 use oncrpc::{Programs, tcp};
@@ -76,6 +76,12 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_enum, value_name = "WHO", default_value_t)]
     squash: SquashName,
 
+    /// When a change of names and attributes is on the disk: before it is answered, as RFC 1813
+    /// demands, or when the system comes to it, which is faster and can lose changes in a crash of
+    /// this machine
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t)]
+    changes: ChangesName,
+
     /// Where to keep what makes file handles survive a restart [default: in the user's state
     /// directory]
     #[arg(long, value_name = "DIR")]
@@ -114,6 +120,13 @@ enum SquashName {
     All,
     /// Nobody's
     None,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum ChangesName {
+    #[default]
+    Durable,
+    Cached,
 }
 
 /// Runs the command.
@@ -228,6 +241,10 @@ impl ServeArgs {
                 LocalFsOptions {
                     state_dir: state_dir.clone(),
                     pool: pool.clone(),
+                    changes: match self.changes {
+                        ChangesName::Durable => Changes::Durable,
+                        ChangesName::Cached => Changes::Cached,
+                    },
                     ..LocalFsOptions::default()
                 },
             )?;

@@ -2,6 +2,8 @@
 
 mod commands;
 mod errors;
+mod interrupts;
+mod mount;
 mod running;
 
 use running::{Served, text};

@@ -2,6 +2,7 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use tempfile::TempDir;
@@ -41,6 +42,12 @@ pub(crate) fn fails(args: &[&str], code: i32, says: &str) {
 
 pub(crate) fn text(octets: &[u8]) -> String {
     String::from_utf8(octets.to_vec()).unwrap()
+}
+
+/// A port where nobody listens.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
 }
 
 /// What a server says about itself at the start.
