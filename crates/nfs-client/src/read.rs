@@ -102,18 +102,28 @@ impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
         self.running.clear();
     }
 
+    /// Octets to ask for: not many more than there are, as room is made for all of them.
+    fn size_at(&self, offset: u64) -> u32 {
+        let most = self.tuning.read_size;
+        let left = self.expected.saturating_sub(offset);
+        u32::try_from(left).map_or(most, |left| left.clamp(MIN_READ.min(most), most))
+    }
+
     /// Keeps READs under way up to the expected end, and one where nothing is known.
     fn read_ahead(&mut self) {
         while self.running.is_empty()
             || self.running.len() < self.tuning.depth && self.next < self.expected
         {
             let (nfs, file, offset) = (self.nfs, self.file, self.next);
-            let count = self.tuning.read_size;
+            let count = self.size_at(offset);
             self.running.push(read_whole(nfs, file, offset, count));
             self.next = self.next.saturating_add(count.into());
         }
     }
 }
+
+/// Octets to ask for at least, where less is expected.
+const MIN_READ: u32 = 4096;
 
 /// Reads `count` octets, or to the end of the file. A short READ is followed by one for the rest
 /// (RFC 1813 §3.3.6).
