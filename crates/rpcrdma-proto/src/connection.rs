@@ -288,6 +288,12 @@ impl Connection {
         self.responder.waiting_for_memory()
     }
 
+    /// How many chunks of the peer's calls were pulled so far, while the peer owes more: a number
+    /// that stays the same for long means that it does not send them.
+    pub fn waits_for_chunks(&self) -> Option<u64> {
+        self.responder.waits_for_chunks()
+    }
+
     /// Whether a call of the peer waits for memory.
     pub fn waits_for_memory(&self) -> bool {
         self.calls_waiting_for_memory() > 0

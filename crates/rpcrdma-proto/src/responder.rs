@@ -36,6 +36,8 @@ pub(crate) struct Responder {
     for_read: VecDeque<(u32, u8)>,
     /// Read requests outstanding, one for each segment.
     reading: usize,
+    /// Read chunks that came in whole.
+    pulled: u64,
 }
 
 #[derive(Debug)]
@@ -83,12 +85,18 @@ impl Responder {
             for_memory: VecDeque::new(),
             for_read: VecDeque::new(),
             reading: 0,
+            pulled: 0,
         }
     }
 
     /// Calls taken in and not answered to the end.
     pub(crate) fn len(&self) -> usize {
         self.calls.len()
+    }
+
+    /// Read chunks that came in so far, while there are others that the peer owes.
+    pub(crate) fn waits_for_chunks(&self) -> Option<u64> {
+        (self.reading > 0).then_some(self.pulled)
     }
 
     /// Credits granted with a reply: what was asked for, as far as we have them, and never zero
@@ -239,6 +247,7 @@ impl Responder {
             unreachable!("a call waits until all its chunks are pulled");
         };
         sinks[chunk] = Some(sink);
+        self.pulled += 1;
         *left -= 1;
         if *left == 0 {
             self.pulled(link, key);

@@ -84,6 +84,9 @@ pub struct ServerConfig {
     pub workers: usize,
     /// How long a client may take to say what it wants before it is dropped.
     pub setup_timeout: Duration,
+    /// How long a client may take to hand over a chunk of a call before its connection is closed.
+    /// The memory for it is there meanwhile, and missing to others.
+    pub pull_timeout: Duration,
     /// How long a connection may be without a call before it is closed; none: for ever.
     pub idle_timeout: Option<Duration>,
     /// How long calls may take to finish after [`shutdown`](crate::Server::shutdown) was asked for.
@@ -108,6 +111,7 @@ impl Default for ServerConfig {
             max_connections: 1024,
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             setup_timeout: Duration::from_secs(10),
+            pull_timeout: Duration::from_secs(30),
             idle_timeout: Some(Duration::from_secs(360)),
             drain_timeout: Duration::from_secs(10),
             chunk_memory: 64 << 20,

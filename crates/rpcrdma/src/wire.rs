@@ -30,6 +30,8 @@ pub(crate) enum Over {
     ServiceFailed,
     #[error("no call came for {0:?}")]
     Idle(Duration),
+    #[error("the chunk of a call did not come within {0:?}")]
+    PullTimedOut(Duration),
     #[error("a call got no reply within {0:?}")]
     CallTimedOut(Duration),
     #[error("closed by this end")]
@@ -97,7 +99,9 @@ impl Wire {
     pub(crate) fn log_end(&self, over: &Over) {
         let peer = self.qp.peer_addr();
         match over {
-            Over::Violation(_) | Over::Closed(CloseReason::PeerError(_)) => {
+            Over::Violation(_)
+            | Over::PullTimedOut(_)
+            | Over::Closed(CloseReason::PeerError(_)) => {
                 warn!(%peer, %over, "the peer broke a rule");
             }
             _ => debug!(%peer, %over, "connection ends"),

@@ -32,6 +32,8 @@ pub(super) struct Serving {
     drain_until: Option<Instant>,
     /// Calls taken in when it was last looked at, and when there were more.
     seen: (u64, Instant),
+    /// Chunks pulled when it was last looked at and some were owed, and when there were more.
+    pulled: Option<(u64, Instant)>,
 }
 
 impl Serving {
@@ -54,6 +56,7 @@ impl Serving {
             stop,
             drain_until: None,
             seen: (0, Instant::now()),
+            pulled: None,
         }
     }
 
@@ -172,6 +175,15 @@ impl Serving {
         {
             return Some(Over::Asked);
         }
+        self.pulled = match (connection.waits_for_chunks(), self.pulled) {
+            (Some(pulled), Some((before, since))) if pulled == before => Some((before, since)),
+            (Some(pulled), _) => Some((pulled, now)),
+            (None, _) => None,
+        };
+        let timeout = self.settings.config.pull_timeout;
+        if self.pulled.is_some_and(|(_, since)| now >= since + timeout) {
+            return Some(Over::PullTimedOut(timeout));
+        }
         let calls = connection.counters().calls_received;
         if calls != self.seen.0 || !idle {
             self.seen = (calls, now);
@@ -182,11 +194,13 @@ impl Serving {
 
     async fn park(&mut self) -> Result<(), Over> {
         let silence = self.settings.config.idle_timeout.map(|t| self.seen.1 + t);
-        let until = match (self.drain_until, silence) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
-        let until = until.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
+        let stuck = self
+            .pulled
+            .map(|(_, since)| since + self.settings.config.pull_timeout);
+        let until = [self.drain_until, silence, stuck].into_iter().flatten();
+        let until = until
+            .min()
+            .unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
         let mut sleep = std::pin::pin!(tokio::time::sleep_until(until.into()));
         let draining = self.drain_until.is_some();
         let mut stop = self.stop.clone();
