@@ -1,6 +1,7 @@
 //! What is attacked: a server, and a client that must not notice.
 
-use buffer::Buffer;
+use buffer::{Buffer, Gather};
+use bytes::Bytes;
 use oncrpc::{
     AcceptStatus, Answer, Call, Credential, Procedure, Program, Programs, Reply, ReplyBound,
     ReplyHeader, ReplyStatus, Service, Transport, write_call,
@@ -13,7 +14,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use verbs::Provider;
 use verbs_iwarp::Iwarp;
-use xdr::{Reader, Writer};
+use xdr::{Payload, Reader, Writer};
 
 /// The program that the server has unless told otherwise, in versions 2 to 3.
 pub const PROGRAM: u32 = 0x2000_4242;
@@ -83,6 +84,7 @@ pub fn quick() -> ServerConfig {
     ServerConfig {
         credits: 16,
         setup_timeout: Duration::from_millis(200),
+        pull_timeout: Duration::from_millis(500),
         workers: 2,
         ..ServerConfig::default()
     }
@@ -164,18 +166,37 @@ impl Target {
         });
     }
 
+    /// Asserts that data which has to travel in chunks is echoed to the client that was there
+    /// before.
+    ///
+    /// # Panics
+    ///
+    /// If it is not.
+    pub fn assert_echoes(&self, data: &[u8]) {
+        let piece = Bytes::copy_from_slice(data);
+        let procedure = Procedure {
+            proc: procedure::ECHO,
+            ..self.called
+        };
+        let reply = self.runtime.block_on(ask(&self.client, procedure, |w| {
+            w.item(Gather::from_iter([piece]));
+            ReplyBound {
+                fixed: 1024,
+                results: [data.len()].into_iter().collect(),
+            }
+        }));
+        let mut r = Reader::from(&reply);
+        assert_success(&mut r);
+        let echoed = r.item(MOST).expect("the data comes back");
+        assert!(echoed.to_vec() == data);
+    }
+
     async fn call(&self, client: &Client) {
-        let xid = client.next_xid();
-        let mut w = Writer::new(Buffer::with_capacity(128));
-        write_call(&mut w, xid, self.called, &Credential::None);
-        let bound = ReplyBound {
+        let reply = ask(client, self.called, |_| ReplyBound {
             fixed: 1024,
             ..ReplyBound::default()
-        };
-        let reply = client.call(w.finish(), bound).await.expect("a reply");
-        let header = ReplyHeader::parse(&mut Reader::from(&reply)).expect("a good reply");
-        assert_eq!(header.xid, xid);
-        assert_eq!(header.status, ReplyStatus::accepted(AcceptStatus::Success));
+        });
+        assert_success(&mut Reader::from(&reply.await));
     }
 
     /// Stops the server and gives its last word.
@@ -185,6 +206,24 @@ impl Target {
             self.server.shutdown().await
         })
     }
+}
+
+/// Calls a procedure; `arguments` writes them, and says how large the reply can be.
+async fn ask(
+    client: &Client,
+    procedure: Procedure,
+    arguments: impl FnOnce(&mut Writer) -> ReplyBound,
+) -> Payload {
+    let xid = client.next_xid();
+    let mut w = Writer::new(Buffer::with_capacity(128));
+    write_call(&mut w, xid, procedure, &Credential::None);
+    let bound = arguments(&mut w);
+    client.call(w.finish(), bound).await.expect("a reply")
+}
+
+fn assert_success(reply: &mut Reader<'_>) {
+    let header = ReplyHeader::parse(reply).expect("a good reply");
+    assert_eq!(header.status, ReplyStatus::accepted(AcceptStatus::Success));
 }
 
 /// A client that would notice any loss of its connection.

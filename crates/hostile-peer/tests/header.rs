@@ -1,6 +1,7 @@
 //! Transport headers that are wrong, and what RFC 8166 §4.5 owes for each. The connection goes on.
 
 use hostile_peer::{PROGRAM, Peer, Target, procedure, quick, rpc, words};
+use rpcrdma::ServerConfig;
 
 const XID: u32 = 0x5a5a_0001;
 
@@ -394,6 +395,27 @@ fn peer_that_hangs_up_while_its_chunks_are_pulled_is_forgotten() {
         peer.hang_up();
         peer.assert_closed();
     }
+    target.assert_serves();
+}
+
+#[test]
+fn chunks_that_never_come_take_no_memory_from_others_for_long() {
+    let target = Target::configured(ServerConfig {
+        chunk_memory: 1 << 20,
+        ..quick()
+    });
+    target.assert_echoes(&[7; 100_000]);
+    // All the memory there is, for a chunk that is promised and not handed over.
+    let mut peer = connect(&target);
+    peer.answers_reads = false;
+    let lists = [1, AFTER_ECHO, STAG, 1 << 20, 0, 0, 0, 0, 0];
+    peer.send(&message(MSG, &lists, &echo_call(1 << 20)));
+    // It goes on to say good things, which keep its connection busy.
+    for _ in 0..10 {
+        assert_goes_on(&mut peer);
+    }
+    target.assert_echoes(&[8; 100_000]);
+    peer.assert_closed();
     target.assert_serves();
 }
 
