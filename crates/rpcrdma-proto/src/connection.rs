@@ -11,13 +11,11 @@ use crate::private_data::PrivateData;
 use crate::requester::{Called, Requester, refuse_invalidation};
 use crate::responder::{CallId, Responder, stream_of_call};
 use crate::work::{Posts, Purpose};
-use buffer::{Buffer, Gather, Pool};
+use buffer::{Buffer, Pool};
 use oncrpc::{Reply, TransportError};
 use std::collections::VecDeque;
 use std::task::Waker;
-use verbs::{
-    Completion, Handle, Invalidated, Limits, QueuePair, RemoteAddress, WorkError, WorkRequest,
-};
+use verbs::{Completion, Invalidated, Limits, QueuePair, WorkError, WorkRequest};
 
 /// Which end of a connection this is, and so what a message is taken for that does not say
 /// whether it is a call or a reply (RFC 8167 §4.2).
@@ -261,21 +259,6 @@ impl Connection {
     /// its reply, and there will be no event.
     pub fn cancel(&mut self, xid: u32, token: CallToken) {
         self.requester.cancel(&mut self.link, xid, token);
-    }
-
-    /// Sends something that means nothing: an RDMA Write of no octets.
-    ///
-    /// Linux' software iWARP can overlook the first message of a connection until more octets
-    /// arrive, so a client whose first call is not answered at once has a way to help.
-    pub fn stir(&mut self) {
-        self.link.posts.push(WorkRequest::Write {
-            wr: Purpose::Send.wr(),
-            source: Gather::new(),
-            to: RemoteAddress {
-                handle: Handle(0),
-                offset: 0,
-            },
-        });
     }
 
     /// Answers a call.

@@ -22,13 +22,6 @@ const MAX_LOSSES: u32 = 3;
 /// How often deadlines are looked at, at most.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// When a connection's first call has no reply after this long, the peer is stirred; again after
-/// each further such time, [`MAX_STIRS`] times.
-const STIR_AFTER: Duration = Duration::from_millis(100);
-
-/// Times that a peer is stirred.
-const MAX_STIRS: u32 = 5;
-
 /// Turns without a pause before other tasks of the runtime have theirs.
 const TURNS: u32 = 4;
 
@@ -188,7 +181,6 @@ impl Pump {
     /// One connection, from its beginning to its end.
     async fn drive(&mut self, wire: &mut Wire) -> Over {
         let mut turns = 0;
-        let mut stir = Stir::new();
         loop {
             let sent = match self.take_work(wire) {
                 Ok(sent) => sent,
@@ -225,11 +217,8 @@ impl Pump {
             if let Some(over) = self.look_around(wire, now) {
                 return over;
             }
-            if !stir.look(wire, now) && idle == Idle::Park {
-                let until = stir
-                    .next
-                    .map_or(self.next_sweep, |at| at.min(self.next_sweep));
-                self.park(wire, until).await;
+            if idle == Idle::Park {
+                self.park(wire).await;
                 self.spinner.busy();
             }
         }
@@ -319,8 +308,8 @@ impl Pump {
             .publish(connection.counters(), io, connection.credits());
     }
 
-    async fn park(&mut self, wire: &mut Wire, until: Instant) {
-        let mut sleep = std::pin::pin!(tokio::time::sleep_until(until.into()));
+    async fn park(&mut self, wire: &mut Wire) {
+        let mut sleep = std::pin::pin!(tokio::time::sleep_until(self.next_sweep.into()));
         let calls = &self.shared.calls;
         let can_call = !self.blocked;
         std::future::poll_fn(|cx| {
@@ -410,43 +399,5 @@ impl Pump {
             })
             .await;
         }
-    }
-}
-
-/// Helps a peer that has overlooked the first message of a connection, as Linux' software iWARP
-/// may do.
-struct Stir {
-    next: Option<Instant>,
-    left: u32,
-}
-
-impl Stir {
-    fn new() -> Self {
-        Self {
-            next: None,
-            left: MAX_STIRS,
-        }
-    }
-
-    /// Whether there is something to send now.
-    fn look(&mut self, wire: &mut Wire, now: Instant) -> bool {
-        let counters = wire.connection.counters();
-        let answered = counters.replies_received + counters.errors_received > 0;
-        if answered || counters.calls_sent == 0 || self.left == 0 {
-            self.next = None;
-            return false;
-        }
-        let stirs = self.next.is_some_and(|at| now >= at);
-        match self.next {
-            Some(at) if now < at => return false,
-            Some(_) => {
-                self.left -= 1;
-                debug!(peer = %wire.qp.peer_addr(), "the first call has no reply: stirring");
-                wire.connection.stir();
-            }
-            None => {}
-        }
-        self.next = Some(now + STIR_AFTER);
-        stirs
     }
 }

@@ -1,8 +1,5 @@
 //! A service that gives back what it is told to, and a peer driven by hand.
 
-#![allow(unreachable_pub, reason = "shared by test programs")]
-#![allow(clippy::cast_possible_truncation)]
-
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
 use oncrpc::{Answer, Caller, Reply, ReplyBound, Service, Transport};
@@ -12,18 +9,18 @@ use verbs::{Completion, QueuePair, WorkRequest, WrId};
 use xdr::{Payload, Reader, Writer};
 
 /// What a call asks the service to do.
-pub const NOW: u32 = 0;
+pub(crate) const NOW: u32 = 0;
 /// To answer from a thread that blocks until [`Echo::open`].
-pub const BLOCKING: u32 = 1;
+pub(crate) const BLOCKING: u32 = 1;
 /// To answer from a future that waits for [`Echo::open`].
-pub const LATER: u32 = 2;
+pub(crate) const LATER: u32 = 2;
 /// To panic.
-pub const PANIC: u32 = 3;
+pub(crate) const PANIC: u32 = 3;
 /// To answer nothing.
-pub const NOTHING: u32 = 4;
+pub(crate) const NOTHING: u32 = 4;
 
 /// Items of call and reply, for every shape of either.
-pub const SHAPES: &[(&[usize], &[usize])] = &[
+pub(crate) const SHAPES: &[(&[usize], &[usize])] = &[
     (&[], &[]),
     (&[100], &[100]),
     (&[3000], &[3000]),
@@ -37,7 +34,7 @@ pub const SHAPES: &[(&[usize], &[usize])] = &[
 ];
 
 /// Octets that differ from place to place.
-pub fn octets(len: usize) -> Bytes {
+pub(crate) fn octets(len: usize) -> Bytes {
     (0..len).map(|i| (i * 7 + i / 251) as u8).collect()
 }
 
@@ -49,7 +46,7 @@ fn items(w: &mut Writer, sizes: &[usize]) {
 }
 
 /// A call that asks for results of these sizes.
-pub fn call(xid: u32, what: u32, args: &[usize], results: &[usize]) -> Payload {
+pub(crate) fn call(xid: u32, what: u32, args: &[usize], results: &[usize]) -> Payload {
     let mut w = Writer::new(Buffer::with_capacity(64));
     w.u32(xid);
     w.u32(0);
@@ -61,7 +58,7 @@ pub fn call(xid: u32, what: u32, args: &[usize], results: &[usize]) -> Payload {
 }
 
 /// The bound of the reply to such a call.
-pub fn bound(results: &[usize]) -> ReplyBound {
+pub(crate) fn bound(results: &[usize]) -> ReplyBound {
     ReplyBound {
         fixed: 12 + 4 * results.len(),
         results: results.into(),
@@ -69,7 +66,7 @@ pub fn bound(results: &[usize]) -> ReplyBound {
 }
 
 /// Checks a reply.
-pub fn check(reply: &Payload, results: &[usize]) {
+pub(crate) fn check(reply: &Payload, results: &[usize]) {
     let mut r = Reader::from(reply);
     r.u32().expect("an XID");
     assert_eq!(r.u32(), Ok(1));
@@ -81,14 +78,14 @@ pub fn check(reply: &Payload, results: &[usize]) {
 }
 
 /// One call and its reply.
-pub async fn exchange(transport: &impl Transport, args: &[usize], results: &[usize]) {
+pub(crate) async fn exchange(transport: &impl Transport, args: &[usize], results: &[usize]) {
     let call = call(transport.next_xid(), NOW, args, results);
     let reply = transport.call(call, bound(results)).await;
     check(&reply.expect("answered"), results);
 }
 
 /// The service.
-pub struct Echo {
+pub(crate) struct Echo {
     blocked: watch::Sender<u32>,
     gate: Mutex<bool>,
     opened: Condvar,
@@ -108,14 +105,14 @@ impl Default for Echo {
 
 impl Echo {
     /// Lets calls go on that wait.
-    pub fn open(&self) {
+    pub(crate) fn open(&self) {
         *self.gate.lock().expect("no panic holds it") = true;
         self.opened.notify_all();
         self.opened_later.notify_one();
     }
 
     /// Waits until so many calls were handed to threads.
-    pub async fn wait_for_blocked(&self, many: u32) {
+    pub(crate) async fn wait_for_blocked(&self, many: u32) {
         let mut blocked = self.blocked.subscribe();
         let enough = blocked.wait_for(|blocked| *blocked >= many).await;
         enough.expect("the service is there");
@@ -142,7 +139,7 @@ impl Echo {
 }
 
 /// The service as a server holds it.
-pub struct Shared(pub std::sync::Arc<Echo>);
+pub(crate) struct Shared(pub(crate) std::sync::Arc<Echo>);
 
 impl Service for Shared {
     fn call(&self, call: Payload, _: &Caller) -> Answer {
@@ -171,7 +168,7 @@ impl Service for Shared {
 }
 
 /// Receives for a peer.
-pub fn receives(count: usize) -> Vec<WorkRequest> {
+pub(crate) fn receives(count: usize) -> Vec<WorkRequest> {
     let receive = |i: usize| WorkRequest::Receive {
         wr: WrId(i as u64),
         buffer: Buffer::with_capacity(4096),
@@ -180,14 +177,14 @@ pub fn receives(count: usize) -> Vec<WorkRequest> {
 }
 
 /// A peer that sends and receives words.
-pub struct Peer(Box<dyn QueuePair>);
+pub(crate) struct Peer(Box<dyn QueuePair>);
 
 impl Peer {
-    pub fn new(qp: Box<dyn QueuePair>) -> Self {
+    pub(crate) fn new(qp: Box<dyn QueuePair>) -> Self {
         Self(qp)
     }
 
-    pub fn send(&mut self, words: &[u32]) {
+    pub(crate) fn send(&mut self, words: &[u32]) {
         let octets: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
         let work = WorkRequest::Send {
             wr: WrId(1000),
@@ -198,7 +195,7 @@ impl Peer {
         self.0.progress();
     }
 
-    pub async fn receive(&mut self) -> Vec<u32> {
+    pub(crate) async fn receive(&mut self) -> Vec<u32> {
         loop {
             self.0.progress();
             while let Some(completion) = self.0.poll_cq() {

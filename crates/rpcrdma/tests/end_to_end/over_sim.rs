@@ -1,10 +1,7 @@
 //! Client and server over the simulated fabric, each with its own threads and runtime.
 
-#![allow(clippy::cast_possible_truncation)]
-
-mod echo;
-
-use echo::{Echo, call, check, exchange};
+use crate::echo::{self, Echo, call, check, exchange};
+use crate::run;
 use oncrpc::{Transport, TransportError};
 use rpcrdma::{Client, ClientConfig, Server, ServerConfig, Spin};
 use std::net::SocketAddr;
@@ -58,18 +55,6 @@ fn server_config() -> ServerConfig {
         workers: 2,
         ..ServerConfig::default()
     }
-}
-
-fn run(test: impl Future<Output = ()>) {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime")
-        .block_on(async {
-            tokio::time::timeout(Duration::from_secs(60), test)
-                .await
-                .expect("no test takes so long");
-        });
 }
 
 #[test]

@@ -1,0 +1,22 @@
+//! Clients and servers, each with threads and a runtime of its own.
+
+#![allow(clippy::cast_possible_truncation)]
+
+mod echo;
+mod over_iwarp;
+mod over_sim;
+
+use std::time::Duration;
+
+/// Runs a test, with an end to it.
+fn run(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
+        .block_on(async {
+            tokio::time::timeout(Duration::from_secs(60), test)
+                .await
+                .expect("no test takes so long");
+        });
+}

@@ -1,0 +1,152 @@
+//! Client and server over software iWARP on loopback.
+
+use crate::echo::{self, Echo, Shared, exchange};
+use crate::run;
+use rpcrdma::{Client, ClientConfig, InlineSize, Server, ServerConfig};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use verbs::SetupError;
+use verbs_iwarp::{Config, CrcMode, Iwarp};
+
+fn iwarp(crc: CrcMode) -> Arc<Iwarp> {
+    Arc::new(Iwarp::new(Config {
+        crc,
+        ..Config::default()
+    }))
+}
+
+async fn server(config: ServerConfig) -> Server {
+    let service = Arc::new(Shared(Arc::new(Echo::default())));
+    let on = "127.0.0.1:0".parse().expect("an address");
+    Server::bind(iwarp(CrcMode::Off), on, service, config)
+        .await
+        .expect("it listens")
+}
+
+async fn client(server: &Server, crc: CrcMode, config: ClientConfig) -> Client {
+    Client::connect(iwarp(crc), server.local_addr(), config)
+        .await
+        .expect("it connects")
+}
+
+#[test]
+fn calls_of_every_shape_are_answered_with_and_without_crc() {
+    run(async {
+        let server = server(ServerConfig::default()).await;
+        for crc in [CrcMode::Off, CrcMode::On, CrcMode::Strict] {
+            let client = client(&server, crc, ClientConfig::default()).await;
+            for &(args, results) in echo::SHAPES {
+                exchange(&client, args, results).await;
+            }
+            client.close().await;
+        }
+        let stats = server.shutdown().await;
+        assert_eq!(stats.accepted, 3);
+        assert_eq!(stats.counters.calls_received, 3 * echo::SHAPES.len() as u64);
+    });
+}
+
+#[test]
+fn inline_sizes_of_the_two_ends_may_differ() {
+    run(async {
+        for (ours, theirs) in [(1024, 8192), (8192, 1024), (65536, 65536)] {
+            let server = server(ServerConfig {
+                send_size: InlineSize::at_most(theirs),
+                receive_size: InlineSize::at_most(theirs),
+                ..ServerConfig::default()
+            })
+            .await;
+            let config = ClientConfig {
+                send_size: InlineSize::at_most(ours),
+                receive_size: InlineSize::at_most(ours),
+                credits: 4,
+                ..ClientConfig::default()
+            };
+            let client = client(&server, CrcMode::On, config).await;
+            let info = client.connection().expect("connected");
+            assert_eq!(info.thresholds.send.octets(), ours.min(theirs));
+            for &(args, results) in echo::SHAPES {
+                exchange(&client, args, results).await;
+            }
+            server.shutdown().await;
+        }
+    });
+}
+
+#[test]
+fn several_clients_move_bulk_data_at_once() {
+    run(async {
+        let server = server(ServerConfig::default()).await;
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..4 {
+            let client = client(&server, CrcMode::On, ClientConfig::default()).await;
+            for i in 0..32 {
+                let client = client.clone();
+                tasks.spawn(async move { exchange(&client, &[300_000 + i], &[400_000 + i]).await });
+            }
+        }
+        while let Some(done) = tasks.join_next().await {
+            done.expect("answered");
+        }
+        assert_eq!(server.shutdown().await.counters.calls_received, 128);
+    });
+}
+
+#[test]
+fn those_who_speak_something_else_or_nothing_hold_up_nobody() {
+    run(async {
+        let server = server(ServerConfig {
+            setup_timeout: Duration::from_millis(300),
+            ..ServerConfig::default()
+        })
+        .await;
+        let on = server.local_addr();
+        let mut silent = TcpStream::connect(on).await.expect("it listens");
+        let mut other = TcpStream::connect(on).await.expect("it listens");
+        let garbage = b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n";
+        other.write_all(garbage).await.expect("it takes octets");
+        let client = client(&server, CrcMode::On, ClientConfig::default()).await;
+        exchange(&client, &[], &[]).await;
+        // Both are dropped, which is an end of the stream or a reset.
+        let mut rest = Vec::new();
+        let _ = other.read_to_end(&mut rest).await;
+        let _ = silent.read_to_end(&mut rest).await;
+        exchange(&client, &[100_000], &[]).await;
+        let stats = server.shutdown().await;
+        assert_eq!((stats.accepted, stats.refused), (1, 2));
+    });
+}
+
+#[test]
+fn client_is_told_that_nobody_listens() {
+    run(async {
+        let server = server(ServerConfig::default()).await;
+        let gone = server.local_addr();
+        server.shutdown().await;
+        let result = Client::connect(iwarp(CrcMode::On), gone, ClientConfig::default()).await;
+        assert!(matches!(result.err(), Some(SetupError::Io(_))));
+    });
+}
+
+#[test]
+fn client_outlives_a_restart_of_the_server() {
+    run(async {
+        let first = server(ServerConfig::default()).await;
+        let on = first.local_addr();
+        let config = ClientConfig {
+            reconnect_first: Duration::from_millis(1),
+            ..ClientConfig::default()
+        };
+        let client = client(&first, CrcMode::On, config).await;
+        exchange(&client, &[], &[]).await;
+        first.shutdown().await;
+        let service = Arc::new(Shared(Arc::new(Echo::default())));
+        let second = Server::bind(iwarp(CrcMode::On), on, service, ServerConfig::default())
+            .await
+            .expect("the address is free again");
+        exchange(&client, &[100_000], &[100_000]).await;
+        assert_eq!(second.shutdown().await.accepted, 1);
+    });
+}
