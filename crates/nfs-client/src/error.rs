@@ -9,16 +9,16 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The server says no, as NFS.
-    #[error("{0}")]
+    #[error(transparent)]
     Status(#[from] Status),
     /// The server says no, as MOUNT.
-    #[error("{0}")]
+    #[error(transparent)]
     Mount(#[from] MountStatus),
     /// The server did not execute the call, or its reply cannot be read.
-    #[error("{0}")]
+    #[error(transparent)]
     Rpc(#[from] RpcError),
     /// There is no reply.
-    #[error("{0}")]
+    #[error(transparent)]
     Transport(#[from] TransportError),
     /// The reply can be read and makes no sense.
     #[error("the server's reply makes no sense: {0}")]
@@ -86,7 +86,7 @@ fn status_hint(status: Status) -> Option<&'static str> {
 pub struct Error {
     /// What could not be done: a verb, such as `read`.
     pub doing: &'static str,
-    /// To what: a path on the server.
+    /// To what: a path from the root of the export; of the server, for what MOUNT does.
     pub path: Vec<u8>,
     /// Why.
     pub fault: Fault,
@@ -105,7 +105,8 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = String::from_utf8_lossy(&self.path);
-        write!(f, "cannot {} {}: {}", self.doing, path, self.fault)?;
+        let root = if path.starts_with('/') { "" } else { "/" };
+        write!(f, "cannot {} {root}{path}: {}", self.doing, self.fault)?;
         match self.fault.hint() {
             Some(hint) => write!(f, " ({hint})"),
             None => Ok(()),
@@ -113,11 +114,8 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.fault)
-    }
-}
+/// The message has everything: there is no source behind it to be told again.
+impl std::error::Error for Error {}
 
 /// Says to what something was done.
 pub(crate) trait At<T> {
@@ -138,6 +136,26 @@ impl<T, F: Into<Fault>> At<T> for Result<T, F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn path_is_shown_from_the_root_of_the_export() {
+        for (path, shown) in [("", "/"), ("a/b", "/a/b"), ("/a", "/a")] {
+            let error = Err::<(), _>(Status::Io).at("read", path.as_bytes());
+            let text = error.unwrap_err().to_string();
+            assert!(
+                text.starts_with(&format!("cannot read {shown}: ")),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_is_told_twice() {
+        use std::error::Error as _;
+        let error = Err::<(), _>(Status::Io).at("read", b"/a").unwrap_err();
+        assert!(error.source().is_none());
+        assert!(error.fault.source().is_none());
+    }
 
     #[test]
     fn message_names_the_path_and_says_what_to_do() {

@@ -107,7 +107,7 @@ impl<T: Transport> Mount<T> {
     pub async fn exports(&self) -> Result<Vec<ExportedDir>, Error> {
         self.list_exports()
             .await
-            .at("list the exports of", b"the server")
+            .at("list what is exported below", b"/")
     }
 
     async fn list_exports(&self) -> Result<Vec<ExportedDir>, Fault> {
