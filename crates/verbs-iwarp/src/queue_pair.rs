@@ -35,7 +35,7 @@ pub(crate) struct IwarpQp {
     timers: Timers,
     /// The socket took less than there was: there is no use in trying again before it says so.
     blocked: bool,
-    /// What `poll_ready` already moved, as the next `progress` is to say.
+    /// What moved since the last `progress`, as the next one is to say.
     early: Early,
     shut_down: bool,
 }
@@ -221,6 +221,13 @@ impl IwarpQp {
         let _ = rustix::net::shutdown(&self.stream, how);
     }
 
+    /// What was done without the socket is worth a turn of the owner's loop as well, once.
+    fn note_completions(&mut self) {
+        if self.early == Early::Nothing && self.endpoint.has_completions() {
+            self.early = Early::Moved;
+        }
+    }
+
     /// Whether the socket has something for us, moving it if so.
     fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
@@ -279,7 +286,9 @@ impl QueuePair for IwarpQp {
     }
 
     fn post(&mut self, work: WorkRequest) -> Result<(), PostError> {
-        self.endpoint.post(work)
+        let posted = self.endpoint.post(work);
+        self.note_completions();
+        posted
     }
 
     fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
@@ -327,7 +336,7 @@ impl QueuePair for IwarpQp {
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let over = self.endpoint.closed().is_some();
-        if over || self.early != Early::Nothing || self.endpoint.has_completions() {
+        if over || self.early != Early::Nothing {
             return Poll::Ready(());
         }
         if self.endpoint.has_output() && !self.blocked {
@@ -349,6 +358,7 @@ impl QueuePair for IwarpQp {
     fn close(&mut self) {
         self.endpoint.close();
         self.timers.handle(&mut self.endpoint);
+        self.note_completions();
     }
 
     fn peer_addr(&self) -> SocketAddr {

@@ -1,0 +1,534 @@
+//! Connections with peers that are scripted octet by octet: old ones, strange ones, silent ones.
+
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use verbs::{
+    Buffer, CloseReason, Completion, Connected, Listener, Provider, QpOptions, QueuePair,
+    SetupError, WorkError, WorkRequest, WrId,
+};
+use verbs_iwarp::{Config, CrcMode, Iwarp};
+
+const LOOPBACK: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+/// Nothing here takes as long.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(async { tokio::time::timeout(PATIENCE, future).await.unwrap() })
+}
+
+fn impatient() -> Config {
+    Config {
+        linger: Duration::from_millis(50),
+        nudge_after: Duration::from_millis(5),
+        ..Config::default()
+    }
+}
+
+fn within(time: u64) -> QpOptions {
+    QpOptions {
+        setup_timeout: Duration::from_millis(time),
+        ..QpOptions::default()
+    }
+}
+
+fn receive(wr: u64) -> WorkRequest {
+    WorkRequest::Receive {
+        wr: WrId(wr),
+        buffer: Buffer::with_capacity(4096),
+    }
+}
+
+fn send(wr: u64, octets: &[u8]) -> WorkRequest {
+    WorkRequest::Send {
+        wr: WrId(wr),
+        buffer: Buffer::from(octets.to_vec()),
+        invalidate: None,
+    }
+}
+
+/// A frame of MPA, made by hand.
+fn frame(key: &[u8; 16], flags: u8, revision: u8, data: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(data.len()).unwrap().to_be_bytes();
+    [&key[..], &[flags, revision], &length, data].concat()
+}
+
+const REQUEST: &[u8; 16] = b"MPA ID Req Frame";
+const REPLY: &[u8; 16] = b"MPA ID Rep Frame";
+const MARKERS: u8 = 0x80;
+const REJECT: u8 = 0x20;
+const ENHANCED: u8 = 0x10;
+
+/// IRD and ORD of 4.
+const DEPTHS: [u8; 4] = [0, 4, 0, 4];
+
+/// Without CRC: what is said here by hand has none.
+fn plain() -> Iwarp {
+    Iwarp::new(Config {
+        crc: CrcMode::Off,
+        ..impatient()
+    })
+}
+
+/// A zero-length RDMA Write.
+const EMPTY_WRITE: [u8; 20] = [
+    0, 14, 0xc1, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+];
+
+/// Turns a queue pair's crank until it has something to say.
+async fn next(qp: &mut dyn QueuePair) -> Completion {
+    loop {
+        while qp.progress() {}
+        if let Some(completion) = qp.poll_cq() {
+            return completion;
+        }
+        poll_fn(|cx| qp.poll_ready(cx)).await;
+    }
+}
+
+/// Turns a queue pair's crank until the connection is over.
+async fn over(qp: &mut dyn QueuePair) -> CloseReason {
+    loop {
+        while qp.progress() {}
+        if let Some(reason) = qp.closed() {
+            return reason.clone();
+        }
+        while qp.poll_cq().is_some() {}
+        poll_fn(|cx| qp.poll_ready(cx)).await;
+    }
+}
+
+/// Lets a queue pair work beside a script, until the script ends.
+async fn beside<T>(qp: &mut dyn QueuePair, script: impl Future<Output = T>) -> T {
+    let mut script = std::pin::pin!(script);
+    poll_fn(|cx| {
+        loop {
+            while qp.progress() {}
+            if let Poll::Ready(value) = script.as_mut().poll(cx) {
+                return Poll::Ready(value);
+            }
+            if qp.closed().is_some() || qp.poll_cq().is_none() && qp.poll_ready(cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    })
+    .await
+}
+
+/// Connects to a script that is given the connections one after the other.
+async fn connect_to<F: Future>(
+    provider: &Iwarp,
+    options: &QpOptions,
+    script: impl FnOnce(TcpListener) -> F,
+) -> (Result<Connected, SetupError>, F::Output) {
+    let listener = TcpListener::bind(LOOPBACK).await.unwrap();
+    let to = listener.local_addr().unwrap();
+    tokio::join!(
+        provider.connect(to, options, b"hello", vec![receive(1)]),
+        script(listener)
+    )
+}
+
+fn text(result: Result<Connected, SetupError>) -> String {
+    match result {
+        Ok(_) => panic!("it connected"),
+        Err(error) => error.to_string(),
+    }
+}
+
+async fn read_request(stream: &mut TcpStream) -> Vec<u8> {
+    let mut header = [0; 20];
+    stream.read_exact(&mut header).await.unwrap();
+    assert_eq!(header[..16], *REQUEST);
+    let mut data = vec![0; usize::from(u16::from_be_bytes([header[18], header[19]]))];
+    stream.read_exact(&mut data).await.unwrap();
+    [&header[16..18], &data].concat()
+}
+
+async fn accept(listener: &TcpListener) -> TcpStream {
+    listener.accept().await.unwrap().0
+}
+
+#[test]
+fn nobody_listening_says_what_to_check() {
+    run(async {
+        let free = TcpListener::bind(LOOPBACK).await.unwrap();
+        let to = free.local_addr().unwrap();
+        drop(free);
+        let error = text(plain().connect(to, &within(5000), b"", vec![]).await);
+        assert!(error.contains("nobody listens there"), "{error}");
+    });
+}
+
+#[test]
+fn responder_that_only_closes_is_tried_with_both_revisions() {
+    run(async {
+        let (result, requests) = connect_to(&plain(), &within(5000), async |listener| {
+            let mut requests = Vec::new();
+            for _ in 0..2 {
+                requests.push(read_request(&mut accept(&listener).await).await);
+            }
+            requests
+        })
+        .await;
+        let enhanced = [&[ENHANCED, 2, 0, 32, 0, 32][..], b"hello"].concat();
+        assert_eq!(requests, [enhanced, [&[0, 1][..], b"hello"].concat()]);
+        let error = text(result);
+        assert!(error.contains("does not speak MPA"), "{error}");
+        assert!(error.contains("20049"), "{error}");
+    });
+}
+
+#[test]
+fn responder_that_knows_only_revision_one_is_spoken_to_in_it() {
+    run(async {
+        let (result, ()) = connect_to(&plain(), &within(5000), async |listener| {
+            read_request(&mut accept(&listener).await).await;
+            let mut stream = accept(&listener).await;
+            read_request(&mut stream).await;
+            stream
+                .write_all(&frame(REPLY, 0, 1, b"welcome"))
+                .await
+                .unwrap();
+        })
+        .await;
+        let connected = result.unwrap();
+        assert_eq!(connected.private_data, b"welcome");
+        assert_eq!(connected.qp.limits().outstanding_reads, 1);
+        assert!(connected.qp.describe().contains("revision 1"));
+    });
+}
+
+#[test]
+fn rejection_is_final() {
+    run(async {
+        let (result, ()) = connect_to(&plain(), &within(5000), async |listener| {
+            let mut stream = accept(&listener).await;
+            read_request(&mut stream).await;
+            let data = [&DEPTHS[..], b"no"].concat();
+            let reply = frame(REPLY, ENHANCED | REJECT, 2, &data);
+            stream.write_all(&reply).await.unwrap();
+        })
+        .await;
+        assert!(matches!(result, Err(SetupError::Rejected(reason)) if reason == b"no"));
+    });
+}
+
+#[test]
+fn responder_that_speaks_something_else_is_named_so() {
+    run(async {
+        let (result, ()) = connect_to(&plain(), &within(5000), async |listener| {
+            let mut stream = accept(&listener).await;
+            stream.write_all(b"SSH-2.0-something\r\n").await.unwrap();
+            read_request(&mut stream).await;
+        })
+        .await;
+        let error = text(result);
+        assert!(error.contains("does not speak MPA"), "{error}");
+    });
+}
+
+#[test]
+fn silent_responder_is_given_up() {
+    run(async {
+        let (result, _stream) = connect_to(&plain(), &within(50), async |listener| {
+            accept(&listener).await
+        })
+        .await;
+        assert!(matches!(result, Err(SetupError::TimedOut(..))));
+    });
+}
+
+#[test]
+fn demands_that_cannot_be_met_are_terminated() {
+    run(async {
+        let (result, terminate) = connect_to(&plain(), &within(5000), async |listener| {
+            let mut stream = accept(&listener).await;
+            read_request(&mut stream).await;
+            let reply = frame(REPLY, ENHANCED, 2, &[0, 4, 0x30, 0]);
+            stream.write_all(&reply).await.unwrap();
+            let mut octets = Vec::new();
+            stream.read_to_end(&mut octets).await.unwrap();
+            octets
+        })
+        .await;
+        // Queue 2, first message; layer 2, type 0, code 6.
+        assert_eq!(terminate[2..4], [0x41, 0x47]);
+        assert_eq!(terminate[20..24], [0x20, 6, 0, 0]);
+        assert!(text(result).contains("IRD"));
+    });
+}
+
+#[test]
+fn responder_that_overlooks_the_first_message_is_nudged() {
+    run(async {
+        let (result, stream) = connect_to(&plain(), &within(5000), async |listener| {
+            let mut stream = accept(&listener).await;
+            read_request(&mut stream).await;
+            let reply = frame(REPLY, ENHANCED, 2, &DEPTHS);
+            stream.write_all(&reply).await.unwrap();
+            stream
+        })
+        .await;
+        let (mut qp, mut stream) = (result.unwrap().qp, stream);
+        qp.post(send(2, b"anybody there?!?")).unwrap();
+        beside(&mut *qp, async {
+            let mut first = [0; 40];
+            stream.read_exact(&mut first).await.unwrap();
+            assert_eq!(first[20..36], *b"anybody there?!?");
+            for _ in 0..3 {
+                let mut nudge = [0; 20];
+                stream.read_exact(&mut nudge).await.unwrap();
+                assert_eq!(nudge, EMPTY_WRITE);
+            }
+        })
+        .await;
+    });
+}
+
+/// Listens, lets a script connect, and gives the script's end and the incoming connection.
+async fn incoming(provider: &Iwarp) -> (TcpStream, Box<dyn Listener>, Box<dyn verbs::Incoming>) {
+    let mut listener = provider.listen(LOOPBACK).await.unwrap();
+    let to = listener.local_addr();
+    let (stream, incoming) = tokio::join!(TcpStream::connect(to), listener.accept());
+    (stream.unwrap(), listener, incoming.unwrap())
+}
+
+#[test]
+fn requests_that_are_none_are_refused_with_a_reason() {
+    let cases: [(&[u8], &str); 6] = [
+        (&[0x80, 0, 0, 0x28, 1, 2, 3, 4], "RPC over plain TCP"),
+        (b"GET / HTTP/1.1\r\n", "does not begin like MPA"),
+        (REPLY, "the same part"),
+        (
+            b"MPA ID Req Frame\x00\x03\x00\x00",
+            "revision 3 is not supported",
+        ),
+        (b"MPA ID Req Frame\x00\x02\x02\x01", "513 octets"),
+        (b"MPA ID Req Frame\x10\x02\x00\x03abc", "IRD and ORD"),
+    ];
+    for (octets, reason) in cases {
+        run(async {
+            let (mut stream, _listener, mut incoming) = incoming(&plain()).await;
+            stream.write_all(octets).await.unwrap();
+            let error = incoming.request(PATIENCE).await.unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        });
+    }
+}
+
+#[test]
+fn stalled_request_is_dropped_in_time() {
+    for octets in [&b""[..], b"MPA ID", b"MPA ID Req Frame\x10\x02\x00\x0c1234"] {
+        run(async {
+            let (mut stream, _listener, mut incoming) = incoming(&plain()).await;
+            stream.write_all(octets).await.unwrap();
+            let result = incoming.request(Duration::from_millis(20)).await;
+            assert!(matches!(result, Err(SetupError::TimedOut(..))));
+            drop(incoming);
+            let mut rest = Vec::new();
+            let _ = stream.read_to_end(&mut rest).await;
+            assert!(rest.is_empty());
+        });
+    }
+}
+
+#[test]
+fn whoever_is_dropped_is_told_so() {
+    run(async {
+        let (mut stream, _listener, incoming) = incoming(&plain()).await;
+        drop(incoming);
+        let mut reply = Vec::new();
+        stream.read_to_end(&mut reply).await.unwrap();
+        assert_eq!(reply, frame(REPLY, ENHANCED | REJECT, 2, &[0; 4]));
+    });
+}
+
+/// Sets a connection up with a scripted initiator.
+async fn accepted(provider: &Iwarp, request: &[u8]) -> (TcpStream, Box<dyn QueuePair>, Vec<u8>) {
+    let (mut stream, _listener, mut incoming) = incoming(provider).await;
+    stream.write_all(request).await.unwrap();
+    incoming.request(PATIENCE).await.unwrap();
+    let options = QpOptions::default();
+    let qp = incoming
+        .accept(&options, b"hi", vec![receive(1)])
+        .await
+        .unwrap();
+    let mut reply = [0; 20];
+    stream.read_exact(&mut reply).await.unwrap();
+    let mut data = vec![0; usize::from(u16::from_be_bytes([reply[18], reply[19]]))];
+    stream.read_exact(&mut data).await.unwrap();
+    (stream, qp, [&reply[16..18], &data].concat())
+}
+
+#[test]
+fn initiator_of_each_kind_is_answered_in_kind() {
+    let cases: [(u8, u8, &[u8], &[u8]); 3] = [
+        (0, 1, b"", b"\x00\x01hi"),
+        (0, 2, b"", b"\x00\x02hi"),
+        // Linux's client: it serves 128, and asks for none.
+        (ENHANCED, 2, &[0, 128, 0, 0], b"\x10\x02\x00\x20\x00\x20hi"),
+    ];
+    for (flags, revision, data, expected) in cases {
+        run(async {
+            let request = frame(REQUEST, flags, revision, data);
+            let (_stream, qp, reply) = accepted(&plain(), &request).await;
+            assert_eq!(reply, expected);
+            let reads = if revision == 2 && flags != 0 { 32 } else { 1 };
+            assert_eq!(qp.limits().outstanding_reads, reads);
+        });
+    }
+}
+
+#[test]
+fn markers_are_inserted_for_who_asks() {
+    run(async {
+        let request = frame(REQUEST, ENHANCED | MARKERS, 2, &DEPTHS);
+        let (mut stream, mut qp, _) = accepted(&plain(), &request).await;
+        stream.write_all(&EMPTY_WRITE).await.unwrap();
+        qp.post(send(2, &[7; 600])).unwrap();
+        let octets = beside(&mut *qp, async {
+            let mut octets = [0; 4 + 20 + 600 + 4 + 4];
+            stream.read_exact(&mut octets).await.unwrap();
+            octets
+        })
+        .await;
+        assert_eq!(octets[..8], [0, 0, 0, 0, 2, 0x6a, 0x41, 0x43]);
+        assert_eq!(octets[512..516], [0, 0, 0x01, 0xfc]);
+    });
+}
+
+#[test]
+fn peer_that_resets_is_lost() {
+    run(async {
+        let request = frame(REQUEST, ENHANCED, 2, &DEPTHS);
+        let (stream, mut qp, _) = accepted(&plain(), &request).await;
+        socket2::SockRef::from(&stream)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
+        drop(stream);
+        let lost = over(&mut *qp).await;
+        assert_eq!(lost, CloseReason::Lost("the peer reset it".into()));
+    });
+}
+
+#[test]
+fn peer_that_never_closes_does_not_hold_up_the_end() {
+    run(async {
+        let request = frame(REQUEST, ENHANCED, 2, &DEPTHS);
+        let (_stream, mut qp, _) = accepted(&plain(), &request).await;
+        qp.close();
+        assert_eq!(over(&mut *qp).await, CloseReason::Local);
+    });
+}
+
+#[test]
+fn garbage_after_setup_is_terminated_and_fails_the_work() {
+    run(async {
+        let request = frame(REQUEST, ENHANCED, 2, &DEPTHS);
+        let (mut stream, mut qp, _) = accepted(&plain(), &request).await;
+        stream.write_all(&EMPTY_WRITE).await.unwrap();
+        stream.write_all(&[0; 100]).await.unwrap();
+        assert!(matches!(
+            next(&mut *qp).await,
+            Completion::Failed {
+                wr: WrId(1),
+                error: WorkError::Flushed
+            }
+        ));
+        let octets = beside(&mut *qp, async {
+            let mut octets = Vec::new();
+            stream.read_to_end(&mut octets).await.unwrap();
+            octets
+        })
+        .await;
+        assert_eq!(octets[2..4], [0x41, 0x47], "a Terminate");
+        drop(stream);
+        assert!(matches!(over(&mut *qp).await, CloseReason::PeerError(_)));
+    });
+}
+
+#[test]
+fn terminate_is_reported_in_words_though_the_peer_leaves_at_once() {
+    run(async {
+        let request = frame(REQUEST, ENHANCED, 2, &DEPTHS);
+        let (mut stream, mut qp, _) = accepted(&plain(), &request).await;
+        // From siw: nibbles in the other order.
+        let mut terminate = vec![0, 22, 0x41, 0x47];
+        terminate.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0]);
+        terminate.extend_from_slice(&[0x21, 2, 0, 0, 0, 0, 0, 0]);
+        stream.write_all(&terminate).await.unwrap();
+        drop(stream);
+        let reason = over(&mut *qp).await.to_string();
+        assert!(reason.contains("no buffer available"), "{reason}");
+    });
+}
+
+#[test]
+fn incoming_connection_can_be_accepted_on_another_thread() {
+    let (to_owner, from_acceptor) = std::sync::mpsc::channel();
+    let owner = std::thread::spawn(move || {
+        let mut incoming: Box<dyn verbs::Incoming> = from_acceptor.recv().unwrap();
+        run(async {
+            let private_data = incoming.request(PATIENCE).await.unwrap();
+            assert_eq!(private_data, b"hello");
+            let options = QpOptions::default();
+            let mut qp = incoming
+                .accept(&options, b"", vec![receive(1)])
+                .await
+                .unwrap();
+            let Completion::Receive { buffer, .. } = next(&mut *qp).await else {
+                panic!("a message was sent");
+            };
+            qp.post(send(2, &buffer)).unwrap();
+            qp.close();
+            over(&mut *qp).await
+        })
+    });
+    run(async {
+        let provider = Iwarp::default();
+        let mut listener = provider.listen(LOOPBACK).await.unwrap();
+        let to = listener.local_addr();
+        let options = QpOptions::default();
+        let (connected, ()) = tokio::join!(
+            provider.connect(to, &options, b"hello", vec![receive(1)]),
+            async { to_owner.send(listener.accept().await.unwrap()).unwrap() }
+        );
+        let mut qp = connected.unwrap().qp;
+        qp.post(send(2, b"echo")).unwrap();
+        loop {
+            if let Completion::Receive { buffer, .. } = next(&mut *qp).await {
+                assert_eq!(&*buffer, b"echo");
+                break;
+            }
+        }
+        assert_eq!(over(&mut *qp).await, CloseReason::Peer);
+    });
+    assert_eq!(owner.join().unwrap(), CloseReason::Local);
+}
+
+#[test]
+fn description_says_what_was_agreed() {
+    run(async {
+        let provider = Iwarp::new(Config {
+            crc: CrcMode::Strict,
+            ..Config::default()
+        });
+        let request = frame(REQUEST, ENHANCED, 2, &DEPTHS);
+        let (_stream, qp, _) = accepted(&provider, &request).await;
+        assert_eq!(
+            qp.describe(),
+            "iWARP over TCP, MPA revision 2 enhanced, CRC32C strict, IRD 32, ORD 4, \
+             ULPDU up to 61714"
+        );
+    });
+}

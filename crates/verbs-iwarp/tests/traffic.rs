@@ -1,0 +1,259 @@
+//! Two owners that park, each on its own task or thread: nothing is lost, and nobody sleeps on.
+
+#![allow(clippy::cast_possible_truncation)]
+
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+use verbs::{
+    Buffer, Completion, Handle, Memory, Provider, QpOptions, QueuePair, RemoteAddress, Segment,
+    WorkRequest, WrId,
+};
+use verbs_iwarp::{Config, CrcMode, FpduPolicy, Iwarp};
+
+/// Nothing here takes as long; a wake-up that is lost does.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn receive() -> WorkRequest {
+    WorkRequest::Receive {
+        wr: WrId(0),
+        buffer: Buffer::with_capacity(10_000),
+    }
+}
+
+fn send(octets: Vec<u8>) -> WorkRequest {
+    WorkRequest::Send {
+        wr: WrId(0),
+        buffer: Buffer::from(octets),
+        invalidate: None,
+    }
+}
+
+/// Octets that differ from place to place.
+fn pattern(len: usize, seed: usize) -> Vec<u8> {
+    let part: Vec<_> = (0..251).map(|at| (at * 7 + seed) as u8).collect();
+    let mut octets = part.repeat(len.div_ceil(part.len()));
+    octets.truncate(len);
+    octets
+}
+
+async fn next(qp: &mut dyn QueuePair) -> Completion {
+    loop {
+        if let Some(completion) = qp.poll_cq() {
+            return completion;
+        }
+        if !qp.progress() {
+            assert!(qp.closed().is_none(), "{:?}", qp.closed());
+            poll_fn(|cx| qp.poll_ready(cx)).await;
+        }
+    }
+}
+
+async fn message(qp: &mut dyn QueuePair) -> Vec<u8> {
+    loop {
+        match next(qp).await {
+            Completion::Receive { buffer, .. } => {
+                let octets = buffer.to_vec();
+                qp.post(receive()).unwrap();
+                return octets;
+            }
+            Completion::Failed { error, .. } => panic!("{error}"),
+            _ => {}
+        }
+    }
+}
+
+async fn end(mut qp: Box<dyn QueuePair>) {
+    qp.close();
+    while qp.closed().is_none() {
+        if !qp.progress() && qp.closed().is_none() {
+            poll_fn(|cx| qp.poll_ready(cx)).await;
+        }
+    }
+}
+
+/// Runs both ends on a runtime of two threads.
+fn run<A, B>(
+    config: &Config,
+    near: impl FnOnce(Box<dyn QueuePair>) -> A,
+    far: impl FnOnce(Box<dyn QueuePair>) -> B + Send + 'static,
+) where
+    A: Future<Output = ()>,
+    B: Future<Output = ()> + Send + 'static,
+{
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let provider = Iwarp::new(config.clone());
+    let receives = || (0..100).map(|_| receive()).collect();
+    runtime.block_on(async {
+        tokio::time::timeout(PATIENCE, async {
+            let on = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+            let mut listener = provider.listen(on).await.unwrap();
+            let to = listener.local_addr();
+            let far = tokio::spawn(async move {
+                let incoming = listener.accept().await.unwrap();
+                let options = QpOptions::default();
+                let qp = incoming.accept(&options, &[], receives()).await.unwrap();
+                far(qp).await;
+            });
+            let options = QpOptions::default();
+            let connected = provider
+                .connect(to, &options, &[], receives())
+                .await
+                .unwrap();
+            near(connected.qp).await;
+            far.await.unwrap();
+        })
+        .await
+        .unwrap();
+    });
+}
+
+fn config(crc: CrcMode, fpdu: FpduPolicy) -> Config {
+    Config {
+        crc,
+        fpdu,
+        ..Config::default()
+    }
+}
+
+#[test]
+fn no_wake_up_is_lost_between_two_that_park() {
+    const ROUNDS: usize = 3000;
+    run(
+        &Config::default(),
+        async |mut qp| {
+            for round in 0..ROUNDS {
+                let octets = pattern(round % 300, round);
+                qp.post(send(octets.clone())).unwrap();
+                assert_eq!(message(&mut *qp).await, octets);
+            }
+            end(qp).await;
+        },
+        |mut qp| async move {
+            for _ in 0..ROUNDS {
+                let octets = message(&mut *qp).await;
+                qp.post(send(octets)).unwrap();
+            }
+            end(qp).await;
+        },
+    );
+}
+
+/// The far end offers a sink and a source of this size; the near end writes and reads them in
+/// pieces, with messages between, and says how far it has come.
+fn write_and_read(config: &Config, size: usize, piece: usize) {
+    run(
+        config,
+        async |mut qp| {
+            qp.post(send(b"hello".to_vec())).unwrap();
+            let handles = message(&mut *qp).await;
+            let handle =
+                |at: usize| Handle(u32::from_be_bytes(handles[at..at + 4].try_into().unwrap()));
+            let (sink, source) = (handle(0), handle(4));
+            let octets = bytes::Bytes::from(pattern(size, 1));
+            let source_octets = pattern(size, 2);
+            let mut expected = VecDeque::new();
+            let mut outstanding = 0;
+            for begin in (0..size).step_by(piece) {
+                let end = (begin + piece).min(size);
+                let write = WorkRequest::Write {
+                    wr: WrId(0),
+                    source: [octets.slice(begin..end)].into_iter().collect(),
+                    to: RemoteAddress {
+                        handle: sink,
+                        offset: begin as u64,
+                    },
+                };
+                qp.post(write).unwrap();
+                let read = WorkRequest::Read {
+                    wr: WrId(0),
+                    sink: Buffer::with_capacity(end - begin),
+                    from: [Segment {
+                        handle: source,
+                        length: (end - begin) as u32,
+                        offset: begin as u64,
+                    }]
+                    .into_iter()
+                    .collect(),
+                };
+                qp.post(read).unwrap();
+                expected.push_back(begin..end);
+                outstanding += 2;
+                while outstanding > 100 || (end == size && outstanding > 0) {
+                    match next(&mut *qp).await {
+                        Completion::Read { sink, .. } => {
+                            let range = expected.pop_front().unwrap();
+                            assert!(source_octets[range] == *sink);
+                            outstanding -= 1;
+                        }
+                        Completion::Write { .. } => outstanding -= 1,
+                        Completion::Send { .. } => {}
+                        other => panic!("{other:?}"),
+                    }
+                }
+            }
+            qp.post(send(b"done".to_vec())).unwrap();
+            assert_eq!(message(&mut *qp).await, b"seen");
+            end(qp).await;
+        },
+        move |mut qp| async move {
+            let sink = qp
+                .register(Memory::Sink(Buffer::with_capacity(size)))
+                .unwrap();
+            let pieces = pattern(size, 2)
+                .chunks(70_000)
+                .map(bytes::Bytes::copy_from_slice)
+                .collect();
+            let source = qp.register(Memory::Source(pieces)).unwrap();
+            let handles = [sink.0.to_be_bytes(), source.0.to_be_bytes()].concat();
+            assert_eq!(message(&mut *qp).await, b"hello");
+            qp.post(send(handles)).unwrap();
+            assert_eq!(message(&mut *qp).await, b"done");
+            let invalidate = WorkRequest::Invalidate {
+                wr: WrId(1),
+                handle: sink,
+            };
+            qp.post(invalidate).unwrap();
+            loop {
+                if let Completion::Invalidate { invalidated, .. } = next(&mut *qp).await {
+                    let Memory::Sink(mut buffer) = invalidated.memory else {
+                        panic!("a sink was registered");
+                    };
+                    assert!(buffer.memory_mut()[..size] == pattern(size, 1));
+                    break;
+                }
+            }
+            qp.post(send(b"seen".to_vec())).unwrap();
+            end(qp).await;
+        },
+    );
+}
+
+#[test]
+fn more_than_all_buffers_hold_goes_both_ways() {
+    for crc in [CrcMode::On, CrcMode::Off, CrcMode::Strict] {
+        write_and_read(&config(crc, FpduPolicy::Path), 40 << 20, 3 << 20);
+    }
+}
+
+#[test]
+fn odd_pieces_in_small_segments_go_both_ways() {
+    for crc in [CrcMode::On, CrcMode::Off] {
+        write_and_read(&config(crc, FpduPolicy::Max(1442)), 1_000_001, 77_777);
+        write_and_read(&config(crc, FpduPolicy::Max(9000)), 1_000_001, 7_777);
+    }
+}
+
+#[test]
+fn socket_buffers_smaller_than_a_message_do_no_harm() {
+    let config = Config {
+        loopback_socket_buffer: 4096,
+        ..Config::default()
+    };
+    write_and_read(&config, 2 << 20, 500_000);
+}
