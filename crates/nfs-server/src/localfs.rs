@@ -15,8 +15,8 @@
 //! **What waits.** GETATTR, ACCESS, LOOKUP and READ are tried without waiting (`RESOLVE_CACHED`,
 //! `RWF_NOWAIT`) and become a job when the kernel would have to read a disk. Unstable writes of up
 //! to [`INLINE_WRITE`] octets are tried in the same way where the file system can say that it would
-//! wait (XFS, btrfs); ext4 cannot, and its writes are jobs, as is everything that changes a
-//! directory, reads one, or syncs.
+//! wait (XFS, btrfs) or never does (tmpfs); ext4 cannot, and its writes are jobs, as is everything
+//! that changes a directory, reads one, or syncs.
 
 mod data;
 mod entries;
@@ -40,7 +40,7 @@ use lru::Lru;
 use node::{Link, Node};
 use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -176,6 +176,9 @@ struct Inner {
     started: Instant,
     /// Whether the file system can be asked not to wait in a write.
     quick_writes: AtomicBool,
+    /// How to read and write without waiting. A file system in memory need not be told, and some of
+    /// them cannot.
+    haste: ReadWriteFlags,
     changes: Changes,
     /// See [`DIRECTORY_TRUST`].
     trust: Duration,
@@ -295,6 +298,11 @@ impl Inner {
             pool: options.pool,
             started: Instant::now(),
             quick_writes: AtomicBool::new(true),
+            haste: if kind.is_memory() {
+                ReadWriteFlags::empty()
+            } else {
+                ReadWriteFlags::NOWAIT
+            },
             changes: options.changes,
             trust: DIRECTORY_TRUST,
             root: Arc::new(Node::new(&stat, stat.attributes.fileid, root)),

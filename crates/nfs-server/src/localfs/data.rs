@@ -154,7 +154,7 @@ impl Inner {
     /// Reads on; says whether all is there. In haste it takes what is in the page cache.
     fn read_on(&self, reading: &mut Reading, pace: Pace) -> Try<bool> {
         let flags = match pace {
-            Pace::Quick => ReadWriteFlags::NOWAIT,
+            Pace::Quick => self.haste,
             Pace::Patient => ReadWriteFlags::empty(),
         };
         while reading.buffer.len() < reading.want {
@@ -286,7 +286,7 @@ impl Inner {
             return Ok(());
         }
         let flags = match (pace, stability) {
-            (Pace::Quick, _) => ReadWriteFlags::NOWAIT,
+            (Pace::Quick, _) => self.haste,
             (Pace::Patient, Stability::Unstable) => ReadWriteFlags::empty(),
             (Pace::Patient, Stability::DataSync) => ReadWriteFlags::DSYNC,
             (Pace::Patient, Stability::FileSync) => ReadWriteFlags::SYNC,

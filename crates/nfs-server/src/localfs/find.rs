@@ -298,8 +298,7 @@ impl Inner {
         }
         let row = self
             .table
-            .get(ino)
-            .map(|(_, row)| row)
+            .get_of(ino, kind_of(stat))
             .filter(|row| row.birth == stat.birth);
         let home = known
             .map(|(known, _)| known.home)
@@ -327,11 +326,7 @@ impl Inner {
         if !needs_row(stat, home, parent) {
             return old.is_some();
         }
-        let of = if stat.attributes.is_directory() {
-            Of::Directory
-        } else {
-            Of::File
-        };
+        let of = kind_of(stat);
         let row = Row {
             birth: stat.birth,
             home,
@@ -390,7 +385,7 @@ impl Inner {
                 return Some(known.home);
             }
         }
-        let (_, row) = self.table.get(ino)?;
+        let row = self.table.get_of(ino, kind_of(stat))?;
         (row.birth == stat.birth).then_some(row.home)
     }
 
@@ -409,13 +404,16 @@ impl Inner {
         drop(caches);
         drop(node);
         if gone {
-            let of = if stat.attributes.is_directory() {
-                Of::Directory
-            } else {
-                Of::File
-            };
-            self.table.remove(ino, of);
+            self.table.remove(ino, kind_of(stat));
         }
+    }
+}
+
+fn kind_of(stat: &Stat) -> Of {
+    if stat.attributes.is_directory() {
+        Of::Directory
+    } else {
+        Of::File
     }
 }
 
@@ -431,6 +429,8 @@ pub(super) enum FsKind {
     Xfs,
     Btrfs,
     Overlay,
+    /// tmpfs and ramfs.
+    Memory,
     Other,
 }
 
@@ -447,8 +447,14 @@ impl FsKind {
             0x5846_5342 => Self::Xfs,
             0x9123_683e => Self::Btrfs,
             0x794c_7630 => Self::Overlay,
+            0x0102_1994 | 0x8584_58f6 => Self::Memory,
             _ => Self::Other,
         }
+    }
+
+    /// Whether data is read and written without waiting for a disk.
+    pub(super) fn is_memory(self) -> bool {
+        self == Self::Memory
     }
 
     /// Whether a file keeps its time of birth. On overlayfs it changes when a file is first
@@ -463,7 +469,7 @@ impl FsKind {
             Self::Xfs => i32::MAX.unsigned_abs(),
             Self::Btrfs => 65_535,
             // The least that Linux file systems with links allow.
-            Self::Overlay | Self::Other => 32_000,
+            Self::Overlay | Self::Memory | Self::Other => 32_000,
         };
         let name = u64::try_from(system.f_namelen).unwrap_or(0);
         Abilities {

@@ -132,6 +132,17 @@ impl Table {
         })
     }
 
+    /// The row of an inode of which it is known what it is. Of most files it is known without
+    /// looking that there is none.
+    pub(super) fn get_of(&self, ino: u64, of: Of) -> Option<Row> {
+        if of == Of::File && !self.shared.has_files.load(Relaxed) {
+            return None;
+        }
+        self.get(ino)
+            .filter(|(found, _)| *found == of)
+            .map(|(_, row)| row)
+    }
+
     /// The row of an inode.
     pub(super) fn get(&self, ino: u64) -> Option<(Of, Row)> {
         {
