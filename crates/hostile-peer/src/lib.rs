@@ -6,7 +6,8 @@
 //! RPC message. Messages are written down as words, and answers are compared word by word.
 //!
 //! [`Target`] is an `rpcrdma::Server` over `verbs-iwarp` on loopback, with a client that behaves:
-//! after each attack it must still be served.
+//! after each attack it must still be served. [`Victim`] is the other way round: a client, whose
+//! server is a [`Peer`].
 
 mod crc;
 mod ddp;
@@ -14,12 +15,14 @@ mod mpa;
 mod peer;
 pub mod rpc;
 mod target;
+mod victim;
 
 pub use crc::crc32c;
 pub use ddp::{Segment, opcode};
 pub use mpa::{Request, private_data};
 pub use peer::{Cause, Heard, Peer};
 pub use target::{PROGRAM, Target, procedure, quick};
+pub use victim::{Calling, Offered, Victim, connect_to, connect_to_nobody, connect_within};
 
 /// Octets of these words, as XDR has them.
 pub fn words(words: &[u32]) -> Vec<u8> {

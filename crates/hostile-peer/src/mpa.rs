@@ -67,16 +67,40 @@ pub fn private_data(remote_invalidation: bool) -> [u8; 8] {
     [0xf6, 0xab, 0x0e, 0x18, 1, remote_invalidation.into(), 3, 3]
 }
 
-/// The header of an MPA Reply Frame.
+/// The header of a good frame.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reply([u8; Self::LEN]);
+pub(crate) struct Header([u8; Self::LEN]);
 
-impl Reply {
+impl Header {
     pub(crate) const LEN: usize = 20;
 
-    pub(crate) fn new(octets: [u8; Self::LEN]) -> Self {
+    pub(crate) fn of_request(octets: [u8; Self::LEN]) -> Self {
+        assert_eq!(octets[..16], *b"MPA ID Req Frame");
+        Self(octets)
+    }
+
+    pub(crate) fn of_reply(octets: [u8; Self::LEN]) -> Self {
         assert_eq!(octets[..16], *b"MPA ID Rep Frame");
         Self(octets)
+    }
+
+    /// A reply that accepts, with IRD and ORD of 8 and the private data of a server that has set R.
+    pub(crate) fn accepting(request: Self) -> Vec<u8> {
+        let mut octets = b"MPA ID Rep Frame".to_vec();
+        let enhanced: &[u8] = if request.enhanced() {
+            &[0, 8, 0, 8]
+        } else {
+            &[]
+        };
+        let data = [enhanced, &private_data(true)].concat();
+        octets.extend([CRC | request.0[16] & ENHANCED, request.0[17]]);
+        octets.extend(
+            u16::try_from(data.len())
+                .expect("it is short")
+                .to_be_bytes(),
+        );
+        octets.extend(data);
+        octets
     }
 
     pub(crate) fn rejected(self) -> bool {

@@ -3,21 +3,24 @@
 use crate::as_words;
 use crate::crc::crc32c;
 use crate::ddp::{Segment, opcode};
-use crate::mpa::{Reply, Request};
+use crate::mpa::{Header, Request};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 /// How long to wait for what should come at once, so that a test fails instead of hanging.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Queues of untagged messages (RFC 5040 §4).
 const QUEUES: usize = 3;
 const QUEUE_READ: u32 = 1;
+
+/// The STag that our own Read Requests name for the answer.
+const SINK: u32 = 0x1234_5600;
 const QUEUE_TERMINATE: u32 = 2;
 
-/// A connection to a server, on which anything can be said.
+/// A connection on which anything can be said, mostly to a server.
 #[derive(Debug)]
 pub struct Peer {
     socket: TcpStream,
@@ -33,9 +36,10 @@ pub struct Peer {
     /// Whether Read Requests are answered.
     pub answers_reads: bool,
     message: Vec<u8>,
+    response: Vec<u8>,
 }
 
-/// What the server said, in a message for us or at the end.
+/// What the other end said, in a message for us or at the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// A Send, and the STag that it took away.
@@ -45,6 +49,8 @@ pub enum Heard {
         /// The STag.
         invalidated: Option<u32>,
     },
+    /// What we asked to read.
+    Read(Vec<u8>),
     /// A Terminate.
     Terminate(Cause),
     /// The end of the connection.
@@ -62,7 +68,10 @@ impl Peer {
     ///
     /// If there is nobody; so do all methods here when a server does not do what it should.
     pub fn silent(to: SocketAddr) -> Self {
-        let socket = TcpStream::connect(to).expect("the server listens");
+        Self::over(TcpStream::connect(to).expect("the server listens"))
+    }
+
+    fn over(socket: TcpStream) -> Self {
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket.set_write_timeout(Some(PATIENCE)).unwrap();
         socket.set_nodelay(true).unwrap();
@@ -75,7 +84,39 @@ impl Peer {
             reads: 0,
             answers_reads: true,
             message: Vec::new(),
+            response: Vec::new(),
         }
+    }
+
+    /// The next connection of a client, on which nothing was said.
+    pub fn incoming(listener: &TcpListener) -> Self {
+        Self::over(listener.accept().expect("a client connects").0)
+    }
+
+    /// The next connection of a client, set up as a good server does it.
+    pub fn accept(listener: &TcpListener) -> Self {
+        let mut peer = Self::incoming(listener);
+        let request = peer.request();
+        peer.crc = true;
+        peer.octets(&Header::accepting(request));
+        peer
+    }
+
+    /// Takes in a client's request and its private data.
+    fn request(&mut self) -> Header {
+        let mut header = [0; Header::LEN];
+        self.socket.read_exact(&mut header).expect("a request");
+        let request = Header::of_request(header);
+        let mut data = vec![0; request.data_len()];
+        self.socket.read_exact(&mut data).expect("its data");
+        self.private_data = data.split_off(if request.enhanced() { 4 } else { 0 });
+        request
+    }
+
+    /// Takes in a client's request, and answers with these octets.
+    pub fn answer_request(&mut self, answer: &[u8]) {
+        self.request();
+        self.octets(answer);
     }
 
     /// A connection that is set up as a good client does it.
@@ -93,9 +134,9 @@ impl Peer {
 
     /// Takes in the reply to a request that was sent as octets, which accepts.
     pub fn finish_setup(&mut self) {
-        let mut header = [0; Reply::LEN];
+        let mut header = [0; Header::LEN];
         self.socket.read_exact(&mut header).expect("a reply");
-        let reply = Reply::new(header);
+        let reply = Header::of_reply(header);
         assert!(!reply.rejected(), "the server rejects the connection");
         let mut data = vec![0; reply.data_len()];
         self.socket.read_exact(&mut data).expect("its data");
@@ -173,10 +214,15 @@ impl Peer {
         ));
     }
 
-    /// Asks for memory of the server's.
+    /// Writes to memory of the other end's.
+    pub fn write(&mut self, stag: u32, offset: u64, octets: &[u8]) {
+        self.segment(&Segment::tagged(opcode::WRITE, stag, offset, octets));
+    }
+
+    /// Asks for memory of the other end's.
     pub fn read_request(&mut self, stag: u32, offset: u64, length: u32) {
         let sequence = self.next(QUEUE_READ);
-        let mut request = crate::words(&[0x1234_5600, 0, 0, length, stag]);
+        let mut request = crate::words(&[SINK, 0, 0, length, stag]);
         request.extend(offset.to_be_bytes());
         let place = [QUEUE_READ, sequence, 0];
         self.segment(&Segment::untagged(opcode::READ_REQUEST, 0, place, &request));
@@ -190,6 +236,13 @@ impl Peer {
             };
             match (segment.is_tagged(), segment.opcode()) {
                 (true, opcode::WRITE) => self.take_in_write(&segment),
+                (true, opcode::READ_RESPONSE) => {
+                    assert_eq!(segment.word(0), SINK, "nothing else was asked for");
+                    self.response.extend_from_slice(&segment.payload);
+                    if segment.is_last() {
+                        return Heard::Read(std::mem::take(&mut self.response));
+                    }
+                }
                 (false, opcode::READ_REQUEST) => self.take_in_read_request(&segment),
                 (false, opcode::SEND | opcode::SEND_INVALIDATE) => {
                     self.message.extend_from_slice(&segment.payload);

@@ -4,7 +4,7 @@ use buffer::{Buffer, Gather};
 use bytes::Bytes;
 use oncrpc::{
     AcceptStatus, Answer, Call, Credential, Procedure, Program, Programs, Reply, ReplyBound,
-    ReplyHeader, ReplyStatus, Service, Transport, write_call,
+    ReplyHeader, ReplyStatus, Service, Transport, TransportError, write_call,
 };
 use rpcrdma::{Client, ClientConfig, Server, ServerConfig, ServerStats};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -79,21 +79,30 @@ pub struct Target {
     runtime: Runtime,
 }
 
-/// A server that soon loses its patience.
-pub fn quick() -> ServerConfig {
+/// A server that never loses its patience in a test that passes, however slow the machine.
+fn steady() -> ServerConfig {
     ServerConfig {
         credits: 16,
-        setup_timeout: Duration::from_millis(200),
-        pull_timeout: Duration::from_millis(500),
+        setup_timeout: Duration::from_secs(60),
+        pull_timeout: Duration::from_secs(60),
         workers: 2,
         ..ServerConfig::default()
+    }
+}
+
+/// A server that soon loses its patience, yet has enough for who is only slow.
+pub fn quick() -> ServerConfig {
+    ServerConfig {
+        setup_timeout: Duration::from_secs(1),
+        pull_timeout: Duration::from_secs(1),
+        ..steady()
     }
 }
 
 impl Target {
     /// A server of [`PROGRAM`].
     pub fn start() -> Self {
-        Self::with(quick(), Programs::new().with(Echo), PROGRAM, 2)
+        Self::configured(steady())
     }
 
     /// The same, with another configuration.
@@ -107,7 +116,11 @@ impl Target {
     /// # Panics
     ///
     /// If it does not start.
-    pub fn with(
+    pub fn of(service: impl Service + 'static, program: u32, version: u32) -> Self {
+        Self::with(steady(), service, program, version)
+    }
+
+    fn with(
         config: ServerConfig,
         service: impl Service + 'static,
         program: u32,
@@ -185,6 +198,7 @@ impl Target {
                 results: [data.len()].into_iter().collect(),
             }
         }));
+        let reply = reply.expect("a reply");
         let mut r = Reader::from(&reply);
         assert_success(&mut r);
         let echoed = r.item(MOST).expect("the data comes back");
@@ -196,7 +210,8 @@ impl Target {
             fixed: 1024,
             ..ReplyBound::default()
         });
-        assert_success(&mut Reader::from(&reply.await));
+        let reply = reply.await.expect("a reply");
+        assert_success(&mut Reader::from(&reply));
     }
 
     /// Stops the server and gives its last word.
@@ -209,16 +224,16 @@ impl Target {
 }
 
 /// Calls a procedure; `arguments` writes them, and says how large the reply can be.
-async fn ask(
+pub(crate) async fn ask(
     client: &Client,
     procedure: Procedure,
     arguments: impl FnOnce(&mut Writer) -> ReplyBound,
-) -> Payload {
+) -> Result<Payload, TransportError> {
     let xid = client.next_xid();
     let mut w = Writer::new(Buffer::with_capacity(128));
     write_call(&mut w, xid, procedure, &Credential::None);
     let bound = arguments(&mut w);
-    client.call(w.finish(), bound).await.expect("a reply")
+    client.call(w.finish(), bound).await
 }
 
 fn assert_success(reply: &mut Reader<'_>) {
@@ -231,7 +246,8 @@ fn patient() -> ClientConfig {
     ClientConfig {
         credits: 4,
         reconnect: false,
-        call_timeout: Duration::from_secs(20),
+        call_timeout: Duration::from_secs(60),
+        setup_timeout: Duration::from_secs(60),
         ..ClientConfig::default()
     }
 }

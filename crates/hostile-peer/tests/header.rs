@@ -421,7 +421,7 @@ fn chunks_that_never_come_take_no_memory_from_others_for_long() {
 
 #[test]
 fn what_was_refused_is_counted() {
-    let target = Target::configured(quick());
+    let target = Target::start();
     let mut peer = connect(&target);
     for _ in 0..3 {
         peer.send(&message(77, &[0, 0, 0], &[]));

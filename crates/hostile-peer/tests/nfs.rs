@@ -2,7 +2,7 @@
 
 use buffer::Pool;
 use hostile_peer::rpc::{accept, accepted, call, call_with, msg, opaque};
-use hostile_peer::{Peer, Target, quick, words};
+use hostile_peer::{Peer, Target, words};
 use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3};
 use oncrpc::Programs;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl Site {
         let service = Programs::new()
             .with(Nfs3::new(exports.clone(), Pool::new(1 << 20)))
             .with(Mount3::new(exports));
-        let target = Target::with(quick(), service, NFS, 3);
+        let target = Target::of(service, NFS, 3);
         let mut site = Self {
             peer: Peer::connect(target.addr()),
             target,
