@@ -37,6 +37,9 @@ pub(crate) struct Options {
     /// First install the Debian packages that are needed (apt-get, as root or with sudo)
     #[arg(long)]
     install: bool,
+    /// Test this program instead of building the one in the work tree
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
     /// Say which tests there are
     #[arg(long)]
     list: bool,
@@ -50,6 +53,7 @@ impl Options {
             only: Vec::new(),
             keep_captures: false,
             install,
+            program: None,
             list: false,
         }
     }
@@ -110,11 +114,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     packages::check()?;
     let lab = lab();
     let image = image::ready(&lab, options.kernel, &report)?;
-    let program = if selected.iter().any(|test| test.ours) {
-        report.say("build", "the program, with cargo build --release");
-        build_program()?
-    } else {
-        PathBuf::new()
+    let program = match &options.program {
+        Some(program) => program.canonicalize().context("no such program")?,
+        None if selected.iter().any(|test| test.ours) => {
+            report.say("build", "the program, with cargo build --release");
+            build_program()?
+        }
+        None => PathBuf::new(),
     };
     for test in selected {
         let folder = format!("{}-{}", options.kernel.name(), test.name);
