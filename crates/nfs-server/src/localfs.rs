@@ -438,7 +438,10 @@ fn open_table(
     match Table::open(Some(&file)) {
         Ok(table) => Ok((table, Some(state))),
         Err(redb::Error::DatabaseAlreadyOpen) => Err(OpenError::InUse { path: file }),
-        Err(redb::Error::Io(error)) => Err(OpenError::State { path: file, error }),
+        // It says so as well of a file that is none of its own.
+        Err(redb::Error::Io(error)) if error.kind() != io::ErrorKind::InvalidData => {
+            Err(OpenError::State { path: file, error })
+        }
         Err(error) => Err(OpenError::Damaged { path: file, error }),
     }
 }

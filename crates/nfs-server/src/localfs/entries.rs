@@ -349,6 +349,7 @@ impl Maker<'_> {
                         &stat.attributes,
                         &SetAttributes::size(size),
                     )?;
+                    self.inner.persist(&node)?;
                 }
             }
         }

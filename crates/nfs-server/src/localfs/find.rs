@@ -306,7 +306,13 @@ impl Inner {
             .or(home)
             .unwrap_or(parent);
         let saved = self.save(parent, name, stat, home, row);
-        self.caches().links.insert(
+        let mut caches = self.caches();
+        // Another call may have been faster to decide.
+        let home = match caches.links.get(ino).and_then(|link| link.known) {
+            Some(known) if known.birth == stat.birth => known.home,
+            _ => home,
+        };
+        caches.links.insert(
             ino,
             Link {
                 known: Some(Known {

@@ -280,6 +280,106 @@ fn file_removed_by_others_is_stale_though_it_is_open() {
 }
 
 #[test]
+fn files_are_searched_for_when_the_table_is_lost() {
+    let mut export = Export::new();
+    export.write("d/f", "file");
+    export.write("top", "top");
+    let (d, f, top) = (
+        export.find("d").unwrap(),
+        export.find("d/f").unwrap(),
+        export.find("top").unwrap(),
+    );
+    export.fs = None;
+    for entry in fs::read_dir(export.state.join("exports")).unwrap() {
+        fs::remove_file(entry.unwrap().path().join("handles.redb")).unwrap();
+    }
+    export.restart();
+    assert_eq!(export.read(top).unwrap(), b"top");
+    // Whoever asks for the directory leads the way to what is in it.
+    assert!(export.stat(d).is_ok());
+    assert_eq!(export.read(f).unwrap(), b"file");
+}
+
+#[test]
+fn damaged_table_is_an_error_that_names_it() {
+    let mut export = Export::new();
+    export.fs = None;
+    for entry in fs::read_dir(export.state.join("exports")).unwrap() {
+        fs::write(entry.unwrap().path().join("handles.redb"), b"no such store").unwrap();
+    }
+    let error = LocalFs::open(&export.path, export.options()).err().unwrap();
+    let text = error.to_string();
+    assert!(matches!(error, OpenError::Damaged { .. }), "{text}");
+    assert!(
+        text.contains("handles.redb") && text.contains("remove it"),
+        "{text}"
+    );
+}
+
+/// Few files can be open at a time, so that all of them come and go below the feet of the others.
+#[test]
+fn calls_at_the_same_time_do_not_disturb_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = LocalFsOptions {
+        changes: Changes::Cached,
+        open_files: Some(3),
+        ..LocalFsOptions::default()
+    };
+    let local = LocalFs::open(dir.path(), options).unwrap();
+    let who = Identity::root();
+    let make = |dir, name: &str, what| {
+        let name = Name::new(name.as_bytes()).unwrap();
+        let done = local.make(&who, dir, name, what).wait();
+        done.result.unwrap().file
+    };
+    let directory = || Make::Directory(SetAttributes::mode(0o755));
+    let (a, b) = (
+        make(local.root(), "a", directory()),
+        make(local.root(), "b", directory()),
+    );
+    std::thread::scope(|scope| {
+        for thread in 0..4_u8 {
+            let (local, who) = (&local, &who);
+            scope.spawn(move || {
+                for round in 0..100 {
+                    let text = format!("{thread}-{round}");
+                    let (first, second) = (format!("f{text}"), format!("g{text}"));
+                    let (first, second) = (
+                        Name::new(first.as_bytes()).unwrap(),
+                        Name::new(second.as_bytes()).unwrap(),
+                    );
+                    let made = local.make(who, a, first, file(0o644)).wait();
+                    let made = made.result.unwrap().file;
+                    let data = Gather::from_elem(Bytes::from(text.clone()), 1);
+                    let wrote = local.write(who, made, 0, data, Stability::Unstable);
+                    wrote.wait().result.unwrap();
+                    local.link(who, made, b, second).wait().result.unwrap();
+                    let found = local.lookup(who, b, Step::Name(second)).wait();
+                    assert_eq!(found.result.unwrap().file, made);
+                    local
+                        .rename(who, (b, second), (a, second))
+                        .wait()
+                        .result
+                        .unwrap();
+                    local.remove(who, a, first).wait().result.unwrap();
+                    let read = local.read(who, made, 0, 100).wait().result.unwrap();
+                    assert_eq!(read.data.concat(), text.as_bytes());
+                    let found = local.lookup(who, a, Step::Name(second)).wait();
+                    assert_eq!(found.result.unwrap().file, made);
+                    if round % 2 == 0 {
+                        local.remove(who, a, second).wait().result.unwrap();
+                        let gone = local.attributes(made).wait();
+                        assert_eq!(gone, Err(Error::Stale));
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(fs::read_dir(dir.path().join("a")).unwrap().count(), 4 * 50);
+    assert_eq!(fs::read_dir(dir.path().join("b")).unwrap().count(), 0);
+}
+
+#[test]
 fn handles_without_state_last_as_long_as_the_server() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("f"), b"x").unwrap();

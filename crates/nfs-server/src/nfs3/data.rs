@@ -61,8 +61,11 @@ impl Nfs3 {
         let mut data = args.data.clone().into_gather();
         shorten(&mut data, MAX_WRITE as usize);
         let export = target.export.id();
-        let fs = target.export.fs.clone();
+        let fs = &target.export.fs;
         let stability = convert::stability(args.stable);
+        // From before: if data is lost while this is written, the client must see that the verifier
+        // of its COMMIT is another one.
+        let verifier = WriteVerifier(fs.write_verifier().to_be_bytes());
         let outcome = fs.write(&who, target.file, args.offset, data, stability);
         outcome.map(move |done| {
             let wcc = convert::wcc(export, &done.wcc);
@@ -70,7 +73,7 @@ impl Nfs3 {
                 wcc,
                 count: written.count,
                 committed: convert::stable(written.committed),
-                verifier: WriteVerifier(fs.write_verifier().to_be_bytes()),
+                verifier,
             })
         })
     }

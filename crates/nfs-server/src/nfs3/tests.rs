@@ -16,6 +16,7 @@ use nfs_proto::{
     NfsTime, Path, SetAttributes, SetTime, Stable, mount,
 };
 use oncrpc::{AuthSys, Caller, Credential, Programs, RpcError, Service, read_reply, write_call};
+use proptest::prelude::*;
 use std::sync::Arc;
 use xdr::{Gather, Payload, Writer};
 
@@ -887,4 +888,27 @@ fn failures_tell_attributes_where_they_are_known() {
     let object = place(peer.root(), "none");
     let failed = call!(peer, args::Remove { object }).unwrap_err();
     assert!(failed.with.before.is_some() && failed.with.after.is_some());
+}
+
+proptest! {
+    #[test]
+    fn any_octets_for_arguments_are_answered(
+        proc in 0_u32..23,
+        with_handle: bool,
+        words in proptest::collection::vec(prop_oneof![0_u32..4, any::<u32>()], 0..24),
+    ) {
+        let peer = Peer::new();
+        let target = oncrpc::Procedure { prog: NFS_PROGRAM, vers: NFS_V3, proc };
+        let reply = peer.raw(target, |w| {
+            if with_handle {
+                w.opaque(&peer.root());
+            }
+            for word in words {
+                w.u32(word);
+            }
+        });
+        let Reply::Message(payload) = reply else { panic!("no reply") };
+        let mut r = xdr::Reader::from(&payload);
+        prop_assert!(oncrpc::ReplyHeader::parse(&mut r).is_ok());
+    }
 }
