@@ -62,15 +62,24 @@ impl Config {
         self.credits.clamp(1, MAX_CREDITS)
     }
 
-    /// Receives that are posted at all times.
+    /// Receives that are posted at a time, at most.
     pub fn receives(&self) -> usize {
         self.credits() as usize + RECEIVE_SLACK
+    }
+
+    /// Receives that are posted from the beginning: on a server one for each call that a client
+    /// may send, on a client none for replies, as it has no call out (RFC 8166 §3.3.1).
+    fn first_receives(&self) -> usize {
+        match self.role {
+            Role::Client => RECEIVE_SLACK,
+            Role::Server => self.receives(),
+        }
     }
 
     /// The Receives to post before the connection is made (RFC 8166 §3.3.2).
     pub fn initial_receives(&self) -> Vec<WorkRequest> {
         let size = self.own.receive.octets();
-        (0..self.receives())
+        (0..self.first_receives())
             .map(|_| receive(self.pool.take(size)))
             .collect()
     }
@@ -95,6 +104,7 @@ impl Connection {
             },
             pool: config.pool.clone(),
             posts: Posts::new(limits.sends),
+            receives: config.first_receives(),
             events: VecDeque::new(),
             counters: Counters::default(),
             violation: None,
@@ -203,8 +213,20 @@ impl Connection {
     }
 
     fn handle_message(&mut self, message: Buffer, invalidated: Option<Invalidated>) {
+        self.take_message(message, invalidated);
+        if self.role == Role::Client {
+            // In the place of what answered no call.
+            self.link.post_receives(self.requester.receives());
+        }
+    }
+
+    fn take_message(&mut self, message: Buffer, invalidated: Option<Invalidated>) {
         let link = &mut self.link;
-        link.post_receive();
+        link.receives -= 1;
+        if self.role == Role::Server {
+            // Its credit is in force again with the reply, so its Receive has to be there before.
+            link.post_receives(self.responder.receives());
+        }
         let (header, stream) = match Header::parse(&message) {
             Ok(parsed) => parsed,
             Err(error) => {

@@ -66,6 +66,8 @@ pub(crate) struct Link {
     pub(crate) max_segment: usize,
     pub(crate) pool: Pool,
     pub(crate) posts: Posts,
+    /// Receives posted.
+    pub(crate) receives: usize,
     pub(crate) events: VecDeque<Event>,
     pub(crate) counters: Counters,
     pub(crate) violation: Option<Violation>,
@@ -77,10 +79,13 @@ impl Link {
         self.violation.get_or_insert(violation);
     }
 
-    /// Puts a fresh Receive in the place of one that was used up.
-    pub(crate) fn post_receive(&mut self) {
-        let buffer = self.pool.take(self.own.receive.octets());
-        self.posts.push(receive(buffer));
+    /// Posts Receives until there are `wanted`.
+    pub(crate) fn post_receives(&mut self, wanted: usize) {
+        while self.receives < wanted {
+            self.receives += 1;
+            let buffer = self.pool.take(self.own.receive.octets());
+            self.posts.push(receive(buffer));
+        }
     }
 
     /// An empty buffer for one message that we send.

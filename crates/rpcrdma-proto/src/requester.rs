@@ -1,7 +1,7 @@
 //! The role that calls.
 
 use crate::header::{self, Body, Header, Lists, RdmaError, ReadChunk, Segments, WriteChunk};
-use crate::limits::MAX_CANCELLED;
+use crate::limits::{MAX_CANCELLED, RECEIVE_SLACK};
 use crate::link::{Event, Link, Violation};
 use crate::message::{self, CallRequest, CallToken};
 use crate::plan::{CallForm, CallPlan, PlanLimits};
@@ -123,6 +123,11 @@ impl Requester {
         self.granted.saturating_sub(self.unanswered) as usize
     }
 
+    /// Receives that have to be posted for the calls on their way (RFC 8166 §3.3.1).
+    pub(crate) fn receives(&self) -> usize {
+        self.unanswered as usize + RECEIVE_SLACK
+    }
+
     /// Calls that are not over yet, cancelled ones included.
     pub(crate) fn len(&self) -> usize {
         self.calls.len()
@@ -166,6 +171,7 @@ impl Requester {
         };
         self.exposed += regions.len();
         self.unanswered += 1;
+        link.post_receives(self.unanswered as usize + RECEIVE_SLACK);
         link.counters.calls_sent += 1;
         let proc = match plan.form {
             CallForm::Short | CallForm::Chunked => header::procedure::MSG,

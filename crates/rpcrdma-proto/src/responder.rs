@@ -4,7 +4,7 @@ use crate::budget::{Budget, Lease};
 use crate::header::{
     self, Disposition, Header, Lists, Malformation, RdmaError, Segments, WriteChunk,
 };
-use crate::limits::CREDIT_TOLERANCE;
+use crate::limits::{CREDIT_TOLERANCE, RECEIVE_SLACK};
 use crate::link::{Event, Link, Violation};
 use crate::message::{reduced_gather, split_front};
 use crate::pull::{self, StreamAt};
@@ -87,6 +87,11 @@ impl Responder {
             reading: 0,
             pulled: 0,
         }
+    }
+
+    /// Receives that have to be posted for the credits granted (RFC 8166 §3.3.1).
+    pub(crate) fn receives(&self) -> usize {
+        self.credits as usize + RECEIVE_SLACK
     }
 
     /// Calls taken in and not answered to the end.

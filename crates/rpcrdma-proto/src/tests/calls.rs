@@ -286,6 +286,25 @@ fn one_call_goes_before_the_first_reply_and_then_as_many_as_granted() {
 }
 
 #[test]
+fn client_posts_receives_for_the_calls_it_sends() {
+    let mut pair = Pair::new();
+    let idle = pair.client.qp.outstanding().receives;
+    exchange(&mut pair, (40, &[]), (40, &[])).expect("answered");
+    assert_eq!(pair.client.qp.outstanding().receives, idle);
+    for xid in 1..=8 {
+        pair.call(request(xid, call(xid, 40, &[]), bound(100, &[])));
+    }
+    pair.drive();
+    assert_eq!(pair.client.qp.outstanding().receives, idle + 8);
+    while let Some((id, received)) = pair.calls.pop() {
+        let xid = xdr::Reader::from(&received).u32().expect("an XID");
+        pair.answer(id, Reply::Message(reply(xid, 4, &[])));
+    }
+    assert_eq!(pair.client.qp.outstanding().receives, idle);
+    pair.check_idle();
+}
+
+#[test]
 fn server_grants_no_more_than_it_has() {
     let mut setup = Setup::default();
     setup.server.credits = 2;

@@ -29,8 +29,8 @@ pub(crate) const SHAPES: &[(&[usize], &[usize])] = &[
     (&[50_001, 50_002], &[50_003, 3]),
     (&[1 << 20], &[1 << 20]),
     // So many items that the rest of call and reply is long too.
-    (&[5; 600], &[]),
-    (&[], &[5; 600]),
+    (&[5; 900], &[]),
+    (&[], &[5; 900]),
 ];
 
 /// Octets that differ from place to place.
