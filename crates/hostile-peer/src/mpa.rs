@@ -1,5 +1,8 @@
 //! MPA Request Frames, right and wrong, and what comes back (RFC 5044 §7.1, RFC 6581).
 
+/// Flag of a frame: the receiver of who sends it needs markers.
+const MARKERS: u8 = 0x80;
+
 /// Flag of a frame: CRCs are wanted.
 const CRC: u8 = 0x40;
 
@@ -43,6 +46,19 @@ impl Request {
         request.data.truncate(4);
         request.data.extend_from_slice(private_data);
         request
+    }
+
+    /// As [`Default`], from an end whose receiver needs markers.
+    pub fn with_markers() -> Self {
+        let request = Self::default();
+        Self {
+            flags: request.flags | MARKERS,
+            ..request
+        }
+    }
+
+    pub(crate) fn asks_for_markers(&self) -> bool {
+        self.flags & MARKERS != 0
     }
 
     /// Its octets.

@@ -37,7 +37,24 @@ pub struct Peer {
     pub answers_reads: bool,
     message: Vec<u8>,
     response: Vec<u8>,
+    /// What has come of the present FPDU, markers and all.
+    fpdu: Vec<u8>,
+    markers: Option<Markers>,
 }
+
+/// Where the stream that comes in stands, when it has markers (RFC 5044 §4.3).
+#[derive(Clone, Copy, Debug, Default)]
+struct Markers {
+    /// Octets since the first FPDU, markers included.
+    at: usize,
+    /// Where the length field of the present FPDU is.
+    length_field: Option<usize>,
+    /// Markers that have come.
+    seen: usize,
+}
+
+/// From the first octet of one marker to that of the next.
+const MARKER_PERIOD: usize = 512;
 
 /// What the other end said, in a message for us or at the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +102,8 @@ impl Peer {
             answers_reads: true,
             message: Vec::new(),
             response: Vec::new(),
+            fpdu: Vec::new(),
+            markers: None,
         }
     }
 
@@ -129,7 +148,15 @@ impl Peer {
         let mut peer = Self::silent(to);
         peer.octets(&request.emit());
         peer.finish_setup();
+        if request.asks_for_markers() {
+            peer.markers = Some(Markers::default());
+        }
         peer
+    }
+
+    /// Markers that the other end has sent, each of which pointed where it should.
+    pub fn markers_seen(&self) -> usize {
+        self.markers.map_or(0, |markers| markers.seen)
     }
 
     /// Takes in the reply to a request that was sent as octets, which accepts.
@@ -303,25 +330,61 @@ impl Peer {
     }
 
     fn next_segment(&mut self) -> Option<Segment> {
+        self.fpdu.clear();
+        if let Some(markers) = &mut self.markers {
+            markers.length_field = None;
+        }
         let mut length = [0; 2];
         self.fill(&mut length)?;
         let ulpdu = usize::from(u16::from_be_bytes(length));
         let mut rest = vec![0; (2 + ulpdu).next_multiple_of(4) - 2 + 4];
         self.fill(&mut rest)?;
-        let (covered, crc) = rest.split_at(rest.len() - 4);
         if self.crc {
-            let fpdu = [&length, covered].concat();
-            assert_eq!(crc, crc32c(&fpdu).to_le_bytes(), "the server's CRC");
+            let (covered, crc) = self.fpdu.split_at(self.fpdu.len() - 4);
+            assert_eq!(
+                crc,
+                crc32c(covered).to_le_bytes(),
+                "the CRC of the other end"
+            );
         }
-        Some(Segment::read(&covered[..ulpdu]))
+        Some(Segment::read(&rest[..ulpdu]))
     }
 
-    /// Fills these octets, unless the connection ends first.
+    /// Fills these octets, without the markers among them, unless the connection ends first.
     fn fill(&mut self, octets: &mut [u8]) -> Option<()> {
+        let Some(mut markers) = self.markers else {
+            return self.fill_with_all(octets);
+        };
+        let mut rest = octets;
+        while !rest.is_empty() {
+            let mut room = MARKER_PERIOD - markers.at % MARKER_PERIOD;
+            if room == MARKER_PERIOD {
+                let mut marker = [0; 4];
+                self.fill_with_all(&mut marker)?;
+                let back = markers.length_field.map_or(0, |field| markers.at - field);
+                assert_eq!(u32::from_be_bytes(marker) as usize, back, "FPDUPTR");
+                markers.at += marker.len();
+                markers.seen += 1;
+                room -= marker.len();
+            }
+            markers.length_field.get_or_insert(markers.at);
+            let (now, later) = rest.split_at_mut(room.min(rest.len()));
+            self.fill_with_all(now)?;
+            markers.at += now.len();
+            rest = later;
+        }
+        self.markers = Some(markers);
+        Some(())
+    }
+
+    fn fill_with_all(&mut self, octets: &mut [u8]) -> Option<()> {
         match self.socket.read_exact(octets) {
-            Ok(()) => Some(()),
+            Ok(()) => {
+                self.fpdu.extend_from_slice(octets);
+                Some(())
+            }
             Err(error) if is_end(error.kind()) => None,
-            Err(error) => panic!("waited in vain for the server: {error}"),
+            Err(error) => panic!("waited in vain for the other end: {error}"),
         }
     }
 

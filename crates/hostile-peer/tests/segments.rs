@@ -206,6 +206,26 @@ fn message_may_come_in_several_segments() {
 }
 
 #[test]
+fn peer_that_needs_markers_gets_them_where_they_belong() {
+    let target = Target::start();
+    let mut peer = Peer::connect_with(target.addr(), &Request::with_markers());
+    let data: Vec<u8> = (0..=250).cycle().take(150_000).collect();
+    peer.memory.insert(1, data.clone());
+    peer.memory.insert(2, vec![0; 150_000]);
+    // Small and large, odd and even, so that markers fall anywhere in an FPDU and between two.
+    for length in (0..60).chain([500, 1021, 4096, 61_111, 150_000]) {
+        let call = rpc::call_with(XID, [PROGRAM, 2, 1], &[length]);
+        let lists = [1, 44, 1, length, 0, 0, 0, 1, 1, 2, length, 0, 0, 0, 0];
+        peer.send(&words(&[&[XID, 1, 8, 0], &lists[..], &call].concat()));
+        peer.answer();
+        let octets = length as usize;
+        assert!(peer.memory[&2][..octets] == data[..octets]);
+    }
+    assert!(peer.markers_seen() > 400);
+    target.assert_serves();
+}
+
+#[test]
 fn unknown_versions_are_told() {
     let target = Target::start();
     for version in [0, 2, 3] {
