@@ -24,6 +24,7 @@ mod find;
 mod listing;
 mod lru;
 mod node;
+mod open;
 mod set;
 mod sys;
 mod table;
@@ -38,11 +39,11 @@ use buffer::Pool;
 use bytes::Bytes;
 use lru::Lru;
 use node::{Link, Node};
+pub use open::{Changes, LocalFsOptions, OpenError, default_state_dir};
 use rustix::fd::AsFd;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -60,86 +61,9 @@ const DIRECTORY_TRUST: Duration = Duration::from_secs(1);
 /// Files whose place is remembered in memory, at about 100 octets each.
 const REMEMBERED_PLACES: usize = 65_536;
 
-/// Fewest and most files kept open. Between them it is a quarter of the limit of the process, as a
-/// file takes up to three descriptors.
-const OPEN_FILES: std::ops::RangeInclusive<usize> = 64..=16_384;
-
 /// Longest text of a symbolic link that file systems keep in the inode, so that reading it needs no
 /// disk.
 const SHORT_LINK: u64 = 59;
-
-/// How a directory is exported.
-#[derive(Clone, Debug)]
-pub struct LocalFsOptions {
-    /// Where what must outlast the server is kept, for all exports; see [`default_state_dir`].
-    /// Without one, handles are good until the server ends.
-    pub state_dir: Option<PathBuf>,
-    /// Where the memory for data comes from.
-    pub pool: Pool,
-    /// When changes of names and attributes are on the disk.
-    pub changes: Changes,
-    /// Most files kept open between calls, each with up to three descriptors. By default as many
-    /// as a quarter of the descriptors that the process may have.
-    pub open_files: Option<usize>,
-}
-
-/// When a change of names or attributes is on the disk. Data has its own rules: WRITE says how
-/// durable it is to be, and COMMIT makes it so.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Changes {
-    /// Before the call is answered, as RFC 1813 §4.7 demands.
-    #[default]
-    Durable,
-    /// When the kernel comes to it. A crash of the machine may undo what clients were told is
-    /// done; one of the server does not.
-    Cached,
-}
-
-impl Default for LocalFsOptions {
-    fn default() -> Self {
-        Self {
-            state_dir: None,
-            pool: Pool::new(32 << 20),
-            changes: Changes::default(),
-            open_files: None,
-        }
-    }
-}
-
-/// Where servers of this user keep their state: `$XDG_STATE_HOME/rpcrdma`, or
-/// `~/.local/state/rpcrdma`; none without a home.
-pub fn default_state_dir() -> Option<PathBuf> {
-    let absolute = |name| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    absolute("XDG_STATE_HOME")
-        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
-        .map(|state| state.join("rpcrdma"))
-}
-
-/// Why a directory cannot be exported.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "each variant is documented by its message")]
-pub enum OpenError {
-    #[error("cannot open the directory {path}: {error}")]
-    Directory { path: PathBuf, error: io::Error },
-    #[error("cannot export {path}: {what}: {error}")]
-    Kernel {
-        path: PathBuf,
-        what: &'static str,
-        error: io::Error,
-    },
-    #[error("cannot keep file handles in {path}: {error}; --state-dir names another directory")]
-    State { path: PathBuf, error: io::Error },
-    #[error(
-        "{path} is in use: another server exports the same directory with the same --state-dir"
-    )]
-    InUse { path: PathBuf },
-    #[error("{path} is damaged: {error}; remove it to go on, and clients have to mount again")]
-    Damaged { path: PathBuf, error: redb::Error },
-}
 
 /// A directory of this machine.
 #[derive(Clone)]
@@ -241,74 +165,6 @@ impl LocalFs {
 }
 
 impl Inner {
-    fn open(path: PathBuf, options: LocalFsOptions) -> Result<Self, OpenError> {
-        let kernel = |what: &'static str| {
-            let path = path.clone();
-            move |errno: Errno| OpenError::Kernel {
-                path,
-                what,
-                error: errno.into(),
-            }
-        };
-        let root = rustix::fs::open(
-            &path,
-            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
-        .map_err(|errno| OpenError::Directory {
-            path: path.clone(),
-            error: errno.into(),
-        })?;
-        let proc = ProcFd::open().map_err(kernel("/proc is not mounted"))?;
-        let system = rustix::fs::fstatfs(&root).map_err(kernel("statfs"))?;
-        let kind = find::FsKind::of(&system);
-        let stat = sys::stat(&root, kind.keeps_births()).map_err(kernel("statx"))?;
-        // Fails on kernels before 5.6 and in sandboxes without it.
-        sys::open_entry(&root, b".", Pace::Patient).map_err(kernel(
-            "this kernel has no openat2, which keeps clients within it",
-        ))?;
-        let (table, state) = open_table(&path, options.state_dir.as_deref())?;
-        let hidden = state
-            .and_then(|state| sys::stat(&state, kind.keeps_births()).ok())
-            .filter(|state| state.mount == stat.mount)
-            .map(|state| (state.attributes.fileid, state.birth));
-        let euid = rustix::process::geteuid().as_raw();
-        Ok(Self {
-            hidden,
-            proc,
-            table,
-            caches: Mutex::new(Caches {
-                open: Lru::new(options.open_files.unwrap_or_else(open_files)),
-                links: Lru::new(REMEMBERED_PLACES),
-            }),
-            births: kind.keeps_births(),
-            mount: stat.mount,
-            as_root: euid == 0,
-            me: Identity {
-                uid: euid,
-                gid: rustix::process::getegid().as_raw(),
-                groups: rustix::process::getgroups()
-                    .unwrap_or_default()
-                    .into_iter()
-                    .map(rustix::fs::Gid::as_raw)
-                    .collect(),
-            },
-            abilities: kind.abilities(&system),
-            verifier: AtomicU64::new(fresh_verifier()),
-            pool: options.pool,
-            started: Instant::now(),
-            quick_writes: AtomicBool::new(true),
-            haste: if kind.is_memory() {
-                ReadWriteFlags::empty()
-            } else {
-                ReadWriteFlags::NOWAIT
-            },
-            changes: options.changes,
-            trust: DIRECTORY_TRUST,
-            root: Arc::new(Node::new(&stat, stat.attributes.fileid, root)),
-        })
-    }
-
     fn caches(&self) -> MutexGuard<'_, Caches> {
         self.caches.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -388,61 +244,6 @@ impl Inner {
             free_files: found.f_ffree,
             available_files: found.f_favail,
         })
-    }
-}
-
-/// How many files to keep open.
-fn open_files() -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let quarter = limit.map_or(*OPEN_FILES.end(), |limit| {
-        usize::try_from(limit / 4).unwrap_or(usize::MAX)
-    });
-    quarter.clamp(*OPEN_FILES.start(), *OPEN_FILES.end())
-}
-
-fn fresh_verifier() -> u64 {
-    getrandom::u64().unwrap_or_else(|_| {
-        // Without randomness the time of the start tells this run from others as well.
-        let now = Time::now();
-        now.seconds.unsigned_abs() << 30 | u64::from(now.nanos)
-    })
-}
-
-/// The table of an export, and the directory of all state.
-fn open_table(
-    path: &Path,
-    state_dir: Option<&Path>,
-) -> Result<(Table, Option<std::fs::File>), OpenError> {
-    use std::os::unix::ffi::OsStrExt;
-    use std::os::unix::fs::DirBuilderExt;
-    let Some(state_dir) = state_dir else {
-        let table = Table::open(None).map_err(|error| OpenError::Damaged {
-            path: path.into(),
-            error,
-        })?;
-        return Ok((table, None));
-    };
-    let key = siphasher::sip::SipHasher24::new().hash(path.as_os_str().as_bytes());
-    let directory = state_dir.join("exports").join(format!("{key:016x}"));
-    let opened = std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&directory)
-        .and_then(|()| std::fs::write(directory.join("path"), path.as_os_str().as_bytes()))
-        .and_then(|()| std::fs::File::open(state_dir));
-    let state = opened.map_err(|error| OpenError::State {
-        path: directory.clone(),
-        error,
-    })?;
-    let file = directory.join("handles.redb");
-    match Table::open(Some(&file)) {
-        Ok(table) => Ok((table, Some(state))),
-        Err(redb::Error::DatabaseAlreadyOpen) => Err(OpenError::InUse { path: file }),
-        // It says so as well of a file that is none of its own.
-        Err(redb::Error::Io(error)) if error.kind() != io::ErrorKind::InvalidData => {
-            Err(OpenError::State { path: file, error })
-        }
-        Err(error) => Err(OpenError::Damaged { path: file, error }),
     }
 }
 

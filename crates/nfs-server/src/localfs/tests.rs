@@ -5,6 +5,7 @@ use crate::fs::{CreateHow, FileKind};
 use rustix::io::preadv2;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::PathBuf;
 use tempfile::TempDir;
 
 /// An export, its state, and something beside both.

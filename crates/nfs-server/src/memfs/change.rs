@@ -1,0 +1,205 @@
+//! What changes files and directories, once permission and limits are looked at.
+
+use super::MAX_FILE;
+use super::tree::{Body, Inode, Tree};
+use crate::fs::{
+    Attributes, CreateHow, Error, FileKind, Identity, Make, SetAttributes, SetTime, Time,
+};
+use crate::permission::{self, EXECUTE, WRITE};
+
+/// CREATE and the others where the name is taken; only CREATE can make something of it.
+pub(super) fn existing(
+    tree: &mut Tree,
+    who: &Identity,
+    there: u64,
+    what: &Make,
+) -> Result<u64, Error> {
+    let attributes = tree.get(there)?.attributes(there);
+    let Make::File(how) = what else {
+        return Err(Error::Exists);
+    };
+    if attributes.kind != FileKind::Regular {
+        return Err(Error::Exists);
+    }
+    match how {
+        CreateHow::Guarded(_) => Err(Error::Exists),
+        CreateHow::Exclusive(verifier) => {
+            if tree.get(there)?.verifier == Some(*verifier) {
+                Ok(there)
+            } else {
+                Err(Error::Exists)
+            }
+        }
+        CreateHow::Unchecked(set) => {
+            if let Some(size) = set.size {
+                let set = SetAttributes::size(size);
+                permission::check_set(who, &attributes, &set)?;
+                set_attributes(tree, who, there, &attributes, &set)?;
+            }
+            Ok(there)
+        }
+    }
+}
+
+pub(super) fn make(
+    tree: &mut Tree,
+    who: &Identity,
+    (dir, before): (u64, &Attributes),
+    name: &[u8],
+    what: Make,
+) -> Result<u64, Error> {
+    let (body, mut set, verifier) = match what {
+        Make::File(CreateHow::Exclusive(verifier)) => {
+            (Body::file(), SetAttributes::mode(0o600), Some(verifier))
+        }
+        Make::File(CreateHow::Unchecked(set) | CreateHow::Guarded(set)) => {
+            (Body::file(), set, None)
+        }
+        Make::Directory(set) => (Body::directory(dir), set, None),
+        Make::Symlink(text, set) => {
+            if text.is_empty() || text.contains(&0) {
+                return Err(Error::Invalid);
+            }
+            (
+                Body::Symlink(text),
+                SetAttributes {
+                    mode: Some(0o777),
+                    ..set
+                },
+                None,
+            )
+        }
+        Make::Special(kind, device, set) => {
+            match kind {
+                FileKind::Fifo | FileKind::Socket => {}
+                FileKind::CharacterDevice | FileKind::BlockDevice if who.is_root() => {}
+                FileKind::CharacterDevice | FileKind::BlockDevice => return Err(Error::NotOwner),
+                FileKind::Regular | FileKind::Directory | FileKind::Symlink => {
+                    return Err(Error::BadType);
+                }
+            }
+            (Body::Special(kind, device), set, None)
+        }
+    };
+    let kind = body.kind();
+    let (gid, bits) = permission::inherited(who, before, kind);
+    let default = if kind == FileKind::Directory {
+        0o755
+    } else {
+        0o644
+    };
+    let mut inode = Inode::new(body, who.uid, gid);
+    inode.mode = permission::settable_mode(who, kind, gid, set.mode.unwrap_or(default)) | bits;
+    inode.verifier = verifier;
+    let made = tree.add(dir, name, inode)?;
+    if !who.is_root() {
+        (set.uid, set.gid) = (None, None);
+    }
+    if kind != FileKind::Regular {
+        set.size = None;
+    }
+    set.mode = None;
+    let attributes = tree.get(made)?.attributes(made);
+    if let Err(error) = set_attributes(tree, who, made, &attributes, &set) {
+        tree.unlink(dir, name)?;
+        return Err(error);
+    }
+    Ok(made)
+}
+
+pub(super) fn set_attributes(
+    tree: &mut Tree,
+    who: &Identity,
+    number: u64,
+    before: &Attributes,
+    set: &SetAttributes,
+) -> Result<(), Error> {
+    if *set == SetAttributes::default() {
+        return Ok(());
+    }
+    if let Some(size) = set.size {
+        if size > MAX_FILE {
+            return Err(Error::TooLarge);
+        }
+        tree.resize(number, 0, |content| content.truncate(size))?;
+    }
+    let inode = tree.get_mut(number)?;
+    if set.size.is_some() {
+        inode.touch_data();
+    }
+    if set.uid.is_some_and(|uid| uid != before.uid) || set.gid.is_some_and(|gid| gid != before.gid)
+    {
+        inode.mode = permission::without_privilege(before.kind, inode.mode);
+    }
+    inode.uid = set.uid.unwrap_or(inode.uid);
+    inode.gid = set.gid.unwrap_or(inode.gid);
+    if let Some(wanted) = set.mode {
+        inode.mode = permission::settable_mode(who, before.kind, inode.gid, wanted);
+    }
+    let now = Time::now();
+    for (time, set) in [(&mut inode.atime, set.atime), (&mut inode.mtime, set.mtime)] {
+        match set {
+            SetTime::Keep => {}
+            SetTime::Now => *time = now,
+            SetTime::To(to) => *time = to,
+        }
+    }
+    if set.atime != SetTime::Keep || set.mtime != SetTime::Keep {
+        // The client has its file: the CREATE it came from is not sent again.
+        inode.verifier = None;
+    }
+    inode.ctime = now;
+    Ok(())
+}
+
+pub(super) fn entry_to_take(
+    tree: &Tree,
+    who: &Identity,
+    (dir, before): (u64, &Attributes),
+    name: &[u8],
+) -> Result<Attributes, Error> {
+    permission::check_directory(before)?;
+    permission::check(who, before, EXECUTE)?;
+    let entry = tree
+        .get(dir)?
+        .directory()?
+        .get(name)
+        .ok_or(Error::NotFound)?;
+    let entry = tree.get(entry)?.attributes(entry);
+    permission::check_take(who, before, &entry)?;
+    Ok(entry)
+}
+
+pub(super) fn rename(
+    tree: &mut Tree,
+    who: &Identity,
+    (from, from_before, from_name): (u64, &Attributes, &[u8]),
+    (to, to_before, to_name): (u64, &Attributes, &[u8]),
+) -> Result<(), Error> {
+    let moving = entry_to_take(tree, who, (from, from_before), from_name)?;
+    permission::check_add(who, to_before)?;
+    if moving.is_directory() {
+        if from != to {
+            // Its ".." changes.
+            permission::check(who, &moving, WRITE)?;
+        }
+        if tree.is_within(to, moving.fileid)? {
+            return Err(Error::Invalid);
+        }
+    }
+    match entry_to_take(tree, who, (to, to_before), to_name) {
+        Err(Error::NotFound) => {}
+        Err(error) => return Err(error),
+        // Two names of one file: nothing is to be done.
+        Ok(there) if there.fileid == moving.fileid => return Ok(()),
+        Ok(there) => match (moving.is_directory(), there.is_directory()) {
+            (true, false) => return Err(Error::NotDirectory),
+            (false, true) => return Err(Error::IsDirectory),
+            (true, true) if !tree.get(there.fileid)?.directory()?.is_empty() => {
+                return Err(Error::NotEmpty);
+            }
+            (true, true) | (false, false) => tree.unlink(to, to_name)?,
+        },
+    }
+    tree.move_entry((from, from_name), (to, to_name))
+}
