@@ -342,6 +342,10 @@ impl QueuePair for IwarpQp {
         if self.endpoint.has_output() && !self.blocked {
             return Poll::Ready(());
         }
+        if self.timers.handle(&mut self.endpoint) {
+            self.early = Early::Moved;
+            return Poll::Ready(());
+        }
         if self.poll_readable(cx).is_ready() {
             return Poll::Ready(());
         }

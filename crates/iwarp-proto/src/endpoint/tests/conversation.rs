@@ -547,3 +547,24 @@ fn an_unanswered_initiator_knows_it() {
     pair.drive();
     assert!(!pair.a.is_unanswered());
 }
+
+#[test]
+fn an_idle_end_gives_memory_back_and_goes_on() {
+    let mut pair = Pair::new();
+    for n in 0..3 {
+        pair.b.post(receive(n, 5000)).unwrap();
+        pair.a.post(send(n, &pattern(5000, n))).unwrap();
+        let stream = output(&mut pair.a, usize::MAX);
+        let (first, rest) = stream.split_at(2000);
+        pair.b.recv_slice(first);
+        pair.a.trim();
+        // In the midst of a message nothing is lost.
+        pair.b.trim();
+        pair.b.recv_slice(rest);
+        pair.b.trim();
+        match completions(&mut pair.b).pop() {
+            Some(Completion::Receive { buffer, .. }) => assert_eq!(&*buffer, pattern(5000, n)),
+            other => panic!("{other:?}"),
+        }
+    }
+}
