@@ -177,8 +177,7 @@ impl Copy {
         path: &[u8],
         dest: &Path,
     ) -> anyhow::Result<()> {
-        self.progress
-            .begin(&crate::show::name(path), node.attributes.size);
+        self.progress.begin(path, node.attributes.size);
         let partial = Partial::create(dest, node.attributes.mode)?;
         let mut stream = place.export.read_node(node, path);
         let mut offset = 0;

@@ -22,10 +22,11 @@ impl Progress {
         Self(bar)
     }
 
-    /// One more file, of this size.
-    pub(crate) fn begin(&self, name: &str, octets: u64) {
+    /// One more file, of this size; of its path the last name is shown.
+    pub(crate) fn begin(&self, path: &[u8], octets: u64) {
+        let name = path.rsplit(|octet| *octet == b'/').next();
         self.0.inc_length(octets);
-        self.0.set_message(name.to_owned());
+        self.0.set_message(crate::show::name(name.unwrap_or(path)));
     }
 
     /// Octets that were copied.

@@ -175,7 +175,7 @@ impl Copy {
         let file = File::open(source).with_context(unreadable)?;
         let about = file.metadata().with_context(unreadable)?;
         self.progress
-            .begin(&source.display().to_string(), about.len());
+            .begin(source.as_os_str().as_bytes(), about.len());
         let attributes = SetAttributes {
             // What runs with the rights of its owner is made so by the owner, not by copying.
             mode: Some(about.mode() & 0o777),

@@ -13,7 +13,7 @@ use rustix::process::Signal;
 fn server_ends_well_when_it_is_told_to() {
     for signal in [Signal::TERM, Signal::INT] {
         let served = Served::new(&[]);
-        assert_eq!(text(&served.ok(&["ls", &served.url("")])), "");
+        assert_eq!(text(&running::ok(&["ls", &served.url("")])), "");
         let output = served.stop(signal);
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     }

@@ -146,12 +146,6 @@ impl Served {
         format!("nfs://{}/{path}", self.listening)
     }
 
-    /// As [`ok`](self::ok).
-    #[track_caller]
-    pub(crate) fn ok(&self, args: &[&str]) -> Vec<u8> {
-        ok(args)
-    }
-
     /// A file beside the export, with this content.
     pub(crate) fn local(&self, name: &str, content: &[u8]) -> String {
         let path = self.around.path().join(name);
