@@ -98,7 +98,13 @@ impl Fabric {
 
     /// A provider on this fabric, all of whose connections have these options at their end.
     pub fn provider(&self, options: EndOptions) -> SimProvider {
-        SimProvider::new(self.clone(), options)
+        SimProvider::new(self.clone(), Vec::new(), options)
+    }
+
+    /// The same, but its first connections have each the options of `first`, in order, and all
+    /// further ones those of `last`. Connections are counted as they are begun, on either side.
+    pub fn scripted_provider(&self, first: Vec<EndOptions>, last: EndOptions) -> SimProvider {
+        SimProvider::new(self.clone(), first, last)
     }
 
     /// Time since the beginning.

@@ -6,6 +6,7 @@ use crate::qp::SimQp;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use verbs::{
@@ -17,7 +18,24 @@ use verbs::{
 #[derive(Debug)]
 pub struct SimProvider {
     fabric: Fabric,
-    options: EndOptions,
+    script: Arc<Script>,
+}
+
+/// The options of one connection after the other.
+#[derive(Debug)]
+struct Script {
+    limits: Limits,
+    /// Of the next connections.
+    next: Mutex<VecDeque<EndOptions>>,
+    /// Of all that come after those.
+    last: EndOptions,
+}
+
+impl Script {
+    fn next(&self) -> EndOptions {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        next.pop_front().unwrap_or_else(|| self.last.clone())
+    }
 }
 
 /// A peer that connected and says nothing, until it is dropped.
@@ -65,8 +83,15 @@ enum Answer {
 }
 
 impl SimProvider {
-    pub(crate) fn new(fabric: Fabric, options: EndOptions) -> Self {
-        Self { fabric, options }
+    pub(crate) fn new(fabric: Fabric, next: Vec<EndOptions>, last: EndOptions) -> Self {
+        Self {
+            fabric,
+            script: Arc::new(Script {
+                limits: last.limits.clone(),
+                next: Mutex::new(next.into()),
+                last,
+            }),
+        }
     }
 
     /// Connects without saying anything, as a peer does whose handshake stalls.
@@ -76,17 +101,8 @@ impl SimProvider {
     /// Nobody listens there.
     pub fn connect_mute(&self, to: SocketAddr) -> Result<Mute, SetupError> {
         Ok(Mute {
-            _handshake: Handshaking::begin(&self.fabric, to, self.options.clone(), None)?,
+            _handshake: Handshaking::begin(&self.fabric, to, self.script.next(), None)?,
         })
-    }
-
-    fn end_options(&self, wanted: &QpOptions) -> EndOptions {
-        let mut options = self.options.clone();
-        let limits = &mut options.limits;
-        limits.receives = limits.receives.min(wanted.receives);
-        limits.inbound_reads = limits.inbound_reads.min(wanted.inbound_reads);
-        limits.outstanding_reads = limits.outstanding_reads.min(wanted.outstanding_reads);
-        options
     }
 
     async fn connect_to(
@@ -96,8 +112,8 @@ impl SimProvider {
         private_data: &[u8],
         receives: Vec<WorkRequest>,
     ) -> Result<Connected, SetupError> {
-        fits(private_data, self.options.limits.private_data.request)?;
-        let options = self.end_options(wanted);
+        fits(private_data, self.script.limits.private_data.request)?;
+        let options = wanted_of(self.script.next(), wanted);
         let handshake = Handshaking::begin(&self.fabric, to, options, Some(private_data.to_vec()))?;
         let answer = handshake.answer(wanted.setup_timeout).await?;
         match answer {
@@ -119,7 +135,7 @@ impl SimProvider {
 
 impl Provider for SimProvider {
     fn limits(&self) -> Limits {
-        self.options.limits.clone()
+        self.script.limits.clone()
     }
 
     fn connect<'a>(
@@ -150,7 +166,7 @@ impl Provider for SimProvider {
             })?;
             Ok(Box::new(SimListener {
                 fabric: self.fabric.clone(),
-                options: self.options.clone(),
+                script: Arc::clone(&self.script),
                 addr,
             }) as Box<dyn Listener>)
         })
@@ -159,7 +175,7 @@ impl Provider for SimProvider {
 
 struct SimListener {
     fabric: Fabric,
-    options: EndOptions,
+    script: Arc<Script>,
     addr: SocketAddr,
 }
 
@@ -191,7 +207,7 @@ impl Listener for SimListener {
             };
             Ok(Box::new(SimIncoming {
                 peer: handshake.with(|_, handshake| handshake.connector),
-                provider: SimProvider::new(self.fabric.clone(), self.options.clone()),
+                options: self.script.next(),
                 handshake,
             }) as Box<dyn Incoming>)
         })
@@ -215,7 +231,7 @@ impl Drop for SimListener {
 
 struct SimIncoming {
     peer: SocketAddr,
-    provider: SimProvider,
+    options: EndOptions,
     handshake: Handshaking,
 }
 
@@ -238,13 +254,10 @@ impl Incoming for SimIncoming {
         Self: 'a,
     {
         Box::pin(async move {
-            fits(
-                private_data,
-                self.provider.options.limits.private_data.accept,
-            )?;
-            let options = self.provider.end_options(options);
+            fits(private_data, self.options.limits.private_data.accept)?;
+            let options = wanted_of(self.options, options);
             let connection = self.handshake.accept(&options, private_data)?;
-            let qp = SimQp::new(self.provider.fabric.clone(), connection, Side::Right);
+            let qp = SimQp::new(self.handshake.fabric.clone(), connection, Side::Right);
             with_receives(qp, receives)
         })
     }
@@ -254,11 +267,11 @@ impl Incoming for SimIncoming {
         Self: 'a,
     {
         Box::pin(async move {
-            let most = self.provider.options.limits.private_data.reject;
+            let most = self.options.limits.private_data.reject;
             let private_data = private_data[..private_data.len().min(most)].to_vec();
             self.handshake.with(|now, handshake| {
                 handshake.answer = Some(Answer::Rejected {
-                    due: now + *self.provider.options.faults.latency.start(),
+                    due: now + *self.options.faults.latency.start(),
                     private_data,
                 });
             });
@@ -477,6 +490,15 @@ impl Drop for Timer<'_> {
     fn drop(&mut self) {
         self.cancel();
     }
+}
+
+/// What a connection can do, as far as it is wanted.
+fn wanted_of(mut options: EndOptions, wanted: &QpOptions) -> EndOptions {
+    let limits = &mut options.limits;
+    limits.receives = limits.receives.min(wanted.receives);
+    limits.inbound_reads = limits.inbound_reads.min(wanted.inbound_reads);
+    limits.outstanding_reads = limits.outstanding_reads.min(wanted.outstanding_reads);
+    options
 }
 
 fn with_receives(
