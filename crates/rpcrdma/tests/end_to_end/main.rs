@@ -2,6 +2,7 @@
 
 #![allow(clippy::cast_possible_truncation)]
 
+mod cuts;
 mod echo;
 mod over_iwarp;
 mod over_sim;
