@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::bench::{self, BenchArgs};
 use crate::cat::{self, CatArgs};
 use crate::df::{self, DfArgs};
 use crate::failure::Ended;
@@ -52,6 +53,7 @@ enum Command {
     Stat(StatArgs),
     Df(DfArgs),
     Ping(PingArgs),
+    Bench(BenchArgs),
 }
 
 impl Cli {
@@ -79,6 +81,7 @@ impl Cli {
             Command::Stat(args) => stat::run(&args).await,
             Command::Df(args) => df::run(&args).await,
             Command::Ping(args) => ping::run(&args).await,
+            Command::Bench(args) => bench::run(args).await,
         }
     }
 }

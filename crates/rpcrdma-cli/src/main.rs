@@ -6,6 +6,8 @@
 //! [`progress`]), and how a command ends ([`failure`], [`interrupt`]). Here, and nowhere else, a
 //! provider is chosen.
 
+mod allocations;
+mod bench;
 mod cat;
 mod cli;
 mod connect;

@@ -1,0 +1,363 @@
+//! `rpcrdma bench`: what the whole path costs, beside plain TCP with the same octets.
+//!
+//! A second process serves a file in memory, and the same octets over plain TCP. Runs of the one
+//! and the other alternate; what is reported is the median of their ratios, because the speed of a
+//! machine drifts by more than what is to be seen.
+
+mod child;
+mod load;
+mod raw;
+mod report;
+
+use crate::failure::{Ended, Usage};
+use anyhow::{Context, Result};
+use child::Child;
+use clap::Args;
+use load::{Load, Operation};
+use report::{Aim, Cost, Figure, Report, median};
+use rpcrdma::Spin;
+use std::time::Duration;
+
+/// Measure the whole path on loopback, each figure beside the same octets over plain TCP
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  rpcrdma bench
+  rpcrdma bench --only null --only read_1m --repetitions 15
+  rpcrdma bench --json > figures.json
+
+It needs two CPUs that are otherwise idle. `null`, `null_crc` and `null_parked` are the median round
+trip of NULL; the others are rates: READ of 4 KiB at depth 1 and 32, READ and WRITE of 1 MiB at
+depth 8. Names ending in `_crc` have CRC32C on, the others off.")]
+pub(crate) struct BenchArgs {
+    /// Runs of each kind; ratios are medians over them
+    #[arg(short, long, default_value_t = 7, value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=1000))]
+    repetitions: u16,
+
+    /// How long one run takes, about
+    #[arg(long, default_value = "0.4", value_name = "SECONDS",
+        value_parser = crate::connect::seconds)]
+    run_time: Duration,
+
+    /// Measure only this; may be given several times
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+
+    /// Be the second process
+    #[arg(long, hide = true)]
+    child: bool,
+}
+
+/// Whether the ends of a connection look again for a while before they wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spinning {
+    Park,
+    Adaptive,
+}
+
+impl Spinning {
+    fn policy(self) -> Spin {
+        match self {
+            Self::Park => Spin::Park,
+            Self::Adaptive => Spin::Adaptive,
+        }
+    }
+}
+
+/// One line of the report, before it is measured.
+struct Measurement {
+    name: &'static str,
+    operation: Operation,
+    depth: usize,
+    crc: bool,
+    spinning: Spinning,
+    aim: Aim,
+}
+
+const fn measurement(
+    name: &'static str,
+    operation: Operation,
+    depth: usize,
+    crc: bool,
+    aim: Aim,
+) -> Measurement {
+    Measurement {
+        name,
+        operation,
+        depth,
+        crc,
+        spinning: Spinning::Adaptive,
+        aim,
+    }
+}
+
+/// All that can be measured, and what it is to reach.
+const MEASUREMENTS: [Measurement; 12] = [
+    measurement("null", Operation::Null, 1, false, Aim::AtMost(1.25)),
+    measurement("null_crc", Operation::Null, 1, true, Aim::AtMost(1.25)),
+    Measurement {
+        spinning: Spinning::Park,
+        ..measurement("null_parked", Operation::Null, 1, false, Aim::AtMost(1.15))
+    },
+    measurement(
+        "read_4k_qd1",
+        Operation::Read(4 << 10),
+        1,
+        false,
+        Aim::AtLeast(0.80),
+    ),
+    measurement(
+        "read_4k_qd32",
+        Operation::Read(4 << 10),
+        32,
+        false,
+        Aim::AtLeast(0.60),
+    ),
+    measurement(
+        "read_4k_qd32_crc",
+        Operation::Read(4 << 10),
+        32,
+        true,
+        Aim::AtLeast(0.52),
+    ),
+    measurement(
+        "read_1m_qd1",
+        Operation::Read(1 << 20),
+        1,
+        false,
+        Aim::AtLeast(0.75),
+    ),
+    measurement(
+        "read_1m_qd1_crc",
+        Operation::Read(1 << 20),
+        1,
+        true,
+        Aim::AtLeast(0.65),
+    ),
+    measurement(
+        "read_1m",
+        Operation::Read(1 << 20),
+        8,
+        false,
+        Aim::AtLeast(0.80),
+    ),
+    measurement(
+        "read_1m_crc",
+        Operation::Read(1 << 20),
+        8,
+        true,
+        Aim::AtLeast(0.72),
+    ),
+    measurement(
+        "write_1m",
+        Operation::Write(1 << 20),
+        8,
+        false,
+        Aim::AtLeast(0.75),
+    ),
+    measurement(
+        "write_1m_crc",
+        Operation::Write(1 << 20),
+        8,
+        true,
+        Aim::AtLeast(0.68),
+    ),
+];
+
+/// Two runs over plain TCP, one before and one after ours, must agree this well for a repetition
+/// to count: otherwise the machine did something else meanwhile.
+const AGREEMENT: f64 = 0.12;
+
+/// Operations of the first run, which finds out how many fill the time.
+const CALIBRATION: usize = 200;
+
+/// Operations of one run at most.
+const MOST_OPERATIONS: usize = 10_000_000;
+
+pub(crate) async fn run(args: BenchArgs) -> Result<Ended> {
+    if args.child {
+        return child::serve().await;
+    }
+    if let Some(unknown) = args
+        .only
+        .iter()
+        .find(|name| MEASUREMENTS.iter().all(|m| m.name != **name))
+    {
+        let names: Vec<_> = MEASUREMENTS.iter().map(|m| m.name).collect();
+        return Err(Usage(format!(
+            "there is no measurement {unknown}; there are {}",
+            names.join(", ")
+        ))
+        .into());
+    }
+    let mut child = Child::start().context("cannot start the second process")?;
+    let mut results = Vec::new();
+    for measurement in &MEASUREMENTS {
+        if args.only.is_empty() || args.only.iter().any(|name| name == measurement.name) {
+            if !args.json {
+                eprintln!("measuring {} …", measurement.name);
+            }
+            let figure = measure(measurement, &args, &mut child).await;
+            results.push(figure.with_context(|| format!("measuring {}", measurement.name))?);
+        }
+    }
+    let idle_connection = load::idle_connection(&mut child).await?;
+    let report = Report {
+        results,
+        idle_connection,
+    };
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        report.print();
+    }
+    Ok(Ended::Well)
+}
+
+async fn measure(m: &Measurement, args: &BenchArgs, child: &mut Child) -> Result<Figure> {
+    let load = Load::connect(
+        child.server(m.crc, m.spinning),
+        m.operation,
+        m.depth,
+        m.crc,
+        m.spinning,
+    )
+    .await?;
+    // How many operations fill the time, and the octets of one of them on the wire.
+    let mut calibration = CALIBRATION;
+    let mut warm = load.run(calibration).await?;
+    while warm.elapsed < args.run_time / 4 && calibration < MOST_OPERATIONS / 4 {
+        calibration *= 4;
+        warm = load.run(calibration).await?;
+    }
+    let rate = calibration as f64 / warm.elapsed.as_secs_f64();
+    let count = operations(rate * args.run_time.as_secs_f64());
+    let before = load.io();
+    load.run(count).await?;
+    let io = load.io();
+    let per_operation = |octets: u64| usize::try_from(octets / count as u64);
+    let exchange = raw::Exchange {
+        request: per_operation(io.octets_out - before.octets_out)?.max(1),
+        reply: per_operation(io.octets_in - before.octets_in)?.max(1),
+        depth: m.depth,
+    };
+
+    let value = |run: &raw::Measured| match m.operation {
+        Operation::Null => run.latency.value_at_quantile(0.5) as f64 / 1000.0,
+        Operation::Read(_) | Operation::Write(_) => count as f64 / run.elapsed.as_secs_f64(),
+    };
+    let mut runs = Vec::new();
+    let mut costs = Vec::new();
+    let mut raw_before = value(&raw::run(child.raw(), exchange, m.spinning, count).await?);
+    for _ in 0..args.repetitions {
+        let started = Snapshot::take(&load, child)?;
+        let ours = load.run(count).await?;
+        costs.push(started.until(&Snapshot::take(&load, child)?, count));
+        let raw_after = value(&raw::run(child.raw(), exchange, m.spinning, count).await?);
+        let raw = f64::midpoint(raw_before, raw_after);
+        let agree = (raw_before - raw_after).abs() <= raw * AGREEMENT;
+        runs.push(Run {
+            ours: value(&ours),
+            raw,
+            agree,
+            p50: ours.latency.value_at_quantile(0.5) as f64 / 1000.0,
+            p99: ours.latency.value_at_quantile(0.99) as f64 / 1000.0,
+        });
+        raw_before = raw_after;
+    }
+    load.close().await;
+    Ok(figure(m, &runs, &costs, exchange))
+}
+
+/// One repetition.
+struct Run {
+    ours: f64,
+    raw: f64,
+    agree: bool,
+    p50: f64,
+    p99: f64,
+}
+
+fn figure(m: &Measurement, runs: &[Run], costs: &[Cost], exchange: raw::Exchange) -> Figure {
+    let agreed = runs.iter().filter(|run| run.agree).count();
+    // On a machine where hardly anything agrees, all of it says more than one or two runs do.
+    let all = agreed * 2 < runs.len();
+    let kept: Vec<&Run> = runs.iter().filter(|run| all || run.agree).collect();
+    let over = |f: fn(&Run) -> f64| median(kept.iter().map(|run| f(run)).collect());
+    let (unit, scale) = match m.operation {
+        Operation::Null => ("us", 1.0),
+        Operation::Read(len) | Operation::Write(len) if len >= 1 << 20 => {
+            ("MiB/s", f64::from(len) / f64::from(1 << 20))
+        }
+        Operation::Read(_) | Operation::Write(_) => ("kop/s", 0.001),
+    };
+    let cost = |f: fn(&Cost) -> f64| median(costs.iter().map(f).collect());
+    Figure {
+        name: m.name,
+        value: over(|run| run.ours) * scale,
+        unit,
+        raw: over(|run| run.raw) * scale,
+        ratio: over(|run| run.ours / run.raw),
+        aim: m.aim,
+        kept: agreed,
+        repetitions: runs.len(),
+        p50_us: over(|run| run.p50),
+        p99_us: over(|run| run.p99),
+        cost: Cost {
+            client_cpu_us: cost(|c| c.client_cpu_us),
+            server_cpu_us: cost(|c| c.server_cpu_us),
+            client_syscalls: cost(|c| c.client_syscalls),
+            server_syscalls: cost(|c| c.server_syscalls),
+            client_allocations: cost(|c| c.client_allocations),
+            server_allocations: cost(|c| c.server_allocations),
+            octets_copied: cost(|c| c.octets_copied),
+        },
+        octets_out: exchange.request as u64,
+        octets_in: exchange.reply as u64,
+    }
+}
+
+/// What both processes have used up so far.
+struct Snapshot {
+    client: child::Usage,
+    server: child::Usage,
+}
+
+impl Snapshot {
+    fn take(load: &Load, child: &mut Child) -> Result<Self> {
+        Ok(Self {
+            client: child::Usage::of_this_process(load.io()),
+            server: child.usage()?,
+        })
+    }
+
+    /// What `count` operations cost between this and a later one.
+    fn until(&self, later: &Self, count: usize) -> Cost {
+        let per = |before: u64, after: u64| (after - before) as f64 / count as f64;
+        let (c, s) = ((&self.client, &later.client), (&self.server, &later.server));
+        Cost {
+            client_cpu_us: per(c.0.cpu_ns, c.1.cpu_ns) / 1000.0,
+            server_cpu_us: per(s.0.cpu_ns, s.1.cpu_ns) / 1000.0,
+            client_syscalls: per(c.0.syscalls, c.1.syscalls),
+            server_syscalls: per(s.0.syscalls, s.1.syscalls),
+            client_allocations: per(c.0.allocations, c.1.allocations),
+            server_allocations: per(s.0.allocations, s.1.allocations),
+            octets_copied: per(c.0.octets_copied, c.1.octets_copied)
+                + per(s.0.octets_copied, s.1.octets_copied),
+        }
+    }
+}
+
+/// A number of operations for one run, within reason.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it is clamped first"
+)]
+fn operations(wanted: f64) -> usize {
+    wanted.clamp(100.0, MOST_OPERATIONS as f64) as usize
+}

@@ -1,0 +1,191 @@
+//! Figures, and how they are printed.
+
+use serde::Serialize;
+
+/// One line of the report.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Figure {
+    /// Which measurement.
+    pub(super) name: &'static str,
+    /// Ours: microseconds of the median exchange, or mebibytes or operations per second.
+    pub(super) value: f64,
+    /// Of the value and of `raw`.
+    pub(super) unit: &'static str,
+    /// The same of plain TCP.
+    pub(super) raw: f64,
+    /// Ours divided by plain TCP: median over the repetitions that were kept.
+    pub(super) ratio: f64,
+    /// The ratio that is aimed at, as [`Aim`].
+    pub(super) aim: Aim,
+    /// Repetitions whose two plain-TCP runs agreed, and all of them.
+    pub(super) kept: usize,
+    pub(super) repetitions: usize,
+    /// Microseconds of the median and the 99th percentile of one operation.
+    pub(super) p50_us: f64,
+    pub(super) p99_us: f64,
+    /// Of both processes, per operation.
+    pub(super) cost: Cost,
+    /// The octets of one operation on the wire, to the server and back.
+    pub(super) octets_out: u64,
+    pub(super) octets_in: u64,
+}
+
+/// What one operation cost.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct Cost {
+    /// Microseconds of CPU, client and server.
+    pub(super) client_cpu_us: f64,
+    pub(super) server_cpu_us: f64,
+    /// System calls that moved octets, at the client.
+    pub(super) client_syscalls: f64,
+    /// The same at the server.
+    pub(super) server_syscalls: f64,
+    /// Allocations from the system's allocator.
+    pub(super) client_allocations: f64,
+    pub(super) server_allocations: f64,
+    /// Octets of payload copied by our code, at both ends together.
+    pub(super) octets_copied: f64,
+}
+
+/// What a ratio should be.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Aim {
+    /// A time: not more than this.
+    AtMost(f64),
+    /// A rate: not less than this.
+    AtLeast(f64),
+}
+
+impl Aim {
+    fn is_met(self, ratio: f64) -> bool {
+        match self {
+            Self::AtMost(limit) => ratio <= limit,
+            Self::AtLeast(limit) => ratio >= limit,
+        }
+    }
+}
+
+/// All that was measured.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) results: Vec<Figure>,
+    /// Resident octets of an idle connection.
+    pub(super) idle_connection: Idle,
+}
+
+/// Octets of resident memory that one more idle connection takes.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Idle {
+    pub(super) client: u64,
+    pub(super) server: u64,
+}
+
+impl Report {
+    /// The table for people.
+    pub(super) fn print(&self) {
+        println!(
+            "{:<17} {:>11} {:>11} {:<6} {:>6} {:>8}  {:>5} {:>8} {:>8} {:>7} {:>7} {:>6} {:>6} {:>6} {:>6} {:>9}",
+            "",
+            "ours",
+            "plain TCP",
+            "",
+            "ratio",
+            "aim",
+            "kept",
+            "p50 us",
+            "p99 us",
+            "cpu us",
+            "cpu us",
+            "calls",
+            "calls",
+            "allocs",
+            "allocs",
+            "copied",
+        );
+        println!(
+            "{:<17} {:>11} {:>11} {:<6} {:>6} {:>8}  {:>5} {:>8} {:>8} {:>7} {:>7} {:>6} {:>6} {:>6} {:>6} {:>9}",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "client",
+            "server",
+            "client",
+            "server",
+            "client",
+            "server",
+            "octets",
+        );
+        for f in &self.results {
+            let (sign, limit) = match f.aim {
+                Aim::AtMost(limit) => ("<=", limit),
+                Aim::AtLeast(limit) => (">=", limit),
+            };
+            let met = if f.aim.is_met(f.ratio) { ' ' } else { '!' };
+            println!(
+                "{:<17} {:>11.2} {:>11.2} {:<6} {:>6.3}{met} {sign} {limit:>4.2}  {:>2}/{:<2} {:>8.1} {:>8.1} {:>7.2} {:>7.2} {:>6.2} {:>6.2} {:>6.2} {:>6.2} {:>9.0}",
+                f.name,
+                f.value,
+                f.raw,
+                f.unit,
+                f.ratio,
+                f.kept,
+                f.repetitions,
+                f.p50_us,
+                f.p99_us,
+                f.cost.client_cpu_us,
+                f.cost.server_cpu_us,
+                f.cost.client_syscalls,
+                f.cost.server_syscalls,
+                f.cost.client_allocations,
+                f.cost.server_allocations,
+                f.cost.octets_copied,
+            );
+        }
+        println!(
+            "\nan idle connection: {} KiB resident at the client, {} KiB at the server",
+            self.idle_connection.client / 1024,
+            self.idle_connection.server / 1024,
+        );
+        println!(
+            "\nEach figure is the median over repetitions that alternate with the same octets over \
+             plain TCP\nbetween the same two processes. `!` marks a ratio short of its aim. Per \
+             operation: CPU time,\nsystem calls that moved octets, allocations, payload octets \
+             copied by our code."
+        );
+    }
+}
+
+/// The middle of some values, or of the two in the middle.
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => values[n / 2],
+        n => f64::midpoint(values[n / 2 - 1], values[n / 2]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn median_is_the_middle() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert!(median(Vec::new()).is_nan());
+    }
+
+    #[test]
+    fn an_aim_is_met_at_its_limit() {
+        assert!(Aim::AtMost(1.25).is_met(1.25) && !Aim::AtMost(1.25).is_met(1.26));
+        assert!(Aim::AtLeast(0.8).is_met(0.8) && !Aim::AtLeast(0.8).is_met(0.79));
+    }
+}
