@@ -3,7 +3,7 @@
 
 use crate::echo::{self, Echo, SHAPES, exchange};
 use crate::run;
-use rpcrdma::{Client, ClientConfig, Server, ServerConfig};
+use rpcrdma::{Client, ClientConfig, Server, ServerConfig, Spin};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -39,12 +39,14 @@ async fn survives(mute: Mute, cut: Cut) -> bool {
     let service = Arc::new(echo::Shared(Arc::new(Echo::default())));
     let config = ServerConfig {
         workers: 1,
+        spin: Spin::Park,
         ..ServerConfig::default()
     };
     let server = Server::bind(of_server, on, service, config).await;
     let server = server.expect("it listens");
     let config = ClientConfig {
         reconnect_first: Duration::from_millis(1),
+        spin: Spin::Park,
         ..ClientConfig::default()
     };
     let client = Client::connect(of_client, server.local_addr(), config).await;
@@ -88,7 +90,7 @@ fn calls_survive_a_cut_after_each_message_of_the_server() {
 
 #[test]
 fn calls_survive_a_cut_within_messages_of_either_end() {
-    let odd = |number| Cut::Octets(number * 4_001);
+    let odd = |number| Cut::Octets(number * 8_009);
     cut_everywhere(Mute::Client, odd);
     cut_everywhere(Mute::Server, odd);
 }
