@@ -1,8 +1,7 @@
 //! Where buffers come from and go back to.
 
 use crate::Buffer;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Smallest buffer handed out, in octets.
 const MIN_CLASS: usize = 4096;
@@ -21,7 +20,7 @@ pub struct Pool {
 }
 
 /// What a [`Pool`] holds and has handed out, in octets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
     /// Octets kept for reuse.
     pub free: usize,
@@ -33,10 +32,14 @@ pub struct PoolStats {
 
 pub(crate) struct Home {
     keep: usize,
-    free: AtomicUsize,
-    out: AtomicUsize,
-    misses: AtomicUsize,
-    classes: [Mutex<Vec<Box<[u8]>>>; CLASSES],
+    /// One lock for all sizes and the counts: taking it is what costs, not what is done under it.
+    shelves: Mutex<Shelves>,
+}
+
+#[derive(Default)]
+struct Shelves {
+    stats: PoolStats,
+    classes: [Vec<Box<[u8]>>; CLASSES],
 }
 
 impl Pool {
@@ -45,10 +48,7 @@ impl Pool {
         Self {
             home: Arc::new(Home {
                 keep,
-                free: AtomicUsize::new(0),
-                out: AtomicUsize::new(0),
-                misses: AtomicUsize::new(0),
-                classes: Default::default(),
+                shelves: Mutex::default(),
             }),
         }
     }
@@ -63,21 +63,17 @@ impl Pool {
         } else {
             capacity
         };
-        let memory = self.home.take(size).unwrap_or_else(|| {
-            self.home.misses.fetch_add(1, Relaxed);
-            vec![0; size].into_boxed_slice()
-        });
-        self.home.out.fetch_add(size, Relaxed);
+        // The lock is not held while memory is allocated and zeroed.
+        let memory = self
+            .home
+            .take(size)
+            .unwrap_or_else(|| vec![0; size].into_boxed_slice());
         Buffer::pooled(memory, Arc::clone(&self.home))
     }
 
     /// What is kept and what is out.
     pub fn stats(&self) -> PoolStats {
-        PoolStats {
-            free: self.home.free.load(Relaxed),
-            out: self.home.out.load(Relaxed),
-            misses: self.home.misses.load(Relaxed),
-        }
+        self.home.shelves().stats
     }
 }
 
@@ -88,35 +84,31 @@ impl std::fmt::Debug for Pool {
 }
 
 impl Home {
+    fn shelves(&self) -> MutexGuard<'_, Shelves> {
+        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn take(&self, size: usize) -> Option<Box<[u8]>> {
-        let memory = self
-            .class(size)?
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop()?;
-        self.free.fetch_sub(size, Relaxed);
-        Some(memory)
+        let mut shelves = self.shelves();
+        shelves.stats.out += size;
+        let memory = class_of(size).and_then(|class| shelves.classes[class].pop());
+        match memory {
+            Some(_) => shelves.stats.free -= size,
+            None => shelves.stats.misses += 1,
+        }
+        memory
     }
 
     pub(crate) fn take_back(&self, memory: Box<[u8]>) {
         let size = memory.len();
-        self.out.fetch_sub(size, Relaxed);
-        let Some(class) = self.class(size) else {
-            return;
-        };
-        // Two threads may both pass the comparison: the bound is then exceeded by one buffer each.
-        if self.free.load(Relaxed) + size > self.keep {
-            return;
+        let mut shelves = self.shelves();
+        shelves.stats.out -= size;
+        if let Some(class) = class_of(size)
+            && shelves.stats.free + size <= self.keep
+        {
+            shelves.stats.free += size;
+            shelves.classes[class].push(memory);
         }
-        self.free.fetch_add(size, Relaxed);
-        class
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(memory);
-    }
-
-    fn class(&self, size: usize) -> Option<&Mutex<Vec<Box<[u8]>>>> {
-        class_of(size).map(|class| &self.classes[class])
     }
 }
 
