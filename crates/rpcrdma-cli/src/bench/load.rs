@@ -2,7 +2,7 @@
 
 use super::Spinning;
 use super::child::{Child, Usage};
-use super::raw::{Measured, histogram};
+use super::raw::{self, Measured, histogram};
 use super::report::Idle;
 use anyhow::Result;
 use bytes::Bytes;
@@ -26,9 +26,8 @@ pub(super) enum Operation {
     Write(u32),
 }
 
-/// Octets of the file that is read and written, over which operations move: as many as plain TCP
-/// uses memory for at depth 8, so that caches help both alike.
-const FILE: u64 = 8 << 20;
+/// Octets of the file that is read and written.
+const FILE: usize = 8 << 20;
 
 /// A connection to the measured server, and the file on it.
 pub(super) struct Load {
@@ -55,7 +54,7 @@ impl Load {
             .await?;
         let nfs = Nfs3::new(client.clone(), credential.clone());
         let export = Export::open(client.clone(), credential, mounted.handle).await?;
-        let data = Bytes::from(vec![0xa5; usize::try_from(FILE)?]);
+        let data = Bytes::from(vec![0xa5; FILE]);
         export
             .write_all("measured", data.clone(), SetAttributes::default())
             .await?;
@@ -95,13 +94,15 @@ impl Load {
             let (nfs, taken) = (Arc::clone(&self.nfs), Arc::clone(&taken));
             let (latency, data) = (Arc::clone(&latency), self.data.clone());
             let (file, operation) = (self.file, self.operation);
+            // Caches shall help plain TCP and us alike.
+            let range = raw::memory(data.len(), self.depth).min(FILE);
             workers.spawn(async move {
                 loop {
                     let number = taken.fetch_add(1, Relaxed);
                     if number >= count {
                         return anyhow::Ok(());
                     }
-                    let offset = (number * data.len()) as u64 % FILE;
+                    let offset = (number * data.len() % range) as u64;
                     let at = Instant::now();
                     once(&nfs, operation, file, offset, &data).await?;
                     let ns = u64::try_from(at.elapsed().as_nanos()).unwrap_or(u64::MAX);

@@ -208,6 +208,13 @@ struct Ring {
     at: usize,
 }
 
+/// Octets of memory for messages of `len` octets of which `depth` are outstanding; small ones are
+/// read and written many at a time.
+pub(super) fn memory(len: usize, depth: usize) -> usize {
+    let len = len.max(1);
+    (len * depth).max(256 << 10) / len * len
+}
+
 struct Moved {
     octets: usize,
     messages: usize,
@@ -215,8 +222,7 @@ struct Moved {
 
 impl Ring {
     fn new(message: usize, depth: usize) -> Self {
-        // Small messages are read and written many at a time.
-        let memory = vec![0x5a; (message * depth).max(256 << 10) / message * message];
+        let memory = vec![0x5a; memory(message, depth)];
         Self {
             memory,
             message,
