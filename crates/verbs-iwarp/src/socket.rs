@@ -2,6 +2,7 @@
 
 use crate::config::{Config, FpduPolicy};
 use iwarp_proto::fpdu;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
@@ -102,14 +103,19 @@ pub(crate) fn max_ulpdu(stream: &TcpStream, policy: FpduPolicy, markers: bool) -
 
 /// Reads what is there, straight from the descriptor.
 pub(crate) fn read(fd: impl AsFd, places: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-    Ok(rustix::io::retry_on_intr(|| {
-        rustix::io::readv(&fd, places)
-    })?)
+    let read = rustix::io::retry_on_intr(|| match &mut *places {
+        // The kernel copies no vector then; most looks are for small messages.
+        [place] => recv(&fd, &mut **place, RecvFlags::empty()).map(|(read, _)| read),
+        places => rustix::io::readv(&fd, places),
+    });
+    Ok(read?)
 }
 
 /// Writes what fits, straight to the descriptor.
 pub(crate) fn write(fd: impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-    Ok(rustix::io::retry_on_intr(|| {
-        rustix::io::writev(&fd, slices)
-    })?)
+    let written = rustix::io::retry_on_intr(|| match slices {
+        [slice] => send(&fd, slice, SendFlags::NOSIGNAL),
+        slices => rustix::io::writev(&fd, slices),
+    });
+    Ok(written?)
 }
