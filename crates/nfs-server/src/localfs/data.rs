@@ -10,13 +10,17 @@ use crate::fs::{
 use crate::permission;
 use buffer::Buffer;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::OFlags;
+use rustix::fs::{Advice, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use smallvec::SmallVec;
 use std::io::{IoSlice, IoSliceMut};
+use std::num::NonZeroU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use xdr::{Gather, gather_len};
+
+/// Fewest octets that a disk is asked for as a whole.
+const ASK_AHEAD: usize = 128 << 10;
 
 /// A read that was begun.
 struct Reading {
@@ -157,6 +161,15 @@ impl Inner {
             Pace::Quick => self.haste,
             Pace::Patient => ReadWriteFlags::empty(),
         };
+        let left = reading.want - reading.buffer.len();
+        if pace == Pace::Patient && left >= ASK_AHEAD {
+            // The disk is asked for all of it at once, and not for what the kernel guesses from
+            // reads that come in any order. If it cannot be asked, reading goes on as it may.
+            let begin = reading.offset + reading.buffer.len() as u64;
+            let len = NonZeroU64::new(left as u64);
+            let fd = self.open_reader(&reading.node)?;
+            let _ = rustix::fs::fadvise(fd, begin, len, Advice::WillNeed);
+        }
         while reading.buffer.len() < reading.want {
             let fd = self.open_reader(&reading.node)?;
             let have = reading.buffer.len();

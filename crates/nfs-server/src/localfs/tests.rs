@@ -160,6 +160,24 @@ fn handles_survive_a_restart() {
 }
 
 #[test]
+fn deep_directories_are_found_again() {
+    let mut export = Export::new();
+    let mut dir = export.fs().root();
+    for _ in 0..500 {
+        let make = Make::Directory(SetAttributes::mode(0o755));
+        dir = export.make_as(&Identity::root(), dir, "d", make).unwrap();
+    }
+    let deepest = export
+        .make_as(&Identity::root(), dir, "f", file(0o644))
+        .unwrap();
+    export.restart();
+    assert_eq!(export.read(deepest).unwrap(), b"");
+    export.trust_nothing();
+    assert_eq!(export.read(deepest).unwrap(), b"");
+    assert!(export.stat(dir).is_ok());
+}
+
+#[test]
 fn handles_from_a_listing_survive_a_restart() {
     let mut export = Export::new();
     export.write("d/sub/f", "f");
