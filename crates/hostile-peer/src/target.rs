@@ -107,7 +107,14 @@ impl Target {
 
     /// The same, with another configuration.
     pub fn configured(config: ServerConfig) -> Self {
-        Self::with(config, Programs::new().with(Echo), PROGRAM, 2)
+        let provider = Iwarp::default();
+        Self::with(provider, config, Programs::new().with(Echo), PROGRAM, 2)
+    }
+
+    /// The same, over a provider with another configuration.
+    pub fn over(provider: verbs_iwarp::Config) -> Self {
+        let provider = Iwarp::new(provider);
+        Self::with(provider, steady(), Programs::new().with(Echo), PROGRAM, 2)
     }
 
     /// A server of this service, of which the client calls the procedure NULL of this program and
@@ -117,10 +124,11 @@ impl Target {
     ///
     /// If it does not start.
     pub fn of(service: impl Service + 'static, program: u32, version: u32) -> Self {
-        Self::with(steady(), service, program, version)
+        Self::with(Iwarp::default(), steady(), service, program, version)
     }
 
     fn with(
+        provider: Iwarp,
         config: ServerConfig,
         service: impl Service + 'static,
         program: u32,
@@ -131,7 +139,7 @@ impl Target {
             .enable_all()
             .build()
             .expect("a runtime");
-        let provider: Arc<dyn Provider> = Arc::new(Iwarp::default());
+        let provider: Arc<dyn Provider> = Arc::new(provider);
         let on = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let (server, client) = runtime.block_on(async {
             let server = Server::bind(Arc::clone(&provider), on, Arc::new(service), config).await;

@@ -1,6 +1,6 @@
 //! Transport headers that are wrong, and what RFC 8166 §4.5 owes for each. The connection goes on.
 
-use hostile_peer::{PROGRAM, Peer, Target, procedure, quick, rpc, words};
+use hostile_peer::{Heard, PROGRAM, Peer, Target, procedure, quick, rpc, words};
 use rpcrdma::ServerConfig;
 
 const XID: u32 = 0x5a5a_0001;
@@ -395,6 +395,59 @@ fn peer_that_hangs_up_while_its_chunks_are_pulled_is_forgotten() {
         peer.hang_up();
         peer.assert_closed();
     }
+    target.assert_serves();
+}
+
+#[test]
+fn peer_that_answers_late_holds_up_nobody_and_misses_nothing() {
+    let target = Target::start();
+    target.assert_echoes(&[7; 100_000]);
+    let mut peers: Vec<_> = (0..4).map(|_| connect(&target)).collect();
+    // Calls whose chunks are asked for at once, and handed over when we come to it.
+    for peer in &mut peers {
+        peer.memory.insert(1, vec![0; 1 << 20]);
+        let lists = [
+            1, AFTER_ECHO, STAG, 60_000, 0, 0, 0, 1, 1, 1, 60_000, 0, 0, 0, 0,
+        ];
+        for number in 0..CREDITS {
+            let xid = XID + number;
+            let call = rpc::call_with(xid, [PROGRAM, 2, procedure::ECHO], &[60_000]);
+            peer.send(&words(&[&[xid, 1, 32, MSG], &lists[..], &call].concat()));
+        }
+    }
+    target.assert_echoes(&[8; 100_000]);
+    target.assert_serves();
+    // One of them does in the end.
+    for _ in 0..CREDITS {
+        peers[0].answer();
+    }
+    assert_goes_on(&mut peers[0]);
+    drop(peers);
+    target.assert_serves();
+}
+
+#[test]
+fn peer_that_takes_in_nothing_is_dropped_and_holds_up_nobody() {
+    let target = Target::start();
+    let mut peer = connect(&target);
+    // Replies of far more than sockets hold, none of which is read. Calls that cannot be answered
+    // pile up, until they are more than the credits allow.
+    let call = [echo_call(3000), vec![0; 750]].concat();
+    let call = message(MSG, &[0, 0, 0], &call);
+    for _ in 0..8000 {
+        peer.send(&call);
+    }
+    target.assert_serves();
+    let end = loop {
+        match peer.hear() {
+            Heard::Message { .. } => {}
+            end => break end,
+        }
+    };
+    assert!(
+        matches!(end, Heard::Closed | Heard::Terminate(_)),
+        "{end:?}"
+    );
     target.assert_serves();
 }
 
