@@ -156,6 +156,10 @@ impl Requester {
             Err(error) => return Called::Failed(request.token, error),
         };
         let regions = plan.regions(&sizes);
+        if regions > link.limits.regions {
+            let (len, limit) = (sizes.stream, link.thresholds.send.octets());
+            return Called::Failed(request.token, TransportError::TooLarge { len, limit });
+        }
         if !self.can_call() || self.exposed + regions > link.limits.regions {
             link.counters.credit_waits += 1;
             return Called::NoRoom(request);

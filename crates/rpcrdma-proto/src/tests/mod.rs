@@ -5,6 +5,7 @@
 mod calls;
 mod lone;
 mod pair;
+mod random;
 
 use crate::{Budget, CallRequest, CallToken, Config, InlineSize, PrivateData, Role};
 use buffer::{Buffer, Gather, Pool};

@@ -21,6 +21,8 @@ pub(super) struct Setup {
     pub(super) ends: PairOptions,
     /// Whether the ends hear each other's private data.
     pub(super) private_data: bool,
+    /// Of the fabric.
+    pub(super) seed: u64,
 }
 
 pub(super) struct Pair {
@@ -42,6 +44,7 @@ impl Default for Setup {
             server: config(Role::Server),
             ends: PairOptions::both(EndOptions::default()),
             private_data: true,
+            seed: 7,
         }
     }
 }
@@ -82,7 +85,7 @@ impl Pair {
     }
 
     pub(super) fn with(setup: Setup) -> Self {
-        let fabric = Fabric::new(7);
+        let fabric = Fabric::new(setup.seed);
         let (left, right) = fabric.pair(&setup.ends);
         let heard = |config: &Config| setup.private_data.then_some(config.own);
         Self {

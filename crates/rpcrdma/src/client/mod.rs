@@ -108,7 +108,8 @@ fn activity() -> Activity {
 impl Client {
     /// Connects to a server.
     ///
-    /// The connection is owned by a task on the present tokio runtime, which must outlive it.
+    /// The connection is owned by a task on the present tokio runtime, which has its I/O and time
+    /// drivers enabled. If it ends before the client does, calls fail.
     ///
     /// # Errors
     ///

@@ -138,16 +138,20 @@ impl Pump {
         loop {
             let over = self.drive(&mut wire).await;
             wire.log_end(&over);
+            let last = over == Over::Asked || !self.connector.config.reconnect;
+            if last {
+                let error = TransportError::Disconnected(over.to_string());
+                self.calls().end(&error);
+            }
             if !matches!(over, Over::Closed(_)) {
                 wire.close().await;
             }
             self.shared
                 .lost(wire.connection.counters(), wire.qp.io_counters());
-            self.take_unfinished(wire, &over);
-            if over == Over::Asked || !self.connector.config.reconnect {
-                let error = TransportError::Disconnected(over.to_string());
-                return self.calls().end(&error);
+            if last {
+                return;
             }
+            self.take_unfinished(wire, &over);
             self.blocked = false;
             self.spinner = Spinner::new(self.connector.config.spin, super::activity());
             match self.reconnect().await {

@@ -130,11 +130,19 @@ impl Arrival {
         let setup = self.set_up(incoming);
         // The timeouts of its steps have to be enough, but a provider is not trusted with ours.
         let timeout = self.settings.config.setup_timeout * 2;
-        let wire = match tokio::time::timeout(timeout, setup).await {
-            Ok(Ok(wire)) => wire,
-            Ok(Err(error)) => return self.refused(peer, &error),
-            Err(_) => {
-                return self.refused(peer, &SetupError::TimedOut("a connection", timeout));
+        let mut stop = self.stop.clone();
+        let wire = tokio::select! {
+            result = tokio::time::timeout(timeout, setup) => match result {
+                Ok(Ok(wire)) => wire,
+                Ok(Err(error)) => return self.refused(peer, &error),
+                Err(_) => {
+                    return self.refused(peer, &SetupError::TimedOut("a connection", timeout));
+                }
+            },
+            _ = stop.wait_for(|stop| *stop) => {
+                debug!(%peer, "refused: the server stops");
+                self.state.stats().refused += 1;
+                return;
             }
         };
         self.state.stats().accepted += 1;
