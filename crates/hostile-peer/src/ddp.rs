@@ -115,7 +115,7 @@ impl Segment {
 
     /// The tagged offset.
     pub(crate) fn offset(&self) -> usize {
-        assert_eq!(self.word(4), 0, "memory here is small");
-        self.word(8) as usize
+        let offset = u64::from(self.word(4)) << 32 | u64::from(self.word(8));
+        usize::try_from(offset).unwrap_or(usize::MAX)
     }
 }

@@ -35,6 +35,9 @@ pub struct Peer {
     pub reads: usize,
     /// Whether Read Requests are answered.
     pub answers_reads: bool,
+    /// Whether access to what is not in memory is taken for the end of the connection, instead of
+    /// a fault of the other end.
+    pub refuses_access: bool,
     message: Vec<u8>,
     response: Vec<u8>,
     /// What has come of the present FPDU, markers and all.
@@ -100,6 +103,7 @@ impl Peer {
             memory: BTreeMap::new(),
             reads: 0,
             answers_reads: true,
+            refuses_access: false,
             message: Vec::new(),
             response: Vec::new(),
             fpdu: Vec::new(),
@@ -262,7 +266,11 @@ impl Peer {
                 return Heard::Closed;
             };
             match (segment.is_tagged(), segment.opcode()) {
-                (true, opcode::WRITE) => self.take_in_write(&segment),
+                (true, opcode::WRITE) => {
+                    if !self.take_in_write(&segment) {
+                        return Heard::Closed;
+                    }
+                }
                 (true, opcode::READ_RESPONSE) => {
                     assert_eq!(segment.word(0), SINK, "nothing else was asked for");
                     self.response.extend_from_slice(&segment.payload);
@@ -270,7 +278,11 @@ impl Peer {
                         return Heard::Read(std::mem::take(&mut self.response));
                     }
                 }
-                (false, opcode::READ_REQUEST) => self.take_in_read_request(&segment),
+                (false, opcode::READ_REQUEST) => {
+                    if !self.take_in_read_request(&segment) {
+                        return Heard::Closed;
+                    }
+                }
                 (false, opcode::SEND | opcode::SEND_INVALIDATE) => {
                     self.message.extend_from_slice(&segment.payload);
                     if segment.is_last() {
@@ -311,6 +323,19 @@ impl Peer {
     /// Asserts that the server ends the connection without a word.
     pub fn assert_closed(&mut self) {
         assert_eq!(self.hear(), Heard::Closed);
+    }
+
+    /// Takes in octets, whatever they are, until the connection ends.
+    pub fn drain(&mut self) {
+        let mut octets = [0; 4096];
+        loop {
+            match self.socket.read(&mut octets) {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(error) if is_end(error.kind()) => return,
+                Err(error) => panic!("waited in vain for the end: {error}"),
+            }
+        }
     }
 
     /// Whether the server ends the connection within this time, without having said anything.
@@ -388,30 +413,47 @@ impl Peer {
         }
     }
 
-    fn take_in_write(&mut self, segment: &Segment) {
-        let (stag, at) = (segment.word(0), segment.offset());
+    /// Whether it can be done.
+    fn take_in_write(&mut self, segment: &Segment) -> bool {
+        let (stag, begin) = (segment.word(0), segment.offset());
         if segment.payload.is_empty() {
-            return;
+            return true;
         }
+        let end = begin.saturating_add(segment.payload.len());
         let memory = self.memory.get_mut(&stag);
-        let memory = memory.unwrap_or_else(|| panic!("the server writes to STag {stag:#x}"));
-        memory[at..at + segment.payload.len()].copy_from_slice(&segment.payload);
+        let Some(place) = memory.and_then(|memory| memory.get_mut(begin..end)) else {
+            assert!(
+                self.refuses_access,
+                "it writes to STag {stag:#x} from {begin:#x} to {end:#x}"
+            );
+            return false;
+        };
+        place.copy_from_slice(&segment.payload);
+        true
     }
 
-    fn take_in_read_request(&mut self, segment: &Segment) {
+    /// Whether it can be answered.
+    fn take_in_read_request(&mut self, segment: &Segment) -> bool {
         self.reads += 1;
         if !self.answers_reads {
-            return;
+            return true;
         }
         let [sink, sink_high, sink_low, length, source, high, low] =
             *as_words(&segment.payload).as_slice()
         else {
             panic!("a Read Request of {} octets", segment.payload.len());
         };
-        assert_eq!(high, 0, "memory here is small");
+        let begin = usize::try_from(u64::from(high) << 32 | u64::from(low)).unwrap_or(usize::MAX);
+        let end = begin.saturating_add(length as usize);
         let memory = self.memory.get(&source);
-        let memory = memory.unwrap_or_else(|| panic!("the server reads STag {source:#x}"));
-        let octets = memory[low as usize..][..length as usize].to_vec();
+        let Some(octets) = memory.and_then(|memory| memory.get(begin..end)) else {
+            assert!(
+                self.refuses_access,
+                "it reads {length} octets of STag {source:#x} at {begin:#x}"
+            );
+            return false;
+        };
+        let octets = octets.to_vec();
         let mut at = u64::from(sink_high) << 32 | u64::from(sink_low);
         let mut pieces = octets.chunks(60_000).peekable();
         if octets.is_empty() {
@@ -426,6 +468,7 @@ impl Peer {
                 self.segment(&segment);
             }
         }
+        true
     }
 }
 
