@@ -175,7 +175,8 @@ impl Rx {
                 let offered = space.len();
                 let read = io(&mut [IoSliceMut::new(space)])?;
                 self.tail += read;
-                if read == offered {
+                // A read that was only to complete an FPDU says nothing about what follows.
+                if read == offered && offered == self.offer {
                     self.offer = (self.offer * 4).min(STAGING);
                 }
                 Ok(read)
