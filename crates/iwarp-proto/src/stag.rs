@@ -1,7 +1,7 @@
 //! The table behind STags: what the peer may reach, and how (RFC 5040 §8.1.1, RFC 5042 §6.2).
 
 use std::hash::{DefaultHasher, Hasher};
-use verbs::{Handle, Memory};
+use verbs::{Handle, Memory, WrId};
 
 /// Entries of a table: what an STag can name at a time.
 pub(crate) const SLOTS: usize = 1 << SLOT_BITS;
@@ -30,6 +30,8 @@ pub(crate) struct StagTable {
 struct Slot {
     stag: u32,
     entry: Entry,
+    /// Segments being placed in it, and Read Responses that still refer to it.
+    users: u32,
 }
 
 /// What an STag names.
@@ -38,15 +40,19 @@ pub(crate) enum Entry {
     Free,
     /// A region registered by our user.
     Region(Memory),
-    /// A region whose STag is dead, but which still takes in the rest of one segment.
+    /// A region whose STag is dead, but which still takes in the rest of one segment, or from
+    /// which responses are still sent.
     Draining(Memory),
     /// The sink of a Read of ours: the memory is with the Read.
     ReadSink,
 }
 
-/// A slot that an STag was found to name. Valid until the slot is next released.
+/// A slot that an STag was found to name, as long as it named it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SlotId(u16);
+pub(crate) struct SlotId {
+    index: u16,
+    stag: u32,
+}
 
 impl StagTable {
     pub(crate) fn new(seed: [u8; 32]) -> Self {
@@ -91,6 +97,7 @@ impl StagTable {
             self.slots.push(Slot {
                 stag: 0,
                 entry: Entry::Free,
+                users: 0,
             });
             u16::try_from(self.slots.len() - 1).expect("a table has at most 4096 slots")
         });
@@ -103,7 +110,11 @@ impl StagTable {
                 break stag;
             }
         };
-        *place = Slot { stag, entry };
+        *place = Slot {
+            stag,
+            entry,
+            users: 0,
+        };
         stag
     }
 
@@ -113,36 +124,33 @@ impl StagTable {
         let found = self.slots.get(slot as usize)?;
         match found.entry {
             Entry::Region(_) | Entry::ReadSink if found.stag == stag => {
-                Some(SlotId(u16::try_from(slot).ok()?))
+                let index = u16::try_from(slot).ok()?;
+                Some(SlotId { index, stag })
             }
             _ => None,
         }
     }
 
     pub(crate) fn entry(&self, slot: SlotId) -> &Entry {
-        &self.slots[usize::from(slot.0)].entry
-    }
-
-    pub(crate) fn handle(&self, slot: SlotId) -> Handle {
-        Handle(self.slots[usize::from(slot.0)].stag)
+        &self.slots[usize::from(slot.index)].entry
     }
 
     /// The memory of a slot that takes in octets.
     pub(crate) fn sink_mut(&mut self, slot: SlotId) -> &mut [u8] {
-        match &mut self.slots[usize::from(slot.0)].entry {
-            Entry::Region(Memory::Sink(buffer)) | Entry::Draining(Memory::Sink(buffer)) => {
+        match &mut self.slots[usize::from(slot.index)].entry {
+            Entry::Region(Memory::Sink(buffer)) | Entry::Draining(Memory::Sink(buffer), _) => {
                 buffer.memory_mut()
             }
             _ => unreachable!("placement was admitted into a sink, which stays until it is done"),
         }
     }
 
-    /// Kills an STag and gives its memory back.
+    /// Kills an STag and gives its memory back, whatever still uses it.
     pub(crate) fn release(&mut self, slot: SlotId) -> Option<Memory> {
-        let entry = std::mem::replace(&mut self.slots[usize::from(slot.0)].entry, Entry::Free);
-        self.free.push(slot.0);
+        let entry = self.take(slot.index);
+        self.free.push(slot.index);
         match entry {
-            Entry::Region(memory) | Entry::Draining(memory) => {
+            Entry::Region(memory) | Entry::Draining(memory, _) => {
                 self.regions -= 1;
                 Some(memory)
             }
@@ -150,13 +158,64 @@ impl StagTable {
         }
     }
 
-    /// Kills an STag at once, while its memory still takes in the rest of a segment.
-    pub(crate) fn drain(&mut self, slot: SlotId) {
-        let entry = &mut self.slots[usize::from(slot.0)].entry;
-        *entry = match std::mem::replace(entry, Entry::Free) {
-            Entry::Region(memory) => Entry::Draining(memory),
+    /// Kills the STag of a region at once. Its memory comes back if nothing uses it, and otherwise
+    /// with the last [`unhold`](Self::unhold).
+    pub(crate) fn retire(&mut self, slot: SlotId, wr: WrId) -> Option<Memory> {
+        let place = &mut self.slots[usize::from(slot.index)];
+        if place.users == 0 {
+            return self.release(slot);
+        }
+        place.entry = match std::mem::replace(&mut place.entry, Entry::Free) {
+            Entry::Region(memory) => Entry::Draining(memory, wr),
             other => other,
         };
+        None
+    }
+
+    /// Notes that a region is in use.
+    pub(crate) fn hold(&mut self, slot: SlotId) {
+        self.slots[usize::from(slot.index)].users += 1;
+    }
+
+    /// Notes that a use of a region has ended. Gives the Invalidate that waited for it.
+    pub(crate) fn unhold(&mut self, slot: SlotId) -> Option<(WrId, Memory)> {
+        let place = &mut self.slots[usize::from(slot.index)];
+        // The peer may have invalidated it in between, and the slot may have another name now.
+        if place.stag != slot.stag || place.users == 0 {
+            return None;
+        }
+        place.users -= 1;
+        match place.entry {
+            Entry::Draining(_, wr) if place.users == 0 => Some((wr, self.release(slot)?)),
+            _ => None,
+        }
+    }
+
+    /// Drops the regions that are still in use though they were taken back.
+    pub(crate) fn abandon_drains(&mut self) -> Vec<WrId> {
+        let mut waiting = Vec::new();
+        for index in (0..).take(self.slots.len()) {
+            if let Entry::Draining(_, wr) = self.slots[usize::from(index)].entry {
+                drop(self.take(index));
+                self.free.push(index);
+                self.regions -= 1;
+                waiting.push(wr);
+            }
+        }
+        waiting
+    }
+
+    fn take(&mut self, index: u16) -> Entry {
+        let place = &mut self.slots[usize::from(index)];
+        place.users = 0;
+        std::mem::replace(&mut place.entry, Entry::Free)
+    }
+}
+
+impl SlotId {
+    /// The name it had.
+    pub(crate) fn handle(self) -> Handle {
+        Handle(self.stag)
     }
 }
 
@@ -196,7 +255,7 @@ mod tests {
         let mut table = StagTable::new([7; 32]);
         let first = table.register(sink());
         let slot = table.find(first.0).unwrap();
-        assert_eq!(table.handle(slot), first);
+        assert_eq!(slot.handle(), first);
         assert!(table.release(slot).is_some());
         assert_eq!(table.find(first.0), None);
         let second = table.register(sink());
@@ -229,13 +288,33 @@ mod tests {
     }
 
     #[test]
-    fn a_draining_region_cannot_be_named() {
+    fn a_region_in_use_cannot_be_named_and_comes_back_with_its_last_use() {
         let mut table = StagTable::new([3; 32]);
         let handle = table.register(sink());
         let slot = table.find(handle.0).unwrap();
-        table.drain(slot);
+        table.hold(slot);
+        table.hold(slot);
+        assert!(table.retire(slot, WrId(5)).is_none());
         assert_eq!(table.find(handle.0), None);
         assert_eq!(table.sink_mut(slot).len(), 16);
-        assert!(table.release(slot).is_some());
+        assert!(table.unhold(slot).is_none());
+        assert!(matches!(table.unhold(slot), Some((WrId(5), _))));
+        assert_eq!(table.regions(), 0);
+    }
+
+    #[test]
+    fn a_use_that_outlives_its_name_does_not_count_for_the_next() {
+        let mut table = StagTable::new([3; 32]);
+        let first = table.register(sink());
+        let first = table.find(first.0).unwrap();
+        table.hold(first);
+        assert!(table.release(first).is_some());
+        let second = table.register(sink());
+        let second = table.find(second.0).unwrap();
+        table.hold(second);
+        assert!(table.unhold(first).is_none());
+        assert!(table.retire(second, WrId(1)).is_none());
+        assert_eq!(table.abandon_drains(), [WrId(1)]);
+        assert_eq!(table.regions(), 0);
     }
 }

@@ -6,9 +6,9 @@
 use super::places::{Places, Target};
 use crate::ddp::{self, Header};
 use crate::rdmap::{self, Control, Opcode, QUEUE_READ, QUEUE_SEND, QUEUE_TERMINATE, ReadRequest};
-use crate::stag::Entry;
+use crate::stag::{Entry, SlotId};
 use crate::terminate::{Cause, Terminate};
-use verbs::Memory;
+use verbs::{Gather, Memory};
 
 /// A segment that is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +155,7 @@ impl Places {
         if sequence != self.read_sequence {
             return Err(Cause::DDP_SEQUENCE);
         }
-        if self.serving >= ird {
+        if self.served.len() >= usize::from(ird) {
             return Err(Cause::DDP_NO_BUFFER);
         }
         if offset != 0 {
@@ -170,10 +170,13 @@ impl Places {
         Ok(())
     }
 
-    /// Finds what a Read Request asks for (RFC 5040 §7.2). An empty one is not checked.
-    pub(super) fn admit_read(&self, request: &ReadRequest) -> Result<verbs::Gather, Cause> {
+    /// Finds what a Read Request asks for, and in which region (RFC 5040 §7.2). An empty one is not checked.
+    pub(super) fn admit_read(
+        &self,
+        request: &ReadRequest,
+    ) -> Result<(Gather, Option<SlotId>), Cause> {
         if request.length == 0 {
-            return Ok(verbs::Gather::new());
+            return Ok((Gather::new(), None));
         }
         let slot = self
             .table
@@ -189,13 +192,13 @@ impl Places {
         if end > buffer::gather_len(pieces) as u64 {
             return Err(Cause::RDMA_BOUNDS);
         }
-        Ok(slice(pieces, request.source_offset, end))
+        Ok((slice(pieces, request.source_offset, end), Some(slot)))
     }
 }
 
 /// The octets from `begin` to `end` of pieces that have them.
-fn slice(pieces: &verbs::Gather, begin: u64, end: u64) -> verbs::Gather {
-    let mut found = verbs::Gather::new();
+fn slice(pieces: &Gather, begin: u64, end: u64) -> Gather {
+    let mut found = Gather::new();
     let mut at = 0;
     for piece in pieces {
         let next = at + piece.len() as u64;

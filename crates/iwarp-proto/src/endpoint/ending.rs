@@ -135,7 +135,10 @@ impl Endpoint {
         cq.extend(tx.abandon().map(flushed));
         self.outstanding -= self.cq.len() - before;
         self.flush_reads(None);
-        if let Some(wr) = self.rx.abandon_drain() {
+        for wr in self.places.table.abandon_drains() {
+            self.fail(wr, WorkError::Flushed);
+        }
+        for (_, wr) in std::mem::take(&mut self.places.waiting) {
             self.fail(wr, WorkError::Flushed);
         }
     }

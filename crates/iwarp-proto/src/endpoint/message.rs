@@ -2,6 +2,7 @@
 
 use crate::ddp::{self, Header};
 use crate::rdmap::{self, Opcode, ReadRequest};
+use crate::stag::SlotId;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use verbs::{Buffer, Gather, Handle, RemoteAddress, WrId};
@@ -40,8 +41,8 @@ pub(super) enum End {
     Send(WrId),
     /// The completion of a Write.
     Write(WrId),
-    /// The peer may send another Read Request.
-    ReadResponse,
+    /// The peer may send another Read Request, and this region is not in use for it any more.
+    ReadResponse(Option<SlotId>),
 }
 
 /// The octets of a message.
@@ -114,7 +115,11 @@ impl Message {
         Self::new(Kind::ReadRequest, body, ReadRequest::LEN, End::Nothing)
     }
 
-    pub(super) fn read_response(request: &ReadRequest, source: Gather) -> Self {
+    pub(super) fn read_response(
+        request: &ReadRequest,
+        source: Gather,
+        slot: Option<SlotId>,
+    ) -> Self {
         let to = RemoteAddress {
             handle: Handle(request.sink_stag),
             offset: request.sink_offset,
@@ -124,7 +129,7 @@ impl Message {
             Kind::ReadResponse { to },
             Body::pieces(source),
             len,
-            End::ReadResponse,
+            End::ReadResponse(slot),
         )
     }
 

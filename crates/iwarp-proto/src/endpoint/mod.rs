@@ -20,6 +20,7 @@ pub use counters::Counters;
 
 use crate::fpdu;
 use crate::mpa::RtrMessage;
+use crate::stag::SlotId;
 use ending::Phase;
 use message::Message;
 use places::{Places, Receive};
@@ -230,8 +231,8 @@ impl Endpoint {
         }
     }
 
-    /// The STag dies at once; the memory comes back when no segment is being placed in it
-    /// (RFC 5042 §6.2.2).
+    /// The STag dies at once; the memory comes back when no segment is being placed in it and no
+    /// response is being sent from it (RFC 5042 §6.2.2).
     fn invalidate(&mut self, wr: WrId, handle: Handle) {
         let Some(slot) = self.places.region(handle.0) else {
             // A fault of our own user: it does not know what the peer can reach.
@@ -239,15 +240,23 @@ impl Endpoint {
             self.catastrophe();
             return;
         };
-        if self.rx.drains_into(slot, wr) {
-            self.places.table.drain(slot);
-            return;
+        if let Some(memory) = self.places.table.retire(slot, wr) {
+            self.complete(Completion::Invalidate {
+                wr,
+                invalidated: Invalidated { handle, memory },
+            });
         }
-        let memory = self.places.release(slot);
-        self.complete(Completion::Invalidate {
-            wr,
-            invalidated: Invalidated { handle, memory },
-        });
+    }
+
+    /// Notes that a use of a region has ended, which an Invalidate may have waited for.
+    fn unhold(&mut self, slot: SlotId) {
+        if let Some((wr, memory)) = self.places.table.unhold(slot) {
+            let handle = slot.handle();
+            self.complete(Completion::Invalidate {
+                wr,
+                invalidated: Invalidated { handle, memory },
+            });
+        }
     }
 
     /// Sends as many Read Requests as the peer serves at a time.

@@ -4,7 +4,7 @@ use super::reads::Reads;
 use crate::stag::{Entry, SlotId, StagTable};
 use buffer::Buffer;
 use std::collections::VecDeque;
-use verbs::{Handle, Memory, WrId};
+use verbs::{Memory, WrId};
 
 /// A Receive that is posted.
 pub(super) struct Receive {
@@ -34,8 +34,10 @@ pub(super) struct Places {
     pub(super) send_offset: u32,
     /// MSN of the next Read Request.
     pub(super) read_sequence: u32,
-    /// Read Requests of the peer whose responses are not sent yet.
-    pub(super) serving: u16,
+    /// Source STags of the peer's Read Requests whose responses are not sent yet, in order.
+    pub(super) served: VecDeque<u32>,
+    /// Invalidations that wait for such responses.
+    pub(super) waiting: Vec<(SlotId, WrId)>,
 }
 
 impl Places {
@@ -47,7 +49,8 @@ impl Places {
             send_sequence: 1,
             send_offset: 0,
             read_sequence: 1,
-            serving: 0,
+            served: VecDeque::new(),
+            waiting: Vec::new(),
         }
     }
 
@@ -71,15 +74,17 @@ impl Places {
         matches!(self.table.entry(slot), Entry::Region(_)).then_some(slot)
     }
 
+    /// The first invalidation that waits for nothing any more.
+    pub(super) fn pop_waiting(&mut self) -> Option<(SlotId, WrId)> {
+        let free = |(slot, _): &(SlotId, WrId)| !self.served.contains(&self.handle(*slot).0);
+        let at = self.waiting.iter().position(free)?;
+        Some(self.waiting.remove(at))
+    }
+
     /// Takes a region back.
     pub(super) fn release(&mut self, slot: SlotId) -> Memory {
         self.table
             .release(slot)
             .expect("a region is found before it is released")
-    }
-
-    /// The name of a region.
-    pub(super) fn handle(&self, slot: SlotId) -> Handle {
-        self.table.handle(slot)
     }
 }

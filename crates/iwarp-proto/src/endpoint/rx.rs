@@ -16,10 +16,9 @@ use crate::crc;
 use crate::ddp::{self, Header};
 use crate::fpdu::{self, CRC_LEN, LENGTH_LEN};
 use crate::rdmap::ReadRequest;
-use crate::stag::SlotId;
 use crate::terminate::{Cause, Terminate, TerminatedSegment};
 use std::io::{self, IoSliceMut};
-use verbs::{Completion, Invalidated, WrId};
+use verbs::{Completion, Invalidated};
 
 /// Octets of the staging buffer. Only what is used of it is ever touched.
 const STAGING: usize = 256 << 10;
@@ -65,8 +64,6 @@ struct Placing {
     /// Length field and DDP header, for the CRC.
     header: [u8; LENGTH_LEN + ddp::MAX_HEADER_LEN],
     header_len: usize,
-    /// The Invalidate that waits for the end of this segment.
-    drain: Option<WrId>,
 }
 
 impl Placing {
@@ -103,25 +100,6 @@ impl Rx {
 
     pub(super) fn is_between_fpdus(&self) -> bool {
         matches!(self.state, State::Framing) && self.head == self.tail
-    }
-
-    /// Whether a segment is just being placed in this region; if so, the Invalidate waits for it.
-    pub(super) fn drains_into(&mut self, slot: SlotId, wr: WrId) -> bool {
-        match &mut self.state {
-            State::Placing(placing) if placing.target == Target::Region(slot) => {
-                placing.drain = Some(wr);
-                true
-            }
-            State::Placing(_) | State::Framing => false,
-        }
-    }
-
-    /// The Invalidate that waited for the end of a segment that will not come.
-    pub(super) fn abandon_drain(&mut self) -> Option<WrId> {
-        match &mut self.state {
-            State::Placing(placing) => placing.drain.take(),
-            State::Framing => None,
-        }
     }
 
     pub(super) fn trim(&mut self) {
@@ -351,6 +329,9 @@ impl Endpoint {
         let got = payload.len();
         self.places.memory_mut(target)[start..start + got].copy_from_slice(payload);
         self.counters.copied_in += got as u64;
+        if let Target::Region(slot) = target {
+            self.places.table.hold(slot);
+        }
         self.rx.consume(header_len + got);
         self.rx.offer = OFFER_AFTER_LARGE;
         self.rx.state = State::Placing(Placing {
@@ -362,7 +343,6 @@ impl Endpoint {
             pad: fpdu::pad_len(ulpdu),
             header: saved,
             header_len,
-            drain: None,
         });
         true
     }
@@ -406,13 +386,8 @@ impl Endpoint {
                 unreachable!("only what has a place is placed")
             }
         }
-        if let (Some(wr), Target::Region(slot)) = (placing.drain, placing.target) {
-            let handle = self.places.handle(slot);
-            let memory = self.places.release(slot);
-            self.complete(Completion::Invalidate {
-                wr,
-                invalidated: Invalidated { handle, memory },
-            });
+        if let Target::Region(slot) = placing.target {
+            self.unhold(slot);
         }
         true
     }
@@ -438,7 +413,7 @@ impl Endpoint {
                 self.violation(Cause::RDMA_CANNOT_INVALIDATE, None);
                 return;
             };
-            let handle = self.places.handle(slot);
+            let handle = slot.handle();
             let memory = self.places.release(slot);
             invalidated = Some(Invalidated { handle, memory });
         }
@@ -461,7 +436,7 @@ impl Endpoint {
         self.places.read_sequence = self.places.read_sequence.wrapping_add(1);
         match self.places.admit_read(&request) {
             Ok(source) => {
-                self.places.serving += 1;
+                self.places.served.push_back(request.source_stag);
                 self.tx.push(Message::read_response(&request, source));
             }
             Err(cause) => {

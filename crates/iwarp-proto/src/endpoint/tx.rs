@@ -101,7 +101,7 @@ impl Tx {
             .chain(queued)
             .filter_map(|end| match end {
                 End::Send(wr) | End::Write(wr) => Some(wr),
-                End::ReadResponse | End::Nothing => None,
+                End::ReadResponse(_) | End::Nothing => None,
             })
     }
 
@@ -150,7 +150,7 @@ impl Endpoint {
                 End::Nothing => {}
                 End::Send(wr) => self.complete(Completion::Send { wr }),
                 End::Write(wr) => self.complete(Completion::Write { wr }),
-                End::ReadResponse => self.places.serving -= 1,
+                End::ReadResponse => self.response_sent(),
             }
         }
         Ok(written)

@@ -568,3 +568,69 @@ fn an_idle_end_gives_memory_back_and_goes_on() {
         }
     }
 }
+
+#[test]
+fn memory_that_is_being_read_comes_back_with_the_last_octet() {
+    let mut pair = Pair::new();
+    let octets = pattern(600_000, 1);
+    let handle = pair
+        .b
+        .register(Memory::Source(gather(octets.clone())))
+        .unwrap();
+    let segment = Segment {
+        handle,
+        length: 600_000,
+        offset: 0,
+    };
+    pair.a.post(read(1, 600_000, &[segment])).unwrap();
+    let request = output(&mut pair.a, usize::MAX);
+    pair.b.recv_slice(&request);
+    pair.b
+        .post(WorkRequest::Invalidate {
+            wr: WrId(2),
+            handle,
+        })
+        .unwrap();
+    pair.b.send_with(|_| Ok(0)).unwrap();
+    assert!(completions(&mut pair.b).is_empty());
+    pair.drive();
+    assert!(matches!(
+        completions(&mut pair.b)[..],
+        [Completion::Invalidate { wr: WrId(2), .. }]
+    ));
+    match completions(&mut pair.a).pop() {
+        Some(Completion::Read { sink, .. }) => assert_eq!(&*sink, octets),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn memory_that_is_being_read_is_dropped_with_the_connection() {
+    let mut pair = Pair::new();
+    let handle = pair
+        .b
+        .register(Memory::Source(gather(vec![0; 100])))
+        .unwrap();
+    let segment = Segment {
+        handle,
+        length: 100,
+        offset: 0,
+    };
+    pair.a.post(read(1, 100, &[segment])).unwrap();
+    let request = output(&mut pair.a, usize::MAX);
+    pair.b.recv_slice(&request);
+    pair.b
+        .post(WorkRequest::Invalidate {
+            wr: WrId(2),
+            handle,
+        })
+        .unwrap();
+    pair.b.lost(CloseReason::Peer);
+    assert!(matches!(
+        completions(&mut pair.b)[..],
+        [Completion::Failed {
+            wr: WrId(2),
+            error: WorkError::Flushed
+        }]
+    ));
+}
