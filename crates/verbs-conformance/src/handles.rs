@@ -2,8 +2,9 @@
 
 use crate::bench::Bench;
 use crate::pair::{At, Pair, pattern, segment, whole};
+use buffer::Pool;
 use std::collections::BTreeSet;
-use verbs::{Buffer, Gather, Handle, Invalidation, Memory, RegisterError, WorkError};
+use verbs::{Buffer, Completion, Gather, Handle, Invalidation, Memory, RegisterError, WorkError};
 
 /// Handles of one connection are unlike each other and never 0, and do not follow one another.
 pub async fn handles_are_all_different_and_never_zero(bench: &Bench<'_>) {
@@ -83,6 +84,37 @@ pub async fn invalidated_handle_is_dead_at_once(bench: &Bench<'_>) {
             })
             .await;
     }
+}
+
+/// Memory that the peer is just reading comes back when nothing refers to it any more, be it
+/// after the last octet or with the end of the connection.
+pub async fn invalidation_waits_for_what_is_being_read(bench: &Bench<'_>) {
+    const LENGTH: usize = 8 << 20;
+    bench
+        .both_ways_to_the_end(async |mut pair| {
+            let pool = Pool::new(LENGTH);
+            let mut buffer = pool.take(LENGTH);
+            buffer.set_len(LENGTH);
+            let pieces = Gather::from_iter([buffer.freeze()]);
+            let handle = pair.far.register(Memory::Source(pieces));
+            pair.near.read(&[segment(handle, 0, LENGTH)]);
+            // The request arrives, and a part of the response goes out.
+            let receive = pair.far.receive_one();
+            pair.near.send(b"it is on its way");
+            pair.message(At::Far, receive).await;
+            let invalidate = pair.far.invalidate(handle);
+            match pair.completion(At::Far, invalidate).await {
+                Completion::Invalidate { invalidated, .. } => {
+                    drop(invalidated);
+                    assert_eq!(pool.stats().out, 0, "something still refers to the memory");
+                }
+                Completion::Failed { .. } => assert!(pair.far.qp.closed().is_some()),
+                other => panic!("{other:?}"),
+            }
+            pair.finish().await;
+            assert_eq!(pool.stats().out, 0);
+        })
+        .await;
 }
 
 /// The Receive that takes in a Send with Invalidate names the handle and has its memory, with all

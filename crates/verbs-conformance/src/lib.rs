@@ -86,6 +86,7 @@ macro_rules! suite {
                 memory_registered_again_has_another_handle,
                 invalidation_brings_the_memory_back,
                 invalidated_handle_is_dead_at_once,
+                invalidation_waits_for_what_is_being_read,
                 peer_can_invalidate_and_the_memory_comes_with_its_message,
                 handle_invalidated_by_the_peer_is_dead_at_once,
                 handle_invalidated_by_the_peer_cannot_be_invalidated_again,
