@@ -322,3 +322,5 @@ pub trait FileSystem: Send + Sync {
 
 #[cfg(test)]
 mod conformance;
+#[cfg(test)]
+mod differential;

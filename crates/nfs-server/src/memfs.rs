@@ -341,6 +341,7 @@ impl FileSystem for MemFs {
         };
         let done = self.change(dir, |tree, dir, before| {
             let file = tree.get(number)?.attributes(number);
+            permission::check_directory(before)?;
             if file.is_directory() {
                 return Err(Error::Invalid);
             }

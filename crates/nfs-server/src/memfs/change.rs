@@ -133,7 +133,10 @@ pub(super) fn set_attributes(
     }
     inode.uid = set.uid.unwrap_or(inode.uid);
     inode.gid = set.gid.unwrap_or(inode.gid);
-    if let Some(wanted) = set.mode {
+    // As on Linux, symbolic links have no mode of their own.
+    if let Some(wanted) = set.mode
+        && before.kind != FileKind::Symlink
+    {
         inode.mode = permission::settable_mode(who, before.kind, inode.gid, wanted);
     }
     let now = Time::now();
@@ -176,6 +179,8 @@ pub(super) fn rename(
     (from, from_before, from_name): (u64, &Attributes, &[u8]),
     (to, to_before, to_name): (u64, &Attributes, &[u8]),
 ) -> Result<(), Error> {
+    permission::check_directory(from_before)?;
+    permission::check_directory(to_before)?;
     let moving = entry_to_take(tree, who, (from, from_before), from_name)?;
     permission::check_add(who, to_before)?;
     if moving.is_directory() {
@@ -192,6 +197,10 @@ pub(super) fn rename(
         Err(error) => return Err(error),
         // Two names of one file: nothing is to be done.
         Ok(there) if there.fileid == moving.fileid => return Ok(()),
+        // What it is in cannot be replaced by it.
+        Ok(there) if there.is_directory() && tree.is_within(from, there.fileid)? => {
+            return Err(Error::NotEmpty);
+        }
         Ok(there) => match (moving.is_directory(), there.is_directory()) {
             (true, false) => return Err(Error::NotDirectory),
             (false, true) => return Err(Error::IsDirectory),

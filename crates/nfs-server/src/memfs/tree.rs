@@ -102,8 +102,9 @@ impl Inode {
         }
     }
 
-    /// Its data changed.
+    /// Its data changed: somebody has the file, and the CREATE it came from is not sent again.
     pub(super) fn touch_data(&mut self) {
+        self.verifier = None;
         self.mtime = Time::now();
         self.ctime = self.mtime;
     }
