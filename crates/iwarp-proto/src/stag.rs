@@ -40,9 +40,8 @@ pub(crate) enum Entry {
     Free,
     /// A region registered by our user.
     Region(Memory),
-    /// A region whose STag is dead, but which still takes in the rest of one segment, or from
-    /// which responses are still sent.
-    Draining(Memory),
+    /// A region whose STag is dead, but which is still in use: the Invalidate waits.
+    Draining(Memory, WrId),
     /// The sink of a Read of ours: the memory is with the Read.
     ReadSink,
 }

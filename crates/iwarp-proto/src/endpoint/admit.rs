@@ -155,7 +155,7 @@ impl Places {
         if sequence != self.read_sequence {
             return Err(Cause::DDP_SEQUENCE);
         }
-        if self.served.len() >= usize::from(ird) {
+        if self.serving >= ird {
             return Err(Cause::DDP_NO_BUFFER);
         }
         if offset != 0 {
@@ -170,7 +170,8 @@ impl Places {
         Ok(())
     }
 
-    /// Finds what a Read Request asks for, and in which region (RFC 5040 §7.2). An empty one is not checked.
+    /// Finds what a Read Request asks for, and in which region (RFC 5040 §7.2). An empty one is
+    /// not checked.
     pub(super) fn admit_read(
         &self,
         request: &ReadRequest,

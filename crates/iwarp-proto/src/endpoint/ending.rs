@@ -138,9 +138,6 @@ impl Endpoint {
         for wr in self.places.table.abandon_drains() {
             self.fail(wr, WorkError::Flushed);
         }
-        for (_, wr) in std::mem::take(&mut self.places.waiting) {
-            self.fail(wr, WorkError::Flushed);
-        }
     }
 
     fn flush_receives(&mut self, first: WorkError) {

@@ -34,10 +34,8 @@ pub(super) struct Places {
     pub(super) send_offset: u32,
     /// MSN of the next Read Request.
     pub(super) read_sequence: u32,
-    /// Source STags of the peer's Read Requests whose responses are not sent yet, in order.
-    pub(super) served: VecDeque<u32>,
-    /// Invalidations that wait for such responses.
-    pub(super) waiting: Vec<(SlotId, WrId)>,
+    /// Read Requests of the peer whose responses are not sent yet.
+    pub(super) serving: u16,
 }
 
 impl Places {
@@ -49,8 +47,7 @@ impl Places {
             send_sequence: 1,
             send_offset: 0,
             read_sequence: 1,
-            served: VecDeque::new(),
-            waiting: Vec::new(),
+            serving: 0,
         }
     }
 
@@ -72,13 +69,6 @@ impl Places {
     pub(super) fn region(&self, stag: u32) -> Option<SlotId> {
         let slot = self.table.find(stag)?;
         matches!(self.table.entry(slot), Entry::Region(_)).then_some(slot)
-    }
-
-    /// The first invalidation that waits for nothing any more.
-    pub(super) fn pop_waiting(&mut self) -> Option<(SlotId, WrId)> {
-        let free = |(slot, _): &(SlotId, WrId)| !self.served.contains(&self.handle(*slot).0);
-        let at = self.waiting.iter().position(free)?;
-        Some(self.waiting.remove(at))
     }
 
     /// Takes a region back.

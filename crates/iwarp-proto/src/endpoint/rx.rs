@@ -435,9 +435,12 @@ impl Endpoint {
     fn serve_read(&mut self, ulpdu: usize, header: Header, request: ReadRequest) {
         self.places.read_sequence = self.places.read_sequence.wrapping_add(1);
         match self.places.admit_read(&request) {
-            Ok(source) => {
-                self.places.served.push_back(request.source_stag);
-                self.tx.push(Message::read_response(&request, source));
+            Ok((source, slot)) => {
+                self.places.serving += 1;
+                if let Some(slot) = slot {
+                    self.places.table.hold(slot);
+                }
+                self.tx.push(Message::read_response(&request, source, slot));
             }
             Err(cause) => {
                 let segment = terminated(ulpdu, header, &request.emit(), cause);

@@ -150,7 +150,12 @@ impl Endpoint {
                 End::Nothing => {}
                 End::Send(wr) => self.complete(Completion::Send { wr }),
                 End::Write(wr) => self.complete(Completion::Write { wr }),
-                End::ReadResponse => self.response_sent(),
+                End::ReadResponse(slot) => {
+                    self.places.serving -= 1;
+                    if let Some(slot) = slot {
+                        self.unhold(slot);
+                    }
+                }
             }
         }
         Ok(written)
