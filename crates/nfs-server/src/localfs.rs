@@ -8,9 +8,14 @@
 //! (not by access control lists), and what is made belongs to the caller. Run by anybody else,
 //! everything is done as that user, and the kernel checks.
 //!
+//! What it cannot do: it does not know access control lists, so that run by root it may grant a
+//! caller what only a list denies; quotas of the caller are not asked. Where a file system does not
+//! tell when a file was made, a new file with the inode number of an old one has its handle.
+//!
 //! **Handles** are [`FileId`]s of inode number, a hash of the time of birth, and the inode number
 //! of the directory in which the file was first seen. How a file is found again from that, after
-//! a restart too, is told in `find.rs` and `table.rs`.
+//! a restart too, is told in `find.rs` and `table.rs`. The kernel's own handles would need no table,
+//! but a privilege, and calls that cannot be made without `unsafe`.
 //!
 //! **What waits.** GETATTR, ACCESS, LOOKUP and READ are tried without waiting (`RESOLVE_CACHED`,
 //! `RWF_NOWAIT`) and become a job when the kernel would have to read a disk. Unstable writes of up

@@ -86,3 +86,36 @@ impl From<Errno> for Error {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_says_is_passed_on() {
+        fn check(errno: Errno, error: Error) {
+            assert_eq!(Error::from(errno), error, "{errno}");
+        }
+        check(Errno::PERM, Error::NotOwner);
+        check(Errno::NOENT, Error::NotFound);
+        check(Errno::ACCESS, Error::Access);
+        check(Errno::EXIST, Error::Exists);
+        check(Errno::XDEV, Error::CrossDevice);
+        check(Errno::NOTDIR, Error::NotDirectory);
+        check(Errno::ISDIR, Error::IsDirectory);
+        check(Errno::INVAL, Error::Invalid);
+        check(Errno::FBIG, Error::TooLarge);
+        check(Errno::NOSPC, Error::NoSpace);
+        check(Errno::ROFS, Error::ReadOnly);
+        check(Errno::MLINK, Error::TooManyLinks);
+        check(Errno::NAMETOOLONG, Error::NameTooLong);
+        check(Errno::NOTEMPTY, Error::NotEmpty);
+        check(Errno::DQUOT, Error::Quota);
+        check(Errno::STALE, Error::Stale);
+        check(Errno::OPNOTSUPP, Error::NotSupported);
+        // The client tries again when the process has descriptors once more.
+        check(Errno::MFILE, Error::Busy);
+        check(Errno::IO, Error::Io);
+        check(Errno::PIPE, Error::Io);
+    }
+}

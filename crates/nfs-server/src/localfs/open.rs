@@ -85,7 +85,7 @@ pub enum OpenError {
     #[error("cannot keep file handles in {path}: {error}; --state-dir names another directory")]
     State { path: PathBuf, error: io::Error },
     #[error(
-        "{path} is in use: another server exports the same directory with the same --state-dir"
+        "{path} is in use: the same directory is exported twice, or by another server with the same --state-dir"
     )]
     InUse { path: PathBuf },
     #[error("{path} is damaged: {error}; remove it to go on, and clients have to mount again")]
