@@ -9,9 +9,11 @@ use buffer::Pool;
 use oncrpc::TransportError;
 use rpcrdma_proto::{Budget, CallToken, Called, Config, Connection, Event, PrivateData, Role};
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
+use tokio::time::Sleep;
 use tracing::debug;
 use verbs::{Connected, Invalidation, Provider, QpOptions, SetupError};
 
@@ -102,6 +104,8 @@ pub(crate) struct Pump {
     connector: Connector,
     spinner: Spinner,
     next_sweep: Instant,
+    /// Wakes it at the next sweep; made once, as it waits often.
+    timer: Pin<Box<Sleep>>,
     work: Work,
     /// A call found no room though there is a credit; something has to happen first.
     blocked: bool,
@@ -122,6 +126,7 @@ impl Pump {
         Self {
             spinner: Spinner::new(spin, super::activity()),
             next_sweep: Instant::now(),
+            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             work: Work::default(),
             blocked: false,
             shared,
@@ -313,14 +318,17 @@ impl Pump {
     }
 
     async fn park(&mut self, wire: &mut Wire) {
-        let mut sleep = std::pin::pin!(tokio::time::sleep_until(self.next_sweep.into()));
+        if self.timer.deadline().into_std() != self.next_sweep {
+            self.timer.as_mut().reset(self.next_sweep.into());
+        }
+        let timer = &mut self.timer;
         let calls = &self.shared.calls;
         let can_call = !self.blocked;
         std::future::poll_fn(|cx| {
             let can_call = can_call && wire.connection.can_call();
             let ready = wire.poll_ready(cx).is_ready()
                 | calls.poll_work(cx, can_call)
-                | sleep.as_mut().poll(cx).is_ready();
+                | timer.as_mut().poll(cx).is_ready();
             if ready {
                 Poll::Ready(())
             } else {

@@ -5,11 +5,13 @@ use crate::spin::{Activity, Idle, Spinner};
 use crate::wire::{Over, Wire};
 use oncrpc::{Answer, Caller, Reply};
 use rpcrdma_proto::{CallId, Event};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
+use tokio::time::Sleep;
 use tracing::error;
 
 /// Turns without a pause before other connections of the runtime have theirs.
@@ -28,6 +30,10 @@ pub(super) struct Serving {
     /// Calls that are answered beside others.
     jobs: JoinSet<(CallId, Reply)>,
     stop: watch::Receiver<bool>,
+    /// Ends when the server stops.
+    stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// Wakes it when it has to look around; made once, as it waits often.
+    timer: Pin<Box<Sleep>>,
     /// When it has to end, once it was asked to.
     drain_until: Option<Instant>,
     /// Calls taken in when it was last looked at, and when there were more.
@@ -53,6 +59,8 @@ impl Serving {
             settings,
             tally,
             jobs: JoinSet::new(),
+            stopped: Box::pin(stopped(stop.clone())),
+            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             stop,
             drain_until: None,
             seen: (0, Instant::now()),
@@ -201,22 +209,18 @@ impl Serving {
         let until = until
             .min()
             .unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
-        let mut sleep = std::pin::pin!(tokio::time::sleep_until(until.into()));
+        // Mostly it is later each time: then the timer may as well come too early once.
+        if self.timer.is_elapsed() || until < self.timer.deadline().into_std() {
+            self.timer.as_mut().reset(until.into());
+        }
         let draining = self.drain_until.is_some();
-        let mut stop = self.stop.clone();
-        let mut stopped = std::pin::pin!(async move {
-            // A server that is gone has stopped too, and says so first.
-            if draining || stop.wait_for(|stop| *stop).await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        });
         let done = std::future::poll_fn(|cx| {
             if let Some(done) = self.poll_jobs(cx) {
                 return Poll::Ready(Some(done));
             }
             let ready = self.wire.poll_ready(cx).is_ready()
-                | stopped.as_mut().poll(cx).is_ready()
-                | sleep.as_mut().poll(cx).is_ready();
+                | (!draining && self.stopped.as_mut().poll(cx).is_ready())
+                | self.timer.as_mut().poll(cx).is_ready();
             if ready || self.memory_came(cx) {
                 return Poll::Ready(None);
             }
@@ -245,5 +249,12 @@ impl Serving {
         let before = connection.calls_waiting_for_memory();
         connection.handle_memory(cx.waker());
         connection.calls_waiting_for_memory() < before
+    }
+}
+
+async fn stopped(mut stop: watch::Receiver<bool>) {
+    // A server that is gone has stopped too, and says so first.
+    if stop.wait_for(|stop| *stop).await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
