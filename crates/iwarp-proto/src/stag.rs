@@ -176,6 +176,11 @@ impl StagTable {
         self.slots[usize::from(slot.index)].users += 1;
     }
 
+    /// Whether a region is in use.
+    pub(crate) fn is_held(&self, slot: SlotId) -> bool {
+        self.slots[usize::from(slot.index)].users > 0
+    }
+
     /// Notes that a use of a region has ended. Gives the Invalidate that waited for it.
     pub(crate) fn unhold(&mut self, slot: SlotId) -> Option<(WrId, Memory)> {
         let place = &mut self.slots[usize::from(slot.index)];

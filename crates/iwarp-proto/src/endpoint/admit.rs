@@ -80,8 +80,9 @@ impl Places {
                     ) => {
                         let place = self.admit_send(sequence, offset, len)?;
                         let invalidate = opcode.invalidates().then_some(rsvd_ulp_word);
-                        // RFC 5040 §5.3: what cannot be invalidated ends the stream.
-                        if last && invalidate.is_some_and(|stag| self.region(stag).is_none()) {
+                        // RFC 5040 §5.3: what cannot be invalidated ends the stream. That is also
+                        // what the peer has asked to read and has not got yet.
+                        if last && invalidate.is_some_and(|stag| self.idle_region(stag).is_none()) {
                             return Err(Cause::RDMA_CANNOT_INVALIDATE);
                         }
                         (What::Send { invalidate }, place)

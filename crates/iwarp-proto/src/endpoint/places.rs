@@ -71,6 +71,11 @@ impl Places {
         matches!(self.table.entry(slot), Entry::Region(_)).then_some(slot)
     }
 
+    /// The same, unless it is in use.
+    pub(super) fn idle_region(&self, stag: u32) -> Option<SlotId> {
+        self.region(stag).filter(|slot| !self.table.is_held(*slot))
+    }
+
     /// Takes a region back.
     pub(super) fn release(&mut self, slot: SlotId) -> Memory {
         self.table
