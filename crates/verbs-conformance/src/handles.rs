@@ -150,6 +150,42 @@ pub async fn peer_can_invalidate_and_the_memory_comes_with_its_message(bench: &B
         .await;
 }
 
+/// A peer that takes away what it is still reading gets its message through or not; the memory
+/// that comes with it is free in any case.
+pub async fn peer_may_invalidate_what_it_is_reading(bench: &Bench<'_>) {
+    const LENGTH: usize = 8 << 20;
+    bench
+        .both_ways_to_the_end(async |mut pair| {
+            let pool = Pool::new(LENGTH);
+            let mut buffer = pool.take(LENGTH);
+            buffer.set_len(LENGTH);
+            let pieces = Gather::from_iter([buffer.freeze()]);
+            let handle = pair.far.register(Memory::Source(pieces));
+            let possible = pair.far.qp.limits().remote_invalidation != Invalidation::None;
+            let receive = pair.far.receive_one();
+            pair.near.read(&[segment(handle, 0, LENGTH)]);
+            pair.near
+                .send_and(b"enough of it", possible.then_some(handle));
+            match pair.completion(At::Far, receive).await {
+                Completion::Receive { invalidated, .. } => {
+                    assert_eq!(invalidated.is_some(), possible);
+                    drop(invalidated);
+                    let out = if possible { 0 } else { LENGTH };
+                    assert_eq!(
+                        pool.stats().out,
+                        out,
+                        "something still refers to the memory"
+                    );
+                }
+                Completion::Failed { .. } => pair.offence().await,
+                other => panic!("{other:?}"),
+            }
+            pair.finish().await;
+            assert_eq!(pool.stats().out, 0);
+        })
+        .await;
+}
+
 /// What the peer has invalidated itself it cannot reach either.
 pub async fn handle_invalidated_by_the_peer_is_dead_at_once(bench: &Bench<'_>) {
     for access in ACCESSES {

@@ -88,6 +88,7 @@ macro_rules! suite {
                 invalidated_handle_is_dead_at_once,
                 invalidation_waits_for_what_is_being_read,
                 peer_can_invalidate_and_the_memory_comes_with_its_message,
+                peer_may_invalidate_what_it_is_reading,
                 handle_invalidated_by_the_peer_is_dead_at_once,
                 handle_invalidated_by_the_peer_cannot_be_invalidated_again,
                 invalidation_by_the_peer_of_an_unknown_handle_ends_the_connection,
