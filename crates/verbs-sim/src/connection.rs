@@ -103,7 +103,7 @@ impl Connection {
         }
     }
 
-    /// Whether what `side` sends is refused with this text, as a peer that found a fault would.
+    /// Ends the connection with a last word to one end: the rule that it broke.
     pub(crate) fn terminate(&mut self, side: Side, now: Duration, text: &str) {
         let message = Message::Terminate {
             text: text.to_owned(),

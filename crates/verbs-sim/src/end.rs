@@ -1,17 +1,19 @@
 //! One end of a connection: what is posted, what is registered, what has completed.
 
+mod inward;
+mod outward;
+
 use crate::options::{EndOptions, Faults};
 use crate::reads::Reads;
-use crate::regions::{Refusal, Regions};
+use crate::regions::Regions;
 use crate::rng::Rng;
 use crate::wire::{Message, Wire};
 use buffer::{Buffer, gather_len};
 use std::collections::VecDeque;
-use std::fmt;
 use std::time::Duration;
 use verbs::{
-    CloseReason, Completion, Handle, Invalidated, Invalidation, Limits, Memory, PostError,
-    RegisterError, Segment, WorkError, WorkRequest, WrId,
+    CloseReason, Completion, Handle, Limits, Memory, PostError, RegisterError, WorkError,
+    WorkRequest, WrId,
 };
 
 /// How long an orderly close may take before it is over anyway.
@@ -88,27 +90,6 @@ enum State {
         fin_sent: bool,
     },
     Closed(CloseReason),
-}
-
-/// A rule of the transport that the peer broke.
-struct Violation {
-    text: String,
-    refused: Option<u64>,
-}
-
-impl Violation {
-    fn new(what: impl fmt::Display) -> Self {
-        Self {
-            text: what.to_string(),
-            refused: None,
-        }
-    }
-}
-
-impl From<Refusal> for Violation {
-    fn from(refusal: Refusal) -> Self {
-        Self::new(refusal)
-    }
 }
 
 impl End {
@@ -332,234 +313,6 @@ impl End {
             self.stalled_until = now.saturating_add(stall.lasting);
         }
         self.stalled_until > now || self.closed().is_some()
-    }
-
-    fn send_next(&mut self, now: Duration, inward: &mut Wire, outward: &mut Wire) -> bool {
-        if let Some(segment) = self.reads.next_request() {
-            self.traffic.read_requests += 1;
-            self.send(now, Message::ReadRequest(segment), inward, outward);
-            return true;
-        }
-        let something = !self.posted.is_empty() || !self.responses.is_empty();
-        if something && !outward.has_room() {
-            return false;
-        }
-        // Responses and our own work share the way out in no particular order (RFC 5040 §5.5).
-        let response_first = self.posted.is_empty() || self.rng.coin();
-        if response_first && let Some(octets) = self.responses.pop_front() {
-            self.send(now, Message::ReadResponse(octets), inward, outward);
-        } else if let Some(work) = self.posted.pop_front() {
-            self.begin(now, work, inward, outward);
-        } else if self.owes_fin() {
-            self.send(now, Message::Fin, inward, outward);
-            if let State::Closing { fin_sent, .. } = &mut self.state {
-                *fin_sent = true;
-            }
-        } else {
-            return false;
-        }
-        true
-    }
-
-    fn begin(&mut self, now: Duration, work: WorkRequest, inward: &mut Wire, outward: &mut Wire) {
-        let number = self.begun;
-        self.begun += 1;
-        if let Some((failing, error)) = self.faults.fail_work
-            && failing == number
-        {
-            self.fail(Queue::Work, work.wr(), error);
-            outward.sever(now);
-            self.end(CloseReason::Lost(format!("injected: {error}")), None);
-            return;
-        }
-        match work {
-            WorkRequest::Receive { .. } => unreachable!("Receives have a queue of their own"),
-            WorkRequest::Send {
-                wr,
-                buffer,
-                invalidate,
-            } => {
-                self.traffic.sends += 1;
-                self.traffic.sends_with_invalidate += u64::from(invalidate.is_some());
-                let octets = buffer.to_vec();
-                drop(buffer);
-                self.send(now, Message::Send { octets, invalidate }, inward, outward);
-                self.complete(Queue::Work, Completion::Send { wr });
-            }
-            WorkRequest::Write { wr, source, to } => {
-                self.traffic.writes += 1;
-                let octets = source.concat();
-                drop(source);
-                self.send(now, Message::Write { octets, to }, inward, outward);
-                self.complete(Queue::Work, Completion::Write { wr });
-            }
-            WorkRequest::Read { wr, sink, from } => {
-                self.reads.begin(wr, sink, from);
-                self.finish_reads();
-            }
-            WorkRequest::Invalidate { wr, handle } => match self.regions.invalidate(handle) {
-                Some(memory) => {
-                    self.traffic.local_invalidations += 1;
-                    let invalidated = Invalidated { handle, memory };
-                    self.complete(Queue::Work, Completion::Invalidate { wr, invalidated });
-                }
-                None => {
-                    self.fail(Queue::Work, wr, WorkError::NoSuchHandle);
-                    outward.sever(now);
-                    let text = format!("invalidated {handle:?}, which is not registered");
-                    self.end(CloseReason::Lost(text), None);
-                }
-            },
-        }
-    }
-
-    fn finish_reads(&mut self) {
-        while let Some(completion) = self.reads.finished() {
-            self.complete(Queue::Work, completion);
-        }
-    }
-
-    fn send(&mut self, now: Duration, message: Message, inward: &mut Wire, outward: &mut Wire) {
-        let latency = &self.faults.latency;
-        let due = now + self.rng.between(*latency.start(), *latency.end());
-        if outward.push(due, message) {
-            inward.sever(due);
-        }
-    }
-
-    fn take_in(&mut self, now: Duration, message: Message, inward: &mut Wire, outward: &mut Wire) {
-        let closing = matches!(self.state, State::Closing { .. });
-        match message {
-            Message::Terminate { text, refused } => {
-                self.end(CloseReason::Terminated(text), refused);
-            }
-            Message::Reset(text) if closing => {
-                let _ = text;
-                self.end(CloseReason::Local, None);
-            }
-            Message::Reset(text) => self.end(CloseReason::Lost(text.to_owned()), None),
-            Message::Fin if closing => {
-                if self.owes_fin() {
-                    self.send(now, Message::Fin, inward, outward);
-                }
-                self.end(CloseReason::Local, None);
-            }
-            Message::Fin => {
-                self.send(now, Message::Fin, inward, outward);
-                self.end(CloseReason::Peer, None);
-            }
-            Message::Send { .. }
-            | Message::Write { .. }
-            | Message::ReadRequest(_)
-            | Message::ReadResponse(_)
-                if closing => {}
-            Message::Send { octets, invalidate } => {
-                let result = self.take_in_send(&octets, invalidate);
-                self.judge(result, now, inward, outward);
-            }
-            Message::Write { octets, to } => {
-                let result = self.regions.write(to, &octets).map_err(Violation::from);
-                self.judge(result, now, inward, outward);
-            }
-            Message::ReadRequest(segment) => {
-                let result = self.take_in_read_request(segment);
-                self.judge(result, now, inward, outward);
-            }
-            Message::ReadResponse(octets) => {
-                let result = if self.reads.respond(&octets) {
-                    self.finish_reads();
-                    Ok(())
-                } else {
-                    Err(Violation::new("a Read response that was not asked for"))
-                };
-                self.judge(result, now, inward, outward);
-            }
-        }
-    }
-
-    fn take_in_send(&mut self, octets: &[u8], invalidate: Option<Handle>) -> Result<(), Violation> {
-        // Like Linux, there is no waiting for a Receive: RFC 5041 §7.2 makes it a fatal error.
-        let (wr, mut buffer) = self
-            .receives
-            .pop_front()
-            .ok_or_else(|| Violation::new("a Send without a Receive posted for it"))?;
-        if octets.len() > buffer.capacity() {
-            self.fail(Queue::Receives, wr, WorkError::TooLong);
-            return Err(Violation::new(format_args!(
-                "a Send of {} octets into a Receive of {}",
-                octets.len(),
-                buffer.capacity()
-            )));
-        }
-        let invalidated = match invalidate.map(|handle| self.invalidate_for_peer(handle)) {
-            None => None,
-            Some(Ok(invalidated)) => Some(invalidated),
-            Some(Err(violation)) => {
-                self.fail(Queue::Receives, wr, WorkError::Flushed);
-                return Err(violation);
-            }
-        };
-        buffer.clear();
-        buffer.extend_from_slice(octets);
-        self.complete(
-            Queue::Receives,
-            Completion::Receive {
-                wr,
-                buffer,
-                invalidated,
-            },
-        );
-        Ok(())
-    }
-
-    fn invalidate_for_peer(&mut self, handle: Handle) -> Result<Invalidated, Violation> {
-        match self.limits.remote_invalidation {
-            Invalidation::Region => {}
-            Invalidation::None => return Err(Violation::new("remote invalidation is not offered")),
-        }
-        let memory = self
-            .regions
-            .invalidate(handle)
-            .ok_or(Refusal::Unknown(handle))?;
-        Ok(Invalidated { handle, memory })
-    }
-
-    fn take_in_read_request(&mut self, segment: Segment) -> Result<(), Violation> {
-        let number = self.requests_seen;
-        self.requests_seen += 1;
-        if self.responses.len() >= self.limits.inbound_reads {
-            return Err(Violation::new("more Read requests than agreed"));
-        }
-        match self.regions.read(segment) {
-            Ok(octets) => {
-                self.responses.push_back(octets);
-                let waiting = self.responses.len();
-                self.traffic.most_inbound_reads = self.traffic.most_inbound_reads.max(waiting);
-                Ok(())
-            }
-            Err(refusal) => Err(Violation {
-                refused: Some(number),
-                ..refusal.into()
-            }),
-        }
-    }
-
-    fn judge(
-        &mut self,
-        result: Result<(), Violation>,
-        now: Duration,
-        inward: &mut Wire,
-        outward: &mut Wire,
-    ) {
-        let Err(Violation { text, refused }) = result else {
-            return;
-        };
-        let terminate = Message::Terminate {
-            text: text.clone(),
-            refused,
-        };
-        self.send(now, terminate, inward, outward);
-        self.end(CloseReason::PeerError(text), None);
     }
 
     /// Ends the connection in good order.

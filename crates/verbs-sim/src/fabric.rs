@@ -2,8 +2,9 @@
 
 use crate::connection::Connection;
 use crate::end::Outstanding;
+use crate::handshake::Handshakes;
 use crate::options::{EndOptions, PairOptions};
-use crate::provider::{Handshakes, SimProvider};
+use crate::provider::SimProvider;
 use crate::qp::SimQp;
 use std::collections::BTreeMap;
 use std::convert::Infallible;

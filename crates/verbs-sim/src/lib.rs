@@ -18,6 +18,7 @@
 mod connection;
 mod end;
 mod fabric;
+mod handshake;
 mod options;
 mod provider;
 mod qp;

@@ -1,0 +1,112 @@
+//! What goes out: work in the order of posting, responses, the last word.
+
+use super::{End, Queue, State};
+use crate::wire::{Message, Wire};
+use std::time::Duration;
+use verbs::{CloseReason, Completion, Invalidated, WorkError, WorkRequest};
+
+impl End {
+    pub(super) fn send_next(
+        &mut self,
+        now: Duration,
+        inward: &mut Wire,
+        outward: &mut Wire,
+    ) -> bool {
+        if let Some(segment) = self.reads.next_request() {
+            self.traffic.read_requests += 1;
+            self.send(now, Message::ReadRequest(segment), inward, outward);
+            return true;
+        }
+        let something = !self.posted.is_empty() || !self.responses.is_empty();
+        if something && !outward.has_room() {
+            return false;
+        }
+        // Responses and our own work share the way out in no particular order (RFC 5040 §5.5).
+        let response_first = self.posted.is_empty() || self.rng.coin();
+        if response_first && let Some(octets) = self.responses.pop_front() {
+            self.send(now, Message::ReadResponse(octets), inward, outward);
+        } else if let Some(work) = self.posted.pop_front() {
+            self.begin(now, work, inward, outward);
+        } else if self.owes_fin() {
+            self.send(now, Message::Fin, inward, outward);
+            if let State::Closing { fin_sent, .. } = &mut self.state {
+                *fin_sent = true;
+            }
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn begin(&mut self, now: Duration, work: WorkRequest, inward: &mut Wire, outward: &mut Wire) {
+        let number = self.begun;
+        self.begun += 1;
+        if let Some((failing, error)) = self.faults.fail_work
+            && failing == number
+        {
+            self.fail(Queue::Work, work.wr(), error);
+            outward.sever(now);
+            self.end(CloseReason::Lost(format!("injected: {error}")), None);
+            return;
+        }
+        match work {
+            WorkRequest::Receive { .. } => unreachable!("Receives have a queue of their own"),
+            WorkRequest::Send {
+                wr,
+                buffer,
+                invalidate,
+            } => {
+                self.traffic.sends += 1;
+                self.traffic.sends_with_invalidate += u64::from(invalidate.is_some());
+                let octets = buffer.to_vec();
+                drop(buffer);
+                self.send(now, Message::Send { octets, invalidate }, inward, outward);
+                self.complete(Queue::Work, Completion::Send { wr });
+            }
+            WorkRequest::Write { wr, source, to } => {
+                self.traffic.writes += 1;
+                let octets = source.concat();
+                drop(source);
+                self.send(now, Message::Write { octets, to }, inward, outward);
+                self.complete(Queue::Work, Completion::Write { wr });
+            }
+            WorkRequest::Read { wr, sink, from } => {
+                self.reads.begin(wr, sink, from);
+                self.finish_reads();
+            }
+            WorkRequest::Invalidate { wr, handle } => match self.regions.invalidate(handle) {
+                Some(memory) => {
+                    self.traffic.local_invalidations += 1;
+                    let invalidated = Invalidated { handle, memory };
+                    self.complete(Queue::Work, Completion::Invalidate { wr, invalidated });
+                }
+                None => {
+                    self.fail(Queue::Work, wr, WorkError::NoSuchHandle);
+                    outward.sever(now);
+                    let text = format!("invalidated {handle:?}, which is not registered");
+                    self.end(CloseReason::Lost(text), None);
+                }
+            },
+        }
+    }
+
+    pub(super) fn finish_reads(&mut self) {
+        while let Some(completion) = self.reads.finished() {
+            self.complete(Queue::Work, completion);
+        }
+    }
+
+    pub(super) fn send(
+        &mut self,
+        now: Duration,
+        message: Message,
+        inward: &mut Wire,
+        outward: &mut Wire,
+    ) {
+        let latency = &self.faults.latency;
+        let due = now + self.rng.between(*latency.start(), *latency.end());
+        if outward.push(due, message) {
+            inward.sever(due);
+        }
+    }
+}
