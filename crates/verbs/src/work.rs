@@ -97,6 +97,8 @@ pub enum WorkRequest {
         /// The message: the data of the buffer.
         buffer: Buffer,
         /// A handle of the peer's, which it loses before it sees the message (Send with Invalidate).
+        /// One that we are still reading from is not ours to take away: that ends the connection, or
+        /// the Read comes to its end first.
         invalidate: Option<Handle>,
     },
     /// Write into the peer's memory. Without octets it reaches no memory, and nobody looks at the
