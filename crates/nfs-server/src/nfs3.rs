@@ -14,6 +14,7 @@ mod data;
 mod entries;
 mod listing;
 mod objects;
+mod replies;
 
 use crate::exports::{Export, Exports, Target};
 use crate::fs::{Error, Found, Identity, Outcome, Seen};
@@ -23,6 +24,7 @@ use nfs_proto::{
     Attributes, Failed, FileHandle, NFS_PROGRAM, NFS_V3, Procedure, Status, WccData, Wire, args,
 };
 use oncrpc::{Answer, Call, Program, Reply};
+use replies::Replies;
 use std::ops::RangeInclusive;
 
 /// Most octets of a READ (RFC 1813 §3.3.19, `rtmax`). A call for more gets this much.
@@ -36,6 +38,7 @@ pub const MAX_WRITE: u32 = 1 << 20;
 pub struct Nfs3 {
     exports: Exports,
     pool: Pool,
+    replies: Replies,
 }
 
 type PostOp = Option<Attributes>;
@@ -43,7 +46,11 @@ type PostOp = Option<Attributes>;
 impl Nfs3 {
     /// The program for these exports. Memory for directory listings comes from `pool`.
     pub fn new(exports: Exports, pool: Pool) -> Self {
-        Self { exports, pool }
+        Self {
+            exports,
+            pool,
+            replies: Replies::new(),
+        }
     }
 
     /// The file of a handle, and as whom the caller acts there.
@@ -171,6 +178,45 @@ impl Program for Nfs3 {
         let Ok(procedure) = Procedure::try_from(call.proc) else {
             return Answer::Now(call.proc_unavail());
         };
+        if changes_when_repeated(procedure) {
+            self.replies
+                .once(call, |call| self.execute(procedure, call))
+        } else {
+            self.execute(procedure, call)
+        }
+    }
+}
+
+/// Whether executing a call once more could do, or say, something else than the first time.
+fn changes_when_repeated(procedure: Procedure) -> bool {
+    match procedure {
+        Procedure::SetAttr
+        | Procedure::Create
+        | Procedure::MkDir
+        | Procedure::Symlink
+        | Procedure::MkNod
+        | Procedure::Remove
+        | Procedure::RmDir
+        | Procedure::Rename
+        | Procedure::Link => true,
+        Procedure::Null
+        | Procedure::GetAttr
+        | Procedure::Lookup
+        | Procedure::Access
+        | Procedure::ReadLink
+        | Procedure::Read
+        | Procedure::Write
+        | Procedure::ReadDir
+        | Procedure::ReadDirPlus
+        | Procedure::FsStat
+        | Procedure::FsInfo
+        | Procedure::PathConf
+        | Procedure::Commit => false,
+    }
+}
+
+impl Nfs3 {
+    fn execute(&self, procedure: Procedure, call: Call) -> Answer {
         match procedure {
             Procedure::Null => Answer::Now(match call.decode(args::Null::parse) {
                 Ok(args::Null) => call.void(),

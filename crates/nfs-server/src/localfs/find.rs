@@ -359,7 +359,8 @@ impl Inner {
         let saved = self.save(to.ino, name, stat, home, None);
         if !saved {
             // It is where its handle says: a row from when it was not would only mislead.
-            self.table.remove(stat.attributes.fileid, Of::File);
+            self.table
+                .remove(stat.attributes.fileid, Of::File, stat.birth);
         }
         self.caches().links.insert(
             stat.attributes.fileid,
@@ -396,21 +397,28 @@ impl Inner {
     }
 
     /// A name of a file was removed; its last one if `gone`.
+    ///
+    /// By now the inode number may be that of a new file, which is not forgotten with the old one.
     pub(super) fn removed(&self, parent: u64, name: &[u8], stat: &Stat, gone: bool) {
         let ino = stat.attributes.fileid;
         let mut caches = self.caches();
-        let here = caches
-            .links
-            .get(ino)
-            .is_some_and(|link| link.parent == parent && *link.name == *name);
-        if here || gone {
+        let forget = caches.links.get(ino).is_some_and(|link| match link.known {
+            Some(known) if known.birth != stat.birth => false,
+            _ => gone || link.parent == parent && *link.name == *name,
+        });
+        if forget {
             caches.links.remove(ino);
         }
-        let node = if gone { caches.open.remove(ino) } else { None };
+        let open = caches.open.get(ino).map(|node| node.birth);
+        let node = if gone && open == Some(stat.birth) {
+            caches.open.remove(ino)
+        } else {
+            None
+        };
         drop(caches);
         drop(node);
         if gone {
-            self.table.remove(ino, kind_of(stat));
+            self.table.remove(ino, kind_of(stat), stat.birth);
         }
     }
 }

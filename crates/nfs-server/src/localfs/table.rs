@@ -145,18 +145,10 @@ impl Table {
 
     /// The row of an inode.
     pub(super) fn get(&self, ino: u64) -> Option<(Of, Row)> {
-        {
-            let state = self.shared.lock();
-            for pending in [&state.pending, &*state.committing] {
-                if let Some((of, row)) = pending.get(&ino) {
-                    return row.clone().map(|row| (*of, row));
-                }
-            }
+        if let Some((of, row)) = self.shared.lock().get(ino) {
+            return row.clone().map(|row| (*of, row));
         }
-        self.shared.read(ino).unwrap_or_else(|error| {
-            tracing::warn!(%error, "the table of file handles cannot be read");
-            None
-        })
+        self.shared.read_or_none(ino)
     }
 
     /// Sets the row of an inode.
@@ -164,17 +156,27 @@ impl Table {
         if of == Of::File {
             self.shared.has_files.store(true, Relaxed);
         }
-        self.change(ino, of, Some(row));
+        self.change(&mut self.room(), ino, of, Some(row));
     }
 
-    /// Removes the row of an inode, if it has one.
-    pub(super) fn remove(&self, ino: u64, of: Of) {
-        if of == Of::Directory || self.shared.has_files.load(Relaxed) {
-            self.change(ino, of, None);
+    /// Removes the row of an inode, if it has one and that is of the file with this birth: another
+    /// may have got the number since.
+    pub(super) fn remove(&self, ino: u64, of: Of, birth: u64) {
+        if of == Of::File && !self.shared.has_files.load(Relaxed) {
+            return;
+        }
+        let mut state = self.room();
+        let row = match state.get(ino) {
+            Some((_, row)) => row.clone(),
+            None => self.shared.read_or_none(ino).map(|(_, row)| row),
+        };
+        if row.is_some_and(|row| row.birth == birth) {
+            self.change(&mut state, ino, of, None);
         }
     }
 
-    fn change(&self, ino: u64, of: Of, row: Option<Row>) {
+    /// The rows to be committed, when there is room for one more.
+    fn room(&self) -> MutexGuard<'_, State> {
         let mut state = self.shared.lock();
         while state.pending.len() >= MAX_PENDING && !state.ending {
             self.shared.work.notify_one();
@@ -184,10 +186,21 @@ impl Table {
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+        state
+    }
+
+    fn change(&self, state: &mut State, ino: u64, of: Of, row: Option<Row>) {
         if state.pending.is_empty() {
             self.shared.work.notify_one();
         }
         state.pending.insert(ino, (of, row));
+    }
+}
+
+impl State {
+    /// What is to become of the row of an inode, if anything is.
+    fn get(&self, ino: u64) -> Option<&(Of, Option<Row>)> {
+        self.pending.get(&ino).or_else(|| self.committing.get(&ino))
     }
 }
 
@@ -205,6 +218,13 @@ impl Drop for Table {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_or_none(&self, ino: u64) -> Option<(Of, Row)> {
+        self.read(ino).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the table of file handles cannot be read");
+            None
+        })
     }
 
     fn read(&self, ino: u64) -> Result<Option<(Of, Row)>, redb::Error> {
@@ -307,7 +327,9 @@ mod tests {
         table.put(7, Of::Directory, row("a"));
         table.put(8, Of::File, row("b"));
         table.put(9, Of::Directory, row("c"));
-        table.remove(9, Of::Directory);
+        table.remove(9, Of::Directory, 2);
+        assert!(table.get(9).is_some(), "it is another one");
+        table.remove(9, Of::Directory, 1);
         assert_eq!(table.get(7), Some((Of::Directory, row("a"))));
         drop(table);
         let table = Table::open(Some(&file)).unwrap();

@@ -128,6 +128,7 @@ macro_rules! status {
 // The macros are known from here on.
 mod directories;
 mod errors;
+mod repeated;
 mod rights;
 
 fn reply_of<'a, 'r, A: Arguments<'a>>(_: &A, r: &mut xdr::Reader<'r>) -> A::Reply<'r> {

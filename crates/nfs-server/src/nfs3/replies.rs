@@ -1,0 +1,257 @@
+//! Replies to calls that must not be executed twice.
+//!
+//! A client that lost its connection sends again what was not answered. A REMOVE that was executed
+//! would then fail, as the file is gone. So the results of such calls are kept for a while, and the
+//! same call draws the same results. It is known by its transaction id, who sends it from which
+//! address, and what it says, but not by its port or connection, which are others by then.
+
+use nfs_proto::Status;
+use oncrpc::{Answer, Call, Credential, Reply};
+use siphasher::sip128::{Hasher128, SipHasher24};
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::hash::Hasher;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// Most replies kept. Each takes some hundred octets.
+const MAX_REPLIES: usize = 1024;
+
+/// How long a reply is kept: longer than a client takes to come back.
+const MAX_AGE: Duration = Duration::from_secs(120);
+
+/// The replies kept by a program.
+#[derive(Clone)]
+pub(super) struct Replies {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    /// Unknown to clients, so that none can make a call that is taken for another's.
+    key: [u8; 16],
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    entries: HashMap<u128, Arc<Entry>>,
+    /// In the order they came.
+    order: VecDeque<(Instant, u128)>,
+}
+
+struct Entry {
+    progress: Mutex<Progress>,
+}
+
+enum Progress {
+    /// It is being executed; these want to know when it is done.
+    Running(Vec<Waker>),
+    /// The results of the successful call.
+    Done(Box<[u8]>),
+    /// It came to no result that could be given again.
+    Lost,
+}
+
+impl Replies {
+    pub(super) fn new() -> Self {
+        let mut key = [0; 16];
+        // Without randomness the cache still works among clients that mean well.
+        let _ = getrandom::fill(&mut key);
+        Self {
+            shared: Arc::new(Shared {
+                key,
+                state: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Answers a call by executing it, unless it was executed or is being executed.
+    pub(super) fn once(&self, call: Call, execute: impl FnOnce(Call) -> Answer) -> Answer {
+        let key = self.shared.key_of(&call);
+        let entry = match self.shared.enter(key) {
+            Ok(ticket) => return finish_with(ticket, execute(call)),
+            Err(entry) => entry,
+        };
+        let mut waiting = Waiting {
+            entry,
+            call: Some(call),
+        };
+        match Pin::new(&mut waiting).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(reply) => Answer::Now(reply),
+            Poll::Pending => Answer::Later(Box::pin(waiting)),
+        }
+    }
+}
+
+/// Keeps the reply when it is there.
+fn finish_with(ticket: Ticket, answer: Answer) -> Answer {
+    match answer {
+        Answer::Now(reply) => {
+            ticket.finish(&reply);
+            Answer::Now(reply)
+        }
+        Answer::Blocking(job) => Answer::Blocking(Box::new(move || {
+            let reply = job();
+            ticket.finish(&reply);
+            reply
+        })),
+        Answer::Later(future) => Answer::Later(Box::pin(async move {
+            let reply = future.await;
+            ticket.finish(&reply);
+            reply
+        })),
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn key_of(&self, call: &Call) -> u128 {
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        match call.caller.addr.ip().to_canonical() {
+            IpAddr::V4(address) => hasher.write(&address.octets()),
+            IpAddr::V6(address) => hasher.write(&address.octets()),
+        }
+        for word in [call.xid, call.prog, call.vers, call.proc] {
+            hasher.write_u32(word);
+        }
+        match &call.cred {
+            Credential::Sys(sys) => {
+                hasher.write_u32(sys.uid);
+                hasher.write_u32(sys.gid);
+            }
+            Credential::None => {}
+            Credential::Other { flavour, body } => {
+                hasher.write_u32(*flavour);
+                hasher.write(body);
+            }
+        }
+        hasher.write(call.args().rest());
+        hasher.finish128().as_u128()
+    }
+
+    /// A ticket to execute the call, or what there is of it.
+    fn enter(self: &Arc<Self>, key: u128) -> Result<Ticket, Arc<Entry>> {
+        let now = Instant::now();
+        let mut state = self.lock();
+        while let Some(&(since, oldest)) = state.order.front() {
+            let old = now.duration_since(since) > MAX_AGE;
+            if !old && state.order.len() < MAX_REPLIES {
+                break;
+            }
+            state.order.pop_front();
+            state.entries.remove(&oldest);
+        }
+        if let Some(entry) = state.entries.get(&key) {
+            return Err(Arc::clone(entry));
+        }
+        let entry = Arc::new(Entry {
+            progress: Mutex::new(Progress::Running(Vec::new())),
+        });
+        state.entries.insert(key, Arc::clone(&entry));
+        state.order.push_back((now, key));
+        Ok(Ticket {
+            shared: Arc::clone(self),
+            entry,
+            key,
+        })
+    }
+}
+
+impl Entry {
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self, progress: Progress) {
+        let before = std::mem::replace(&mut *self.lock(), progress);
+        if let Progress::Running(wakers) = before {
+            wakers.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+/// The right to execute a call, and the duty to say what came of it. Dropping it says that nothing
+/// did: the call may be executed when it comes again.
+struct Ticket {
+    shared: Arc<Shared>,
+    entry: Arc<Entry>,
+    key: u128,
+}
+
+impl Ticket {
+    fn finish(self, reply: &Reply) {
+        if let Some(results) = results_of(reply) {
+            self.entry.end(Progress::Done(results.into()));
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if matches!(*self.entry.lock(), Progress::Done(_)) {
+            return;
+        }
+        let mut state = self.shared.lock();
+        // By now it may be another's.
+        if let Some(entry) = state.entries.get(&self.key)
+            && Arc::ptr_eq(entry, &self.entry)
+        {
+            state.entries.remove(&self.key);
+            state.order.retain(|(_, key)| *key != self.key);
+        }
+        drop(state);
+        self.entry.end(Progress::Lost);
+    }
+}
+
+/// What follows the header of a reply of status SUCCESS. The procedures kept here return nothing by
+/// reference.
+fn results_of(reply: &Reply) -> Option<&[u8]> {
+    let Reply::Message(payload) = reply else {
+        return None;
+    };
+    let (header, results) = payload.head().split_at_checked(oncrpc::REPLY_HEADER)?;
+    // The last word of a header with an empty verifier is the status (RFC 5531 §9).
+    let success = header.ends_with(&[0; 4]) && payload.items().is_empty();
+    // NFS3ERR_JUKEBOX says that nothing was done yet (RFC 1813 §2.6).
+    let later = results.starts_with(&(Status::Jukebox as u32).to_be_bytes());
+    (success && !later).then_some(results)
+}
+
+/// A call that came again while it is executed.
+struct Waiting {
+    entry: Arc<Entry>,
+    call: Option<Call>,
+}
+
+impl Future for Waiting {
+    type Output = Reply;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reply> {
+        let this = &mut *self;
+        let mut progress = this.entry.lock();
+        let reply = match &mut *progress {
+            Progress::Running(wakers) => {
+                wakers.push(cx.waker().clone());
+                return Poll::Pending;
+            }
+            // The client comes once more if it still wants to know.
+            Progress::Lost => Reply::Nothing,
+            Progress::Done(results) => match this.call.take() {
+                Some(call) => {
+                    let mut w = call.into_success();
+                    w.fixed(results);
+                    Reply::Message(w.finish())
+                }
+                None => Reply::Nothing,
+            },
+        };
+        Poll::Ready(reply)
+    }
+}

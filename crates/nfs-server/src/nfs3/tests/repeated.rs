@@ -1,0 +1,142 @@
+//! Calls that come again.
+
+use super::*;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+impl Peer {
+    fn send<'a, A: Arguments<'a>>(&self, xid: u32, args: &A) -> Answer {
+        let mut w = Writer::new(Buffer::with_capacity(4096));
+        let target = oncrpc::Procedure {
+            prog: A::PROGRAM,
+            vers: A::VERSION,
+            proc: A::PROCEDURE,
+        };
+        write_call(&mut w, xid, target, &self.cred);
+        args.write(&mut w);
+        let caller = Caller {
+            addr: self.from.parse().unwrap(),
+        };
+        self.programs.call(w.finish(), &caller)
+    }
+
+    /// Status of a REMOVE of `f` with this transaction id.
+    fn remove(&self, xid: u32) -> Option<Status> {
+        let object = place(self.root(), "f");
+        match self.send(xid, &args::Remove { object }) {
+            Answer::Now(reply) => status_of(&reply, xid),
+            Answer::Blocking(job) => status_of(&job(), xid),
+            Answer::Later(_) => panic!("nobody else is executing it"),
+        }
+    }
+}
+
+/// The status of a failure, none for success.
+fn status_of(reply: &Reply, xid: u32) -> Option<Status> {
+    let Reply::Message(payload) = reply else {
+        panic!("{reply:?}")
+    };
+    let status = read_reply(payload, xid).unwrap().u32().unwrap();
+    (status != 0).then(|| Status::try_from(status).unwrap())
+}
+
+fn poll(future: &mut Pin<Box<dyn Future<Output = Reply> + Send>>) -> Poll<Reply> {
+    future
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// A peer of a file system whose changes are jobs.
+fn slow() -> (Peer, tempfile::TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("f"), b"").unwrap();
+    let local = LocalFs::open(dir.path(), LocalFsOptions::default()).unwrap();
+    let options = ExportOptions {
+        squash: Squash::None,
+        ..ExportOptions::default()
+    };
+    (Peer::over(Arc::new(local), options), dir)
+}
+
+#[test]
+fn call_that_comes_again_draws_the_same_results() {
+    let mut peer = Peer::new();
+    create(&peer, "f");
+    assert_eq!(peer.remove(100), None);
+    assert_eq!(peer.remove(100), None);
+    peer.from = "127.0.0.1:999";
+    assert_eq!(peer.remove(100), None, "from another port");
+    assert_eq!(peer.remove(101), Some(Status::NoEntry));
+    // The failure is remembered as well.
+    create(&peer, "f");
+    assert_eq!(peer.remove(101), Some(Status::NoEntry));
+}
+
+#[test]
+fn same_transaction_of_somebody_else_is_another_call() {
+    let mut peer = Peer::new();
+    create(&peer, "f");
+    assert_eq!(peer.remove(100), None);
+    peer.from = "127.0.0.2:700";
+    assert_eq!(peer.remove(100), Some(Status::NoEntry));
+    peer.from = LOOPBACK;
+    peer.cred = user(1);
+    assert_eq!(peer.remove(100), Some(Status::NoEntry));
+}
+
+#[test]
+fn same_transaction_with_other_arguments_is_another_call() {
+    let peer = Peer::new();
+    create(&peer, "f");
+    assert_eq!(peer.remove(100), None);
+    let object = place(peer.root(), "g");
+    let Answer::Now(reply) = peer.send(100, &args::Remove { object }) else {
+        panic!("memory does not wait")
+    };
+    assert_eq!(status_of(&reply, 100), Some(Status::NoEntry));
+}
+
+#[test]
+fn call_that_comes_again_while_it_is_executed_waits_for_the_results() {
+    let (peer, _dir) = slow();
+    let object = place(peer.root(), "f");
+    let Answer::Blocking(job) = peer.send(100, &args::Remove { object }) else {
+        panic!("a change is a job")
+    };
+    let Answer::Later(mut again) = peer.send(100, &args::Remove { object }) else {
+        panic!("the results are not there yet")
+    };
+    assert!(poll(&mut again).is_pending());
+    assert_eq!(status_of(&job(), 100), None);
+    let Poll::Ready(reply) = poll(&mut again) else {
+        panic!("the results are there")
+    };
+    assert_eq!(status_of(&reply, 100), None);
+}
+
+#[test]
+fn call_whose_execution_never_began_is_executed_when_it_comes_again() {
+    let (peer, _dir) = slow();
+    let object = place(peer.root(), "f");
+    let first = peer.send(100, &args::Remove { object });
+    let Answer::Later(mut again) = peer.send(100, &args::Remove { object }) else {
+        panic!("the results are not there yet")
+    };
+    // The connection ended before a thread was free.
+    drop(first);
+    assert!(matches!(poll(&mut again), Poll::Ready(Reply::Nothing)));
+    assert_eq!(peer.remove(100), None);
+    assert_eq!(peer.remove(101), Some(Status::NoEntry));
+}
+
+#[test]
+fn number_of_replies_kept_is_bounded() {
+    let peer = Peer::new();
+    create(&peer, "f");
+    assert_eq!(peer.remove(100), None);
+    for xid in 1000..3000 {
+        assert_eq!(peer.remove(xid), Some(Status::NoEntry));
+    }
+    assert_eq!(peer.remove(100), Some(Status::NoEntry), "it was forgotten");
+}
