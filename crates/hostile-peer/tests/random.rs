@@ -2,7 +2,9 @@
 //! in each run. No connection but the one that is at fault may end, and nothing may panic.
 
 use buffer::Pool;
-use hostile_peer::{Heard, PROGRAM, Peer, Request, Segment, Target, opcode, rpc, words};
+use hostile_peer::{
+    Heard, Offered, PROGRAM, Peer, Request, Segment, Target, Victim, opcode, rpc, words,
+};
 use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3};
 use oncrpc::Programs;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -307,4 +309,55 @@ fn handshakes_that_are_nearly_right_harm_nobody() {
         }
     }
     assert_unharmed(&target);
+}
+
+#[test]
+fn replies_that_are_nearly_right_harm_no_client() {
+    count_panics();
+    let mut dice = Dice(0x5eed_0005);
+    let (mut good, mut bad) = (0, 0);
+    for _ in 0..600 {
+        let (client, mut server) = Victim::connected();
+        let length = [4, 3000, 100_000][dice.below(3)];
+        let calling = client.echo(&vec![0x17; length as usize]);
+        let offered = Offered::parse(&server.answer());
+        let mut reply = vec![offered.xid, 1, 4, 0, 0];
+        for chunk in &offered.writes {
+            reply.extend([1, u32::try_from(chunk.len()).unwrap()]);
+            for [handle, length, high, low] in chunk {
+                reply.extend([*handle, *length, *high, *low]);
+            }
+        }
+        reply.extend([0, 0]);
+        reply.extend(rpc::accepted(offered.xid, 0, &[length]));
+        if offered.writes.is_empty() {
+            reply.extend(rpc::opaque(&vec![0x17; length as usize])[1..].iter());
+        }
+        for _ in 0..dice.below(4) {
+            let mut near = reply.clone();
+            let from = dice.below(2);
+            dice.spoil(&mut near, from);
+            server.send(&words(&near)[..(near.len() * 4).min(4096)]);
+        }
+        let segments = offered.reads.iter().chain(offered.writes.iter().flatten());
+        for [handle, length, _, _] in segments {
+            match dice.below(12) {
+                0 => server.write(*handle, u64::from(dice.word()), &[1; 16]),
+                1 => server.read_request(*handle, u64::from(dice.word()), 16),
+                2 => server.read_request(*handle, 0, *length),
+                3 => server.send_and_invalidate(&words(&reply), *handle),
+                4 => server.write(handle ^ dice.word(), 0, &[1; 16]),
+                _ => {}
+            }
+        }
+        server.send(&words(&reply));
+        server.hang_up();
+        // Whatever came first decides; what must not be is that nothing comes of it.
+        match client.outcome(calling) {
+            Ok(_) => good += 1,
+            Err(_) => bad += 1,
+        }
+        assert_eq!(PANICS.load(SeqCst), 0, "something has panicked");
+    }
+    assert!(good > 100 && bad > 100, "{good} replies, {bad} failures");
 }
