@@ -154,6 +154,25 @@ drop_caches
 now=$(date +%s) mtime=$(stat -c %Y /mnt/d/exclusive)
 [ $((now - mtime)) -lt 3600 ] && [ $((mtime - now)) -lt 3600 ] || die "exclusive create left mtime $mtime, now $now"
 
+if [ "$OWNER_KEPT" = 1 ]; then
+  step 'another user'
+  as_user() { su -s /bin/bash user -c "$1" 2>/dev/null; }
+  chmod 777 /mnt/d
+  as_user 'echo mine >/mnt/d/mine' || die 'create by another user'
+  drop_caches
+  same 'owner of what another user made' 1000:1000 "$(stat -c %u:%g /mnt/d/mine)"
+  echo secret >/mnt/d/secret
+  chmod 600 /mnt/d/secret
+  mkdir -m 700 /mnt/d/private
+  drop_caches
+  as_user 'cat /mnt/d/secret' && die 'another user reads what is not theirs'
+  as_user 'echo x >/mnt/d/secret' && die 'another user writes what is not theirs'
+  as_user ': >/mnt/d/private/file' && die 'another user enters a private directory'
+  as_user 'chmod 777 /mnt/d/secret' && die 'another user gives rights away'
+  as_user 'chown user /mnt/d/mine' || die 'a user may keep what is theirs'
+  same secret secret "$(cat /mnt/d/secret)"
+fi
+
 step 'removed while open'
 exec 5<>/mnt/d/open
 echo still >&5

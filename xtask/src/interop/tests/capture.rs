@@ -6,6 +6,7 @@ mod pcap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -49,7 +50,8 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
     let port = server.port;
     let capture = record(run, port, server.mount_port, EXPORT)?;
     server.stop()?;
-    dissect(run, &capture, port)
+    let frames = dissect(run, &capture, port)?;
+    every_crc_is_good(run, &frames)
 }
 
 /// Boots a client for a server on the host, and returns the capture of what they said.
@@ -81,8 +83,8 @@ pub(super) fn record(
     Ok(capture)
 }
 
-/// Holds a capture against [`LAYERS`] and [`FAULTS`].
-pub(super) fn dissect(run: &TestRun<'_>, capture: &Path, port: u16) -> Result<()> {
+/// Holds a capture against [`LAYERS`] and [`FAULTS`], and returns it as it was read: frame by frame.
+pub(super) fn dissect(run: &TestRun<'_>, capture: &Path, port: u16) -> Result<PathBuf> {
     run.report.say(run.name, "tshark reads the capture");
     let frames = run.logs.join("frame-by-frame.pcap");
     fs::write(&frames, pcap::frame_by_frame(&fs::read(capture)?, port)?)?;
@@ -119,21 +121,36 @@ pub(super) fn dissect(run: &TestRun<'_>, capture: &Path, port: u16) -> Result<()
             tail(&seen.join("\n"))
         );
     }
-    if !run.keep_captures {
-        fs::remove_file(frames)?;
-    }
+    Ok(frames)
+}
+
+/// Our side asks for a CRC, so every FPDU has one (RFC 5044 §4.4), and Wireshark computes it too.
+fn every_crc_is_good(run: &TestRun<'_>, frames: &Path) -> Result<()> {
+    let fpdus = select(frames, "iwarp_mpa.fpdu")?.len();
+    let details = output(tshark(frames, "iwarp_mpa.fpdu").arg("-V"))?;
+    let good = details.matches("(Good CRC32)").count();
+    run.report.say(run.name, &format!("{good} good CRCs"));
+    ensure!(good == fpdus, "{good} of {fpdus} FPDUs have a good CRC");
     Ok(())
 }
 
 /// The summary lines of the frames that a filter selects.
 fn select(capture: &Path, filter: &str) -> Result<Vec<String>> {
+    Ok(output(&mut tshark(capture, filter))?
+        .lines()
+        .map(str::to_owned)
+        .collect())
+}
+
+fn tshark(capture: &Path, filter: &str) -> Command {
+    let mut tshark = tool("tshark");
     // Twice, because what was moved by RDMA Write is put in its place in the second pass only. And
     // first by content: the port is any, and Wireshark may know it as something else.
-    let lines = output(tool("tshark").arg("-2").arg("-r").arg(capture).args([
+    tshark.arg("-2").arg("-r").arg(capture).args([
         "-o",
         "tcp.try_heuristic_first:TRUE",
         "-Y",
         filter,
-    ]))?;
-    Ok(lines.lines().map(str::to_owned).collect())
+    ]);
+    tshark
 }

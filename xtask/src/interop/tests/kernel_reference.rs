@@ -26,5 +26,6 @@ pub(super) fn tshark(run: &TestRun<'_>) -> Result<()> {
     let capture = capture::record(run, server.port, server.mount_port, "/export")?;
     let port = server.port;
     server.stop()?;
-    capture::dissect(run, &capture, port)
+    capture::dissect(run, &capture, port)?;
+    Ok(())
 }
