@@ -6,6 +6,7 @@ mod cuts;
 mod echo;
 mod over_iwarp;
 mod over_sim;
+mod weather;
 
 use std::time::Duration;
 
