@@ -200,6 +200,7 @@ same 'names at last' "$ENTRIES" "$(ls -f /mnt/many | grep -cE '^(entry|guest)-')
 
 step 'unmount'
 check_mountstats
+echo "since the 64 MiB: remote invalidations $(trace_count xprtrdma_mr_reminv), local $(trace_count xprtrdma_mr_localinv)"
 umount /mnt || die umount
 dmesg | grep -iE 'xprtrdma|siw|nfs:' | tail -n 10
 exit 0

@@ -80,8 +80,8 @@ pub(super) const TESTS: [Test; 7] = [
     },
 ];
 
-/// The inline sizes both sides end up with (RFC 8797 §4.2): ours are larger than the 4096 octets
-/// of the Linux client, so these are its own.
+/// The inline sizes that the kernel must have negotiated: those of both sides. Had it not understood
+/// our private data, they would be 1024 (RFC 8797 §4.2).
 const INLINE: &str = "4096/4096";
 
 /// Entries of the large directory.
