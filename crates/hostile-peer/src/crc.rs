@@ -4,7 +4,7 @@
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
 /// CRC32C of these octets.
-pub fn crc32c(octets: &[u8]) -> u32 {
+pub(crate) fn crc32c(octets: &[u8]) -> u32 {
     let mut crc = u32::MAX;
     for octet in octets {
         crc ^= u32::from(*octet);

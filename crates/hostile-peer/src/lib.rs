@@ -17,7 +17,6 @@ pub mod rpc;
 mod target;
 mod victim;
 
-pub use crc::crc32c;
 pub use ddp::{Segment, opcode};
 pub use mpa::{Request, private_data};
 pub use peer::{Cause, Heard, Peer};

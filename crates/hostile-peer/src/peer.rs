@@ -175,11 +175,6 @@ impl Peer {
         self.private_data = data.split_off(if reply.enhanced() { 4 } else { 0 });
     }
 
-    /// Where the connection comes from.
-    pub fn local_addr(&self) -> SocketAddr {
-        self.socket.local_addr().unwrap()
-    }
-
     /// Sends octets as they are. The server may have hung up already: that shows in what is heard.
     pub fn octets(&mut self, octets: &[u8]) {
         match self.socket.write_all(octets) {

@@ -166,11 +166,6 @@ impl Target {
         self.server.local_addr()
     }
 
-    /// What the server has counted.
-    pub fn stats(&self) -> ServerStats {
-        self.server.stats()
-    }
-
     /// Asserts that the server goes on serving: the client that was there before, over the same
     /// connection, and a new one.
     ///
