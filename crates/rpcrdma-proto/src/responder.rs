@@ -121,9 +121,7 @@ impl Responder {
         at: StreamAt,
     ) {
         link.counters.calls_received += 1;
-        let most = self.credits as usize * CREDIT_TOLERANCE;
-        if self.calls.len() >= most {
-            link.fail(Violation::BeyondCredits(self.calls.len()));
+        if self.is_full(link) {
             return;
         }
         let inline = match at {
@@ -175,6 +173,17 @@ impl Responder {
         if !self.admit(link, None) {
             link.counters.memory_waits += 1;
         }
+    }
+
+    /// Whether the peer has so many calls here that it does not keep to its credits: then it is cut
+    /// off. Messages that only draw an error count too, until that error is on its way.
+    fn is_full(&self, link: &mut Link) -> bool {
+        let most = self.credits as usize * CREDIT_TOLERANCE;
+        let full = self.calls.len() >= most;
+        if full {
+            link.fail(Violation::BeyondCredits(self.calls.len()));
+        }
+        full
     }
 
     fn insert(&mut self, call: Call) -> u32 {
@@ -311,29 +320,32 @@ impl Responder {
                 (xid, header::VERSION, credits, RdmaError::Chunk)
             }
         };
-        let mut buffer = link.send_buffer();
-        header::emit_error(&mut buffer, xid, version, self.grant(asked), error);
-        link.posts.push(WorkRequest::Send {
-            wr: Purpose::Send.wr(),
-            buffer,
-            invalidate: None,
+        if self.is_full(link) {
+            return;
+        }
+        let key = self.insert(Call {
+            xid,
+            asked,
+            lists: Lists::default(),
+            state: State::Dispatched,
+            lease: None,
         });
+        self.send_error(link, key, version, error);
     }
 
     /// ERR_CHUNK for a call in service.
     fn refuse(&mut self, link: &mut Link, key: u32) {
+        link.counters.chunk_errors_sent += 1;
+        self.send_error(link, key, header::VERSION, RdmaError::Chunk);
+    }
+
+    /// Ends a call with an error.
+    fn send_error(&mut self, link: &mut Link, key: u32, version: u32, error: RdmaError) {
         let grant = self.grant(self.calls[key as usize].asked);
         let call = &mut self.calls[key as usize];
         call.state = State::Replying { left: 1 };
-        link.counters.chunk_errors_sent += 1;
         let mut buffer = link.send_buffer();
-        header::emit_error(
-            &mut buffer,
-            call.xid,
-            header::VERSION,
-            grant,
-            RdmaError::Chunk,
-        );
+        header::emit_error(&mut buffer, call.xid, version, grant, error);
         link.posts.push(WorkRequest::Send {
             wr: Purpose::Reply { call: key }.wr(),
             buffer,

@@ -668,6 +668,31 @@ fn peer_that_ignores_its_credits_is_cut_off() {
 }
 
 #[test]
+fn peer_that_reads_no_errors_is_cut_off() {
+    let mut config = config(Role::Server);
+    config.credits = 2;
+    let none = Lists::default();
+    let mut other_version = wire(procedure::MSG, 5, 8, &none, &stream_6());
+    other_version[7] = 2;
+    for octets in [other_version, wire(procedure::MSGP, 5, 8, &none, &[])] {
+        let mut connection = Lone::new(&config).end.connection;
+        for _ in 0..10 {
+            // Nothing of ours ever completes.
+            connection.handle_completion(Completion::Receive {
+                wr: crate::work::Purpose::Receive.wr(),
+                buffer: Buffer::from(octets.clone()),
+                invalidated: None,
+            });
+        }
+        let violation = connection.violation();
+        assert_eq!(violation, Some(Violation::BeyondCredits(4)));
+        let posts = std::iter::from_fn(|| connection.poll_post());
+        let sends = posts.filter(|work| matches!(work, WorkRequest::Send { .. }));
+        assert_eq!(sends.count(), 4);
+    }
+}
+
+#[test]
 fn replies_and_errors_to_a_server_are_discarded() {
     let mut lone = server();
     let none = Lists::default();
