@@ -308,7 +308,6 @@ impl Responder {
                 version,
                 credits,
             } => {
-                link.counters.version_errors_sent += 1;
                 let supported = RdmaError::Version {
                     low: header::VERSION,
                     high: header::VERSION,
@@ -316,7 +315,6 @@ impl Responder {
                 (xid, version, credits, supported)
             }
             Disposition::ErrChunk { xid, credits } => {
-                link.counters.chunk_errors_sent += 1;
                 (xid, header::VERSION, credits, RdmaError::Chunk)
             }
         };
@@ -335,17 +333,29 @@ impl Responder {
 
     /// ERR_CHUNK for a call in service.
     fn refuse(&mut self, link: &mut Link, key: u32) {
-        link.counters.chunk_errors_sent += 1;
         self.send_error(link, key, header::VERSION, RdmaError::Chunk);
     }
 
-    /// Ends a call with an error.
+    /// Ends a call with an error, unless that would complete another call for which Reads of ours
+    /// are outstanding: a peer that uses an XID twice might free the memory that they read.
     fn send_error(&mut self, link: &mut Link, key: u32, version: u32, error: RdmaError) {
-        let grant = self.grant(self.calls[key as usize].asked);
+        let Call { xid, asked, .. } = self.calls[key as usize];
+        let pulling = |call: &Call| matches!(call.state, State::Pulling { .. });
+        if self.calls.iter().any(|(_, c)| c.xid == xid && pulling(c)) {
+            debug!(xid, "no error, as a call with the same XID is being pulled");
+            link.counters.discarded += 1;
+            self.calls.remove(key as usize);
+            return;
+        }
+        match error {
+            RdmaError::Chunk => link.counters.chunk_errors_sent += 1,
+            RdmaError::Version { .. } => link.counters.version_errors_sent += 1,
+        }
+        let grant = self.grant(asked);
         let call = &mut self.calls[key as usize];
         call.state = State::Replying { left: 1 };
         let mut buffer = link.send_buffer();
-        header::emit_error(&mut buffer, call.xid, version, grant, error);
+        header::emit_error(&mut buffer, xid, version, grant, error);
         link.posts.push(WorkRequest::Send {
             wr: Purpose::Reply { call: key }.wr(),
             buffer,

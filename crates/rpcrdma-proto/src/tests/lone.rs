@@ -514,6 +514,40 @@ fn long_call_for_another_transaction_is_refused_after_it_was_pulled() {
 }
 
 #[test]
+fn no_error_goes_out_for_an_xid_that_is_being_pulled() {
+    let none = Lists::default();
+    let mut other_version = wire(procedure::MSG, 5, 8, &none, &stream(&call(5, 40, &[])));
+    other_version[7] = 2;
+    for octets in [
+        other_version,
+        wire(procedure::MSGP, 5, 8, &none, &[]),
+        // Only the chunks of this one are at fault.
+        wire(procedure::MSG, 5, 8, &none, &stream_6()),
+    ] {
+        let mut connection = server().end.connection;
+        let mut receive = |octets: Vec<u8>| {
+            connection.handle_completion(Completion::Receive {
+                wr: crate::work::Purpose::Receive.wr(),
+                buffer: Buffer::from(octets),
+                invalidated: None,
+            });
+        };
+        let chunks = Lists {
+            reads: smallvec![read_chunk(52, smallvec![segment(9, 8)])],
+            ..Lists::default()
+        };
+        let message = stream(&call(5, 40, &[]));
+        receive(wire(procedure::MSG, 5, 8, &chunks, &message));
+        receive(octets);
+        let posts = std::iter::from_fn(|| connection.poll_post());
+        let sends = posts.filter(|work| matches!(work, WorkRequest::Send { .. }));
+        assert_eq!(sends.count(), 0);
+        assert_eq!(connection.calls_in(), 1);
+        assert_eq!(connection.counters().discarded, 1);
+    }
+}
+
+#[test]
 fn version_that_is_not_one_draws_err_vers_with_that_version() {
     let mut lone = server();
     let mut octets = wire(
