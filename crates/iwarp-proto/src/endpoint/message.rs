@@ -7,11 +7,13 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use verbs::{Buffer, Gather, Handle, RemoteAddress, WrId};
 
-/// Payload of a message below this is copied, behind its header; from here on it is referred to.
-pub(super) const COPY_BELOW: usize = 8 << 10;
+/// Pieces of payload below this are copied, behind their header: a vector entry costs more. From
+/// here on they are referred to.
+pub(super) const COPY_PIECE_BELOW: usize = 1 << 10;
 
-/// Pieces of a larger message below this are copied as well: a vector entry costs more.
-pub(super) const COPY_PIECE_BELOW: usize = 512;
+/// A Send from here on is shared between its FPDUs, at the price of a small allocation; a smaller
+/// one is handed over whole, or copied if it does not fit one FPDU.
+const SHARE_FROM: usize = 8 << 10;
 
 /// A message that waits to be cut into FPDUs.
 pub(super) struct Message {
@@ -47,7 +49,7 @@ pub(super) enum End {
 
 /// The octets of a message.
 pub(super) enum Body {
-    /// To be copied.
+    /// To be handed over whole, or copied where it takes several FPDUs.
     Buffer { buffer: Buffer, at: usize },
     /// To be copied, made here.
     Short {
@@ -75,7 +77,7 @@ impl Message {
 
     pub(super) fn send(wr: WrId, buffer: Buffer, invalidate: Option<Handle>) -> Self {
         let len = buffer.len();
-        let body = if len < COPY_BELOW {
+        let body = if len < SHARE_FROM {
             Body::Buffer { buffer, at: 0 }
         } else {
             Body::pieces([buffer.freeze()].into_iter().collect())
@@ -157,11 +159,6 @@ impl Message {
         matches!(self.kind, Kind::Write { .. } | Kind::ReadResponse { .. })
     }
 
-    /// Whether the payload is referred to rather than copied.
-    pub(super) fn is_by_reference(&self) -> bool {
-        self.len >= COPY_BELOW
-    }
-
     /// QN, if it goes to a queue.
     pub(super) fn queue(&self) -> Option<u32> {
         match self.kind {
@@ -225,6 +222,21 @@ impl Body {
             piece: 0,
             at: 0,
         }
+    }
+
+    /// The whole body, if it is memory that can be handed over and is worth it.
+    pub(super) fn take_whole(&mut self, len: usize) -> Option<Buffer> {
+        match self {
+            Self::Buffer { buffer, at: 0 } if len == buffer.len() && len >= COPY_PIECE_BELOW => {
+                Some(std::mem::take(buffer))
+            }
+            Self::Buffer { .. } | Self::Short { .. } | Self::Pieces { .. } => None,
+        }
+    }
+
+    /// Whether the octets are referred to, piece by piece.
+    pub(super) fn is_pieces(&self) -> bool {
+        matches!(self, Self::Pieces { .. })
     }
 
     /// Appends the next `len` octets to `out`.

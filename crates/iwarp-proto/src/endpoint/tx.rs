@@ -65,12 +65,9 @@ impl Tx {
             let len = segment.min(message.left());
             let queue = message.queue().map(|queue| queue as usize);
             let sequence = queue.map_or(0, |queue| self.sequences[queue]);
-            let by_reference = message.is_by_reference();
             let (header, body) = message.cut(len, sequence);
             match &mut self.markers {
-                None => self
-                    .window
-                    .frame(header, body, len, by_reference, self.crc, counters),
+                None => self.window.frame(header, body, len, self.crc, counters),
                 Some(markers) => self
                     .window
                     .frame_marked(markers, header, body, len, self.crc, counters),

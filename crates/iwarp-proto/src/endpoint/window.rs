@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::ops::Range;
+use verbs::Buffer;
 
 /// Slices in one vectored write; Linux takes 1024.
 const MAX_SLICES: usize = 1020;
@@ -43,7 +44,18 @@ pub(super) struct Window {
 
 enum Piece {
     Slab(Range<usize>),
-    Payload(Bytes),
+    Whole(Buffer),
+    Part(Bytes),
+}
+
+impl Piece {
+    fn octets<'a>(&'a self, slab: &'a [u8]) -> &'a [u8] {
+        match self {
+            Self::Slab(range) => &slab[range.clone()],
+            Self::Whole(buffer) => buffer,
+            Self::Part(octets) => octets,
+        }
+    }
 }
 
 impl Window {
@@ -73,13 +85,12 @@ impl Window {
         self.pieces.len() + SLICES_PER_FPDU <= MAX_SLICES
     }
 
-    /// Frames a segment with its payload, copied or by reference.
+    /// Frames a segment with its payload, by reference where that is worth it.
     pub(super) fn frame(
         &mut self,
         header: Header,
         body: &mut Body,
         len: usize,
-        by_reference: bool,
         use_crc: bool,
         counters: &mut Counters,
     ) {
@@ -87,38 +98,43 @@ impl Window {
         let begin = self.slab.len();
         self.begin(header, ulpdu);
         let pad = &[0; 3][..fpdu::pad_len(ulpdu)];
-        let crc = if by_reference {
-            let mut digest = crc::Digest::new();
-            if use_crc {
-                digest.update(&self.slab[begin..]);
+        let mut digest = use_crc.then(crc::Digest::new);
+        let mut update = |octets: &[u8]| {
+            if let Some(digest) = &mut digest {
+                digest.update(octets);
             }
+        };
+        let crc = if let Some(buffer) = body.take_whole(len) {
+            update(&self.slab[begin..]);
+            update(&buffer);
+            self.seal();
+            self.pieces.push_back(Piece::Whole(buffer));
+            self.slab.extend_from_slice(pad);
+            update(pad);
+            digest.map(|digest| digest.finish())
+        } else if body.is_pieces() {
+            update(&self.slab[begin..]);
             body.refer(len, |octets, range| {
-                if use_crc {
-                    digest.update(&octets[range.clone()]);
-                }
+                update(&octets[range.clone()]);
                 if range.len() < COPY_PIECE_BELOW {
                     counters.copied_out += range.len() as u64;
                     self.slab.extend_from_slice(&octets[range]);
                 } else {
-                    seal(&self.slab, &mut self.open, &mut self.pieces);
-                    self.pieces.push_back(Piece::Payload(octets.slice(range)));
+                    self.seal();
+                    self.pieces.push_back(Piece::Part(octets.slice(range)));
                 }
             });
             self.slab.extend_from_slice(pad);
-            digest.update(pad);
-            digest.finish()
+            update(pad);
+            digest.map(|digest| digest.finish())
         } else {
             counters.copied_out += len as u64;
             body.copy(len, &mut self.slab);
             self.slab.extend_from_slice(pad);
-            if use_crc {
-                crc::crc32c(&self.slab[begin..])
-            } else {
-                0
-            }
+            use_crc.then(|| crc::crc32c(&self.slab[begin..]))
         };
-        let crc = if use_crc { crc::emit(crc) } else { [0; 4] };
-        self.slab.extend_from_slice(&crc);
+        self.slab
+            .extend_from_slice(&crc.map_or([0; fpdu::CRC_LEN], crc::emit));
         self.framed += fpdu::wire_len(ulpdu) as u64;
         counters.fpdus_out += 1;
     }
@@ -181,16 +197,12 @@ impl Window {
         &mut self,
         io: impl FnOnce(&[IoSlice<'_>]) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        seal(&self.slab, &mut self.open, &mut self.pieces);
+        self.seal();
         let written = {
             let mut slices: SmallVec<[IoSlice<'_>; 64]> = SmallVec::new();
             let mut skip = self.head;
             for piece in self.pieces.iter().take(MAX_SLICES) {
-                let octets = match piece {
-                    Piece::Slab(range) => &self.slab[range.clone()],
-                    Piece::Payload(octets) => octets,
-                };
-                slices.push(IoSlice::new(&octets[skip..]));
+                slices.push(IoSlice::new(&piece.octets(&self.slab)[skip..]));
                 skip = 0;
             }
             io(&slices)?
@@ -203,10 +215,7 @@ impl Window {
         self.sent += written as u64;
         let mut left = self.head + written;
         while let Some(piece) = self.pieces.front() {
-            let len = match piece {
-                Piece::Slab(range) => range.len(),
-                Piece::Payload(octets) => octets.len(),
-            };
+            let len = piece.octets(&self.slab).len();
             if left < len {
                 break;
             }
@@ -220,18 +229,19 @@ impl Window {
         }
     }
 
+    /// Makes a piece of what the slab has got since the last one.
+    fn seal(&mut self) {
+        if self.slab.len() > self.open {
+            self.pieces
+                .push_back(Piece::Slab(self.open..self.slab.len()));
+            self.open = self.slab.len();
+        }
+    }
+
     pub(super) fn trim(&mut self) {
         if self.is_empty() && self.slab.capacity() > KEEP_SLAB {
             self.slab = Vec::new();
         }
         self.plain = Vec::new();
-    }
-}
-
-/// Makes a piece of what the slab has got since the last one.
-fn seal(slab: &[u8], open: &mut usize, pieces: &mut VecDeque<Piece>) {
-    if slab.len() > *open {
-        pieces.push_back(Piece::Slab(*open..slab.len()));
-        *open = slab.len();
     }
 }
