@@ -106,6 +106,7 @@ impl Attempt<'_> {
                 Err(plain_tcp(self.to, &error.to_string()))
             }
             Err(NoFrame::Frame(error)) => Err(not_ours(self.to, &error.to_string())),
+            Err(NoFrame::Io(error)) => Err(error.into()),
         }
     }
 

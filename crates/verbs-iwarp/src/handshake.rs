@@ -14,12 +14,14 @@ pub(crate) const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// Why there is no frame.
 pub(crate) enum NoFrame {
-    /// The stream ended or broke before anything came.
+    /// The peer closed the stream before anything came.
     Closed,
-    /// It ended or broke within a frame.
+    /// It closed it within a frame.
     Torn,
     /// Something else came.
     Frame(FrameError),
+    /// The connection is lost, or never was.
+    Io(io::Error),
 }
 
 /// Reads one frame and not an octet more.
@@ -29,10 +31,17 @@ pub(crate) async fn read_frame(stream: &mut TcpStream, kind: Kind) -> Result<Fra
     loop {
         let wanted = reader.wanted().min(CHUNK);
         let read = match stream.read(&mut chunk[..wanted]).await {
-            Ok(0) | Err(_) if reader.is_empty() => return Err(NoFrame::Closed),
-            Ok(0) | Err(_) => return Err(NoFrame::Torn),
             Ok(read) => read,
+            // An old peer may drop what it does not understand without reading all of it.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => 0,
+            Err(error) => return Err(NoFrame::Io(error)),
         };
+        if read == 0 {
+            return Err(match reader.is_empty() {
+                true => NoFrame::Closed,
+                false => NoFrame::Torn,
+            });
+        }
         if let Some(frame) = reader.take(&chunk[..read]).map_err(NoFrame::Frame)? {
             return Ok(frame);
         }

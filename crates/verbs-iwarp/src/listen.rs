@@ -155,6 +155,7 @@ impl IwarpIncoming {
                     .into()
             }
             NoFrame::Frame(error) => error.to_string(),
+            NoFrame::Io(error) => format!("the connection was lost: {error}"),
         };
         SetupError::NotOurProtocol(format!("{}: {why}", self.peer))
     }

@@ -115,11 +115,15 @@ impl IwarpQp {
     pub(crate) async fn refuse(&mut self, cause: Cause) {
         self.endpoint.refuse(cause);
         let end = std::future::poll_fn(|cx| {
-            while self.progress() {}
-            match self.closed() {
-                Some(_) => Poll::Ready(()),
-                None => self.poll_ready(cx),
+            let moved = self.progress();
+            if self.closed().is_some() {
+                return Poll::Ready(());
             }
+            // A peer that goes on talking has its turn, and others theirs.
+            if moved || self.poll_ready(cx).is_ready() {
+                cx.waker().wake_by_ref();
+            }
+            Poll::Pending
         });
         let _ = timeout(crate::handshake::LAST_WORD, end).await;
     }

@@ -2,7 +2,7 @@
 
 use crate::config::{Config, FpduPolicy};
 use iwarp_proto::fpdu;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
@@ -115,7 +115,13 @@ pub(crate) fn read(fd: impl AsFd, places: &mut [IoSliceMut<'_>]) -> io::Result<u
 pub(crate) fn write(fd: impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     let written = rustix::io::retry_on_intr(|| match slices {
         [slice] => send(&fd, slice, SendFlags::NOSIGNAL),
-        slices => rustix::io::writev(&fd, slices),
+        // A peer that has gone must not end the process by a signal.
+        slices => sendmsg(
+            &fd,
+            slices,
+            &mut SendAncillaryBuffer::default(),
+            SendFlags::NOSIGNAL,
+        ),
     });
     Ok(written?)
 }
