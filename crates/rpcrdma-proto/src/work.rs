@@ -62,6 +62,9 @@ impl Purpose {
 /// Work in the order in which it is to be posted, and how much of it is out.
 #[derive(Debug)]
 pub(crate) struct Posts {
+    /// Handed out first: they wait for nothing, and a peer may need them to take in what stands in
+    /// the way of the rest.
+    receives: VecDeque<WorkRequest>,
     queue: VecDeque<WorkRequest>,
     /// Posted and not completed, Receives not counted.
     out: usize,
@@ -72,6 +75,7 @@ impl Posts {
     /// `limit` is what may be out at a time, Receives not counted.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
+            receives: VecDeque::new(),
             queue: VecDeque::new(),
             out: 0,
             limit,
@@ -79,25 +83,32 @@ impl Posts {
     }
 
     pub(crate) fn push(&mut self, work: WorkRequest) {
-        self.queue.push_back(work);
+        match work {
+            WorkRequest::Receive { .. } => self.receives.push_back(work),
+            work => self.queue.push_back(work),
+        }
     }
 
     pub(crate) fn next(&mut self) -> Option<WorkRequest> {
-        let receive = matches!(self.queue.front()?, WorkRequest::Receive { .. });
-        if !receive {
-            if self.out == self.limit {
-                return None;
-            }
-            self.out += 1;
+        if let Some(receive) = self.receives.pop_front() {
+            return Some(receive);
         }
-        self.queue.pop_front()
+        if self.out == self.limit {
+            return None;
+        }
+        let work = self.queue.pop_front()?;
+        self.out += 1;
+        Some(work)
     }
 
     pub(crate) fn put_back(&mut self, work: WorkRequest) {
-        if !matches!(work, WorkRequest::Receive { .. }) {
-            self.completed();
+        match work {
+            WorkRequest::Receive { .. } => self.receives.push_front(work),
+            work => {
+                self.completed();
+                self.queue.push_front(work);
+            }
         }
-        self.queue.push_front(work);
     }
 
     pub(crate) fn completed(&mut self) {
@@ -105,7 +116,7 @@ impl Posts {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.queue.is_empty() && self.out == 0
+        self.receives.is_empty() && self.queue.is_empty() && self.out == 0
     }
 }
 
@@ -140,10 +151,22 @@ mod tests {
         assert!(posts.next().is_none());
         posts.completed();
         assert!(posts.next().is_some());
+    }
+
+    #[test]
+    fn receive_does_not_wait_behind_work_that_does() {
+        let mut posts = Posts::new(0);
+        posts.push(WorkRequest::Invalidate {
+            wr: Purpose::Send.wr(),
+            handle: Handle(1),
+        });
         posts.push(WorkRequest::Receive {
             wr: Purpose::Receive.wr(),
             buffer: Buffer::default(),
         });
-        assert!(posts.next().is_some(), "a receive does not wait");
+        let receive = posts.next().expect("a receive does not wait");
+        assert!(posts.next().is_none());
+        posts.put_back(receive);
+        assert!(matches!(posts.next(), Some(WorkRequest::Receive { .. })));
     }
 }
