@@ -14,6 +14,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{OFlags, RawDir, StatFs};
 use rustix::io::Errno;
 use smallvec::SmallVec;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -41,6 +42,54 @@ impl Wanted {
     }
 }
 
+/// What is known on the way to one file.
+struct Trail {
+    pace: Pace,
+    /// Directories between here and the file.
+    depth: usize,
+    /// Inodes that could not be found, or are being searched for.
+    lost: HashSet<u64>,
+}
+
+impl Trail {
+    fn new(pace: Pace) -> Self {
+        Self {
+            pace,
+            depth: 0,
+            lost: HashSet::new(),
+        }
+    }
+}
+
+/// The directories a file may be in, each found once; `None` where it could not be.
+#[derive(Default)]
+struct Parents {
+    found: SmallVec<[(u64, Option<Arc<Node>>); 3]>,
+}
+
+impl Parents {
+    fn get(
+        &mut self,
+        inner: &Inner,
+        ino: u64,
+        child: Wanted,
+        trail: &mut Trail,
+    ) -> Try<Option<Arc<Node>>> {
+        if let Some((_, parent)) = self.found.iter().find(|(known, _)| *known == ino) {
+            return Ok(parent.clone());
+        }
+        let found = if ino == child.ino {
+            Err(Error::Stale.into())
+        } else {
+            inner.directory(ino, trail)
+        };
+        if !matches!(found, Err(Stop::WouldBlock)) {
+            self.found.push((ino, found.as_ref().ok().cloned()));
+        }
+        found.map(Some)
+    }
+}
+
 impl Inner {
     /// The file of a handle.
     pub(super) fn node(&self, file: FileId, pace: Pace) -> Try<Arc<Node>> {
@@ -65,11 +114,11 @@ impl Inner {
             birth: Some(birth),
             home: Some(home),
         };
-        self.find(wanted, pace, 0)
+        self.find(wanted, &mut Trail::new(pace))
     }
 
     /// A directory that is in another one's place.
-    fn directory(&self, ino: u64, pace: Pace, depth: usize) -> Try<Arc<Node>> {
+    fn directory(&self, ino: u64, trail: &mut Trail) -> Try<Arc<Node>> {
         if ino == self.root.ino {
             return Ok(Arc::clone(&self.root));
         }
@@ -81,7 +130,7 @@ impl Inner {
             birth: None,
             home: None,
         };
-        self.find(wanted, pace, depth)
+        self.find(wanted, trail)
     }
 
     /// The directory that `node` is in; the root is in itself.
@@ -94,7 +143,7 @@ impl Inner {
             Some(parent) => parent,
             None => self.table.get(node.ino).ok_or(Error::Stale)?.1.parent,
         };
-        self.directory(parent, pace, 0)
+        self.directory(parent, &mut Trail::new(pace))
     }
 
     pub(super) fn is_hidden(&self, ino: u64, birth: u64) -> bool {
@@ -112,11 +161,24 @@ impl Inner {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn find(&self, wanted: Wanted, pace: Pace, depth: usize) -> Try<Arc<Node>> {
-        if depth > MAX_DEPTH {
+    /// Each directory that may hold the file is found once here, and one that could not be found is
+    /// in `trail`, so that the whole way takes steps in proportion to its length, however many of the
+    /// places on it are remembered wrongly.
+    fn find(&self, wanted: Wanted, trail: &mut Trail) -> Try<Arc<Node>> {
+        if trail.depth >= MAX_DEPTH || !trail.lost.insert(wanted.ino) {
             return Err(Error::Stale.into());
         }
-        let mut searched: SmallVec<[u64; 4]> = SmallVec::new();
+        trail.depth += 1;
+        let found = self.find_along(wanted, trail);
+        trail.depth -= 1;
+        if found.is_ok() {
+            trail.lost.remove(&wanted.ino);
+        }
+        found
+    }
+
+    fn find_along(&self, mut wanted: Wanted, trail: &mut Trail) -> Try<Arc<Node>> {
+        let mut parents = Parents::default();
         let mut worst = Error::Stale;
         let mut attempt = |result: Try<Option<Arc<Node>>>| match result {
             Ok(found) => Ok(found),
@@ -128,37 +190,40 @@ impl Inner {
             }
         };
         let remembered = self.caches().links.get(wanted.ino).cloned();
-        if let Some(link) = remembered {
-            searched.push(link.parent);
-            let at = (link.parent, &*link.name);
-            if let Some(node) = attempt(self.enter(wanted, at, pace, depth))? {
+        if let Some(link) = &remembered {
+            let parent = attempt(parents.get(self, link.parent, wanted, trail))?;
+            if let Some(parent) = parent
+                && let Some(node) = attempt(self.enter(wanted, &parent, &link.name, trail.pace))?
+            {
                 return Ok(node);
             }
         }
         if let Some((_, row)) = self.table.get(wanted.ino)
             && wanted.birth.is_none_or(|birth| birth == row.birth)
         {
-            searched.push(row.parent);
-            let wanted = Wanted {
+            let parent = attempt(parents.get(self, row.parent, wanted, trail))?;
+            let known = Wanted {
                 ino: wanted.ino,
                 birth: Some(row.birth),
                 home: Some(row.home),
             };
-            let at = (row.parent, &*row.name);
-            if let Some(node) = attempt(self.enter(wanted, at, pace, depth))? {
+            if let Some(parent) = parent
+                && let Some(node) = attempt(self.enter(known, &parent, &row.name, trail.pace))?
+            {
                 return Ok(node);
             }
+            wanted.home = wanted.home.or(known.home);
         }
-        if pace == Pace::Quick {
+        if trail.pace == Pace::Quick {
             return Err(Stop::WouldBlock);
         }
-        searched.extend(wanted.home);
-        for at in 0..searched.len() {
-            let parent = searched[at];
-            if searched[..at].contains(&parent) || parent == wanted.ino {
-                continue;
-            }
-            if let Some(node) = attempt(self.search(wanted, parent, depth))? {
+        if let Some(home) = wanted.home {
+            attempt(parents.get(self, home, wanted, trail))?;
+        }
+        for (_, parent) in &parents.found {
+            if let Some(parent) = parent
+                && let Some(node) = attempt(self.search(wanted, parent))?
+            {
                 return Ok(node);
             }
         }
@@ -169,25 +234,20 @@ impl Inner {
     fn enter(
         &self,
         wanted: Wanted,
-        (parent, name): (u64, &[u8]),
+        parent: &Node,
+        name: &[u8],
         pace: Pace,
-        depth: usize,
     ) -> Try<Option<Arc<Node>>> {
-        if parent == wanted.ino {
-            return Ok(None);
-        }
-        let parent = self.directory(parent, pace, depth + 1)?;
         let fd = sys::open_entry(&parent.path, name, pace)?;
         let stat = sys::stat(&fd, self.births)?;
         Ok(wanted
             .is(&stat)
-            .then(|| self.adopt(&parent, name, fd, &stat, wanted.home)))
+            .then(|| self.adopt(parent, name, fd, &stat, wanted.home)))
     }
 
     /// Searches a directory for the inode.
-    fn search(&self, wanted: Wanted, parent: u64, depth: usize) -> Try<Option<Arc<Node>>> {
-        let parent = self.directory(parent, Pace::Patient, depth + 1)?;
-        let fd = self.open_directory(&parent)?;
+    fn search(&self, wanted: Wanted, parent: &Node) -> Try<Option<Arc<Node>>> {
+        let fd = self.open_directory(parent)?;
         let mut memory = Vec::with_capacity(DIRECTORY_BUFFER);
         let mut entries = RawDir::new(&fd, memory.spare_capacity_mut());
         let mut found = None;
@@ -210,7 +270,7 @@ impl Inner {
                 if !wanted.is(&stat) {
                     return Ok(None);
                 }
-                found = Some(self.adopt(&parent, name, fd, &stat, wanted.home));
+                found = Some(self.adopt(parent, name, fd, &stat, wanted.home));
             }
         }
         Ok(found)

@@ -177,6 +177,33 @@ fn deep_directories_are_found_again() {
     assert!(export.stat(dir).is_ok());
 }
 
+/// Were each directory looked for at each of its places anew, this would take 2^30 steps.
+#[test]
+fn long_way_through_a_directory_that_is_gone_takes_few_steps() {
+    let mut export = Export::new();
+    let mut dir = export.fs().root();
+    let mut path = export.path.clone();
+    for _ in 0..30 {
+        let make = Make::Directory(SetAttributes::mode(0o755));
+        dir = export.make_as(&Identity::root(), dir, "d", make).unwrap();
+        path.push("d");
+    }
+    fs::write(path.join("f"), b"").unwrap();
+    export.trust_nothing();
+    let mut deep = "d/".repeat(30);
+    deep.push('f');
+    let f = export.find(&deep).unwrap();
+    fs::rename(export.path.join("d"), export.outside.join("d")).unwrap();
+    export.restart();
+    assert_eq!(export.stat(f), Err(Error::Stale));
+    // What is remembered in memory leads astray as well as the table.
+    fs::rename(export.outside.join("d"), export.path.join("d")).unwrap();
+    export.trust_nothing();
+    assert_eq!(export.find(&deep).unwrap(), f);
+    fs::rename(export.path.join("d"), export.outside.join("d")).unwrap();
+    assert_eq!(export.stat(dir), Err(Error::Stale));
+}
+
 #[test]
 fn handles_from_a_listing_survive_a_restart() {
     let mut export = Export::new();
