@@ -24,13 +24,13 @@ pub(crate) fn check(
     inline: usize,
     max_chunk: usize,
 ) -> Result<(), Malformation> {
-    for chunk in reads.iter() {
-        if chunk.len() > max_chunk as u64 {
-            return Err(Malformation::ChunkTooLarge {
-                len: chunk.len(),
-                limit: max_chunk,
-            });
-        }
+    // All together, so that the number of chunks does not multiply what one call may take.
+    let all: u64 = reads.iter().map(ReadChunk::len).sum();
+    if all > max_chunk as u64 {
+        return Err(Malformation::ChunkTooLarge {
+            len: all,
+            limit: max_chunk,
+        });
     }
     let long = matches!(reads.first(), Some(first) if first.position == 0);
     let (head, items) = match at {

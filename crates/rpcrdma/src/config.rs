@@ -74,7 +74,7 @@ pub struct ServerConfig {
     pub send_size: InlineSize,
     /// The largest message to receive in one Receive. Each client has as many as it has credits.
     pub receive_size: InlineSize,
-    /// Octets of the largest chunk that is pulled or written.
+    /// Octets that are pulled for one call at most, and of the largest chunk that is written.
     pub max_chunk: usize,
     /// Whether we say that remote invalidation is understood (R, RFC 8797 §4.1): a reply takes a
     /// handle of the client's along only if both ends have said so.

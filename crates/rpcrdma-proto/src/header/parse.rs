@@ -68,8 +68,8 @@ pub enum Malformation {
     /// A Read chunk overlaps the one before it, or lies beyond the end of the stream.
     #[error("a read chunk at position {0} lies over another or beyond the stream")]
     MisplacedChunk(u32),
-    /// A chunk is larger than we move.
-    #[error("a chunk of {len} octets, of at most {limit}")]
+    /// The Read chunks are larger than what we move for one call.
+    #[error("read chunks of {len} octets, of at most {limit}")]
     ChunkTooLarge {
         /// Its octets.
         len: u64,
