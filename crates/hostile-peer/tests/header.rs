@@ -261,6 +261,13 @@ fn chunks_larger_than_the_server_moves_draw_err_chunk() {
         let lists = [1, 0, STAG, length, 0, 0, 0, 0, 0];
         refused(&target, &message(NOMSG, &lists, &[]));
     }
+    // Chunks that are each small enough, but not all of them together.
+    let mut lists = Vec::new();
+    for position in [AFTER_ECHO, AFTER_ECHO + (3 << 20)] {
+        lists.extend([1, position, STAG, 3 << 20, 0, 0]);
+    }
+    lists.extend([0, 0, 0]);
+    refused(&target, &message(MSG, &lists, &echo_call(3 << 20)));
     // Many segments whose sum does not fit 32 bits.
     let segment = [1, AFTER_ECHO, STAG, u32::MAX, 0, 0];
     let lists = [&segment.repeat(100)[..], &[0, 0, 0]].concat();
@@ -367,11 +374,12 @@ fn peer_that_goes_far_beyond_its_credits_is_dropped() {
     let mut peer = connect(&target);
     peer.answers_reads = false;
     // Calls that cannot end, as their chunks never come; each is taken in before the next.
-    for number in 0..2 * CREDITS {
+    for number in 1..2 * CREDITS {
         peer.send(&stuck_call(XID + 100 + number));
         peer.send(&message(MSGP, &[0, 0, 0], &[]));
         assert_eq!(peer.answer(), [XID, 1, CREDITS, ERROR, ERR_CHUNK]);
     }
+    peer.send(&stuck_call(XID + 98));
     peer.send(&stuck_call(XID + 99));
     peer.assert_closed();
     target.assert_serves();
