@@ -90,10 +90,16 @@ struct Inner {
     proc: ProcFd,
     table: Table,
     caches: Mutex<Caches>,
+    /// Held while a name is looked at, changed, and what is remembered of it brought up to date, so
+    /// that no two calls do so at the same time; never while a disk is waited for on purpose.
+    names: Mutex<()>,
     /// The directory with our own state, which no client gets to see.
     hidden: Option<(u64, u64)>,
     /// Whether birth times tell files apart here.
     births: bool,
+    /// Whether it is a file system of this machine that is known here, not one behind a network or
+    /// another process.
+    local: bool,
     mount: u64,
     /// Whether this process acts for the caller.
     as_root: bool,
@@ -172,6 +178,10 @@ impl LocalFs {
 impl Inner {
     fn caches(&self) -> MutexGuard<'_, Caches> {
         self.caches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn names(&self) -> MutexGuard<'_, ()> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whose rights count: the caller's, or those of this process.

@@ -308,7 +308,10 @@ impl Maker<'_> {
             // Nobody else may open it before it has its owner.
             .and_then(|()| Ok(sys::create(&self.dir.path, self.name, mode & 0o700)?));
         match made {
-            Ok(fd) => self.finish(fd, &set, mode),
+            Ok(fd) => {
+                let stat = sys::stat(&fd, self.inner.births)?;
+                self.finish((fd, stat), &set, mode)
+            }
             Err(Stop::Fail(Error::Exists | Error::Access)) => self.existing(how),
             Err(stop) => Err(stop),
         }
@@ -361,8 +364,11 @@ impl Maker<'_> {
             .permit(|| permission::check_add(self.who, self.before))
             .map_err(|error| self.or_exists(error))?;
         let mode = set.mode.unwrap_or(DEFAULT_DIRECTORY_MODE);
-        rustix::fs::mkdirat(&self.dir.path, self.name, Mode::from_raw_mode(mode & 0o700))?;
-        self.finish_entry(FileKind::Directory, set, mode)
+        let first = Mode::from_raw_mode(mode & 0o700);
+        let made = self.make_entry(FileKind::Directory, mode, || {
+            rustix::fs::mkdirat(&self.dir.path, self.name, first)
+        })?;
+        self.finish(made, set, mode)
     }
 
     fn symlink(&self, text: &[u8], set: &SetAttributes) -> Try<Found> {
@@ -375,8 +381,10 @@ impl Maker<'_> {
         self.inner
             .permit(|| permission::check_add(self.who, self.before))
             .map_err(|error| self.or_exists(error))?;
-        rustix::fs::symlinkat(text, &self.dir.path, self.name)?;
-        self.finish_entry(FileKind::Symlink, set, 0o777)
+        let made = self.make_entry(FileKind::Symlink, 0o777, || {
+            rustix::fs::symlinkat(text, &self.dir.path, self.name)
+        })?;
+        self.finish(made, set, 0o777)
     }
 
     fn special(&self, kind: FileKind, device: (u32, u32), set: &SetAttributes) -> Try<Found> {
@@ -403,14 +411,11 @@ impl Maker<'_> {
             .permit(|| permission::check_add(self.who, self.before))
             .map_err(|error| self.or_exists(error))?;
         let mode = set.mode.unwrap_or(DEFAULT_FILE_MODE);
-        rustix::fs::mknodat(
-            &self.dir.path,
-            self.name,
-            file_type,
-            Mode::from_raw_mode(mode & 0o700),
-            device,
-        )?;
-        self.finish_entry(kind, set, mode)
+        let first = Mode::from_raw_mode(mode & 0o700);
+        let made = self.make_entry(kind, mode, || {
+            rustix::fs::mknodat(&self.dir.path, self.name, file_type, first, device)
+        })?;
+        self.finish(made, set, mode)
     }
 
     /// Who may not add an entry is told if it is there, as mkdir(2) does.
@@ -422,19 +427,46 @@ impl Maker<'_> {
         }
     }
 
-    fn finish_entry(&self, kind: FileKind, set: &SetAttributes, mode: u32) -> Try<Found> {
-        let (fd, stat) = self.inner.open_entry(self.dir, self.name, Pace::Patient)?;
-        if stat.attributes.kind != kind {
-            // Somebody was faster and put something else in its place.
+    /// Makes what can only be made by name, and opens it.
+    ///
+    /// It is given to the caller next. Through us nobody can put another file in its place, as names
+    /// change one at a time; somebody on this machine can, and then it must be seen that it is not
+    /// ours to give away.
+    fn make_entry(
+        &self,
+        kind: FileKind,
+        mode: u32,
+        make: impl FnOnce() -> Result<(), Errno>,
+    ) -> Try<(OwnedFd, Stat)> {
+        let inner = self.inner;
+        let _names = inner.names();
+        let begin = sys::coarse_now();
+        make()?;
+        let (fd, stat) = inner.open_entry(self.dir, self.name, Pace::Patient)?;
+        if !self.is_fresh(&stat, kind, mode, begin) || inner.is_known(&stat) {
             return Err(Error::Busy.into());
         }
-        self.finish(fd, set, mode)
+        Ok((fd, stat))
+    }
+
+    /// Whether a file is one that was just made with these rights, as far as can be told by looking.
+    fn is_fresh(&self, stat: &Stat, kind: FileKind, mode: u32, begin: Time) -> bool {
+        let found = &stat.attributes;
+        let links = if kind == FileKind::Directory { 2 } else { 1 };
+        let rights = mode & 0o700;
+        found.kind == kind
+            && found.uid == self.inner.me.uid
+            // Some file systems count no names of directories within a directory.
+            && found.links <= links
+            // The umask of this process may have taken some away; symbolic links have all.
+            && (kind == FileKind::Symlink || found.mode & 0o777 & !rights == 0)
+            && (!self.inner.local || is_since(found.mtime, begin))
+            && (!self.inner.local || stat.born.is_none_or(|born| is_since(born, begin)))
     }
 
     /// Gives what was made its owner, group and mode, whatever the umask of this process is.
-    fn finish(&self, fd: OwnedFd, set: &SetAttributes, mode: u32) -> Try<Found> {
+    fn finish(&self, (fd, stat): (OwnedFd, Stat), set: &SetAttributes, mode: u32) -> Try<Found> {
         let inner = self.inner;
-        let stat = sys::stat(&fd, inner.births)?;
         let kind = stat.attributes.kind;
         let (gid, bits) = if inner.as_root {
             permission::inherited(self.who, self.before, kind)
@@ -477,6 +509,11 @@ impl Maker<'_> {
     }
 }
 
+/// Whether a time of a file is not before `begin`; some file systems know seconds only.
+fn is_since(time: Time, begin: Time) -> bool {
+    time >= begin || time.nanos == 0 && time.seconds >= begin.seconds
+}
+
 /// The verifier of an exclusive CREATE is kept in the times of the file until the client sets them
 /// (RFC 1813 §3.3.8). The sign bit is left out: not every file system has times before 1970 or
 /// beyond 2038.
@@ -492,5 +529,51 @@ fn exclusive_times(verifier: [u8; 8]) -> SetAttributes {
         atime: word(0),
         mtime: word(4),
         ..SetAttributes::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Changes, LocalFs, LocalFsOptions};
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// Somebody on this machine moves a directory to where one was just made.
+    #[test]
+    fn what_was_not_just_made_is_not_given_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let victim = dir.path().join("victim");
+        std::fs::create_dir(&victim).unwrap();
+        std::fs::set_permissions(&victim, PermissionsExt::from_mode(0o700)).unwrap();
+        // What is made when the clock went on is younger.
+        let begin = sys::coarse_now();
+        while sys::coarse_now() == begin {
+            std::hint::spin_loop();
+        }
+        let options = LocalFsOptions {
+            changes: Changes::Cached,
+            ..LocalFsOptions::default()
+        };
+        let local = LocalFs::open(dir.path(), options).unwrap();
+        let inner = &local.inner;
+        let before = inner.attributes(&inner.root).unwrap();
+        let maker = Maker {
+            inner,
+            who: &Identity::new(1001, 1001),
+            dir: &inner.root,
+            before: &before,
+            name: b"new",
+        };
+        let make = |name: &'static str| {
+            maker.make_entry(FileKind::Directory, 0o700, move || {
+                let root = &inner.root.path;
+                let mode = Mode::from_raw_mode(0o700);
+                rustix::fs::mkdirat(root, "new", mode)?;
+                rustix::fs::renameat(root, name, root, "new")
+            })
+        };
+        assert!(matches!(make("victim"), Err(Stop::Fail(Error::Busy))));
+        std::fs::remove_dir(dir.path().join("new")).unwrap();
+        assert!(make("new").is_ok());
     }
 }

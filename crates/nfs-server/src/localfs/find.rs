@@ -146,6 +146,15 @@ impl Inner {
         self.directory(parent, &mut Trail::new(pace))
     }
 
+    /// Whether this very file was seen before.
+    pub(super) fn is_known(&self, stat: &Stat) -> bool {
+        let ino = stat.attributes.fileid;
+        let mut caches = self.caches();
+        let open = caches.open.get(ino);
+        // Without a time of birth a new file is not told from the last one of its number.
+        stat.born.is_some() && open.is_some_and(|node| node.birth == stat.birth)
+    }
+
     pub(super) fn is_hidden(&self, ino: u64, birth: u64) -> bool {
         self.hidden == Some((ino, birth))
     }
@@ -524,6 +533,11 @@ impl FsKind {
             0x0102_1994 | 0x8584_58f6 => Self::Memory,
             _ => Self::Other,
         }
+    }
+
+    /// Whether it is known to be on this machine, with its clock.
+    pub(super) fn is_local(self) -> bool {
+        self != Self::Other
     }
 
     /// Whether data is read and written without waiting for a disk.

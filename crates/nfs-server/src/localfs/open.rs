@@ -133,7 +133,9 @@ impl Inner {
                 open: Lru::new(options.open_files.unwrap_or_else(open_files)),
                 links: Lru::new(REMEMBERED_PLACES),
             }),
+            names: Mutex::default(),
             births: kind.keeps_births(),
+            local: kind.is_local(),
             mount: stat.mount,
             as_root: euid == 0,
             me: Identity {

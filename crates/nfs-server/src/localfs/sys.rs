@@ -49,6 +49,8 @@ pub(super) struct Stat {
     /// Tells it from others that had or will have the same inode number: a hash of the time it
     /// was made.
     pub(super) birth: u64,
+    /// When it was made, if the file system says so.
+    pub(super) born: Option<Time>,
     /// The mount it is in; 0 if the kernel does not say.
     pub(super) mount: u64,
     pub(super) attributes: Attributes,
@@ -105,11 +107,8 @@ pub(super) fn stat_entry(dir: impl AsFd, name: &[u8], births: bool) -> Result<St
 
 fn convert(found: &Statx, births: bool) -> Stat {
     let mask = StatxFlags::from_bits_retain(found.stx_mask);
-    let birth = if births && mask.contains(StatxFlags::BTIME) {
-        hash_birth(found.stx_btime.tv_sec, found.stx_btime.tv_nsec)
-    } else {
-        0
-    };
+    let born = (births && mask.contains(StatxFlags::BTIME)).then(|| time(&found.stx_btime));
+    let birth = born.map_or(0, hash_birth);
     let mount = if mask.contains(StatxFlags::MNT_ID) {
         found.stx_mnt_id
     } else {
@@ -117,6 +116,7 @@ fn convert(found: &Statx, births: bool) -> Stat {
     };
     Stat {
         birth,
+        born,
         mount,
         attributes: Attributes {
             kind: kind_of(u32::from(found.stx_mode)),
@@ -136,11 +136,20 @@ fn convert(found: &Statx, births: bool) -> Stat {
 }
 
 /// Equal times give equal words; nobody needs to read the time from a handle.
-fn hash_birth(seconds: i64, nanos: u32) -> u64 {
+fn hash_birth(born: Time) -> u64 {
     let mut hasher = SipHasher24::new();
-    hasher.write_i64(seconds);
-    hasher.write_u32(nanos);
+    hasher.write_i64(born.seconds);
+    hasher.write_u32(born.nanos);
     hasher.finish()
+}
+
+/// The time that the kernel gives to what is made now.
+pub(super) fn coarse_now() -> Time {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    Time {
+        seconds: now.tv_sec,
+        nanos: u32::try_from(now.tv_nsec).unwrap_or(0),
+    }
 }
 
 fn time(from: &rustix::fs::StatxTimestamp) -> Time {
