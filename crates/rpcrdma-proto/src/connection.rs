@@ -15,6 +15,7 @@ use buffer::{Buffer, Pool};
 use oncrpc::{Reply, TransportError};
 use std::collections::VecDeque;
 use std::task::Waker;
+use std::time::Instant;
 use verbs::{Completion, Invalidated, Limits, QueuePair, WorkError, WorkRequest};
 
 /// Which end of a connection this is, and so what a message is taken for that does not say
@@ -273,8 +274,14 @@ impl Connection {
 
     /// Sends a call, if there is a credit and room for what it exposes. Memory is registered on
     /// `qp`, the queue pair of this connection, so that handles are known when the call is made.
-    pub fn call(&mut self, request: CallRequest, qp: &mut dyn QueuePair) -> Called {
-        self.requester.call(&mut self.link, request, qp)
+    pub fn call(&mut self, now: Instant, request: CallRequest, qp: &mut dyn QueuePair) -> Called {
+        self.requester.call(now, &mut self.link, request, qp)
+    }
+
+    /// When the call of ours was sent that has waited longest for its end, be it cancelled or not.
+    /// If that is too long ago, only the end of the connection brings back its credit and memory.
+    pub fn oldest_call(&self) -> Option<Instant> {
+        self.requester.oldest()
     }
 
     /// Nobody waits for the end of this call any more. It keeps its credit and its memory until

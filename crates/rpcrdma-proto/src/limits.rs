@@ -22,7 +22,3 @@ pub const RECEIVE_SLACK: usize = 4;
 /// requester that gives up a call may already send the next; one that goes beyond this is not
 /// keeping to its credits at all (RFC 8166 §3.3.1).
 pub const CREDIT_TOLERANCE: usize = 2;
-
-/// Cancelled calls that may wait for their reply at a time. One more ends the connection: the
-/// server does not answer.
-pub const MAX_CANCELLED: usize = 64;

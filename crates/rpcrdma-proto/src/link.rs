@@ -44,9 +44,6 @@ pub enum Violation {
     /// The peer has more calls with us than it was granted credits (RFC 8166 §3.3.1).
     #[error("the peer has {0} calls here, far beyond its credits (RFC 8166 §3.3.1)")]
     BeyondCredits(usize),
-    /// Too many cancelled calls got no reply.
-    #[error("{0} cancelled calls got no reply")]
-    TooManyCancelled(usize),
     /// Work failed, and what it was for cannot be kept safe without it (RFC 8166 §4.5.4).
     #[error("work failed: {0}")]
     WorkFailed(WorkError),

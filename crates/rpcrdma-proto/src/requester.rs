@@ -1,7 +1,7 @@
 //! The role that calls.
 
 use crate::header::{self, Body, Header, Lists, RdmaError, ReadChunk, Segments, WriteChunk};
-use crate::limits::{MAX_CANCELLED, RECEIVE_SLACK};
+use crate::limits::RECEIVE_SLACK;
 use crate::link::{Event, Link, Violation};
 use crate::message::{self, CallRequest, CallToken};
 use crate::plan::{CallForm, CallPlan, PlanLimits};
@@ -11,6 +11,7 @@ use buffer::{Buffer, Gather};
 use oncrpc::TransportError;
 use slab::Slab;
 use smallvec::SmallVec;
+use std::time::Instant;
 use verbs::{Handle, Invalidated, Memory, QueuePair, Segment, WorkRequest};
 use xdr::Payload;
 
@@ -38,7 +39,6 @@ pub(crate) struct Requester {
     granted: u32,
     /// Calls sent that have no reply yet, cancelled ones too: each holds a credit.
     unanswered: u32,
-    cancelled: usize,
     /// Regions exposed to the peer.
     exposed: usize,
     calls: Slab<Call>,
@@ -48,6 +48,8 @@ pub(crate) struct Requester {
 #[derive(Debug)]
 struct Call {
     request: CallRequest,
+    /// When it was sent.
+    sent: Instant,
     offered: Lists,
     regions: SmallVec<[Region; 2]>,
     cancelled: bool,
@@ -101,7 +103,6 @@ impl Requester {
             asked,
             granted: 1,
             unanswered: 0,
-            cancelled: 0,
             exposed: 0,
             calls: Slab::new(),
             xids: XidTable::new(asked as usize),
@@ -138,8 +139,14 @@ impl Requester {
         self.exposed
     }
 
+    /// When the call was sent that is on its way for the longest time, cancelled ones included.
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        self.calls.iter().map(|(_, call)| call.sent).min()
+    }
+
     pub(crate) fn call(
         &mut self,
+        now: Instant,
         link: &mut Link,
         mut request: CallRequest,
         qp: &mut dyn QueuePair,
@@ -194,6 +201,7 @@ impl Requester {
         });
         entry.insert(Call {
             request,
+            sent: now,
             offered,
             regions,
             cancelled: false,
@@ -203,7 +211,8 @@ impl Requester {
     }
 
     /// Nobody waits for this call any more. It keeps its credit and its memory until its reply:
-    /// the peer does not know, and may still reach the memory (RFC 8166 §4.4.1).
+    /// the peer does not know, and may still reach the memory (RFC 8166 §4.4.1). So there are no
+    /// more of these than credits, and none is older than [`oldest`](Self::oldest).
     pub(crate) fn cancel(&mut self, link: &mut Link, xid: u32, token: CallToken) {
         let Some(key) = self.xids.get(xid) else {
             return;
@@ -213,11 +222,7 @@ impl Requester {
             return;
         }
         call.cancelled = true;
-        self.cancelled += 1;
         link.counters.cancelled += 1;
-        if self.cancelled > MAX_CANCELLED {
-            link.fail(Violation::TooManyCancelled(self.cancelled));
-        }
     }
 
     /// A message that answers a call, with the handle that the peer took along.
@@ -258,9 +263,6 @@ impl Requester {
         let call = &mut self.calls[key as usize];
         self.xids.remove(call.request.xid);
         self.unanswered -= 1;
-        if call.cancelled {
-            self.cancelled -= 1;
-        }
         let mut left = 0;
         for region in &call.regions {
             if region.back.is_none() {

@@ -5,6 +5,7 @@ use super::*;
 use crate::Counters;
 use oncrpc::{Reply, TransportError};
 use smallvec::SmallVec;
+use std::time::Duration;
 
 /// Sends a call with these items and lets it be answered with a reply of these, as large as bound.
 fn exchange(
@@ -346,6 +347,25 @@ fn cancelled_call_keeps_its_regions_until_its_reply() {
     pair.answer(id, Reply::Message(reply(5, 40, &[50_000])));
     assert!(pair.replies.is_empty());
     assert!(pair.client.connection.can_call());
+    pair.check_idle();
+}
+
+#[test]
+fn age_of_a_call_counts_from_its_sending_and_does_not_end_when_it_is_cancelled() {
+    let mut pair = Pair::new();
+    let first = pair.now;
+    pair.call(request(5, call(5, 40, &[]), bound(100, &[])));
+    // There is one credit until the first reply, so this one waits.
+    pair.call(request(6, call(6, 40, &[]), bound(100, &[])));
+    let (id, _) = pair.arrived();
+    pair.client.connection.cancel(5, CallToken(5));
+    assert_eq!(pair.client.connection.oldest_call(), Some(first));
+    pair.now = first + Duration::from_secs(5);
+    pair.answer(id, Reply::Message(reply(5, 40, &[])));
+    assert_eq!(pair.client.connection.oldest_call(), Some(pair.now));
+    let (id, _) = pair.arrived();
+    pair.answer(id, Reply::Message(reply(6, 40, &[])));
+    assert_eq!(pair.client.connection.oldest_call(), None);
     pair.check_idle();
 }
 

@@ -4,6 +4,7 @@ use super::config;
 use crate::{CallId, CallRequest, CallToken, Called, Config, Connection, Event, PrivateData, Role};
 use oncrpc::{Reply, TransportError};
 use std::task::Waker;
+use std::time::Instant;
 use verbs::QueuePair;
 use verbs_sim::{EndOptions, Fabric, PairOptions, SimQp};
 use xdr::Payload;
@@ -35,6 +36,8 @@ pub(super) struct Pair {
     pub(super) replies: Vec<(CallToken, Result<Payload, TransportError>)>,
     /// Calls for which there was no room yet.
     pub(super) waiting: Vec<CallRequest>,
+    /// When calls are sent.
+    pub(super) now: Instant,
 }
 
 impl Default for Setup {
@@ -95,6 +98,7 @@ impl Pair {
             calls: Vec::new(),
             replies: Vec::new(),
             waiting: Vec::new(),
+            now: Instant::now(),
         }
     }
 
@@ -107,7 +111,7 @@ impl Pair {
     fn send_waiting(&mut self) {
         let client = &mut self.client;
         for request in std::mem::take(&mut self.waiting) {
-            match client.connection.call(request, &mut client.qp) {
+            match client.connection.call(self.now, request, &mut client.qp) {
                 Called::Sent => {}
                 Called::NoRoom(request) => self.waiting.push(request),
                 Called::Failed(token, error) => self.replies.push((token, Err(error))),

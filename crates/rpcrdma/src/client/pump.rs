@@ -103,6 +103,8 @@ pub(crate) struct Pump {
     shared: Arc<Shared>,
     connector: Connector,
     spinner: Spinner,
+    /// The time, as of the last look around or wake-up.
+    now: Instant,
     next_sweep: Instant,
     /// Wakes it at the next sweep; made once, as it waits often.
     timer: Pin<Box<Sleep>>,
@@ -125,6 +127,7 @@ impl Pump {
         let spin: Spin = connector.config.spin;
         Self {
             spinner: Spinner::new(spin, super::activity()),
+            now: Instant::now(),
             next_sweep: Instant::now(),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             work: Work::default(),
@@ -190,6 +193,7 @@ impl Pump {
     /// One connection, from its beginning to its end.
     async fn drive(&mut self, wire: &mut Wire) -> Over {
         let mut turns = 0;
+        self.now = Instant::now();
         loop {
             let sent = match self.take_work(wire) {
                 Ok(sent) => sent,
@@ -222,12 +226,13 @@ impl Pump {
             if idle == Idle::Again {
                 continue;
             }
-            let now = Instant::now();
-            if let Some(over) = self.look_around(wire, now) {
+            self.now = Instant::now();
+            if let Some(over) = self.look_around(wire) {
                 return over;
             }
             if idle == Idle::Park {
                 self.park(wire).await;
+                self.now = Instant::now();
                 self.spinner.busy();
             }
         }
@@ -270,7 +275,7 @@ impl Pump {
                 refused.push(request);
                 continue;
             }
-            match connection.call(request, wire.qp.as_mut()) {
+            match connection.call(self.now, request, wire.qp.as_mut()) {
                 Called::Sent => sent = true,
                 Called::NoRoom(request) => {
                     self.blocked = true;
@@ -287,27 +292,28 @@ impl Pump {
     }
 
     /// What is not to be done in every turn: counters and deadlines.
-    fn look_around(&mut self, wire: &mut Wire, now: Instant) -> Option<Over> {
+    fn look_around(&mut self, wire: &mut Wire) -> Option<Over> {
         self.publish(wire);
-        if now < self.next_sweep {
+        if self.now < self.next_sweep {
             return None;
         }
         let timeout = self.connector.config.call_timeout;
         let mut sent = Vec::new();
-        let error = TransportError::TimedOut(timeout);
-        self.sweep(now, &error, &mut sent);
+        self.sweep(&TransportError::TimedOut(timeout), &mut sent);
         for (xid, token) in &sent {
             wire.connection.cancel(*xid, *token);
         }
-        // A server that does not answer in this time is not there any more, or the call is lost:
-        // only a new connection can bring back its memory and its credit.
-        (!sent.is_empty()).then_some(Over::CallTimedOut(timeout))
+        // A server that has had a call for this long is not there any more, or the call is lost:
+        // only a new connection can bring back its memory and its credit. That nobody waits for it
+        // any more changes nothing; that it waited before it was sent is not the server's fault.
+        let oldest = wire.connection.oldest_call()?;
+        (self.now >= oldest + timeout).then_some(Over::CallTimedOut(timeout))
     }
 
-    fn sweep(&mut self, now: Instant, error: &TransportError, sent: &mut Vec<(u32, CallToken)>) {
+    fn sweep(&mut self, error: &TransportError, sent: &mut Vec<(u32, CallToken)>) {
         let timeout = self.connector.config.call_timeout;
-        self.next_sweep = now + (timeout / 4).min(SWEEP);
-        self.calls().expire(now, error, sent);
+        self.next_sweep = self.now + (timeout / 4).min(SWEEP);
+        self.calls().expire(self.now, error, sent);
     }
 
     fn publish(&self, wire: &Wire) {
@@ -383,9 +389,9 @@ impl Pump {
             let closing = self.shared.calls.take(0, &mut self.work);
             // Those that were on their way are not any more.
             self.work.cancelled.clear();
-            let now = Instant::now();
-            if now >= self.next_sweep {
-                self.sweep(now, last, &mut Vec::new());
+            self.now = Instant::now();
+            if self.now >= self.next_sweep {
+                self.sweep(last, &mut Vec::new());
             }
             if closing {
                 return None;

@@ -334,6 +334,39 @@ fn call_without_a_reply_ends_in_time() {
 }
 
 #[test]
+fn cancelled_call_without_a_reply_does_not_keep_the_only_credit_for_ever() {
+    run(async {
+        let world = World::new(server_config()).await;
+        let client = world
+            .client(ClientConfig {
+                call_timeout: Duration::from_millis(100),
+                ..ClientConfig::default()
+            })
+            .await;
+        let ask = |what| {
+            let call = call(client.next_xid(), what, &[], &[]);
+            client.call(call, echo::bound(&[]))
+        };
+        {
+            let mut cancelled = std::pin::pin!(ask(echo::NOTHING));
+            std::future::poll_fn(|cx| {
+                assert!(cancelled.as_mut().poll(cx).is_pending());
+                std::task::Poll::Ready(())
+            })
+            .await;
+            while world.server.stats().counters.calls_received == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        // This one may be caught in the queue of the connection that has to end.
+        let _ = ask(echo::NOW).await;
+        check(&ask(echo::NOW).await.expect("answered"), &[]);
+        assert_eq!(world.server.stats().accepted, 2);
+        world.server.shutdown().await;
+    });
+}
+
+#[test]
 fn closed_client_fails_its_calls_and_later_ones() {
     run(async {
         let world = World::new(server_config()).await;
