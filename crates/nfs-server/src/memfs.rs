@@ -370,6 +370,8 @@ impl FileSystem for MemFs {
         self.see(dir, |tree, number, inode, attributes| {
             let entries = inode.directory()?;
             permission::check(who, attributes, READ)?;
+            // Who may not search a directory learns the names in it, and no more.
+            let plus = plus && permission::granted(who, attributes, EXECUTE);
             let verifier = self.instance ^ number;
             if from.cookie != 0 && from.verifier != verifier {
                 return Err(Error::BadCookie);

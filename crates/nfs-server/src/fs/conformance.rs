@@ -608,6 +608,31 @@ fn listing_with_attributes_gives_the_files(s: &Subject) {
     }
 }
 
+fn who_may_not_search_a_directory_gets_no_handles_from_it(s: &Subject) {
+    let dir = s.directory(s.root(), "d");
+    s.file(dir, "f");
+    s.set(dir, SetAttributes::mode(0o644)).unwrap();
+    let budget = DirBudget {
+        total: 4096,
+        per_entry: DirBudget::BASE,
+        names: 4096,
+    };
+    let from = DirFrom {
+        cookie: 0,
+        verifier: 0,
+    };
+    let who = Identity::new(1001, 1001);
+    let seen = s.fs.read_directory(&who, dir, from, budget, true).wait();
+    let page = seen.result.unwrap();
+    let (_, entry) = page.iter().find(|(name, _)| *name == b"f").unwrap();
+    assert!(entry.found.is_none());
+    s.set(dir, SetAttributes::mode(0o755)).unwrap();
+    let seen = s.fs.read_directory(&who, dir, from, budget, true).wait();
+    let page = seen.result.unwrap();
+    let (_, entry) = page.iter().find(|(name, _)| *name == b"f").unwrap();
+    assert!(entry.found.is_some());
+}
+
 fn cookies_of_another_directory_are_refused(s: &Subject) {
     let root = s.root();
     let dir = s.directory(root, "d");
@@ -701,6 +726,7 @@ over_both! {
     directory_is_listed_whole_in_small_pages
     listing_goes_on_while_entries_come_and_go
     listing_with_attributes_gives_the_files
+    who_may_not_search_a_directory_gets_no_handles_from_it
     cookies_of_another_directory_are_refused
     longest_names_work
     handles_of_nothing_are_stale

@@ -8,7 +8,7 @@ use super::node::Node;
 use super::sys::{self, Try};
 use super::{Inner, Pace};
 use crate::fs::{DirBudget, DirFrom, DirPage, Error, FileId, Found, Identity, Seen};
-use crate::permission::{self, READ};
+use crate::permission::{self, EXECUTE, READ};
 use rustix::fs::{RawDir, SeekFrom};
 use rustix::io::Errno;
 use siphasher::sip::SipHasher24;
@@ -25,6 +25,8 @@ impl Inner {
     ) -> Try<Seen<DirPage>> {
         let node = self.node(dir, Pace::Patient)?;
         let attributes = self.attributes(&node)?;
+        // Who may not search a directory learns the names in it, and no more.
+        let plus = plus && permission::granted(self.acting(who), &attributes, EXECUTE);
         let page = permission::check_directory(&attributes)
             .and_then(|()| self.permit(|| permission::check(who, &attributes, READ)))
             .and_then(|()| self.list(&node, from, budget, plus).map_err(Error::from));
