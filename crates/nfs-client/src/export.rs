@@ -15,6 +15,12 @@ const IO_SIZE: u32 = 1 << 20;
 /// Octets of a READ or WRITE where the server gives no limit.
 const IO_SIZE_UNKNOWN: u32 = 8192;
 
+/// Octets of data under way for one file: it bounds the memory of a stream.
+const IN_FLIGHT: usize = 16 << 20;
+
+/// Calls that are never too many.
+const MOST_CALLS: usize = 1024;
+
 /// Octets of a READDIRPLUS reply: between these two, whatever the server prefers.
 const LIST_SIZES: std::ops::RangeInclusive<u32> = 32 << 10..=256 << 10;
 
@@ -25,8 +31,12 @@ pub struct Tuning {
     pub read_size: u32,
     /// Octets of one WRITE.
     pub write_size: u32,
-    /// READs or WRITEs under way for one file. With the sizes it bounds the memory of a stream.
+    /// Most calls under way for one file or tree. There are fewer where the transport takes fewer
+    /// ([`Transport::depth`]).
     pub depth: usize,
+    /// Octets of data that READs or WRITEs under way for one file may carry, all together; one of
+    /// them is always under way.
+    pub in_flight: usize,
     /// Octets that are written before a COMMIT: they are kept until then, to be written again if
     /// the server lost them.
     pub uncommitted: usize,
@@ -35,7 +45,7 @@ pub struct Tuning {
 }
 
 impl Tuning {
-    /// What suits a server that says this about itself: 1 MiB where it can, 8 calls at a time.
+    /// What suits a server that says this about itself: 1 MiB where it can, 16 MiB at a time.
     pub fn new(info: &results::FsInfo) -> Self {
         let io = |max: u32| match max {
             0 => IO_SIZE_UNKNOWN,
@@ -44,7 +54,8 @@ impl Tuning {
         Self {
             read_size: io(info.read_max),
             write_size: io(info.write_max),
-            depth: 8,
+            depth: MOST_CALLS,
+            in_flight: IN_FLIGHT,
             uncommitted: 32 << 20,
             list_size: info
                 .dir_preferred
@@ -62,10 +73,19 @@ impl Tuning {
         Self {
             read_size: io(self.read_size, info.read_max),
             write_size: io(self.write_size, info.write_max),
-            depth: self.depth.max(1),
+            depth: self.depth.clamp(1, MOST_CALLS),
+            in_flight: self.in_flight,
             uncommitted: self.uncommitted.max(1),
             list_size: self.list_size.clamp(1024, MAX_DIRECTORY_REPLY),
         }
+    }
+
+    /// Calls that may be under way now, each with this many octets of data.
+    pub(crate) fn depth_of(&self, octets: u32, transport: &impl Transport) -> usize {
+        self.depth
+            .min(transport.depth())
+            .min(self.in_flight / octets.max(1) as usize)
+            .max(1)
     }
 }
 

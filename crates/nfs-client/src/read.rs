@@ -9,7 +9,7 @@ use xdr::{Gather, gather_len};
 
 /// A file that is being read.
 ///
-/// At most [`Tuning::depth`] times [`Tuning::read_size`] octets are under way or wait to be taken.
+/// At most [`Tuning::in_flight`] octets are under way or wait to be taken.
 /// Dropping it cancels what is under way.
 pub struct ReadStream<'c, T> {
     nfs: &'c Nfs3<T>,
@@ -111,9 +111,10 @@ impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
 
     /// Keeps READs under way up to the expected end, and one where nothing is known.
     fn read_ahead(&mut self) {
-        while self.running.is_empty()
-            || self.running.len() < self.tuning.depth && self.next < self.expected
-        {
+        let depth = self
+            .tuning
+            .depth_of(self.tuning.read_size, self.nfs.transport());
+        while self.running.is_empty() || self.running.len() < depth && self.next < self.expected {
             let (nfs, file, offset) = (self.nfs, self.file, self.next);
             let count = self.size_at(offset);
             self.running.push(read_whole(nfs, file, offset, count));

@@ -77,7 +77,8 @@ impl<T: Transport + Send + Sync> Export<T> {
         let mut running = InOrder::new();
         let (mut removed, mut dirs) = (0, Vec::new());
         loop {
-            while running.len() < self.tuning().depth
+            let depth = self.tuning().depth_of(0, self.nfs().transport());
+            while running.len() < depth
                 && let Some(entry) = page.next()
             {
                 let path = join(path, &entry.name);

@@ -181,7 +181,10 @@ impl<'c, T: Transport + Send + Sync> WriteStream<'c, T> {
     }
 
     fn begin_writes(&mut self) {
-        while self.running.len() < self.tuning.depth
+        let depth = self
+            .tuning
+            .depth_of(self.tuning.write_size, self.nfs.transport());
+        while self.running.len() < depth
             && !self.is_full()
             && let Some(piece) = self.backlog.pop_front()
         {

@@ -166,7 +166,8 @@ everywhere!(
 #[tokio::test]
 async fn streams_survive_connections_that_break() {
     let faults = verbs_sim::Faults {
-        cut: Some(Cut::Messages(30)),
+        // So that some calls are answered on each: a call that meets too many cuts fails.
+        cut: Some(Cut::Messages(60)),
         ..Default::default()
     };
     let end = EndOptions {

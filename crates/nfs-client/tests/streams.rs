@@ -3,8 +3,8 @@
 mod fake;
 
 use bytes::Bytes;
-use fake::{Carry, Faults, export, octets};
-use nfs_client::{Fault, Tuning};
+use fake::{Carry, Direct, Faults, export, octets};
+use nfs_client::{Export, Fault, Tuning};
 use nfs_proto::args::CreateHow;
 use nfs_proto::{SetAttributes, Status};
 use oncrpc::RpcError;
@@ -165,6 +165,33 @@ async fn sizes_and_depth_are_what_server_and_user_allow() {
     assert_eq!(server.counts().2, 65536);
     assert!(export.read_all("/file", SIZE).await.unwrap() == octets(SIZE, 1));
     assert_eq!(export.nfs().transport().most.load(Relaxed), 3);
+}
+
+#[tokio::test]
+async fn as_many_calls_are_under_way_as_the_transport_takes_within_the_octets_allowed() {
+    let (_, export) = export(Faults::default(), Carry::Apart).await;
+    let data = octets(SIZE, 1);
+    let check = async |export: &Export<Direct>, credits: usize, expected: usize| {
+        let transport = export.nfs().transport();
+        transport.depth.store(credits, Relaxed);
+        transport.most.store(0, Relaxed);
+        export
+            .write_all("/file", data.clone(), SetAttributes::default())
+            .await
+            .unwrap();
+        assert_eq!(transport.most.swap(0, Relaxed), expected, "writing");
+        assert!(export.read_all("/file", SIZE).await.unwrap() == data);
+        assert_eq!(transport.most.load(Relaxed), expected, "reading");
+    };
+    check(&export, 1, 1).await;
+    check(&export, 5, 5).await;
+    let tuning = Tuning {
+        in_flight: 4 * 65536,
+        ..export.tuning()
+    };
+    let export = export.with_tuning(tuning);
+    check(&export, 5, 4).await;
+    check(&export, 2, 2).await;
 }
 
 #[tokio::test]

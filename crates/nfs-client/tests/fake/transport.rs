@@ -25,6 +25,8 @@ pub(crate) struct Direct {
     pub(crate) most: AtomicUsize,
     /// Calls made.
     pub(crate) calls: AtomicUsize,
+    /// What it says how many calls are worth having under way.
+    pub(crate) depth: AtomicUsize,
 }
 
 impl Direct {
@@ -36,6 +38,7 @@ impl Direct {
             running: AtomicUsize::new(0),
             most: AtomicUsize::new(0),
             calls: AtomicUsize::new(0),
+            depth: AtomicUsize::new(8),
         }
     }
 }
@@ -58,6 +61,10 @@ impl Drop for Running<'_> {
 impl Transport for Direct {
     fn next_xid(&self) -> u32 {
         self.xid.fetch_add(1, Relaxed)
+    }
+
+    fn depth(&self) -> usize {
+        self.depth.load(Relaxed)
     }
 
     async fn call(&self, call: Payload, bound: ReplyBound) -> Result<Payload, TransportError> {

@@ -182,6 +182,12 @@ impl Transport for Client {
     ) -> impl Future<Output = Result<Payload, TransportError>> + Send {
         Waiting::new(Arc::clone(&self.handle.shared.calls), call, bound)
     }
+
+    /// As many calls as the server takes (RFC 8166 §3.3.1); one while there is no connection.
+    fn depth(&self) -> usize {
+        let seen = self.handle.shared.seen();
+        seen.info.as_ref().map_or(1, |info| info.credits as usize)
+    }
 }
 
 /// Where XIDs begin: elsewhere in each run, so that a server's reply cache does not take the calls
