@@ -227,15 +227,26 @@ impl Inner {
         }
         let synced = match node.reader.get() {
             Some(fd) => rustix::fs::fsync(fd),
-            None => self
-                .proc
-                .reopen(node.path.as_fd(), OFlags::RDONLY)
-                .and_then(rustix::fs::fsync),
+            None => match self.proc.reopen(node.path.as_fd(), OFlags::RDONLY) {
+                Ok(fd) => rustix::fs::fsync(fd),
+                // Not readable by this user: then the file system as a whole.
+                Err(Errno::ACCESS) => rustix::fs::syncfs(self.open_directory(&self.root)?),
+                Err(errno) => return Err(errno.into()),
+            },
         };
-        match synced {
-            // Not readable by this user, or not a file system with a disk.
-            Ok(()) | Err(Errno::ACCESS | Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
-            Err(errno) => Err(errno.into()),
+        self.synced(synced)
+    }
+
+    /// What came of syncing. The kernel may tell of data that was lost here, and not once more to
+    /// the COMMIT of that data.
+    fn synced(&self, result: Result<(), Errno>) -> Try<()> {
+        match result {
+            // Not a file system with a disk.
+            Ok(()) | Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
+            Err(errno) => {
+                self.note_loss(errno, Stability::FileSync);
+                Err(errno.into())
+            }
         }
     }
 

@@ -358,7 +358,7 @@ impl Inner {
 
     /// The kernel tells of a failed write-back once, and what was to be written may be gone: with a
     /// new verifier clients send again what they have not committed (RFC 1813 §4.8).
-    fn note_loss(&self, errno: Errno, stability: Stability) {
+    pub(super) fn note_loss(&self, errno: Errno, stability: Stability) {
         if stability != Stability::Unstable && errno != Errno::AGAIN {
             tracing::warn!(%errno, "data could not be made durable");
             self.verifier.fetch_add(1, Relaxed);

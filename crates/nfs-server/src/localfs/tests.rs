@@ -447,6 +447,17 @@ fn write_verifier_changes_at_a_restart() {
 }
 
 #[test]
+fn data_lost_while_attributes_are_synced_changes_the_write_verifier() {
+    let export = Export::new();
+    let before = export.fs().write_verifier();
+    let inner = &export.fs().inner;
+    assert!(inner.synced(Err(Errno::INVAL)).is_ok());
+    assert_eq!(export.fs().write_verifier(), before);
+    assert!(inner.synced(Err(Errno::IO)).is_err());
+    assert_ne!(export.fs().write_verifier(), before);
+}
+
+#[test]
 fn symbolic_links_out_of_the_export_are_not_followed() {
     let export = Export::new();
     symlink(&export.outside, export.path.join("dir")).unwrap();
