@@ -68,6 +68,8 @@ impl Wire {
             trace!(?work, "posted");
             match self.qp.post(work) {
                 Ok(()) => {}
+                // The protocol keeps to the limits by itself; this is for a provider that does not
+                // keep to its own.
                 Err(PostError::Full(work)) => {
                     self.connection.handle_refused(work);
                     break;
@@ -115,7 +117,10 @@ impl Wire {
         self.qp.close();
         let closing = async {
             while self.qp.closed().is_none() {
-                if !self.qp.progress() {
+                if self.qp.progress() {
+                    // A peer that goes on sending must not keep others from their turn.
+                    tokio::task::yield_now().await;
+                } else {
                     std::future::poll_fn(|cx| self.qp.poll_ready(cx)).await;
                 }
                 while self.qp.poll_cq().is_some() {}
@@ -124,5 +129,97 @@ impl Wire {
         if tokio::time::timeout(CLOSE_TIMEOUT, closing).await.is_err() {
             debug!(peer = %self.qp.peer_addr(), "the connection did not end in time");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use buffer::Pool;
+    use rpcrdma_proto::{Budget, Config, InlineSize, PrivateData, Role};
+    use std::net::SocketAddr;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    use verbs::{Completion, Handle, Limits, Memory, RegisterError, WorkRequest};
+
+    /// A queue pair whose peer sends without a pause, until it is told that it is over.
+    struct Flooded {
+        limits: Limits,
+        over: Arc<AtomicBool>,
+        turns: u32,
+    }
+
+    impl QueuePair for Flooded {
+        fn limits(&self) -> &Limits {
+            &self.limits
+        }
+
+        fn post(&mut self, _: WorkRequest) -> Result<(), PostError> {
+            Ok(())
+        }
+
+        fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
+            Err(RegisterError::Closed(memory))
+        }
+
+        fn poll_cq(&mut self) -> Option<Completion> {
+            None
+        }
+
+        fn progress(&mut self) -> bool {
+            self.turns += 1;
+            assert!(self.turns < 1000, "nobody else has a turn");
+            true
+        }
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<()> {
+            Poll::Ready(())
+        }
+
+        fn closed(&self) -> Option<&CloseReason> {
+            self.over.load(SeqCst).then_some(&CloseReason::Local)
+        }
+
+        fn close(&mut self) {}
+
+        fn peer_addr(&self) -> SocketAddr {
+            "127.0.0.1:1".parse().expect("an address")
+        }
+
+        fn describe(&self) -> String {
+            String::new()
+        }
+    }
+
+    #[tokio::test]
+    async fn others_have_their_turn_while_a_connection_ends_whose_peer_keeps_sending() {
+        let limits = verbs_sim::EndOptions::default().limits;
+        let config = Config {
+            role: Role::Server,
+            own: PrivateData {
+                send: InlineSize::DEFAULT,
+                receive: InlineSize::DEFAULT,
+                remote_invalidation: false,
+            },
+            credits: 1,
+            max_chunk: 0,
+            max_segment: 0,
+            budget: Budget::new(0),
+            pool: Pool::new(0),
+        };
+        let connection = Connection::new(&config, None, &limits);
+        let over = Arc::new(AtomicBool::new(false));
+        let other = tokio::spawn({
+            let over = Arc::clone(&over);
+            async move { over.store(true, SeqCst) }
+        });
+        let turns = 0;
+        let qp = Box::new(Flooded {
+            limits,
+            over,
+            turns,
+        });
+        Wire::new(qp, connection).close().await;
+        other.await.expect("it had its turn");
     }
 }
