@@ -166,8 +166,7 @@ everywhere!(
 #[tokio::test]
 async fn streams_survive_connections_that_break() {
     let faults = verbs_sim::Faults {
-        // So that some calls are answered on each: a call that meets too many cuts fails.
-        cut: Some(Cut::Messages(60)),
+        cut: Some(Cut::Messages(30)),
         ..Default::default()
     };
     let end = EndOptions {
@@ -176,6 +175,12 @@ async fn streams_survive_connections_that_break() {
     };
     let provider = Arc::new(Fabric::new(6).provider(end));
     let (server, export) = over_rdma(provider, memory()).await;
+    // So that some calls are answered on each connection: one that meets too many cuts fails.
+    let tuning = nfs_client::Tuning {
+        depth: 8,
+        ..export.tuning()
+    };
+    let export = export.with_tuning(tuning);
     let data = octets(24 << 20, 7);
     let how = nfs_proto::args::CreateHow::Exclusive(nfs_proto::CreateVerifier(*b"verifier"));
     let mut stream = export.create("/file", how).await.unwrap();
