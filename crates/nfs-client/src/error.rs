@@ -104,7 +104,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = String::from_utf8_lossy(&self.path);
+        let path = crate::printable(&self.path);
         let root = if path.starts_with('/') { "" } else { "/" };
         write!(f, "cannot {} {root}{path}: {}", self.doing, self.fault)?;
         match self.fault.hint() {
@@ -147,6 +147,13 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn path_cannot_steer_a_terminal() {
+        let error = Err::<(), _>(Status::Io).at("read", b"/a\x1b[2J\xff");
+        let text = error.unwrap_err().to_string();
+        assert!(text.starts_with("cannot read /a\\x1b[2J\\xff: "), "{text}");
     }
 
     #[test]

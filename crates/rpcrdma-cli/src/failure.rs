@@ -1,6 +1,7 @@
 //! How a command ends.
 
 use crate::interrupt::Interrupted;
+use nfs_client::printable;
 use std::process::ExitCode;
 
 /// What was asked for cannot be understood, or makes no sense: exit code 2, as for options that
@@ -61,7 +62,12 @@ pub(crate) fn exit_code(ended: anyhow::Result<Ended>) -> ExitCode {
 
 /// Prints an error with its causes, in one line.
 fn report(error: &anyhow::Error) {
-    eprintln!("rpcrdma: {error:#}");
+    eprintln!("{}", line(error));
+}
+
+/// The causes may have words of a server in them, which must not steer the terminal.
+fn line(error: &anyhow::Error) -> String {
+    format!("rpcrdma: {}", printable(format!("{error:#}").as_bytes()))
 }
 
 fn is_usage(error: &anyhow::Error) -> bool {
@@ -84,6 +90,12 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_cannot_steer_a_terminal() {
+        let error = anyhow::anyhow!("\u{1b}[2J").context("said\n");
+        assert_eq!(line(&error), "rpcrdma: said\\x0a: \\x1b[2J");
+    }
 
     #[test]
     fn closed_pipe_is_found_below_its_context() {

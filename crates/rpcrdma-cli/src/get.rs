@@ -5,6 +5,7 @@ use crate::interrupt::Interrupt;
 use crate::partial::Partial;
 use crate::progress::Progress;
 use crate::session::{Place, Session, SessionArgs};
+use crate::show;
 use anyhow::{Context, bail};
 use clap::Args;
 use nfs_client::{NfsUrl, Node};
@@ -49,7 +50,7 @@ pub(crate) async fn run(args: &GetArgs) -> anyhow::Result<Ended> {
     let (urls, dest) = sources(&args.paths)?;
     let into = dest.is_dir();
     if !into && (urls.len() > 1 || dest.as_os_str().as_bytes().ends_with(b"/")) {
-        bail!("{} is not a directory", dest.display());
+        bail!("{} is not a directory", show::path(&dest));
     }
     let mut session = Session::new(&args.session);
     let mut copy = Copy {
@@ -164,8 +165,8 @@ impl Copy {
             }
             other => bail!(
                 "{} is a {}, which is not copied",
-                String::from_utf8_lossy(path),
-                crate::show::file_type(other)
+                nfs_client::printable(path),
+                show::file_type(other)
             ),
         }
     }
@@ -194,7 +195,7 @@ impl Copy {
         written(writing, dest).await?;
         partial
             .finish()
-            .with_context(|| format!("cannot write {}", dest.display()))
+            .with_context(|| format!("cannot write {}", show::path(dest)))
     }
 }
 
@@ -204,7 +205,7 @@ async fn written(writing: Option<JoinHandle<io::Result<()>>>, dest: &Path) -> an
         Some(writing) => writing
             .await
             .expect("a write does not panic")
-            .with_context(|| format!("cannot write {}", dest.display())),
+            .with_context(|| format!("cannot write {}", show::path(dest))),
         None => Ok(()),
     }
 }
@@ -240,11 +241,11 @@ fn make_directory(dest: &Path, attributes: &Attributes, follow: Follow) -> anyho
                 Ok(found) if found.is_dir() => Ok(()),
                 Ok(_) | Err(_) => bail!(
                     "cannot make the directory {}: something else has that name",
-                    dest.display()
+                    show::path(dest)
                 ),
             }
         }
-        made => made.with_context(|| format!("cannot make the directory {}", dest.display())),
+        made => made.with_context(|| format!("cannot make the directory {}", show::path(dest))),
     }
 }
 
@@ -257,7 +258,7 @@ fn link(target: Vec<u8>, dest: &Path) -> anyhow::Result<()> {
             let _ = std::fs::remove_file(&at);
         })
     });
-    made.with_context(|| format!("cannot make the symbolic link {}", dest.display()))
+    made.with_context(|| format!("cannot make the symbolic link {}", show::path(dest)))
 }
 
 #[cfg(test)]

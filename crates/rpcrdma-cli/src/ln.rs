@@ -4,9 +4,9 @@ use crate::failure::{Ended, Usage};
 use crate::session::{Place, Session, SessionArgs};
 use anyhow::bail;
 use clap::Args;
-use nfs_client::NfsUrl;
+use nfs_client::{NfsUrl, printable};
 use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 
 /// Give a file a further name, or with -s make a symbolic link
 #[derive(Args, Debug)]
@@ -69,7 +69,7 @@ async fn within(link: Place, name: Option<&[u8]>) -> anyhow::Result<Place> {
         Some(_) | None => bail!(
             "{} is a directory, and {} has no name of its own for the link in it",
             link.url,
-            OsString::from_vec(name.unwrap_or(b"the target").to_vec()).to_string_lossy()
+            printable(name.unwrap_or(b"the target"))
         ),
     }
 }

@@ -4,7 +4,7 @@ use crate::failure::Ended;
 use crate::session::{Place, Session, SessionArgs};
 use crate::show;
 use clap::Args;
-use nfs_client::{NfsUrl, Node};
+use nfs_client::{NfsUrl, Node, printable};
 use nfs_proto::{Attributes, FileType};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -226,7 +226,7 @@ impl List<'_> {
         }
         if !self.args.long {
             for entry in entries {
-                writeln!(self.out, "{}", show::name(&entry.name))?;
+                writeln!(self.out, "{}", printable(&entry.name))?;
             }
             return Ok(());
         }
@@ -256,10 +256,10 @@ impl List<'_> {
             _ if self.args.human => show::size(attributes.size),
             _ => attributes.size.to_string(),
         };
-        let mut name = show::name(&entry.name);
+        let mut name = printable(&entry.name);
         if let Some(target) = &entry.target {
             name += " -> ";
-            name += &show::name(target);
+            name += &printable(target);
         }
         [
             show::mode(attributes),

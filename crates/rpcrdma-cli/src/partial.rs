@@ -42,7 +42,7 @@ impl Partial {
             .create_new(true)
             .mode(mode & 0o777)
             .open(&at)
-            .with_context(|| format!("cannot create {}", to.display()))?;
+            .with_context(|| format!("cannot create {}", crate::show::path(to)))?;
         Ok(Self {
             file: Arc::new(file),
             at,

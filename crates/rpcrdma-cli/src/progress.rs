@@ -26,7 +26,8 @@ impl Progress {
     pub(crate) fn begin(&self, path: &[u8], octets: u64) {
         let name = path.rsplit(|octet| *octet == b'/').next();
         self.0.inc_length(octets);
-        self.0.set_message(crate::show::name(name.unwrap_or(path)));
+        self.0
+            .set_message(nfs_client::printable(name.unwrap_or(path)));
     }
 
     /// Octets that were copied.

@@ -4,6 +4,7 @@ use crate::failure::Ended;
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use crate::session::{Place, Session, SessionArgs};
+use crate::show;
 use anyhow::{Context, bail};
 use buffer::{Buffer, Pool};
 use clap::Args;
@@ -106,12 +107,12 @@ impl Copy {
     async fn source(&mut self, source: &Path, to: Place) -> anyhow::Result<()> {
         let about = source
             .metadata()
-            .with_context(|| format!("cannot read {}", source.display()))?;
+            .with_context(|| format!("cannot read {}", show::path(source)))?;
         if !about.is_dir() {
             return self.one(source, &about, &to).await;
         }
         if !self.recursive {
-            bail!("{} is a directory: copy it with -r", source.display());
+            bail!("{} is a directory: copy it with -r", show::path(source));
         }
         let mut left = vec![(source.to_owned(), about, to)];
         while let Some((dir, about, to)) = left.pop() {
@@ -130,7 +131,7 @@ impl Copy {
         left: &mut Vec<(PathBuf, Metadata, Place)>,
     ) -> anyhow::Result<()> {
         make_directory(to, about).await?;
-        let unreadable = || format!("cannot read the directory {}", dir.display());
+        let unreadable = || format!("cannot read the directory {}", show::path(dir));
         let mut names = Vec::new();
         for entry in dir.read_dir().with_context(unreadable)? {
             names.push(entry.with_context(unreadable)?.file_name());
@@ -141,7 +142,7 @@ impl Copy {
             let (path, to) = (dir.join(&name), to.join(name.as_bytes()));
             let about = path
                 .symlink_metadata()
-                .with_context(|| format!("cannot read {}", path.display()));
+                .with_context(|| format!("cannot read {}", show::path(&path)));
             let copied = match about {
                 Ok(about) if about.is_dir() => {
                     directories.push((path, about, to));
@@ -166,12 +167,12 @@ impl Copy {
         }
         bail!(
             "{} is neither a file nor a directory nor a symbolic link: it is not copied",
-            source.display()
+            show::path(source)
         );
     }
 
     async fn file(&self, source: &Path, to: &Place) -> anyhow::Result<()> {
-        let unreadable = || format!("cannot read {}", source.display());
+        let unreadable = || format!("cannot read {}", show::path(source));
         let file = File::open(source).with_context(unreadable)?;
         let about = file.metadata().with_context(unreadable)?;
         self.progress
@@ -205,7 +206,7 @@ impl Copy {
             let piece = reading
                 .await
                 .expect("a read does not panic")
-                .with_context(|| format!("cannot read {}", source.display()))?;
+                .with_context(|| format!("cannot read {}", show::path(source)))?;
             if piece.is_empty() {
                 return Ok(());
             }
@@ -258,7 +259,7 @@ async fn make_directory(to: &Place, about: &Metadata) -> anyhow::Result<()> {
 async fn link(source: &Path, to: &Place) -> anyhow::Result<()> {
     let target = source
         .read_link()
-        .with_context(|| format!("cannot read {}", source.display()))?;
+        .with_context(|| format!("cannot read {}", show::path(source)))?;
     let target = OsString::from(target).into_vec();
     match to.export.symlink(&target, &to.path).await {
         Err(error) if error.status() == Some(Status::Exist) => {

@@ -1,30 +1,14 @@
-//! How files are shown to people: names, modes, sizes and times.
+//! How files are shown to people: paths, modes, sizes and times.
 
+use nfs_client::printable;
 use nfs_proto::{Attributes, FileType, NfsTime};
-use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-/// A name for a terminal: what is not printable text is written `\xNN`, so that a name cannot
-/// steer the terminal.
-pub(crate) fn name(octets: &[u8]) -> String {
-    let mut shown = String::with_capacity(octets.len());
-    for chunk in octets.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            if c.is_control() {
-                let mut utf8 = [0; 4];
-                escape(&mut shown, c.encode_utf8(&mut utf8).as_bytes());
-            } else {
-                shown.push(c);
-            }
-        }
-        escape(&mut shown, chunk.invalid());
-    }
-    shown
-}
-
-fn escape(shown: &mut String, octets: &[u8]) {
-    for octet in octets {
-        write!(shown, "\\x{octet:02x}").expect("a string takes what is written");
-    }
+/// A local path for a terminal, as [`printable`] shows it: below a copy, its names may be those of
+/// a server.
+pub(crate) fn path(path: &Path) -> String {
+    printable(path.as_os_str().as_bytes())
 }
 
 /// Type and permissions as `ls -l` shows them.
@@ -184,14 +168,6 @@ mod tests {
             mtime: NfsTime::default(),
             ctime: NfsTime::default(),
         }
-    }
-
-    #[test]
-    fn names_cannot_steer_a_terminal() {
-        assert_eq!(name("smörgås.txt".as_bytes()), "smörgås.txt");
-        assert_eq!(name(b"a\x1b[2Jb\n"), "a\\x1b[2Jb\\x0a");
-        assert_eq!(name(b"\xff\xfe-x"), "\\xff\\xfe-x");
-        assert_eq!(name("\u{9b}1m".as_bytes()), "\\xc2\\x9b1m");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::ls::Line;
 use crate::session::{Place, Session, SessionArgs};
 use crate::show;
 use clap::Args;
-use nfs_client::NfsUrl;
+use nfs_client::{NfsUrl, printable};
 use nfs_proto::{Attributes, FileType};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -73,7 +73,7 @@ fn text(place: &Place, attributes: &Attributes, target: Option<&[u8]>) -> String
     };
     row("type", show::file_type(attributes.file_type).to_owned());
     if let Some(target) = target {
-        row("target", show::name(target));
+        row("target", printable(target));
     }
     row(
         "mode",

@@ -1,0 +1,40 @@
+//! Octets of a server as text for people.
+
+use std::fmt::Write;
+
+/// A name or path for a terminal: what is not printable text is written `\xNN`, so that a name
+/// cannot steer the terminal.
+pub fn printable(octets: &[u8]) -> String {
+    let mut shown = String::with_capacity(octets.len());
+    for chunk in octets.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if c.is_control() {
+                let mut utf8 = [0; 4];
+                escape(&mut shown, c.encode_utf8(&mut utf8).as_bytes());
+            } else {
+                shown.push(c);
+            }
+        }
+        escape(&mut shown, chunk.invalid());
+    }
+    shown
+}
+
+fn escape(shown: &mut String, octets: &[u8]) {
+    for octet in octets {
+        write!(shown, "\\x{octet:02x}").expect("a string takes what is written");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_steer_a_terminal() {
+        assert_eq!(printable("smörgås.txt".as_bytes()), "smörgås.txt");
+        assert_eq!(printable(b"a\x1b[2Jb\n"), "a\\x1b[2Jb\\x0a");
+        assert_eq!(printable(b"\xff\xfe-x"), "\\xff\\xfe-x");
+        assert_eq!(printable("\u{9b}1m".as_bytes()), "\\xc2\\x9b1m");
+    }
+}
