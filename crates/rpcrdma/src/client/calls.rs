@@ -15,9 +15,6 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use xdr::Payload;
 
-/// Calls that may wait to be sent at a time; a call beyond waits for room.
-const MAX_QUEUED: usize = 4096;
-
 /// The calls of one client.
 #[derive(Debug)]
 pub(crate) struct Calls {
@@ -39,12 +36,12 @@ struct Inner {
     slots: Slab<Slot>,
     /// Counts up with each call, so that a slot used again has another token.
     generation: u32,
+    /// Calls to send. Their octets are their callers', so that these decide how many there are.
+    /// One that nobody waits for any more stays until it is its turn, or the next sweep.
     queue: VecDeque<CallRequest>,
     cancelled: Vec<(u32, CallToken)>,
     /// The owner of the connection, while it waits.
     owner: Option<Waker>,
-    /// Calls that wait for room in the queue.
-    for_room: Vec<Waker>,
     closing: bool,
     /// Why there will be no more replies.
     over: Option<TransportError>,
@@ -54,7 +51,10 @@ struct Inner {
 struct Slot {
     generation: u32,
     xid: u32,
-    deadline: Instant,
+    /// Whether it is in the queue.
+    queued: bool,
+    /// Set by the first sweep that finds it: a look at the clock costs more than all else here.
+    deadline: Option<Instant>,
     waker: Option<Waker>,
     outcome: Option<Result<Payload, TransportError>>,
 }
@@ -79,6 +79,29 @@ impl Inner {
         self.slots
             .get_mut(index)
             .filter(|slot| slot.generation == generation)
+    }
+
+    /// Takes the next call out of the queue that somebody waits for.
+    fn next(&mut self) -> Option<CallRequest> {
+        loop {
+            let request = self.queue.pop_front()?;
+            if let Some(slot) = self.waited_for(request.token()) {
+                slot.queued = false;
+                return Some(request);
+            }
+        }
+    }
+
+    /// The slot of a call that has no end yet.
+    fn waited_for(&mut self, token: CallToken) -> Option<&mut Slot> {
+        self.slot(token).filter(|slot| slot.outcome.is_none())
+    }
+
+    fn put_back(&mut self, request: CallRequest) {
+        if let Some(slot) = self.waited_for(request.token()) {
+            slot.queued = true;
+            self.queue.push_front(request);
+        }
     }
 }
 
@@ -117,30 +140,20 @@ impl Calls {
     /// owner is to end the connection.
     pub(crate) fn take(&self, room: usize, work: &mut Work) -> bool {
         let mut inner = self.lock();
-        for (xid, token) in std::mem::take(&mut inner.cancelled) {
-            match inner.queue.iter().position(|r| r.token() == token) {
-                Some(at) => drop(inner.queue.remove(at)),
-                None => work.cancelled.push((xid, token)),
-            }
+        work.cancelled.append(&mut inner.cancelled);
+        for _ in 0..room {
+            let Some(request) = inner.next() else {
+                break;
+            };
+            work.calls.push(request);
         }
-        let count = room.min(inner.queue.len());
-        work.calls.extend(inner.queue.drain(..count));
-        let closing = inner.closing;
-        if count > 0 && !inner.for_room.is_empty() {
-            let for_room = std::mem::take(&mut inner.for_room);
-            drop(inner);
-            for_room.into_iter().for_each(Waker::wake);
-        }
-        closing
+        inner.closing
     }
 
     /// Puts a call back in front of those that wait, because it could not be sent now. If nobody
     /// waits for it any more it is forgotten.
     pub(crate) fn put_back(&self, request: CallRequest) {
-        let mut inner = self.lock();
-        if matches!(inner.slot(request.token()), Some(slot) if slot.outcome.is_none()) {
-            inner.queue.push_front(request);
-        }
+        self.lock().put_back(request);
     }
 
     /// Whether the owner has something to do for its users, be it now or by a wake-up from now on.
@@ -156,7 +169,11 @@ impl Calls {
 
     /// Whether a call waits to be sent.
     pub(crate) fn is_waiting(&self) -> bool {
-        !self.lock().queue.is_empty()
+        let mut inner = self.lock();
+        let next = inner.next();
+        let waiting = next.is_some();
+        next.into_iter().for_each(|request| inner.put_back(request));
+        waiting
     }
 
     /// A call is over.
@@ -172,7 +189,7 @@ impl Calls {
     }
 
     /// Ends the calls whose time is up with `error`. Those that were on their way are appended to
-    /// `sent`.
+    /// `sent`. The time of a call begins with the first such sweep.
     pub(crate) fn expire(
         &self,
         now: Instant,
@@ -181,19 +198,21 @@ impl Calls {
     ) {
         let mut wakers = Vec::new();
         let mut inner = self.lock();
-        let inner = &mut *inner;
         for (index, slot) in &mut inner.slots {
-            if slot.outcome.is_some() || slot.deadline > now {
+            let deadline = *slot.deadline.get_or_insert(now + self.timeout);
+            if slot.outcome.is_some() || deadline > now {
                 continue;
             }
-            let token = token(slot.generation, index);
             slot.outcome = Some(Err(error.clone()));
             wakers.extend(slot.waker.take());
-            match inner.queue.iter().position(|r| r.token() == token) {
-                Some(at) => drop(inner.queue.remove(at)),
-                None => sent.push((slot.xid, token)),
+            if !slot.queued {
+                sent.push((slot.xid, token(slot.generation, index)));
             }
         }
+        let mut queue = std::mem::take(&mut inner.queue);
+        queue.retain(|request| inner.waited_for(request.token()).is_some());
+        inner.queue = queue;
+        drop(inner);
         wakers.into_iter().for_each(Waker::wake);
     }
 
@@ -209,7 +228,6 @@ impl Calls {
                 wakers.extend(slot.waker.take());
             }
         }
-        wakers.append(&mut inner.for_room);
         drop(inner);
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -235,22 +253,18 @@ impl Waiting {
         calls: &Calls,
         request: &mut Option<CallRequest>,
         cx: &Context<'_>,
-    ) -> Result<Option<CallToken>, TransportError> {
-        let deadline = Instant::now() + calls.timeout;
+    ) -> Result<CallToken, TransportError> {
         let mut inner = calls.lock();
         if let Some(error) = &inner.over {
             return Err(error.clone());
-        }
-        if inner.queue.len() >= MAX_QUEUED {
-            inner.for_room.push(cx.waker().clone());
-            return Ok(None);
         }
         let mut request = request.take().expect("a call is sent once");
         inner.generation = inner.generation.wrapping_add(1);
         let slot = Slot {
             generation: inner.generation,
             xid: request.xid(),
-            deadline,
+            queued: true,
+            deadline: None,
             waker: Some(cx.waker().clone()),
             outcome: None,
         };
@@ -260,7 +274,7 @@ impl Waiting {
         let owner = inner.owner.take();
         drop(inner);
         wake(owner);
-        Ok(Some(token))
+        Ok(token)
     }
 }
 
@@ -271,11 +285,10 @@ impl Future for Waiting {
         let this = &mut *self;
         match &mut this.state {
             WaitingState::Unsent(request) => match Self::send(&this.calls, request, cx) {
-                Ok(Some(token)) => {
+                Ok(token) => {
                     this.state = WaitingState::Sent(token);
                     Poll::Pending
                 }
-                Ok(None) => Poll::Pending,
                 Err(error) => {
                     this.state = WaitingState::Done;
                     Poll::Ready(Err(error))
@@ -309,7 +322,7 @@ impl Drop for Waiting {
         };
         let mut inner = self.calls.lock();
         let slot = inner.slots.remove(parts(token).1);
-        if slot.outcome.is_some() {
+        if slot.outcome.is_some() || slot.queued {
             return;
         }
         inner.cancelled.push((slot.xid, token));
@@ -392,17 +405,37 @@ mod tests {
 
     #[test]
     fn call_whose_time_is_up_ends_wherever_it_is() {
-        let calls = Arc::new(Calls::new(Duration::ZERO));
+        let calls = calls();
         let (mut a, mut b) = (pin!(waiting(&calls, 1)), pin!(waiting(&calls, 2)));
         assert!(poll(a.as_mut()).is_pending() && poll(b.as_mut()).is_pending());
         let request = next(&calls).expect("sent");
-        let error = TransportError::TimedOut(Duration::ZERO);
-        let mut sent = Vec::new();
-        calls.expire(Instant::now(), &error, &mut sent);
+        let error = TransportError::TimedOut(calls.timeout);
+        let (mut sent, start) = (Vec::new(), Instant::now());
+        calls.expire(start, &error, &mut sent);
+        calls.expire(start + calls.timeout / 2, &error, &mut sent);
+        assert!(poll(a.as_mut()).is_pending() && poll(b.as_mut()).is_pending());
+        calls.expire(start + calls.timeout, &error, &mut sent);
         assert_eq!(sent, [(1, request.token())]);
         assert!(next(&calls).is_none());
         assert_eq!(poll(a), Poll::Ready(Err(error.clone())));
         assert_eq!(poll(b), Poll::Ready(Err(error)));
+    }
+
+    #[test]
+    fn call_is_put_back_only_while_somebody_waits_for_it() {
+        let calls = calls();
+        let mut first = Box::pin(waiting(&calls, 1));
+        let mut second = pin!(waiting(&calls, 2));
+        assert!(poll(first.as_mut()).is_pending() && poll(second.as_mut()).is_pending());
+        let request = next(&calls).expect("sent");
+        calls.put_back(request);
+        assert!(calls.is_waiting());
+        let request = next(&calls).expect("sent again");
+        assert_eq!(request.xid(), 1);
+        drop(first);
+        calls.put_back(request);
+        assert_eq!(next(&calls).map(|request| request.xid()), Some(2));
+        assert!(!calls.is_waiting());
     }
 
     #[test]
@@ -417,18 +450,60 @@ mod tests {
     }
 
     #[test]
-    fn call_beyond_the_queue_waits_for_room() {
+    fn calls_that_are_cancelled_in_the_queue_hold_up_no_other() {
         let calls = calls();
-        let mut many: Vec<_> = (0..MAX_QUEUED)
-            .map(|_| Box::pin(waiting(&calls, 1)))
-            .collect();
+        let mut many: Vec<_> = (0..10_000).map(|_| Box::pin(waiting(&calls, 1))).collect();
         many.iter_mut()
             .for_each(|w| assert!(poll(w.as_mut()).is_pending()));
         let mut last = pin!(waiting(&calls, 2));
         assert!(poll(last.as_mut()).is_pending());
-        assert_eq!(calls.lock().queue.len(), MAX_QUEUED);
-        assert!(next(&calls).is_some());
-        assert!(poll(last).is_pending());
-        assert_eq!(calls.lock().queue.back().map(CallRequest::xid), Some(2));
+        drop(many);
+        let request = next(&calls).expect("there is one that somebody waits for");
+        assert_eq!(request.xid(), 2);
+        calls.complete(request.token(), Ok(message(2)));
+        assert_eq!(poll(last), Poll::Ready(Ok(2)));
+    }
+
+    #[test]
+    fn call_cancelled_in_the_queue_is_forgotten_without_a_connection_too() {
+        let calls = calls();
+        let mut call = Box::pin(waiting(&calls, 1));
+        assert!(poll(call.as_mut()).is_pending());
+        drop(call);
+        let error = TransportError::TimedOut(calls.timeout);
+        calls.expire(Instant::now(), &error, &mut Vec::new());
+        assert!(calls.lock().queue.is_empty());
+    }
+
+    /// A waker that may look at the calls, as one does that polls at once.
+    struct Polls(Arc<Calls>);
+
+    impl std::task::Wake for Polls {
+        fn wake(self: Arc<Self>) {
+            assert!(self.0.inner.try_lock().is_ok(), "the lock is held");
+        }
+    }
+
+    #[test]
+    fn nobody_is_woken_under_the_lock() {
+        let calls = calls();
+        let waker = Waker::from(Arc::new(Polls(Arc::clone(&calls))));
+        let error = TransportError::TimedOut(calls.timeout);
+        let ends: [&dyn Fn(); 3] = [
+            &|| calls.complete(next(&calls).expect("sent").token(), Err(error.clone())),
+            &|| {
+                let start = Instant::now();
+                calls.expire(start, &error, &mut Vec::new());
+                calls.expire(start + calls.timeout, &error, &mut Vec::new());
+            },
+            &|| calls.end(&error),
+        ];
+        for end in ends {
+            let mut call = pin!(waiting(&calls, 1));
+            let pending = call.as_mut().poll(&mut Context::from_waker(&waker));
+            assert!(pending.is_pending());
+            end();
+            assert_eq!(poll(call), Poll::Ready(Err(error.clone())));
+        }
     }
 }
