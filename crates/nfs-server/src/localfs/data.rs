@@ -322,8 +322,22 @@ impl Inner {
                 }
             }
         }
-        if stability == Stability::FileSync {
+        if stability != Stability::Unstable {
             close_writer(node);
+        }
+        Ok(())
+    }
+
+    /// Sets the size. A writer that was not open before is not left open.
+    pub(super) fn truncate(&self, node: &Node, size: u64) -> Try<()> {
+        let open = node
+            .writer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        match open {
+            Some(fd) => rustix::fs::ftruncate(&*fd, size)?,
+            None => rustix::fs::ftruncate(self.open_as_owner(node, OFlags::WRONLY)?, size)?,
         }
         Ok(())
     }

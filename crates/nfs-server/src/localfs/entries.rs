@@ -9,7 +9,7 @@ use crate::fs::{
 };
 use crate::permission::{self, EXECUTE, WRITE};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Mode};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::sync::{Arc, PoisonError};
@@ -493,16 +493,22 @@ impl Maker<'_> {
             let mode = permission::settable_mode(inner.acting(self.who), kind, gid, mode);
             set.mode = Some(mode | bits);
         }
-        let writer = (kind == FileKind::Regular && mode & 0o200 == 0)
-            .then(|| fd.try_clone())
-            .transpose()
-            .map_err(|_| Error::Busy)?;
-        let node = inner.adopt(self.dir, self.name, fd, &stat, None);
-        // The owner writes to a file that was made read-only through the descriptor it was made with.
-        if let Some(writer) = writer {
-            *node.writer.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(writer));
-        }
+        // What stands for a file must not be open for writing, or it could not be executed here.
+        let (path, made) = match kind {
+            FileKind::Regular => {
+                let path = inner.proc.reopen(fd.as_fd(), OFlags::PATH)?;
+                (path, Some(Arc::new(fd)))
+            }
+            _ => (fd, None),
+        };
+        let node = inner.adopt(self.dir, self.name, path, &stat, None);
+        let writer = || node.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer().clone_from(&made);
         inner.apply_unchecked(&node, &stat.attributes, &set)?;
+        // The owner writes to a file that was made read-only through the descriptor it was made with.
+        if mode & 0o200 != 0 {
+            writer().take();
+        }
         inner.persist(&node)?;
         inner.persist(self.dir)?;
         inner.found(&node)

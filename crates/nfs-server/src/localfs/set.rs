@@ -73,7 +73,7 @@ impl Inner {
             if i64::try_from(size).is_err() {
                 return Err(Error::TooLarge.into());
             }
-            rustix::fs::ftruncate(&*self.writer(node)?, size)?;
+            self.truncate(node, size)?;
         }
         let uid = set.uid.filter(|&uid| uid != before.uid);
         let gid = set.gid.filter(|&gid| gid != before.gid);

@@ -781,6 +781,32 @@ fn written_file_is_not_kept_open_for_writing() {
 }
 
 #[test]
+fn file_can_be_executed_when_it_was_made_truncated_or_written_durably() {
+    let export = Export::new();
+    let who = Identity::root();
+    let make = Make::File(CreateHow::Guarded(SetAttributes {
+        size: Some(10),
+        ..SetAttributes::mode(0o755)
+    }));
+    let f = export.make_as(&who, export.fs().root(), "f", make).unwrap();
+    let check = |after: &str| {
+        let node = export.fs().inner.node(f, Pace::Patient).unwrap();
+        let flags = rustix::fs::fcntl_getfl(&node.path).unwrap();
+        assert!(flags.contains(OFlags::PATH), "{after}");
+        assert!(node.writer.lock().unwrap().is_none(), "{after}");
+    };
+    check("made");
+    let set = SetAttributes::size(3);
+    let done = export.fs().set_attributes(&who, f, set, None).wait();
+    done.result.unwrap();
+    check("truncated");
+    let data = Gather::from_elem(Bytes::from_static(b"x"), 1);
+    let done = export.fs().write(&who, f, 0, data, Stability::DataSync);
+    done.wait().result.unwrap();
+    check("written");
+}
+
+#[test]
 fn what_cannot_be_exported_is_explained() {
     let dir = tempfile::tempdir().unwrap();
     let open = |path: &Path| LocalFs::open(path, LocalFsOptions::default());
