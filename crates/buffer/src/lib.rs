@@ -54,21 +54,25 @@ impl Buffer {
     }
 
     /// How many octets it can hold without growing.
+    #[inline]
     pub fn capacity(&self) -> usize {
         self.memory.len()
     }
 
     /// How many octets of it are data.
+    #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// Whether it holds no data.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// Forgets the data; the capacity stays.
+    #[inline]
     pub fn clear(&mut self) {
         self.len = 0;
     }
@@ -78,6 +82,7 @@ impl Buffer {
     /// # Panics
     ///
     /// If `len` is beyond the capacity.
+    #[inline]
     pub fn set_len(&mut self, len: usize) {
         assert!(
             len <= self.memory.len(),
@@ -87,21 +92,25 @@ impl Buffer {
     }
 
     /// Shortens the data to `len` octets, if it is longer.
+    #[inline]
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
     /// All of the memory, data or not: the place for a receive, a read or a file to fill.
+    #[inline]
     pub fn memory_mut(&mut self) -> &mut [u8] {
         &mut self.memory
     }
 
     /// The octets behind the data.
+    #[inline]
     pub fn spare_mut(&mut self) -> &mut [u8] {
         &mut self.memory[self.len..]
     }
 
     /// Appends octets, moving to larger memory (outside the pool) where they do not fit.
+    #[inline]
     pub fn extend_from_slice(&mut self, octets: &[u8]) {
         self.reserve(octets.len());
         self.memory[self.len..self.len + octets.len()].copy_from_slice(octets);
@@ -111,12 +120,16 @@ impl Buffer {
     /// Makes room for `additional` octets behind the data.
     ///
     /// Growing leaves the pool: it is meant for the rare message that is larger than foreseen.
+    #[inline]
     pub fn reserve(&mut self, additional: usize) {
-        let wanted = self.len + additional;
-        if wanted <= self.memory.len() {
-            return;
+        if additional > self.memory.len() - self.len {
+            self.grow(additional);
         }
-        let capacity = wanted.max(self.memory.len() * 2);
+    }
+
+    #[cold]
+    fn grow(&mut self, additional: usize) {
+        let capacity = (self.len + additional).max(self.memory.len() * 2);
         let mut larger = Self::with_capacity(capacity);
         larger.memory[..self.len].copy_from_slice(&self.memory[..self.len]);
         larger.len = self.len;
@@ -146,12 +159,14 @@ impl Drop for Buffer {
 impl Deref for Buffer {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.memory[..self.len]
     }
 }
 
 impl DerefMut for Buffer {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.memory[..self.len]
     }

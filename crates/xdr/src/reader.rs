@@ -90,6 +90,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Offset of the next octet in the stream without its items.
+    #[inline]
     pub fn offset(&self) -> usize {
         self.at
     }
@@ -108,6 +109,7 @@ impl<'a> Reader<'a> {
         self.take(len).map(drop)
     }
 
+    #[inline]
     fn take(&mut self, len: usize) -> Result<&'a [u8], Error> {
         if len == 0 {
             return Ok(&[]);
@@ -128,6 +130,7 @@ impl<'a> Reader<'a> {
         Ok(&rest[..len])
     }
 
+    #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
         let mut octets = [0; N];
         octets.copy_from_slice(self.take(N)?);
@@ -135,26 +138,31 @@ impl<'a> Reader<'a> {
     }
 
     /// Unsigned integer (RFC 4506 §4.2).
+    #[inline]
     pub fn u32(&mut self) -> Result<u32, Error> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
     /// Integer (RFC 4506 §4.1).
+    #[inline]
     pub fn i32(&mut self) -> Result<i32, Error> {
         Ok(i32::from_be_bytes(self.array()?))
     }
 
     /// Unsigned hyper integer (RFC 4506 §4.5).
+    #[inline]
     pub fn u64(&mut self) -> Result<u64, Error> {
         Ok(u64::from_be_bytes(self.array()?))
     }
 
     /// Hyper integer (RFC 4506 §4.5).
+    #[inline]
     pub fn i64(&mut self) -> Result<i64, Error> {
         Ok(i64::from_be_bytes(self.array()?))
     }
 
     /// Boolean (RFC 4506 §4.4): 0 or 1, nothing else.
+    #[inline]
     pub fn bool(&mut self) -> Result<bool, Error> {
         match self.u32()? {
             0 => Ok(false),
@@ -164,6 +172,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A length that is at most `limit`.
+    #[inline]
     pub fn length(&mut self, limit: u32) -> Result<usize, Error> {
         let len = self.u32()?;
         if len > limit {

@@ -26,6 +26,7 @@ impl Writer {
     }
 
     /// Octets written so far, items not counted.
+    #[inline]
     pub fn len(&self) -> usize {
         self.head.len() - self.start
     }
@@ -46,26 +47,31 @@ impl Writer {
     }
 
     /// Unsigned integer (RFC 4506 §4.2).
+    #[inline]
     pub fn u32(&mut self, value: u32) {
         self.head.extend_from_slice(&value.to_be_bytes());
     }
 
     /// Integer (RFC 4506 §4.1).
+    #[inline]
     pub fn i32(&mut self, value: i32) {
         self.head.extend_from_slice(&value.to_be_bytes());
     }
 
     /// Unsigned hyper integer (RFC 4506 §4.5).
+    #[inline]
     pub fn u64(&mut self, value: u64) {
         self.head.extend_from_slice(&value.to_be_bytes());
     }
 
     /// Hyper integer (RFC 4506 §4.5).
+    #[inline]
     pub fn i64(&mut self, value: i64) {
         self.head.extend_from_slice(&value.to_be_bytes());
     }
 
     /// Boolean (RFC 4506 §4.4).
+    #[inline]
     pub fn bool(&mut self, value: bool) {
         self.u32(value.into());
     }
@@ -75,6 +81,7 @@ impl Writer {
     /// # Panics
     ///
     /// If it does not fit 32 bits.
+    #[inline]
     pub fn length(&mut self, len: usize) {
         self.u32(u32::try_from(len).expect("XDR lengths have 32 bits"));
     }
