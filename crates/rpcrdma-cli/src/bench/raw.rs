@@ -33,7 +33,8 @@ const MAX_DEPTH: usize = 256;
 /// How long either end spins before it parks, as the driver does.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// A round of spinning in which the processor is offered to others.
+/// A round of spinning in which the processor and the runtime are offered to others, as the driver
+/// does.
 const YIELD_EACH: u32 = 8;
 
 /// Serves connections, one after the other, until the process ends.
@@ -350,6 +351,7 @@ impl End {
                 self.round = self.round.wrapping_add(1);
                 if self.round.is_multiple_of(YIELD_EACH) {
                     std::thread::yield_now();
+                    tokio::task::yield_now().await;
                 } else {
                     std::hint::spin_loop();
                 }
