@@ -72,7 +72,7 @@ impl Inner {
             permission::check_directory(&attributes)?;
             self.permit(|| permission::check(who, &attributes, EXECUTE))?;
             let (fd, stat) = self.open_entry(&node, name, pace)?;
-            let child = self.adopt(&node, name, fd, &stat, None);
+            let child = self.adopt(&node, name, fd, &stat, None, pace)?;
             Ok(Found {
                 file: child.id(),
                 attributes: stat.attributes,
@@ -332,7 +332,9 @@ impl Maker<'_> {
         if stat.attributes.kind != FileKind::Regular {
             return Err(Error::Exists.into());
         }
-        let node = self.inner.adopt(self.dir, self.name, fd, &stat, None);
+        let node = self
+            .inner
+            .adopt(self.dir, self.name, fd, &stat, None, Pace::Patient)?;
         match how {
             CreateHow::Guarded(_) => return Err(Error::Exists.into()),
             CreateHow::Exclusive(verifier) => {
@@ -501,7 +503,7 @@ impl Maker<'_> {
             }
             _ => (fd, None),
         };
-        let node = inner.adopt(self.dir, self.name, path, &stat, None);
+        let node = inner.adopt(self.dir, self.name, path, &stat, None, Pace::Patient)?;
         let writer = || node.writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer().clone_from(&made);
         inner.apply_unchecked(&node, &stat.attributes, &set)?;

@@ -141,6 +141,7 @@ impl Inner {
         let remembered = self.caches().links.get(node.ino).map(|link| link.parent);
         let parent = match remembered {
             Some(parent) => parent,
+            None if pace == Pace::Quick => return Err(Stop::WouldBlock),
             None => self.table.get(node.ino).ok_or(Error::Stale)?.1.parent,
         };
         self.directory(parent, &mut Trail::new(pace))
@@ -207,6 +208,10 @@ impl Inner {
                 return Ok(node);
             }
         }
+        if trail.pace == Pace::Quick {
+            // The table may have to be read from a disk.
+            return Err(Stop::WouldBlock);
+        }
         if let Some((_, row)) = self.table.get(wanted.ino)
             && wanted.birth.is_none_or(|birth| birth == row.birth)
         {
@@ -222,9 +227,6 @@ impl Inner {
                 return Ok(node);
             }
             wanted.home = wanted.home.or(known.home);
-        }
-        if trail.pace == Pace::Quick {
-            return Err(Stop::WouldBlock);
         }
         if let Some(home) = wanted.home {
             attempt(parents.get(self, home, wanted, trail))?;
@@ -249,9 +251,11 @@ impl Inner {
     ) -> Try<Option<Arc<Node>>> {
         let fd = sys::open_entry(&parent.path, name, pace)?;
         let stat = sys::stat(&fd, self.births)?;
-        Ok(wanted
-            .is(&stat)
-            .then(|| self.adopt(parent, name, fd, &stat, wanted.home)))
+        if !wanted.is(&stat) {
+            return Ok(None);
+        }
+        self.adopt(parent, name, fd, &stat, wanted.home, pace)
+            .map(Some)
     }
 
     /// Searches a directory for the inode.
@@ -279,7 +283,7 @@ impl Inner {
                 if !wanted.is(&stat) {
                     return Ok(None);
                 }
-                found = Some(self.adopt(parent, name, fd, &stat, wanted.home));
+                found = Some(self.adopt(parent, name, fd, &stat, wanted.home, Pace::Patient)?);
             }
         }
         Ok(found)
@@ -312,12 +316,13 @@ impl Inner {
         fd: OwnedFd,
         stat: &Stat,
         home: Option<u64>,
-    ) -> Arc<Node> {
+        pace: Pace,
+    ) -> Try<Arc<Node>> {
         let ino = stat.attributes.fileid;
         if ino == self.root.ino {
-            return Arc::clone(&self.root);
+            return Ok(Arc::clone(&self.root));
         }
-        let home = self.settle(parent.ino, name, stat, home);
+        let home = self.settle(parent.ino, name, stat, home, pace)?;
         let now = self.now();
         let mut caches = self.caches();
         let node = match caches.open.get(ino) {
@@ -329,23 +334,31 @@ impl Inner {
         drop(caches);
         // Its descriptors are closed here, not under the lock.
         drop(gone);
-        node
+        Ok(node)
     }
 
     /// The handle of a file that was seen in a directory.
-    pub(super) fn identify(&self, parent: u64, name: &[u8], stat: &Stat) -> FileId {
+    pub(super) fn identify(&self, parent: u64, name: &[u8], stat: &Stat) -> Try<FileId> {
         let ino = stat.attributes.fileid;
         if ino == self.root.ino {
-            return self.root.id();
+            return Ok(self.root.id());
         }
-        FileId([ino, stat.birth, self.settle(parent, name, stat, None)])
+        let home = self.settle(parent, name, stat, None, Pace::Patient)?;
+        Ok(FileId([ino, stat.birth, home]))
     }
 
     /// Decides the home of a file that was seen in a directory, and remembers the place.
     ///
     /// A file keeps the home it was given first, wherever it goes and whatever other names it has,
-    /// so that all of them lead to the same handle.
-    fn settle(&self, parent: u64, name: &[u8], stat: &Stat, home: Option<u64>) -> u64 {
+    /// so that all of them lead to the same handle. In haste only what is in memory decides.
+    fn settle(
+        &self,
+        parent: u64,
+        name: &[u8],
+        stat: &Stat,
+        home: Option<u64>,
+        pace: Pace,
+    ) -> Try<u64> {
         let ino = stat.attributes.fileid;
         let known = {
             let mut caches = self.caches();
@@ -363,7 +376,13 @@ impl Inner {
         if let Some((known, true)) = known
             && (known.saved || !needs_row(stat, known.home, parent))
         {
-            return known.home;
+            return Ok(known.home);
+        }
+        let decided = known.map(|(known, _)| known.home).or(home);
+        if pace == Pace::Quick
+            && (needs_row(stat, decided.unwrap_or(parent), parent) || self.table.has_files())
+        {
+            return Err(Stop::WouldBlock);
         }
         let row = self
             .table
@@ -393,7 +412,7 @@ impl Inner {
                 name: name.into(),
             },
         );
-        home
+        Ok(home)
     }
 
     /// Sees to it that the table has the row that is needed; says whether there is one.

@@ -103,7 +103,7 @@ impl Inner {
             return Ok(Some((ino, None)));
         }
         let found = Found {
-            file: self.identify(dir.ino, name, &stat),
+            file: self.identify(dir.ino, name, &stat)?,
             attributes: stat.attributes,
         };
         Ok(Some((fileid, Some(found))))

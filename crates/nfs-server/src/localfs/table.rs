@@ -3,7 +3,8 @@
 //! A handle holds the inode of the file and of the directory in which it was first seen, its home.
 //! That is enough for a file which stayed there. A row is needed for each directory, so that the
 //! way from the root to it is known, and for files that left their home or have several names.
-//! Rows are collected and committed in the background: no call waits for a disk here. What a crash
+//! Rows are collected and committed in the background; looking one up may read the disk, and the
+//! lock is held while one is removed, so that nothing here is done in haste. What a crash
 //! of the machine loses is at most the last [`COMMIT_DELAY`].
 
 use redb::backends::InMemoryBackend;
@@ -132,15 +133,25 @@ impl Table {
         })
     }
 
+    /// Whether there may be rows of anything but directories.
+    pub(super) fn has_files(&self) -> bool {
+        self.shared.has_files.load(Relaxed)
+    }
+
     /// The row of an inode of which it is known what it is. Of most files it is known without
     /// looking that there is none.
     pub(super) fn get_of(&self, ino: u64, of: Of) -> Option<Row> {
-        if of == Of::File && !self.shared.has_files.load(Relaxed) {
+        if of == Of::File && !self.has_files() {
             return None;
         }
         self.get(ino)
             .filter(|(found, _)| *found == of)
             .map(|(_, row)| row)
+    }
+
+    #[cfg(test)]
+    pub(super) fn hold(&self) -> impl Drop + '_ {
+        self.shared.lock()
     }
 
     /// The row of an inode.
@@ -162,7 +173,7 @@ impl Table {
     /// Removes the row of an inode, if it has one and that is of the file with this birth: another
     /// may have got the number since.
     pub(super) fn remove(&self, ino: u64, of: Of, birth: u64) {
-        if of == Of::File && !self.shared.has_files.load(Relaxed) {
+        if of == Of::File && !self.has_files() {
             return;
         }
         let mut state = self.room();

@@ -731,6 +731,31 @@ fn what_is_in_memory_is_answered_at_once() {
     assert_eq!(local.read(&who, f, 0, 100_000).is_ready(), supported);
 }
 
+/// Whoever holds the lock of the table waits for a disk.
+#[test]
+fn answers_at_once_do_not_touch_the_table() {
+    let mut export = Export::new();
+    export.write("d/f", "");
+    let d = export.find("d").unwrap();
+    let f = export.find("d/f").unwrap();
+    let who = Identity::root();
+    let name = |name| Step::Name(Name::new(name).unwrap());
+    export.restart();
+    let local = export.fs();
+    let busy = local.inner.table.hold();
+    assert!(!local.attributes(f).is_ready());
+    assert!(!local.attributes(d).is_ready());
+    assert!(!local.lookup(&who, local.root(), name(b"d")).is_ready());
+    drop(busy);
+    assert!(export.find("d/f").is_ok() && export.find("d").is_ok());
+    let busy = local.inner.table.hold();
+    assert!(local.attributes(f).is_ready());
+    assert!(local.lookup(&who, local.root(), name(b"d")).is_ready());
+    assert!(local.lookup(&who, d, name(b"f")).is_ready());
+    assert!(local.lookup(&who, d, Step::Parent).is_ready());
+    drop(busy);
+}
+
 #[test]
 fn read_that_begins_in_memory_ends_on_the_disk() {
     let export = Export::new();
