@@ -1,9 +1,12 @@
 //! What `serve` says when it is ready.
 
 use super::exports::Export;
+use crate::show;
+use nfs_client::{NfsUrl, printable};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 /// All there is to say about a running server.
 pub(crate) struct Announcement<'a> {
@@ -57,34 +60,37 @@ impl Announcement<'_> {
         })
     }
 
-    /// The address as clients are to write it, without a port.
+    /// The address as clients are to write it, without a port or brackets.
     fn host(&self) -> String {
         match self.listening.ip() {
             ip if ip.is_unspecified() => "THIS-HOST".to_owned(),
-            IpAddr::V4(ip) => ip.to_string(),
-            IpAddr::V6(ip) => format!("[{ip}]"),
+            ip => ip.to_string(),
         }
     }
 
     /// What our own client calls the export.
     fn url(&self, export: &Export) -> String {
-        let port = match self.listening.port() {
-            nfs_proto::NFS_RDMA_PORT => String::new(),
-            port => format!(":{port}"),
+        let url = NfsUrl {
+            host: self.host(),
+            port: self.listening.port(),
+            path: export.name.clone().into_bytes(),
         };
-        format!("nfs://{}{port}{}", self.host(), export.name)
+        url.to_string()
     }
 
     /// The command for a Linux client.
     fn mount(&self, export: &Export) -> String {
+        let host = match self.host() {
+            host if host.contains(':') => format!("[{host}]"),
+            host => host,
+        };
         format!(
-            "mount -t nfs -o vers=3,nolock,proto={},port={},mountproto={},mountport={} {}:{} /mnt",
+            "mount -t nfs -o vers=3,nolock,proto={},port={},mountproto={},mountport={} {} /mnt",
             self.family("rdma"),
             self.listening.port(),
             self.family("tcp"),
             self.mount_port,
-            self.host(),
-            export.name
+            quoted(&format!("{host}:{}", export.name)),
         )
     }
 
@@ -92,6 +98,20 @@ impl Announcement<'_> {
     fn family(&self, netid: &str) -> String {
         let six = if self.listening.is_ipv6() { "6" } else { "" };
         format!("{netid}{six}")
+    }
+}
+
+/// A word as a shell reads it: in quotes, if it has characters that mean something to the shell.
+fn quoted(word: &str) -> Cow<'_, str> {
+    let plain = |c: char| c.is_alphanumeric() || "/.:_-+,=@%".contains(c);
+    match word.chars().all(plain) {
+        true => word.into(),
+        // bash, ksh and zsh know `$'...'`, where control characters can be written.
+        false if word.contains(char::is_control) => {
+            let word = word.replace('\\', r"\\").replace('\'', r"\'");
+            format!("$'{}'", printable(word.as_bytes())).into()
+        }
+        false => format!("'{}'", word.replace('\'', r"'\''")).into(),
     }
 }
 
@@ -115,8 +135,8 @@ impl fmt::Display for Announcement<'_> {
             writeln!(
                 f,
                 "  {} is {} ({how}{also})",
-                export.name,
-                export.dir.display()
+                printable(export.name.as_bytes()),
+                show::path(&export.dir)
             )?;
         }
         let (ip, mount) = (self.listening.ip(), self.mount_port);
@@ -138,10 +158,18 @@ impl fmt::Display for Announcement<'_> {
         for export in self.exports {
             writeln!(f, "  {}", self.mount(export))?;
         }
+        if self.listening.ip().to_canonical().is_loopback() {
+            writeln!(
+                f,
+                "but Linux' software iWARP (siw) does not get here over loopback: for it, serve at \
+                 the address of a\nnetwork card, with --listen ADDR --allow ADDR, and mount from \
+                 there, on this machine too"
+            )?;
+        }
         writeln!(
             f,
             "or use it as it is:\n  rpcrdma ls -l {}",
-            self.url(first)
+            quoted(&self.url(first))
         )
     }
 }
@@ -184,12 +212,42 @@ mod tests {
             assert_eq!(
                 announcement.mount(&announcement.exports[0]),
                 "mount -t nfs -o vers=3,nolock,proto=rdma6,port=20049,mountproto=tcp6,\
-                 mountport=815 [::1]:/data /mnt"
+                 mountport=815 '[::1]:/data' /mnt"
             );
             assert_eq!(
                 announcement.url(&announcement.exports[0]),
                 "nfs://[::1]/data"
             );
+        });
+    }
+
+    #[test]
+    fn names_are_escaped_for_urls_and_quoted_for_shells() {
+        let exports = [export("/it's a %"), export("/tab\t'")];
+        announce(&exports, "0.0.0.0:20049", |announcement| {
+            let [first, second] = announcement.exports else {
+                panic!("two exports");
+            };
+            assert_eq!(announcement.url(first), "nfs://THIS-HOST/it%27s%20a%20%25");
+            let mount = announcement.mount(first);
+            assert!(
+                mount.ends_with(r" 'THIS-HOST:/it'\''s a %' /mnt"),
+                "{mount}"
+            );
+            let mount = announcement.mount(second);
+            assert!(mount.ends_with(r" $'THIS-HOST:/tab\x09\'' /mnt"), "{mount}");
+            assert!(announcement.to_string().contains(r"/tab\x09' is /srv/data"));
+        });
+    }
+
+    #[test]
+    fn on_loopback_it_is_said_how_siw_gets_here() {
+        announce(&[export("/data")], "127.0.0.1:4711", |announcement| {
+            let text = announcement.to_string();
+            assert!(text.contains("--listen ADDR --allow ADDR"), "{text}");
+        });
+        announce(&[export("/data")], "192.0.2.1:4711", |announcement| {
+            assert!(!announcement.to_string().contains("--allow"));
         });
     }
 
