@@ -53,15 +53,20 @@ pub(crate) async fn run(args: &DfArgs) -> anyhow::Result<Ended> {
         ended.check(asked.await)?;
     }
     session.close().await;
+    ended.check(print(&lines, args.json))?;
+    Ok(ended)
+}
+
+fn print(lines: &[Line], json: bool) -> anyhow::Result<()> {
     let mut out = io::stdout();
-    if args.json {
-        for line in &lines {
+    if json {
+        for line in lines {
             writeln!(out, "{}", serde_json::to_string(line)?)?;
         }
     } else if !lines.is_empty() {
-        out.write_all(table(&lines).as_bytes())?;
+        out.write_all(table(lines).as_bytes())?;
     }
-    Ok(ended)
+    Ok(())
 }
 
 fn line(url: &NfsUrl, stat: &FsStat) -> Line {

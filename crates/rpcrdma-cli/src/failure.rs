@@ -10,6 +10,11 @@ use std::process::ExitCode;
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
 
+/// Nobody reads the output any more, and before that a part of the work was not done.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("not all was done")]
+struct AfterFailure;
+
 /// How a command ended that was carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
@@ -34,9 +39,11 @@ impl Ended {
     /// nobody reads its output any more.
     pub(crate) fn check(&mut self, part: anyhow::Result<()>) -> anyhow::Result<()> {
         match part {
-            Err(error) if is_usage(&error) || is_closed_pipe(&error) || is_interrupt(&error) => {
-                Err(error)
-            }
+            Err(error) if is_usage(&error) || is_interrupt(&error) => Err(error),
+            Err(error) if is_closed_pipe(&error) => Err(match self {
+                Self::Well => error,
+                Self::Partly => error.context(AfterFailure),
+            }),
             Err(error) => {
                 self.failed(&error);
                 Ok(())
@@ -52,7 +59,9 @@ pub(crate) fn exit_code(ended: anyhow::Result<Ended>) -> ExitCode {
         Ok(Ended::Well) => ExitCode::SUCCESS,
         Ok(Ended::Partly) => ExitCode::from(1),
         // Whoever read our output had enough of it, as `head` has: no reason to complain.
-        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if is_closed_pipe(&error) => {
+            ExitCode::from(u8::from(error.downcast_ref::<AfterFailure>().is_some()))
+        }
         Err(error) => {
             report(&error);
             ExitCode::from(if is_usage(&error) { 2 } else { 1 })
@@ -90,6 +99,17 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn closed_pipe_does_not_hide_what_failed_before() {
+        let closed = || Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe).into());
+        let check = |mut ended: Ended, expected| {
+            let code = exit_code(ended.check(closed()).map(|()| ended));
+            assert_eq!(format!("{code:?}"), format!("{expected:?}"));
+        };
+        check(Ended::Well, ExitCode::SUCCESS);
+        check(Ended::Partly, ExitCode::from(1));
+    }
 
     #[test]
     fn errors_cannot_steer_a_terminal() {
