@@ -174,7 +174,8 @@ impl Requester {
         let entry = self.calls.vacant_entry();
         let key = u32::try_from(entry.key()).expect("calls are limited by credits");
         if !self.xids.insert(request.xid, key) {
-            return Called::NoRoom(request);
+            let error = TransportError::Refused("a call with the same XID is on its way");
+            return Called::Failed(request.token, error);
         }
         let Some((offered, regions)) = offer(&plan, &mut request, link, qp) else {
             link.fail(Violation::NotRegistered);

@@ -404,6 +404,26 @@ fn credits_are_never_zero_and_never_more_than_asked_for() {
 }
 
 #[test]
+fn call_with_the_xid_of_another_fails_and_is_in_nobodys_way() {
+    let mut config = config(Role::Client);
+    config.credits = 8;
+    let mut lone = Lone::new(&config);
+    lone.call(request(5, call(5, 40, &[]), bound(100, &[])));
+    lone.receive().expect("the call");
+    lone.send(&inline(&Lists::default()), None);
+    lone.ended().expect("answered");
+    lone.call(request(6, call(6, 40, &[]), bound(100, &[])));
+    let end = &mut lone.end;
+    let twin = request(6, call(6, 40, &[]), bound(100, &[]));
+    let called = end.connection.call(Instant::now(), twin, &mut end.qp);
+    assert!(
+        matches!(called, Called::Failed(_, TransportError::Refused(_))),
+        "{called:?}"
+    );
+    lone.call(request(7, call(7, 40, &[]), bound(100, &[])));
+}
+
+#[test]
 fn as_many_calls_may_be_cancelled_as_there_are_credits() {
     let mut config = config(Role::Client);
     config.credits = 200;
