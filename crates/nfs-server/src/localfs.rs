@@ -21,7 +21,8 @@
 //! `RWF_NOWAIT`) and become a job when the kernel would have to read a disk. Unstable writes of up
 //! to [`INLINE_WRITE`] octets are tried in the same way where the file system can say that it would
 //! wait (XFS, btrfs) or never does (tmpfs); ext4 cannot, and its writes are jobs, as is everything
-//! that changes a directory, reads one, or syncs.
+//! that changes a directory, reads one, or syncs. On a file system that is not known here, such as
+//! FUSE or one behind a network, even looking at an open file may wait: there everything is a job.
 
 mod data;
 mod entries;
@@ -151,6 +152,9 @@ impl LocalFs {
         &self,
         op: impl Fn(&Inner, Pace) -> Try<T> + Send + 'static,
     ) -> Outcome<T> {
+        if !self.inner.local {
+            return self.slow(move |inner| op(inner, Pace::Patient));
+        }
         match op(&self.inner, Pace::Quick) {
             Ok(value) => Outcome::Ready(value),
             Err(Stop::Fail(error)) => {
@@ -424,8 +428,8 @@ impl FileSystem for LocalFs {
     }
 
     fn space(&self, file: FileId) -> Outcome<Seen<Space>> {
-        self.run(move |inner, pace| {
-            let node = inner.node(file, pace)?;
+        self.slow(move |inner| {
+            let node = inner.node(file, Pace::Patient)?;
             Ok(Seen {
                 attributes: Some(inner.attributes(&node)?),
                 result: inner.space().map_err(Error::from),

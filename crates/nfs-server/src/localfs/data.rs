@@ -40,13 +40,17 @@ impl LocalFs {
         offset: u64,
         count: u32,
     ) -> Outcome<Seen<ReadOut>> {
-        let begun = self
-            .inner
-            .begin_read(who, file, offset, count, Pace::Quick)
-            .and_then(|mut reading| {
-                let done = self.inner.read_on(&mut reading, Pace::Quick)?;
-                Ok((reading, done))
-            });
+        let begin = || {
+            if !self.inner.local {
+                return Err(Stop::WouldBlock);
+            }
+            let mut reading = self
+                .inner
+                .begin_read(who, file, offset, count, Pace::Quick)?;
+            let done = self.inner.read_on(&mut reading, Pace::Quick)?;
+            Ok((reading, done))
+        };
+        let begun = begin();
         match begun {
             Ok((reading, true)) => Outcome::Ready(reading.finish()),
             Ok((mut reading, false)) => self.slow(move |inner| {
@@ -74,6 +78,7 @@ impl LocalFs {
         stability: Stability,
     ) -> Outcome<Changed<WriteOut>> {
         let quick = stability == Stability::Unstable
+            && self.inner.local
             && gather_len(&data) <= INLINE_WRITE
             && self.inner.quick_writes.load(Relaxed);
         let mut written = 0;

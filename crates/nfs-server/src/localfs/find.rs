@@ -533,6 +533,9 @@ pub(super) enum FsKind {
     Overlay,
     /// tmpfs and ramfs.
     Memory,
+    /// Others on disks of this machine: f2fs, ZFS, bcachefs.
+    Disk,
+    /// Perhaps behind a network or another process.
     Other,
 }
 
@@ -550,6 +553,7 @@ impl FsKind {
             0x9123_683e => Self::Btrfs,
             0x794c_7630 => Self::Overlay,
             0x0102_1994 | 0x8584_58f6 => Self::Memory,
+            0xf2f5_2010 | 0x2fc1_2fc1 | 0xca45_1a4e => Self::Disk,
             _ => Self::Other,
         }
     }
@@ -576,7 +580,7 @@ impl FsKind {
             Self::Xfs => i32::MAX.unsigned_abs(),
             Self::Btrfs => 65_535,
             // The least that Linux file systems with links allow.
-            Self::Overlay | Self::Memory | Self::Other => 32_000,
+            Self::Overlay | Self::Memory | Self::Disk | Self::Other => 32_000,
         };
         let name = u64::try_from(system.f_namelen).unwrap_or(0);
         Abilities {

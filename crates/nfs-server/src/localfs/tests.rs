@@ -54,11 +54,15 @@ impl Export {
 
     /// As after the time for which directories are trusted.
     fn trust_nothing(&mut self) {
+        self.restart_with(|inner| inner.trust = Duration::ZERO);
+    }
+
+    fn restart_with(&mut self, change: impl FnOnce(&mut Inner)) {
         let options = self.options();
         self.fs = None;
         let path = fs::canonicalize(&self.path).unwrap();
         let mut inner = Inner::open(path, options).unwrap();
-        inner.trust = Duration::ZERO;
+        change(&mut inner);
         let inner = Arc::new(inner);
         self.fs = Some(LocalFs { inner });
     }
@@ -754,6 +758,24 @@ fn answers_at_once_do_not_touch_the_table() {
     assert!(local.lookup(&who, d, name(b"f")).is_ready());
     assert!(local.lookup(&who, d, Step::Parent).is_ready());
     drop(busy);
+}
+
+#[test]
+fn file_system_of_unknown_kind_is_never_waited_for_on_the_spot() {
+    let mut export = Export::new();
+    export.write("f", "data");
+    export.restart_with(|inner| inner.local = false);
+    let f = export.find("f").unwrap();
+    assert_eq!(export.read(f).unwrap(), b"data");
+    let (who, local) = (Identity::root(), export.fs());
+    let step = Step::Name(Name::new(b"f").unwrap());
+    let data = Gather::from_elem(Bytes::from_static(b"x"), 1);
+    assert!(!local.attributes(f).is_ready());
+    assert!(!local.lookup(&who, local.root(), step).is_ready());
+    assert!(!local.read(&who, f, 0, 4).is_ready());
+    let wrote = local.write(&who, f, 0, data, Stability::Unstable);
+    assert!(!wrote.is_ready());
+    assert!(!local.space(f).is_ready());
 }
 
 #[test]
