@@ -16,7 +16,8 @@ const LIMIT: Duration = Duration::from_micros(50);
 /// Rounds between two offers of the CPU to others.
 const ROUNDS: u32 = 8;
 
-/// Connections of one runtime that are not waiting.
+/// Connections that are not waiting, of those that share CPUs: of one worker of a server, or of all
+/// clients of the process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Activity(Arc<AtomicUsize>);
 
@@ -90,7 +91,8 @@ impl Spinner {
         Idle::Park
     }
 
-    fn leave(&mut self) {
+    /// It does not count until the next [`busy`](Self::busy): its connection ends, or there is none.
+    pub(crate) fn leave(&mut self) {
         if self.active {
             self.active = false;
             self.activity.0.fetch_sub(1, Relaxed);
@@ -148,6 +150,21 @@ mod tests {
         assert_eq!(run(first.idle()), Idle::Park);
         if several_cpus() {
             assert_ne!(run(second.idle()), Idle::Park, "the other one waits now");
+        }
+        first.busy();
+        assert_eq!(run(second.idle()), Idle::Park);
+    }
+
+    #[test]
+    fn one_without_a_connection_keeps_no_other_from_spinning() {
+        let activity = Activity::default();
+        let mut first = Spinner::new(Spin::Always, activity.clone());
+        let mut second = Spinner::new(Spin::Always, activity.clone());
+        first.leave();
+        first.leave();
+        assert_eq!(activity.0.load(Relaxed), 1);
+        if several_cpus() {
+            assert_ne!(run(second.idle()), Idle::Park);
         }
         first.busy();
         assert_eq!(run(second.idle()), Idle::Park);

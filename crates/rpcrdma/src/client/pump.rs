@@ -145,6 +145,7 @@ impl Pump {
     pub(crate) async fn run(mut self, mut wire: Wire) {
         loop {
             let over = self.drive(&mut wire).await;
+            self.spinner.leave();
             wire.log_end(&over);
             let last = over == Over::Asked || !self.connector.config.reconnect;
             if last {
@@ -161,7 +162,6 @@ impl Pump {
             }
             self.take_unfinished(wire, &over);
             self.blocked = false;
-            self.spinner = Spinner::new(self.connector.config.spin, super::activity());
             match self.reconnect().await {
                 Some(next) => wire = next,
                 None => {
@@ -193,6 +193,7 @@ impl Pump {
     /// One connection, from its beginning to its end.
     async fn drive(&mut self, wire: &mut Wire) -> Over {
         let mut turns = 0;
+        self.spinner.busy();
         self.now = Instant::now();
         loop {
             let sent = match self.take_work(wire) {

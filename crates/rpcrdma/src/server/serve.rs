@@ -70,6 +70,7 @@ impl Serving {
 
     pub(super) async fn run(mut self) {
         let over = self.drive().await;
+        self.spinner.leave();
         self.wire.log_end(&over);
         let io = self.wire.qp.io_counters();
         self.tally.publish(self.wire.connection.counters(), io);
