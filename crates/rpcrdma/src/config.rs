@@ -34,7 +34,8 @@ pub struct ClientConfig {
     pub call_timeout: Duration,
     /// How long making a connection may take.
     pub setup_timeout: Duration,
-    /// After a lost connection: how long to wait before the next try, doubled after each failure.
+    /// How long to wait before the next try after a failed one, or a connection that was lost before
+    /// it brought a reply; doubled each time.
     pub reconnect_first: Duration,
     /// The longest wait between two tries.
     pub reconnect_most: Duration,

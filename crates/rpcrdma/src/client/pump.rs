@@ -111,6 +111,8 @@ pub(crate) struct Pump {
     work: Work,
     /// A call found no room though there is a credit; something has to happen first.
     blocked: bool,
+    /// How long to wait before the next connection: not at all if the last one was of use.
+    backoff: Duration,
 }
 
 impl Drop for Pump {
@@ -132,6 +134,7 @@ impl Pump {
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             work: Work::default(),
             blocked: false,
+            backoff: Duration::ZERO,
             shared,
             connector,
         }
@@ -160,6 +163,12 @@ impl Pump {
             if last {
                 return;
             }
+            if wire.connection.counters().replies_received > 0 {
+                self.backoff = Duration::ZERO;
+            } else {
+                // A server that drops each connection must not be asked as fast as we can.
+                self.back_off();
+            }
             self.take_unfinished(wire, &over);
             self.blocked = false;
             match self.reconnect().await {
@@ -180,7 +189,7 @@ impl Pump {
         unfinished.sort_by_key(|(request, _)| std::cmp::Reverse(request.token().0));
         for (request, failed) in unfinished {
             let failed = failed.or_else(|| {
-                let lost = request.losses > MAX_LOSSES;
+                let lost = request.losses >= MAX_LOSSES;
                 lost.then(|| TransportError::Disconnected(over.to_string()))
             });
             match failed {
@@ -347,27 +356,11 @@ impl Pump {
 
     /// A new connection, once a call wants one; `None` if the client is closed before.
     async fn reconnect(&mut self) -> Option<Wire> {
-        let mut backoff = Duration::ZERO;
-        let config = self.connector.config.clone();
-        let mut last = TransportError::TimedOut(config.call_timeout);
+        let timeout = self.connector.config.call_timeout;
+        let mut last = TransportError::TimedOut(timeout);
         loop {
-            self.wait_for_call(backoff, &last).await?;
-            let attempt = self.connector.connect();
-            let mut attempt = std::pin::pin!(attempt);
-            let result = loop {
-                // Connecting has an end of its own, but callers may not want to wait for it.
-                match tokio::time::timeout(SWEEP.min(config.call_timeout), &mut attempt).await {
-                    Ok(result) => break result,
-                    Err(_) => {
-                        let now = Instant::now();
-                        self.shared.calls.expire(now, &last, &mut Vec::new());
-                        if self.shared.calls.take(0, &mut self.work) {
-                            return None;
-                        }
-                    }
-                }
-            };
-            match result {
+            self.wait_for_call(self.backoff, &last).await?;
+            match self.attempt(&last).await? {
                 Ok((wire, info)) => {
                     self.shared.connected(info);
                     return Some(wire);
@@ -376,10 +369,41 @@ impl Pump {
                     debug!(to = %self.connector.to, %error, "no connection");
                     let to = self.connector.to;
                     last = TransportError::Unreachable(format!("cannot connect to {to}: {error}"));
-                    backoff = (backoff * 2).clamp(config.reconnect_first, config.reconnect_most);
+                    self.back_off();
                 }
             }
         }
+    }
+
+    /// One attempt; `None` if the client is closed before its end.
+    async fn attempt(
+        &mut self,
+        last: &TransportError,
+    ) -> Option<Result<(Wire, ConnectionInfo), SetupError>> {
+        let limit = SWEEP.min(self.connector.config.call_timeout);
+        let mut attempt = std::pin::pin!(self.connector.connect());
+        loop {
+            // Connecting has an end of its own, but callers may not want to wait for it.
+            match tokio::time::timeout(limit, &mut attempt).await {
+                Ok(result) => return Some(result),
+                Err(_) => {
+                    let now = Instant::now();
+                    self.shared.calls.expire(now, last, &mut Vec::new());
+                    if self.shared.calls.take(0, &mut self.work) {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    fn back_off(&mut self) {
+        let ClientConfig {
+            reconnect_first: first,
+            reconnect_most: most,
+            ..
+        } = self.connector.config;
+        self.backoff = (self.backoff * 2).max(first).min(most);
     }
 
     /// Waits until `backoff` has passed and a call wants to be sent; `None` if the client is

@@ -6,7 +6,7 @@ use oncrpc::{Transport, TransportError};
 use rpcrdma::{Client, ClientConfig, Server, ServerConfig, Spin};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use verbs::{Provider, QpOptions};
 use verbs_sim::{EndOptions, Fabric, SimProvider};
 
@@ -275,7 +275,29 @@ fn call_that_loses_every_connection_fails() {
             matches!(answer, Err(TransportError::Disconnected(_))),
             "{answer:?}"
         );
+        assert_eq!(world.server.stats().accepted, 3);
         exchange(&client, &[], &[]).await;
+        world.server.shutdown().await;
+    });
+}
+
+#[test]
+fn connection_that_brought_nothing_is_not_made_again_at_once() {
+    run(async {
+        let world = World::new(server_config()).await;
+        let first = Duration::from_millis(40);
+        let client = world
+            .client(ClientConfig {
+                reconnect_first: first,
+                ..ClientConfig::default()
+            })
+            .await;
+        let start = Instant::now();
+        let panic = call(client.next_xid(), echo::PANIC, &[], &[]);
+        let answer = client.call(panic, echo::bound(&[])).await;
+        assert!(answer.is_err());
+        // Before the second connection, and twice as long before the third.
+        assert!(start.elapsed() >= 3 * first);
         world.server.shutdown().await;
     });
 }
