@@ -29,6 +29,9 @@ pub enum Fault {
     /// A path goes through more symbolic links than anybody follows.
     #[error("too many levels of symbolic links")]
     TooManySymlinks,
+    /// So much in a directory cannot be removed that the rest was not tried.
+    #[error("more than {} things in it cannot be removed", crate::remove::MAX_KEPT)]
+    TooManyLeft,
     /// A path names the root of the export, `.` or `..` where an entry of a directory is needed.
     #[error("this is not the name of an entry of a directory")]
     NotAnEntry,
@@ -41,6 +44,15 @@ impl From<xdr::Error> for Fault {
 }
 
 impl Fault {
+    /// The error of doing this to that path.
+    pub fn at(self, doing: &'static str, path: &[u8]) -> Error {
+        Error {
+            doing,
+            path: path.to_vec(),
+            fault: self,
+        }
+    }
+
     /// What the user can do about it, where there is something.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
@@ -62,6 +74,7 @@ impl Fault {
             | Self::Transport(_)
             | Self::Nonsense(_)
             | Self::TooManySymlinks
+            | Self::TooManyLeft
             | Self::NotAnEntry => None,
         }
     }
@@ -70,7 +83,8 @@ impl Fault {
 fn status_hint(status: Status) -> Option<&'static str> {
     match status {
         Status::Access | Status::Perm => Some(
-            "check the owner and mode there; servers treat root as nobody unless told otherwise",
+            "check the owner and mode there; servers treat root as nobody, ours unless it runs with \
+             --squash none",
         ),
         Status::Stale | Status::BadHandle => Some("look the file up again"),
         Status::NoSpace | Status::Quota => Some("make room on the server, then try again"),
@@ -125,11 +139,7 @@ pub(crate) trait At<T> {
 
 impl<T, F: Into<Fault>> At<T> for Result<T, F> {
     fn at(self, doing: &'static str, path: &[u8]) -> Result<T, Error> {
-        self.map_err(|fault| Error {
-            doing,
-            path: path.to_vec(),
-            fault: fault.into(),
-        })
+        self.map_err(|fault| fault.into().at(doing, path))
     }
 }
 

@@ -6,9 +6,17 @@ use crate::path::{Last, join};
 use crate::{DirEntry, Error, Export, Fault, Node};
 use nfs_proto::{FileHandle, FileType, Name, Status};
 use oncrpc::Transport;
+use std::collections::HashSet;
 
 /// How often a directory may list nothing but names that are gone when they are to be removed.
 const MAX_IDLE: u32 = 3;
+
+/// Entries of one directory that cannot be removed before the rest of it is left alone: each is
+/// remembered, so as not to be tried again.
+pub(crate) const MAX_KEPT: usize = 1000;
+
+/// Directories within directories that are removed; a server that invents more is given up.
+const MAX_DEPTH: usize = 1000;
 
 /// A directory that is to be emptied and then removed.
 struct Doomed {
@@ -16,62 +24,152 @@ struct Doomed {
     name: Vec<u8>,
     path: Vec<u8>,
     handle: FileHandle,
+    /// Directories above it that are removed too.
+    depth: usize,
     idle: u32,
+    /// Names in it that cannot be removed.
+    kept: HashSet<Vec<u8>>,
+}
+
+impl Doomed {
+    fn new(
+        parent: FileHandle,
+        name: &[u8],
+        path: Vec<u8>,
+        handle: FileHandle,
+        depth: usize,
+    ) -> Self {
+        Self {
+            parent,
+            name: name.to_vec(),
+            path,
+            handle,
+            depth,
+            idle: 0,
+            kept: HashSet::new(),
+        }
+    }
+}
+
+/// What became of an entry.
+enum Fate {
+    Removed,
+    /// Somebody else removed it.
+    Gone,
+    /// It is a directory.
+    Directory(Node),
 }
 
 impl<T: Transport + Send + Sync> Export<T> {
     /// Removes whatever a path names, a directory with all that is in it. Symbolic links are
     /// removed, not followed.
     ///
+    /// What is in a directory and cannot be removed is told to `failed` and left, and so are the
+    /// directories it is in; the rest is removed.
+    ///
     /// A directory is listed from its beginning again after each page was removed: removing may
     /// invalidate any place in it (RFC 1813 §3.3.16).
     ///
     /// # Errors
     ///
-    /// The first thing that cannot be removed; what was removed by then is gone.
-    pub async fn remove_all(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
+    /// If the path names nothing that can be removed, or the server does not answer any more; what
+    /// was removed by then is gone.
+    pub async fn remove_all(
+        &self,
+        path: impl AsRef<[u8]>,
+        mut failed: impl FnMut(Error),
+    ) -> Result<(), Error> {
         let path = path.as_ref();
         let (parent, name) = self.place(path).await.at("remove", path)?;
         let node = self.find(path, Last::Keep).await.at("remove", path)?;
         if node.attributes.file_type != FileType::Directory {
             return self.nfs().remove(parent, name).await.at("remove", path);
         }
-        let mut doomed = vec![Doomed {
-            parent,
-            name: name.to_vec(),
-            path: path.to_vec(),
-            handle: node.handle,
-            idle: 0,
-        }];
-        while let Some(last) = doomed.last_mut() {
-            let page = self.list_dir(last.handle, &last.path).next_page().await?;
-            if page.is_empty() {
+        let first = Doomed::new(parent, &name, path.to_vec(), node.handle, 0);
+        // Each directory is behind the one that it is in.
+        let mut doomed = vec![first];
+        while let Some(mut last) = doomed.pop() {
+            let mut left = match self.empty(&mut last, &mut failed).await {
+                Ok(None) => !last.kept.is_empty(),
+                Ok(Some(below)) => {
+                    doomed.push(last);
+                    doomed.extend(below);
+                    continue;
+                }
+                Err(error) => {
+                    tolerate(error, &mut failed)?;
+                    true
+                }
+            };
+            if !left {
                 let name = Name::new(&last.name).at("remove", &last.path)?;
-                gone(self.nfs().remove_dir(last.parent, name).await).at("remove", &last.path)?;
-                doomed.pop();
-                continue;
-            }
-            let (handle, path) = (last.handle, last.path.clone());
-            let (removed, dirs) = self.remove_files(handle, &path, page).await?;
-            if removed == 0 && dirs.is_empty() {
-                last.idle += 1;
-                if last.idle > MAX_IDLE {
-                    let ghosts = Fault::Nonsense("a directory lists names that are not there");
-                    return Err(ghosts).at("remove", &path);
+                let removed = gone(self.nfs().remove_dir(last.parent, name).await);
+                if let Err(error) = removed.at("remove", &last.path) {
+                    tolerate(error, &mut failed)?;
+                    left = true;
                 }
             }
-            doomed.extend(dirs);
+            if left && let Some(above) = doomed.iter_mut().rfind(|d| d.handle == last.parent) {
+                above.kept.insert(last.name);
+            }
         }
         Ok(())
+    }
+
+    /// Removes what is on the next page of a directory, and returns the directories found there;
+    /// none if nothing is left that could be removed.
+    ///
+    /// # Errors
+    ///
+    /// If this directory has to be left as it is.
+    async fn empty(
+        &self,
+        dir: &mut Doomed,
+        failed: &mut impl FnMut(Error),
+    ) -> Result<Option<Vec<Doomed>>, Error> {
+        if dir.kept.len() > MAX_KEPT {
+            return Err(Fault::TooManyLeft).at("remove", &dir.path);
+        }
+        let page = self.next_of(dir).await?;
+        if page.is_empty() {
+            return Ok(None);
+        }
+        let before = dir.kept.len();
+        let (removed, below) = self.remove_files(dir, page, failed).await?;
+        if removed == 0 && below.is_empty() && dir.kept.len() == before {
+            dir.idle += 1;
+            if dir.idle > MAX_IDLE {
+                let ghosts = Fault::Nonsense("a directory lists names that are not there");
+                return Err(ghosts).at("remove", &dir.path);
+            }
+        }
+        if !below.is_empty() && dir.depth >= MAX_DEPTH {
+            let deep = Fault::Nonsense("directories are nested without end");
+            return Err(deep).at("remove", &dir.path);
+        }
+        Ok(Some(below))
+    }
+
+    /// The first page of a directory with entries that were not tried; empty if there is none.
+    async fn next_of(&self, dir: &Doomed) -> Result<Vec<DirEntry>, Error> {
+        let mut list = self.list_dir(dir.handle, &dir.path);
+        loop {
+            let mut page = list.next_page().await?;
+            let ended = page.is_empty();
+            page.retain(|entry| !dir.kept.contains(&entry.name));
+            if ended || !page.is_empty() {
+                return Ok(page);
+            }
+        }
     }
 
     /// Removes of these entries what are no directories; returns how many there were, and the
     /// directories.
     async fn remove_files(
         &self,
-        dir: FileHandle,
-        path: &[u8],
+        dir: &mut Doomed,
         page: Vec<DirEntry>,
+        failed: &mut impl FnMut(Error),
     ) -> Result<(usize, Vec<Doomed>), Error> {
         let mut page = page.into_iter();
         let mut running = InOrder::new();
@@ -79,40 +177,60 @@ impl<T: Transport + Send + Sync> Export<T> {
         loop {
             let depth = self.tuning().depth_of(0, self.nfs().transport());
             while running.len() < depth
+                && dir.kept.len() <= MAX_KEPT
                 && let Some(entry) = page.next()
             {
-                let path = join(path, &entry.name);
+                let (handle, path) = (dir.handle, join(&dir.path, &entry.name));
                 running.push(async move {
-                    let done = gone(self.remove_entry(dir, &entry).await).at("remove", &path);
-                    done.map(|done| (done, entry, path))
+                    let fate = self.remove_entry(handle, &entry).await;
+                    (fate.at("remove", &path), entry.name, path)
                 });
             }
-            match running.next().await {
-                None => return Ok((removed, dirs)),
-                Some(done) => match done? {
-                    (None, ..) => {}
-                    (Some(None), ..) => removed += 1,
-                    (Some(Some(node)), entry, path) => dirs.push(Doomed {
-                        parent: dir,
-                        name: entry.name,
-                        path,
-                        handle: node.handle,
-                        idle: 0,
-                    }),
-                },
+            let Some((fate, name, path)) = running.next().await else {
+                return Ok((removed, dirs));
+            };
+            match fate {
+                Ok(Fate::Gone) => {}
+                Ok(Fate::Removed) => removed += 1,
+                Ok(Fate::Directory(node)) => {
+                    let below = Doomed::new(dir.handle, &name, path, node.handle, dir.depth + 1);
+                    dirs.push(below);
+                }
+                Err(error) => {
+                    tolerate(error, failed)?;
+                    dir.kept.insert(name);
+                }
             }
         }
     }
 
-    /// Removes an entry that is no directory; one that is comes back.
-    async fn remove_entry(&self, dir: FileHandle, entry: &DirEntry) -> Result<Option<Node>, Fault> {
-        let node = self.node_of(dir, entry).await?;
+    /// Removes an entry, unless it is a directory.
+    async fn remove_entry(&self, dir: FileHandle, entry: &DirEntry) -> Result<Fate, Fault> {
+        let Some(node) = gone(self.node_of(dir, entry).await)? else {
+            return Ok(Fate::Gone);
+        };
         if node.attributes.file_type == FileType::Directory {
-            return Ok(Some(node));
+            return Ok(Fate::Directory(node));
         }
-        self.nfs().remove(dir, Name::new(&entry.name)?).await?;
-        Ok(None)
+        let removed = self.nfs().remove(dir, Name::new(&entry.name)?).await;
+        Ok(gone(removed)?.map_or(Fate::Gone, |()| Fate::Removed))
     }
+}
+
+/// Tells of what the server refuses: the rest can still be done.
+///
+/// # Errors
+///
+/// Anything else, where nothing more can be done.
+fn tolerate(error: Error, failed: &mut impl FnMut(Error)) -> Result<(), Error> {
+    if !matches!(
+        error.fault,
+        Fault::Status(_) | Fault::Nonsense(_) | Fault::TooManyLeft
+    ) {
+        return Err(error);
+    }
+    failed(error);
+    Ok(())
 }
 
 /// What somebody else removed in the meantime is removed.

@@ -96,7 +96,7 @@ async fn huge_directory_is_listed_and_removed_page_by_page() {
     }
     assert_eq!(entries, 10_000);
     assert!(pages > 20, "a page is a fraction of the directory: {pages}");
-    export.remove_all("/huge").await.unwrap();
+    export.remove_all("/huge", unexpected).await.unwrap();
     assert!(export.entries("/").await.unwrap().is_empty());
 }
 
@@ -148,11 +148,73 @@ async fn tree_is_walked_and_removed_however_the_server_lists() {
         }
         assert_eq!(walked, paths);
 
-        export.remove_all("/top").await.unwrap();
+        export.remove_all("/top", unexpected).await.unwrap();
         let left: Vec<_> = export.entries("/").await.unwrap();
         assert_eq!(left.len(), 1);
         assert_eq!(left[0].name, b"kept");
     }
+}
+
+#[tokio::test]
+async fn what_cannot_be_removed_is_told_and_the_rest_is_removed() {
+    for faults in listings() {
+        let faults = Faults {
+            protected: Some(b"keep"),
+            ..faults
+        };
+        let (_, export) = export(faults, Carry::Apart).await;
+        export.make_dirs("/top/a/b/empty", NONE).await.unwrap();
+        export.make_dirs("/top/keep-empty", NONE).await.unwrap();
+        for dir in ["/top", "/top/a", "/top/a/b"] {
+            for file in ["1", "keep", "keep-too", "z"] {
+                let path = format!("{dir}/{file}");
+                export.symlink("target", path).await.unwrap();
+            }
+        }
+        let mut failed = BTreeSet::new();
+        let keep = |error: nfs_client::Error| {
+            assert_eq!(error.status(), Some(Status::Access), "{error}");
+            let path = String::from_utf8(error.path).unwrap();
+            assert!(failed.insert(path), "each is told once");
+        };
+        export.remove_all("/top", keep).await.unwrap();
+        let expected = [
+            "/top/a/b/keep",
+            "/top/a/b/keep-too",
+            "/top/a/keep",
+            "/top/a/keep-too",
+            "/top/keep",
+            "/top/keep-empty",
+            "/top/keep-too",
+        ];
+        assert_eq!(failed, expected.map(String::from).into());
+        let mut walk = export.walk("/top").await.unwrap();
+        let mut left = failed;
+        left.extend(["/top/a", "/top/a/b"].map(String::from));
+        while let Some(found) = walk.next().await.unwrap() {
+            assert!(left.remove(&String::from_utf8(found.path).unwrap()));
+        }
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+#[tokio::test]
+async fn directory_full_of_what_cannot_be_removed_is_given_up() {
+    let faults = Faults {
+        protected: Some(b"keep"),
+        ..Faults::default()
+    };
+    let (_, export) = export(faults, Carry::Inline).await;
+    export.make_dir("/top", NONE).await.unwrap();
+    for number in 0..1500 {
+        let path = format!("/top/keep{number}");
+        export.symlink("target", path).await.unwrap();
+    }
+    let mut failed = Vec::new();
+    let keep = |error: nfs_client::Error| failed.push(error.fault);
+    export.remove_all("/top", keep).await.unwrap();
+    assert_eq!(failed.last(), Some(&Fault::TooManyLeft));
+    assert!(failed.len() < 1100, "{}", failed.len());
 }
 
 #[tokio::test]
@@ -307,7 +369,7 @@ async fn errors_name_what_they_are_about() {
             Some(Status::NotEmpty),
         ),
         (
-            export.remove_all("/").await.unwrap_err(),
+            export.remove_all("/", unexpected).await.unwrap_err(),
             "cannot remove /: this is not the name",
             None,
         ),
@@ -373,4 +435,9 @@ async fn upload_has_the_permissions_asked_for_in_the_end() {
         export.write_all("/file", Vec::new(), asked).await.unwrap();
         assert_eq!(export.stat("/file").await.unwrap().attributes.mode, given);
     }
+}
+
+/// Takes what cannot be removed where everything can.
+fn unexpected(error: nfs_client::Error) {
+    panic!("{error}");
 }

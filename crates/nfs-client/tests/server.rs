@@ -250,7 +250,7 @@ async fn random_tree_is_written_listed_compared_and_removed<T: Transport + Send 
     }
     assert!(found == tree, "what is read is what was written");
     for entry in export.entries("/").await.unwrap() {
-        export.remove_all(&entry.name).await.unwrap();
+        export.remove_all(&entry.name, unexpected).await.unwrap();
     }
     assert!(export.entries("/").await.unwrap().is_empty());
 }
@@ -324,7 +324,7 @@ async fn many_pages_of_entries_are_listed_once<T: Transport + Send + Sync>(expor
     names.sort_by_key(|name| name[6..].parse::<u32>().unwrap());
     let expected: Vec<_> = (0..600).map(|number| format!("entry-{number}")).collect();
     assert_eq!(names, expected);
-    export.remove_all("/many").await.unwrap();
+    export.remove_all("/many", unexpected).await.unwrap();
 }
 
 async fn refusals_are_those_of_the_server<T: Transport + Send + Sync>(export: Export<T>) {
@@ -373,4 +373,9 @@ fn mode(mode: u32) -> SetAttributes {
         mode: Some(mode),
         ..SetAttributes::default()
     }
+}
+
+/// Takes what cannot be removed where everything can.
+fn unexpected(error: nfs_client::Error) {
+    panic!("{error}");
 }

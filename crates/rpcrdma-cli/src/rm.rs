@@ -13,7 +13,7 @@ use nfs_proto::{FileType, Status};
   rpcrdma rm nfs://127.0.0.1/old.txt
   rpcrdma rm -r nfs://127.0.0.1/old-directory
 
-Symbolic links are removed, never followed.")]
+Symbolic links are removed, never followed. What cannot be removed is said, and the rest removed.")]
 pub(crate) struct RmArgs {
     /// nfs://HOST[:PORT]/PATH of what to remove
     #[arg(value_name = "URL", required = true)]
@@ -36,20 +36,26 @@ pub(crate) async fn run(args: &RmArgs) -> anyhow::Result<Ended> {
     let mut session = Session::new(&args.session);
     let mut ended = Ended::Well;
     for url in &args.urls {
-        let removed = one(&mut session, url, args).await;
+        let removed = one(&mut session, url, args, &mut ended).await;
         ended.check(removed)?;
     }
     session.close().await;
     Ok(ended)
 }
 
-async fn one(session: &mut Session, url: &NfsUrl, args: &RmArgs) -> anyhow::Result<()> {
+async fn one(
+    session: &mut Session,
+    url: &NfsUrl,
+    args: &RmArgs,
+    ended: &mut Ended,
+) -> anyhow::Result<()> {
     let place = session.place(url).await?;
     if place.name().is_none() {
         bail!("{url} is the root of an export, which cannot be removed");
     }
     let removed = if args.recursive {
-        place.export.remove_all(&place.path).await
+        let failed = |error: nfs_client::Error| ended.failed(&error.into());
+        place.export.remove_all(&place.path, failed).await
     } else {
         match place.export.lstat(&place.path).await {
             Ok(node) if node.attributes.file_type == FileType::Directory => {

@@ -44,6 +44,8 @@ pub(crate) struct Faults {
     pub(crate) stuck: bool,
     /// The list of exports is not for everybody.
     pub(crate) hides_exports: bool,
+    /// Names that begin with this cannot be removed.
+    pub(crate) protected: Option<&'static [u8]>,
     /// READ size in FSINFO; 64 KiB otherwise.
     pub(crate) read_max: Option<u32>,
 }
@@ -241,6 +243,10 @@ impl Server {
     }
 
     fn unlink(&self, object: &args::Place<'_>, directory: bool) -> Res<results::Remove, WccData> {
+        let protected = self.faults.lock().unwrap().protected;
+        if protected.is_some_and(|begin| object.name.starts_with(begin)) {
+            return Err(Status::Access.into());
+        }
         let mut disk = self.disk.lock().unwrap();
         disk.unlink(number(object.dir), &object.name, directory)?;
         Ok(results::Remove::default())
