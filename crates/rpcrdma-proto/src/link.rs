@@ -52,6 +52,21 @@ pub enum Violation {
     NotRegistered,
 }
 
+impl Violation {
+    /// Whether it is the peer that broke a rule.
+    pub fn is_of_peer(self) -> bool {
+        match self {
+            Self::ForeignHandle(_)
+            | Self::UnwantedInvalidation(_)
+            | Self::BeyondCredits(_)
+            // The peer has named memory that is not there, or sends more than it was told to.
+            | Self::WorkFailed(WorkError::RemoteAccess | WorkError::TooLong) => true,
+            Self::WorkFailed(WorkError::Flushed | WorkError::NoSuchHandle)
+            | Self::NotRegistered => false,
+        }
+    }
+}
+
 /// What both roles of a connection share.
 #[derive(Debug)]
 pub(crate) struct Link {

@@ -12,7 +12,7 @@ use oncrpc::TransportError;
 use slab::Slab;
 use smallvec::SmallVec;
 use std::time::Instant;
-use verbs::{Handle, Invalidated, Memory, QueuePair, Segment, WorkRequest};
+use verbs::{Handle, Invalidated, Memory, QueuePair, RegisterError, Segment, WorkRequest};
 use xdr::Payload;
 
 /// What became of a call handed to [`Connection::call`](crate::Connection::call).
@@ -67,13 +67,13 @@ enum State {
 #[derive(Debug)]
 struct Region {
     handle: Handle,
-    role: Role,
+    used_as: RegionUse,
     /// Its memory, once it is no longer exposed.
     back: Option<Memory>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+enum RegionUse {
     /// The peer reads it.
     Argument,
     /// The peer writes the result with this index into it.
@@ -177,9 +177,16 @@ impl Requester {
             let error = TransportError::Refused("a call with the same XID is on its way");
             return Called::Failed(request.token, error);
         }
-        let Some((offered, regions)) = offer(&plan, &mut request, link, qp) else {
-            link.fail(Violation::NotRegistered);
-            return Called::NoRoom(request);
+        let (offered, regions) = match offer(&plan, &mut request, link, qp) {
+            Ok(offered) => offered,
+            Err(error) => {
+                self.xids.remove(request.xid);
+                // A connection that is over registers nothing, and says itself why it is over.
+                if !matches!(error, RegisterError::Closed(_)) {
+                    link.fail(Violation::NotRegistered);
+                }
+                return Called::NoRoom(request);
+            }
         };
         self.exposed += regions.len();
         self.unanswered += 1;
@@ -340,23 +347,23 @@ impl Requester {
     }
 }
 
-/// Registers what the plan offers. `None` if the provider does not take it.
+/// Registers what the plan offers.
 fn offer(
     plan: &CallPlan,
     request: &mut CallRequest,
     link: &mut Link,
     qp: &mut dyn QueuePair,
-) -> Option<(Lists, SmallVec<[Region; 2]>)> {
+) -> Result<(Lists, SmallVec<[Region; 2]>), RegisterError> {
     let mut lists = Lists::default();
     let mut regions = SmallVec::new();
-    let mut register = |memory, role, len| {
-        let handle = qp.register(memory).ok()?;
+    let mut register = |memory, used_as, len| {
+        let handle = qp.register(memory)?;
         regions.push(Region {
             handle,
-            role,
+            used_as,
             back: None,
         });
-        Some(segments(handle, len, link.max_segment))
+        Ok(segments(handle, len, link.max_segment))
     };
     let counters = &mut link.counters;
     match plan.form {
@@ -367,7 +374,7 @@ fn offer(
                 let memory = Memory::Source(data.clone());
                 lists.reads.push(ReadChunk {
                     position: u32::try_from(position).expect("messages are limited"),
-                    segments: register(memory, Role::Argument, len)?,
+                    segments: register(memory, RegionUse::Argument, len)?,
                 });
                 counters.read_chunks_offered += 1;
                 counters.read_octets_offered += len as u64;
@@ -378,7 +385,7 @@ fn offer(
             let len = buffer::gather_len(&stream);
             lists.reads.push(ReadChunk {
                 position: 0,
-                segments: register(Memory::Source(stream), Role::Argument, len)?,
+                segments: register(Memory::Source(stream), RegionUse::Argument, len)?,
             });
             counters.read_chunks_offered += 1;
             counters.read_octets_offered += len as u64;
@@ -388,17 +395,21 @@ fn offer(
         // A result that is always empty has an empty Write chunk (RFC 8166 §4.3.2.3).
         let segments = match len {
             0 => Segments::new(),
-            _ => register(Memory::Sink(link.pool.take(len)), Role::Result(index), len)?,
+            _ => register(
+                Memory::Sink(link.pool.take(len)),
+                RegionUse::Result(index),
+                len,
+            )?,
         };
         lists.writes.push(WriteChunk { segments });
         counters.write_chunks_offered += 1;
     }
     if let Some(len) = plan.reply_chunk {
-        let segments = register(Memory::Sink(link.pool.take(len)), Role::Reply, len)?;
+        let segments = register(Memory::Sink(link.pool.take(len)), RegionUse::Reply, len)?;
         lists.reply = Some(WriteChunk { segments });
         counters.reply_chunks_offered += 1;
     }
-    Some((lists, regions))
+    Ok((lists, regions))
 }
 
 fn segments(handle: Handle, len: usize, max_segment: usize) -> Segments {
@@ -574,10 +585,10 @@ fn placed(
         let Some(Memory::Sink(mut sink)) = region.back else {
             continue;
         };
-        match region.role {
-            Role::Argument => {}
-            Role::Reply => reply = Some(sink),
-            Role::Result(index) => {
+        match region.used_as {
+            RegionUse::Argument => {}
+            RegionUse::Reply => reply = Some(sink),
+            RegionUse::Result(index) => {
                 let len = results.get(index).copied().unwrap_or(0);
                 if len > 0 {
                     link.counters.write_octets_received += len as u64;

@@ -3,7 +3,7 @@
 use rpcrdma_proto::{Connection, Violation};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tracing::{debug, trace, warn};
+use tracing::{debug, error, trace, warn};
 use verbs::{CloseReason, PostError, QueuePair};
 
 /// How long a connection may take to end in good order. Providers have a bound of their own, which
@@ -101,6 +101,9 @@ impl Wire {
     pub(crate) fn log_end(&self, over: &Over) {
         let peer = self.qp.peer_addr();
         match over {
+            Over::Violation(violation) if !violation.is_of_peer() => {
+                error!(%peer, %over, "this end cannot go on");
+            }
             Over::Violation(_)
             | Over::PullTimedOut(_)
             | Over::Closed(CloseReason::PeerError(_)) => {

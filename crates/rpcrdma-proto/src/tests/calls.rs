@@ -6,6 +6,7 @@ use crate::Counters;
 use oncrpc::{Reply, TransportError};
 use smallvec::SmallVec;
 use std::time::Duration;
+use verbs::QueuePair;
 
 /// Sends a call with these items and lets it be answered with a reply of these, as large as bound.
 fn exchange(
@@ -405,6 +406,22 @@ fn calls_wait_for_memory_and_then_go_on_in_order() {
         pair.answer(id, Reply::Message(reply(xid, 4, &[])));
     }
     assert_eq!(pair.server.connection.counters().memory_waits, 2);
+}
+
+#[test]
+fn chunked_call_on_a_connection_that_is_over_is_nobodys_fault() {
+    let mut pair = Pair::new();
+    pair.client.qp.close();
+    while pair.client.qp.closed().is_none() {
+        pair.client.qp.progress();
+        pair.server.qp.progress();
+    }
+    pair.call(request(5, call(5, 40, &[50_000]), bound(100, &[])));
+    assert_eq!(pair.waiting.len(), 1, "it waits for the next connection");
+    assert_eq!(pair.client.connection.violation(), None);
+    // It left nothing behind: it could be tried again.
+    pair.call(request(5, call(5, 40, &[50_000]), bound(100, &[])));
+    assert_eq!(pair.waiting.len(), 2);
 }
 
 #[test]

@@ -205,6 +205,9 @@ impl Pump {
         self.spinner.busy();
         self.now = Instant::now();
         loop {
+            if let Some(over) = wire.over() {
+                return over;
+            }
             let sent = match self.take_work(wire) {
                 Ok(sent) => sent,
                 Err(over) => return over,
