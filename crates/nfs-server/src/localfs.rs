@@ -101,6 +101,11 @@ struct Inner {
     /// Whether it is a file system of this machine that is known here, not one behind a network or
     /// another process.
     local: bool,
+    /// Most files kept open; otherwise a share of what the process may have.
+    open_files: Option<usize>,
+    /// How often descriptors had run out when some were given back.
+    shed_at: AtomicU64,
+    _counted: open::Counted,
     mount: u64,
     /// Whether this process acts for the caller.
     as_root: bool,
@@ -155,12 +160,11 @@ impl LocalFs {
         if !self.inner.local {
             return self.slow(move |inner| op(inner, Pace::Patient));
         }
-        match op(&self.inner, Pace::Quick) {
+        let result = op(&self.inner, Pace::Quick);
+        self.inner.shed_if_exhausted();
+        match result {
             Ok(value) => Outcome::Ready(value),
-            Err(Stop::Fail(error)) => {
-                self.inner.shed_if_full(Stop::Fail(error));
-                Outcome::Ready(T::failed(error))
-            }
+            Err(Stop::Fail(error)) => Outcome::Ready(T::failed(error)),
             Err(Stop::WouldBlock) => self.slow(move |inner| op(inner, Pace::Patient)),
         }
     }
@@ -171,10 +175,9 @@ impl LocalFs {
     ) -> Outcome<T> {
         let inner = Arc::clone(&self.inner);
         Outcome::Slow(Box::new(move || {
-            op(&inner).unwrap_or_else(|stop| {
-                inner.shed_if_full(stop);
-                T::failed(stop.into())
-            })
+            let result = op(&inner).unwrap_or_else(|stop| T::failed(stop.into()));
+            inner.shed_if_exhausted();
+            result
         }))
     }
 }
@@ -212,11 +215,13 @@ impl Inner {
         self.stat(node).map(|stat| stat.attributes)
     }
 
-    /// Gives descriptors back when the process has no more: the call that failed is answered with
-    /// a request to try again.
-    fn shed_if_full(&self, stop: Stop) {
-        if matches!(stop, Stop::Fail(Error::Busy)) {
+    /// Gives descriptors back when the process, or the machine, had no more since the last time. The
+    /// call that failed is answered with a request to try again.
+    fn shed_if_exhausted(&self) {
+        let exhausted = sys::exhausted();
+        if self.shed_at.swap(exhausted, Relaxed) != exhausted {
             let gone = self.caches().open.shed();
+            tracing::debug!(files = gone.len(), "out of descriptors");
             drop(gone);
         }
     }

@@ -51,6 +51,7 @@ impl LocalFs {
             Ok((reading, done))
         };
         let begun = begin();
+        self.inner.shed_if_exhausted();
         match begun {
             Ok((reading, true)) => Outcome::Ready(reading.finish()),
             Ok((mut reading, false)) => self.slow(move |inner| {

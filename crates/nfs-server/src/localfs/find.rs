@@ -8,7 +8,7 @@
 use super::node::{Known, Link, Node};
 use super::sys::{self, Stat, Stop, Try};
 use super::table::{Of, Row};
-use super::{Inner, Pace};
+use super::{Inner, Pace, open};
 use crate::fs::{Abilities, Error, FileId};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{OFlags, RawDir, StatFs};
@@ -20,6 +20,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Most directories between a file and the root that are gone through without being open.
 const MAX_DEPTH: usize = 512;
+
+/// How many files more are opened before it is looked whether they are too many.
+const OPEN_FILES_STEP: usize = 16;
 
 /// Octets of directory entries read at a time.
 pub(super) const DIRECTORY_BUFFER: usize = 32 << 10;
@@ -331,7 +334,15 @@ impl Inner {
         };
         node.seen.store(now, Relaxed);
         let gone = caches.open.insert(ino, Arc::clone(&node));
+        // The system is asked for its limit only when there are many.
+        let excess = match self.open_files {
+            None if caches.open.len() % OPEN_FILES_STEP == 0 => {
+                caches.open.trim(open::share_of_files())
+            }
+            _ => Vec::new(),
+        };
         drop(caches);
+        drop(excess);
         // Its descriptors are closed here, not under the lock.
         drop(gone);
         Ok(node)

@@ -84,14 +84,17 @@ impl<V> Lru<V> {
     }
 
     /// Values in it.
-    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.index.len()
     }
 
     /// Takes half of the values out, those not used for longest.
     pub(super) fn shed(&mut self) -> Vec<V> {
-        let goal = self.index.len() / 2;
+        self.trim(self.index.len() / 2)
+    }
+
+    /// Takes those not used for longest out until no more than `goal` are left.
+    pub(super) fn trim(&mut self, goal: usize) -> Vec<V> {
         let mut gone = Vec::new();
         while self.index.len() > goal {
             gone.extend(self.remove(self.slots[self.oldest].key));

@@ -11,13 +11,32 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Fewest and most files kept open. Between them it is a quarter of the limit of the process, as a
-/// file takes up to three descriptors.
+/// Fewest and most files kept open by all exports. Between them it is a quarter of the limit of the
+/// process, as a file takes up to three descriptors.
 const OPEN_FILES: std::ops::RangeInclusive<usize> = 64..=16_384;
+
+/// Exports that share the descriptors of this process.
+static EXPORTS: AtomicUsize = AtomicUsize::new(0);
+
+/// One of [`EXPORTS`].
+pub(super) struct Counted;
+
+impl Counted {
+    fn new() -> Self {
+        EXPORTS.fetch_add(1, Relaxed);
+        Self
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        EXPORTS.fetch_sub(1, Relaxed);
+    }
+}
 
 /// How a directory is exported.
 #[derive(Clone, Debug)]
@@ -29,8 +48,8 @@ pub struct LocalFsOptions {
     pub pool: Pool,
     /// When changes of names and attributes are on the disk.
     pub changes: Changes,
-    /// Most files kept open between calls, each with up to three descriptors. By default as many
-    /// as a quarter of the descriptors that the process may have.
+    /// Most files kept open between calls, each with up to three descriptors. By default all
+    /// exports together keep as many as a quarter of the descriptors that the process may have.
     pub open_files: Option<usize>,
 }
 
@@ -130,12 +149,15 @@ impl Inner {
             proc,
             table,
             caches: Mutex::new(Caches {
-                open: Lru::new(options.open_files.unwrap_or_else(open_files)),
+                open: Lru::new(options.open_files.unwrap_or(*OPEN_FILES.end())),
                 links: Lru::new(REMEMBERED_PLACES),
             }),
             names: Mutex::default(),
             births: kind.keeps_births(),
             local: kind.is_local(),
+            open_files: options.open_files,
+            shed_at: AtomicU64::new(sys::exhausted()),
+            _counted: Counted::new(),
             mount: stat.mount,
             as_root: euid == 0,
             me: Identity {
@@ -164,13 +186,17 @@ impl Inner {
     }
 }
 
-/// How many files to keep open.
-fn open_files() -> usize {
+/// How many files one of the exports may keep open.
+pub(super) fn share_of_files() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    share(limit, EXPORTS.load(Relaxed))
+}
+
+fn share(limit: Option<u64>, exports: usize) -> usize {
     let quarter = limit.map_or(*OPEN_FILES.end(), |limit| {
         usize::try_from(limit / 4).unwrap_or(usize::MAX)
     });
-    quarter.clamp(*OPEN_FILES.start(), *OPEN_FILES.end())
+    quarter.clamp(*OPEN_FILES.start(), *OPEN_FILES.end()) / exports.max(1)
 }
 
 fn fresh_verifier() -> u64 {
@@ -216,5 +242,18 @@ fn open_table(
             Err(OpenError::State { path: file, error })
         }
         Err(error) => Err(OpenError::Damaged { path: file, error }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exports_share_the_descriptors_of_the_process() {
+        assert_eq!(share(Some(4096), 1), 1024);
+        assert_eq!(share(Some(4096), 4), 256);
+        assert_eq!(share(Some(16), 1), *OPEN_FILES.start());
+        assert_eq!(share(None, 2), OPEN_FILES.end() / 2);
     }
 }

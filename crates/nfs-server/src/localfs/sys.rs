@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use siphasher::sip::SipHasher24;
 use std::ffi::CStr;
 use std::hash::Hasher;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Why an operation did not succeed.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +45,21 @@ impl From<Stop> for Error {
     }
 }
 
+/// How often there was no descriptor left; they belong to the process, not to an export.
+static EXHAUSTED: AtomicU64 = AtomicU64::new(0);
+
+pub(super) fn exhausted() -> u64 {
+    EXHAUSTED.load(Relaxed)
+}
+
+/// What came of opening something, when it is noted if there was no descriptor for it.
+pub(super) fn opened(result: Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
+    if matches!(result, Err(Errno::MFILE | Errno::NFILE)) {
+        EXHAUSTED.fetch_add(1, Relaxed);
+    }
+    result
+}
+
 /// What the kernel says of a file.
 pub(super) struct Stat {
     /// Tells it from others that had or will have the same inode number: a hash of the time it
@@ -73,24 +89,24 @@ fn no_crossing(pace: Pace) -> ResolveFlags {
 
 /// A descriptor that stands for an entry of a directory, whatever it is, a symbolic link included.
 pub(super) fn open_entry(dir: impl AsFd, name: &[u8], pace: Pace) -> Result<OwnedFd, Errno> {
-    rustix::fs::openat2(
+    opened(rustix::fs::openat2(
         dir,
         name,
         OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
         Mode::empty(),
         no_crossing(pace),
-    )
+    ))
 }
 
 /// Makes a regular file that does not exist yet.
 pub(super) fn create(dir: impl AsFd, name: &[u8], mode: u32) -> Result<OwnedFd, Errno> {
-    rustix::fs::openat2(
+    opened(rustix::fs::openat2(
         dir,
         name,
         OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC,
         Mode::from_raw_mode(mode),
         no_crossing(Pace::Patient),
-    )
+    ))
 }
 
 /// What `fd` stands for.
@@ -209,12 +225,12 @@ impl ProcFd {
     /// Opens what `fd` stands for.
     pub(super) fn reopen(&self, fd: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
         self.with(fd, |dir, name| {
-            rustix::fs::openat(
+            opened(rustix::fs::openat(
                 dir,
                 name,
                 flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK,
                 Mode::empty(),
-            )
+            ))
         })
     }
 

@@ -716,6 +716,21 @@ fn number_of_open_files_is_bounded() {
 }
 
 #[test]
+fn descriptors_are_given_back_when_there_are_no_more() {
+    let export = Export::new();
+    for n in 0..20 {
+        export.write(&format!("f{n}"), "");
+        export.find(&format!("f{n}")).unwrap();
+    }
+    assert!(export.fs().inner.caches().open.len() >= 20);
+    // As a LOOKUP finds out, which tells of it beside the attributes of the directory.
+    assert!(sys::opened(Err(Errno::MFILE)).is_err());
+    export.stat(export.fs().root()).unwrap();
+    assert!(export.fs().inner.caches().open.len() <= 10);
+    assert!(export.find("f0").is_ok());
+}
+
+#[test]
 fn what_is_in_memory_is_answered_at_once() {
     let export = Export::new();
     export.write("f", &"x".repeat(100_000));
