@@ -251,7 +251,7 @@ impl Inner {
             let last = replaced.attributes.is_directory() || replaced.attributes.links <= 1;
             self.removed(to.ino, to_name, replaced, last);
         }
-        self.moved(&moving, from.ino, to, to_name);
+        self.moved(&moving, (from.ino, Some(from_name)), to, to_name);
         self.persist(to)?;
         if from.ino == to.ino {
             return Ok(());
@@ -273,7 +273,7 @@ impl Inner {
             }
             self.permit(|| permission::check_add(who, before))?;
             self.proc.link(node.path.as_fd(), to.path.as_fd(), name)?;
-            self.moved(&self.stat(&node)?, node.home, to, name);
+            self.moved(&self.stat(&node)?, (node.home, None), to, name);
             self.persist(to)
         })?;
         Ok(Linked {

@@ -7,7 +7,7 @@
 
 use super::node::{Known, Link, Node};
 use super::sys::{self, Stat, Stop, Try};
-use super::table::{Of, Row};
+use super::table::{Of, Place, Row};
 use super::{Inner, Pace, open};
 use crate::fs::{Abilities, Error, FileId};
 use rustix::fd::{AsFd, OwnedFd};
@@ -145,7 +145,10 @@ impl Inner {
         let parent = match remembered {
             Some(parent) => parent,
             None if pace == Pace::Quick => return Err(Stop::WouldBlock),
-            None => self.table.get(node.ino).ok_or(Error::Stale)?.1.parent,
+            None => {
+                let row = self.table.get(node.ino).ok_or(Error::Stale)?.1;
+                row.places.first().ok_or(Error::Stale)?.parent
+            }
         };
         self.directory(parent, &mut Trail::new(pace))
     }
@@ -218,16 +221,19 @@ impl Inner {
         if let Some((_, row)) = self.table.get(wanted.ino)
             && wanted.birth.is_none_or(|birth| birth == row.birth)
         {
-            let parent = attempt(parents.get(self, row.parent, wanted, trail))?;
             let known = Wanted {
                 ino: wanted.ino,
                 birth: Some(row.birth),
                 home: Some(row.home),
             };
-            if let Some(parent) = parent
-                && let Some(node) = attempt(self.enter(known, &parent, &row.name, trail.pace))?
-            {
-                return Ok(node);
+            for place in &row.places {
+                let parent = attempt(parents.get(self, place.parent, wanted, trail))?;
+                if let Some(parent) = parent
+                    && let Some(node) =
+                        attempt(self.enter(known, &parent, &place.name, trail.pace))?
+                {
+                    return Ok(node);
+                }
             }
             wanted.home = wanted.home.or(known.home);
         }
@@ -404,7 +410,10 @@ impl Inner {
             .or(row.as_ref().map(|row| row.home))
             .or(home)
             .unwrap_or(parent);
-        let saved = self.save(parent, name, stat, home, row);
+        let saved = row.is_some() || needs_row(stat, home, parent);
+        if needs_row(stat, home, parent) {
+            self.save(parent, name, stat, home);
+        }
         let mut caches = self.caches();
         // Another call may have been faster to decide.
         let home = match caches.links.get(ino).and_then(|link| link.known) {
@@ -426,40 +435,51 @@ impl Inner {
         Ok(home)
     }
 
-    /// Sees to it that the table has the row that is needed; says whether there is one.
-    fn save(&self, parent: u64, name: &[u8], stat: &Stat, home: u64, old: Option<Row>) -> bool {
-        if !needs_row(stat, home, parent) {
-            return old.is_some();
-        }
+    /// Sees to it that the table knows this place of a file.
+    fn save(&self, parent: u64, name: &[u8], stat: &Stat, home: u64) {
         let of = kind_of(stat);
-        let row = Row {
-            birth: stat.birth,
-            home,
-            parent,
-            name: name.into(),
-        };
-        // A file with several names is looked up by each in turn: one of them is enough.
-        let enough = match old {
-            None => false,
-            Some(old) => old == row || of == Of::File && stat.attributes.links > 1,
-        };
-        if !enough {
-            self.table.put(stat.attributes.fileid, of, row);
-        }
-        true
+        let ino = stat.attributes.fileid;
+        self.table.update(ino, of, stat.birth, |row| {
+            let mut row = row
+                .filter(|row| row.home == home)
+                .unwrap_or_else(|| Row::new(stat.birth, home));
+            let known = row.places.iter().any(|place| place.is(parent, name));
+            // A file with one name has no other one.
+            if of == Of::Directory || stat.attributes.links <= 1 {
+                row.places.retain(|place| place.is(parent, name));
+            }
+            if !known {
+                row.add(Place {
+                    parent,
+                    name: name.into(),
+                });
+            }
+            Some(row)
+        });
     }
 
     /// A file was given a name: by renaming it, or one more.
-    pub(super) fn moved(&self, stat: &Stat, from: u64, to: &Node, name: &[u8]) {
+    pub(super) fn moved(
+        &self,
+        stat: &Stat,
+        (from, old_name): (u64, Option<&[u8]>),
+        to: &Node,
+        name: &[u8],
+    ) {
         let home = match self.identify_known(stat) {
             Some(home) => home,
             None => from,
         };
-        let saved = self.save(to.ino, name, stat, home, None);
-        if !saved {
+        let (ino, of) = (stat.attributes.fileid, kind_of(stat));
+        let saved = needs_row(stat, home, to.ino);
+        if saved {
+            if let Some(old_name) = old_name {
+                self.forget_place(stat, from, old_name);
+            }
+            self.save(to.ino, name, stat, home);
+        } else {
             // It is where its handle says: a row from when it was not would only mislead.
-            self.table
-                .remove(stat.attributes.fileid, Of::File, stat.birth);
+            self.table.remove(ino, of, stat.birth);
         }
         self.caches().links.insert(
             stat.attributes.fileid,
@@ -473,6 +493,16 @@ impl Inner {
                 name: name.into(),
             },
         );
+    }
+
+    /// A name is none of this file's any more; the others stay.
+    fn forget_place(&self, stat: &Stat, parent: u64, name: &[u8]) {
+        let ino = stat.attributes.fileid;
+        self.table.update(ino, kind_of(stat), stat.birth, |row| {
+            let mut row = row?;
+            row.forget(parent, name);
+            Some(row)
+        });
     }
 
     fn identify_known(&self, stat: &Stat) -> Option<u64> {
@@ -518,6 +548,8 @@ impl Inner {
         drop(node);
         if gone {
             self.table.remove(ino, kind_of(stat), stat.birth);
+        } else {
+            self.forget_place(stat, parent, name);
         }
     }
 }

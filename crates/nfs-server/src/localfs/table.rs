@@ -24,8 +24,19 @@ const STORE_CACHE: usize = 4 << 20;
 /// Most rows collected. A call that would add one more waits for a commit instead.
 const MAX_PENDING: usize = 20_000;
 
-const DIRECTORIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("directories");
-const FILES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("files");
+const DIRECTORIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("places of directories");
+const FILES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("places of files");
+
+/// Most names of one file that are remembered.
+const MAX_PLACES: usize = 16;
+
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Inode of the directory.
+    pub(super) parent: u64,
+    pub(super) name: Box<[u8]>,
+}
 
 /// Where a file is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,31 +45,69 @@ pub(super) struct Row {
     pub(super) birth: u64,
     /// The directory in its handle.
     pub(super) home: u64,
-    /// The directory it is in.
-    pub(super) parent: u64,
-    /// Its name there.
-    pub(super) name: Box<[u8]>,
+    /// Its names, as far as they were seen, up to [`MAX_PLACES`]; the last one seen is the first.
+    pub(super) places: Vec<Place>,
+}
+
+impl Place {
+    pub(super) fn is(&self, parent: u64, name: &[u8]) -> bool {
+        self.parent == parent && *self.name == *name
+    }
 }
 
 impl Row {
+    /// Of a file of which no place is known.
+    pub(super) fn new(birth: u64, home: u64) -> Self {
+        Self {
+            birth,
+            home,
+            places: Vec::new(),
+        }
+    }
+
+    /// Adds a name.
+    pub(super) fn add(&mut self, place: Place) {
+        self.places.insert(0, place);
+        self.places.truncate(MAX_PLACES);
+    }
+
+    /// Forgets a name.
+    pub(super) fn forget(&mut self, parent: u64, name: &[u8]) {
+        self.places.retain(|place| !place.is(parent, name));
+    }
+
     fn emit(&self) -> Vec<u8> {
-        let mut octets = Vec::with_capacity(24 + self.name.len());
-        for word in [self.birth, self.home, self.parent] {
+        let mut octets = Vec::with_capacity(64);
+        for word in [self.birth, self.home] {
             octets.extend_from_slice(&word.to_be_bytes());
         }
-        octets.extend_from_slice(&self.name);
+        for place in &self.places {
+            let len = u16::try_from(place.name.len()).expect("a name has at most 255 octets");
+            octets.extend_from_slice(&place.parent.to_be_bytes());
+            octets.extend_from_slice(&len.to_be_bytes());
+            octets.extend_from_slice(&place.name);
+        }
         octets
     }
 
     fn parse(octets: &[u8]) -> Option<Self> {
         let (birth, rest) = octets.split_first_chunk()?;
-        let (home, rest) = rest.split_first_chunk()?;
-        let (parent, name) = rest.split_first_chunk()?;
+        let (home, mut rest) = rest.split_first_chunk()?;
+        let mut places = Vec::new();
+        while !rest.is_empty() {
+            let (parent, behind) = rest.split_first_chunk()?;
+            let (len, behind) = behind.split_first_chunk()?;
+            let (name, behind) = behind.split_at_checked(u16::from_be_bytes(*len).into())?;
+            places.push(Place {
+                parent: u64::from_be_bytes(*parent),
+                name: name.into(),
+            });
+            rest = behind;
+        }
         Some(Self {
             birth: u64::from_be_bytes(*birth),
             home: u64::from_be_bytes(*home),
-            parent: u64::from_be_bytes(*parent),
-            name: name.into(),
+            places,
         })
     }
 }
@@ -162,27 +211,35 @@ impl Table {
         self.shared.read_or_none(ino)
     }
 
-    /// Sets the row of an inode.
-    pub(super) fn put(&self, ino: u64, of: Of, row: Row) {
-        if of == Of::File {
-            self.shared.has_files.store(true, Relaxed);
+    /// Changes the row of a file, which is told from others of its inode number by its birth.
+    pub(super) fn update(
+        &self,
+        ino: u64,
+        of: Of,
+        birth: u64,
+        change: impl FnOnce(Option<Row>) -> Option<Row>,
+    ) {
+        let mut state = self.room();
+        let old = match state.get(ino) {
+            Some((of, row)) => row.clone().map(|row| (*of, row)),
+            None if of == Of::File && !self.has_files() => None,
+            None => self.shared.read_or_none(ino),
+        };
+        let old = old.filter(|(found, row)| *found == of && row.birth == birth);
+        let old = old.map(|(_, row)| row);
+        let new = change(old.clone());
+        if new != old {
+            if of == Of::File {
+                self.shared.has_files.store(true, Relaxed);
+            }
+            self.change(&mut state, ino, of, new);
         }
-        self.change(&mut self.room(), ino, of, Some(row));
     }
 
-    /// Removes the row of an inode, if it has one and that is of the file with this birth: another
-    /// may have got the number since.
+    /// Removes the row of a file, if it has one.
     pub(super) fn remove(&self, ino: u64, of: Of, birth: u64) {
-        if of == Of::File && !self.has_files() {
-            return;
-        }
-        let mut state = self.room();
-        let row = match state.get(ino) {
-            Some((_, row)) => row.clone(),
-            None => self.shared.read_or_none(ino).map(|(_, row)| row),
-        };
-        if row.is_some_and(|row| row.birth == birth) {
-            self.change(&mut state, ino, of, None);
+        if of == Of::Directory || self.has_files() {
+            self.update(ino, of, birth, |_| None);
         }
     }
 
@@ -325,8 +382,37 @@ mod tests {
         Row {
             birth: 1,
             home: 2,
-            parent: 3,
-            name: name.as_bytes().into(),
+            places: vec![Place {
+                parent: 3,
+                name: name.as_bytes().into(),
+            }],
+        }
+    }
+
+    impl Table {
+        fn put(&self, ino: u64, of: Of, row: Row) {
+            self.update(ino, of, row.birth, |_| Some(row));
+        }
+    }
+
+    #[test]
+    fn rows_are_read_as_they_were_written() {
+        let mut row = row("a");
+        for n in 0..20_u8 {
+            row.add(Place {
+                parent: n.into(),
+                name: [n; 255].into(),
+            });
+        }
+        assert_eq!(row.places.len(), MAX_PLACES);
+        row.forget(19, &[19; 255]);
+        assert_eq!(row.places[0].parent, 18);
+        let octets = row.emit();
+        assert_eq!(Row::parse(&octets), Some(row));
+        for len in 0..octets.len() {
+            if let Some(part) = Row::parse(&octets[..len]) {
+                assert!(part.places.len() < MAX_PLACES);
+            }
         }
     }
 

@@ -288,6 +288,34 @@ fn all_names_of_a_file_lead_to_one_handle_after_a_restart() {
 }
 
 #[test]
+fn file_that_loses_names_is_found_by_those_that_are_left() {
+    let mut export = Export::new();
+    export.write("a/f", "file");
+    let f = export.find("a/f").unwrap();
+    let who = Identity::root();
+    let name = |name: &'static str| Name::new(name.as_bytes()).unwrap();
+    for dir in ["b", "c", "d"] {
+        export.write(&format!("{dir}/x"), "");
+        let dir = export.find(dir).unwrap();
+        let linked = export.fs().link(&who, f, dir, name("g")).wait();
+        linked.result.unwrap();
+    }
+    let remove = |export: &Export, dir: &str, old| {
+        let dir = export.find(dir).unwrap();
+        let removed = export.fs().remove(&who, dir, name(old)).wait();
+        removed.result.unwrap();
+    };
+    export.restart();
+    // The last one remembered, and the one at home.
+    for (dir, old) in [("d", "g"), ("a", "f"), ("b", "g")] {
+        remove(&export, dir, old);
+        export.restart();
+        assert_eq!(export.read(f).unwrap(), b"file", "{dir}");
+    }
+    assert_eq!(export.find("c/g").unwrap(), f);
+}
+
+#[test]
 fn file_renamed_by_others_within_its_directory_is_found_again() {
     let mut export = Export::new();
     export.write("d/f", "file");
