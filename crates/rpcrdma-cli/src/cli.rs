@@ -14,7 +14,8 @@ use crate::put::{self, PutArgs};
 use crate::rm::{self, RmArgs};
 use crate::serve::{self, ServeArgs};
 use crate::stat::{self, StatArgs};
-use clap::{ArgAction, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 
 /// NFS over RDMA in userspace: serve, use, and look into it, with RDMA hardware or with none
 #[derive(Debug, Parser)]
@@ -56,7 +57,23 @@ enum Command {
     Bench(BenchArgs),
 }
 
+/// What is to be said of a URL that is no text.
+pub(crate) const NOT_UTF8: &str = "it is not UTF-8: in a URL, write such octets as %XX";
+
 impl Cli {
+    /// What the user asked for. A command line that is not understood ends the process.
+    pub(crate) fn from_args() -> Self {
+        Self::try_parse().unwrap_or_else(|error| match error.kind() {
+            ErrorKind::InvalidUtf8 => Self::command()
+                .error(
+                    ErrorKind::InvalidUtf8,
+                    format!("an argument cannot be used: {NOT_UTF8}"),
+                )
+                .exit(),
+            _ => error.exit(),
+        })
+    }
+
     /// What to log: warnings, or more with each `-v`. `RUST_LOG` has the last word.
     pub(crate) fn log_level(&self) -> &'static str {
         match self.verbose {
@@ -89,7 +106,6 @@ impl Cli {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn command_line_is_consistent() {

@@ -1,5 +1,6 @@
 //! `rpcrdma get`: files from a server.
 
+use crate::cli::NOT_UTF8;
 use crate::failure::{Ended, Usage};
 use crate::interrupt::Interrupt;
 use crate::partial::Partial;
@@ -92,7 +93,12 @@ fn sources(paths: &[OsString]) -> anyhow::Result<(Vec<NfsUrl>, PathBuf)> {
         ));
     }
     let url = |text: &OsString| -> anyhow::Result<NfsUrl> {
-        let text = text.to_string_lossy();
+        let Some(text) = text.to_str() else {
+            bail!(Usage(format!(
+                "{}: {NOT_UTF8}",
+                nfs_client::printable(text.as_bytes())
+            )));
+        };
         text.parse()
             .map_err(|error| Usage(format!("{text}: {error}")).into())
     };
@@ -160,8 +166,11 @@ impl Copy {
                 self.interrupt.unless(copied).await
             }
             FileType::Symlink => {
-                let target = place.export.nfs().read_link(node.handle).await?;
-                link(target, dest)
+                let target = place.export.nfs().read_link(node.handle).await;
+                link(
+                    target.map_err(|fault| fault.at("read symbolic link", path))?,
+                    dest,
+                )
             }
             other => bail!(
                 "{} is a {}, which is not copied",

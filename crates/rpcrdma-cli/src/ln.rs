@@ -1,5 +1,6 @@
 //! `rpcrdma ln`: further names, and symbolic links.
 
+use crate::cli::NOT_UTF8;
 use crate::failure::{Ended, Usage};
 use crate::session::{Place, Session, SessionArgs};
 use anyhow::bail;
@@ -44,7 +45,10 @@ pub(crate) async fn run(args: &LnArgs) -> anyhow::Result<Ended> {
         link.export.symlink(target, &link.path).await?;
     } else {
         let Some(target) = args.target.to_str() else {
-            bail!(Usage("the file to link is not an nfs:// URL".to_owned()));
+            bail!(Usage(format!(
+                "{}: {NOT_UTF8}",
+                printable(args.target.as_bytes())
+            )));
         };
         let target: NfsUrl = target.parse().map_err(|error| {
             Usage(format!(

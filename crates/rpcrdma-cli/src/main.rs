@@ -31,13 +31,12 @@ mod show;
 mod stat;
 mod transport;
 
-use clap::Parser;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let cli = cli::Cli::from_args();
     log(cli.log_level());
     let runtime = match tokio::runtime::Builder::new_current_thread()
         .enable_all()
