@@ -4,8 +4,8 @@ use crate::failure::Ended;
 use crate::session::{Place, Session, SessionArgs};
 use crate::show;
 use clap::Args;
-use nfs_client::{NfsUrl, Node, printable};
-use nfs_proto::{Attributes, FileType};
+use nfs_client::{Fault, NfsUrl, Node, printable};
+use nfs_proto::{Attributes, FileType, Status};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -16,7 +16,8 @@ use std::io::{self, Write};
   rpcrdma ls -lR nfs://files.example.org/photos
   rpcrdma ls --json nfs://[::1]:20049/a%20name%20with%20blanks
 
-Times are in UTC. With --json there is one object per line, in the order of the server.")]
+Times are in UTC. With --json there is one object per line, in the order of the server; `url` names
+the file exactly, `path` only as far as it is text.")]
 pub(crate) struct LsArgs {
     /// nfs://HOST[:PORT]/PATH of directories or files
     #[arg(value_name = "URL", required = true)]
@@ -57,8 +58,10 @@ struct Entry {
 /// An entry as a program reads it.
 #[derive(Serialize)]
 pub(crate) struct Line {
-    /// In the export.
+    /// In the export; octets that are no text are replaced.
     path: String,
+    /// With such octets as `%XX`.
+    url: String,
     #[serde(rename = "type")]
     file_type: &'static str,
     /// Permission bits, in octal.
@@ -77,11 +80,12 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// The file at `path`; `target` is the text of a symbolic link.
-    pub(crate) fn new(path: &[u8], attributes: &Attributes, target: Option<&[u8]>) -> Self {
+    /// The file at a place; `target` is the text of a symbolic link.
+    pub(crate) fn new(place: &Place, attributes: &Attributes, target: Option<&[u8]>) -> Self {
         let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
         Self {
-            path: text(path),
+            path: text(&place.path),
+            url: place.url.to_string(),
             file_type: show::file_type(attributes.file_type),
             mode: format!("{:04o}", attributes.mode & 0o7777),
             links: attributes.links,
@@ -113,7 +117,7 @@ pub(crate) async fn run(args: &LsArgs) -> anyhow::Result<Ended> {
             Ok(place) => list.place(&place, &mut ended).await,
             Err(error) => Err(error),
         };
-        list.out.flush()?;
+        ended.check(list.out.flush().map_err(Into::into))?;
         ended.check(listed)?;
     }
     session.close().await;
@@ -136,14 +140,16 @@ impl List<'_> {
         if node.attributes.file_type != FileType::Directory {
             // What is shown of a link that was named is the link.
             let node = place.export.lstat(&place.path).await?;
-            let mut entry = Entry {
+            let entry = Entry {
                 name: place.path.clone(),
+                target: self.target(place, &node).await?,
                 node,
-                target: None,
             };
-            self.complete(place, &mut entry).await?;
             self.begun = true;
-            return self.print(std::slice::from_ref(&entry), b"");
+            return match self.args.json {
+                true => self.print_line(place, &entry),
+                false => self.print(&[entry]),
+            };
         }
         let mut left = vec![place.clone()];
         while let Some(directory) = left.pop() {
@@ -161,69 +167,72 @@ impl List<'_> {
     }
 
     /// Prints the entries of one directory, and returns the directories in it to be listed too.
+    ///
+    /// Lines for programs are printed as they come; for people all of them are sorted first.
     async fn directory(&mut self, place: &Place) -> anyhow::Result<Vec<Place>> {
-        let mut entries = self.entries(place).await?;
-        if self.headings && !self.args.json {
-            let gap = if self.begun { "\n" } else { "" };
-            writeln!(self.out, "{gap}{}:", place.url)?;
-        }
-        self.begun = true;
-        if !self.args.json {
-            entries.sort_by(|a, b| a.name.cmp(&b.name));
-        }
-        self.print(&entries, &place.path)?;
-        let is_directory = |entry: &&Entry| {
-            self.args.recursive && entry.node.attributes.file_type == FileType::Directory
-        };
-        let directories = entries.iter().filter(is_directory);
-        Ok(directories.map(|entry| place.join(&entry.name)).collect())
-    }
-
-    async fn entries(&self, place: &Place) -> anyhow::Result<Vec<Entry>> {
         let mut directory = place.export.list(&place.path).await?;
         let dir = directory.handle();
-        let mut entries = Vec::new();
+        let (mut entries, mut below) = (Vec::new(), Vec::new());
         while let Some(found) = directory.next().await? {
             if found.name.starts_with(b".") && !self.args.all {
                 continue;
             }
+            let at = place.join(&found.name);
             let node = match place.export.node_of(dir, &found).await {
                 Ok(node) => node,
                 // Removed since the list was made.
-                Err(nfs_client::Fault::Status(nfs_proto::Status::NoEntry)) => continue,
-                Err(fault) => return Err(fault.into()),
+                Err(Fault::Status(Status::NoEntry | Status::Stale)) => continue,
+                Err(fault) => return Err(fault.at("find", &at.path).into()),
             };
-            let mut entry = Entry {
+            let entry = Entry {
                 name: found.name,
+                target: self.target(&at, &node).await?,
                 node,
-                target: None,
             };
-            self.complete(place, &mut entry).await?;
-            entries.push(entry);
-        }
-        Ok(entries)
-    }
-
-    /// Asks for the text of a symbolic link, where it is shown.
-    async fn complete(&self, place: &Place, entry: &mut Entry) -> anyhow::Result<()> {
-        let shown = self.args.long || self.args.json;
-        if shown && entry.node.attributes.file_type == FileType::Symlink {
-            let target = place.export.nfs().read_link(entry.node.handle).await?;
-            entry.target = Some(target);
-        }
-        Ok(())
-    }
-
-    fn print(&mut self, entries: &[Entry], dir: &[u8]) -> anyhow::Result<()> {
-        if self.args.json {
-            for entry in entries {
-                let path = [dir, if dir.is_empty() { b"" } else { b"/" }, &entry.name].concat();
-                let line = Line::new(&path, &entry.node.attributes, entry.target.as_deref());
-                serde_json::to_writer(&mut self.out, &line)?;
-                writeln!(self.out)?;
+            if self.args.json {
+                self.print_line(&at, &entry)?;
+            } else {
+                entries.push(entry);
             }
-            return Ok(());
+            if self.args.recursive && node.attributes.file_type == FileType::Directory {
+                below.push(at);
+            }
         }
+        if self.args.json {
+            return Ok(below);
+        }
+        if self.headings {
+            let gap = if self.begun { "\n" } else { "" };
+            writeln!(self.out, "{gap}{}:", place.url)?;
+        }
+        self.begun = true;
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        below.sort_by(|a, b| a.path.cmp(&b.path));
+        self.print(&entries)?;
+        Ok(below)
+    }
+
+    /// The text of a symbolic link, where it is shown; none if the link is gone.
+    async fn target(&self, place: &Place, node: &Node) -> anyhow::Result<Option<Vec<u8>>> {
+        let shown = self.args.long || self.args.json;
+        if !shown || node.attributes.file_type != FileType::Symlink {
+            return Ok(None);
+        }
+        match place.export.nfs().read_link(node.handle).await {
+            Ok(target) => Ok(Some(target)),
+            Err(Fault::Status(Status::NoEntry | Status::Stale)) => Ok(None),
+            Err(fault) => Err(fault.at("read symbolic link", &place.path).into()),
+        }
+    }
+
+    /// Prints an entry for a program.
+    fn print_line(&mut self, place: &Place, entry: &Entry) -> anyhow::Result<()> {
+        let line = Line::new(place, &entry.node.attributes, entry.target.as_deref());
+        Ok(writeln!(self.out, "{}", serde_json::to_string(&line)?)?)
+    }
+
+    /// Prints entries for people.
+    fn print(&mut self, entries: &[Entry]) -> anyhow::Result<()> {
         if !self.args.long {
             for entry in entries {
                 writeln!(self.out, "{}", printable(&entry.name))?;

@@ -16,7 +16,7 @@ use std::io::{self, Write as _};
   rpcrdma stat nfs://127.0.0.1/file
   rpcrdma stat -L --json nfs://127.0.0.1/link
 
-Times are in UTC.")]
+Times are in UTC. With --json `url` names the file exactly, `path` only as far as it is text.")]
 pub(crate) struct StatArgs {
     /// nfs://HOST[:PORT]/PATH of files
     #[arg(value_name = "URL", required = true)]
@@ -54,11 +54,14 @@ async fn one(session: &mut Session, url: &NfsUrl, args: &StatArgs) -> anyhow::Re
         place.export.lstat(&place.path).await?
     };
     let target = match node.attributes.file_type {
-        FileType::Symlink => Some(place.export.nfs().read_link(node.handle).await?),
+        FileType::Symlink => {
+            let target = place.export.nfs().read_link(node.handle).await;
+            Some(target.map_err(|fault| fault.at("read symbolic link", &place.path))?)
+        }
         _ => None,
     };
     let text = if args.json {
-        let line = Line::new(&place.path, &node.attributes, target.as_deref());
+        let line = Line::new(&place, &node.attributes, target.as_deref());
         serde_json::to_string(&line)? + "\n"
     } else {
         text(&place, &node.attributes, target.as_deref())

@@ -1,7 +1,9 @@
 //! What the commands do.
 
-use crate::running::{Served, ok, text, tree};
+use crate::running::{Served, fails, ok, text, tree};
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
@@ -128,6 +130,29 @@ fn list_shows_what_there_is() {
     assert_eq!(json(&one)["size"], 7);
     assert_eq!(json(&one)["type"], "file");
     assert_eq!(json(&one)["path"], "dir/file");
+}
+
+#[test]
+fn names_that_are_no_text_are_named_by_their_url() {
+    let served = Served::new(&[]);
+    let name = OsStr::from_bytes(b"odd-\xff\xfe");
+    fs::write(served.dir.join(name), "content").unwrap();
+    let url = served.url("odd-%FF%FE");
+    let line = text(&ok(&["ls", "--json", &served.url("")]));
+    assert_eq!(json(&line)["url"], url.as_str());
+    let line = text(&ok(&["stat", "--json", &url]));
+    assert_eq!(json(&line)["url"], url.as_str());
+    assert_eq!(ok(&["cat", &url]), b"content");
+    let raw = OsString::from_vec([served.url("").as_bytes(), name.as_bytes()].concat());
+    let raw = raw.as_os_str();
+    let says = "write such octets as %XX";
+    for args in [
+        &[OsStr::new("cat"), raw][..],
+        &[OsStr::new("get"), raw],
+        &[OsStr::new("ln"), raw, OsStr::new(&url)],
+    ] {
+        fails(args, 2, says);
+    }
 }
 
 #[test]

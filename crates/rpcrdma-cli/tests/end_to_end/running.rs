@@ -1,6 +1,8 @@
 //! Running the program.
 
 use rustix::process::{Pid, Signal, kill_process};
+use std::ffi::OsStr;
+use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -10,7 +12,7 @@ use tempfile::TempDir;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_rpcrdma");
 
 /// Runs the program to its end.
-pub(crate) fn run(args: &[&str]) -> Output {
+pub(crate) fn run<A: AsRef<OsStr>>(args: &[A]) -> Output {
     Command::new(PROGRAM)
         .args(args)
         .stdin(Stdio::null())
@@ -30,7 +32,7 @@ pub(crate) fn ok(args: &[&str]) -> Vec<u8> {
 
 /// Runs the program, which must end with this code and say this.
 #[track_caller]
-pub(crate) fn fails(args: &[&str], code: i32, says: &str) {
+pub(crate) fn fails<A: AsRef<OsStr> + Debug>(args: &[A], code: i32, says: &str) {
     let output = run(args);
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{args:?}: {errors}");
