@@ -12,7 +12,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use smallvec::SmallVec;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 /// A checked name in a job. Most names are short enough to need no memory of their own.
 pub(super) type OwnedName = SmallVec<[u8; 32]>;
@@ -176,7 +176,9 @@ impl Inner {
     ) -> Try<Changed<()>> {
         self.change_directory(dir, |node, before| {
             self.permit(|| permission::check(who, before, EXECUTE))?;
-            let entry = self.stat_entry(node, name)?;
+            let names = self.names();
+            // While it is open its data stays: that is given back without the lock.
+            let (open, entry) = self.open_entry(node, name, Pace::Patient)?;
             self.permit(|| permission::check_take(who, before, &entry.attributes))?;
             let flags = match (directory, entry.attributes.is_directory()) {
                 (true, true) => AtFlags::REMOVEDIR,
@@ -186,7 +188,9 @@ impl Inner {
             };
             rustix::fs::unlinkat(&node.path, name, flags)?;
             let last = directory || entry.attributes.links <= 1;
-            self.removed(node.ino, name, &entry, last);
+            let gone = self.removed(node.ino, name, &entry, last);
+            drop(names);
+            drop((open, gone));
             self.persist(node)
         })
     }
@@ -223,16 +227,17 @@ impl Inner {
         permission::check_directory(to_before)?;
         self.permit(|| permission::check(who, from_before, EXECUTE))?;
         self.permit(|| permission::check(who, to_before, EXECUTE))?;
+        let names = self.names();
         let moving = self.stat_entry(from, from_name)?;
-        let replaced = match self.stat_entry(to, to_name) {
-            Ok(stat) => Some(stat),
+        let replaced = match self.open_entry(to, to_name, Pace::Patient) {
+            Ok(replaced) => Some(replaced),
             Err(Stop::Fail(Error::NotFound)) => None,
             Err(stop) => return Err(stop),
         };
         self.permit(|| {
             permission::check_take(who, from_before, &moving.attributes)?;
             match &replaced {
-                Some(replaced) => permission::check_take(who, to_before, &replaced.attributes)?,
+                Some((_, stat)) => permission::check_take(who, to_before, &stat.attributes)?,
                 None => permission::check_add(who, to_before)?,
             }
             // Its ".." changes.
@@ -243,15 +248,18 @@ impl Inner {
         })?;
         rustix::fs::renameat(&from.path, from_name, &to.path, to_name)?;
         let file = moving.attributes.fileid;
-        if let Some(replaced) = &replaced {
+        let mut gone = None;
+        if let Some((_, replaced)) = &replaced {
             // Two names of one file: renaming one to the other does nothing.
             if replaced.attributes.fileid == file {
                 return Ok(());
             }
             let last = replaced.attributes.is_directory() || replaced.attributes.links <= 1;
-            self.removed(to.ino, to_name, replaced, last);
+            gone = self.removed(to.ino, to_name, replaced, last);
         }
         self.moved(&moving, (from.ino, Some(from_name)), to, to_name);
+        drop(names);
+        drop((replaced, gone));
         self.persist(to)?;
         if from.ino == to.ino {
             return Ok(());
@@ -272,8 +280,10 @@ impl Inner {
                 return Err(Error::Invalid.into());
             }
             self.permit(|| permission::check_add(who, before))?;
+            let names = self.names();
             self.proc.link(node.path.as_fd(), to.path.as_fd(), name)?;
             self.moved(&self.stat(&node)?, (node.home, None), to, name);
+            drop(names);
             self.persist(to)
         })?;
         Ok(Linked {
@@ -282,6 +292,13 @@ impl Inner {
             result: changed.result,
         })
     }
+}
+
+/// What was just made, while nobody else changes names.
+struct Made<'a> {
+    fd: OwnedFd,
+    stat: Stat,
+    names: MutexGuard<'a, ()>,
 }
 
 /// Makes one entry of a directory.
@@ -301,17 +318,17 @@ impl Maker<'_> {
             }
             CreateHow::Exclusive(verifier) => (exclusive_times(*verifier), EXCLUSIVE_MODE),
         };
-        let made = self
-            .inner
-            .permit(|| permission::check_add(self.who, self.before))
-            .map_err(Stop::from)
+        let create = || -> Try<Made<'_>> {
+            let inner = self.inner;
+            inner.permit(|| permission::check_add(self.who, self.before))?;
+            let names = inner.names();
             // Nobody else may open it before it has its owner.
-            .and_then(|()| Ok(sys::create(&self.dir.path, self.name, mode & 0o700)?));
-        match made {
-            Ok(fd) => {
-                let stat = sys::stat(&fd, self.inner.births)?;
-                self.finish((fd, stat), &set, mode)
-            }
+            let fd = sys::create(&self.dir.path, self.name, mode & 0o700)?;
+            let stat = sys::stat(&fd, inner.births)?;
+            Ok(Made { fd, stat, names })
+        };
+        match create() {
+            Ok(made) => self.finish(made, &set, mode),
             Err(Stop::Fail(Error::Exists | Error::Access)) => self.existing(how),
             Err(stop) => Err(stop),
         }
@@ -439,16 +456,16 @@ impl Maker<'_> {
         kind: FileKind,
         mode: u32,
         make: impl FnOnce() -> Result<(), Errno>,
-    ) -> Try<(OwnedFd, Stat)> {
+    ) -> Try<Made<'_>> {
         let inner = self.inner;
-        let _names = inner.names();
+        let names = inner.names();
         let begin = sys::coarse_now();
         make()?;
         let (fd, stat) = inner.open_entry(self.dir, self.name, Pace::Patient)?;
         if !self.is_fresh(&stat, kind, mode, begin) || inner.is_known(&stat) {
             return Err(Error::Busy.into());
         }
-        Ok((fd, stat))
+        Ok(Made { fd, stat, names })
     }
 
     /// Whether a file is one that was just made with these rights, as far as can be told by looking.
@@ -467,8 +484,9 @@ impl Maker<'_> {
     }
 
     /// Gives what was made its owner, group and mode, whatever the umask of this process is.
-    fn finish(&self, (fd, stat): (OwnedFd, Stat), set: &SetAttributes, mode: u32) -> Try<Found> {
+    fn finish(&self, made: Made<'_>, set: &SetAttributes, mode: u32) -> Try<Found> {
         let inner = self.inner;
+        let Made { fd, stat, names } = made;
         let kind = stat.attributes.kind;
         let (gid, bits) = if inner.as_root {
             permission::inherited(self.who, self.before, kind)
@@ -504,6 +522,7 @@ impl Maker<'_> {
             _ => (fd, None),
         };
         let node = inner.adopt(self.dir, self.name, path, &stat, None, Pace::Patient)?;
+        drop(names);
         let writer = || node.writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer().clone_from(&made);
         inner.apply_unchecked(&node, &stat.attributes, &set)?;

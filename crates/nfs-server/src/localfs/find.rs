@@ -528,7 +528,14 @@ impl Inner {
     /// A name of a file was removed; its last one if `gone`.
     ///
     /// By now the inode number may be that of a new file, which is not forgotten with the old one.
-    pub(super) fn removed(&self, parent: u64, name: &[u8], stat: &Stat, gone: bool) {
+    /// What comes back holds the file open.
+    pub(super) fn removed(
+        &self,
+        parent: u64,
+        name: &[u8],
+        stat: &Stat,
+        gone: bool,
+    ) -> Option<Arc<Node>> {
         let ino = stat.attributes.fileid;
         let mut caches = self.caches();
         let forget = caches.links.get(ino).is_some_and(|link| match link.known {
@@ -545,12 +552,12 @@ impl Inner {
             None
         };
         drop(caches);
-        drop(node);
         if gone {
             self.table.remove(ino, kind_of(stat), stat.birth);
         } else {
             self.forget_place(stat, parent, name);
         }
+        node
     }
 }
 

@@ -457,6 +457,45 @@ fn calls_at_the_same_time_do_not_disturb_each_other() {
     assert_eq!(fs::read_dir(dir.path().join("b")).unwrap().count(), 0);
 }
 
+/// Two connections pull a directory and a file to and fro; each handle leads to where it ended.
+#[test]
+fn renames_at_the_same_time_leave_true_places_behind() {
+    let mut export = Export::new();
+    for dir in ["a", "b", "c"] {
+        export.write(&format!("{dir}/x"), "");
+    }
+    export.write("a/d/f", "below");
+    export.write("a/g", "file");
+    let [d, f, g] = ["a/d", "a/d/f", "a/g"].map(|path| export.find(path).unwrap());
+    let [a, b, c] = ["a", "b", "c"].map(|path| export.find(path).unwrap());
+    let (local, who) = (export.fs(), Identity::root());
+    std::thread::scope(|scope| {
+        for dirs in [[a, b], [b, c], [c, a]] {
+            let who = &who;
+            scope.spawn(move || {
+                for round in 0..200 {
+                    let (from, to) = (dirs[round % 2], dirs[(round + 1) % 2]);
+                    for name in [&b"d"[..], b"g"] {
+                        let name = Name::new(name).unwrap();
+                        // Another one may have taken it already.
+                        let _ = local.rename(who, (from, name), (to, name)).wait();
+                    }
+                }
+            });
+        }
+    });
+    let caches = |ino| export.fs().inner.caches().links.get(ino).cloned().unwrap();
+    for (FileId([ino, ..]), name) in [(d, "d"), (g, "g")] {
+        let dir = [("a", a), ("b", b), ("c", c)]
+            .into_iter()
+            .find(|(dir, _)| export.path.join(dir).join(name).exists());
+        assert_eq!(caches(ino).parent, dir.unwrap().1.0[0]);
+    }
+    export.restart();
+    assert_eq!(export.read(f).unwrap(), b"below");
+    assert_eq!(export.read(g).unwrap(), b"file");
+}
+
 #[test]
 fn handles_without_state_last_as_long_as_the_server() {
     let dir = tempfile::tempdir().unwrap();
