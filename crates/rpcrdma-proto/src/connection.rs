@@ -8,11 +8,11 @@ use crate::limits::{MAX_CREDITS, RECEIVE_SLACK};
 use crate::link::{Event, Link, Violation, receive};
 use crate::message::{self, CallRequest, CallToken};
 use crate::private_data::PrivateData;
-use crate::requester::{Called, Requester, refuse_invalidation};
+use crate::requester::{Called, Requester, Unfinished, refuse_invalidation};
 use crate::responder::{CallId, Responder, stream_of_call};
 use crate::work::{Posts, Purpose};
 use buffer::{Buffer, Pool};
-use oncrpc::{Reply, TransportError};
+use oncrpc::Reply;
 use std::collections::VecDeque;
 use std::task::Waker;
 use std::time::Instant;
@@ -332,10 +332,9 @@ impl Connection {
         self.link.events.pop_front()
     }
 
-    /// The connection is over, and with it every handle: the calls that had no end, and what is
-    /// known of those that failed. The others can be sent again on another connection.
-    pub fn into_unfinished(self) -> impl Iterator<Item = (CallRequest, Option<TransportError>)> {
-        self.requester.into_unfinished()
+    /// The connection is over, and with it every handle: what becomes of the calls that had no end.
+    pub fn into_unfinished(mut self) -> Vec<Unfinished> {
+        self.requester.into_unfinished(&mut self.link)
     }
 }
 

@@ -43,5 +43,5 @@ pub use inline::{InlineSize, Thresholds};
 pub use link::{Event, Violation};
 pub use message::{CallRequest, CallToken};
 pub use private_data::PrivateData;
-pub use requester::Called;
+pub use requester::{Called, Unfinished};
 pub use responder::CallId;

@@ -30,6 +30,15 @@ pub enum Called {
     Failed(CallToken, TransportError),
 }
 
+/// What becomes of a call that had no end when its connection was over.
+#[derive(Debug)]
+pub enum Unfinished {
+    /// It can be sent again on another connection.
+    Again(CallRequest),
+    /// Its reply was there, and only memory of no use to it was not.
+    Ended(CallToken, Result<Payload, TransportError>),
+}
+
 /// The calls of ours on one connection.
 #[derive(Debug)]
 pub(crate) struct Requester {
@@ -326,23 +335,45 @@ impl Requester {
         });
     }
 
-    /// The connection is over: the calls that had no end, each with the reason if it has failed
-    /// already. Cancelled ones are forgotten, as all handles died with the connection.
-    pub(crate) fn into_unfinished(
-        self,
-    ) -> impl Iterator<Item = (CallRequest, Option<TransportError>)> {
+    /// The connection is over: what becomes of the calls that had no end. Cancelled ones are
+    /// forgotten, as all handles died with the connection.
+    pub(crate) fn into_unfinished(self, link: &mut Link) -> Vec<Unfinished> {
         let calls = self.calls.into_iter().map(|(_, call)| call);
-        calls.filter(|call| !call.cancelled).map(|call| {
-            let mut request = call.request;
-            request.losses += 1;
-            let failed = match call.state {
-                State::Invalidating {
-                    outcome: Outcome::Failed(error),
-                    ..
-                } => Some(error),
-                State::Awaiting | State::Invalidating { .. } => None,
+        let calls = calls.filter(|call| !call.cancelled);
+        calls
+            .map(|call| {
+                let mut request = call.request;
+                match call.state {
+                    // It must not be executed once more only because a handle was still exposed.
+                    State::Invalidating { outcome, .. } if outcome.is_whole(&call.regions) => {
+                        let reply = assemble(link, request.xid, call.regions, outcome);
+                        Unfinished::Ended(request.token, reply)
+                    }
+                    State::Awaiting | State::Invalidating { .. } => {
+                        request.losses += 1;
+                        Unfinished::Again(request)
+                    }
+                }
+            })
+            .collect()
+    }
+}
+
+impl Outcome {
+    /// Whether all memory that it is in has come back.
+    fn is_whole(&self, regions: &[Region]) -> bool {
+        let (results, in_reply_chunk): (&[usize], _) = match self {
+            Self::Inline { results, .. } => (results, false),
+            Self::InReplyChunk { results, .. } => (results, true),
+            Self::Failed(_) => return true,
+        };
+        regions.iter().all(|region| {
+            let needed = match region.used_as {
+                RegionUse::Argument => false,
+                RegionUse::Result(index) => results.get(index).is_some_and(|&len| len > 0),
+                RegionUse::Reply => in_reply_chunk,
             };
-            (request, failed)
+            !needed || region.back.is_some()
         })
     }
 }

@@ -324,6 +324,33 @@ fn reply_is_delivered_only_when_nothing_is_exposed() {
     assert_eq!(lone.end.connection.counters().local_invalidations, 1);
 }
 
+/// The reply is here and the connection ends before the handle of its Write chunk is dead.
+#[test]
+fn reply_that_needs_no_memory_is_not_lost_with_its_connection() {
+    for result in [0, 3] {
+        let mut lone = client();
+        lone.call(request(5, call(5, 40, &[]), bound(100, &[10_000])));
+        let (header, _) = lone.receive().expect("the call");
+        let mut lists = unused(&lists(&header));
+        lists.writes[0].segments[0].length = result;
+        let mut connection = lone.end.connection;
+        connection.handle_completion(Completion::Receive {
+            wr: crate::work::Purpose::Receive.wr(),
+            buffer: Buffer::from(inline(&lists)),
+            invalidated: None,
+        });
+        assert!(connection.poll_event().is_none());
+        match (connection.into_unfinished().pop(), result) {
+            (Some(Unfinished::Ended(CallToken(5), Ok(answer))), 0) => {
+                check_reply(&answer, 5, 40, &[]);
+            }
+            // What is in its memory is gone.
+            (Some(Unfinished::Again(again)), 3) => assert_eq!(again.xid(), 5),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 #[test]
 fn handle_of_the_call_may_be_invalidated_whatever_the_peer_said_of_itself() {
     for peer_sets_r in [true, false] {

@@ -7,7 +7,7 @@ mod lone;
 mod pair;
 mod random;
 
-use crate::{Budget, CallRequest, CallToken, Config, InlineSize, PrivateData, Role};
+use crate::{Budget, CallRequest, CallToken, Config, InlineSize, PrivateData, Role, Unfinished};
 use buffer::{Buffer, Gather, Pool};
 use bytes::Bytes;
 use oncrpc::ReplyBound;

@@ -7,7 +7,9 @@ use crate::wire::{Over, Wire};
 use crate::{ClientConfig, Spin};
 use buffer::Pool;
 use oncrpc::TransportError;
-use rpcrdma_proto::{Budget, CallToken, Called, Config, Connection, Event, PrivateData, Role};
+use rpcrdma_proto::{
+    Budget, CallToken, Called, Config, Connection, Event, PrivateData, Role, Unfinished,
+};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -184,18 +186,21 @@ impl Pump {
     /// Calls that had no end are planned, registered and sent anew on the next connection, with
     /// the same XID.
     fn take_unfinished(&mut self, wire: Wire, over: &Over) {
-        let mut unfinished: Vec<_> = wire.connection.into_unfinished().collect();
-        // Put back in front, so the one with the lowest token has to be the last.
-        unfinished.sort_by_key(|(request, _)| std::cmp::Reverse(request.token().0));
-        for (request, failed) in unfinished {
-            let failed = failed.or_else(|| {
-                let lost = request.losses >= MAX_LOSSES;
-                lost.then(|| TransportError::Disconnected(over.to_string()))
-            });
-            match failed {
-                Some(error) => self.calls().complete(request.token(), Err(error)),
-                None => self.calls().put_back(request),
+        let mut again = Vec::new();
+        for unfinished in wire.connection.into_unfinished() {
+            match unfinished {
+                Unfinished::Again(request) if request.losses < MAX_LOSSES => again.push(request),
+                Unfinished::Again(request) => {
+                    let error = TransportError::Disconnected(over.to_string());
+                    self.calls().complete(request.token(), Err(error));
+                }
+                Unfinished::Ended(token, reply) => self.calls().complete(token, reply),
             }
+        }
+        // Put back in front, so the one with the lowest token has to be the last.
+        again.sort_by_key(|request| std::cmp::Reverse(request.token().0));
+        for request in again {
+            self.calls().put_back(request);
         }
     }
 
