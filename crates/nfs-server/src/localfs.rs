@@ -246,6 +246,13 @@ impl Inner {
         self.synced(synced)
     }
 
+    /// Sees to it that the handle of what was made or moved is good after a crash.
+    fn persist_places(&self) {
+        if self.changes == Changes::Durable {
+            self.table.wait();
+        }
+    }
+
     /// What came of syncing. The kernel may tell of data that was lost here, and not once more to
     /// the COMMIT of that data.
     fn synced(&self, result: Result<(), Errno>) -> Try<()> {

@@ -261,6 +261,10 @@ impl Inner {
         drop(names);
         drop((replaced, gone));
         self.persist(to)?;
+        if from.ino == to.ino && !moving.attributes.is_directory() {
+            return Ok(());
+        }
+        self.persist_places();
         if from.ino == to.ino {
             return Ok(());
         }
@@ -284,6 +288,7 @@ impl Inner {
             self.proc.link(node.path.as_fd(), to.path.as_fd(), name)?;
             self.moved(&self.stat(&node)?, (node.home, None), to, name);
             drop(names);
+            self.persist_places();
             self.persist(to)
         })?;
         Ok(Linked {
@@ -532,6 +537,9 @@ impl Maker<'_> {
         }
         inner.persist(&node)?;
         inner.persist(self.dir)?;
+        if kind == FileKind::Directory {
+            inner.persist_places();
+        }
         inner.found(&node)
     }
 }

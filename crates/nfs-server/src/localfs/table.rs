@@ -4,8 +4,10 @@
 //! That is enough for a file which stayed there. A row is needed for each directory, so that the
 //! way from the root to it is known, and for files that left their home or have several names.
 //! Rows are collected and committed in the background; looking one up may read the disk, and the
-//! lock is held while one is removed, so that nothing here is done in haste. What a crash
-//! of the machine loses is at most the last [`COMMIT_DELAY`].
+//! lock is held while one is removed, so that nothing here is done in haste. A crash of the server or
+//! the machine loses the rows of the last [`COMMIT_DELAY`], but those that a caller waited for with
+//! [`Table::wait`]. A lost row of what was only looked up is made anew when it is looked up again; a
+//! client that holds the handle and does not look it up finds it stale.
 
 use redb::backends::InMemoryBackend;
 use redb::{Builder, Database, ReadableDatabase, ReadableTableMetadata, TableDefinition};
@@ -17,6 +19,9 @@ use std::time::Duration;
 
 /// How long rows are collected before they are committed together.
 const COMMIT_DELAY: Duration = Duration::from_millis(100);
+
+/// How long after a commit that failed, as on a full disk, until the next one.
+const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// Memory for pages of the store, in octets.
 const STORE_CACHE: usize = 4 << 20;
@@ -122,6 +127,8 @@ pub(super) enum Of {
 /// Rows by inode number.
 pub(super) struct Table {
     shared: Arc<Shared>,
+    /// Whether there is a file that outlasts the process.
+    lasting: bool,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -140,6 +147,13 @@ struct State {
     pending: Pending,
     /// What is being committed: to be read as if it still were pending.
     committing: Arc<Pending>,
+    /// Commits that were begun, and that ended, well or not.
+    begun: u64,
+    ended: u64,
+    /// Somebody waits for what is pending.
+    urgent: bool,
+    /// The last commit failed.
+    failing: bool,
     ending: bool,
 }
 
@@ -178,6 +192,7 @@ impl Table {
             })?;
         Ok(Self {
             shared,
+            lasting: file.is_some(),
             thread: Some(thread),
         })
     }
@@ -243,10 +258,32 @@ impl Table {
         }
     }
 
+    /// Waits until what was changed so far is on the disk, or could not be brought there.
+    pub(super) fn wait(&self) {
+        if !self.lasting {
+            return;
+        }
+        let mut state = self.shared.lock();
+        let goal = if state.pending.is_empty() {
+            state.begun
+        } else {
+            state.urgent = true;
+            self.shared.work.notify_one();
+            state.begun + 1
+        };
+        while state.ended < goal && !state.failing && !state.ending {
+            state = self
+                .shared
+                .done
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
     /// The rows to be committed, when there is room for one more.
     fn room(&self) -> MutexGuard<'_, State> {
         let mut state = self.shared.lock();
-        while state.pending.len() >= MAX_PENDING && !state.ending {
+        while state.pending.len() >= MAX_PENDING && !state.failing && !state.ending {
             self.shared.work.notify_one();
             state = self
                 .shared
@@ -261,7 +298,9 @@ impl Table {
         if state.pending.is_empty() {
             self.shared.work.notify_one();
         }
-        state.pending.insert(ino, (of, row));
+        if state.pending.len() < MAX_PENDING || state.pending.contains_key(&ino) {
+            state.pending.insert(ino, (of, row));
+        }
     }
 }
 
@@ -317,34 +356,54 @@ impl Shared {
                     .wait(state)
                     .unwrap_or_else(PoisonError::into_inner);
             }
-            if !state.ending {
-                // More rows come right behind the first; the end of the server does not wait.
-                state = self
-                    .work
-                    .wait_timeout(state, COMMIT_DELAY)
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0;
-            }
+            state = self.collect(state);
             let ending = state.ending;
             let batch = Arc::new(std::mem::take(&mut state.pending));
             state.committing = Arc::clone(&batch);
+            state.begun += 1;
+            state.urgent = false;
             drop(state);
-            if !batch.is_empty()
-                && let Err(error) = self.commit(&batch)
-            {
+            let committed = self.commit(&batch);
+            state = self.lock();
+            state.committing = Arc::default();
+            state.ended = state.begun;
+            state.failing = committed.is_err();
+            if let Err(error) = committed {
                 tracing::warn!(
                     %error,
                     rows = batch.len(),
                     "file handles could not be saved: some will be stale after a restart"
                 );
+                // What was changed since is newer.
+                for (&ino, change) in &*batch {
+                    if state.pending.len() >= MAX_PENDING {
+                        break;
+                    }
+                    state.pending.entry(ino).or_insert_with(|| change.clone());
+                }
             }
-            state = self.lock();
-            state.committing = Arc::default();
             self.done.notify_all();
-            if ending && state.pending.is_empty() {
+            if ending && (state.failing || state.pending.is_empty()) {
                 return;
             }
         }
+    }
+
+    /// Waits for more rows to come behind the first. Neither somebody who waits for them nor the end
+    /// of the server does.
+    fn collect<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let delay = if state.failing {
+            RETRY_DELAY
+        } else {
+            COMMIT_DELAY
+        };
+        self.work
+            .wait_timeout_while(state, delay, |state| {
+                let full = state.pending.len() >= MAX_PENDING && !state.failing;
+                !full && !state.urgent && !state.ending
+            })
+            .unwrap_or_else(PoisonError::into_inner)
+            .0
     }
 
     fn commit(&self, batch: &Pending) -> Result<(), redb::Error> {

@@ -263,6 +263,42 @@ fn handles_of_moved_files_survive_a_restart() {
     assert_eq!(export.read(f).unwrap(), b"file");
 }
 
+/// What a server that is killed now would leave behind.
+fn crash(export: &Export) -> TempDir {
+    let left = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(export.state.join("exports")).unwrap() {
+        let entry = entry.unwrap();
+        let to = left.path().join("exports").join(entry.file_name());
+        fs::create_dir_all(&to).unwrap();
+        fs::copy(entry.path().join("handles.redb"), to.join("handles.redb")).unwrap();
+    }
+    left
+}
+
+#[test]
+fn handles_of_what_was_made_and_moved_survive_a_crash() {
+    let mut export = Export::new();
+    export.restart_with(|inner| inner.changes = Changes::Durable);
+    let who = Identity::root();
+    let root = export.fs().root();
+    let dir = || Make::Directory(SetAttributes::mode(0o755));
+    let a = export.make_as(&who, root, "a", dir()).unwrap();
+    let b = export.make_as(&who, a, "b", dir()).unwrap();
+    let f = export.make_as(&who, b, "f", file(0o644)).unwrap();
+    let g = export.make_as(&who, b, "g", file(0o644)).unwrap();
+    let after = |left: &TempDir, file| {
+        let mut options = export.options();
+        options.state_dir = Some(left.path().into());
+        let local = LocalFs::open(&export.path, options).unwrap();
+        local.attributes(file).wait()
+    };
+    assert!(after(&crash(&export), f).is_ok());
+    export.rename("a/b", "b");
+    export.rename("b/g", "g");
+    let left = crash(&export);
+    assert!(after(&left, f).is_ok() && after(&left, g).is_ok());
+}
+
 #[test]
 fn all_names_of_a_file_lead_to_one_handle_after_a_restart() {
     let mut export = Export::new();
