@@ -59,6 +59,9 @@ impl<T: Transport> Mount<T> {
     /// It is the longest one in the server's list. A server that keeps its list to itself is asked
     /// for the path and then for each directory above it.
     ///
+    /// The server is told at once that the export is not mounted: its list of mounts must not keep
+    /// an entry that nobody takes away (RFC 2224 §7). The handle stays valid.
+    ///
     /// # Errors
     ///
     /// As [`mount`](Self::mount), for the path itself.
@@ -84,7 +87,11 @@ impl<T: Transport> Mount<T> {
         for depth in depths {
             let dir = [b"/", &names[..depth].join(&b'/')[..]].concat();
             match self.mount(&dir).await {
-                Ok(mounted) => return Ok((mounted, names[depth..].join(&b'/'))),
+                Ok(mounted) => {
+                    // Not being able to is no reason to fail: the list is for people.
+                    let _ = self.unmount(&dir).await;
+                    return Ok((mounted, names[depth..].join(&b'/')));
+                }
                 Err(
                     error @ Error {
                         fault: Fault::Mount(_),

@@ -40,6 +40,8 @@ async fn mounted<T: Transport + Send + Sync>(for_mount: T, for_nfs: T) -> Export
     let mount = Mount::new(for_mount, current_user());
     let (mounted, rest) = mount.mount_above("/data/some/file").await.unwrap();
     assert_eq!(rest, b"some/file");
+    let list = mount.mounts().await.unwrap();
+    assert!(list.is_empty(), "no mount stays in the server's list");
     Export::open(for_nfs, current_user(), mounted.handle)
         .await
         .unwrap()

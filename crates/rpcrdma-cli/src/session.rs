@@ -150,13 +150,7 @@ impl Server {
             self.mount = Some(Mount::new(client, current_user()));
         }
         let mount = self.mount.as_ref().expect("it was set just now");
-        let mounted = mount.mount_above(path).await;
-        if let Ok((_, rest)) = &mounted {
-            // RFC 2224 §7: a server must not be left with entries in its list of mounts. Not
-            // being able to remove one is no reason to fail.
-            let _ = mount.unmount(above(path, rest)).await;
-        }
-        self.explain(mounted)
+        self.explain(mount.mount_above(path).await)
     }
 
     fn explain<T>(&self, mounted: Result<T, Error>) -> anyhow::Result<T> {
@@ -173,19 +167,6 @@ impl Server {
         self.exports.push(Rc::clone(&export));
         Ok(export)
     }
-}
-
-/// The path of the export of which `rest` is what follows in `path`.
-fn above(path: &[u8], rest: &[u8]) -> Vec<u8> {
-    let names = |path: &[u8]| -> Vec<Vec<u8>> {
-        path.split(|octet| *octet == b'/')
-            .filter(|name| !matches!(*name, b"" | b"."))
-            .map(<[u8]>::to_vec)
-            .collect()
-    };
-    let (mut all, below) = (names(path), names(rest));
-    all.truncate(all.len() - below.len());
-    [b"/", &all.join(&b'/')[..]].concat()
 }
 
 impl Place {
@@ -222,22 +203,5 @@ impl Place {
             path,
             url: self.url.join(name),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn path_of_the_export_is_what_is_above_the_rest() {
-        let check = |path: &str, rest: &str, expected: &str| {
-            let found = above(path.as_bytes(), rest.as_bytes());
-            assert_eq!(String::from_utf8(found).unwrap(), expected);
-        };
-        check("/srv/data/a/b", "a/b", "/srv/data");
-        check("//srv/./data/", "", "/srv/data");
-        check("/a", "a", "/");
-        check("/", "", "/");
     }
 }
