@@ -303,6 +303,10 @@ impl<T: Transport + Send + Sync> Export<T> {
     }
 
     /// A directory.
+    ///
+    /// A call that is sent again after its connection was lost may be executed twice: where the
+    /// server does not remember the first time, the second one fails with [`Status::Exist`] though
+    /// all is done.
     pub async fn make_dir(
         &self,
         path: impl AsRef<[u8]>,
@@ -345,13 +349,17 @@ impl<T: Transport + Send + Sync> Export<T> {
     }
 
     /// Removes a name of something that is no directory.
+    ///
+    /// A call that is sent again after its connection was lost may be executed twice: where the
+    /// server does not remember the first time, the second one fails with [`Status::NoEntry`] though
+    /// all is done.
     pub async fn remove(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
         let path = path.as_ref();
         let (dir, name) = self.place(path).await.at("remove", path)?;
         self.nfs.remove(dir, name).await.at("remove", path)
     }
 
-    /// Removes an empty directory.
+    /// Removes an empty directory. Of a lost connection, see [`remove`](Self::remove).
     pub async fn remove_dir(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
         let path = path.as_ref();
         let (dir, name) = self.place(path).await.at("remove", path)?;
@@ -359,6 +367,10 @@ impl<T: Transport + Send + Sync> Export<T> {
     }
 
     /// Gives something another name, replacing what has it.
+    ///
+    /// A call that is sent again after its connection was lost may be executed twice: where the
+    /// server does not remember the first time, the second one fails with [`Status::NoEntry`] though
+    /// all is done.
     pub async fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<(), Error> {
         let (from, to) = (from.as_ref(), to.as_ref());
         let source = self.place(from).await.at("rename", from)?;
