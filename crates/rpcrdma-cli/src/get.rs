@@ -202,9 +202,7 @@ impl Copy {
             self.progress.add(len);
         }
         written(writing, dest).await?;
-        partial
-            .finish()
-            .with_context(|| format!("cannot write {}", show::path(dest)))
+        written(Some(spawn_blocking(move || partial.finish())), dest).await
     }
 }
 

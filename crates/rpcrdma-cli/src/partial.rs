@@ -55,12 +55,14 @@ impl Partial {
         &self.file
     }
 
-    /// Gives the complete file its name, in place of what had that name.
+    /// Gives the complete file its name, in place of what had that name, once its data is on the
+    /// disk: a crash must not leave the name with half a file. It waits for the disk.
     ///
     /// # Errors
     ///
     /// If that is not possible; the file is then removed.
     pub(crate) fn finish(mut self) -> io::Result<()> {
+        self.file.sync_all()?;
         if let Some(to) = &self.to {
             std::fs::rename(&self.at, to)?;
         }
