@@ -2,8 +2,8 @@
 
 use anyhow::Context;
 use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3};
-use oncrpc::rpcbind::{NetId, Registration, Rpcbind};
-use oncrpc::tcp;
+use oncrpc::rpcbind::{NetId, Registration, Rpcbind, RpcbindError};
+use oncrpc::{Transport, tcp};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -31,11 +31,11 @@ impl Registered {
             entries: Vec::new(),
         };
         for entry in entries(rdma, mount) {
-            match registered.rpcbind.set(&entry).await {
+            match register(&registered.rpcbind, &entry).await {
                 Ok(()) => registered.entries.push(entry),
                 Err(error) => {
                     registered.remove().await;
-                    return Err(error.into());
+                    return Err(error);
                 }
             }
         }
@@ -52,6 +52,31 @@ impl Registered {
             }
         }
     }
+}
+
+/// Registers one program.
+///
+/// What is registered at the very port where we listen was left there by a server that crashed: it
+/// is replaced. Anything else belongs to somebody.
+async fn register<T: Transport>(rpcbind: &Rpcbind<T>, entry: &Registration) -> anyhow::Result<()> {
+    let refused = match rpcbind.set(entry).await {
+        Err(refused @ RpcbindError::Refused { .. }) => refused,
+        set => return Ok(set?),
+    };
+    let Registration {
+        prog, vers, netid, ..
+    } = *entry;
+    let found = rpcbind.getaddr(prog, vers, netid).await?;
+    if found.is_some_and(|found| found.port() == entry.addr.port()) && rpcbind.unset(entry).await? {
+        return Ok(rpcbind.set(entry).await?);
+    }
+    let at = found.map_or(String::new(), |found| format!(", for {found}"));
+    Err(refused).with_context(|| {
+        format!(
+            "cannot register with rpcbind{at}: end the server that has it, or, if there is none, \
+             remove it as root with `rpcinfo -d {prog} {vers}`"
+        )
+    })
 }
 
 /// What is registered: both programs over RDMA, MOUNT over TCP. NFS itself is not served over TCP.
@@ -73,6 +98,79 @@ fn entries(rdma: SocketAddr, mount: SocketAddr) -> [Registration; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oncrpc::{Answer, Call, Program, Programs, rpcbind};
+    use std::collections::HashMap;
+    use std::ops::RangeInclusive;
+    use std::sync::{Arc, Mutex};
+    use tokio::net::TcpListener;
+
+    /// Program, version and netid.
+    type Key = (u32, u32, String);
+
+    /// An rpcbind: what is registered, and its address.
+    #[derive(Clone, Default)]
+    struct Fake(Arc<Mutex<HashMap<Key, String>>>);
+
+    impl Program for Fake {
+        fn number(&self) -> u32 {
+            rpcbind::PROGRAM
+        }
+
+        fn versions(&self) -> RangeInclusive<u32> {
+            4..=4
+        }
+
+        fn call(&self, call: Call) -> Answer {
+            let text = |octets: &[u8]| String::from_utf8(octets.to_vec()).unwrap();
+            let args = call.decode(|r| {
+                let key = (r.u32()?, r.u32()?, text(r.string(64)?));
+                let addr = text(r.string(64)?);
+                r.string(64)?;
+                Ok((key, addr))
+            });
+            let (key, addr) = args.unwrap();
+            let (proc, mut entries) = (call.proc, self.0.lock().unwrap());
+            let mut w = call.into_success();
+            match proc {
+                1 => w.bool(!entries.contains_key(&key) && entries.insert(key, addr).is_none()),
+                2 => w.bool(entries.remove(&key).is_some()),
+                3 => w.opaque(entries.get(&key).map_or(b"", |addr| addr.as_bytes())),
+                other => panic!("procedure {other}"),
+            }
+            Answer::message(w.finish())
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_crash_left_is_replaced_but_not_what_others_have() {
+        let fake = Fake::default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let programs = Arc::new(Programs::new().with(fake.clone()));
+        let server = tcp::Server::new(listener, programs, tcp::Limits::default());
+        let asking = async {
+            let client = tcp::Client::connect(addr, DEADLINE).await.unwrap();
+            let rpcbind = Rpcbind::new(client);
+            let [before, ..] = entries(
+                "192.0.2.1:20049".parse().unwrap(),
+                "192.0.2.1:1".parse().unwrap(),
+            );
+            register(&rpcbind, &before).await.unwrap();
+            // The same port, at another address this time.
+            let [again, ..] = entries(
+                "0.0.0.0:20049".parse().unwrap(),
+                "0.0.0.0:1".parse().unwrap(),
+            );
+            register(&rpcbind, &again).await.unwrap();
+            let [other, ..] = entries("0.0.0.0:815".parse().unwrap(), "0.0.0.0:1".parse().unwrap());
+            let error = register(&rpcbind, &other).await.unwrap_err().to_string();
+            assert!(error.contains("for 0.0.0.0:20049"), "{error}");
+            assert!(error.contains("`rpcinfo -d 100003 3`"), "{error}");
+        };
+        server.run(asking).await;
+        let left: Vec<String> = fake.0.lock().unwrap().values().cloned().collect();
+        assert_eq!(left, ["0.0.0.0.78.81"]);
+    }
 
     #[test]
     fn netids_follow_the_family_of_the_address() {
