@@ -114,7 +114,7 @@ impl Connection {
             role: config.role,
             link,
             requester: Requester::new(config.credits()),
-            responder: Responder::new(config.credits(), config.budget.clone()),
+            responder: Responder::new(config.credits(), config.budget.account()),
         }
     }
 

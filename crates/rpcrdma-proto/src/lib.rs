@@ -36,7 +36,7 @@ mod tests;
 mod work;
 mod xid;
 
-pub use budget::{Budget, Lease};
+pub use budget::Budget;
 pub use connection::{Config, Connection, Role};
 pub use counters::Counters;
 pub use inline::{InlineSize, Thresholds};

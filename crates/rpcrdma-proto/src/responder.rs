@@ -1,6 +1,6 @@
 //! The role that answers.
 
-use crate::budget::{Budget, Lease};
+use crate::budget::{Account, Lease};
 use crate::header::{
     self, Disposition, Header, Lists, Malformation, RdmaError, Segments, WriteChunk,
 };
@@ -28,7 +28,7 @@ pub struct CallId(u32);
 pub(crate) struct Responder {
     /// Credits granted at most.
     credits: u32,
-    budget: Budget,
+    account: Account,
     calls: Slab<Call>,
     /// Calls that wait for memory, in the order in which they came.
     for_memory: VecDeque<u32>,
@@ -77,10 +77,10 @@ enum ReplyPlan {
 }
 
 impl Responder {
-    pub(crate) fn new(credits: u32, budget: Budget) -> Self {
+    pub(crate) fn new(credits: u32, account: Account) -> Self {
         Self {
             credits,
-            budget,
+            account,
             calls: Slab::new(),
             for_memory: VecDeque::new(),
             for_read: VecDeque::new(),
@@ -197,8 +197,8 @@ impl Responder {
             let call = &mut self.calls[key as usize];
             let octets = memory_of(&call.lists, link.max_chunk);
             let lease = match waker {
-                Some(waker) => self.budget.take_or_wait(octets, waker),
-                None => self.budget.take(octets),
+                Some(waker) => self.account.take_or_wait(octets, waker),
+                None => self.account.take(octets),
             };
             let Some(lease) = lease else {
                 return false;

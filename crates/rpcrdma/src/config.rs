@@ -94,7 +94,7 @@ pub struct ServerConfig {
     /// How long calls may take to finish after [`shutdown`](crate::Server::shutdown) was asked for.
     pub drain_timeout: Duration,
     /// Octets that chunks of calls and replies may occupy at a time, on all connections together.
-    /// A call that needs more waits.
+    /// A call that needs more waits; calls of one connection have a quarter of it, or one of them more.
     pub chunk_memory: usize,
     /// Octets for the peer's user, sent behind our own private data.
     pub private_data: Vec<u8>,
