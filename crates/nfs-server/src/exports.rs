@@ -30,13 +30,13 @@ impl Squash {
         let anonymous = || Identity::new(ANONYMOUS, ANONYMOUS);
         match (self, credential) {
             (Self::All, _) | (_, Credential::None | Credential::Other { .. }) => anonymous(),
-            (Self::None, Credential::Sys(sys)) => Identity {
-                uid: sys.uid,
-                gid: sys.gid,
-                groups: sys.gids.clone(),
-            },
-            (Self::Root, Credential::Sys(sys)) => {
-                let squash = |id: u32| if id == 0 { ANONYMOUS } else { id };
+            (Self::None | Self::Root, Credential::Sys(sys)) => {
+                let squash = |id: u32| match id {
+                    0 if self == Self::Root => ANONYMOUS,
+                    // No number of anybody: chown(2) would take it for "leave it".
+                    u32::MAX => ANONYMOUS,
+                    id => id,
+                };
                 Identity {
                     uid: squash(sys.uid),
                     gid: squash(sys.gid),
@@ -307,6 +307,13 @@ mod tests {
             ..AuthSys::default()
         });
         let nobody = Identity::new(ANONYMOUS, ANONYMOUS);
+        let none = Credential::Sys(AuthSys {
+            uid: u32::MAX,
+            gid: u32::MAX,
+            ..AuthSys::default()
+        });
+        assert_eq!(Squash::None.identity(&none), nobody);
+        assert_eq!(Squash::Root.identity(&none), nobody);
         let squashed = Squash::Root.identity(&root);
         assert_eq!((squashed.uid, squashed.gid), (ANONYMOUS, ANONYMOUS));
         assert_eq!(squashed.groups.as_slice(), [ANONYMOUS, 5]);

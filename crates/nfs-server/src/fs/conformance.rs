@@ -608,6 +608,18 @@ fn listing_with_attributes_gives_the_files(s: &Subject) {
     }
 }
 
+fn what_cannot_be_made_as_asked_is_not_made(s: &Subject) {
+    let too_large = SetAttributes {
+        size: Some(u64::MAX),
+        ..SetAttributes::mode(0o644)
+    };
+    let make = Make::File(CreateHow::Guarded(too_large));
+    let made = s.make(s.root(), "f", make);
+    assert_eq!(made.err(), Some(Error::TooLarge));
+    assert_eq!(s.lookup(s.root(), "f").err(), Some(Error::NotFound));
+    s.file(s.root(), "f");
+}
+
 fn who_may_not_search_a_directory_gets_no_handles_from_it(s: &Subject) {
     let dir = s.directory(s.root(), "d");
     s.file(dir, "f");
@@ -726,6 +738,7 @@ over_both! {
     directory_is_listed_whole_in_small_pages
     listing_goes_on_while_entries_come_and_go
     listing_with_attributes_gives_the_files
+    what_cannot_be_made_as_asked_is_not_made
     who_may_not_search_a_directory_gets_no_handles_from_it
     cookies_of_another_directory_are_refused
     longest_names_work

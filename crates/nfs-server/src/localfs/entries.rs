@@ -530,7 +530,10 @@ impl Maker<'_> {
         drop(names);
         let writer = || node.writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer().clone_from(&made);
-        inner.apply_unchecked(&node, &stat.attributes, &set)?;
+        if let Err(stop) = inner.apply_unchecked(&node, &stat.attributes, &set) {
+            self.undo(&stat);
+            return Err(stop);
+        }
         // The owner writes to a file that was made read-only through the descriptor it was made with.
         if mode & 0o200 != 0 {
             writer().take();
@@ -541,6 +544,27 @@ impl Maker<'_> {
             inner.persist_places();
         }
         inner.found(&node)
+    }
+
+    /// Removes what could not be made as it was asked for, if it still has its name.
+    fn undo(&self, made: &Stat) {
+        let inner = self.inner;
+        let names = inner.names();
+        let flags = if made.attributes.is_directory() {
+            AtFlags::REMOVEDIR
+        } else {
+            AtFlags::empty()
+        };
+        let mut gone = None;
+        if let Ok(stat) = inner.stat_entry(self.dir, self.name)
+            && stat.attributes.fileid == made.attributes.fileid
+            && stat.birth == made.birth
+            && rustix::fs::unlinkat(&self.dir.path, self.name, flags).is_ok()
+        {
+            gone = inner.removed(self.dir.ino, self.name, &stat, true);
+        }
+        drop(names);
+        drop(gone);
     }
 }
 
