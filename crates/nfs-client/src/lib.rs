@@ -34,6 +34,6 @@ pub use read::ReadStream;
 pub use rpc::{Reply, Rpc};
 pub use show::printable;
 pub use upload::Upload;
-pub use url::{NfsUrl, UrlError};
+pub use url::{NfsUrl, UrlError, host_and_port};
 pub use walk::{Walk, WalkEntry};
 pub use write::WriteStream;

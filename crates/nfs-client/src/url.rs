@@ -26,7 +26,7 @@ pub enum UrlError {
     #[error("it does not begin with nfs://, as in nfs://HOST/PATH")]
     Scheme,
     /// There is no host.
-    #[error("there is no host behind nfs://")]
+    #[error("there is no host")]
     NoHost,
     /// The host is not one.
     #[error("\"{0}\" is neither a host name nor an address (an IPv6 address needs brackets)")]
@@ -68,7 +68,7 @@ impl FromStr for NfsUrl {
             Some(slash) => rest.split_at(slash),
             None => (rest, "/"),
         };
-        let (host, port) = split_port(authority)?;
+        let (host, port) = host_and_port(authority)?;
         Ok(Self {
             host: host.to_owned(),
             port,
@@ -77,7 +77,13 @@ impl FromStr for NfsUrl {
     }
 }
 
-fn split_port(authority: &str) -> Result<(&str, u16), UrlError> {
+/// Host and port as a URL has them, `HOST[:PORT]`; an IPv6 address is in brackets. The port is 20049
+/// unless it is given.
+///
+/// # Errors
+///
+/// [`UrlError::NoHost`], [`UrlError::BadHost`] or [`UrlError::BadPort`].
+pub fn host_and_port(authority: &str) -> Result<(&str, u16), UrlError> {
     let bad = || UrlError::BadHost(authority.to_owned());
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
