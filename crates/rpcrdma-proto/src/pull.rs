@@ -3,7 +3,6 @@
 use crate::header::{Malformation, ReadChunk};
 use crate::message;
 use buffer::{Buffer, Gather};
-use smallvec::SmallVec;
 use xdr::{Item, Payload, padded};
 
 /// Where the stream of a call is.
@@ -19,7 +18,7 @@ pub(crate) enum StreamAt {
 ///
 /// `stream` is where the stream is and how many octets of it are inline.
 pub(crate) fn check(
-    reads: &mut SmallVec<[ReadChunk; 1]>,
+    reads: &mut Vec<ReadChunk>,
     at: StreamAt,
     inline: usize,
     max_chunk: usize,
@@ -98,7 +97,6 @@ pub(crate) fn assemble(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use smallvec::smallvec;
     use verbs::{Handle, Segment};
 
     fn chunk(position: u32, lengths: &[u32]) -> ReadChunk {
@@ -155,7 +153,7 @@ mod tests {
     #[test]
     fn chunk_one_past_the_limit_is_refused_before_it_is_pulled() {
         let check = |lengths: &[u32], expected| {
-            let mut reads = smallvec![chunk(8, lengths)];
+            let mut reads = vec![chunk(8, lengths)];
             assert_eq!(
                 super::check(&mut reads, StreamAt::Message(0), 8, 1000),
                 expected
@@ -170,7 +168,7 @@ mod tests {
 
     #[test]
     fn empty_chunks_are_forgotten() {
-        let mut reads = smallvec![chunk(8, &[0, 0]), chunk(12, &[4])];
+        let mut reads = vec![chunk(8, &[0, 0]), chunk(12, &[4])];
         super::check(&mut reads, StreamAt::Message(0), 12, 1000).expect("valid");
         assert_eq!(reads.as_slice(), [chunk(12, &[4])]);
     }

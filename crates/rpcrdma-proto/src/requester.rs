@@ -60,7 +60,7 @@ struct Call {
     /// When it was sent.
     sent: Instant,
     offered: Lists,
-    regions: SmallVec<[Region; 2]>,
+    regions: Vec<Region>,
     cancelled: bool,
     state: State,
 }
@@ -384,9 +384,9 @@ fn offer(
     request: &mut CallRequest,
     link: &mut Link,
     qp: &mut dyn QueuePair,
-) -> Result<(Lists, SmallVec<[Region; 2]>), RegisterError> {
+) -> Result<(Lists, Vec<Region>), RegisterError> {
     let mut lists = Lists::default();
-    let mut regions = SmallVec::new();
+    let mut regions = Vec::new();
     let mut register = |memory, used_as, len| {
         let handle = qp.register(memory)?;
         regions.push(Region {
@@ -571,7 +571,7 @@ fn filled(offered: &WriteChunk, chunk: &WriteChunk) -> Result<usize, &'static st
 fn assemble(
     link: &mut Link,
     xid: u32,
-    regions: SmallVec<[Region; 2]>,
+    regions: Vec<Region>,
     outcome: Outcome,
 ) -> Result<Payload, TransportError> {
     match outcome {
@@ -607,7 +607,7 @@ fn assemble(
 /// The results that were written, in order, and the sink of the Reply chunk.
 fn placed(
     link: &mut Link,
-    regions: SmallVec<[Region; 2]>,
+    regions: Vec<Region>,
     results: &[usize],
 ) -> (SmallVec<[Gather; 1]>, Option<Buffer>) {
     let mut data = SmallVec::new();

@@ -4,8 +4,8 @@ use smallvec::SmallVec;
 use verbs::{Handle, Segment};
 use xdr::Reader;
 
-/// The segments of one chunk, in order.
-pub type Segments = SmallVec<[Segment; 4]>;
+/// The segments of one chunk, in order; most chunks have one.
+pub type Segments = SmallVec<[Segment; 1]>;
 
 /// One argument, or a whole call, for the Responder to pull.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,8 +15,6 @@ pub use emit::{MIN_LEN, emit, emit_error, emitted_len};
 pub use parse::{Disposition, HeaderError, Malformation};
 pub use view::{ChunkView, HeaderView, ListsView};
 
-use smallvec::SmallVec;
-
 /// The one version of this header.
 pub const VERSION: u32 = 1;
 
@@ -67,12 +65,15 @@ pub enum Body {
 }
 
 /// The three chunk lists (RFC 8166 §4.3).
+///
+/// Most calls have none, and what is known of a call is moved several times: room for chunks in
+/// here would cost every call more than an allocation costs those that have some.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lists {
     /// The Read list, grouped by Position, in ascending order of it.
-    pub reads: SmallVec<[ReadChunk; 1]>,
+    pub reads: Vec<ReadChunk>,
     /// The Write list, in its order.
-    pub writes: SmallVec<[WriteChunk; 1]>,
+    pub writes: Vec<WriteChunk>,
     /// The Reply chunk.
     pub reply: Option<WriteChunk>,
 }

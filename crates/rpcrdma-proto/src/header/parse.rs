@@ -5,7 +5,6 @@ use super::view::HeaderView;
 use super::{Body, Header, Lists, MIN_LEN, RdmaError, ReadChunk, Segments, VERSION, WriteChunk};
 use super::{error_code, procedure};
 use crate::limits::{MAX_READ_CHUNKS, MAX_READ_SEGMENTS, MAX_SEGMENTS_PER_CHUNK, MAX_WRITE_CHUNKS};
-use smallvec::SmallVec;
 use xdr::Reader;
 
 /// Why octets are no valid header.
@@ -196,8 +195,8 @@ fn parse_lists(r: &mut Reader<'_>) -> Result<Lists, Malformation> {
     })
 }
 
-fn parse_read_list(r: &mut Reader<'_>) -> Result<SmallVec<[ReadChunk; 1]>, Malformation> {
-    let mut chunks: SmallVec<[ReadChunk; 1]> = SmallVec::new();
+fn parse_read_list(r: &mut Reader<'_>) -> Result<Vec<ReadChunk>, Malformation> {
+    let mut chunks: Vec<ReadChunk> = Vec::new();
     let mut count = 0;
     while r.bool()? {
         count += 1;
@@ -224,8 +223,8 @@ fn parse_read_list(r: &mut Reader<'_>) -> Result<SmallVec<[ReadChunk; 1]>, Malfo
     Ok(chunks)
 }
 
-fn parse_write_list(r: &mut Reader<'_>) -> Result<SmallVec<[WriteChunk; 1]>, Malformation> {
-    let mut chunks = SmallVec::new();
+fn parse_write_list(r: &mut Reader<'_>) -> Result<Vec<WriteChunk>, Malformation> {
+    let mut chunks = Vec::new();
     while r.bool()? {
         if chunks.len() == MAX_WRITE_CHUNKS {
             return Err(too_many("write chunks", MAX_WRITE_CHUNKS));

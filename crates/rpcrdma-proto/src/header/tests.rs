@@ -53,11 +53,11 @@ fn vectors_are_read_and_made() {
             7, 1, 32, 0, 1, 116, 0xa, 4096, 0, 0, 1, 116, 0xb, 3, 1, 2, 0, 0, 1, 1, 0xc, 1000, 0, 8,
         ],
         msg(Lists {
-            reads: smallvec![ReadChunk {
+            reads: vec![ReadChunk {
                 position: 116,
                 segments: smallvec![segment(0xa, 4096, 0), segment(0xb, 3, 1 << 32 | 2)],
             }],
-            writes: smallvec![],
+            writes: vec![],
             reply: Some(WriteChunk {
                 segments: smallvec![segment(0xc, 1000, 8)],
             }),
@@ -70,7 +70,7 @@ fn vectors_are_read_and_made() {
             xid: 7,
             credits: 32,
             body: Body::NoMsg(Lists {
-                writes: smallvec![
+                writes: vec![
                     WriteChunk {
                         segments: smallvec![segment(0xa, 1, 0), segment(0xb, 2, 0)],
                     },
@@ -150,7 +150,7 @@ fn one_past_each_limit_is_refused_and_the_limit_is_not() {
     let many = |n: usize| -> Segments { (0..n).map(|i| segment(i as u32, 1, 0)).collect() };
     check(
         &|n| Lists {
-            reads: smallvec![ReadChunk {
+            reads: vec![ReadChunk {
                 position: 4,
                 segments: many(n),
             }],
@@ -249,7 +249,7 @@ fn any_lists() -> impl Strategy<Value = Lists> {
                     segments,
                 })
                 .collect(),
-            writes: writes.into(),
+            writes,
             reply,
         })
 }

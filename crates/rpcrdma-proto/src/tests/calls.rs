@@ -409,6 +409,20 @@ fn calls_wait_for_memory_and_then_go_on_in_order() {
 }
 
 #[test]
+fn memory_of_a_call_is_accounted_for_until_its_service_is_done_with_it() {
+    let mut setup = Setup::default();
+    let budget = Budget::new(1 << 20);
+    setup.server.budget = budget.clone();
+    let mut pair = Pair::with(setup);
+    pair.call(request(5, call(5, 40, &[50_000]), bound(100, &[])));
+    let (id, message) = pair.arrived();
+    drop(pair);
+    assert_eq!(budget.free(), (1 << 20) - 50_000);
+    drop((id, message));
+    assert_eq!(budget.free(), 1 << 20);
+}
+
+#[test]
 fn chunked_call_on_a_connection_that_is_over_is_nobodys_fault() {
     let mut pair = Pair::new();
     pair.client.qp.close();

@@ -160,7 +160,7 @@ fn answered(make: impl Fn(Lists) -> Vec<u8>) -> (Lone, Vec<u8>) {
 
 fn unused(offered: &Lists) -> Lists {
     Lists {
-        reads: smallvec![],
+        reads: vec![],
         writes: offered.writes.iter().map(|c| c.returned(0)).collect(),
         reply: offered.reply.as_ref().map(|c| c.returned(0)),
     }
@@ -524,7 +524,7 @@ fn stream_6() -> Vec<u8> {
 fn read_chunks_are_refused_where_no_read_is_possible() {
     let mut lone = Lone::with(&config(Role::Server), |limits| limits.outstanding_reads = 0);
     let lists = Lists {
-        reads: smallvec![read_chunk(52, smallvec![segment(9, 8)])],
+        reads: vec![read_chunk(52, smallvec![segment(9, 8)])],
         ..Lists::default()
     };
     lone.send(
@@ -545,7 +545,7 @@ fn long_call_for_another_transaction_is_refused_after_it_was_pulled() {
         .register(Memory::Source(Gather::from_elem(message, 1)))
         .expect("there is room");
     let lists = Lists {
-        reads: smallvec![read_chunk(0, smallvec![segment(handle.0, len)])],
+        reads: vec![read_chunk(0, smallvec![segment(handle.0, len)])],
         ..Lists::default()
     };
     lone.send(&wire(procedure::NOMSG, 5, 8, &lists, &[]), None);
@@ -577,7 +577,7 @@ fn no_error_goes_out_for_an_xid_that_is_being_pulled() {
             });
         };
         let chunks = Lists {
-            reads: smallvec![read_chunk(52, smallvec![segment(9, 8)])],
+            reads: vec![read_chunk(52, smallvec![segment(9, 8)])],
             ..Lists::default()
         };
         let message = stream(&call(5, 40, &[]));
@@ -634,7 +634,7 @@ fn padding_may_be_in_a_read_chunk_or_not() {
         let mut rest = segment(handle.0, 2 + extra as u32);
         rest.offset = 3;
         let lists = Lists {
-            reads: smallvec![read_chunk(position, smallvec![segment(handle.0, 3), rest])],
+            reads: vec![read_chunk(position, smallvec![segment(handle.0, 3), rest])],
             ..Lists::default()
         };
         lone.send(&wire(procedure::MSG, 5, 8, &lists, &reduced), None);
@@ -671,8 +671,8 @@ fn offered_chunks_come_back_with_what_was_written() {
                     .collect(),
             };
             let lists_offered = Lists {
-                reads: smallvec![],
-                writes: smallvec![chunk(write)],
+                reads: vec![],
+                writes: vec![chunk(write)],
                 reply: Some(chunk(long)),
             };
             lone.send(
@@ -794,7 +794,7 @@ fn failed_work_ends_the_connection() {
     let mut lone = Lone::new(&config);
     // A handle that the peer never had.
     let lists = Lists {
-        reads: smallvec![read_chunk(12, smallvec![segment(0xdead, 8)])],
+        reads: vec![read_chunk(12, smallvec![segment(0xdead, 8)])],
         ..Lists::default()
     };
     lone.send(
