@@ -20,8 +20,15 @@ use verbs::{Handle, WorkRequest};
 use xdr::{Payload, padded};
 
 /// A call that was handed up. It is answered once, by giving this back.
+///
+/// It is to stay with whoever has the call: the memory for the chunks of the call and of its reply
+/// is accounted for by it, also when the connection is over in the meantime.
 #[derive(Debug)]
-pub struct CallId(u32);
+pub struct CallId {
+    key: u32,
+    /// Held until the reply is on its way.
+    lease: Option<Lease>,
+}
 
 /// The calls of the peer on one connection.
 #[derive(Debug)]
@@ -47,7 +54,7 @@ struct Call {
     asked: u32,
     lists: Lists,
     state: State,
-    /// Held until the reply is on its way.
+    /// Its memory, but while the call is handed up.
     lease: Option<Lease>,
 }
 
@@ -152,7 +159,8 @@ impl Responder {
         if !chunked {
             match pull::assemble(xid, message, at, std::iter::empty()) {
                 Ok(message) => {
-                    let id = CallId(self.insert(call));
+                    let key = self.insert(call);
+                    let id = CallId { key, lease: None };
                     link.events.push_back(Event::Call { id, message });
                 }
                 Err(cause) => {
@@ -283,10 +291,11 @@ impl Responder {
         let positions = call.lists.reads.iter().map(|chunk| chunk.position);
         let chunks = positions.zip(sinks.into_iter().flatten());
         match pull::assemble(call.xid, message, at, chunks) {
-            Ok(message) => link.events.push_back(Event::Call {
-                id: CallId(key),
-                message,
-            }),
+            Ok(message) => {
+                let lease = call.lease.take();
+                let id = CallId { key, lease };
+                link.events.push_back(Event::Call { id, message });
+            }
             Err(cause) => self.malformed(link, key, cause),
         }
     }
@@ -364,7 +373,9 @@ impl Responder {
     }
 
     /// What is to go back for a call.
-    pub(crate) fn reply(&mut self, link: &mut Link, CallId(key): CallId, reply: Reply) {
+    pub(crate) fn reply(&mut self, link: &mut Link, id: CallId, reply: Reply) {
+        let CallId { key, lease } = id;
+        self.calls[key as usize].lease = lease;
         match reply {
             Reply::Message(reply) => self.answer(link, key, reply),
             // The Receive was posted again when the call came, so its credit is in force again.
@@ -467,7 +478,7 @@ impl Responder {
 impl CallId {
     /// A number that no other call in service on this connection has.
     pub fn key(&self) -> u32 {
-        self.0
+        self.key
     }
 }
 
