@@ -20,6 +20,17 @@ const TURNS: u32 = 4;
 /// Turns without a pause before the owner looks around all the same.
 const LOOK_AROUND: u32 = 64;
 
+/// Calls of one connection that are answered beside others at a time; more wait. Their replies are
+/// not accounted for while they are made, and may be as large as a chunk even if none was offered.
+const MAX_JOBS: usize = 64;
+
+/// Calls that are answered in one turn at most, before what there is goes out and others have
+/// their turn.
+const CALLS: usize = 64;
+
+/// Octets of replies after which a turn ends.
+const REPLIES: usize = 1 << 20;
+
 /// Serves one connection from its beginning to its end.
 pub(super) struct Serving {
     wire: Wire,
@@ -40,6 +51,15 @@ pub(super) struct Serving {
     seen: (u64, Instant),
     /// Chunks pulled when it was last looked at and some were owed, and when there were more.
     pulled: Option<(u64, Instant)>,
+}
+
+/// What a turn had to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answered {
+    Nothing,
+    All,
+    /// There may be more, but not in this turn.
+    Enough,
 }
 
 impl Serving {
@@ -77,17 +97,25 @@ impl Serving {
         if !matches!(over, Over::Closed(_)) {
             self.wire.close().await;
         }
-        // Work that blocks goes on to its end; nobody waits for it.
+        // Work that blocks goes on to its end; nobody waits for it. The memory of its call is
+        // missing to others until then.
         self.jobs.detach_all();
     }
 
     async fn drive(&mut self) -> Over {
         let waker = std::future::poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
         let mut turns = 0;
+        let mut more = false;
         loop {
             let moved = self.wire.turn();
+            if std::mem::take(&mut more) {
+                tokio::task::yield_now().await;
+            }
             let answered = match self.answer(&waker) {
-                Ok(answered) => answered,
+                Ok(answered) => {
+                    more = answered == Answered::Enough;
+                    answered != Answered::Nothing
+                }
                 Err(over) => return over,
             };
             if let Some(over) = self.wire.over() {
@@ -124,19 +152,35 @@ impl Serving {
         }
     }
 
-    /// Hands calls to the service, and takes the answers of those that took longer; whether there
-    /// was anything.
-    fn answer(&mut self, waker: &Waker) -> Result<bool, Over> {
-        let mut any = false;
+    /// Takes the answers of calls that took longer, and hands new ones to the service.
+    fn answer(&mut self, waker: &Waker) -> Result<Answered, Over> {
+        let mut answered = Answered::Nothing;
         if self.wire.connection.waits_for_memory() {
             self.wire.connection.handle_memory(waker);
         }
-        while let Some(event) = self.wire.connection.poll_event() {
-            any = true;
+        while let Some(done) = self.jobs.try_join_next() {
+            answered = Answered::All;
+            self.job_done(done)?;
+        }
+        let (mut calls, mut octets) = (0, 0);
+        while self.jobs.len() < MAX_JOBS {
+            if calls == CALLS || octets >= REPLIES {
+                return Ok(Answered::Enough);
+            }
+            let Some(event) = self.wire.connection.poll_event() else {
+                break;
+            };
+            answered = Answered::All;
+            calls += 1;
             match event {
                 Event::Call { id, message } => {
                     match self.settings.service.call(message, &self.caller) {
-                        Answer::Now(reply) => self.wire.connection.reply(id, reply),
+                        Answer::Now(reply) => {
+                            if let Reply::Message(reply) = &reply {
+                                octets += reply.stream_len();
+                            }
+                            self.wire.connection.reply(id, reply);
+                        }
                         Answer::Blocking(work) => {
                             self.jobs.spawn_blocking(move || (id, work()));
                         }
@@ -148,11 +192,7 @@ impl Serving {
                 Event::Reply { .. } => unreachable!("a server has no calls of its own"),
             }
         }
-        while let Some(done) = self.jobs.try_join_next() {
-            any = true;
-            self.job_done(done)?;
-        }
-        Ok(any)
+        Ok(answered)
     }
 
     /// RFC 8166 §4.5.4: a reply that cannot be made ends the connection, so that the client knows.

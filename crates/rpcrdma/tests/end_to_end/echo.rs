@@ -111,6 +111,11 @@ impl Echo {
         self.opened_later.notify_one();
     }
 
+    /// Calls that were handed to threads so far.
+    pub(crate) fn blocked(&self) -> u32 {
+        *self.blocked.borrow()
+    }
+
     /// Waits until so many calls were handed to threads.
     pub(crate) async fn wait_for_blocked(&self, many: u32) {
         let mut blocked = self.blocked.subscribe();

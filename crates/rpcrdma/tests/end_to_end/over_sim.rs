@@ -155,6 +155,38 @@ fn slow_call_does_not_hold_up_others() {
 }
 
 #[test]
+fn only_so_many_calls_of_one_connection_are_answered_beside_others() {
+    run(async {
+        let world = World::new(server_config()).await;
+        let client = world.client(ClientConfig::default()).await;
+        exchange(&client, &[], &[]).await;
+        let mut calls = tokio::task::JoinSet::new();
+        for _ in 0..100 {
+            let client = client.clone();
+            calls.spawn(async move {
+                let call = call(client.next_xid(), echo::BLOCKING, &[], &[10]);
+                let reply = client.call(call, echo::bound(&[10])).await;
+                check(&reply.expect("answered"), &[10]);
+            });
+        }
+        while world.server.stats().counters.calls_received < 101 {
+            tokio::task::yield_now().await;
+        }
+        world.service.wait_for_blocked(64).await;
+        assert_eq!(world.service.blocked(), 64);
+        // Another connection has its own.
+        let other = world.client(ClientConfig::default()).await;
+        exchange(&other, &[], &[]).await;
+        world.service.open();
+        while let Some(done) = calls.join_next().await {
+            done.expect("answered");
+        }
+        assert_eq!(world.service.blocked(), 100);
+        world.server.shutdown().await;
+    });
+}
+
+#[test]
 fn panicking_service_costs_one_connection_and_no_other() {
     run(async {
         let world = World::new(server_config()).await;
