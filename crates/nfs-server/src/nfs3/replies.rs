@@ -5,7 +5,7 @@
 //! same call draws the same results. It is known by its transaction id, who sends it from which
 //! address, and what it says, but not by its port or connection, which are others by then.
 
-use nfs_proto::Status;
+use nfs_proto::{Procedure, Status};
 use oncrpc::{Answer, Call, Credential, Reply};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::collections::{HashMap, VecDeque};
@@ -17,8 +17,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// Most replies kept. Each takes some hundred octets.
-const MAX_REPLIES: usize = 1024;
+/// Most replies kept for one client address: more calls than it can have under way.
+const MAX_REPLIES_OF_CLIENT: usize = 1024;
+
+/// Most replies kept in all. Each takes some hundred octets. The client with most of them gives way.
+const MAX_REPLIES: usize = 8192;
 
 /// How long a reply is kept: longer than a client takes to come back.
 const MAX_AGE: Duration = Duration::from_secs(120);
@@ -38,8 +41,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     entries: HashMap<u128, Arc<Entry>>,
-    /// In the order they came.
-    order: VecDeque<(Instant, u128)>,
+    /// Of each client in the order they came.
+    clients: HashMap<IpAddr, VecDeque<(Instant, u128)>>,
 }
 
 struct Entry {
@@ -70,14 +73,16 @@ impl Replies {
 
     /// Answers a call by executing it, unless it was executed or is being executed.
     pub(super) fn once(&self, call: Call, execute: impl FnOnce(Call) -> Answer) -> Answer {
-        let key = self.shared.key_of(&call);
-        let entry = match self.shared.enter(key) {
+        let client = call.caller.addr.ip().to_canonical();
+        let key = self.shared.key_of(client, &call);
+        let entry = match self.shared.enter(client, key) {
             Ok(ticket) => return finish_with(ticket, execute(call)),
             Err(entry) => entry,
         };
         let mut waiting = Waiting {
             entry,
             call: Some(call),
+            slot: None,
         };
         match Pin::new(&mut waiting).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(reply) => Answer::Now(reply),
@@ -111,9 +116,9 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn key_of(&self, call: &Call) -> u128 {
+    fn key_of(&self, client: IpAddr, call: &Call) -> u128 {
         let mut hasher = SipHasher24::new_with_key(&self.key);
-        match call.caller.addr.ip().to_canonical() {
+        match client {
             IpAddr::V4(address) => hasher.write(&address.octets()),
             IpAddr::V6(address) => hasher.write(&address.octets()),
         }
@@ -136,17 +141,10 @@ impl Shared {
     }
 
     /// A ticket to execute the call, or what there is of it.
-    fn enter(self: &Arc<Self>, key: u128) -> Result<Ticket, Arc<Entry>> {
+    fn enter(self: &Arc<Self>, client: IpAddr, key: u128) -> Result<Ticket, Arc<Entry>> {
         let now = Instant::now();
         let mut state = self.lock();
-        while let Some(&(since, oldest)) = state.order.front() {
-            let old = now.duration_since(since) > MAX_AGE;
-            if !old && state.order.len() < MAX_REPLIES {
-                break;
-            }
-            state.order.pop_front();
-            state.entries.remove(&oldest);
-        }
+        state.make_room(client, now);
         if let Some(entry) = state.entries.get(&key) {
             return Err(Arc::clone(entry));
         }
@@ -154,12 +152,58 @@ impl Shared {
             progress: Mutex::new(Progress::Running(Vec::new())),
         });
         state.entries.insert(key, Arc::clone(&entry));
-        state.order.push_back((now, key));
+        let order = state.clients.entry(client).or_default();
+        order.push_back((now, key));
         Ok(Ticket {
             shared: Arc::clone(self),
             entry,
+            client,
             key,
         })
+    }
+}
+
+impl State {
+    /// Forgets replies of this client that are old or too many, and those of the busiest one if all
+    /// together are too many.
+    fn make_room(&mut self, client: IpAddr, now: Instant) {
+        while let Some(order) = self.clients.get(&client) {
+            let old = order
+                .front()
+                .is_some_and(|(since, _)| now.duration_since(*since) > MAX_AGE);
+            if !(old || order.len() >= MAX_REPLIES_OF_CLIENT) || !self.forget_one(client) {
+                break;
+            }
+        }
+        while self.entries.len() >= MAX_REPLIES {
+            let busiest = self.clients.iter().max_by_key(|(_, order)| order.len());
+            let Some(busiest) = busiest.map(|(client, _)| *client) else {
+                break;
+            };
+            if !self.forget_one(busiest) {
+                break;
+            }
+        }
+    }
+
+    /// Forgets the oldest reply of a client. A call that is being executed is not forgotten: were it
+    /// to come again, it would be executed twice. There are no more of those than calls under way.
+    fn forget_one(&mut self, client: IpAddr) -> bool {
+        let Some(order) = self.clients.get_mut(&client) else {
+            return false;
+        };
+        let done = order.iter().position(|(_, key)| {
+            let entry = self.entries.get(key);
+            entry.is_none_or(|entry| !matches!(*entry.lock(), Progress::Running(_)))
+        });
+        let gone = done.and_then(|at| order.remove(at));
+        if order.is_empty() {
+            self.clients.remove(&client);
+        }
+        if let Some((_, key)) = gone {
+            self.entries.remove(&key);
+        }
+        gone.is_some()
     }
 }
 
@@ -181,6 +225,7 @@ impl Entry {
 struct Ticket {
     shared: Arc<Shared>,
     entry: Arc<Entry>,
+    client: IpAddr,
     key: u128,
 }
 
@@ -203,7 +248,12 @@ impl Drop for Ticket {
             && Arc::ptr_eq(entry, &self.entry)
         {
             state.entries.remove(&self.key);
-            state.order.retain(|(_, key)| *key != self.key);
+            if let Some(order) = state.clients.get_mut(&self.client) {
+                order.retain(|(_, key)| *key != self.key);
+                if order.is_empty() {
+                    state.clients.remove(&self.client);
+                }
+            }
         }
         drop(state);
         self.entry.end(Progress::Lost);
@@ -228,6 +278,8 @@ fn results_of(reply: &Reply) -> Option<&[u8]> {
 struct Waiting {
     entry: Arc<Entry>,
     call: Option<Call>,
+    /// Where our waker is among those of the entry.
+    slot: Option<usize>,
 }
 
 impl Future for Waiting {
@@ -236,22 +288,42 @@ impl Future for Waiting {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reply> {
         let this = &mut *self;
         let mut progress = this.entry.lock();
-        let reply = match &mut *progress {
-            Progress::Running(wakers) => {
-                wakers.push(cx.waker().clone());
-                return Poll::Pending;
-            }
-            // The client comes once more if it still wants to know.
-            Progress::Lost => Reply::Nothing,
-            Progress::Done(results) => match this.call.take() {
-                Some(call) => {
-                    let mut w = call.into_success();
-                    w.fixed(results);
-                    Reply::Message(w.finish())
+        if let Progress::Running(wakers) = &mut *progress {
+            match this.slot.and_then(|slot| wakers.get_mut(slot)) {
+                Some(waker) => waker.clone_from(cx.waker()),
+                None => {
+                    this.slot = Some(wakers.len());
+                    wakers.push(cx.waker().clone());
                 }
-                None => Reply::Nothing,
-            },
+            }
+            return Poll::Pending;
+        }
+        let Some(call) = this.call.take() else {
+            return Poll::Ready(Reply::Nothing);
         };
-        Poll::Ready(reply)
+        Poll::Ready(match &*progress {
+            Progress::Done(results) => {
+                let mut w = call.into_success();
+                w.fixed(results);
+                Reply::Message(w.finish())
+            }
+            Progress::Running(_) | Progress::Lost => not_now(call),
+        })
     }
+}
+
+/// That nothing was done yet, and that the client may come again (RFC 1813 §2.6).
+fn not_now(call: Call) -> Reply {
+    // Attributes that are left out: those of the file, or before and after for each directory.
+    let absent = match Procedure::try_from(call.proc) {
+        Ok(Procedure::Rename) => 4,
+        Ok(Procedure::Link) => 3,
+        _ => 2,
+    };
+    let mut w = call.into_success();
+    w.u32(Status::Jukebox as u32);
+    for _ in 0..absent {
+        w.u32(0);
+    }
+    Reply::Message(w.finish())
 }

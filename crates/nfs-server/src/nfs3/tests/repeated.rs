@@ -125,7 +125,10 @@ fn call_whose_execution_never_began_is_executed_when_it_comes_again() {
     };
     // The connection ended before a thread was free.
     drop(first);
-    assert!(matches!(poll(&mut again), Poll::Ready(Reply::Nothing)));
+    let Poll::Ready(reply) = poll(&mut again) else {
+        panic!("nobody is executing it any more")
+    };
+    assert_eq!(status_of(&reply, 100), Some(Status::Jukebox));
     assert_eq!(peer.remove(100), None);
     assert_eq!(peer.remove(101), Some(Status::NoEntry));
 }
@@ -139,4 +142,34 @@ fn number_of_replies_kept_is_bounded() {
         assert_eq!(peer.remove(xid), Some(Status::NoEntry));
     }
     assert_eq!(peer.remove(100), Some(Status::NoEntry), "it was forgotten");
+}
+
+#[test]
+fn client_that_calls_much_does_not_have_others_replies_forgotten() {
+    let mut peer = Peer::new();
+    create(&peer, "f");
+    assert_eq!(peer.remove(100), None);
+    peer.from = "127.0.0.2:700";
+    for xid in 1000..10_000 {
+        assert_eq!(peer.remove(xid), Some(Status::NoEntry));
+    }
+    peer.from = LOOPBACK;
+    assert_eq!(peer.remove(100), None);
+}
+
+#[test]
+fn call_that_is_being_executed_is_not_forgotten() {
+    let (peer, _dir) = slow();
+    let object = place(peer.root(), "f");
+    let first = peer.send(100, &args::Remove { object });
+    for xid in 1000..3000 {
+        let none = place(peer.root(), "none");
+        let Answer::Blocking(job) = peer.send(xid, &args::Remove { object: none }) else {
+            panic!("a change is a job")
+        };
+        assert_eq!(status_of(&job(), xid), Some(Status::NoEntry));
+    }
+    let again = peer.send(100, &args::Remove { object });
+    assert!(matches!(again, Answer::Later(_)));
+    drop(first);
 }
