@@ -23,12 +23,14 @@ use xdr::{Gather, gather_len};
 const ASK_AHEAD: usize = 128 << 10;
 
 /// A read that was begun.
-struct Reading {
+pub(super) struct Reading {
     node: Arc<Node>,
     attributes: Attributes,
     offset: u64,
     /// Octets to be had, by the size of the file.
     want: usize,
+    /// It was found to end here, though its attributes said otherwise.
+    ended: bool,
     buffer: Buffer,
 }
 
@@ -113,7 +115,7 @@ impl LocalFs {
 }
 
 impl Reading {
-    fn finish(self) -> Seen<ReadOut> {
+    pub(super) fn finish(self) -> Seen<ReadOut> {
         let end = self.offset.saturating_add(self.buffer.len() as u64);
         let mut data = Gather::new();
         if !self.buffer.is_empty() {
@@ -123,7 +125,7 @@ impl Reading {
             attributes: Some(self.attributes),
             result: Ok(ReadOut {
                 data,
-                eof: end >= self.attributes.size,
+                eof: self.ended || end >= self.attributes.size,
             }),
         }
     }
@@ -132,7 +134,7 @@ impl Reading {
 impl Inner {
     /// Attributes are those from before: were they from after, a client could take old data for
     /// that of a newer file.
-    fn begin_read(
+    pub(super) fn begin_read(
         &self,
         who: &Identity,
         file: FileId,
@@ -157,12 +159,13 @@ impl Inner {
             attributes,
             offset,
             want,
+            ended: false,
             buffer,
         })
     }
 
     /// Reads on; says whether all is there. In haste it takes what is in the page cache.
-    fn read_on(&self, reading: &mut Reading, pace: Pace) -> Try<bool> {
+    pub(super) fn read_on(&self, reading: &mut Reading, pace: Pace) -> Try<bool> {
         let flags = match pace {
             Pace::Quick => self.haste,
             Pace::Patient => ReadWriteFlags::empty(),
@@ -183,7 +186,10 @@ impl Inner {
             let at = reading.offset + have as u64;
             match rustix::io::preadv2(fd, &mut [IoSliceMut::new(space)], at, flags) {
                 // It became shorter meanwhile.
-                Ok(0) if pace == Pace::Patient => break,
+                Ok(0) if pace == Pace::Patient => {
+                    reading.ended = true;
+                    break;
+                }
                 Ok(0) => return Ok(false),
                 Ok(n) => reading.buffer.set_len(have + n),
                 Err(Errno::INTR) => {}

@@ -920,6 +920,21 @@ fn read_that_begins_in_memory_ends_on_the_disk() {
 }
 
 #[test]
+fn file_that_shrinks_while_it_is_read_ends_where_it_ends() {
+    let export = Export::new();
+    export.write("f", &"x".repeat(10_000));
+    let f = export.find("f").unwrap();
+    let (inner, who) = (&export.fs().inner, Identity::root());
+    let mut reading = inner
+        .begin_read(&who, f, 0, 10_000, Pace::Patient)
+        .unwrap_or_else(|stop| panic!("{stop:?}"));
+    export.write("f", "short");
+    assert!(inner.read_on(&mut reading, Pace::Patient).unwrap());
+    let read = reading.finish().result.unwrap();
+    assert_eq!((read.data.concat(), read.eof), (b"short".to_vec(), true));
+}
+
+#[test]
 fn memory_of_reads_goes_back_to_its_pool() {
     let export = Export::new();
     export.write("f", &"x".repeat(100_000));
