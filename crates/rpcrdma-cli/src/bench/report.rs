@@ -154,10 +154,10 @@ impl Report {
             self.idle_connection.server / 1024,
         );
         println!(
-            "\nEach figure is the median over repetitions that alternate with the same octets over \
-             plain TCP\nbetween the same two processes. `!` marks a ratio short of its aim. Per \
-             operation: CPU time,\nsystem calls that moved octets, allocations, payload octets \
-             copied by our code."
+            "\nEach figure is the median over repetitions that alternate with the same octets over plain TCP\n\
+             between the same two processes, each on a CPU of its own. `!` marks a ratio short of its aim.\n\
+             Per operation: CPU time, system calls that moved octets, allocations, payload octets copied\n\
+             by our code."
         );
     }
 }
