@@ -47,6 +47,15 @@ impl Squash {
     }
 }
 
+/// Whether what a caller shows is understood here. Taking one with another flavour for nobody would
+/// let it in as somebody it did not claim to be, and tell it that its protection works.
+pub(crate) fn is_understood(credential: &Credential) -> bool {
+    match credential {
+        Credential::None | Credential::Sys(_) => true,
+        Credential::Other { .. } => false,
+    }
+}
+
 /// The rules of an export.
 #[derive(Clone, Debug, Default)]
 pub struct ExportOptions {

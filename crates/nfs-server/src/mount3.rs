@@ -1,6 +1,6 @@
 //! The MOUNT version 3 program (RFC 1813 §5): from the path of an export to its handle.
 
-use crate::exports::{Export, Exports};
+use crate::exports::{Export, Exports, is_understood};
 use crate::fs::{Error, FileId, FileSystem, Identity, Name, Step};
 use nfs_proto::limits::MAX_GROUPS;
 use nfs_proto::mount::{
@@ -8,7 +8,7 @@ use nfs_proto::mount::{
     Mounted, Null, Unmount, UnmountAll,
 };
 use nfs_proto::{List, MOUNT_PROGRAM, MOUNT_V3, MountProcedure, Wire, mount};
-use oncrpc::auth::{AUTH_NONE, AUTH_SYS};
+use oncrpc::auth::{AUTH_NONE, AUTH_SYS, AuthStat};
 use oncrpc::{Answer, Call, Caller, Program, Reply};
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -236,6 +236,9 @@ impl Program for Mount3 {
         let Ok(procedure) = MountProcedure::try_from(call.proc) else {
             return Answer::Now(call.proc_unavail());
         };
+        if procedure != MountProcedure::Null && !is_understood(&call.cred) {
+            return Answer::Now(call.denied(AuthStat::TooWeak));
+        }
         match procedure {
             MountProcedure::Null => serve!(call, Null, Call::void),
             MountProcedure::Mount => self.mount(call),

@@ -16,13 +16,14 @@ mod listing;
 mod objects;
 mod replies;
 
-use crate::exports::{Export, Exports, Target};
+use crate::exports::{Export, Exports, Target, is_understood};
 use crate::fs::{Error, Found, Identity, Outcome, Seen};
 use buffer::Pool;
 use nfs_proto::results::Res;
 use nfs_proto::{
     Attributes, Failed, FileHandle, NFS_PROGRAM, NFS_V3, Procedure, Status, WccData, Wire, args,
 };
+use oncrpc::auth::AuthStat;
 use oncrpc::{Answer, Call, Program, Reply};
 use replies::Replies;
 use std::ops::RangeInclusive;
@@ -178,6 +179,10 @@ impl Program for Nfs3 {
         let Ok(procedure) = Procedure::try_from(call.proc) else {
             return Answer::Now(call.proc_unavail());
         };
+        // RFC 1813 §2.3, RFC 5531 §8: NULL takes any flavour.
+        if procedure != Procedure::Null && !is_understood(&call.cred) {
+            return Answer::Now(call.denied(AuthStat::TooWeak));
+        }
         if changes_when_repeated(procedure) {
             self.replies
                 .once(call, |call| self.execute(procedure, call))

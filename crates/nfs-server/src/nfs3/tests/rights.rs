@@ -133,3 +133,24 @@ fn addresses_that_are_not_allowed_get_nothing() {
     peer.from = "192.0.2.7:999";
     assert!(call!(peer, args::GetAttr { object }).is_ok());
 }
+
+#[test]
+fn flavours_that_are_not_understood_get_nothing_but_null() {
+    let mut peer = Peer::new();
+    let rpcsec_gss = 6;
+    peer.cred = Credential::Other {
+        flavour: rpcsec_gss,
+        body: [0; 8].into_iter().collect(),
+    };
+    call!(peer, args::Null);
+    call!(peer, mount::Null);
+    let refused = |payload: Payload| {
+        let error = RpcError::Auth(oncrpc::AuthStat::TooWeak);
+        assert_eq!(read_reply(&payload, 7).err(), Some(error));
+    };
+    let object = peer.root();
+    refused(peer.payload(&args::GetAttr { object }));
+    refused(peer.payload(&mount::Mount {
+        path: mount::DirPath::new(b"/data").unwrap(),
+    }));
+}
