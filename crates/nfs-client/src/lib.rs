@@ -33,7 +33,7 @@ pub use nfs3::{Created, Nfs3, ReadAt, WriteAt};
 pub use read::ReadStream;
 pub use rpc::{Reply, Rpc};
 pub use show::printable;
-pub use upload::Upload;
+pub use upload::{Upload, temporary_name};
 pub use url::{NfsUrl, UrlError, host_and_port};
 pub use walk::{Walk, WalkEntry};
 pub use write::WriteStream;

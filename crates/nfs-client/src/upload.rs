@@ -147,7 +147,7 @@ async fn create_temporary<T: Transport + Send + Sync>(
     let mut exclusive = true;
     for _ in 0..MAX_TRIES {
         let number = RandomState::new().hash_one(name.get());
-        let temporary = temporary_name(name, number);
+        let temporary = temporary_name(&name, number);
         let how = match exclusive {
             true => CreateHow::Exclusive(CreateVerifier(number.to_be_bytes())),
             false => CreateHow::Guarded(attributes),
@@ -177,8 +177,9 @@ async fn create_temporary<T: Transport + Send + Sync>(
     Err(Status::Exist.into())
 }
 
-/// `.NAME.rpcrdma-NUMBER`, with as much of the name as there is room for.
-fn temporary_name(name: Name<'_>, number: u64) -> Vec<u8> {
+/// Name of a file that is not complete: `.NAME.rpcrdma-NUMBER`, with as much of the final name as
+/// there is room for. The number is one that nobody else uses.
+pub fn temporary_name(name: &[u8], number: u64) -> Vec<u8> {
     let end = format!("{MARK}{number:016x}");
     let room = MAX_NAME - 1 - end.len();
     let kept = &name[..name.len().min(room)];
@@ -191,10 +192,10 @@ mod tests {
 
     #[test]
     fn temporary_names_are_names_however_long_the_name_is() {
-        let short = temporary_name(Name::new(b"a").unwrap(), 1);
+        let short = temporary_name(b"a", 1);
         assert_eq!(short, b".a.rpcrdma-0000000000000001");
         let long = [b'x'; MAX_NAME];
-        let long = temporary_name(Name::new(&long).unwrap(), 1);
+        let long = temporary_name(&long, 1);
         assert_eq!(long.len(), MAX_NAME);
         assert!(Name::new(&long).is_ok());
     }

@@ -1,11 +1,10 @@
 //! `rpcrdma get`: files from a server.
 
 use crate::cli::NOT_UTF8;
+use crate::copy::{Copy, CopyArgs};
 use crate::failure::{Ended, Usage};
-use crate::interrupt::Interrupt;
-use crate::partial::Partial;
-use crate::progress::Progress;
-use crate::session::{Place, Session, SessionArgs};
+use crate::partial::{self, Partial};
+use crate::session::{Place, Session};
 use crate::show;
 use anyhow::{Context, bail};
 use clap::Args;
@@ -34,16 +33,8 @@ pub(crate) struct GetArgs {
     #[arg(value_name = "URL... [DEST]", required = true)]
     paths: Vec<OsString>,
 
-    /// Copy directories with all that is in them
-    #[arg(short, long)]
-    recursive: bool,
-
-    /// Show no progress
-    #[arg(short, long)]
-    quiet: bool,
-
     #[command(flatten)]
-    session: SessionArgs,
+    copy: CopyArgs,
 }
 
 /// Runs the command.
@@ -53,13 +44,8 @@ pub(crate) async fn run(args: &GetArgs) -> anyhow::Result<Ended> {
     if !into && (urls.len() > 1 || dest.as_os_str().as_bytes().ends_with(b"/")) {
         bail!("{} is not a directory", show::path(&dest));
     }
-    let mut session = Session::new(&args.session);
-    let mut copy = Copy {
-        recursive: args.recursive,
-        interrupt: Interrupt::listen()?,
-        progress: Progress::new(!args.quiet),
-        ended: Ended::Well,
-    };
+    let mut session = Session::new(&args.copy.session);
+    let mut copy = Copy::new(&args.copy)?;
     for url in &urls {
         let copied = async {
             let place = session.place(url).await?;
@@ -67,7 +53,7 @@ pub(crate) async fn run(args: &GetArgs) -> anyhow::Result<Ended> {
                 Some(name) if into => dest.join(OsStr::from_bytes(name)),
                 Some(_) | None => dest.clone(),
             };
-            copy.place(&place, &dest).await
+            get(&mut copy, &place, &dest).await
         };
         let copied = copied.await;
         copy.check(copied)?;
@@ -105,105 +91,91 @@ fn sources(paths: &[OsString]) -> anyhow::Result<(Vec<NfsUrl>, PathBuf)> {
     Ok((urls.iter().map(url).collect::<Result<_, _>>()?, dest))
 }
 
-/// What a copy needs on its way, and how it went so far.
-struct Copy {
-    recursive: bool,
-    interrupt: Interrupt,
-    progress: Progress,
-    ended: Ended,
+/// Copies what the user named.
+async fn get(copy: &mut Copy, place: &Place, dest: &Path) -> anyhow::Result<()> {
+    let node = place.export.stat(&place.path).await?;
+    if node.attributes.file_type != FileType::Directory {
+        return one(copy, place, &node, &place.path, dest).await;
+    }
+    if !copy.recursive {
+        bail!("{} is a directory: copy it with -r", place.url);
+    }
+    make_directory(dest, &node.attributes, Follow::Yes)?;
+    let mut walk = place.export.walk(&place.path).await?;
+    loop {
+        let found = match walk.next().await {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                copy.check(Err(error.into()))?;
+                continue;
+            }
+        };
+        let below = found.path.strip_prefix(&place.path[..]);
+        let below = below.expect("a walk stays below its beginning");
+        let begin = below.iter().position(|octet| *octet != b'/');
+        let below = &below[begin.unwrap_or(below.len())..];
+        let dest = dest.join(OsStr::from_bytes(below));
+        let copied = match found.node.attributes.file_type {
+            FileType::Directory => make_directory(&dest, &found.node.attributes, Follow::No)
+                .inspect_err(|_| walk.skip()),
+            _ => one(copy, place, &found.node, &found.path, &dest).await,
+        };
+        copy.check(copied)?;
+    }
 }
 
-impl Copy {
-    fn check(&mut self, part: anyhow::Result<()>) -> anyhow::Result<()> {
-        let ended = &mut self.ended;
-        self.progress.suspend(|| ended.check(part))
+/// Copies what is no directory.
+async fn one(
+    copy: &Copy,
+    place: &Place,
+    node: &Node,
+    path: &[u8],
+    dest: &Path,
+) -> anyhow::Result<()> {
+    match node.attributes.file_type {
+        FileType::Regular => {
+            let copied = file(copy, place, node, path, dest);
+            copy.interrupt.unless(copied).await
+        }
+        FileType::Symlink => {
+            let target = place.export.nfs().read_link(node.handle).await;
+            link(
+                target.map_err(|fault| fault.at("read symbolic link", path))?,
+                dest,
+            )
+        }
+        other => bail!(
+            "{} is a {}, which is not copied",
+            nfs_client::printable(path),
+            show::file_type(other)
+        ),
     }
+}
 
-    async fn place(&mut self, place: &Place, dest: &Path) -> anyhow::Result<()> {
-        let node = place.export.stat(&place.path).await?;
-        if node.attributes.file_type != FileType::Directory {
-            return self.one(place, &node, &place.path, dest).await;
-        }
-        if !self.recursive {
-            bail!("{} is a directory: copy it with -r", place.url);
-        }
-        make_directory(dest, &node.attributes, Follow::Yes)?;
-        let mut walk = place.export.walk(&place.path).await?;
-        loop {
-            let found = match walk.next().await {
-                Ok(Some(found)) => found,
-                Ok(None) => return Ok(()),
-                Err(error) => {
-                    self.check(Err(error.into()))?;
-                    continue;
-                }
-            };
-            let below = found.path.strip_prefix(&place.path[..]);
-            let below = below.expect("a walk stays below its beginning");
-            let begin = below.iter().position(|octet| *octet != b'/');
-            let below = &below[begin.unwrap_or(below.len())..];
-            let dest = dest.join(OsStr::from_bytes(below));
-            let copied = match found.node.attributes.file_type {
-                FileType::Directory => make_directory(&dest, &found.node.attributes, Follow::No)
-                    .inspect_err(|_| walk.skip()),
-                _ => self.one(place, &found.node, &found.path, &dest).await,
-            };
-            self.check(copied)?;
-        }
+async fn file(
+    copy: &Copy,
+    place: &Place,
+    node: &Node,
+    path: &[u8],
+    dest: &Path,
+) -> anyhow::Result<()> {
+    copy.progress.begin(path, node.attributes.size);
+    let partial = Partial::create(dest, node.attributes.mode)?;
+    let mut stream = place.export.read_node(node, path);
+    let mut offset = 0;
+    // One write of a disk is under way while the next data comes.
+    let mut writing: Option<JoinHandle<io::Result<()>>> = None;
+    while let Some(data) = stream.next().await? {
+        let len = gather_len(&data) as u64;
+        written(writing.take(), dest).await?;
+        let (file, at) = (partial.file().clone(), offset);
+        writing = Some(spawn_blocking(move || write_at(&file, &data, at)));
+        offset += len;
+        copy.progress.add(len);
     }
-
-    /// Copies what is no directory.
-    async fn one(
-        &self,
-        place: &Place,
-        node: &Node,
-        path: &[u8],
-        dest: &Path,
-    ) -> anyhow::Result<()> {
-        match node.attributes.file_type {
-            FileType::Regular => {
-                let copied = self.file(place, node, path, dest);
-                self.interrupt.unless(copied).await
-            }
-            FileType::Symlink => {
-                let target = place.export.nfs().read_link(node.handle).await;
-                link(
-                    target.map_err(|fault| fault.at("read symbolic link", path))?,
-                    dest,
-                )
-            }
-            other => bail!(
-                "{} is a {}, which is not copied",
-                nfs_client::printable(path),
-                show::file_type(other)
-            ),
-        }
-    }
-
-    async fn file(
-        &self,
-        place: &Place,
-        node: &Node,
-        path: &[u8],
-        dest: &Path,
-    ) -> anyhow::Result<()> {
-        self.progress.begin(path, node.attributes.size);
-        let partial = Partial::create(dest, node.attributes.mode)?;
-        let mut stream = place.export.read_node(node, path);
-        let mut offset = 0;
-        // One write of a disk is under way while the next data comes.
-        let mut writing: Option<JoinHandle<io::Result<()>>> = None;
-        while let Some(data) = stream.next().await? {
-            let len = gather_len(&data) as u64;
-            written(writing.take(), dest).await?;
-            let (file, at) = (partial.file().clone(), offset);
-            writing = Some(spawn_blocking(move || write_at(&file, &data, at)));
-            offset += len;
-            self.progress.add(len);
-        }
-        written(writing, dest).await?;
-        written(Some(spawn_blocking(move || partial.finish())), dest).await
-    }
+    written(writing, dest).await?;
+    written(Some(spawn_blocking(move || partial.finish())), dest).await
 }
 
 /// Waits for what is being written.
@@ -258,7 +230,7 @@ fn make_directory(dest: &Path, attributes: &Attributes, follow: Follow) -> anyho
 
 /// Makes a symbolic link, in place of one that has the name.
 fn link(target: Vec<u8>, dest: &Path) -> anyhow::Result<()> {
-    let at = dest.with_file_name(crate::partial::temporary_name());
+    let at = partial::temporary(dest);
     let made = symlink(OsString::from_vec(target), &at).and_then(|()| {
         std::fs::rename(&at, dest).inspect_err(|_| {
             // The error to be told is that of renaming.

@@ -2,15 +2,16 @@
 //!
 //! Each command is a module with its arguments and a `run`. What they share is what a user sees:
 //! how servers and files are named ([`endpoint`], [`session`]), how connections are made
-//! ([`transport`], [`connect`]), how files are shown ([`show`]), how copies are made ([`partial`],
-//! [`progress`]), and how a command ends ([`failure`], [`interrupt`]). Here, and nowhere else, a
-//! provider is chosen.
+//! ([`transport`], [`connect`]), how files are shown ([`show`]), how copies are made ([`copy`],
+//! [`partial`], [`progress`]), and how a command ends ([`failure`], [`interrupt`]). Here, and
+//! nowhere else, a provider is chosen.
 
 mod allocations;
 mod bench;
 mod cat;
 mod cli;
 mod connect;
+mod copy;
 mod df;
 mod endpoint;
 mod failure;

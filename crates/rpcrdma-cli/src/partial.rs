@@ -5,16 +5,21 @@
 //! again.
 
 use anyhow::Context;
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A name for a file that is not complete, which nobody else uses.
-pub(crate) fn temporary_name() -> String {
-    format!(".rpcrdma-{:016x}.part", RandomState::new().hash_one(0))
+/// A path beside `to` for it while it is not complete, which nobody else uses.
+pub(crate) fn temporary(to: &Path) -> PathBuf {
+    let name = to.file_name().unwrap_or_default();
+    let number = RandomState::new().hash_one(0);
+    let name = nfs_client::temporary_name(name.as_bytes(), number);
+    to.with_file_name(OsStr::from_bytes(&name))
 }
 
 /// A local file on its way to completion. Dropped before [`finish`](Self::finish) it is removed.
@@ -36,7 +41,7 @@ impl Partial {
     ///
     /// If no file can be made beside it.
     pub(crate) fn create(to: &Path, mode: u32) -> anyhow::Result<Self> {
-        let at = to.with_file_name(temporary_name());
+        let at = temporary(to);
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)

@@ -1,9 +1,8 @@
 //! `rpcrdma put`: files to a server.
 
+use crate::copy::{Copy, CopyArgs};
 use crate::failure::Ended;
-use crate::interrupt::Interrupt;
-use crate::progress::Progress;
-use crate::session::{Place, Session, SessionArgs};
+use crate::session::{Place, Session};
 use crate::show;
 use anyhow::{Context, bail};
 use buffer::{Buffer, Pool};
@@ -45,21 +44,13 @@ pub(crate) struct PutArgs {
     #[arg(value_name = "URL")]
     url: NfsUrl,
 
-    /// Copy directories with all that is in them
-    #[arg(short, long)]
-    recursive: bool,
-
-    /// Show no progress
-    #[arg(short, long)]
-    quiet: bool,
-
     #[command(flatten)]
-    session: SessionArgs,
+    copy: CopyArgs,
 }
 
 /// Runs the command.
 pub(crate) async fn run(args: &PutArgs) -> anyhow::Result<Ended> {
-    let mut session = Session::new(&args.session);
+    let mut session = Session::new(&args.copy.session);
     let to = session.place(&args.url).await?;
     let into = to.is_directory().await?;
     if !into && (args.sources.len() > 1 || to.url.path.ends_with(b"/")) {
@@ -68,41 +59,30 @@ pub(crate) async fn run(args: &PutArgs) -> anyhow::Result<Ended> {
             to.url
         );
     }
-    let mut copy = Copy {
-        recursive: args.recursive,
-        interrupt: Interrupt::listen()?,
-        progress: Progress::new(!args.quiet),
+    let mut put = Put {
+        copy: Copy::new(&args.copy)?,
         pool: Pool::new(POOL_KEEP),
-        ended: Ended::Well,
     };
     for source in &args.sources {
         let to = match source.file_name() {
             Some(name) if into => to.join(name.as_bytes()),
             Some(_) | None => to.clone(),
         };
-        let copied = copy.source(source, to).await;
-        copy.check(copied)?;
+        let copied = put.source(source, to).await;
+        put.copy.check(copied)?;
     }
-    copy.progress.finish();
+    put.copy.progress.finish();
     session.close().await;
-    Ok(copy.ended)
+    Ok(put.copy.ended)
 }
 
-/// What a copy needs on its way, and how it went so far.
-struct Copy {
-    recursive: bool,
-    interrupt: Interrupt,
-    progress: Progress,
+/// A copy, and memory for reading.
+struct Put {
+    copy: Copy,
     pool: Pool,
-    ended: Ended,
 }
 
-impl Copy {
-    fn check(&mut self, part: anyhow::Result<()>) -> anyhow::Result<()> {
-        let ended = &mut self.ended;
-        self.progress.suspend(|| ended.check(part))
-    }
-
+impl Put {
     /// Copies what the user named: a symbolic link stands for what it leads to.
     async fn source(&mut self, source: &Path, to: Place) -> anyhow::Result<()> {
         let about = source
@@ -111,13 +91,13 @@ impl Copy {
         if !about.is_dir() {
             return self.one(source, &about, &to).await;
         }
-        if !self.recursive {
+        if !self.copy.recursive {
             bail!("{} is a directory: copy it with -r", show::path(source));
         }
         let mut left = vec![(source.to_owned(), about, to)];
         while let Some((dir, about, to)) = left.pop() {
             let copied = self.directory(&dir, &about, &to, &mut left).await;
-            self.check(copied)?;
+            self.copy.check(copied)?;
         }
         Ok(())
     }
@@ -151,7 +131,7 @@ impl Copy {
                 Ok(about) => self.one(&path, &about, &to).await,
                 Err(error) => Err(error),
             };
-            self.check(copied)?;
+            self.copy.check(copied)?;
         }
         left.extend(directories.into_iter().rev());
         Ok(())
@@ -175,7 +155,8 @@ impl Copy {
         let unreadable = || format!("cannot read {}", show::path(source));
         let file = File::open(source).with_context(unreadable)?;
         let about = file.metadata().with_context(unreadable)?;
-        self.progress
+        self.copy
+            .progress
             .begin(source.as_os_str().as_bytes(), about.len());
         let attributes = SetAttributes {
             // What runs with the rights of its owner is made so by the owner, not by copying.
@@ -184,7 +165,7 @@ impl Copy {
         };
         let mut upload = to.export.upload(&to.path, attributes).await?;
         let sent = self.send(Arc::new(file), source, &mut upload);
-        match self.interrupt.unless(sent).await {
+        match self.copy.interrupt.unless(sent).await {
             Ok(()) => Ok(upload.finish().await?),
             Err(error) => {
                 upload.abandon().await;
@@ -214,7 +195,7 @@ impl Copy {
             offset += len;
             reading = self.read(&file, offset);
             upload.write(Gather::from_elem(piece.freeze(), 1)).await?;
-            self.progress.add(len);
+            self.copy.progress.add(len);
         }
     }
 
