@@ -557,6 +557,10 @@ fn filled(offered: &WriteChunk, chunk: &WriteChunk) -> Result<usize, &'static st
         if segment.length > offered.length {
             return Err("a chunk with more octets than were offered");
         }
+        let same = (segment.handle, segment.offset) == (offered.handle, offered.offset);
+        if segment.length > 0 && !same {
+            return Err("a chunk with memory that was not offered");
+        }
         // RFC 8166 §3.4.6: chunks are filled contiguously.
         if segment.length > 0 && !full {
             return Err("a chunk with a gap in it");

@@ -564,7 +564,8 @@ fn to_invalidate(link: &mut Link, offered: &Lists) -> Option<Handle> {
     let writes = offered.writes.iter().chain(&offered.reply);
     let reads = offered.reads.iter().map(|chunk| &chunk.segments);
     let mut segments = writes.map(|chunk| &chunk.segments).chain(reads).flatten();
-    let handle = segments.next()?.handle;
+    // One that is empty may have no memory behind it.
+    let handle = segments.find(|segment| segment.length > 0)?.handle;
     link.counters.invalidations_sent += 1;
     Some(handle)
 }

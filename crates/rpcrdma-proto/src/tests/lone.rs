@@ -206,6 +206,18 @@ fn reply_that_breaks_a_rule_ends_its_call_and_nothing_else() {
         lists.writes[0].segments[0].length = 10_001;
         inline(&lists)
     });
+    check("memory that was not offered", &|offered| {
+        let mut lists = unused(&offered);
+        lists.writes[0].segments[0].length = 1;
+        lists.writes[0].segments[0].handle.0 ^= 1;
+        inline(&lists)
+    });
+    check("memory that was not offered", &|offered| {
+        let mut lists = unused(&offered);
+        lists.writes[0].segments[0].length = 1;
+        lists.writes[0].segments[0].offset += 1;
+        inline(&lists)
+    });
     check("octets in its reply chunk", &|offered| {
         let mut lists = unused(&offered);
         lists.reply = offered.reply.as_ref().map(|c| c.returned(8));
@@ -714,6 +726,31 @@ fn offered_chunks_come_back_with_what_was_written() {
         &[8000, 20],
     );
     check(reply(5, 8000, &[]), &[200], &[10_000], &[0], &[8012]);
+}
+
+#[test]
+fn handle_of_an_empty_segment_is_not_invalidated() {
+    let mut lone = server();
+    let sink = Memory::Sink(Buffer::with_capacity(100));
+    let handle = lone.peer.register(sink).expect("there is room");
+    let check = |lone: &mut Lone, segments, invalidated| {
+        let offered = Lists {
+            writes: vec![WriteChunk { segments }],
+            ..Lists::default()
+        };
+        let message = stream(&call(5, 4, &[]));
+        lone.send(&wire(procedure::MSG, 5, 8, &offered, &message), None);
+        let (id, _) = lone.called();
+        lone.end
+            .connection
+            .reply(id, Reply::Message(reply(5, 4, &[])));
+        lone.drive();
+        assert_eq!(lone.peer.closed(), None);
+        let counters = lone.end.connection.counters();
+        assert_eq!(counters.invalidations_sent, invalidated);
+    };
+    check(&mut lone, smallvec![segment(0, 0)], 0);
+    check(&mut lone, smallvec![segment(0, 0), segment(handle.0, 9)], 1);
 }
 
 #[test]
