@@ -136,10 +136,10 @@ pub(crate) fn check_set(
 }
 
 /// The mode that a caller gets who asks for `wanted` on a file of group `gid`: the set-group-id bit
-/// is only for members.
-pub(crate) fn settable_mode(who: &Identity, kind: FileKind, gid: u32, wanted: u32) -> u32 {
+/// is only for members, on a directory as well.
+pub(crate) fn settable_mode(who: &Identity, gid: u32, wanted: u32) -> u32 {
     let wanted = wanted & mode::ALL;
-    if who.is_root() || kind == FileKind::Directory || who.in_group(gid) {
+    if who.is_root() || who.in_group(gid) {
         wanted
     } else {
         wanted & !mode::SET_GID
@@ -264,6 +264,17 @@ mod tests {
             check_set(&Identity::root(), &mine, &give(Some(6), Some(7))),
             Ok(())
         );
+    }
+
+    #[test]
+    fn set_group_id_bit_is_for_members_of_the_group() {
+        let member = Identity {
+            groups: [7].into_iter().collect(),
+            ..Identity::new(5, 5)
+        };
+        assert_eq!(settable_mode(&member, 7, 0o2775), 0o2775);
+        assert_eq!(settable_mode(&member, 8, 0o2775), 0o775);
+        assert_eq!(settable_mode(&Identity::root(), 8, 0o2775), 0o2775);
     }
 
     #[test]

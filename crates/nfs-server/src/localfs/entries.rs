@@ -515,7 +515,7 @@ impl Maker<'_> {
         }
         if let Some(mode) = set.mode {
             let gid = set.gid.unwrap_or(gid);
-            let mode = permission::settable_mode(inner.acting(self.who), kind, gid, mode);
+            let mode = permission::settable_mode(inner.acting(self.who), gid, mode);
             set.mode = Some(mode | bits);
         }
         // What stands for a file must not be open for writing, or it could not be executed here.

@@ -52,12 +52,7 @@ impl Inner {
         }
         if let Some(mode) = set.mode {
             let gid = set.gid.unwrap_or(before.gid);
-            set.mode = Some(permission::settable_mode(
-                self.acting(who),
-                before.kind,
-                gid,
-                mode,
-            ));
+            set.mode = Some(permission::settable_mode(self.acting(who), gid, mode));
         }
         self.apply_unchecked(node, before, &set)
     }

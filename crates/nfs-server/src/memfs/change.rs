@@ -89,7 +89,7 @@ pub(super) fn make(
         0o644
     };
     let mut inode = Inode::new(body, who.uid, gid);
-    inode.mode = permission::settable_mode(who, kind, gid, set.mode.unwrap_or(default)) | bits;
+    inode.mode = permission::settable_mode(who, gid, set.mode.unwrap_or(default)) | bits;
     inode.verifier = verifier;
     let made = tree.add(dir, name, inode)?;
     if !who.is_root() {
@@ -137,7 +137,7 @@ pub(super) fn set_attributes(
     if let Some(wanted) = set.mode
         && before.kind != FileKind::Symlink
     {
-        inode.mode = permission::settable_mode(who, before.kind, inode.gid, wanted);
+        inode.mode = permission::settable_mode(who, inode.gid, wanted);
     }
     let now = Time::now();
     for (time, set) in [(&mut inode.atime, set.atime), (&mut inode.mtime, set.mtime)] {
