@@ -3,7 +3,7 @@
 use crate::plan::CallSizes;
 use buffer::{Buffer, Gather, gather_len};
 use oncrpc::ReplyBound;
-use xdr::{Payload, padded};
+use xdr::Payload;
 
 /// Octets of an RPC message that say whose it is: the XID and the direction (RFC 5531 §9).
 pub(crate) const PREFIX_LEN: usize = 8;
@@ -125,34 +125,6 @@ impl Message {
     }
 }
 
-/// The stream of a reply without the items that travel in Write chunks, by reference.
-pub(crate) fn reduced_gather(reply: Payload, moved: impl Fn(usize) -> bool) -> Gather {
-    let (buffer, start, items) = reply.into_parts();
-    let head = buffer.freeze().slice(start..);
-    let mut pieces = Gather::new();
-    let mut done = 0;
-    for (index, item) in items.into_iter().enumerate() {
-        if moved(index) {
-            continue;
-        }
-        if item.at > done {
-            pieces.push(head.slice(done..item.at));
-        }
-        done = item.at;
-        let len = item.len();
-        pieces.extend(item.data.into_iter().filter(|piece| !piece.is_empty()));
-        // RFC 8166 §3.5.3: padding is part of the stream in these chunks.
-        let fill = padded(len) - len;
-        if fill > 0 {
-            pieces.push(bytes::Bytes::from_static(&[0; 3][..fill]));
-        }
-    }
-    if done < head.len() {
-        pieces.push(head.slice(done..));
-    }
-    pieces
-}
-
 /// The first `len` octets of `pieces`, which loses them.
 pub(crate) fn split_front(pieces: &mut Gather, mut len: usize) -> Gather {
     let mut front = Gather::new();
@@ -191,25 +163,6 @@ mod tests {
         check(3, b"abc", b"def");
         check(5, b"abcde", b"f");
         check(6, b"abcdef", b"");
-    }
-
-    #[test]
-    fn moved_items_leave_no_padding_behind() {
-        let reply = || {
-            let mut w = xdr::Writer::default();
-            w.u32(1);
-            w.item(gather(&[b"abcde"]));
-            w.u32(2);
-            w.item(gather(&[b"fg", b"h"]));
-            w.finish()
-        };
-        let whole = reduced_gather(reply(), |_| false).concat();
-        assert_eq!(
-            whole,
-            b"\0\0\0\x01\0\0\0\x05abcde\0\0\0\0\0\0\x02\0\0\0\x03fgh\0"
-        );
-        let reduced = reduced_gather(reply(), |index| index == 0).concat();
-        assert_eq!(reduced, b"\0\0\0\x01\0\0\0\x05\0\0\0\x02\0\0\0\x03fgh\0");
     }
 
     #[test]

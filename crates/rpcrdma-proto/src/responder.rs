@@ -6,7 +6,7 @@ use crate::header::{
 };
 use crate::limits::{CREDIT_TOLERANCE, RECEIVE_SLACK};
 use crate::link::{Event, Link, Violation};
-use crate::message::{reduced_gather, split_front};
+use crate::message::split_front;
 use crate::pull::{self, StreamAt};
 use crate::work::Purpose;
 use buffer::{Buffer, Gather};
@@ -437,7 +437,7 @@ impl Responder {
                 .reply
                 .as_ref()
                 .expect("the plan uses what is offered");
-            let stream = reduced_gather(reply, moved);
+            let stream = reply.into_reduced_gather(moved);
             let len = buffer::gather_len(&stream);
             lists.reply = Some(offered.returned(len));
             writer.write(&offered.segments, stream);

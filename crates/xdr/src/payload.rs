@@ -180,6 +180,16 @@ impl Payload {
     ///
     /// If the places of the items are not known.
     pub fn into_gather(self) -> Gather {
+        self.into_reduced_gather(|_| false)
+    }
+
+    /// The same without those items, and their padding, that `moved` names by index. The padding
+    /// of the others is part of the stream (RFC 8166 §3.5.3).
+    ///
+    /// # Panics
+    ///
+    /// If the places of the items are not known.
+    pub fn into_reduced_gather(self, moved: impl Fn(usize) -> bool) -> Gather {
         assert!(
             !self.unplaced,
             "results have a place only once they are read"
@@ -188,7 +198,10 @@ impl Payload {
         let head = buffer.freeze().slice(start..);
         let mut pieces = Gather::new();
         let mut done = 0;
-        for item in items {
+        for (index, item) in items.into_iter().enumerate() {
+            if moved(index) {
+                continue;
+            }
             if item.at > done {
                 pieces.push(head.slice(done..item.at));
             }

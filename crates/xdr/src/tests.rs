@@ -40,6 +40,8 @@ fn moved_items_leave_neither_data_nor_padding_in_the_stream() {
     let mut out = Buffer::default();
     two_items().copy_reduced_into(&mut out, |index| index == 0);
     assert_eq!(out.len(), 32 - 8);
+    let pieces = two_items().into_reduced_gather(|index| index == 0);
+    assert_eq!(pieces.concat(), *out);
 }
 
 #[test]
