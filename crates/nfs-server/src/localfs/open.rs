@@ -104,6 +104,10 @@ pub enum OpenError {
     #[error("cannot keep file handles in {path}: {error}; --state-dir names another directory")]
     State { path: PathBuf, error: io::Error },
     #[error(
+        "{path} holds the state of this server, the key of its file handles among it, and cannot be exported; --state-dir names another directory for the state"
+    )]
+    OwnState { path: PathBuf },
+    #[error(
         "{path} is in use: the same directory is exported twice, or by another server with the same --state-dir"
     )]
     InUse { path: PathBuf },
@@ -138,6 +142,12 @@ impl Inner {
         sys::open_entry(&root, b".", Pace::Patient).map_err(kernel(
             "this kernel has no openat2, which keeps clients within it",
         ))?;
+        // Where there is no such directory yet, nothing that exists is within it.
+        let state_path = options.state_dir.as_ref();
+        let state_path = state_path.and_then(|path| std::fs::canonicalize(path).ok());
+        if state_path.is_some_and(|state| path.starts_with(state)) {
+            return Err(OpenError::OwnState { path });
+        }
         let (table, state) = open_table(&path, options.state_dir.as_deref())?;
         let hidden = state
             .and_then(|state| sys::stat(&state, kind.keeps_births()).ok())

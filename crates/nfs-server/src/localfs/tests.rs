@@ -1016,6 +1016,18 @@ fn what_cannot_be_exported_is_explained() {
 }
 
 #[test]
+fn own_state_is_not_exported() {
+    let export = Export::new();
+    for path in [export.state.clone(), export.state.join("exports")] {
+        let opened = LocalFs::open(&path, export.options());
+        let error = opened.err().unwrap();
+        let text = error.to_string();
+        assert!(matches!(error, OpenError::OwnState { .. }), "{text}");
+        assert!(text.contains("--state-dir"), "{text}");
+    }
+}
+
+#[test]
 fn second_server_of_the_same_directory_is_refused() {
     let export = Export::new();
     let second = LocalFs::open(&export.path, export.options());
