@@ -104,7 +104,10 @@ pub(crate) async fn run(args: &PingArgs) -> anyhow::Result<Ended> {
                 "reply from {server}: seq={seq} time={:.3} ms",
                 ms(took)
             )?,
-            Err(error) => eprintln!("rpcrdma: seq={seq}: {error:#}"),
+            Err(error) => {
+                let why = nfs_client::printable(format!("{error:#}").as_bytes());
+                eprintln!("rpcrdma: seq={seq}: {why}");
+            }
         }
         let pause = args.interval.saturating_sub(took);
         if args.count == Some(seq) || pause.is_zero() {
