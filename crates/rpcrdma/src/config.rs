@@ -8,11 +8,11 @@ use std::time::Duration;
 pub enum Spin {
     /// It waits for the system to wake it: least CPU, several times the latency.
     Park,
-    /// It looks again for 50 µs before it waits, while its runtime has one active connection and
-    /// the machine more than one CPU.
+    /// It looks again for 50 µs before it waits, while the machine has more than one CPU and no
+    /// other connection is active: on a server of the same worker, on a client of the process.
     #[default]
     Adaptive,
-    /// It never waits while its runtime has one active connection: for measurements.
+    /// It never waits while no other connection is active: for measurements.
     Always,
 }
 
@@ -30,7 +30,9 @@ pub struct ClientConfig {
     pub max_chunk: usize,
     /// Whether the server may invalidate our handles with its replies (R, RFC 8797 §4.1).
     pub remote_invalidation: bool,
-    /// How long a call may take, reconnects included, before it fails.
+    /// How long a call may take, reconnects included, before it fails; up to two seconds more, as
+    /// that is looked at now and then. A connection on which a call got no reply for as long is
+    /// closed, though the call may have been cancelled.
     pub call_timeout: Duration,
     /// How long making a connection may take.
     pub setup_timeout: Duration,

@@ -109,7 +109,7 @@ impl Client {
     /// Connects to a server.
     ///
     /// The connection is owned by a task on the present tokio runtime, which has its I/O and time
-    /// drivers enabled. If it ends before the client does, calls fail.
+    /// drivers enabled. If that runtime ends before the client does, calls fail.
     ///
     /// # Errors
     ///
