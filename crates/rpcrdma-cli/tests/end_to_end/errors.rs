@@ -4,6 +4,7 @@ use crate::running::{Served, fails, free_port, ok, text};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 
 #[test]
 fn absent_server_is_said_with_how_to_start_one() {
@@ -108,6 +109,31 @@ fn what_the_server_refuses_is_named_with_the_reason() {
     fs::write(served.dir.join("b"), "b").unwrap();
     fails(&["rm", &url("missing"), &url("b")], 1, "no such file");
     assert!(!served.dir.join("b").exists());
+}
+
+#[test]
+fn tree_is_removed_but_for_what_cannot_be() {
+    // Run by root, the server takes callers for nobody; else it acts as the owner.
+    let served = Served::new(&["--squash", "all"]);
+    let allow = |dir: &str, mode| {
+        fs::set_permissions(served.dir.join(dir), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for dir in ["a-locked", "free/deep"] {
+        fs::create_dir_all(served.dir.join("top").join(dir)).unwrap();
+        fs::write(served.dir.join("top").join(dir).join("file"), "").unwrap();
+    }
+    for dir in ["", "top", "top/free", "top/free/deep"] {
+        allow(dir, 0o777);
+    }
+    allow("top/a-locked", 0o555);
+    fails(
+        &["rm", "-r", &served.url("top")],
+        1,
+        "cannot remove /top/a-locked/file: permission denied",
+    );
+    assert!(!served.dir.join("top/free").exists());
+    assert!(served.dir.join("top/a-locked/file").exists());
+    allow("top/a-locked", 0o755);
 }
 
 #[test]
