@@ -94,6 +94,9 @@ struct Inner {
     /// Held while a name is looked at, changed, and what is remembered of it brought up to date, so
     /// that no two calls do so at the same time; never while a disk is waited for on purpose.
     names: Mutex<()>,
+    /// Held while a mode is read and changed accordingly, or set: a mode that was read before is not
+    /// given back after somebody set another one. Taken behind `names`, if both are.
+    modes: Mutex<()>,
     /// The directory with our own state, which no client gets to see.
     hidden: Option<(u64, u64)>,
     /// Whether birth times tell files apart here.
@@ -189,6 +192,10 @@ impl Inner {
 
     fn names(&self) -> MutexGuard<'_, ()> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn modes(&self) -> MutexGuard<'_, ()> {
+        self.modes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whose rights count: the caller's, or those of this process.

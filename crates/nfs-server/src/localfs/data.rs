@@ -227,6 +227,7 @@ impl Inner {
     fn open_as_owner(&self, node: &Node, flags: OFlags) -> Try<OwnedFd> {
         match self.proc.reopen(node.path.as_fd(), flags) {
             Err(Errno::ACCESS) if !self.as_root => {
+                let _modes = self.modes();
                 let attributes = self.attributes(node)?;
                 if attributes.uid != self.me.uid {
                     return Err(Error::Access.into());
@@ -267,10 +268,7 @@ impl Inner {
             Ok(()) => Ok(()),
         };
         if self.as_root && !who.is_root() && *written > 0 {
-            let left = permission::without_privilege(before.kind, before.mode);
-            if before.mode & (mode::SET_UID | mode::SET_GID) != 0 && left != before.mode {
-                self.proc.chmod(node.path.as_fd(), left)?;
-            }
+            self.take_privilege(&node, &before)?;
         }
         Ok(Changed {
             wcc: Wcc {
@@ -282,6 +280,20 @@ impl Inner {
                 committed: stability,
             }),
         })
+    }
+
+    /// A program that somebody else wrote to must not run with its owner's rights.
+    fn take_privilege(&self, node: &Node, before: &Attributes) -> Try<()> {
+        if before.mode & (mode::SET_UID | mode::SET_GID) == 0 {
+            return Ok(());
+        }
+        let _modes = self.modes();
+        let now = self.attributes(node)?;
+        let left = permission::without_privilege(now.kind, now.mode);
+        if left != now.mode {
+            self.proc.chmod(node.path.as_fd(), left)?;
+        }
+        Ok(())
     }
 
     fn check_write(

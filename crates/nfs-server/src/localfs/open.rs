@@ -163,6 +163,7 @@ impl Inner {
                 links: Lru::new(REMEMBERED_PLACES),
             }),
             names: Mutex::default(),
+            modes: Mutex::default(),
             births: kind.keeps_births(),
             local: kind.is_local(),
             open_files: options.open_files,

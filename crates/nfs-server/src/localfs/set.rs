@@ -75,6 +75,7 @@ impl Inner {
         if uid == Some(NOBODYS) || gid == Some(NOBODYS) {
             return Err(Error::Invalid.into());
         }
+        let modes = self.modes();
         if uid.is_some() || gid.is_some() {
             rustix::fs::chownat(
                 &node.path,
@@ -87,10 +88,10 @@ impl Inner {
         if let Some(mode) = set.mode
             // Linux keeps no mode for symbolic links.
             && before.kind != FileKind::Symlink
-            && (uid.is_some() || gid.is_some() || mode != before.mode)
         {
             self.proc.chmod(node.path.as_fd(), mode)?;
         }
+        drop(modes);
         if set.atime != SetTime::Keep || set.mtime != SetTime::Keep {
             let times = sys::timestamps(set.atime, set.mtime);
             self.proc.utimens(node.path.as_fd(), &times)?;

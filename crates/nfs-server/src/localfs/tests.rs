@@ -790,6 +790,37 @@ fn privilege_is_lost_when_somebody_else_writes() {
     assert_eq!(export.stat(f).unwrap().mode, 0o777);
 }
 
+/// Somebody's write takes privilege away while the owner sets another mode, which stays.
+#[test]
+fn mode_that_was_read_before_is_not_given_back() {
+    let export = Export::new();
+    let who = Identity::root();
+    let f = export.make_as(&who, export.fs().root(), "f", file(0o777));
+    let f = f.unwrap();
+    let set = |mode| {
+        let set = SetAttributes::mode(mode);
+        let done = export.fs().set_attributes(&who, f, set, None).wait();
+        done.result.unwrap();
+    };
+    for _ in 0..300 {
+        set(0o4777);
+        let start = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let data = Gather::from_elem(Bytes::from_static(b"x"), 1);
+                let other = Identity::new(1001, 1001);
+                start.wait();
+                let done = export.fs().write(&other, f, 0, data, Stability::Unstable);
+                // It may have been too late to be allowed.
+                let _ = done.wait();
+            });
+            start.wait();
+            set(0o600);
+        });
+        assert_eq!(export.stat(f).unwrap().mode, 0o600);
+    }
+}
+
 #[test]
 fn number_of_open_files_is_bounded() {
     let dir = tempfile::tempdir().unwrap();
