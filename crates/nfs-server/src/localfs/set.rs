@@ -57,23 +57,25 @@ impl Inner {
         self.apply_unchecked(node, before, &set)
     }
 
-    /// Sets attributes, the size first: it takes away what the later ones may give.
+    /// Sets attributes, the size first: it takes away what the later ones may give. What can be seen
+    /// to be wrong is refused before anything is changed.
     pub(super) fn apply_unchecked(
         &self,
         node: &Node,
         before: &Attributes,
         set: &SetAttributes,
     ) -> Try<()> {
-        if let Some(size) = set.size {
-            if i64::try_from(size).is_err() {
-                return Err(Error::TooLarge.into());
-            }
-            self.truncate(node, size)?;
+        let too_large = set.size.is_some_and(|size| i64::try_from(size).is_err());
+        if too_large {
+            return Err(Error::TooLarge.into());
         }
         let uid = set.uid.filter(|&uid| uid != before.uid);
         let gid = set.gid.filter(|&gid| gid != before.gid);
         if uid == Some(NOBODYS) || gid == Some(NOBODYS) {
             return Err(Error::Invalid.into());
+        }
+        if let Some(size) = set.size {
+            self.truncate(node, size)?;
         }
         let modes = self.modes();
         if uid.is_some() || gid.is_some() {

@@ -822,6 +822,23 @@ fn mode_that_was_read_before_is_not_given_back() {
 }
 
 #[test]
+fn refused_attributes_do_not_cost_the_data() {
+    let export = Export::new();
+    export.write("f", "data");
+    let f = export.find("f").unwrap();
+    for (uid, gid) in [(Some(u32::MAX), None), (None, Some(u32::MAX))] {
+        let set = SetAttributes {
+            uid,
+            gid,
+            ..SetAttributes::size(0)
+        };
+        let done = export.fs().set_attributes(&Identity::root(), f, set, None);
+        assert_eq!(done.wait().result, Err(Error::Invalid));
+        assert_eq!(export.read(f).unwrap(), b"data");
+    }
+}
+
+#[test]
 fn number_of_open_files_is_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let options = LocalFsOptions {
