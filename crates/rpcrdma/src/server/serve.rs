@@ -299,3 +299,105 @@ async fn stopped(mut stop: watch::Receiver<bool>) {
         std::future::pending::<()>().await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ServerConfig;
+    use crate::server::State;
+    use buffer::{Buffer, Pool};
+    use oncrpc::Service;
+    use rpcrdma_proto::{Budget, Config, Connection, InlineSize, PrivateData, Role};
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+    use std::sync::{Mutex, PoisonError};
+    use verbs::{QueuePair, WorkRequest, WrId};
+    use verbs_sim::{EndOptions, Fabric, PairOptions};
+    use xdr::Payload;
+
+    /// Notes how many turns others have had at each call.
+    struct Notes {
+        others: Arc<AtomicU32>,
+        notes: Mutex<Vec<u32>>,
+    }
+
+    impl Service for Notes {
+        fn call(&self, _: Payload, _: &Caller) -> Answer {
+            let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+            notes.push(self.others.load(SeqCst));
+            Answer::Now(Reply::Nothing)
+        }
+    }
+
+    #[tokio::test]
+    async fn others_have_their_turn_while_one_connection_has_many_calls() {
+        const ALL: usize = 128;
+        let end = EndOptions::default();
+        let fabric = Fabric::new(3);
+        let (mut qp, mut peer) = fabric.pair(&PairOptions::both(end.clone()));
+        let budget = Budget::new(0);
+        let config = Config {
+            role: Role::Server,
+            own: PrivateData {
+                send: InlineSize::DEFAULT,
+                receive: InlineSize::DEFAULT,
+                remote_invalidation: false,
+            },
+            credits: 128,
+            max_chunk: 0,
+            max_segment: 0,
+            budget: budget.clone(),
+            pool: Pool::new(0),
+        };
+        for receive in config.initial_receives() {
+            qp.post(receive).expect("there is room");
+        }
+        for xid in 0..u32::try_from(ALL).expect("a small number") {
+            let words = [xid, 1, 128, 0, 0, 0, 0, xid, 0];
+            let octets: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+            let send = WorkRequest::Send {
+                wr: WrId(0),
+                buffer: Buffer::from(octets),
+                invalidate: None,
+            };
+            peer.post(send).expect("there is room");
+        }
+        while peer.progress() {}
+        let connection = Connection::new(&config, None, qp.limits());
+        let others = Arc::new(AtomicU32::new(0));
+        let notes = Arc::new(Notes {
+            others: Arc::clone(&others),
+            notes: Mutex::default(),
+        });
+        let settings = Settings {
+            provider: Arc::new(fabric.provider(end)),
+            service: Arc::clone(&notes) as Arc<dyn Service>,
+            config: ServerConfig::default(),
+            budget,
+        };
+        let state = Arc::new(State::default());
+        let (_stop, stopped) = watch::channel(false);
+        let mut serving = std::pin::pin!(
+            Serving::new(
+                Wire::new(Box::new(qp), connection),
+                Arc::new(settings),
+                Activity::default(),
+                Tally::new(state),
+                stopped,
+            )
+            .run()
+        );
+        // Each time that it pauses is a turn for others.
+        let noted = || notes.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        while noted().len() < ALL {
+            std::future::poll_fn(|cx| {
+                others.fetch_add(1, SeqCst);
+                assert!(serving.as_mut().poll(cx).is_pending());
+                Poll::Ready(())
+            })
+            .await;
+        }
+        let noted = noted();
+        assert_eq!(noted[0], noted[CALLS - 1]);
+        assert!(noted[0] < noted[CALLS], "a turn between these two");
+    }
+}
