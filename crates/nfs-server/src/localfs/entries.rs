@@ -246,6 +246,9 @@ impl Inner {
             }
             Ok(())
         })?;
+        if moving.attributes.is_directory() && from.ino != to.ino {
+            self.check_depth(to)?;
+        }
         rustix::fs::renameat(&from.path, from_name, &to.path, to_name)?;
         let file = moving.attributes.fileid;
         let mut gone = None;
@@ -387,6 +390,7 @@ impl Maker<'_> {
         self.inner
             .permit(|| permission::check_add(self.who, self.before))
             .map_err(|error| self.or_exists(error))?;
+        self.inner.check_depth(self.dir)?;
         let mode = set.mode.unwrap_or(DEFAULT_DIRECTORY_MODE);
         let first = Mode::from_raw_mode(mode & 0o700);
         let made = self.make_entry(FileKind::Directory, mode, || {

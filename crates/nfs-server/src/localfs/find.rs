@@ -18,7 +18,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Most directories between a file and the root that are gone through without being open.
+/// Most steps from the root to a file. Deeper directories are not made; they can come about by moving
+/// whole trees, or from outside, and what is in them is found only while the directory is open.
 const MAX_DEPTH: usize = 512;
 
 /// How many files more are opened before it is looked whether they are too many.
@@ -160,6 +161,27 @@ impl Inner {
         let open = caches.open.get(ino);
         // Without a time of birth a new file is not told from the last one of its number.
         stat.born.is_some() && open.is_some_and(|node| node.birth == stat.birth)
+    }
+
+    /// Whether something in this directory can be found again, by going through the directories
+    /// above it.
+    pub(super) fn check_depth(&self, dir: &Node) -> Try<()> {
+        let mut at = dir.ino;
+        for _ in 0..MAX_DEPTH - 2 {
+            if at == self.root.ino {
+                return Ok(());
+            }
+            let remembered = self.caches().links.get(at).map(|link| link.parent);
+            let parent = remembered.or_else(|| {
+                let (_, row) = self.table.get(at)?;
+                row.places.first().map(|place| place.parent)
+            });
+            match parent {
+                Some(parent) => at = parent,
+                None => return Ok(()),
+            }
+        }
+        Err(Error::NameTooLong.into())
     }
 
     pub(super) fn is_hidden(&self, ino: u64, birth: u64) -> bool {
