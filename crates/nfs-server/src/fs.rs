@@ -320,6 +320,15 @@ pub trait FileSystem: Send + Sync {
     fn space(&self, file: FileId) -> Outcome<Seen<Space>>;
 }
 
+/// A write verifier that no other run of the server has.
+pub(crate) fn fresh_verifier() -> u64 {
+    getrandom::u64().unwrap_or_else(|_| {
+        // Without randomness the time of the start tells this run from others as well.
+        let now = Time::now();
+        now.seconds.unsigned_abs() << 30 | u64::from(now.nanos)
+    })
+}
+
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]

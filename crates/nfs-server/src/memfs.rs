@@ -12,7 +12,7 @@ mod tree;
 use crate::fs::{
     Abilities, Access, Attributes, Changed, DirBudget, DirFrom, DirPage, Error, Failed, FileId,
     FileSystem, Found, Identity, Linked, Make, Name, Outcome, ReadOut, Renamed, Seen,
-    SetAttributes, Space, Stability, Step, Time, Wcc, WriteOut,
+    SetAttributes, Space, Stability, Step, Time, Wcc, WriteOut, fresh_verifier,
 };
 use crate::permission::{self, EXECUTE, READ};
 use bytes::Bytes;
@@ -38,13 +38,9 @@ impl MemFs {
     ///
     /// Everybody may write to its root.
     pub fn new(limit: u64) -> Self {
-        let instance = getrandom::u64().unwrap_or_else(|_| {
-            let now = Time::now();
-            now.seconds.unsigned_abs() << 30 | u64::from(now.nanos)
-        });
         Self {
             tree: RwLock::new(Tree::new(limit)),
-            instance,
+            instance: fresh_verifier(),
         }
     }
 

@@ -1,9 +1,8 @@
 //! Names in directories.
 
 use super::Error;
-
-/// Longest name in a directory, in octets.
-pub const MAX_NAME: usize = 255;
+use nfs_proto::Status;
+pub use nfs_proto::limits::MAX_NAME;
 
 /// A name that may be given to a file: 1 to [`MAX_NAME`] octets without `/` and NUL, and neither
 /// `.` nor `..`.
@@ -23,10 +22,11 @@ impl<'a> Name<'a> {
     pub fn new(octets: &'a [u8]) -> Result<Self, Error> {
         match octets {
             b"." | b".." => Err(Error::Invalid),
-            b"" => Err(Error::Access),
-            _ if octets.len() > MAX_NAME => Err(Error::NameTooLong),
-            _ if octets.iter().any(|octet| matches!(octet, 0 | b'/')) => Err(Error::Access),
-            _ => Ok(Self(octets)),
+            _ => match nfs_proto::Name::new(octets) {
+                Ok(name) => Ok(Self(name.get())),
+                Err(Status::NameTooLong) => Err(Error::NameTooLong),
+                Err(_) => Err(Error::Access),
+            },
         }
     }
 

@@ -5,7 +5,7 @@ use super::node::Node;
 use super::sys::{self, ProcFd};
 use super::table::Table;
 use super::{Caches, DIRECTORY_TRUST, Inner, Pace, REMEMBERED_PLACES, find};
-use crate::fs::{Identity, Time};
+use crate::fs::{Identity, fresh_verifier};
 use buffer::Pool;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -208,14 +208,6 @@ fn share(limit: Option<u64>, exports: usize) -> usize {
         usize::try_from(limit / 4).unwrap_or(usize::MAX)
     });
     quarter.clamp(*OPEN_FILES.start(), *OPEN_FILES.end()) / exports.max(1)
-}
-
-fn fresh_verifier() -> u64 {
-    getrandom::u64().unwrap_or_else(|_| {
-        // Without randomness the time of the start tells this run from others as well.
-        let now = Time::now();
-        now.seconds.unsigned_abs() << 30 | u64::from(now.nanos)
-    })
 }
 
 /// The table of an export, and the directory of all state.
