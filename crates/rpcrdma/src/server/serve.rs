@@ -25,8 +25,10 @@ const LOOK_AROUND: u32 = 64;
 const MAX_JOBS: usize = 64;
 
 /// Calls that are answered in one turn at most, before what there is goes out and others have
-/// their turn.
-const CALLS: usize = 64;
+/// their turn. A client takes in one half of its replies while the other half is made: with all of
+/// them in one turn each end waited for the other (measured with 32 calls on their way: 280 kop/s
+/// with no limit, 460 with 16 or 8, 360 with 4).
+const CALLS: usize = 16;
 
 /// Octets of replies after which a turn ends.
 const REPLIES: usize = 1 << 20;
