@@ -3,7 +3,7 @@
 //! It says in one line of JSON where it listens, answers each line on its standard input with what
 //! it has used up so far, and ends with its input.
 
-use super::{Spinning, raw};
+use super::{Spinning, pin, raw};
 use crate::allocations;
 use crate::failure::Ended;
 use anyhow::{Context, Result, ensure};
@@ -16,6 +16,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
+use tokio::net::TcpListener;
 use verbs::IoCounters;
 use verbs_iwarp::{Config, CrcMode, Iwarp};
 
@@ -54,7 +55,8 @@ fn resident() -> u64 {
 /// Where the second process listens.
 #[derive(Debug, Deserialize, Serialize)]
 struct Addresses {
-    raw: SocketAddr,
+    /// Plain TCP: ends that spin, and ends that park.
+    raw: [SocketAddr; 2],
     /// CRC off and on, first those that spin, then those that park.
     servers: [SocketAddr; 4],
 }
@@ -93,8 +95,8 @@ impl Child {
         })
     }
 
-    pub(super) fn raw(&self) -> SocketAddr {
-        self.addresses.raw
+    pub(super) fn raw(&self, spinning: Spinning) -> SocketAddr {
+        self.addresses.raw[usize::from(spinning == Spinning::Park)]
     }
 
     pub(super) fn server(&self, crc: bool, spinning: Spinning) -> SocketAddr {
@@ -123,21 +125,14 @@ const MEMORY: u64 = 256 << 20;
 
 /// Is the second process, until its input ends.
 pub(super) async fn serve() -> Result<Ended> {
-    let listener = raw::listen()?;
-    let raw = listener.local_addr()?;
-    std::thread::Builder::new()
-        .name("raw".into())
-        .spawn(move || {
-            let listener = listener.into_std()?;
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()?;
-            runtime
-                .block_on(async { raw::serve(tokio::net::TcpListener::from_std(listener)?).await })
-        })?;
     let service = service()?;
     let mut servers = Vec::new();
+    let mut raw = Vec::new();
     for spinning in [Spinning::Adaptive, Spinning::Park] {
+        if spinning == Spinning::Park {
+            pin(1)?;
+        }
+        raw.push(start_raw()?);
         for crc in [CrcMode::Off, CrcMode::On] {
             let provider = Arc::new(Iwarp::new(Config {
                 crc,
@@ -155,7 +150,7 @@ pub(super) async fn serve() -> Result<Ended> {
     let mut at = servers.iter().map(Server::local_addr);
     let mut next = || at.next().context("there are four servers");
     let addresses = Addresses {
-        raw,
+        raw: [raw[0], raw[1]],
         servers: [next()?, next()?, next()?, next()?],
     };
     say(&addresses)?;
@@ -172,6 +167,22 @@ pub(super) async fn serve() -> Result<Ended> {
         Ok(Ended::Well)
     })
     .await?
+}
+
+/// Plain TCP on a thread of its own.
+fn start_raw() -> Result<SocketAddr> {
+    let listener = raw::listen()?;
+    let at = listener.local_addr()?;
+    let listener = listener.into_std()?;
+    std::thread::Builder::new()
+        .name("raw".into())
+        .spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
+            runtime.block_on(async { raw::serve(TcpListener::from_std(listener)?).await })
+        })?;
+    Ok(at)
 }
 
 fn say(what: &impl Serialize) -> Result<()> {

@@ -69,22 +69,20 @@ impl Spinning {
     }
 }
 
-/// Keeps this process on one CPU: the first process on the first it may use, the second on the
-/// second. Otherwise what is measured is where the scheduler happens to put them; a parked pair on
-/// one CPU is several times faster than on two.
-fn pin(process: usize) {
-    let pinned = sched_getaffinity(None).and_then(|allowed| {
-        let mut cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
-        let Some(cpu) = cpus.nth(process) else {
-            return Ok(());
-        };
+/// Keeps the present thread, and those it starts from now on, on one of the CPUs it may use, and
+/// says which it might use before.
+///
+/// Ends that park are kept apart: what is measured otherwise is whether the scheduler happens to
+/// put both on one CPU, which is several times faster than two.
+fn pin(index: usize) -> rustix::io::Result<CpuSet> {
+    let allowed = sched_getaffinity(None)?;
+    let mut cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
+    if let Some(cpu) = cpus.nth(index) {
         let mut only = CpuSet::new();
         only.set(cpu);
-        sched_setaffinity(None, &only)
-    });
-    if let Err(error) = pinned {
-        tracing::warn!(%error, "the processes stay where the scheduler puts them");
+        sched_setaffinity(None, &only)?;
     }
+    Ok(allowed)
 }
 
 /// One line of the report, before it is measured.
@@ -199,7 +197,6 @@ const MOST_OPERATIONS: usize = 10_000_000;
 
 pub(crate) async fn run(args: BenchArgs) -> Result<Ended> {
     if args.child {
-        pin(1);
         return child::serve().await;
     }
     if let Some(unknown) = args
@@ -215,15 +212,20 @@ pub(crate) async fn run(args: BenchArgs) -> Result<Ended> {
         .into());
     }
     let mut child = Child::start().context("cannot start the second process")?;
-    // Behind the start, as a process begins on the CPUs of the one that starts it.
-    pin(0);
     let mut results = Vec::new();
     for measurement in &MEASUREMENTS {
         if args.only.is_empty() || args.only.iter().any(|name| name == measurement.name) {
             if !args.json {
                 eprintln!("measuring {} …", measurement.name);
             }
+            let allowed = match measurement.spinning {
+                Spinning::Park => Some(pin(0)?),
+                Spinning::Adaptive => None,
+            };
             let figure = measure(measurement, &args, &mut child).await;
+            if let Some(allowed) = allowed {
+                sched_setaffinity(None, &allowed)?;
+            }
             results.push(figure.with_context(|| format!("measuring {}", measurement.name))?);
         }
     }
@@ -274,12 +276,13 @@ async fn measure(m: &Measurement, args: &BenchArgs, child: &mut Child) -> Result
     };
     let mut runs = Vec::new();
     let mut costs = Vec::new();
-    let mut raw_before = value(&raw::run(child.raw(), exchange, m.spinning, count).await?);
+    let mut raw_before =
+        value(&raw::run(child.raw(m.spinning), exchange, m.spinning, count).await?);
     for _ in 0..args.repetitions {
         let started = Snapshot::take(&load, child)?;
         let ours = load.run(count).await?;
         costs.push(started.until(&Snapshot::take(&load, child)?, count));
-        let raw_after = value(&raw::run(child.raw(), exchange, m.spinning, count).await?);
+        let raw_after = value(&raw::run(child.raw(m.spinning), exchange, m.spinning, count).await?);
         let raw = f64::midpoint(raw_before, raw_after);
         let agree = (raw_before - raw_after).abs() <= raw * AGREEMENT;
         runs.push(Run {

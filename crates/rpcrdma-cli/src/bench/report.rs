@@ -155,9 +155,9 @@ impl Report {
         );
         println!(
             "\nEach figure is the median over repetitions that alternate with the same octets over plain TCP\n\
-             between the same two processes, each on a CPU of its own. `!` marks a ratio short of its aim.\n\
-             Per operation: CPU time, system calls that moved octets, allocations, payload octets copied\n\
-             by our code."
+             between the same two processes; ends that park are kept on CPUs of their own. `!` marks a ratio\n\
+             short of its aim. Per operation: CPU time, system calls that moved octets, allocations,\n\
+             payload octets copied by our code."
         );
     }
 }
