@@ -369,6 +369,7 @@ fn call_without_a_reply_ends_in_time() {
         let client = world
             .client(ClientConfig {
                 call_timeout: Duration::from_millis(200),
+                reconnect_first: Duration::from_millis(1),
                 ..ClientConfig::default()
             })
             .await;
@@ -393,7 +394,8 @@ fn cancelled_call_without_a_reply_does_not_keep_the_only_credit_for_ever() {
         let world = World::new(server_config()).await;
         let client = world
             .client(ClientConfig {
-                call_timeout: Duration::from_millis(100),
+                call_timeout: Duration::from_millis(200),
+                reconnect_first: Duration::from_millis(1),
                 ..ClientConfig::default()
             })
             .await;
