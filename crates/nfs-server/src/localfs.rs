@@ -10,7 +10,10 @@
 //!
 //! What it cannot do: it does not know access control lists, so that run by root it may grant a
 //! caller what only a list denies; quotas of the caller are not asked. Where a file system does not
-//! tell when a file was made, a new file with the inode number of an old one has its handle.
+//! tell when a file was made (overlayfs, some in FUSE), a new file with the inode number of an old
+//! one has its handle; that is warned of at the start. A directory that somebody on this machine
+//! moves out of the export is served for one more second; a file, for as long as it stays among those
+//! kept open, as that it is the same file can be seen, but not that it has left.
 //!
 //! **Handles** are [`FileId`]s of inode number, a hash of the time of birth, and the inode number
 //! of the directory in which the file was first seen. How a file is found again from that, after

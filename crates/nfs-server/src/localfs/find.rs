@@ -364,7 +364,7 @@ impl Inner {
         let gone = caches.open.insert(ino, Arc::clone(&node));
         // The system is asked for its limit only when there are many.
         let excess = match self.open_files {
-            None if caches.open.len() % OPEN_FILES_STEP == 0 => {
+            None if caches.open.len().is_multiple_of(OPEN_FILES_STEP) => {
                 caches.open.trim(open::share_of_files())
             }
             _ => Vec::new(),

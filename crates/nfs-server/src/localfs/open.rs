@@ -138,6 +138,13 @@ impl Inner {
         let system = rustix::fs::fstatfs(&root).map_err(kernel("statfs"))?;
         let kind = find::FsKind::of(&system);
         let stat = sys::stat(&root, kind.keeps_births()).map_err(kernel("statx"))?;
+        if stat.born.is_none() {
+            tracing::warn!(
+                export = %path.display(),
+                "this file system does not keep when a file was made: the handle of a removed file \
+                 may lead to a new one with its inode number"
+            );
+        }
         // Fails on kernels before 5.6 and in sandboxes without it.
         sys::open_entry(&root, b".", Pace::Patient).map_err(kernel(
             "this kernel has no openat2, which keeps clients within it",
