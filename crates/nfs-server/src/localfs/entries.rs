@@ -470,7 +470,10 @@ impl Maker<'_> {
         let names = inner.names();
         let begin = sys::coarse_now();
         make()?;
-        let (fd, stat) = inner.open_entry(self.dir, self.name, Pace::Patient)?;
+        let opened = inner.open_entry(self.dir, self.name, Pace::Patient);
+        let (fd, stat) = opened.inspect_err(|_| {
+            self.unmake(&names, |stat| self.is_fresh(stat, kind, mode, begin));
+        })?;
         if !self.is_fresh(&stat, kind, mode, begin) || inner.is_known(&stat) {
             return Err(Error::Busy.into());
         }
@@ -522,20 +525,19 @@ impl Maker<'_> {
             let mode = permission::settable_mode(inner.acting(self.who), gid, mode);
             set.mode = Some(mode | bits);
         }
-        // What stands for a file must not be open for writing, or it could not be executed here.
-        let (path, made) = match kind {
-            FileKind::Regular => {
-                let path = inner.proc.reopen(fd.as_fd(), OFlags::PATH)?;
-                (path, Some(Arc::new(fd)))
-            }
-            _ => (fd, None),
+        let is_same = |other: &Stat| {
+            other.attributes.fileid == stat.attributes.fileid && other.birth == stat.birth
         };
-        let node = inner.adopt(self.dir, self.name, path, &stat, None, Pace::Patient)?;
+        let kept = self.keep(fd, &stat);
+        if kept.is_err() {
+            self.unmake(&names, is_same);
+        }
         drop(names);
+        let (node, made) = kept?;
         let writer = || node.writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer().clone_from(&made);
         if let Err(stop) = inner.apply_unchecked(&node, &stat.attributes, &set) {
-            self.undo(&stat);
+            self.unmake(&inner.names(), is_same);
             return Err(stop);
         }
         // The owner writes to a file that was made read-only through the descriptor it was made with.
@@ -550,25 +552,35 @@ impl Maker<'_> {
         inner.found(&node)
     }
 
-    /// Removes what could not be made as it was asked for, if it still has its name.
-    fn undo(&self, made: &Stat) {
+    /// Takes what was made among the open files. The descriptor that a regular file was made with
+    /// comes back: what stands for it must not be open for writing, or it could not be executed here.
+    fn keep(&self, fd: OwnedFd, stat: &Stat) -> Try<(Arc<Node>, Option<Arc<OwnedFd>>)> {
         let inner = self.inner;
-        let names = inner.names();
-        let flags = if made.attributes.is_directory() {
+        let (path, made) = match stat.attributes.kind {
+            FileKind::Regular => {
+                let path = inner.proc.reopen(fd.as_fd(), OFlags::PATH)?;
+                (path, Some(Arc::new(fd)))
+            }
+            _ => (fd, None),
+        };
+        let node = inner.adopt(self.dir, self.name, path, stat, None, Pace::Patient)?;
+        Ok((node, made))
+    }
+
+    /// Removes what could not be made as it was asked for, if the name is still that of `ours`.
+    fn unmake(&self, _: &MutexGuard<'_, ()>, ours: impl FnOnce(&Stat) -> bool) {
+        let inner = self.inner;
+        let Ok(stat) = inner.stat_entry(self.dir, self.name) else {
+            return;
+        };
+        let flags = if stat.attributes.is_directory() {
             AtFlags::REMOVEDIR
         } else {
             AtFlags::empty()
         };
-        let mut gone = None;
-        if let Ok(stat) = inner.stat_entry(self.dir, self.name)
-            && stat.attributes.fileid == made.attributes.fileid
-            && stat.birth == made.birth
-            && rustix::fs::unlinkat(&self.dir.path, self.name, flags).is_ok()
-        {
-            gone = inner.removed(self.dir.ino, self.name, &stat, true);
+        if ours(&stat) && rustix::fs::unlinkat(&self.dir.path, self.name, flags).is_ok() {
+            inner.removed(self.dir.ino, self.name, &stat, true);
         }
-        drop(names);
-        drop(gone);
     }
 }
 
