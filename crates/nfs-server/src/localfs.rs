@@ -32,6 +32,7 @@ mod entries;
 mod find;
 mod listing;
 mod lru;
+mod make;
 mod node;
 mod open;
 mod set;

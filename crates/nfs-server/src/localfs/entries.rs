@@ -1,31 +1,18 @@
-//! Names in directories: looked up, made, removed, renamed, linked.
+//! Names in directories: looked up, removed, renamed, linked.
 
 use super::node::Node;
 use super::sys::{self, Stat, Stop, Try};
 use super::{Inner, Pace};
-use crate::fs::{
-    Attributes, Changed, CreateHow, Error, FileId, FileKind, Found, Identity, Linked, Make,
-    Renamed, Seen, SetAttributes, SetTime, Time, Wcc, mode,
-};
+use crate::fs::{Attributes, Changed, Error, FileId, Found, Identity, Linked, Renamed, Seen, Wcc};
 use crate::permission::{self, EXECUTE, WRITE};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use smallvec::SmallVec;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// A checked name in a job. Most names are short enough to need no memory of their own.
 pub(super) type OwnedName = SmallVec<[u8; 32]>;
-
-/// Mode of what is made by a caller that says none.
-const DEFAULT_FILE_MODE: u32 = 0o644;
-const DEFAULT_DIRECTORY_MODE: u32 = 0o755;
-
-/// Mode of a file between an exclusive CREATE and the SETATTR that follows it.
-const EXCLUSIVE_MODE: u32 = 0o600;
-
-/// Longest text of a symbolic link, in octets.
-const MAX_LINK_TEXT: usize = 4095;
 
 impl Inner {
     pub(super) fn lookup_here(&self, dir: FileId, pace: Pace) -> Try<Seen<Found>> {
@@ -87,7 +74,7 @@ impl Inner {
         }
     }
 
-    fn open_entry(&self, dir: &Node, name: &[u8], pace: Pace) -> Try<(OwnedFd, Stat)> {
+    pub(super) fn open_entry(&self, dir: &Node, name: &[u8], pace: Pace) -> Try<(OwnedFd, Stat)> {
         let fd = sys::open_entry(&dir.path, name, pace).map_err(|errno| match errno {
             // A mount point: what is mounted there is not exported.
             Errno::XDEV => Stop::Fail(Error::Access),
@@ -98,7 +85,7 @@ impl Inner {
         Ok((fd, stat))
     }
 
-    fn stat_entry(&self, dir: &Node, name: &[u8]) -> Try<Stat> {
+    pub(super) fn stat_entry(&self, dir: &Node, name: &[u8]) -> Try<Stat> {
         let stat = sys::stat_entry(&dir.path, name, self.births)?;
         self.check_visible(&stat)?;
         Ok(stat)
@@ -112,7 +99,7 @@ impl Inner {
         Ok(())
     }
 
-    fn found(&self, node: &Node) -> Try<Found> {
+    pub(super) fn found(&self, node: &Node) -> Try<Found> {
         Ok(Found {
             file: node.id(),
             attributes: self.attributes(node)?,
@@ -120,7 +107,7 @@ impl Inner {
     }
 
     /// Runs a change of a directory and tells of it before and after.
-    fn change_directory<T>(
+    pub(super) fn change_directory<T>(
         &self,
         dir: FileId,
         change: impl FnOnce(&Arc<Node>, &Attributes) -> Try<T>,
@@ -141,30 +128,6 @@ impl Inner {
             before: Some(before.before()),
             after: self.attributes(node).ok(),
         }
-    }
-
-    pub(super) fn make(
-        &self,
-        who: &Identity,
-        dir: FileId,
-        name: &[u8],
-        what: &Make,
-    ) -> Try<Changed<Found>> {
-        self.change_directory(dir, |node, before| {
-            let maker = Maker {
-                inner: self,
-                who,
-                dir: node,
-                before,
-                name,
-            };
-            match what {
-                Make::File(how) => maker.file(how),
-                Make::Directory(set) => maker.directory(set),
-                Make::Symlink(text, set) => maker.symlink(text, set),
-                Make::Special(kind, device, set) => maker.special(*kind, *device, set),
-            }
-        })
     }
 
     pub(super) fn remove(
@@ -299,356 +262,5 @@ impl Inner {
             wcc: changed.wcc,
             result: changed.result,
         })
-    }
-}
-
-/// What was just made, while nobody else changes names.
-struct Made<'a> {
-    fd: OwnedFd,
-    stat: Stat,
-    names: MutexGuard<'a, ()>,
-}
-
-/// Makes one entry of a directory.
-struct Maker<'a> {
-    inner: &'a Inner,
-    who: &'a Identity,
-    dir: &'a Arc<Node>,
-    before: &'a Attributes,
-    name: &'a [u8],
-}
-
-impl Maker<'_> {
-    fn file(&self, how: &CreateHow) -> Try<Found> {
-        let (set, mode) = match how {
-            CreateHow::Unchecked(set) | CreateHow::Guarded(set) => {
-                (*set, set.mode.unwrap_or(DEFAULT_FILE_MODE))
-            }
-            CreateHow::Exclusive(verifier) => (exclusive_times(*verifier), EXCLUSIVE_MODE),
-        };
-        let create = || -> Try<Made<'_>> {
-            let inner = self.inner;
-            inner.permit(|| permission::check_add(self.who, self.before))?;
-            let names = inner.names();
-            // Nobody else may open it before it has its owner.
-            let fd = sys::create(&self.dir.path, self.name, mode & 0o700)?;
-            let stat = sys::stat(&fd, inner.births)?;
-            Ok(Made { fd, stat, names })
-        };
-        match create() {
-            Ok(made) => self.finish(made, &set, mode),
-            Err(Stop::Fail(Error::Exists | Error::Access)) => self.existing(how),
-            Err(stop) => Err(stop),
-        }
-    }
-
-    /// What CREATE does if there is such a name already, or no right to add one.
-    fn existing(&self, how: &CreateHow) -> Try<Found> {
-        let opened = self
-            .inner
-            .permit(|| permission::check(self.who, self.before, EXECUTE))
-            .map_err(Stop::from)
-            .and_then(|()| self.inner.open_entry(self.dir, self.name, Pace::Patient));
-        let (fd, stat) = match opened {
-            Ok(opened) => opened,
-            Err(Stop::Fail(Error::NotFound)) => return Err(Error::Access.into()),
-            Err(stop) => return Err(stop),
-        };
-        if stat.attributes.kind != FileKind::Regular {
-            return Err(Error::Exists.into());
-        }
-        let node = self
-            .inner
-            .adopt(self.dir, self.name, fd, &stat, None, Pace::Patient)?;
-        match how {
-            CreateHow::Guarded(_) => return Err(Error::Exists.into()),
-            CreateHow::Exclusive(verifier) => {
-                let times = exclusive_times(*verifier);
-                let same = SetTime::To(stat.attributes.atime) == times.atime
-                    && SetTime::To(stat.attributes.mtime) == times.mtime
-                    && stat.attributes.size == 0;
-                if !same {
-                    return Err(Error::Exists.into());
-                }
-            }
-            CreateHow::Unchecked(set) => {
-                if let Some(size) = set.size {
-                    self.inner.apply(
-                        self.who,
-                        &node,
-                        &stat.attributes,
-                        &SetAttributes::size(size),
-                    )?;
-                    self.inner.persist(&node)?;
-                }
-            }
-        }
-        self.inner.found(&node)
-    }
-
-    fn directory(&self, set: &SetAttributes) -> Try<Found> {
-        self.inner
-            .permit(|| permission::check_add(self.who, self.before))
-            .map_err(|error| self.or_exists(error))?;
-        self.inner.check_depth(self.dir)?;
-        let mode = set.mode.unwrap_or(DEFAULT_DIRECTORY_MODE);
-        let first = Mode::from_raw_mode(mode & 0o700);
-        let made = self.make_entry(FileKind::Directory, mode, || {
-            rustix::fs::mkdirat(&self.dir.path, self.name, first)
-        })?;
-        self.finish(made, set, mode)
-    }
-
-    fn symlink(&self, text: &[u8], set: &SetAttributes) -> Try<Found> {
-        if text.is_empty() || text.contains(&0) {
-            return Err(Error::Invalid.into());
-        }
-        if text.len() > MAX_LINK_TEXT {
-            return Err(Error::NameTooLong.into());
-        }
-        self.inner
-            .permit(|| permission::check_add(self.who, self.before))
-            .map_err(|error| self.or_exists(error))?;
-        let made = self.make_entry(FileKind::Symlink, 0o777, || {
-            rustix::fs::symlinkat(text, &self.dir.path, self.name)
-        })?;
-        self.finish(made, set, 0o777)
-    }
-
-    fn special(&self, kind: FileKind, device: (u32, u32), set: &SetAttributes) -> Try<Found> {
-        let (file_type, device) = match kind {
-            FileKind::Fifo => (FileType::Fifo, 0),
-            FileKind::Socket => (FileType::Socket, 0),
-            FileKind::CharacterDevice | FileKind::BlockDevice => {
-                // As mknod(2): only root makes devices.
-                if !self.inner.as_root || !self.who.is_root() {
-                    return Err(Error::NotOwner.into());
-                }
-                let file_type = if kind == FileKind::BlockDevice {
-                    FileType::BlockDevice
-                } else {
-                    FileType::CharacterDevice
-                };
-                (file_type, rustix::fs::makedev(device.0, device.1))
-            }
-            FileKind::Regular | FileKind::Directory | FileKind::Symlink => {
-                return Err(Error::BadType.into());
-            }
-        };
-        self.inner
-            .permit(|| permission::check_add(self.who, self.before))
-            .map_err(|error| self.or_exists(error))?;
-        let mode = set.mode.unwrap_or(DEFAULT_FILE_MODE);
-        let first = Mode::from_raw_mode(mode & 0o700);
-        let made = self.make_entry(kind, mode, || {
-            rustix::fs::mknodat(&self.dir.path, self.name, file_type, first, device)
-        })?;
-        self.finish(made, set, mode)
-    }
-
-    /// Who may not add an entry is told if it is there, as mkdir(2) does.
-    fn or_exists(&self, error: Error) -> Error {
-        let searchable = permission::granted(self.inner.acting(self.who), self.before, EXECUTE);
-        match self.inner.stat_entry(self.dir, self.name) {
-            Ok(_) if searchable => Error::Exists,
-            _ => error,
-        }
-    }
-
-    /// Makes what can only be made by name, and opens it.
-    ///
-    /// It is given to the caller next. Through us nobody can put another file in its place, as names
-    /// change one at a time; somebody on this machine can, and then it must be seen that it is not
-    /// ours to give away.
-    fn make_entry(
-        &self,
-        kind: FileKind,
-        mode: u32,
-        make: impl FnOnce() -> Result<(), Errno>,
-    ) -> Try<Made<'_>> {
-        let inner = self.inner;
-        let names = inner.names();
-        let begin = sys::coarse_now();
-        make()?;
-        let opened = inner.open_entry(self.dir, self.name, Pace::Patient);
-        let (fd, stat) = opened.inspect_err(|_| {
-            self.unmake(&names, |stat| self.is_fresh(stat, kind, mode, begin));
-        })?;
-        if !self.is_fresh(&stat, kind, mode, begin) || inner.is_known(&stat) {
-            return Err(Error::Busy.into());
-        }
-        Ok(Made { fd, stat, names })
-    }
-
-    /// Whether a file is one that was just made with these rights, as far as can be told by looking.
-    fn is_fresh(&self, stat: &Stat, kind: FileKind, mode: u32, begin: Time) -> bool {
-        let found = &stat.attributes;
-        let links = if kind == FileKind::Directory { 2 } else { 1 };
-        let rights = mode & 0o700;
-        found.kind == kind
-            && found.uid == self.inner.me.uid
-            // Some file systems count no names of directories within a directory.
-            && found.links <= links
-            // The umask of this process may have taken some away; symbolic links have all.
-            && (kind == FileKind::Symlink || found.mode & 0o777 & !rights == 0)
-            && (!self.inner.local || is_since(found.mtime, begin))
-            && (!self.inner.local || stat.born.is_none_or(|born| is_since(born, begin)))
-    }
-
-    /// Gives what was made its owner, group and mode, whatever the umask of this process is.
-    fn finish(&self, made: Made<'_>, set: &SetAttributes, mode: u32) -> Try<Found> {
-        let inner = self.inner;
-        let Made { fd, stat, names } = made;
-        let kind = stat.attributes.kind;
-        let (gid, bits) = if inner.as_root {
-            permission::inherited(self.who, self.before, kind)
-        } else {
-            // The kernel has inherited what there is.
-            (stat.attributes.gid, stat.attributes.mode & mode::SET_GID)
-        };
-        let mut set = SetAttributes {
-            mode: Some(mode | bits),
-            uid: set.uid.or(Some(self.who.uid)),
-            gid: set.gid.or(Some(gid)),
-            ..*set
-        };
-        if !inner.as_root {
-            (set.uid, set.gid) = (None, None);
-        } else if !self.who.is_root() {
-            (set.uid, set.gid) = (Some(self.who.uid), Some(gid));
-        }
-        if kind != FileKind::Regular {
-            set.size = None;
-        }
-        if let Some(mode) = set.mode {
-            let gid = set.gid.unwrap_or(gid);
-            let mode = permission::settable_mode(inner.acting(self.who), gid, mode);
-            set.mode = Some(mode | bits);
-        }
-        let is_same = |other: &Stat| {
-            other.attributes.fileid == stat.attributes.fileid && other.birth == stat.birth
-        };
-        let kept = self.keep(fd, &stat);
-        if kept.is_err() {
-            self.unmake(&names, is_same);
-        }
-        drop(names);
-        let (node, made) = kept?;
-        let writer = || node.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        writer().clone_from(&made);
-        if let Err(stop) = inner.apply_unchecked(&node, &stat.attributes, &set) {
-            self.unmake(&inner.names(), is_same);
-            return Err(stop);
-        }
-        // The owner writes to a file that was made read-only through the descriptor it was made with.
-        if mode & 0o200 != 0 {
-            writer().take();
-        }
-        inner.persist(&node)?;
-        inner.persist(self.dir)?;
-        if kind == FileKind::Directory {
-            inner.persist_places();
-        }
-        inner.found(&node)
-    }
-
-    /// Takes what was made among the open files. The descriptor that a regular file was made with
-    /// comes back: what stands for it must not be open for writing, or it could not be executed here.
-    fn keep(&self, fd: OwnedFd, stat: &Stat) -> Try<(Arc<Node>, Option<Arc<OwnedFd>>)> {
-        let inner = self.inner;
-        let (path, made) = match stat.attributes.kind {
-            FileKind::Regular => {
-                let path = inner.proc.reopen(fd.as_fd(), OFlags::PATH)?;
-                (path, Some(Arc::new(fd)))
-            }
-            _ => (fd, None),
-        };
-        let node = inner.adopt(self.dir, self.name, path, stat, None, Pace::Patient)?;
-        Ok((node, made))
-    }
-
-    /// Removes what could not be made as it was asked for, if the name is still that of `ours`.
-    fn unmake(&self, _: &MutexGuard<'_, ()>, ours: impl FnOnce(&Stat) -> bool) {
-        let inner = self.inner;
-        let Ok(stat) = inner.stat_entry(self.dir, self.name) else {
-            return;
-        };
-        let flags = if stat.attributes.is_directory() {
-            AtFlags::REMOVEDIR
-        } else {
-            AtFlags::empty()
-        };
-        if ours(&stat) && rustix::fs::unlinkat(&self.dir.path, self.name, flags).is_ok() {
-            inner.removed(self.dir.ino, self.name, &stat, true);
-        }
-    }
-}
-
-/// Whether a time of a file is not before `begin`; some file systems know seconds only.
-fn is_since(time: Time, begin: Time) -> bool {
-    time >= begin || time.nanos == 0 && time.seconds >= begin.seconds
-}
-
-/// The verifier of an exclusive CREATE is kept in the times of the file until the client sets them
-/// (RFC 1813 §3.3.8). The sign bit is left out: not every file system has times before 1970 or
-/// beyond 2038.
-fn exclusive_times(verifier: [u8; 8]) -> SetAttributes {
-    let word = |at: usize| {
-        let octets = [0, 1, 2, 3].map(|offset| verifier[at + offset]);
-        SetTime::To(Time {
-            seconds: i64::from(u32::from_be_bytes(octets) & 0x7fff_ffff),
-            nanos: 0,
-        })
-    };
-    SetAttributes {
-        atime: word(0),
-        mtime: word(4),
-        ..SetAttributes::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::{Changes, LocalFs, LocalFsOptions};
-    use super::*;
-    use std::os::unix::fs::PermissionsExt;
-
-    /// Somebody on this machine moves a directory to where one was just made.
-    #[test]
-    fn what_was_not_just_made_is_not_given_away() {
-        let dir = tempfile::tempdir().unwrap();
-        let victim = dir.path().join("victim");
-        std::fs::create_dir(&victim).unwrap();
-        std::fs::set_permissions(&victim, PermissionsExt::from_mode(0o700)).unwrap();
-        // What is made when the clock went on is younger.
-        let begin = sys::coarse_now();
-        while sys::coarse_now() == begin {
-            std::hint::spin_loop();
-        }
-        let options = LocalFsOptions {
-            changes: Changes::Cached,
-            ..LocalFsOptions::default()
-        };
-        let local = LocalFs::open(dir.path(), options).unwrap();
-        let inner = &local.inner;
-        let before = inner.attributes(&inner.root).unwrap();
-        let maker = Maker {
-            inner,
-            who: &Identity::new(1001, 1001),
-            dir: &inner.root,
-            before: &before,
-            name: b"new",
-        };
-        let make = |name: &'static str| {
-            maker.make_entry(FileKind::Directory, 0o700, move || {
-                let root = &inner.root.path;
-                let mode = Mode::from_raw_mode(0o700);
-                rustix::fs::mkdirat(root, "new", mode)?;
-                rustix::fs::renameat(root, name, root, "new")
-            })
-        };
-        assert!(matches!(make("victim"), Err(Stop::Fail(Error::Busy))));
-        std::fs::remove_dir(dir.path().join("new")).unwrap();
-        assert!(make("new").is_ok());
     }
 }
