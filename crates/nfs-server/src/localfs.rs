@@ -17,7 +17,7 @@
 //!
 //! **Handles** are [`FileId`]s of inode number, a hash of the time of birth, and the inode number
 //! of the directory in which the file was first seen. How a file is found again from that, after
-//! a restart too, is told in `find.rs` and `table.rs`. The kernel's own handles would need no table,
+//! a restart too, is told in `find.rs`, `places.rs` and `table.rs`. The kernel's own handles would need no table,
 //! but a privilege, and calls that cannot be made without `unsafe`.
 //!
 //! **What waits.** GETATTR, ACCESS, LOOKUP and READ are tried without waiting (`RESOLVE_CACHED`,
@@ -30,11 +30,13 @@
 mod data;
 mod entries;
 mod find;
+mod kind;
 mod listing;
 mod lru;
 mod make;
 mod node;
 mod open;
+mod places;
 mod set;
 mod sys;
 mod table;

@@ -1,10 +1,11 @@
 //! Opening a directory to be exported.
 
+use super::kind::FsKind;
 use super::lru::Lru;
 use super::node::Node;
 use super::sys::{self, ProcFd};
 use super::table::Table;
-use super::{Caches, DIRECTORY_TRUST, Inner, Pace, REMEMBERED_PLACES, find};
+use super::{Caches, DIRECTORY_TRUST, Inner, Pace, REMEMBERED_PLACES};
 use crate::fs::{Identity, fresh_verifier};
 use buffer::Pool;
 use rustix::fs::{Mode, OFlags};
@@ -136,7 +137,7 @@ impl Inner {
         })?;
         let proc = ProcFd::open().map_err(kernel("/proc is not mounted"))?;
         let system = rustix::fs::fstatfs(&root).map_err(kernel("statfs"))?;
-        let kind = find::FsKind::of(&system);
+        let kind = FsKind::of(&system);
         let stat = sys::stat(&root, kind.keeps_births()).map_err(kernel("statx"))?;
         if stat.born.is_none() {
             tracing::warn!(

@@ -1,0 +1,229 @@
+//! Where files were seen, remembered in memory and, where a handle is not enough, in the table.
+
+use super::node::{Known, Link, Node};
+use super::sys::{Stat, Stop, Try};
+use super::table::{Of, Place, Row};
+use super::{Inner, Pace};
+use crate::fs::FileId;
+use std::sync::Arc;
+
+impl Inner {
+    /// The handle of a file that was seen in a directory.
+    pub(super) fn identify(&self, parent: u64, name: &[u8], stat: &Stat) -> Try<FileId> {
+        let ino = stat.attributes.fileid;
+        if ino == self.root.ino {
+            return Ok(self.root.id());
+        }
+        let home = self.settle(parent, name, stat, None, Pace::Patient)?;
+        Ok(FileId([ino, stat.birth, home]))
+    }
+
+    /// Decides the home of a file that was seen in a directory, and remembers the place.
+    ///
+    /// A file keeps the home it was given first, wherever it goes and whatever other names it has,
+    /// so that all of them lead to the same handle. In haste only what is in memory decides.
+    pub(super) fn settle(
+        &self,
+        parent: u64,
+        name: &[u8],
+        stat: &Stat,
+        home: Option<u64>,
+        pace: Pace,
+    ) -> Try<u64> {
+        let ino = stat.attributes.fileid;
+        let known = {
+            let mut caches = self.caches();
+            match caches.links.get(ino) {
+                Some(link) => link
+                    .known
+                    .filter(|known| known.birth == stat.birth)
+                    .map(|known| {
+                        let same = link.parent == parent && *link.name == *name;
+                        (known, same)
+                    }),
+                None => None,
+            }
+        };
+        if let Some((known, true)) = known
+            && (known.saved || !needs_row(stat, known.home, parent))
+        {
+            return Ok(known.home);
+        }
+        let decided = known.map(|(known, _)| known.home).or(home);
+        if pace == Pace::Quick
+            && (needs_row(stat, decided.unwrap_or(parent), parent) || self.table.has_files())
+        {
+            return Err(Stop::WouldBlock);
+        }
+        let row = self
+            .table
+            .get_of(ino, kind_of(stat))
+            .filter(|row| row.birth == stat.birth);
+        let home = known
+            .map(|(known, _)| known.home)
+            .or(row.as_ref().map(|row| row.home))
+            .or(home)
+            .unwrap_or(parent);
+        let saved = row.is_some() || needs_row(stat, home, parent);
+        if needs_row(stat, home, parent) {
+            self.save(parent, name, stat, home);
+        }
+        let mut caches = self.caches();
+        // Another call may have been faster to decide.
+        let home = match caches.links.get(ino).and_then(|link| link.known) {
+            Some(known) if known.birth == stat.birth => known.home,
+            _ => home,
+        };
+        caches.links.insert(
+            ino,
+            Link {
+                known: Some(Known {
+                    birth: stat.birth,
+                    home,
+                    saved,
+                }),
+                parent,
+                name: name.into(),
+            },
+        );
+        Ok(home)
+    }
+
+    /// Sees to it that the table knows this place of a file.
+    fn save(&self, parent: u64, name: &[u8], stat: &Stat, home: u64) {
+        let of = kind_of(stat);
+        let ino = stat.attributes.fileid;
+        self.table.update(ino, of, stat.birth, |row| {
+            let mut row = row
+                .filter(|row| row.home == home)
+                .unwrap_or_else(|| Row::new(stat.birth, home));
+            let known = row.places.iter().any(|place| place.is(parent, name));
+            // A file with one name has no other one.
+            if of == Of::Directory || stat.attributes.links <= 1 {
+                row.places.retain(|place| place.is(parent, name));
+            }
+            if !known {
+                row.add(Place {
+                    parent,
+                    name: name.into(),
+                });
+            }
+            Some(row)
+        });
+    }
+
+    /// A file was given a name: by renaming it, or one more.
+    pub(super) fn moved(
+        &self,
+        stat: &Stat,
+        (from, old_name): (u64, Option<&[u8]>),
+        to: &Node,
+        name: &[u8],
+    ) {
+        let home = match self.identify_known(stat) {
+            Some(home) => home,
+            None => from,
+        };
+        let (ino, of) = (stat.attributes.fileid, kind_of(stat));
+        let saved = needs_row(stat, home, to.ino);
+        if saved {
+            if let Some(old_name) = old_name {
+                self.forget_place(stat, from, old_name);
+            }
+            self.save(to.ino, name, stat, home);
+        } else {
+            // It is where its handle says: a row from when it was not would only mislead.
+            self.table.remove(ino, of, stat.birth);
+        }
+        self.caches().links.insert(
+            stat.attributes.fileid,
+            Link {
+                known: Some(Known {
+                    birth: stat.birth,
+                    home,
+                    saved,
+                }),
+                parent: to.ino,
+                name: name.into(),
+            },
+        );
+    }
+
+    /// A name is none of this file's any more; the others stay.
+    fn forget_place(&self, stat: &Stat, parent: u64, name: &[u8]) {
+        let ino = stat.attributes.fileid;
+        self.table.update(ino, kind_of(stat), stat.birth, |row| {
+            let mut row = row?;
+            row.forget(parent, name);
+            Some(row)
+        });
+    }
+
+    fn identify_known(&self, stat: &Stat) -> Option<u64> {
+        let ino = stat.attributes.fileid;
+        {
+            let mut caches = self.caches();
+            if let Some(node) = caches.open.get(ino)
+                && node.birth == stat.birth
+            {
+                return Some(node.home);
+            }
+            if let Some(link) = caches.links.get(ino)
+                && let Some(known) = link.known
+                && known.birth == stat.birth
+            {
+                return Some(known.home);
+            }
+        }
+        let row = self.table.get_of(ino, kind_of(stat))?;
+        (row.birth == stat.birth).then_some(row.home)
+    }
+
+    /// A name of a file was removed; its last one if `gone`.
+    ///
+    /// By now the inode number may be that of a new file, which is not forgotten with the old one.
+    /// What comes back holds the file open.
+    pub(super) fn removed(
+        &self,
+        parent: u64,
+        name: &[u8],
+        stat: &Stat,
+        gone: bool,
+    ) -> Option<Arc<Node>> {
+        let ino = stat.attributes.fileid;
+        let mut caches = self.caches();
+        let forget = caches.links.get(ino).is_some_and(|link| match link.known {
+            Some(known) if known.birth != stat.birth => false,
+            _ => gone || link.parent == parent && *link.name == *name,
+        });
+        if forget {
+            caches.links.remove(ino);
+        }
+        let open = caches.open.get(ino).map(|node| node.birth);
+        let node = if gone && open == Some(stat.birth) {
+            caches.open.remove(ino)
+        } else {
+            None
+        };
+        drop(caches);
+        if gone {
+            self.table.remove(ino, kind_of(stat), stat.birth);
+        } else {
+            self.forget_place(stat, parent, name);
+        }
+        node
+    }
+}
+
+fn kind_of(stat: &Stat) -> Of {
+    if stat.attributes.is_directory() {
+        Of::Directory
+    } else {
+        Of::File
+    }
+}
+
+/// Whether a handle is not enough to find the file.
+fn needs_row(stat: &Stat, home: u64, parent: u64) -> bool {
+    stat.attributes.is_directory() || stat.attributes.links > 1 || home != parent
+}
