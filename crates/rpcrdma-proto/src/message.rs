@@ -2,8 +2,9 @@
 
 use crate::plan::CallSizes;
 use buffer::{Buffer, Gather, gather_len};
+use bytes::Bytes;
 use oncrpc::ReplyBound;
-use xdr::Payload;
+use xdr::{Payload, padded};
 
 /// Octets of an RPC message that say whose it is: the XID and the direction (RFC 5531 §9).
 pub(crate) const PREFIX_LEN: usize = 8;
@@ -102,11 +103,15 @@ impl Message {
         }
     }
 
-    /// Appends the stream without its items if they are `moved`, the whole stream otherwise.
-    pub(crate) fn copy_into(&self, out: &mut Buffer, moved: bool) {
+    /// Appends the stream to `out`, without its items if they are `moved`, and gives what has to
+    /// follow it.
+    pub(crate) fn put_inline(&self, out: &mut Buffer, moved: bool) -> Gather {
         match self {
-            Self::Stream(payload) => payload.copy_reduced_into(out, |_| moved),
-            Self::Frozen(pieces) => pieces.iter().for_each(|p| out.extend_from_slice(p)),
+            Self::Stream(payload) => put_inline(payload, out, |_| moved),
+            Self::Frozen(pieces) => {
+                pieces.iter().for_each(|p| out.extend_from_slice(p));
+                Gather::new()
+            }
         }
     }
 
@@ -123,6 +128,40 @@ impl Message {
                 .map(|(index, item)| (payload.position(index), &item.data))
         })
     }
+}
+
+/// The last item of a message goes by reference from here on. Below, a copy behind the header
+/// costs less than one more entry in the lists of the provider and of the kernel.
+const REFER_FROM: usize = 1 << 10;
+
+/// Puts a message into one Send: appends its stream to `out`, without the items that are `moved`,
+/// and gives what has to follow it.
+///
+/// That is the last item with its padding, if nothing stands behind it and it is worth it: the
+/// data of a READ or WRITE that is not worth a chunk.
+pub(crate) fn put_inline(
+    message: &Payload,
+    out: &mut Buffer,
+    moved: impl Fn(usize) -> bool,
+) -> Gather {
+    let last = message.items().len().wrapping_sub(1);
+    let end = message.head().len();
+    let referred = message
+        .items()
+        .last()
+        .filter(|item| item.at == end && item.len() >= REFER_FROM && !moved(last));
+    let mut rest = Gather::new();
+    if let Some(item) = referred {
+        rest.extend(item.data.iter().filter(|piece| !piece.is_empty()).cloned());
+        let fill = padded(item.len()) - item.len();
+        if fill > 0 {
+            rest.push(Bytes::from_static(&[0; 3][..fill]));
+        }
+    }
+    message.copy_reduced_into(out, |item| {
+        moved(item) || (item == last && !rest.is_empty())
+    });
+    rest
 }
 
 /// The first `len` octets of `pieces`, which loses them.
@@ -145,7 +184,6 @@ pub(crate) fn split_front(pieces: &mut Gather, mut len: usize) -> Gather {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
 
     fn gather(pieces: &[&'static [u8]]) -> Gather {
         pieces.iter().map(|p| Bytes::from_static(p)).collect()
@@ -165,6 +203,58 @@ mod tests {
         check(6, b"abcdef", b"");
     }
 
+    /// A message with an item of `len` octets, and some octets behind it.
+    fn message(len: usize, behind: u32) -> Payload {
+        let mut w = xdr::Writer::default();
+        w.u32(7);
+        w.u32(0);
+        let data: Bytes = (0..=u8::MAX).cycle().take(len).collect();
+        w.item(Gather::from_iter([
+            data.slice(..len / 3),
+            data.slice(len / 3..),
+        ]));
+        for word in 0..behind {
+            w.u32(word);
+        }
+        w.finish()
+    }
+
+    /// Octets that follow by reference; they and the buffer are to be the whole message.
+    fn referred(message: &Payload) -> usize {
+        let mut whole = Buffer::default();
+        message.copy_stream_into(&mut whole);
+        let mut head = Buffer::default();
+        let rest = put_inline(message, &mut head, |_| false);
+        assert_eq!([&head, rest.concat().as_slice()].concat(), *whole);
+        gather_len(&rest)
+    }
+
+    #[test]
+    fn large_item_at_the_end_goes_by_reference_with_its_padding() {
+        let check = |len, expected| assert_eq!(referred(&message(len, 0)), expected, "{len}");
+        check(0, 0);
+        check(REFER_FROM - 1, 0);
+        check(REFER_FROM, REFER_FROM);
+        check(4095, 4096);
+        check(4096, 4096);
+        let message = message(4096, 0);
+        let rest = put_inline(&message, &mut Buffer::default(), |_| false);
+        assert_eq!(rest[0].as_ptr(), message.items()[0].data[0].as_ptr());
+    }
+
+    #[test]
+    fn item_with_something_behind_it_is_copied() {
+        assert_eq!(referred(&message(4096, 1)), 0);
+    }
+
+    #[test]
+    fn item_that_goes_by_chunk_is_not_sent() {
+        let message = message(4096, 0);
+        let mut head = Buffer::default();
+        assert!(put_inline(&message, &mut head, |_| true).is_empty());
+        assert_eq!(&*head, message.head());
+    }
+
     #[test]
     fn frozen_message_is_the_same_stream() {
         let mut w = xdr::Writer::default();
@@ -173,10 +263,10 @@ mod tests {
         w.item(gather(&[b"abcde"]));
         let mut request = CallRequest::new(CallToken(1), w.finish(), ReplyBound::default());
         let mut before = Buffer::default();
-        request.message.copy_into(&mut before, false);
+        request.message.put_inline(&mut before, false);
         let frozen = request.message.freeze();
         let mut after = Buffer::default();
-        request.message.copy_into(&mut after, false);
+        request.message.put_inline(&mut after, false);
         assert_eq!(*before, *after);
         assert_eq!(frozen.concat(), *before);
         assert_eq!(request.sizes().stream, before.len());

@@ -207,13 +207,15 @@ impl Requester {
         };
         let mut buffer = link.send_buffer();
         header::emit(&mut buffer, proc, request.xid, self.asked, &offered);
-        if plan.form != CallForm::Long {
-            let moved = plan.form == CallForm::Chunked;
-            request.message.copy_into(&mut buffer, moved);
-        }
+        let rest = match plan.form {
+            CallForm::Short => request.message.put_inline(&mut buffer, false),
+            CallForm::Chunked => request.message.put_inline(&mut buffer, true),
+            CallForm::Long => Gather::new(),
+        };
         link.posts.push(WorkRequest::Send {
             wr: Purpose::Send.wr(),
             buffer,
+            rest,
             invalidate: None,
         });
         entry.insert(Call {

@@ -6,7 +6,7 @@ use crate::header::{
 };
 use crate::limits::{CREDIT_TOLERANCE, RECEIVE_SLACK};
 use crate::link::{Event, Link, Violation};
-use crate::message::split_front;
+use crate::message::{put_inline, split_front};
 use crate::pull::{self, StreamAt};
 use crate::work::Purpose;
 use buffer::{Buffer, Gather};
@@ -368,6 +368,7 @@ impl Responder {
         link.posts.push(WorkRequest::Send {
             wr: Purpose::Reply { call: key }.wr(),
             buffer,
+            rest: Gather::new(),
             invalidate: None,
         });
     }
@@ -431,7 +432,7 @@ impl Responder {
         }
         let mut buffer = writer.link.send_buffer();
         let moved = |index: usize| chunks.get(index).is_some_and(Option::is_some);
-        if long {
+        let rest = if long {
             let offered = call
                 .lists
                 .reply
@@ -445,17 +446,19 @@ impl Responder {
             writer.link.counters.reply_octets_written += len as u64;
             let proc = header::procedure::NOMSG;
             header::emit(&mut buffer, proc, call.xid, grant, &lists);
+            Gather::new()
         } else {
             let proc = header::procedure::MSG;
             header::emit(&mut buffer, proc, call.xid, grant, &lists);
-            reply.copy_reduced_into(&mut buffer, moved);
-        }
+            put_inline(&reply, &mut buffer, moved)
+        };
         let left = writer.posted + 1;
         let invalidate = to_invalidate(link, &call.lists);
         // Right behind the Writes: order on the stream is enough (RFC 5040 §5.5).
         link.posts.push(WorkRequest::Send {
             wr,
             buffer,
+            rest,
             invalidate,
         });
         link.counters.replies_sent += 1;

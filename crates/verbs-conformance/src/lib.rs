@@ -51,6 +51,7 @@ macro_rules! suite {
                 message_of_any_size_arrives_whole,
                 message_may_fill_its_receive_exactly,
                 message_of_a_mebibyte_arrives_whole,
+                head_and_pieces_arrive_as_one_message,
                 message_longer_than_its_receive_ends_the_connection,
                 message_without_a_receive_ends_the_connection,
                 longer_message_than_possible_is_not_taken;

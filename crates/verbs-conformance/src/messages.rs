@@ -61,6 +61,45 @@ pub async fn message_of_a_mebibyte_arrives_whole(bench: &Bench<'_>) {
         .await;
 }
 
+/// A Send with pieces behind its buffer is one message, whatever their sizes.
+pub async fn head_and_pieces_arrive_as_one_message(bench: &Bench<'_>) {
+    const LENGTHS: [&[usize]; 9] = [
+        &[0, 1],
+        &[3, 0, 2],
+        &[128, 4096],
+        &[128, 1023, 1],
+        &[128, 1021, 3000, 3],
+        &[5000, 4096],
+        &[5000, 100],
+        &[10_000, 20_000, 7],
+        &[128, 70_000],
+    ];
+    let options = QpOptions {
+        receive_size: 80_000,
+        ..QpOptions::default()
+    };
+    bench
+        .both_ways_with(&options, async |pair| {
+            for lengths in LENGTHS {
+                let octets = pattern(5, lengths.iter().sum());
+                let (head, mut left) = octets.split_at(lengths[0]);
+                let mut rest = Gather::new();
+                for &length in &lengths[1..] {
+                    let (piece, behind) = left.split_at(length);
+                    rest.push(pair.near.piece(piece));
+                    left = behind;
+                }
+                let buffer = pair.far.buffer(octets.len());
+                let receive = pair.far.receive(buffer);
+                let send = pair.near.send_from(head, rest);
+                let (message, _) = pair.message(At::Far, receive).await;
+                assert!(*message == *octets, "a message of {lengths:?}");
+                pair.success(At::Near, send).await;
+            }
+        })
+        .await;
+}
+
 /// One octet too many ends the connection, and the Receive says why.
 pub async fn message_longer_than_its_receive_ends_the_connection(bench: &Bench<'_>) {
     for (capacity, length) in [(1024, 1025), (0, 1), (4096, 4097), (64, 4096)] {
@@ -104,6 +143,23 @@ pub async fn longer_message_than_possible_is_not_taken(bench: &Bench<'_>) {
                 handle: Handle(1),
                 offset: 0,
             };
+            // One octet is in the head.
+            let mut rest = source.clone();
+            rest.pop();
+            rest.push(piece.slice(..most & 0xf_ffff));
+            let buffer = pair.near.filled(&[0]);
+            let posted = pair.near.try_post(|wr| WorkRequest::Send {
+                wr,
+                buffer,
+                rest,
+                invalidate: None,
+            });
+            match posted.map_err(|error| *error) {
+                Err(PostError::Invalid(WorkRequest::Send { buffer, rest, .. })) => {
+                    assert_eq!(buffer.len() + gather_len(&rest), most + 1);
+                }
+                other => panic!("expected to have it back as impossible, got {other:?}"),
+            }
             let posted = pair
                 .near
                 .try_post(|wr| WorkRequest::Write { wr, source, to });

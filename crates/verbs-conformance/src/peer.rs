@@ -134,7 +134,19 @@ impl Peer {
         self.post(|wr| WorkRequest::Send {
             wr,
             buffer,
+            rest: Gather::new(),
             invalidate,
+        })
+    }
+
+    /// Sends one message of a head and pieces.
+    pub(crate) fn send_from(&mut self, head: &[u8], rest: Gather) -> WrId {
+        let buffer = self.filled(head);
+        self.post(|wr| WorkRequest::Send {
+            wr,
+            buffer,
+            rest,
+            invalidate: None,
         })
     }
 

@@ -215,6 +215,7 @@ fn send(octets: &[u8]) -> WorkRequest {
     WorkRequest::Send {
         wr: WrId(0),
         buffer,
+        rest: Gather::new(),
         invalidate: None,
     }
 }

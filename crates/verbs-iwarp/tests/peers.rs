@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use verbs::{
-    Buffer, CloseReason, Completion, Connected, Listener, Provider, QpOptions, QueuePair,
+    Buffer, CloseReason, Completion, Connected, Gather, Listener, Provider, QpOptions, QueuePair,
     SetupError, WorkError, WorkRequest, WrId,
 };
 use verbs_iwarp::{Config, CrcMode, Iwarp};
@@ -52,6 +52,7 @@ fn send(wr: u64, octets: &[u8]) -> WorkRequest {
     WorkRequest::Send {
         wr: WrId(wr),
         buffer: Buffer::from(octets.to_vec()),
+        rest: Gather::new(),
         invalidate: None,
     }
 }

@@ -7,8 +7,8 @@ use std::future::{Future, poll_fn};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use verbs::{
-    Buffer, Completion, Handle, Memory, Provider, QpOptions, QueuePair, RemoteAddress, Segment,
-    WorkRequest, WrId,
+    Buffer, Completion, Gather, Handle, Memory, Provider, QpOptions, QueuePair, RemoteAddress,
+    Segment, WorkRequest, WrId,
 };
 use verbs_iwarp::{Config, CrcMode, FpduPolicy, Iwarp};
 
@@ -26,6 +26,7 @@ fn send(octets: Vec<u8>) -> WorkRequest {
     WorkRequest::Send {
         wr: WrId(0),
         buffer: Buffer::from(octets),
+        rest: Gather::new(),
         invalidate: None,
     }
 }

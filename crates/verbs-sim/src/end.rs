@@ -175,7 +175,7 @@ impl End {
         let most = self.limits.max_message as usize;
         match work {
             WorkRequest::Receive { .. } | WorkRequest::Invalidate { .. } => true,
-            WorkRequest::Send { buffer, .. } => buffer.len() <= most,
+            WorkRequest::Send { buffer, rest, .. } => buffer.len() + gather_len(rest) <= most,
             WorkRequest::Write { source, .. } => gather_len(source) <= most,
             WorkRequest::Read { sink, from, .. } => {
                 let length: u64 = from.iter().map(|segment| u64::from(segment.length)).sum();

@@ -22,6 +22,7 @@ fn send(wr: u64, text: &str) -> WorkRequest {
     WorkRequest::Send {
         wr: WrId(wr),
         buffer: Buffer::from(text.as_bytes().to_vec()),
+        rest: Gather::new(),
         invalidate: None,
     }
 }

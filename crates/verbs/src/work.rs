@@ -94,8 +94,10 @@ pub enum WorkRequest {
     Send {
         /// The poster's name for it.
         wr: WrId,
-        /// The message: the data of the buffer.
+        /// The first part of the message: the data of the buffer.
         buffer: Buffer,
+        /// What follows it in the same message, by reference. Empty where the buffer has it all.
+        rest: Gather,
         /// A handle of the peer's, which it loses before it sees the message (Send with Invalidate).
         /// One that we are still reading from is not ours to take away: that ends the connection, or
         /// the Read comes to its end first.

@@ -11,8 +11,8 @@ use verbs::{Buffer, Gather, Handle, RemoteAddress, WrId};
 /// here on they are referred to.
 pub(super) const COPY_PIECE_BELOW: usize = 1 << 10;
 
-/// A Send from here on is shared between its FPDUs, at the price of a small allocation; a smaller
-/// one is handed over whole, or copied if it does not fit one FPDU.
+/// The buffer of a Send is shared between its FPDUs from here on, at the price of a small
+/// allocation; a smaller one is handed over whole, or copied if it does not fit one FPDU.
 const SHARE_FROM: usize = 8 << 10;
 
 /// A message that waits to be cut into FPDUs.
@@ -47,21 +47,34 @@ pub(super) enum End {
     ReadResponse(Option<SlotId>),
 }
 
-/// The octets of a message.
-pub(super) enum Body {
-    /// To be handed over whole, or copied where it takes several FPDUs.
-    Buffer { buffer: Buffer, at: usize },
-    /// To be copied, made here.
-    Short {
-        octets: SmallVec<[u8; ReadRequest::LEN]>,
-        at: usize,
-    },
-    /// To be referred to.
-    Pieces {
-        pieces: Gather,
-        piece: usize,
-        at: usize,
-    },
+/// The octets of a message: a head, and pieces that follow it.
+pub(super) struct Body {
+    head: Head,
+    pieces: Gather,
+    /// The piece that is next once the head is taken.
+    piece: usize,
+    /// Octets taken of the head, or of that piece.
+    at: usize,
+}
+
+/// The part of a message that is not shared with anybody.
+enum Head {
+    /// There is none, or it is taken.
+    None,
+    /// Made here.
+    Short(SmallVec<[u8; ReadRequest::LEN]>),
+    /// As it was posted.
+    Buffer(Buffer),
+}
+
+/// Octets of a body, and how they go out.
+pub(super) enum Part<'a> {
+    /// By copy.
+    Copy(&'a [u8]),
+    /// As the buffer that they are in.
+    Whole(Buffer),
+    /// By reference.
+    Shared(Bytes),
 }
 
 impl Message {
@@ -75,13 +88,20 @@ impl Message {
         }
     }
 
-    pub(super) fn send(wr: WrId, buffer: Buffer, invalidate: Option<Handle>) -> Self {
-        let len = buffer.len();
-        let body = if len < SHARE_FROM {
-            Body::Buffer { buffer, at: 0 }
+    pub(super) fn send(
+        wr: WrId,
+        buffer: Buffer,
+        mut rest: Gather,
+        invalidate: Option<Handle>,
+    ) -> Self {
+        let len = buffer.len() + buffer::gather_len(&rest);
+        let head = if buffer.len() < SHARE_FROM {
+            Head::Buffer(buffer)
         } else {
-            Body::pieces([buffer.freeze()].into_iter().collect())
+            rest.insert(0, buffer.freeze());
+            Head::None
         };
+        let body = Body::new(head, rest);
         Self::new(Kind::Send { invalidate }, body, len, End::Send(wr))
     }
 
@@ -110,10 +130,7 @@ impl Message {
     }
 
     pub(super) fn read_request(request: ReadRequest) -> Self {
-        let body = Body::Short {
-            octets: request.emit().into_iter().collect(),
-            at: 0,
-        };
+        let body = Body::short(&request.emit());
         Self::new(Kind::ReadRequest, body, ReadRequest::LEN, End::Nothing)
     }
 
@@ -136,10 +153,7 @@ impl Message {
     }
 
     pub(super) fn terminate(octets: &[u8]) -> Self {
-        let body = Body::Short {
-            octets: octets.iter().copied().collect(),
-            at: 0,
-        };
+        let body = Body::short(octets);
         Self::new(Kind::Terminate, body, octets.len(), End::Nothing)
     }
 
@@ -216,67 +230,68 @@ impl Message {
 }
 
 impl Body {
-    fn pieces(pieces: Gather) -> Self {
-        Self::Pieces {
+    fn new(head: Head, pieces: Gather) -> Self {
+        Self {
+            head,
             pieces,
             piece: 0,
             at: 0,
         }
     }
 
-    /// The whole body, if it is memory that can be handed over and is worth it.
-    pub(super) fn take_whole(&mut self, len: usize) -> Option<Buffer> {
-        match self {
-            Self::Buffer { buffer, at: 0 } if len == buffer.len() && len >= COPY_PIECE_BELOW => {
-                Some(std::mem::take(buffer))
+    fn short(octets: &[u8]) -> Self {
+        Self::new(Head::Short(SmallVec::from_slice(octets)), Gather::new())
+    }
+
+    fn pieces(pieces: Gather) -> Self {
+        Self::new(Head::None, pieces)
+    }
+
+    /// Gives the next `len` octets part by part.
+    pub(super) fn take(&mut self, len: usize, mut part: impl FnMut(Part<'_>)) {
+        let mut left = len - self.take_head(len, &mut part);
+        while left > 0 {
+            let octets = &self.pieces[self.piece];
+            let range = self.at..octets.len().min(self.at + left);
+            left -= range.len();
+            self.at = range.end;
+            match range.len() {
+                0 => {}
+                1..COPY_PIECE_BELOW => part(Part::Copy(&octets[range])),
+                COPY_PIECE_BELOW.. => part(Part::Shared(octets.slice(range))),
             }
-            Self::Buffer { .. } | Self::Short { .. } | Self::Pieces { .. } => None,
+            if self.at == octets.len() {
+                self.piece += 1;
+                self.at = 0;
+            }
         }
     }
 
-    /// Whether the octets are referred to, piece by piece.
-    pub(super) fn is_pieces(&self) -> bool {
-        matches!(self, Self::Pieces { .. })
-    }
-
-    /// Appends the next `len` octets to `out`.
-    pub(super) fn copy(&mut self, len: usize, out: &mut Vec<u8>) {
-        match self {
-            Self::Buffer { buffer, at } => {
-                out.extend_from_slice(&buffer[*at..*at + len]);
-                *at += len;
+    /// Gives up to `len` octets of the head, and says how many.
+    fn take_head(&mut self, len: usize, part: &mut impl FnMut(Part<'_>)) -> usize {
+        let octets: &[u8] = match &mut self.head {
+            Head::None => return 0,
+            Head::Short(octets) => octets,
+            Head::Buffer(buffer) => {
+                let taken = buffer.len();
+                if self.at == 0 && (COPY_PIECE_BELOW..=len).contains(&taken) {
+                    part(Part::Whole(std::mem::take(buffer)));
+                    self.head = Head::None;
+                    return taken;
+                }
+                buffer
             }
-            Self::Short { octets, at } => {
-                out.extend_from_slice(&octets[*at..*at + len]);
-                *at += len;
-            }
-            Self::Pieces { .. } => self.refer(len, |octets, range| {
-                out.extend_from_slice(&octets[range]);
-            }),
-        }
-    }
-
-    /// Gives the next `len` octets piece by piece. Only for bodies made of pieces.
-    pub(super) fn refer(
-        &mut self,
-        mut len: usize,
-        mut piece_of: impl FnMut(&Bytes, std::ops::Range<usize>),
-    ) {
-        let Self::Pieces { pieces, piece, at } = self else {
-            unreachable!("only pieces are referred to");
         };
-        while len > 0 {
-            let octets = &pieces[*piece];
-            let now = len.min(octets.len() - *at);
-            if now > 0 {
-                piece_of(octets, *at..*at + now);
-            }
-            len -= now;
-            *at += now;
-            if *at == octets.len() {
-                *piece += 1;
-                *at = 0;
-            }
+        let end = octets.len().min(self.at + len);
+        let taken = end - self.at;
+        if taken > 0 {
+            part(Part::Copy(&octets[self.at..end]));
         }
+        self.at = end;
+        if end == octets.len() {
+            self.head = Head::None;
+            self.at = 0;
+        }
+        taken
     }
 }

@@ -168,8 +168,9 @@ impl Endpoint {
             WorkRequest::Send {
                 wr,
                 buffer,
+                rest,
                 invalidate,
-            } => self.tx.push(Message::send(wr, buffer, invalidate)),
+            } => self.tx.push(Message::send(wr, buffer, rest, invalidate)),
             WorkRequest::Write { wr, source, to } => {
                 self.tx.push(Message::write(wr, source, to));
             }
@@ -203,7 +204,9 @@ impl Endpoint {
         let fits = |len: u64| len <= u64::from(MAX_MESSAGE);
         match work {
             WorkRequest::Receive { .. } | WorkRequest::Invalidate { .. } => true,
-            WorkRequest::Send { buffer, .. } => fits(buffer.len() as u64),
+            WorkRequest::Send { buffer, rest, .. } => {
+                fits((buffer.len() + buffer::gather_len(rest)) as u64)
+            }
             // Where it goes is for the peer to judge.
             WorkRequest::Write { source, .. } => fits(buffer::gather_len(source) as u64),
             WorkRequest::Read { sink, from, .. } => {

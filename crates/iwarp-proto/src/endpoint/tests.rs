@@ -57,9 +57,15 @@ pub(super) fn sink(len: usize) -> Memory {
 }
 
 pub(super) fn send(wr: u64, octets: &[u8]) -> WorkRequest {
+    send_from(wr, octets, &[])
+}
+
+/// One message of a buffer and of octets by reference.
+pub(super) fn send_from(wr: u64, head: &[u8], rest: &[u8]) -> WorkRequest {
     WorkRequest::Send {
         wr: WrId(wr),
-        buffer: buffer(octets),
+        buffer: buffer(head),
+        rest: gather(rest.to_vec()),
         invalidate: None,
     }
 }

@@ -1,7 +1,7 @@
 //! FPDUs that are framed and on their way to the socket.
 
 use super::counters::Counters;
-use super::message::{Body, COPY_PIECE_BELOW, End};
+use super::message::{Body, COPY_PIECE_BELOW, End, Part};
 use crate::crc;
 use crate::ddp::Header;
 use crate::fpdu;
@@ -97,42 +97,32 @@ impl Window {
         let ulpdu = header.wire_len() + len;
         let begin = self.slab.len();
         self.begin(header, ulpdu);
-        let pad = &[0; 3][..fpdu::pad_len(ulpdu)];
         let mut digest = use_crc.then(crc::Digest::new);
-        let mut update = |octets: &[u8]| {
-            if let Some(digest) = &mut digest {
-                digest.update(octets);
-            }
-        };
-        let crc = if let Some(buffer) = body.take_whole(len) {
-            update(&self.slab[begin..]);
-            update(&buffer);
-            self.seal();
-            self.pieces.push_back(Piece::Whole(buffer));
-            self.slab.extend_from_slice(pad);
-            update(pad);
-            digest.map(|digest| digest.finish())
-        } else if body.is_pieces() {
-            update(&self.slab[begin..]);
-            body.refer(len, |octets, range| {
-                update(&octets[range.clone()]);
-                if range.len() < COPY_PIECE_BELOW {
-                    counters.copied_out += range.len() as u64;
-                    self.slab.extend_from_slice(&octets[range]);
-                } else {
-                    self.seal();
-                    self.pieces.push_back(Piece::Part(octets.slice(range)));
+        // Octets of the slab are digested in one go, not one small part after the other.
+        let mut digested = begin;
+        body.take(len, |part| {
+            let piece = match part {
+                Part::Copy(octets) => {
+                    counters.copied_out += octets.len() as u64;
+                    self.slab.extend_from_slice(octets);
+                    return;
                 }
-            });
-            self.slab.extend_from_slice(pad);
-            update(pad);
-            digest.map(|digest| digest.finish())
-        } else {
-            counters.copied_out += len as u64;
-            body.copy(len, &mut self.slab);
-            self.slab.extend_from_slice(pad);
-            use_crc.then(|| crc::crc32c(&self.slab[begin..]))
-        };
+                Part::Whole(buffer) => Piece::Whole(buffer),
+                Part::Shared(octets) => Piece::Part(octets),
+            };
+            if let Some(digest) = &mut digest {
+                digest.update(&self.slab[digested..]);
+                digest.update(piece.octets(&self.slab));
+                digested = self.slab.len();
+            }
+            self.seal();
+            self.pieces.push_back(piece);
+        });
+        self.slab.extend_from_slice(&[0; 3][..fpdu::pad_len(ulpdu)]);
+        let crc = digest.map(|mut digest| {
+            digest.update(&self.slab[digested..]);
+            digest.finish()
+        });
         self.slab
             .extend_from_slice(&crc.map_or([0; fpdu::CRC_LEN], crc::emit));
         self.framed += fpdu::wire_len(ulpdu) as u64;
@@ -155,7 +145,11 @@ impl Window {
         self.slab = std::mem::take(&mut self.plain);
         self.slab.clear();
         self.begin(header, ulpdu);
-        body.copy(len, &mut self.slab);
+        body.take(len, |part| match part {
+            Part::Copy(octets) => self.slab.extend_from_slice(octets),
+            Part::Whole(buffer) => self.slab.extend_from_slice(&buffer),
+            Part::Shared(octets) => self.slab.extend_from_slice(&octets),
+        });
         self.slab.extend_from_slice(&[0; 3][..fpdu::pad_len(ulpdu)]);
         self.plain = std::mem::replace(&mut self.slab, before);
         let begin = self.slab.len();

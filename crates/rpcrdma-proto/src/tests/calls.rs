@@ -1,12 +1,12 @@
 //! Every shape of call and reply between two connections.
 
-use super::pair::{Pair, Setup};
+use super::pair::{End, Pair, Setup};
 use super::*;
 use crate::Counters;
 use oncrpc::{Reply, TransportError};
 use smallvec::SmallVec;
 use std::time::Duration;
-use verbs::QueuePair;
+use verbs::{QueuePair, WorkRequest};
 
 /// Sends a call with these items and lets it be answered with a reply of these, as large as bound.
 fn exchange(
@@ -142,6 +142,53 @@ fn check_shapes(setup: impl Fn() -> Setup) {
 #[test]
 fn every_shape_arrives_whole_and_leaves_nothing_behind() {
     check_shapes(Setup::default);
+}
+
+/// Posts what waits at one end, and says how many octets of its Sends go by reference.
+fn post_all(end: &mut End) -> usize {
+    let mut referred = 0;
+    while let Some(work) = end.connection.poll_post() {
+        if let WorkRequest::Send { rest, .. } = &work {
+            referred += buffer::gather_len(rest);
+        }
+        end.qp.post(work).expect("there is room");
+    }
+    referred
+}
+
+#[test]
+fn inline_data_at_the_end_of_a_message_is_not_copied() {
+    let message = |direction| {
+        let mut w = Writer::new(Buffer::with_capacity(64));
+        w.u32(5);
+        w.u32(direction);
+        w.item(Gather::from_elem(octets(3001), 1));
+        w.finish()
+    };
+    let mut pair = Pair::new();
+    pair.call(request(5, message(0), bound(100, &[3001])));
+    assert_eq!(post_all(&mut pair.client), 3004);
+    let (id, received) = pair.arrived();
+    assert_eq!(stream(&received), stream(&message(0)));
+    pair.server.connection.reply(id, Reply::Message(message(1)));
+    assert_eq!(post_all(&mut pair.server), 3004);
+    let received = pair.ended().expect("the reply arrives");
+    assert_eq!(stream(&received), stream(&message(1)));
+    assert_eq!(offered(pair.client.connection.counters()), (0, 0, 0));
+    pair.check_idle();
+}
+
+#[test]
+fn inline_data_with_something_behind_it_is_copied() {
+    let mut pair = Pair::new();
+    pair.call(request(5, call(5, 40, &[3000]), bound(100, &[3000])));
+    assert_eq!(post_all(&mut pair.client), 0);
+    let (id, _) = pair.arrived();
+    let answer = reply(5, 40, &[3000]);
+    pair.server.connection.reply(id, Reply::Message(answer));
+    assert_eq!(post_all(&mut pair.server), 0);
+    let received = pair.ended().expect("the reply arrives");
+    check_reply(&received, 5, 40, &[3000]);
 }
 
 #[test]

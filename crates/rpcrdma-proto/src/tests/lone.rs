@@ -65,6 +65,7 @@ impl Lone {
         let send = WorkRequest::Send {
             wr: WrId(1000),
             buffer: Buffer::from(octets.to_vec()),
+            rest: Gather::new(),
             invalidate,
         };
         self.peer.post(send).expect("there is room");
@@ -319,6 +320,7 @@ fn reply_is_delivered_only_when_nothing_is_exposed() {
     let send = WorkRequest::Send {
         wr: WrId(7),
         buffer: Buffer::from(wire(procedure::MSG, 5, 8, &lists, &reduced)),
+        rest: Gather::new(),
         invalidate: None,
     };
     lone.peer.post(send).expect("there is room");

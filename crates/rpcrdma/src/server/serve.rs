@@ -312,7 +312,7 @@ mod tests {
     use rpcrdma_proto::{Budget, Config, Connection, InlineSize, PrivateData, Role};
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
     use std::sync::{Mutex, PoisonError};
-    use verbs::{QueuePair, WorkRequest, WrId};
+    use verbs::{Gather, QueuePair, WorkRequest, WrId};
     use verbs_sim::{EndOptions, Fabric, PairOptions};
     use xdr::Payload;
 
@@ -359,6 +359,7 @@ mod tests {
             let send = WorkRequest::Send {
                 wr: WrId(0),
                 buffer: Buffer::from(octets),
+                rest: Gather::new(),
                 invalidate: None,
             };
             peer.post(send).expect("there is room");

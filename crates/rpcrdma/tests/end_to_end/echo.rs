@@ -194,6 +194,7 @@ impl Peer {
         let work = WorkRequest::Send {
             wr: WrId(1000),
             buffer: Buffer::from(octets),
+            rest: Gather::new(),
             invalidate: None,
         };
         self.0.post(work).expect("there is room");

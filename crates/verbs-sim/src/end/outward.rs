@@ -54,12 +54,13 @@ impl End {
             WorkRequest::Send {
                 wr,
                 buffer,
+                rest,
                 invalidate,
             } => {
                 self.traffic.sends += 1;
                 self.traffic.sends_with_invalidate += u64::from(invalidate.is_some());
-                let octets = buffer.to_vec();
-                drop(buffer);
+                let octets = [&buffer, rest.concat().as_slice()].concat();
+                drop((buffer, rest));
                 self.send(now, Message::Send { octets, invalidate }, inward, outward);
                 self.complete(Queue::Work, Completion::Send { wr });
             }

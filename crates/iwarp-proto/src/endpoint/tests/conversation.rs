@@ -150,6 +150,30 @@ fn large_payload_is_not_copied() {
 }
 
 #[test]
+fn send_copies_its_small_parts_only() {
+    let check = |head: usize, rest: usize, copied: usize| {
+        let mut pair = Pair::new();
+        pair.b.post(receive(1, 20_000)).unwrap();
+        let octets = pattern(head + rest, 1);
+        let (head, rest) = octets.split_at(head);
+        pair.a.post(send_from(2, head, rest)).unwrap();
+        pair.drive();
+        assert_eq!(pair.a.counters().copied_out, copied as u64);
+        assert!(matches!(
+            completions(&mut pair.b).pop(),
+            Some(Completion::Receive { buffer, .. }) if *buffer == *octets
+        ));
+    };
+    check(128, 100, 228);
+    check(128, 4096, 128);
+    check(4096, 0, 0);
+    check(4096, 4096, 0);
+    check(4096, 100, 100);
+    check(10_000, 100, 100);
+    check(10_000, 4096, 0);
+}
+
+#[test]
 fn a_read_of_many_segments_is_one_completion() {
     let mut pair = Pair::new();
     let octets = pattern(40_000, 1);
@@ -244,6 +268,7 @@ fn send_with_invalidate_brings_the_memory_back() {
         .post(WorkRequest::Send {
             wr: WrId(3),
             buffer: buffer(b"done"),
+            rest: Gather::new(),
             invalidate: Some(handle),
         })
         .unwrap();

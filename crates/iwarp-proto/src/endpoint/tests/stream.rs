@@ -6,7 +6,8 @@ use proptest::prelude::*;
 /// A conversation, from one number.
 #[derive(Clone, Debug)]
 enum Step {
-    Send(usize),
+    /// Octets in all, and those of them that are in the buffer at most.
+    Send(usize, usize),
     Write(usize, usize),
     Read(usize, usize),
 }
@@ -14,7 +15,7 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let size = prop_oneof![0_usize..200, 7000_usize..10_000, 0_usize..150_000];
     let step = (0..3, size, 0_usize..1000).prop_map(|(kind, size, offset)| match kind {
-        0 => Step::Send(size.min(20_000)),
+        0 => Step::Send(size.min(20_000), 20 * offset),
         1 => Step::Write(size, offset),
         _ => Step::Read(size, offset),
     });
@@ -39,9 +40,11 @@ fn post(pair: &mut Pair, steps: &[Step]) -> Handle {
         .unwrap();
     for (n, step) in (0..).zip(steps) {
         let work = match *step {
-            Step::Send(len) => {
+            Step::Send(len, head) => {
                 pair.b.post(receive(n, 20_000)).unwrap();
-                send(n, &pattern(len, n))
+                let octets = pattern(len, n);
+                let (head, rest) = octets.split_at(head.min(len));
+                send_from(n, head, rest)
             }
             Step::Write(len, offset) => write(n, pattern(len, n), sink, offset as u64),
             Step::Read(len, offset) => {
@@ -68,7 +71,7 @@ fn expected(steps: &[Step]) -> Outcome {
     let source = pattern(REGION, 1);
     for (n, step) in (0..).zip(steps) {
         match *step {
-            Step::Send(len) => outcome.0.push(pattern(len, n)),
+            Step::Send(len, _) => outcome.0.push(pattern(len, n)),
             Step::Write(len, offset) => {
                 outcome.1[offset..offset + len].copy_from_slice(&pattern(len, n));
             }
