@@ -21,7 +21,8 @@ use std::time::Duration;
 /// How long rows are collected before they are committed together.
 const COMMIT_DELAY: Duration = Duration::from_millis(100);
 
-/// How long after a commit that failed, as on a full disk, until the next one.
+/// How long after a commit that failed until the next one. Where the store itself gave up, as after
+/// an error of the disk, none succeeds until the server is started anew; nothing is forgotten before.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// Memory for pages of the store, in octets.
