@@ -10,14 +10,14 @@ pub(crate) const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 12;
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 const DRAWN_BITS: u32 = 32 - SLOT_BITS;
-const DRAWN_MASK: u32 = (1 << DRAWN_BITS) - 1;
 
 /// Everything the peer of one connection can name.
 ///
 /// An STag is an index of 24 bits and a key of 8 (RFC 5040 §3.1 leaves that to us). The upper half
 /// of the index is the slot, hidden behind a mask of this connection; the rest of the index and
-/// the key are drawn anew each time, so that neither an old STag nor a neighbouring one works. It
-/// takes no map to find the slot: the drawn bits are compared with those stored.
+/// the key are drawn anew each time, so that neither an old STag nor a neighbouring one works, and
+/// none comes again within a million registrations. It takes no map to find the slot: the drawn
+/// bits are compared with those stored.
 pub(crate) struct StagTable {
     draw: Draw,
     slot_mask: u32,
@@ -55,8 +55,8 @@ pub(crate) struct SlotId {
 
 impl StagTable {
     pub(crate) fn new(seed: [u8; 32]) -> Self {
-        let mut draw = Draw { seed, count: 0 };
-        let slot_mask = draw.next();
+        let draw = Draw::new(seed);
+        let slot_mask = draw.hash(0, 0);
         Self {
             draw,
             slot_mask,
@@ -104,7 +104,7 @@ impl StagTable {
         let shown = (u32::from(slot) ^ self.slot_mask) << DRAWN_BITS;
         // Another key than last time, and never the STag 0.
         let stag = loop {
-            let stag = shown | (self.draw.next() & DRAWN_MASK);
+            let stag = shown | self.draw.next();
             if stag != 0 && key(stag) != key(place.stag) {
                 break stag;
             }
@@ -228,19 +228,39 @@ fn key(stag: u32) -> u8 {
     stag.to_be_bytes()[3]
 }
 
-/// Numbers that cannot be foretold without the seed: a keyed hash of a counter.
+/// Numbers that cannot be foretold without the seed, and do not come again for a long time: a
+/// counter in a keyed order.
 struct Draw {
-    seed: [u8; 32],
-    count: u64,
+    keyed: DefaultHasher,
+    count: u32,
 }
 
 impl Draw {
-    fn next(&mut self) -> u32 {
-        self.count += 1;
-        let mut hash = DefaultHasher::new();
-        hash.write(&self.seed);
-        hash.write_u64(self.count);
+    fn new(seed: [u8; 32]) -> Self {
+        let mut keyed = DefaultHasher::new();
+        keyed.write(&seed);
+        Self { keyed, count: 0 }
+    }
+
+    fn hash(&self, round: u32, value: u32) -> u32 {
+        let mut hash = self.keyed.clone();
+        hash.write_u32(round);
+        hash.write_u32(value);
         (hash.finish() >> 32) as u32
+    }
+
+    /// The next number of [`DRAWN_BITS`] bits: each of them once, then all again.
+    ///
+    /// A Feistel network: its rounds can be undone, so that two counts never give the same.
+    fn next(&mut self) -> u32 {
+        const HALF: u32 = DRAWN_BITS / 2;
+        const MASK: u32 = (1 << HALF) - 1;
+        self.count = self.count.wrapping_add(1);
+        let (mut left, mut right) = (self.count >> HALF & MASK, self.count & MASK);
+        for round in 1..=4 {
+            (left, right) = (right, left ^ (self.hash(round, right) & MASK));
+        }
+        left << HALF | right
     }
 }
 
@@ -252,6 +272,14 @@ mod tests {
 
     fn sink() -> Memory {
         Memory::Sink(Buffer::with_capacity(16))
+    }
+
+    #[test]
+    fn no_number_is_drawn_twice_before_all_were() {
+        let mut draw = Draw::new([3; 32]);
+        let drawn: HashSet<_> = (0..1 << DRAWN_BITS).map(|_| draw.next()).collect();
+        assert_eq!(drawn.len(), 1 << DRAWN_BITS);
+        assert!(drawn.iter().all(|drawn| drawn >> DRAWN_BITS == 0));
     }
 
     #[test]

@@ -146,7 +146,7 @@ impl Inner {
             Some(parent) => parent,
             None if pace == Pace::Quick => return Err(Stop::WouldBlock),
             None => {
-                let row = self.table.get(node.ino).ok_or(Error::Stale)?.1;
+                let (_, row) = self.table.get(node.ino)?.ok_or(Error::Stale)?;
                 row.places.first().ok_or(Error::Stale)?.parent
             }
         };
@@ -172,7 +172,7 @@ impl Inner {
             }
             let remembered = self.caches().links.get(at).map(|link| link.parent);
             let parent = remembered.or_else(|| {
-                let (_, row) = self.table.get(at)?;
+                let (_, row) = self.table.get(at).ok()??;
                 row.places.first().map(|place| place.parent)
             });
             match parent {
@@ -239,7 +239,12 @@ impl Inner {
             // The table may have to be read from a disk.
             return Err(Stop::WouldBlock);
         }
-        if let Some((_, row)) = self.table.get(wanted.ino)
+        let row = self.table.get(wanted.ino).or_else(|error| {
+            // It may be at home all the same.
+            attempt(Err(error.into()))?;
+            Ok::<_, Stop>(None)
+        })?;
+        if let Some((_, row)) = row
             && wanted.birth.is_none_or(|birth| birth == row.birth)
         {
             let known = Wanted {

@@ -57,7 +57,7 @@ impl Inner {
         }
         let row = self
             .table
-            .get_of(ino, kind_of(stat))
+            .get_of(ino, kind_of(stat))?
             .filter(|row| row.birth == stat.birth);
         let home = known
             .map(|(known, _)| known.home)
@@ -175,7 +175,7 @@ impl Inner {
                 return Some(known.home);
             }
         }
-        let row = self.table.get_of(ino, kind_of(stat))?;
+        let row = self.table.get_of(ino, kind_of(stat)).ok()??;
         (row.birth == stat.birth).then_some(row.home)
     }
 

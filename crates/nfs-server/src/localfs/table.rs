@@ -9,6 +9,7 @@
 //! [`Table::wait`]. A lost row of what was only looked up is made anew when it is looked up again; a
 //! client that holds the handle and does not look it up finds it stale.
 
+use crate::fs::Error;
 use redb::backends::InMemoryBackend;
 use redb::{Builder, Database, ReadableDatabase, ReadableTableMetadata, TableDefinition};
 use std::collections::HashMap;
@@ -20,7 +21,8 @@ use std::time::Duration;
 /// How long rows are collected before they are committed together.
 const COMMIT_DELAY: Duration = Duration::from_millis(100);
 
-/// How long after a commit that failed, as on a full disk, until the next one.
+/// How long after a commit that failed until the next one. Where the store itself gave up, as after
+/// an error of the disk, none succeeds until the server is started anew; nothing is forgotten before.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// Memory for pages of the store, in octets.
@@ -173,6 +175,10 @@ impl Table {
             Some(file) => builder.create(file)?,
             None => builder.create_with_backend(InMemoryBackend::new())?,
         };
+        Self::over(database, file.is_some())
+    }
+
+    fn over(database: Database, lasting: bool) -> Result<Self, redb::Error> {
         let write = database.begin_write()?;
         write.open_table(DIRECTORIES)?;
         let has_files = !write.open_table(FILES)?.is_empty()?;
@@ -192,7 +198,7 @@ impl Table {
             })?;
         Ok(Self {
             shared,
-            lasting: file.is_some(),
+            lasting,
             thread: Some(thread),
         })
     }
@@ -204,13 +210,12 @@ impl Table {
 
     /// The row of an inode of which it is known what it is. Of most files it is known without
     /// looking that there is none.
-    pub(super) fn get_of(&self, ino: u64, of: Of) -> Option<Row> {
+    pub(super) fn get_of(&self, ino: u64, of: Of) -> Result<Option<Row>, Error> {
         if of == Of::File && !self.has_files() {
-            return None;
+            return Ok(None);
         }
-        self.get(ino)
-            .filter(|(found, _)| *found == of)
-            .map(|(_, row)| row)
+        let row = self.get(ino)?.filter(|(found, _)| *found == of);
+        Ok(row.map(|(_, row)| row))
     }
 
     #[cfg(test)]
@@ -219,11 +224,15 @@ impl Table {
     }
 
     /// The row of an inode.
-    pub(super) fn get(&self, ino: u64) -> Option<(Of, Row)> {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the store cannot be read: that is not to be taken for a file that is gone.
+    pub(super) fn get(&self, ino: u64) -> Result<Option<(Of, Row)>, Error> {
         if let Some((of, row)) = self.shared.lock().get(ino) {
-            return row.clone().map(|row| (*of, row));
+            return Ok(row.clone().map(|row| (*of, row)));
         }
-        self.shared.read_or_none(ino)
+        self.shared.read_or_warn(ino)
     }
 
     /// Changes the row of a file, which is told from others of its inode number by its birth.
@@ -238,7 +247,7 @@ impl Table {
         let old = match state.get(ino) {
             Some((of, row)) => row.clone().map(|row| (*of, row)),
             None if of == Of::File && !self.has_files() => None,
-            None => self.shared.read_or_none(ino),
+            None => self.shared.read_or_warn(ino).unwrap_or(None),
         };
         let old = old.filter(|(found, row)| *found == of && row.birth == birth);
         let old = old.map(|(_, row)| row);
@@ -327,10 +336,10 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read_or_none(&self, ino: u64) -> Option<(Of, Row)> {
-        self.read(ino).unwrap_or_else(|error| {
+    fn read_or_warn(&self, ino: u64) -> Result<Option<(Of, Row)>, Error> {
+        self.read(ino).map_err(|error| {
             tracing::warn!(%error, "the table of file handles cannot be read");
-            None
+            Error::Io
         })
     }
 
@@ -484,14 +493,14 @@ mod tests {
         table.put(8, Of::File, row("b"));
         table.put(9, Of::Directory, row("c"));
         table.remove(9, Of::Directory, 2);
-        assert!(table.get(9).is_some(), "it is another one");
+        assert!(table.get(9).unwrap().is_some(), "it is another one");
         table.remove(9, Of::Directory, 1);
-        assert_eq!(table.get(7), Some((Of::Directory, row("a"))));
+        assert_eq!(table.get(7).unwrap(), Some((Of::Directory, row("a"))));
         drop(table);
         let table = Table::open(Some(&file)).unwrap();
-        assert_eq!(table.get(7), Some((Of::Directory, row("a"))));
-        assert_eq!(table.get(8), Some((Of::File, row("b"))));
-        assert_eq!(table.get(9), None);
+        assert_eq!(table.get(7).unwrap(), Some((Of::Directory, row("a"))));
+        assert_eq!(table.get(8).unwrap(), Some((Of::File, row("b"))));
+        assert_eq!(table.get(9).unwrap(), None);
     }
 
     #[test]
@@ -509,7 +518,7 @@ mod tests {
             table
         });
         let table = Table::open(Some(&file)).unwrap();
-        assert_eq!(table.get(7), Some((Of::File, row("b"))));
+        assert_eq!(table.get(7).unwrap(), Some((Of::File, row("b"))));
     }
 
     #[test]
@@ -518,8 +527,8 @@ mod tests {
         for ino in 0..MAX_PENDING as u64 + 10 {
             table.put(ino, Of::Directory, row("x"));
         }
-        assert!(table.get(0).is_some());
-        assert!(table.get(MAX_PENDING as u64 + 9).is_some());
+        assert!(table.get(0).unwrap().is_some());
+        assert!(table.get(MAX_PENDING as u64 + 9).unwrap().is_some());
     }
 
     #[test]
@@ -531,5 +540,66 @@ mod tests {
             Table::open(Some(&file)),
             Err(redb::Error::DatabaseAlreadyOpen)
         ));
+    }
+
+    /// A disk that fails from some time on.
+    #[derive(Debug, Default)]
+    struct Disk {
+        octets: Mutex<Vec<u8>>,
+        fails: Arc<AtomicBool>,
+    }
+
+    impl Disk {
+        fn use_it(&self) -> Result<MutexGuard<'_, Vec<u8>>, std::io::Error> {
+            if self.fails.load(Relaxed) {
+                return Err(std::io::Error::other("it fails"));
+            }
+            Ok(self.octets.lock().unwrap())
+        }
+    }
+
+    impl redb::StorageBackend for Disk {
+        fn len(&self) -> Result<u64, std::io::Error> {
+            Ok(self.use_it()?.len() as u64)
+        }
+
+        fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), std::io::Error> {
+            let at = usize::try_from(offset).unwrap();
+            out.copy_from_slice(&self.use_it()?[at..at + out.len()]);
+            Ok(())
+        }
+
+        fn set_len(&self, len: u64) -> Result<(), std::io::Error> {
+            self.use_it()?.resize(usize::try_from(len).unwrap(), 0);
+            Ok(())
+        }
+
+        fn sync_data(&self) -> Result<(), std::io::Error> {
+            self.use_it().map(drop)
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> Result<(), std::io::Error> {
+            let at = usize::try_from(offset).unwrap();
+            self.use_it()?[at..at + data.len()].copy_from_slice(data);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn rows_that_cannot_be_saved_are_known_until_the_end() {
+        let disk = Disk::default();
+        let fails = Arc::clone(&disk.fails);
+        let mut builder = Builder::new();
+        let database = builder.set_cache_size(0).create_with_backend(disk);
+        let database = database.unwrap();
+        let table = Table::over(database, true).unwrap();
+        fails.store(true, Relaxed);
+        table.put(7, Of::Directory, row("a"));
+        table.wait();
+        assert_eq!(table.get(7).unwrap(), Some((Of::Directory, row("a"))));
+        table.put(8, Of::Directory, row("b"));
+        table.wait();
+        assert!(table.get(7).unwrap().is_some() && table.get(8).unwrap().is_some());
+        assert_eq!(table.get(9), Err(Error::Io), "nobody knows");
     }
 }
