@@ -11,12 +11,9 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use verbs::{Completion, WrId};
 
-/// Octets to frame at a time where CRCs are made: what was read for the CRC is still in the cache
-/// when the kernel copies it.
-const WINDOW_CRC: usize = 512 << 10;
-
-/// Octets to frame at a time otherwise.
-const WINDOW_PLAIN: usize = 1 << 20;
+/// Octets to frame at a time. What was read for a CRC, or just written by our user, is still in the
+/// cache when the kernel copies it; twice as much is a quarter slower for READs of 1 MiB.
+const WINDOW: usize = 512 << 10;
 
 /// Messages that wait, and the window.
 pub(super) struct Tx {
@@ -51,8 +48,7 @@ impl Tx {
 
     /// Frames messages until the window is full or nothing waits.
     fn fill(&mut self, counters: &mut Counters) {
-        let limit = if self.crc { WINDOW_CRC } else { WINDOW_PLAIN };
-        while self.window.len() < limit && self.window.has_room() {
+        while self.window.len() < WINDOW && self.window.has_room() {
             let Some(message) = self.queue.front_mut() else {
                 return;
             };
