@@ -129,13 +129,7 @@ pub(super) async fn run(
         hello.extend_from_slice(&u32::try_from(word)?.to_be_bytes());
     }
     socket.write_all(&hello).await?;
-    let mut end = End::new(
-        socket,
-        exchange.reply,
-        exchange.request,
-        exchange.depth,
-        spinning,
-    )?;
+    let mut end = End::new(socket, exchange.reply, exchange.request, 1, spinning)?;
     let mut latency = histogram()?;
     let mut sent = std::collections::VecDeque::with_capacity(exchange.depth);
     let (mut started, mut done) = (0, 0);
@@ -201,19 +195,19 @@ struct End {
     closed: bool,
 }
 
-/// Memory for as many messages as may be outstanding, used in turn, so that neither side of the
-/// comparison lives in the cache more than the other.
+/// Memory for messages, used in turn. What is taken in goes to the same place again and again,
+/// which is the best that a receiver can do; what is sent comes from as many places as ours does.
 struct Ring {
     memory: Vec<u8>,
     message: usize,
     at: usize,
 }
 
-/// Octets of memory for messages of `len` octets of which `depth` are outstanding; small ones are
-/// read and written many at a time.
-pub(super) fn memory(len: usize, depth: usize) -> usize {
+/// Octets of memory for `count` messages of `len` octets; small ones are read and written many at a
+/// time.
+pub(super) fn memory(len: usize, count: usize) -> usize {
     let len = len.max(1);
-    (len * depth).max(256 << 10) / len * len
+    (len * count).max(256 << 10) / len * len
 }
 
 struct Moved {
@@ -222,8 +216,8 @@ struct Moved {
 }
 
 impl Ring {
-    fn new(message: usize, depth: usize) -> Self {
-        let memory = vec![0x5a; memory(message, depth)];
+    fn new(message: usize, count: usize) -> Self {
+        let memory = vec![0x5a; memory(message, count)];
         Self {
             memory,
             message,
@@ -247,14 +241,14 @@ impl End {
         socket: TcpStream,
         incoming: usize,
         outgoing: usize,
-        depth: usize,
+        sources: usize,
         spinning: Spinning,
     ) -> Result<Self> {
         socket.set_nodelay(true)?;
         Ok(Self {
             socket,
-            incoming: Ring::new(incoming, depth),
-            outgoing: Ring::new(outgoing, depth),
+            incoming: Ring::new(incoming, 1),
+            outgoing: Ring::new(outgoing, sources),
             owed: 0,
             spinning,
             idle_since: None,
