@@ -39,8 +39,8 @@ impl ConnectArgs {
         let usual = ClientConfig::default();
         ClientConfig {
             credits: self.transport.credits,
-            send_size: self.transport.inline_size(),
-            receive_size: self.transport.inline_size(),
+            send_size: self.transport.inline_size_or(usual.send_size),
+            receive_size: self.transport.inline_size_or(usual.receive_size),
             call_timeout: self.timeout,
             setup_timeout: usual.setup_timeout.min(self.timeout),
             spin: self.transport.spin(),

@@ -260,8 +260,8 @@ impl ServeArgs {
         let usual = ServerConfig::default();
         ServerConfig {
             credits: self.transport.credits,
-            send_size: self.transport.inline_size(),
-            receive_size: self.transport.inline_size(),
+            send_size: self.transport.inline_size_or(usual.send_size),
+            receive_size: self.transport.inline_size_or(usual.receive_size),
             max_connections: self.max_connections.into(),
             workers: self.threads.map_or(usual.workers, usize::from),
             spin: self.transport.spin(),

@@ -28,9 +28,9 @@ pub(crate) struct TransportArgs {
     pub(crate) credits: u32,
 
     /// Octets of the largest message that is sent without registered memory: 1024 to 262144
-    #[arg(long, default_value_t = InlineSize::DEFAULT.octets(), value_name = "OCTETS",
-        value_parser = inline_size)]
-    inline_size: usize,
+    /// [default: 4096, and 8192 from server to client]
+    #[arg(long, value_name = "OCTETS", value_parser = inline_size)]
+    inline_size: Option<usize>,
 
     /// What to do while there is nothing to do: look again and again for the least latency, or
     /// let the system wake us
@@ -109,8 +109,9 @@ impl TransportArgs {
         format!("{provider}, {crc}")
     }
 
-    pub(crate) fn inline_size(&self) -> InlineSize {
-        InlineSize::at_most(self.inline_size)
+    /// The size that was asked for, in both directions, or else the usual one of a direction.
+    pub(crate) fn inline_size_or(&self, usual: InlineSize) -> InlineSize {
+        self.inline_size.map_or(usual, InlineSize::at_most)
     }
 
     pub(crate) fn spin(&self) -> Spin {
