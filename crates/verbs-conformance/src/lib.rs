@@ -134,7 +134,7 @@ macro_rules! suite {
 macro_rules! tests {
     ($fixture:expr; $($subject:ident: $($behaviour:ident),+;)+) => {
         $(mod $subject {
-            #[allow(unused_imports)]
+            #[allow(unused_imports, reason = "a fixture may be a path and need nothing from here")]
             use super::*;
 
             $(#[test]
