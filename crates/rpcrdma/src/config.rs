@@ -28,6 +28,8 @@ pub struct ClientConfig {
     pub receive_size: InlineSize,
     /// Octets of the largest chunk, and so of the largest message.
     pub max_chunk: usize,
+    /// Octets of the largest segment of a chunk that is offered; 0 for chunks of one segment.
+    pub max_segment: usize,
     /// Whether the server may invalidate our handles with its replies (R, RFC 8797 §4.1).
     pub remote_invalidation: bool,
     /// How long a call may take, reconnects included, before it fails; up to two seconds more, as
@@ -56,6 +58,7 @@ impl Default for ClientConfig {
             send_size: InlineSize::DEFAULT,
             receive_size: InlineSize::at_most(2 * InlineSize::DEFAULT.octets()),
             max_chunk: 4 << 20,
+            max_segment: 0,
             remote_invalidation: true,
             call_timeout: Duration::from_secs(60),
             setup_timeout: Duration::from_secs(10),
@@ -84,7 +87,8 @@ pub struct ServerConfig {
     pub remote_invalidation: bool,
     /// Connections at a time; one more is refused.
     pub max_connections: usize,
-    /// Threads that serve connections, each with a runtime of its own; at least 1.
+    /// Threads that serve connections, each with a runtime of its own; none: the runtime on which
+    /// the server is bound serves them.
     pub workers: usize,
     /// How long a client may take to say what it wants before it is dropped.
     pub setup_timeout: Duration,

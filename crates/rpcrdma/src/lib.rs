@@ -5,6 +5,7 @@
 //! and threads.
 
 mod client;
+mod clock;
 mod config;
 mod server;
 mod spin;

@@ -5,6 +5,7 @@ mod pump;
 
 use crate::ClientConfig;
 use crate::spin::Activity;
+use buffer::{Pool, PoolStats};
 use calls::{Calls, Waiting};
 use oncrpc::{ReplyBound, Transport, TransportError};
 use pump::{Connector, Pump};
@@ -56,6 +57,7 @@ impl Drop for Handle {
 struct Shared {
     next_xid: AtomicU32,
     calls: Arc<Calls>,
+    pool: Pool,
     seen: Mutex<Seen>,
     ended: watch::Sender<bool>,
 }
@@ -126,6 +128,7 @@ impl Client {
         let shared = Arc::new(Shared {
             next_xid: AtomicU32::new(first_xid()),
             calls,
+            pool: connector.pool.clone(),
             seen: Mutex::default(),
             ended,
         });
@@ -159,6 +162,12 @@ impl Client {
         let mut all = seen.past_io;
         all += seen.present_io;
         all
+    }
+
+    /// Buffers of its connections: those that are out, replies that somebody still holds among
+    /// them, and those kept for use again.
+    pub fn memory(&self) -> PoolStats {
+        self.handle.shared.pool.stats()
     }
 
     /// Ends the connection in good order, and waits for it. Calls that are on their way fail.

@@ -2,6 +2,7 @@
 
 use super::calls::{Calls, Work};
 use super::{ConnectionInfo, Shared};
+use crate::clock;
 use crate::spin::{Idle, Spinner, after_others};
 use crate::wire::{Over, Wire};
 use crate::{ClientConfig, Spin};
@@ -68,7 +69,7 @@ impl Connector {
             own,
             credits: self.config.credits,
             max_chunk: self.config.max_chunk,
-            max_segment: 0,
+            max_segment: self.config.max_segment,
             budget: Budget::new(0),
             pool: self.pool.clone(),
         };
@@ -131,8 +132,8 @@ impl Pump {
         let spin: Spin = connector.config.spin;
         Self {
             spinner: Spinner::new(spin, super::activity()),
-            now: Instant::now(),
-            next_sweep: Instant::now(),
+            now: clock::now(),
+            next_sweep: clock::now(),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             work: Work::default(),
             blocked: false,
@@ -208,7 +209,7 @@ impl Pump {
     async fn drive(&mut self, wire: &mut Wire) -> Over {
         let mut turns = 0;
         self.spinner.busy();
-        self.now = Instant::now();
+        self.now = clock::now();
         loop {
             if let Some(over) = wire.over() {
                 return over;
@@ -244,13 +245,13 @@ impl Pump {
             if idle == Idle::Again {
                 continue;
             }
-            self.now = Instant::now();
+            self.now = clock::now();
             if let Some(over) = self.look_around(wire) {
                 return over;
             }
             if idle == Idle::Park {
                 self.park(wire).await;
-                self.now = Instant::now();
+                self.now = clock::now();
                 self.spinner.busy();
             }
         }
@@ -395,7 +396,7 @@ impl Pump {
             match tokio::time::timeout(limit, &mut attempt).await {
                 Ok(result) => return Some(result),
                 Err(_) => {
-                    let now = Instant::now();
+                    let now = clock::now();
                     self.shared.calls.expire(now, last, &mut Vec::new());
                     if self.shared.calls.take(0, &mut self.work) {
                         return None;
@@ -417,19 +418,19 @@ impl Pump {
     /// Waits until `backoff` has passed and a call wants to be sent; `None` if the client is
     /// closed before.
     async fn wait_for_call(&mut self, backoff: Duration, last: &TransportError) -> Option<()> {
-        let start = Instant::now();
+        let start = clock::now();
         loop {
             let closing = self.shared.calls.take(0, &mut self.work);
             // Those that were on their way are not any more.
             self.work.cancelled.clear();
-            self.now = Instant::now();
+            self.now = clock::now();
             if self.now >= self.next_sweep {
                 self.sweep(last, &mut Vec::new());
             }
             if closing {
                 return None;
             }
-            let passed = start.elapsed() >= backoff;
+            let passed = self.now >= start + backoff;
             if passed && self.calls().is_waiting() {
                 return Some(());
             }

@@ -57,6 +57,7 @@ impl Acceptor {
         loop {
             let mut stop = self.stop.clone();
             let incoming = tokio::select! {
+                biased;
                 incoming = listener.accept() => incoming,
                 _ = stop.wait_for(|stop| *stop) => return,
             };
@@ -93,7 +94,7 @@ impl Acceptor {
             tally: Tally::new(Arc::clone(&self.state)),
             _load: Load::new(Arc::clone(&worker.load)),
         };
-        worker.runtime.spawn(arrival.run(incoming));
+        worker.spawn(arrival.run(incoming));
     }
 }
 
@@ -132,6 +133,7 @@ impl Arrival {
         let timeout = self.settings.config.setup_timeout * 2;
         let mut stop = self.stop.clone();
         let wire = tokio::select! {
+            biased;
             result = tokio::time::timeout(timeout, setup) => match result {
                 Ok(Ok(wire)) => wire,
                 Ok(Err(error)) => return self.refused(peer, &error),

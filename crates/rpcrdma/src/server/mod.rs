@@ -6,6 +6,7 @@ mod worker;
 
 use crate::ServerConfig;
 use accept::Acceptor;
+use buffer::PoolStats;
 use oncrpc::Service;
 use rpcrdma_proto::{Budget, Counters};
 use std::net::SocketAddr;
@@ -22,8 +23,10 @@ pub struct Server {
     local: SocketAddr,
     state: Arc<State>,
     stop: watch::Sender<bool>,
+    budget: Budget,
+    chunk_memory: usize,
     /// The threads end with it.
-    _workers: Arc<Vec<Worker>>,
+    workers: Arc<Vec<Worker>>,
 }
 
 /// What a server has done so far.
@@ -39,6 +42,10 @@ pub struct ServerStats {
     pub counters: Counters,
     /// What they have asked of the system and of memory.
     pub io: IoCounters,
+    /// Buffers of its connections: those that are out, and those kept for use again.
+    pub memory: PoolStats,
+    /// Octets of [`chunk_memory`](ServerConfig::chunk_memory) that are taken.
+    pub chunk_memory: usize,
 }
 
 /// What all connections of a server share, and none changes.
@@ -114,14 +121,17 @@ impl Server {
         service: Arc<dyn Service>,
         config: ServerConfig,
     ) -> Result<Self, SetupError> {
-        let workers = (0..config.workers.max(1))
-            .map(Worker::start)
-            .collect::<Result<Vec<_>, _>>()?;
+        let workers = match config.workers {
+            0 => vec![Worker::here()],
+            many => (0..many).map(Worker::start).collect::<Result<_, _>>()?,
+        };
         let workers = Arc::new(workers);
+        let chunk_memory = config.chunk_memory;
+        let budget = Budget::new(chunk_memory);
         let settings = Arc::new(Settings {
             provider,
             service,
-            budget: Budget::new(config.chunk_memory),
+            budget: budget.clone(),
             config,
         });
         let state = Arc::new(State::default());
@@ -134,7 +144,7 @@ impl Server {
             stop: stopped,
         };
         let (listening, listens) = oneshot::channel();
-        workers[0].runtime.spawn(acceptor.run(on, listening));
+        workers[0].spawn(acceptor.run(on, listening));
         let local = match listens.await {
             Ok(result) => result?,
             Err(_) => return Err(std::io::Error::other("the server's thread has ended").into()),
@@ -144,7 +154,9 @@ impl Server {
             local,
             state,
             stop,
-            _workers: workers,
+            budget,
+            chunk_memory,
+            workers,
         })
     }
 
@@ -155,7 +167,12 @@ impl Server {
 
     /// What it has done so far. Connections add to it whenever they have nothing else to do.
     pub fn stats(&self) -> ServerStats {
-        *self.state.stats()
+        let mut stats = *self.state.stats();
+        for worker in &*self.workers {
+            stats.memory += worker.pool.stats();
+        }
+        stats.chunk_memory = self.chunk_memory - self.budget.free();
+        stats
     }
 
     /// Takes in no more connections, lets calls that are being answered finish (within

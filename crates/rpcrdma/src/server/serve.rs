@@ -1,6 +1,7 @@
 //! The task that owns one connection of a server, and answers its calls.
 
 use super::{Settings, Tally};
+use crate::clock;
 use crate::spin::{Activity, Idle, Spinner};
 use crate::wire::{Over, Wire};
 use oncrpc::{Answer, Caller, Reply};
@@ -85,7 +86,7 @@ impl Serving {
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             stop,
             drain_until: None,
-            seen: (0, Instant::now()),
+            seen: (0, clock::now()),
             pulled: None,
         }
     }
@@ -216,7 +217,7 @@ impl Serving {
         let connection = &self.wire.connection;
         self.tally
             .publish(connection.counters(), self.wire.qp.io_counters());
-        let now = Instant::now();
+        let now = clock::now();
         let idle = connection.calls_in() == 0;
         if self.drain_until.is_none() && *self.stop.borrow() {
             self.drain_until = Some(now + self.settings.config.drain_timeout);
@@ -251,7 +252,7 @@ impl Serving {
         let until = [self.drain_until, silence, stuck].into_iter().flatten();
         let until = until
             .min()
-            .unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
+            .unwrap_or_else(|| clock::now() + Duration::from_secs(3600));
         // Mostly it is later each time: then the timer may as well come too early once.
         if self.timer.is_elapsed() || until < self.timer.deadline().into_std() {
             self.timer.as_mut().reset(until.into());

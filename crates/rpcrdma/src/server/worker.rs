@@ -6,21 +6,27 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// Octets of returned memory that a worker keeps for use again.
 const KEEP: usize = 16 << 20;
 
-/// A thread that serves connections.
+/// What serves connections: a thread of its own, or the present runtime.
 #[derive(Debug)]
 pub(super) struct Worker {
-    pub(super) runtime: Handle,
+    runtime: Handle,
     pub(super) activity: Activity,
     pub(super) pool: Pool,
     /// Connections on it.
     pub(super) load: Arc<AtomicUsize>,
-    /// Dropped to end the thread.
-    _running: oneshot::Sender<()>,
+    /// Dropped to end the thread, or else what was spawned.
+    running: Running,
+}
+
+#[derive(Debug)]
+enum Running {
+    Thread { _until: oneshot::Sender<()> },
+    Here(watch::Sender<()>),
 }
 
 impl Worker {
@@ -44,8 +50,37 @@ impl Worker {
             activity: Activity::default(),
             pool: Pool::new(KEEP),
             load: Arc::default(),
-            _running: running,
+            running: Running::Thread { _until: running },
         })
+    }
+
+    /// A worker without a thread: it uses the present runtime.
+    pub(super) fn here() -> Self {
+        Self {
+            runtime: Handle::current(),
+            activity: Activity::default(),
+            pool: Pool::new(KEEP),
+            load: Arc::default(),
+            running: Running::Here(watch::Sender::new(())),
+        }
+    }
+
+    /// Runs a task for as long as the worker exists.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        match &self.running {
+            Running::Thread { .. } => drop(self.runtime.spawn(task)),
+            Running::Here(worker) => {
+                let mut worker = worker.subscribe();
+                self.runtime.spawn(async move {
+                    tokio::select! {
+                        biased;
+                        // Nothing is ever sent: this ends with the sender.
+                        _ = worker.changed() => {}
+                        () = task => {}
+                    }
+                });
+            }
+        }
     }
 
     /// The worker with the fewest connections.
