@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::command::cargo;
-use crate::interop;
+use crate::{interop, tidy};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -71,6 +71,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             .status()?;
         results.push((check.name, status.success(), start.elapsed()));
     }
+    announce("tidy");
+    let start = Instant::now();
+    let done = tidy::run();
+    if let Err(error) = &done {
+        eprintln!("ci: {error:#}");
+    }
+    results.push(("tidy", done.is_ok(), start.elapsed()));
     if !options.no_interop {
         announce("interoperability");
         let start = Instant::now();

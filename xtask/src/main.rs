@@ -1,8 +1,9 @@
-//! The project's chores: `cargo xtask ci` and `cargo xtask interop`.
+//! The project's chores: `cargo xtask ci`, `cargo xtask tidy`, `cargo xtask interop`.
 
 mod ci;
 mod command;
 mod interop;
+mod tidy;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -21,6 +22,8 @@ struct Arguments {
 enum Chore {
     /// Everything a change must pass: format, lints, documentation, tests, interoperability
     Ci(ci::Options),
+    /// Check the compliance tables against the work tree, and the rules of the house
+    Tidy,
     /// Drive a stock Debian kernel, booted in QEMU, against the program
     Interop(interop::Options),
 }
@@ -28,6 +31,7 @@ enum Chore {
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Ci(options) => ci::run(&options),
+        Chore::Tidy => tidy::run(),
         Chore::Interop(options) => interop::run(&options),
     };
     match done {

@@ -1,3 +1,5 @@
+//! Payloads with and without items are one stream.
+
 use crate::*;
 use buffer::Buffer;
 use bytes::Bytes;

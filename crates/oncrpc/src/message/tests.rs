@@ -1,3 +1,5 @@
+//! Headers of calls and replies against their octets, whole and cut off.
+
 use super::*;
 use crate::auth::{AUTH_NONE, AUTH_SYS, AuthSys};
 use proptest::collection::vec;

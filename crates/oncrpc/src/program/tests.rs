@@ -1,3 +1,5 @@
+//! Every message finds its program, or draws the status that says why not.
+
 use super::*;
 use crate::message::{RpcError, read_reply, write_call};
 use buffer::{Gather, Pool};

@@ -1,3 +1,5 @@
+//! Registration with an rpcbind that speaks the wire, and without one.
+
 use super::*;
 use crate::program::{Call, Program, Programs};
 use crate::service::Answer;

@@ -1,3 +1,5 @@
+//! Client and server over loopback: deadlines, limits, closing.
+
 use super::*;
 use crate::auth::Credential;
 use crate::message::{Procedure, read_reply, write_call};

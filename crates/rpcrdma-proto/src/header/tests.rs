@@ -1,3 +1,5 @@
+//! Headers against their octets, good and bad.
+
 #![allow(clippy::cast_possible_truncation)]
 
 use super::*;

@@ -1,0 +1,79 @@
+//! Rules for sources that no lint checks.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::Fault;
+use super::sources::Sources;
+
+/// Most lines of a source that are neither blank nor comment. Before that there are two ideas in it.
+const MAX_LINES_OF_CODE: usize = 800;
+
+/// File names for things without a name.
+const NAMELESS: [&str; 5] = ["util", "utils", "common", "helpers", "misc"];
+
+/// Words for what is still to come, each in two parts, so that this is not one.
+const UNFINISHED: [[&str; 2]; 2] = [["TO", "DO"], ["FIX", "ME"]];
+
+/// Checks every source and every manifest of a crate.
+pub(super) fn check(root: &Path, sources: &Sources, faults: &mut Vec<Fault>) -> Result<()> {
+    for (path, text) in sources.iter() {
+        source(path, text, faults);
+    }
+    for folder in fs::read_dir(root.join("crates")).context("crates")? {
+        let manifest = Path::new("crates")
+            .join(folder?.file_name())
+            .join("Cargo.toml");
+        if let Ok(text) = fs::read_to_string(root.join(&manifest)) {
+            lints(&manifest, &text, faults);
+        }
+    }
+    Ok(())
+}
+
+fn source(path: &Path, text: &str, faults: &mut Vec<Fault>) {
+    let code = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with("//"))
+        .count();
+    if code > MAX_LINES_OF_CODE {
+        let what = format!("{code} lines of code, more than {MAX_LINES_OF_CODE}");
+        faults.push(Fault::new(path, 1, what));
+    }
+    if !has_module_doc(text) {
+        faults.push(Fault::new(path, 1, "no //! says what this file is for"));
+    }
+    let stem = path.file_stem().unwrap_or_default();
+    if NAMELESS.iter().any(|name| stem == *name) {
+        faults.push(Fault::new(path, 1, "a file is named for what is in it"));
+    }
+    for (line, content) in (1..).zip(text.lines()) {
+        for word in UNFINISHED.map(|parts| parts.concat()) {
+            if content.contains(&word) {
+                faults.push(Fault::new(path, line, format!("{word} is not finished")));
+            }
+        }
+        if content.trim_start().starts_with("#[ignore") {
+            faults.push(Fault::new(path, line, "a test that does not run"));
+        }
+    }
+}
+
+/// Whether the file says what it is for, before its code; attributes may stand above.
+fn has_module_doc(text: &str) -> bool {
+    text.lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty() && !line.starts_with("#"))
+        .is_some_and(|line| line.starts_with("//!"))
+}
+
+/// A crate takes the lints of the workspace, or `unsafe` would be allowed in it.
+fn lints(path: &Path, text: &str, faults: &mut Vec<Fault>) {
+    if !text.contains("[lints]\nworkspace = true\n") {
+        let what = "the lints are not those of the workspace";
+        faults.push(Fault::new(path, 1, what));
+    }
+}
