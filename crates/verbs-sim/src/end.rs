@@ -3,7 +3,7 @@
 mod inward;
 mod outward;
 
-use crate::options::{EndOptions, Faults};
+use crate::options::{EndOptions, Faults, Stall, Way};
 use crate::reads::Reads;
 use crate::regions::Regions;
 use crate::rng::Rng;
@@ -58,6 +58,8 @@ pub struct Traffic {
 pub(crate) struct End {
     limits: Limits,
     faults: Faults,
+    /// Those that are still to come.
+    stalls: VecDeque<Stall>,
     rng: Rng,
     receives: VecDeque<(WrId, Buffer)>,
     posted: VecDeque<WorkRequest>,
@@ -68,7 +70,9 @@ pub(crate) struct End {
     completions: VecDeque<(Queue, Completion)>,
     completed_receives: usize,
     state: State,
-    stalled_until: Duration,
+    /// Until when nothing comes in, and until when nothing goes out.
+    stalled_in: Duration,
+    stalled_out: Duration,
     handled: u64,
     begun: u64,
     traffic: Traffic,
@@ -100,6 +104,7 @@ impl End {
             reads: Reads::new(limits.outstanding_reads),
             limits,
             faults: options.faults.clone(),
+            stalls: options.faults.stalls.iter().copied().collect(),
             rng,
             receives: VecDeque::new(),
             posted: VecDeque::new(),
@@ -109,7 +114,8 @@ impl End {
             completions: VecDeque::new(),
             completed_receives: 0,
             state: State::Open,
-            stalled_until: Duration::ZERO,
+            stalled_in: Duration::ZERO,
+            stalled_out: Duration::ZERO,
             handled: 0,
             begun: 0,
             traffic: Traffic::default(),
@@ -141,8 +147,12 @@ impl End {
         }
     }
 
-    pub(crate) fn stall(&mut self, until: Duration) {
-        self.stalled_until = until;
+    pub(crate) fn stall(&mut self, way: Way, until: Duration) {
+        match way {
+            Way::In => self.stalled_in = until,
+            Way::Out => self.stalled_out = until,
+            Way::Both => (self.stalled_in, self.stalled_out) = (until, until),
+        }
     }
 
     #[expect(clippy::result_large_err, reason = "the refused work is handed back")]
@@ -186,12 +196,15 @@ impl End {
     }
 
     fn is_full(&mut self, work: &WorkRequest) -> bool {
-        if queue_of(work) == Queue::Receives {
-            return self.receives.len() + self.completed_receives >= self.limits.receives;
-        }
         let completed = self.completions.len() - self.completed_receives;
         let taken = self.posted.len() + self.reads.len() + completed;
-        if taken >= self.limits.sends {
+        let full = match queue_of(work) {
+            Queue::Receives => {
+                self.receives.len() + self.completed_receives >= self.limits.receives
+            }
+            Queue::Work => taken >= self.limits.sends,
+        };
+        if full {
             return true;
         }
         // An injected refusal must be followed by a completion, or the poster would wait for ever.
@@ -209,7 +222,11 @@ impl End {
         if memory.is_empty() || memory.len() > self.limits.max_region {
             return Err(RegisterError::Size(memory));
         }
-        if self.regions.len() >= self.limits.regions {
+        let refused = match self.faults.refuse_registration {
+            Some(one_in) => self.rng.below(one_in.get()) == 0,
+            None => false,
+        };
+        if refused || self.regions.len() >= self.limits.regions {
             return Err(RegisterError::Full(memory));
         }
         Ok(self.regions.register(memory, &mut self.rng))
@@ -228,9 +245,10 @@ impl End {
         match &self.state {
             State::Closed(_) => true,
             State::Closing { deadline, .. } if *deadline <= now => true,
-            State::Open | State::Closing { .. } if self.stalled_until > now => false,
             State::Open | State::Closing { .. } => {
-                inward.next_due().is_some_and(|due| due <= now) || self.can_send(outward)
+                let comes = inward.next_due().is_some_and(|due| due <= now);
+                (comes && self.stalled_in <= now)
+                    || (self.stalled_out <= now && self.can_send(outward))
             }
         }
     }
@@ -256,15 +274,14 @@ impl End {
             State::Open => None,
             State::Closing { deadline, .. } => Some(*deadline),
         };
-        let other = if self.stalled_until > now {
-            (self.stalled_until < Duration::MAX).then_some(self.stalled_until)
-        } else {
-            inward.next_due()
+        let comes = match self.stalled_in > now {
+            true => Some(self.stalled_in),
+            false => inward.next_due(),
         };
-        [deadline, other]
+        [deadline, comes, Some(self.stalled_out)]
             .into_iter()
             .flatten()
-            .filter(|at| *at > now)
+            .filter(|at| *at > now && *at < Duration::MAX)
             .min()
     }
 
@@ -278,8 +295,9 @@ impl End {
     ) -> bool {
         let mut moved = false;
         for _ in 0..BATCH {
-            if self.rests(now) {
-                return moved;
+            self.meet_stalls(now);
+            if self.stalled_in > now || self.closed().is_some() {
+                break;
             }
             let Some(message) = inward.pop(now) else {
                 break;
@@ -289,7 +307,9 @@ impl End {
             self.take_in(now, message, inward, outward);
         }
         for _ in 0..BATCH {
-            if self.rests(now) || !self.send_next(now, inward, outward) {
+            self.meet_stalls(now);
+            let rests = self.stalled_out > now || self.closed().is_some();
+            if rests || !self.send_next(now, inward, outward) {
                 break;
             }
             moved = true;
@@ -304,15 +324,12 @@ impl End {
         moved
     }
 
-    /// Whether it does nothing at the moment: it is over, or stalled.
-    fn rests(&mut self, now: Duration) -> bool {
-        if let Some(stall) = self.faults.stall
-            && self.handled >= stall.after
-        {
-            self.faults.stall = None;
-            self.stalled_until = now.saturating_add(stall.lasting);
+    /// Begins the stalls that are due.
+    fn meet_stalls(&mut self, now: Duration) {
+        let handled = self.handled;
+        while let Some(stall) = self.stalls.pop_front_if(|stall| handled >= stall.after) {
+            self.stall(stall.way, now.saturating_add(stall.lasting));
         }
-        self.stalled_until > now || self.closed().is_some()
     }
 
     /// Ends the connection in good order.

@@ -3,9 +3,10 @@
 use crate::connection::Connection;
 use crate::end::Outstanding;
 use crate::handshake::Handshakes;
-use crate::options::{EndOptions, PairOptions};
+use crate::options::{EndOptions, PairOptions, Way};
 use crate::provider::SimProvider;
 use crate::qp::SimQp;
+use crate::trace::{Trace, TraceHash};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::Future;
@@ -14,6 +15,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use verbs::Limits;
 
 /// First port given to whoever does not ask for one.
 const FIRST_FREE_PORT: u16 = 49152;
@@ -27,6 +29,12 @@ pub struct Fabric {
 /// Names a connection for as long as one of its ends exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub(crate) u64);
+
+impl std::fmt::Display for ConnectionId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "#{}", self.0)
+    }
+}
 
 /// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,6 +54,11 @@ impl Side {
         }
     }
 
+    /// The name of this end of a connection.
+    pub(crate) fn of(self, connection: ConnectionId) -> String {
+        format!("{connection} {self:?}")
+    }
+
     pub(crate) fn index(self) -> usize {
         match self {
             Self::Left => 0,
@@ -63,6 +76,7 @@ pub(crate) struct World {
     pub(crate) connections: BTreeMap<ConnectionId, Connection>,
     pub(crate) handshakes: Handshakes,
     timers: BTreeMap<(Duration, u64), Waker>,
+    pub(crate) trace: Trace,
     /// Whoever keeps the time, and until when it thinks it can sleep.
     keeper: Option<(Waker, Option<Duration>)>,
 }
@@ -80,6 +94,7 @@ impl Fabric {
                 connections: BTreeMap::new(),
                 handshakes: Handshakes::default(),
                 timers: BTreeMap::new(),
+                trace: Trace::default(),
                 keeper: None,
             })),
         }
@@ -106,6 +121,16 @@ impl Fabric {
     /// further ones those of `last`. Connections are counted as they are begun, on either side.
     pub fn scripted_provider(&self, first: Vec<EndOptions>, last: EndOptions) -> SimProvider {
         SimProvider::new(self.clone(), first, last)
+    }
+
+    /// The same, but each connection has the options that `draw` gives it; what all of them can do
+    /// at most is `limits`.
+    pub fn drawn_provider(
+        &self,
+        limits: Limits,
+        draw: impl FnMut() -> EndOptions + Send + 'static,
+    ) -> SimProvider {
+        SimProvider::drawn(self.clone(), limits, Box::new(draw))
     }
 
     /// Time since the beginning.
@@ -145,7 +170,13 @@ impl Fabric {
         let fabric = self.clone();
         async move {
             loop {
-                fabric.advance_to(now());
+                // One event after the other, and whom it woke runs before the next one.
+                let limit = now();
+                while let Some(event) = fabric.next_event().filter(|event| *event <= limit) {
+                    fabric.advance_to(event);
+                    after_others().await;
+                }
+                fabric.advance_to(limit);
                 let next = fabric.next_event();
                 let mut sleeping = pin!(async {
                     match next {
@@ -183,18 +214,21 @@ impl Fabric {
     pub fn cut(&self, connection: ConnectionId) {
         self.with(|world| {
             let now = world.now;
+            world.trace.event(now, || format!("{connection} is cut"));
             if let Some(connection) = world.connections.get_mut(&connection) {
                 connection.cut(now);
             }
         });
     }
 
-    /// Keeps one end from sending or taking in anything for a time; [`Duration::MAX`] for ever.
-    pub fn stall(&self, connection: ConnectionId, side: Side, lasting: Duration) {
+    /// Keeps one end from sending, taking in, or both, for a time; [`Duration::MAX`] for ever.
+    pub fn stall(&self, connection: ConnectionId, side: Side, way: Way, lasting: Duration) {
         self.with(|world| {
             let until = world.now.saturating_add(lasting);
+            let event = || format!("{} stalls {way:?} for {lasting:?}", side.of(connection));
+            world.trace.event(world.now, event);
             if let Some(connection) = world.connections.get_mut(&connection) {
-                connection.end_mut(side).stall(until);
+                connection.end_mut(side).stall(way, until);
             }
         });
     }
@@ -203,10 +237,44 @@ impl Fabric {
     pub fn terminate(&self, connection: ConnectionId, side: Side, text: &str) {
         self.with(|world| {
             let now = world.now;
+            let event = || format!("{} is terminated: {text}", side.of(connection));
+            world.trace.event(now, event);
             if let Some(connection) = world.connections.get_mut(&connection) {
                 connection.terminate(side, now, text);
             }
         });
+    }
+
+    /// Keeps what happens as text, from now on, for [`Fabric::take_lines`].
+    pub fn record(&self) {
+        self.with(|world| world.trace.record());
+    }
+
+    /// What was recorded since the last time.
+    pub fn take_lines(&self) -> Vec<String> {
+        self.with(|world| world.trace.take_lines())
+    }
+
+    /// Adds a line to what is recorded; it is made only then, and is no part of the
+    /// [trace](Self::trace).
+    pub fn note(&self, line: impl FnOnce() -> String) {
+        self.with(|world| world.trace.note(world.now, line));
+    }
+
+    /// All that has happened so far, in one number, and how much that was. Two runs with the same
+    /// numbers went the same way; what messages say is no part of it.
+    pub fn trace(&self) -> TraceHash {
+        self.with(|world| world.trace.hash())
+    }
+
+    /// Connections that are being set up.
+    pub fn handshakes(&self) -> usize {
+        self.with(|world| world.handshakes.len())
+    }
+
+    /// Timers that somebody waits for.
+    pub fn timers(&self) -> usize {
+        self.with(|world| world.timers.len())
     }
 
     /// What all ends of all connections hold together.
@@ -256,6 +324,20 @@ impl Fabric {
     }
 }
 
+/// Ends when the tasks that were woken before have run.
+async fn after_others() {
+    let mut waited = false;
+    std::future::poll_fn(|cx| {
+        if waited {
+            return Poll::Ready(());
+        }
+        waited = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 impl std::fmt::Debug for Fabric {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Fabric")
@@ -282,6 +364,9 @@ impl World {
         self.next_connection += 1;
         let connection = Connection::new(left, right, addrs, self.seed, id.0);
         self.connections.insert(id, connection);
+        let [from, to] = addrs;
+        self.trace
+            .event(self.now, || format!("{id} is made from {from} to {to}"));
         id
     }
 

@@ -50,6 +50,11 @@ pub(crate) enum Answer {
 }
 
 impl Handshakes {
+    /// Connections being set up.
+    pub(crate) fn len(&self) -> usize {
+        self.under_way.len()
+    }
+
     /// Somebody listens from now on.
     pub(crate) fn listen(&mut self, addr: SocketAddr) -> io::Result<()> {
         if self.listeners.contains_key(&addr) {

@@ -12,8 +12,9 @@
 //! has been taken, and every access to registered memory is checked. [`Faults`] adds what goes
 //! wrong in the world: delay, connections cut at any octet, stalls, failing work, refused posts.
 //!
-//! The same seed and the same calls give the same run. Each connection draws from its own stream
-//! of numbers, so that adding one does not change the others.
+//! The same seed and the same calls give the same run: [`Fabric::trace`] says so in one number.
+//! Each connection draws from its own stream of numbers, so that adding one does not change the
+//! others.
 
 mod connection;
 mod end;
@@ -25,10 +26,13 @@ mod qp;
 mod reads;
 mod regions;
 mod rng;
+mod trace;
 mod wire;
 
 pub use end::{Outstanding, Traffic};
 pub use fabric::{ConnectionId, Fabric, Side, Sleep};
-pub use options::{Cut, EndOptions, Faults, PairOptions, Stall};
+pub use options::{Cut, EndOptions, Faults, PairOptions, Setup, Stall, Way};
 pub use provider::{Mute, SimProvider};
 pub use qp::SimQp;
+pub use rng::Rng;
+pub use trace::TraceHash;

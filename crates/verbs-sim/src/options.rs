@@ -54,14 +54,18 @@ pub struct Faults {
     pub latency: RangeInclusive<Duration>,
     /// Where what it sends stops arriving, and the connection with it.
     pub cut: Option<Cut>,
-    /// A time during which it neither sends nor takes in anything.
-    pub stall: Option<Stall>,
-    /// Refuses about one post in so many as if the queue were full, but only while other work is
-    /// outstanding, as a full queue would. Receives are not refused.
+    /// Times without progress, in the order of [`Stall::after`].
+    pub stalls: Vec<Stall>,
+    /// Refuses about one post in so many as if the queue were full, but only while work other than
+    /// Receives is outstanding, so that a completion follows, as it would with a full queue.
     pub refuse_post: Option<NonZeroU64>,
+    /// Refuses about one registration in so many as if there were too many regions.
+    pub refuse_registration: Option<NonZeroU64>,
     /// The piece of work, counted from 0 in the order in which they begin, that fails with this
     /// error and takes the connection with it. Receives are not counted.
     pub fail_work: Option<(u64, WorkError)>,
+    /// What goes wrong in setting it up, where this end is the one that connects.
+    pub setup: Setup,
 }
 
 impl Default for Faults {
@@ -69,9 +73,11 @@ impl Default for Faults {
         Self {
             latency: Duration::ZERO..=Duration::ZERO,
             cut: None,
-            stall: None,
+            stalls: Vec::new(),
             refuse_post: None,
+            refuse_registration: None,
             fail_work: None,
+            setup: Setup::Works,
         }
     }
 }
@@ -91,13 +97,40 @@ impl Cut {
     pub const MESSAGE_HEADER: u64 = 20;
 }
 
+/// How setting up a connection goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Setup {
+    /// As it should.
+    #[default]
+    Works,
+    /// The network says at once that there is nobody.
+    Refused,
+    /// The listener learns of the connection, but the request never comes.
+    RequestLost,
+    /// The listener may accept, but the one who connects never hears of it.
+    AnswerLost,
+}
+
 /// A time without progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stall {
     /// Messages sent and taken in before it.
     pub after: u64,
+    /// What stands still.
+    pub way: Way,
     /// How long it is; [`Duration::MAX`] never ends.
     pub lasting: Duration,
+}
+
+/// A direction, as seen from one end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// What comes in waits.
+    In,
+    /// What goes out waits.
+    Out,
+    /// Both.
+    Both,
 }
 
 /// Wide enough that a test meets a limit only where it sets one.

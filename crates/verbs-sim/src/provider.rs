@@ -2,9 +2,10 @@
 
 use crate::fabric::{Fabric, Side};
 use crate::handshake::{Answer, Handshaking};
-use crate::options::EndOptions;
+use crate::options::{EndOptions, Setup};
 use crate::qp::SimQp;
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,19 +24,23 @@ pub struct SimProvider {
 }
 
 /// The options of one connection after the other.
-#[derive(Debug)]
 struct Script {
     limits: Limits,
-    /// Of the next connections.
-    next: Mutex<VecDeque<EndOptions>>,
-    /// Of all that come after those.
-    last: EndOptions,
+    draw: Mutex<Draw>,
 }
+
+type Draw = Box<dyn FnMut() -> EndOptions + Send>;
 
 impl Script {
     fn next(&self) -> EndOptions {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        next.pop_front().unwrap_or_else(|| self.last.clone())
+        let mut draw = self.draw.lock().unwrap_or_else(PoisonError::into_inner);
+        draw()
+    }
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.limits.fmt(f)
     }
 }
 
@@ -47,13 +52,17 @@ pub struct Mute {
 
 impl SimProvider {
     pub(crate) fn new(fabric: Fabric, next: Vec<EndOptions>, last: EndOptions) -> Self {
+        let limits = last.limits.clone();
+        let mut next = VecDeque::from(next);
+        let draw = move || next.pop_front().unwrap_or_else(|| last.clone());
+        Self::drawn(fabric, limits, Box::new(draw))
+    }
+
+    pub(crate) fn drawn(fabric: Fabric, limits: Limits, draw: Draw) -> Self {
+        let draw = Mutex::new(draw);
         Self {
             fabric,
-            script: Arc::new(Script {
-                limits: last.limits.clone(),
-                next: Mutex::new(next.into()),
-                last,
-            }),
+            script: Arc::new(Script { limits, draw }),
         }
     }
 
@@ -77,7 +86,18 @@ impl SimProvider {
     ) -> Result<Connected, SetupError> {
         fits(private_data, self.script.limits.private_data.request)?;
         let options = wanted_of(self.script.next(), wanted);
-        let handshake = Handshaking::begin(&self.fabric, to, options, Some(private_data.to_vec()))?;
+        let (setup, latency) = (options.faults.setup, *options.faults.latency.start());
+        let request = (setup != Setup::RequestLost).then(|| private_data.to_vec());
+        if setup == Setup::Refused {
+            self.fabric.sleep(latency).await;
+            return Err(io::Error::from(io::ErrorKind::ConnectionRefused).into());
+        }
+        let handshake = Handshaking::begin(&self.fabric, to, options, request)?;
+        if setup == Setup::AnswerLost {
+            self.fabric.sleep(wanted.setup_timeout).await;
+            let what = "the answer to the connection request";
+            return Err(SetupError::TimedOut(what, wanted.setup_timeout));
+        }
         let answer = handshake.answer(wanted.setup_timeout).await?;
         match answer {
             Answer::Accepted {

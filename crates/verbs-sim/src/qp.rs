@@ -1,8 +1,9 @@
 //! The end that its owner holds.
 
 use crate::connection::Connection;
-use crate::end::{Outstanding, Traffic};
+use crate::end::{End, Outstanding, Traffic};
 use crate::fabric::{ConnectionId, Fabric, Side, World};
+use crate::trace;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::task::{Context, Poll};
@@ -58,6 +59,23 @@ impl SimQp {
         self.at(|connection, side, _| connection.end(side).traffic())
     }
 
+    /// Does something to this end, and says in the trace what came of it.
+    fn traced<R>(
+        &self,
+        act: impl FnOnce(&mut End) -> R,
+        event: impl FnOnce(&R) -> Option<String>,
+    ) -> R {
+        self.fabric.with(|world| {
+            let end = connection_in(world, self.connection).end_mut(self.side);
+            let result = act(end);
+            if let Some(event) = event(&result) {
+                let line = || format!("{} {event}", self.side.of(self.connection));
+                world.trace.event(world.now, line);
+            }
+            result
+        })
+    }
+
     fn at<R>(&self, act: impl FnOnce(&mut Connection, Side, Duration) -> R) -> R {
         self.fabric.with(|world| {
             let now = world.now;
@@ -80,15 +98,33 @@ impl QueuePair for SimQp {
 
     #[expect(clippy::result_large_err, reason = "the refused work is handed back")]
     fn post(&mut self, work: WorkRequest) -> Result<(), PostError> {
-        self.at(|connection, side, _| connection.end_mut(side).post(work))
+        let what = trace::of_work(&work);
+        self.traced(
+            |end| end.post(work),
+            |posted| match posted {
+                Ok(()) => Some(format!("posts {what}")),
+                Err(PostError::Full(_)) => Some(format!("may not post {what} now")),
+                Err(PostError::Invalid(_)) => Some(format!("may not post {what}")),
+            },
+        )
     }
 
     fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
-        self.at(|connection, side, _| connection.end_mut(side).register(memory))
+        let len = memory.len();
+        self.traced(
+            |end| end.register(memory),
+            |registered| match registered {
+                Ok(handle) => Some(format!("registers {len} octets as {handle:?}")),
+                Err(error) => Some(format!("may not register {len} octets: {error}")),
+            },
+        )
     }
 
     fn poll_cq(&mut self) -> Option<Completion> {
-        self.at(|connection, side, _| connection.end_mut(side).poll_cq())
+        self.traced(End::poll_cq, |completion| {
+            let completion = completion.as_ref()?;
+            Some(format!("sees {}", trace::of_completion(completion)))
+        })
     }
 
     fn progress(&mut self) -> bool {
@@ -135,6 +171,8 @@ impl Drop for SimQp {
     fn drop(&mut self) {
         let gone = self.fabric.with(|world| {
             let now = world.now;
+            let event = || format!("{} is dropped", self.side.of(self.connection));
+            world.trace.event(now, event);
             let over = connection_in(world, self.connection).abandon(self.side, now);
             if over {
                 world.connections.remove(&self.connection)

@@ -4,10 +4,10 @@ use buffer::{Buffer, Gather};
 use bytes::Bytes;
 use std::time::Duration;
 use verbs::{
-    CloseReason, Completion, Handle, Memory, PostError, QueuePair, RemoteAddress, Segment,
-    WorkError, WorkRequest, WrId,
+    CloseReason, Completion, Handle, Memory, PostError, QueuePair, RegisterError, RemoteAddress,
+    Segment, WorkError, WorkRequest, WrId,
 };
-use verbs_sim::{Cut, EndOptions, Fabric, Outstanding, PairOptions, Side, SimQp, Stall};
+use verbs_sim::{Cut, EndOptions, Fabric, Outstanding, PairOptions, Side, SimQp, Stall, Way};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -340,10 +340,11 @@ fn cut_by_count_lets_so_many_messages_through() {
 #[test]
 fn stalled_end_goes_on_after_its_time() {
     let mut options = PairOptions::default();
-    options.right.faults.stall = Some(Stall {
+    options.right.faults.stalls = vec![Stall {
         after: 1,
+        way: Way::Both,
         lasting: 7 * MILLISECOND,
-    });
+    }];
     let mut bench = Bench::new(1, &options);
     for wr in 0..2 {
         bench.right.post(receive(wr, 8)).unwrap();
@@ -362,7 +363,9 @@ fn end_stalled_for_ever_has_no_next_event() {
     let mut bench = Bench::new(1, &PairOptions::default());
     bench.right.post(receive(1, 8)).unwrap();
     let connection = bench.right.connection();
-    bench.fabric.stall(connection, Side::Right, Duration::MAX);
+    bench
+        .fabric
+        .stall(connection, Side::Right, Way::Both, Duration::MAX);
     bench.left.post(send(2, "x")).unwrap();
     bench.drive();
     assert_eq!(bench.said("right"), [""; 0]);
@@ -458,7 +461,9 @@ fn terminate_from_outside_names_its_reason() {
 fn orderly_close_of_a_peer_that_is_stuck_is_bounded() {
     let mut bench = Bench::new(1, &PairOptions::default());
     let connection = bench.left.connection();
-    bench.fabric.stall(connection, Side::Right, Duration::MAX);
+    bench
+        .fabric
+        .stall(connection, Side::Right, Way::Both, Duration::MAX);
     bench.left.close();
     bench.drive();
     assert_eq!(bench.left.closed(), Some(&CloseReason::Local));
@@ -486,4 +491,81 @@ fn dropped_ends_leave_nothing_behind() {
     drop(right);
     assert_eq!(fabric.connections(), []);
     assert_eq!(fabric.outstanding(), Outstanding::default());
+}
+
+#[test]
+fn one_end_can_stall_several_times_and_in_one_direction() {
+    let stall = |after, way, milliseconds| Stall {
+        after,
+        way,
+        lasting: milliseconds * MILLISECOND,
+    };
+    let mut options = PairOptions::default();
+    options.right.faults.stalls = vec![stall(0, Way::Out, 5), stall(3, Way::In, 7)];
+    let mut bench = Bench::new(1, &options);
+    for wr in 0..4 {
+        bench.right.post(receive(wr, 8)).unwrap();
+        bench.left.post(receive(10 + wr, 8)).unwrap();
+        bench.left.post(send(20 + wr, "x")).unwrap();
+    }
+    bench.right.post(send(30, "y")).unwrap();
+    while bench.left.progress() | bench.right.progress() {}
+    bench.note();
+    // Nothing goes out, but three come in before the next stall.
+    assert_eq!(bench.said("right").len(), 3);
+    assert_eq!(bench.fabric.next_event(), Some(5 * MILLISECOND));
+    bench.fabric.advance_to(5 * MILLISECOND);
+    while bench.left.progress() | bench.right.progress() {}
+    bench.note();
+    assert!(bench.said("right").contains(&"send 30"));
+    assert!(!bench.said("right").contains(&"receive 3 \"x\""));
+    bench.drive();
+    assert!(bench.said("right").contains(&"receive 3 \"x\""));
+    assert_eq!(bench.fabric.now(), 7 * MILLISECOND);
+}
+
+#[test]
+fn refused_registration_gives_the_memory_back() {
+    let mut options = PairOptions::default();
+    options.left.faults.refuse_registration = std::num::NonZeroU64::new(2);
+    let (mut left, _right) = Fabric::new(1).pair(&options);
+    let refused = (0..50)
+        .filter(|_| match left.register(sink(10)) {
+            Ok(_) => false,
+            Err(RegisterError::Full(memory)) => {
+                assert_eq!(memory.len(), 10);
+                true
+            }
+            Err(other) => panic!("{other:?}"),
+        })
+        .count();
+    assert!((10..40).contains(&refused), "{refused} of 50 were refused");
+}
+
+#[test]
+fn trace_is_that_of_the_seed_and_says_what_happened() {
+    let run = |seed| {
+        let mut options = PairOptions::default();
+        slow(&mut options.left, 1, 900);
+        let mut bench = Bench::new(seed, &options);
+        bench.fabric.record();
+        bench.right.post(receive(1, 64)).unwrap();
+        bench.left.post(send(2, "hello")).unwrap();
+        bench.drive();
+        bench.fabric.note(|| "a remark".to_owned());
+        (bench.fabric.trace(), bench.fabric.take_lines())
+    };
+    let (trace, lines) = run(1);
+    assert_eq!((trace, &lines), (run(1).0, &run(1).1));
+    assert_ne!(trace, run(2).0);
+    assert_eq!(trace.events, 5);
+    let said: Vec<_> = lines.iter().map(|line| line[13..].to_owned()).collect();
+    let expected = [
+        "#0 Right posts a Receive",
+        "#0 Left posts a Send of 5 octets",
+        "#0 Left sees a Send done",
+        "#0 Right sees a message of 5 octets",
+        "a remark",
+    ];
+    assert_eq!(said, expected);
 }
