@@ -99,9 +99,14 @@ impl Endpoint {
     /// An end that has not sent or received anything yet.
     pub fn new(config: EndpointConfig) -> Self {
         let max_ulpdu = config.max_ulpdu.clamp(fpdu::MIN_MULPDU, fpdu::MAX_MULPDU);
+        // RFC 6581 §9.1: the responder has a place for the zero-length Read, whatever our ORD is.
+        let ord = match config.rtr {
+            Some(RtrMessage::Read) => config.ord.max(1),
+            Some(RtrMessage::Write) | None => config.ord,
+        };
         let mut endpoint = Self {
             phase: Phase::Open,
-            places: Places::new(config.seed, config.ord),
+            places: Places::new(config.seed, ord),
             rx: Rx::new(config.crc, config.strict),
             tx: Tx::new(config.crc, config.markers, max_ulpdu),
             cq: VecDeque::new(),

@@ -112,7 +112,8 @@ impl Reads {
     /// Checks a segment of a Read Response, and says where in the sink it goes.
     ///
     /// Only the response to the oldest request is admitted, octet after octet: stricter than
-    /// RFC 5040 §5.2.2 demands, so that an STag on the wire is of no use to anything else.
+    /// RFC 5040 §5.2.2 demands, so that an STag on the wire is of no use to anything else. Without
+    /// octets there is nothing to place, and nobody looks at STag and offset (RFC 5041 §5.2).
     pub(super) fn admit(
         &self,
         stag: u32,
@@ -124,12 +125,14 @@ impl Reads {
         if op.answered >= op.asked {
             return Err(Cause::RDMA_OPCODE);
         }
-        if op.stag != Some(stag) {
-            return Err(Cause::DDP_INVALID_STAG);
-        }
         let left = (op.from[op.answered].length - op.placed_of_segment) as usize;
-        if offset != op.placed as u64 || len > left {
-            return Err(Cause::DDP_BOUNDS);
+        if len > 0 {
+            if op.stag != Some(stag) {
+                return Err(Cause::DDP_INVALID_STAG);
+            }
+            if offset != op.placed as u64 || len > left {
+                return Err(Cause::DDP_BOUNDS);
+            }
         }
         if last && len < left {
             return Err(Cause::RDMA_OPERATION);

@@ -5,6 +5,7 @@
 mod conversation;
 mod hostile;
 mod stream;
+mod wire;
 
 use super::*;
 use crate::ddp::Header;

@@ -23,7 +23,7 @@ pub(super) struct Tx {
     markers: Option<Markers>,
     max_ulpdu: usize,
     /// MSN of the message that is being sent, or next, per queue.
-    sequences: [u32; 3],
+    pub(super) sequences: [u32; 3],
 }
 
 impl Tx {

@@ -240,15 +240,20 @@ impl Requested {
         (reply, agreed)
     }
 
-    /// The Reply that rejects.
+    /// The Reply that rejects. It answers model and depths as any Reply does; nothing is served.
     pub fn reject(&self, private_data: &[u8]) -> Frame {
+        let nothing = Offer {
+            crc: self.request.crc,
+            ird: 0,
+            ord: 0,
+            peer_to_peer: false,
+        };
         Frame {
             reject: true,
-            enhanced: self.request.enhanced.map(|_| Enhanced {
-                peer_to_peer: None,
-                ird: 0,
-                ord: 0,
-            }),
+            enhanced: self
+                .request
+                .enhanced
+                .map(|theirs| Self::answer(nothing, theirs).0),
             ..self.reply(self.request.crc, private_data)
         }
     }
@@ -403,6 +408,68 @@ mod tests {
                 Err(Refusal::Rejected(Vec::new()))
             );
         }
+    }
+
+    #[test]
+    fn rejection_answers_model_and_depths_too() {
+        let mut request = Initiator::new(Offer {
+            peer_to_peer: true,
+            ..offer(4, 4)
+        })
+        .request(b"");
+        let word = request.enhanced.as_mut().unwrap();
+        (word.ird, word.ord) = (NOT_NEGOTIATED, NOT_NEGOTIATED);
+        let word = Responder.request(request).reject(b"").enhanced.unwrap();
+        assert_eq!(word.peer_to_peer, Some(RTR_SUPPORTED));
+        assert_eq!((word.ird, word.ord), (NOT_NEGOTIATED, NOT_NEGOTIATED));
+        let request = Initiator::new(offer(4, 4)).request(b"");
+        let word = Responder.request(request).reject(b"").enhanced.unwrap();
+        assert_eq!(word.peer_to_peer, None);
+        assert_eq!((word.ird, word.ord), (0, 0));
+    }
+
+    #[test]
+    fn reply_is_in_the_form_of_the_request_and_asks_for_no_markers() {
+        for initiator in [
+            Initiator::new(offer(2, 2)),
+            Initiator::revision_one(offer(2, 2)),
+        ] {
+            let request = initiator.request(b"");
+            let form = (request.revision, request.enhanced.is_some());
+            let requested = Responder.request(request);
+            for reply in [requested.accept(offer(2, 2), b"").0, requested.reject(b"")] {
+                assert_eq!((reply.revision, reply.enhanced.is_some()), form);
+                assert!(!reply.markers);
+            }
+        }
+    }
+
+    #[test]
+    fn initiator_without_the_peer_to_peer_model_says_so_and_stays_with_it() {
+        let initiator = Initiator::new(offer(1, 1));
+        let request = initiator.request(b"");
+        assert_eq!(request.enhanced.unwrap().peer_to_peer, None);
+        assert!(!request.markers);
+        let agreed = reply_with(|reply| {
+            reply.enhanced.as_mut().unwrap().peer_to_peer = Some(RTR_SUPPORTED);
+        });
+        assert_eq!(agreed.unwrap().rtr, None);
+    }
+
+    #[test]
+    fn peer_that_does_not_answer_the_peer_to_peer_model_is_terminated() {
+        let initiator = Initiator::new(Offer {
+            peer_to_peer: true,
+            ..offer(1, 1)
+        });
+        let request = initiator.request(b"");
+        assert_eq!(request.enhanced.unwrap().peer_to_peer, Some(RTR_SUPPORTED));
+        let (mut reply, _) = Responder.request(request).accept(offer(1, 1), b"");
+        reply.enhanced.as_mut().unwrap().peer_to_peer = None;
+        assert_eq!(
+            initiator.reply(&reply),
+            Err(Refusal::Terminate(Cause::MPA_RTR))
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::ddp::Control;
 use crate::rdmap::{self, Opcode, ReadRequest};
 
 /// Frames a segment, with a right CRC.
-fn frame(header: Header, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(header: Header, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let ulpdu = header.wire_len() + payload.len();
     out.extend_from_slice(&(ulpdu as u16).to_be_bytes());
@@ -18,7 +18,7 @@ fn frame(header: Header, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-fn tagged(opcode: Opcode, stag: u32, offset: u64) -> Header {
+pub(super) fn tagged(opcode: Opcode, stag: u32, offset: u64) -> Header {
     Header::Tagged {
         control: Control::new(true, true),
         rsvd_ulp: rdmap::Control::new(opcode).0,
@@ -27,7 +27,7 @@ fn tagged(opcode: Opcode, stag: u32, offset: u64) -> Header {
     }
 }
 
-fn untagged(opcode: Opcode, queue: u32, sequence: u32, offset: u32) -> Header {
+pub(super) fn untagged(opcode: Opcode, queue: u32, sequence: u32, offset: u32) -> Header {
     Header::Untagged {
         control: Control::new(false, true),
         rsvd_ulp: rdmap::Control::new(opcode).0,
@@ -38,7 +38,7 @@ fn untagged(opcode: Opcode, queue: u32, sequence: u32, offset: u32) -> Header {
     }
 }
 
-fn with_control(header: Header, octet: u8) -> Header {
+pub(super) fn with_control(header: Header, octet: u8) -> Header {
     let mut header = header;
     match &mut header {
         Header::Tagged { control, .. } | Header::Untagged { control, .. } => {
@@ -48,7 +48,7 @@ fn with_control(header: Header, octet: u8) -> Header {
     header
 }
 
-fn with_rdmap(header: Header, octet: u8) -> Header {
+pub(super) fn with_rdmap(header: Header, octet: u8) -> Header {
     let mut header = header;
     match &mut header {
         Header::Tagged { rsvd_ulp, .. } | Header::Untagged { rsvd_ulp, .. } => *rsvd_ulp = octet,
@@ -416,6 +416,51 @@ fn a_response_after_the_last_read() {
     pair.b.recv_slice(&octets);
     let terminate = terminate_in(&output(&mut pair.b, usize::MAX)).unwrap();
     assert_eq!(terminate.cause, Cause::RDMA_OPCODE);
+}
+
+#[test]
+fn the_first_of_several_errors_is_told() {
+    let terminate = {
+        let victim = Victim::new();
+        let mut octets = frame(tagged(Opcode::Write, victim.sink.0 ^ 1, 3), b"first");
+        octets.extend(frame(untagged(Opcode::Send, 3, 1, 0), b"second"));
+        victim.check(&octets, Cause::DDP_INVALID_STAG)
+    };
+    let segment = terminate.segment.unwrap();
+    assert_eq!(segment.length, 14 + 5);
+    assert!(matches!(segment.header, Header::Tagged { offset: 3, .. }));
+    assert_eq!(segment.read_request, None);
+}
+
+#[test]
+fn an_error_of_the_stream_is_told_without_a_header() {
+    let victim = Victim::new();
+    let mut octets = frame(tagged(Opcode::Write, victim.sink.0, 0), b"x");
+    let last = octets.len() - 1;
+    octets[last] ^= 1;
+    let terminate = victim.check(&octets, Cause::MPA_CRC);
+    assert_eq!(terminate.segment, None);
+}
+
+#[test]
+fn nothing_is_sent_behind_a_terminate() {
+    let mut victim = Victim::new();
+    victim.endpoint.post(send(5, &[1; 5000])).unwrap();
+    // Half of it is out when the error comes.
+    victim.endpoint.send_with(|_| Ok(1000)).unwrap();
+    victim.endpoint.post(send(6, b"never")).unwrap();
+    victim
+        .endpoint
+        .recv_slice(&frame(untagged(Opcode::Send, 3, 1, 0), b"x"));
+    victim.endpoint.post(send(7, b"never")).unwrap();
+    victim.endpoint.nudge();
+    let mut out = vec![0; 1000];
+    out[..2].copy_from_slice(&5018_u16.to_be_bytes());
+    out[2..4].copy_from_slice(&[0x41, 0x43]);
+    out.extend(output(&mut victim.endpoint, usize::MAX));
+    let sent = fpdus(&out);
+    assert_eq!(sent.len(), 2, "what was begun, and the Terminate");
+    assert_eq!(terminate_in(&out).unwrap().cause, Cause::DDP_QUEUE);
 }
 
 #[test]

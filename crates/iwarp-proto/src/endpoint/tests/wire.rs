@@ -1,0 +1,444 @@
+//! What each message looks like on the wire, and what nobody looks at there.
+
+use super::hostile::{frame, tagged, untagged, with_control, with_rdmap};
+use super::*;
+use crate::crc;
+use crate::rdmap::{Opcode, ReadRequest};
+
+/// Control octets of the last segment of a message, and of one before it.
+const LAST: u8 = 0x41;
+const NOT_LAST: u8 = 0x01;
+const TAGGED: u8 = 0x80;
+
+/// An initiator that sends segments of at most 128 octets.
+fn narrow() -> Endpoint {
+    let mut config = config(Role::Initiator);
+    config.max_ulpdu = 0;
+    Endpoint::new(config)
+}
+
+/// What it sends for this work.
+fn sent(work: impl IntoIterator<Item = WorkRequest>) -> Vec<(Header, Vec<u8>)> {
+    let mut endpoint = narrow();
+    for work in work {
+        endpoint.post(work).unwrap();
+    }
+    fpdus(&output(&mut endpoint, usize::MAX))
+}
+
+/// Payload of the segments, whole again. Checks that only the last says so, and that all of them
+/// begin alike.
+#[track_caller]
+fn joined(segments: &[(Header, Vec<u8>)], control: u8, opcode: Opcode) -> Vec<u8> {
+    for (n, (header, payload)) in segments.iter().enumerate() {
+        let last = n == segments.len() - 1;
+        let expected = control | if last { LAST } else { NOT_LAST };
+        assert_eq!(header.control().0, expected, "segment {n}");
+        assert_eq!(header.rsvd_ulp(), 0x40 | opcode.number(), "segment {n}");
+        assert!(header.wire_len() + payload.len() <= fpdu::MIN_MULPDU);
+    }
+    segments
+        .iter()
+        .flat_map(|(_, payload)| payload.clone())
+        .collect()
+}
+
+#[test]
+fn a_send_is_untagged_in_queue_0_and_counts_its_octets() {
+    let octets = pattern(1000, 1);
+    let segments = sent([send(1, &octets)]);
+    assert!(segments.len() > 8);
+    assert_eq!(joined(&segments, 0, Opcode::Send), octets);
+    let mut at = 0;
+    for (header, payload) in segments {
+        let Header::Untagged {
+            rsvd_ulp_word: 0,
+            queue: 0,
+            sequence: 1,
+            offset,
+            ..
+        } = header
+        else {
+            panic!("{header:?}");
+        };
+        assert_eq!(offset, at);
+        at += payload.len() as u32;
+    }
+}
+
+#[test]
+fn a_send_with_invalidate_names_the_stag_in_each_segment() {
+    let octets = pattern(300, 1);
+    let segments = sent([WorkRequest::Send {
+        wr: WrId(1),
+        buffer: buffer(&octets),
+        rest: Gather::new(),
+        invalidate: Some(Handle(0x1234_5678)),
+    }]);
+    assert_eq!(joined(&segments, 0, Opcode::SendInvalidate), octets);
+    for (header, _) in segments {
+        assert!(
+            matches!(
+                header,
+                Header::Untagged {
+                    rsvd_ulp_word: 0x1234_5678,
+                    queue: 0,
+                    sequence: 1,
+                    ..
+                }
+            ),
+            "{header:?}"
+        );
+    }
+}
+
+#[test]
+fn a_write_is_tagged_and_goes_on_from_its_offset() {
+    let octets = pattern(1000, 1);
+    let segments = sent([write(1, octets.clone(), Handle(7), 0xffff_fff0)]);
+    assert_eq!(joined(&segments, TAGGED, Opcode::Write), octets);
+    let mut at = 0xffff_fff0;
+    for (header, payload) in segments {
+        let Header::Tagged {
+            stag: 7, offset, ..
+        } = header
+        else {
+            panic!("{header:?}");
+        };
+        assert_eq!(offset, at);
+        at += payload.len() as u64;
+    }
+}
+
+#[test]
+fn messages_without_octets_are_one_segment_each() {
+    let segments = sent([send(1, b""), write(2, Vec::new(), Handle(7), 3)]);
+    assert_eq!(segments.len(), 2);
+    assert_eq!(joined(&segments[..1], 0, Opcode::Send), b"");
+    assert_eq!(joined(&segments[1..], TAGGED, Opcode::Write), b"");
+}
+
+#[test]
+fn a_read_is_a_request_in_queue_1_per_segment() {
+    let segment = |handle| Segment {
+        handle: Handle(handle),
+        length: 100,
+        offset: 1 << 40,
+    };
+    let segments = sent([
+        read(1, 200, &[segment(5), segment(6)]),
+        read(2, 100, &[segment(7)]),
+    ]);
+    let mut requests = Vec::new();
+    for (n, (header, payload)) in segments.iter().enumerate() {
+        joined(&segments[n..=n], 0, Opcode::ReadRequest);
+        assert!(
+            matches!(*header, Header::Untagged { queue: 1, sequence, offset: 0, rsvd_ulp_word: 0, .. }
+                if sequence == n as u32 + 1),
+            "{header:?}"
+        );
+        requests.push(ReadRequest::parse(payload.first_chunk().unwrap()));
+    }
+    let [first, second, third] = requests[..] else {
+        panic!("{requests:?}");
+    };
+    assert_eq!((first.source_stag, first.sink_offset), (5, 0));
+    assert_eq!((second.source_stag, second.sink_offset), (6, 100));
+    assert_eq!((third.source_stag, third.sink_offset), (7, 0));
+    assert_eq!(first.sink_stag, second.sink_stag);
+    assert_ne!(first.sink_stag, third.sink_stag);
+    assert_eq!((first.length, first.source_offset), (100, 1 << 40));
+}
+
+/// An endpoint that has heard its peer, with memory to be read.
+fn source(octets: &[u8]) -> (Endpoint, Handle) {
+    let mut endpoint = narrow();
+    endpoint.recv_slice(&frame(tagged(Opcode::Write, 0, 0), b""));
+    let handle = endpoint
+        .register(Memory::Source(gather(octets.to_vec())))
+        .unwrap();
+    (endpoint, handle)
+}
+
+fn request(sequence: u32, length: u32, source_stag: u32) -> Vec<u8> {
+    let request = ReadRequest {
+        sink_stag: 0xaabb_ccdd,
+        sink_offset: 1 << 33,
+        length,
+        source_stag,
+        source_offset: 0,
+    };
+    frame(
+        untagged(Opcode::ReadRequest, 1, sequence, 0),
+        &request.emit(),
+    )
+}
+
+#[test]
+fn a_read_response_is_tagged_with_what_the_request_named() {
+    let octets = pattern(1000, 1);
+    let (mut endpoint, handle) = source(&octets);
+    endpoint.recv_slice(&request(1, 1000, handle.0));
+    assert!(
+        !endpoint.has_completions(),
+        "a request is nothing to our user"
+    );
+    let segments = fpdus(&output(&mut endpoint, usize::MAX));
+    assert_eq!(joined(&segments, TAGGED, Opcode::ReadResponse), octets);
+    let mut at = 1 << 33;
+    for (header, payload) in segments {
+        let Header::Tagged {
+            stag: 0xaabb_ccdd,
+            offset,
+            ..
+        } = header
+        else {
+            panic!("{header:?}");
+        };
+        assert_eq!(offset, at);
+        at += payload.len() as u64;
+    }
+}
+
+#[test]
+fn requests_are_answered_in_their_order() {
+    let (mut endpoint, handle) = source(&pattern(1000, 1));
+    let lengths = [300, 0, 1, 200];
+    for (sequence, length) in (1..).zip(lengths) {
+        endpoint.recv_slice(&request(sequence, length, handle.0));
+    }
+    let segments = fpdus(&output(&mut endpoint, usize::MAX));
+    let answered: Vec<usize> = segments
+        .split_inclusive(|(header, _)| header.control().last())
+        .map(|message| joined(message, TAGGED, Opcode::ReadResponse).len())
+        .collect();
+    assert_eq!(answered, [300, 0, 1, 200]);
+}
+
+#[test]
+fn a_read_of_nothing_is_answered_without_a_look_at_its_source() {
+    let (mut endpoint, _) = source(b"x");
+    endpoint.recv_slice(&request(1, 0, 0xdead_beef));
+    let segments = fpdus(&output(&mut endpoint, usize::MAX));
+    assert_eq!(segments.len(), 1);
+    assert_eq!(joined(&segments, TAGGED, Opcode::ReadResponse), b"");
+}
+
+#[test]
+fn an_answer_without_octets_is_taken_whatever_it_names() {
+    let mut endpoint = narrow();
+    let nothing = Segment {
+        handle: Handle(9),
+        length: 0,
+        offset: 0,
+    };
+    endpoint.post(read(1, 0, &[nothing])).unwrap();
+    output(&mut endpoint, usize::MAX);
+    endpoint.recv_slice(&frame(tagged(Opcode::ReadResponse, 0, u64::MAX), b""));
+    assert!(matches!(
+        completions(&mut endpoint)[..],
+        [Completion::Read { wr: WrId(1), .. }]
+    ));
+}
+
+#[test]
+fn sequence_numbers_begin_with_1_and_wrap_to_0() {
+    let mut pair = Pair::new();
+    pair.a.tx.sequences[0] = u32::MAX;
+    pair.b.places.send_sequence = u32::MAX;
+    pair.a.tx.sequences[1] = u32::MAX;
+    pair.b.places.read_sequence = u32::MAX;
+    let handle = pair
+        .b
+        .register(Memory::Source(gather(vec![3; 10])))
+        .unwrap();
+    let segment = Segment {
+        handle,
+        length: 10,
+        offset: 0,
+    };
+    for n in 0..3 {
+        pair.b.post(receive(n, 10)).unwrap();
+        pair.a.post(send(n, b"x")).unwrap();
+        pair.a.post(read(10 + n, 10, &[segment])).unwrap();
+    }
+    let stream = output(&mut pair.a, usize::MAX);
+    let sequences = |wanted: u32| -> Vec<u32> {
+        fpdus(&stream)
+            .into_iter()
+            .filter_map(|(header, _)| match header {
+                Header::Untagged {
+                    queue, sequence, ..
+                } if queue == wanted => Some(sequence),
+                Header::Untagged { .. } | Header::Tagged { .. } => None,
+            })
+            .collect()
+    };
+    assert_eq!(sequences(0), [u32::MAX, 0, 1]);
+    assert_eq!(sequences(1), [u32::MAX, 0, 1]);
+    pair.b.recv_slice(&stream);
+    pair.drive();
+    assert_eq!(completions(&mut pair.b).len(), 3);
+    assert_eq!(completions(&mut pair.a).len(), 6);
+    let Header::Untagged { sequence, .. } = sent([send(1, b"first")])[0].0 else {
+        panic!("a Send is untagged");
+    };
+    assert_eq!(sequence, 1);
+}
+
+#[test]
+fn reserved_bits_are_not_looked_at() {
+    let mut endpoint = Endpoint::new(config(Role::Responder));
+    let handle = endpoint.register(sink(10)).unwrap();
+    endpoint.post(receive(1, 10)).unwrap();
+    let header = with_control(tagged(Opcode::Write, handle.0, 0), 0xc1 | 0x3c);
+    endpoint.recv_slice(&frame(with_rdmap(header, 0x40 | 0x30), b"x"));
+    let mut header = with_control(untagged(Opcode::Send, 0, 1, 0), LAST | 0x3c);
+    if let Header::Untagged { rsvd_ulp_word, .. } = &mut header {
+        *rsvd_ulp_word = 0xdead_beef;
+    }
+    endpoint.recv_slice(&frame(with_rdmap(header, 0x43 | 0x30), b"hello"));
+    assert!(matches!(
+        completions(&mut endpoint)[..],
+        [Completion::Receive {
+            wr: WrId(1),
+            invalidated: None,
+            ..
+        }]
+    ));
+}
+
+#[test]
+fn a_pad_is_zero_when_sent_and_not_looked_at_when_received() {
+    for len in 0..8 {
+        let mut endpoint = narrow();
+        endpoint.post(send(1, &vec![0xff; len])).unwrap();
+        let mut octets = output(&mut endpoint, usize::MAX);
+        assert_eq!(octets.len() % 4, 0);
+        let body = octets.len() - fpdu::CRC_LEN;
+        let pad = 2 + 18 + len..body;
+        assert!(octets[pad.clone()].iter().all(|octet| *octet == 0));
+        octets[pad].fill(0xee);
+        let crc = crc::emit(crc::crc32c(&octets[..body]));
+        octets[body..].copy_from_slice(&crc);
+        let mut peer = Endpoint::new(config(Role::Responder));
+        peer.post(receive(1, 10)).unwrap();
+        peer.recv_slice(&octets);
+        match completions(&mut peer).pop() {
+            Some(Completion::Receive { buffer, .. }) => assert_eq!(&*buffer, vec![0xff; len]),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn segments_are_no_larger_than_allowed() {
+    for (max_ulpdu, most) in [
+        (0, fpdu::MIN_MULPDU),
+        (1442, 1442),
+        (usize::MAX, fpdu::MAX_MULPDU),
+    ] {
+        let mut config = config(Role::Initiator);
+        config.max_ulpdu = max_ulpdu;
+        let mut endpoint = Endpoint::new(config);
+        endpoint
+            .post(write(1, vec![1; 200_000], Handle(1), 0))
+            .unwrap();
+        endpoint.post(send(2, &[2; 200_000])).unwrap();
+        let segments = fpdus(&output(&mut endpoint, usize::MAX));
+        for (header, payload) in &segments {
+            assert!(header.wire_len() + payload.len() <= most);
+        }
+        let octets: usize = segments.iter().map(|(_, payload)| payload.len()).sum();
+        assert_eq!(octets, 400_000);
+    }
+}
+
+#[test]
+fn work_completes_when_its_last_octet_is_handed_out() {
+    let mut endpoint = narrow();
+    endpoint.post(send(1, &[1; 300])).unwrap();
+    endpoint.post(write(2, vec![2; 300], Handle(1), 0)).unwrap();
+    let mut done = Vec::new();
+    let mut out = Vec::new();
+    while endpoint.has_output() {
+        endpoint
+            .send_with(|slices| Ok(take(slices, 1, &mut out)))
+            .unwrap();
+        for completion in completions(&mut endpoint) {
+            done.push((out.len(), completion));
+        }
+    }
+    let whole = out.len();
+    assert!(
+        matches!(
+            done[..],
+            [
+                (send, Completion::Send { wr: WrId(1) }),
+                (write, Completion::Write { wr: WrId(2) }),
+            ] if send < write && write == whole
+        ),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn ready_to_receive_is_said_before_anything_else() {
+    for (rtr, ord) in [
+        (RtrMessage::Write, 4),
+        (RtrMessage::Read, 4),
+        // A zero-length Read needs no depth of our user's.
+        (RtrMessage::Read, 0),
+    ] {
+        let mut config = config(Role::Initiator);
+        config.rtr = Some(rtr);
+        config.ord = ord;
+        let mut endpoint = Endpoint::new(config);
+        endpoint.post(send(1, b"later")).unwrap();
+        let segments = fpdus(&output(&mut endpoint, usize::MAX));
+        assert_eq!(segments.len(), 2);
+        match (rtr, segments[0].0) {
+            (RtrMessage::Write, Header::Tagged { .. }) => assert!(segments[0].1.is_empty()),
+            (RtrMessage::Read, Header::Untagged { queue: 1, .. }) => {
+                let request = ReadRequest::parse(segments[0].1.first_chunk().unwrap());
+                assert_eq!(request.length, 0);
+                endpoint.recv_slice(&frame(
+                    tagged(Opcode::ReadResponse, request.sink_stag, 0),
+                    b"",
+                ));
+                assert!(endpoint.closed().is_none() && !endpoint.is_ending());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn work_posted_after_close_is_flushed() {
+    let mut pair = Pair::new();
+    pair.introduce();
+    pair.a.post(send(1, b"before")).unwrap();
+    pair.a.close();
+    pair.a.post(send(2, b"after")).unwrap();
+    pair.a.post(receive(3, 10)).unwrap();
+    pair.b.post(receive(4, 10)).unwrap();
+    pair.drive();
+    let done = completions(&mut pair.a);
+    assert!(
+        matches!(
+            done[..],
+            [
+                Completion::Failed {
+                    wr: WrId(2),
+                    error: WorkError::Flushed
+                },
+                Completion::Failed {
+                    wr: WrId(3),
+                    error: WorkError::Flushed
+                },
+                Completion::Send { wr: WrId(1) }
+            ]
+        ),
+        "{done:?}"
+    );
+}
