@@ -6,6 +6,7 @@ use crate::queue_pair::IwarpQp;
 use crate::{offer, socket};
 use iwarp_proto::Role;
 use iwarp_proto::mpa::{Frame, FrameError, Initiator, Kind, Offer, Refusal};
+use iwarp_proto::terminate::Cause;
 use std::io;
 use std::net::SocketAddr;
 use tokio::net::TcpStream;
@@ -55,7 +56,11 @@ pub(crate) async fn connect(
         }
     };
     let mut qp = IwarpQp::new(config, stream, Role::Initiator, &agreed, options)?;
-    qp.post_receives(receives)?;
+    if let Err(error) = qp.post_receives(receives) {
+        // RFC 6581 §9.3: a fault of our own is told before the connection is closed.
+        qp.refuse(Cause::MPA_CATASTROPHIC).await;
+        return Err(error);
+    }
     Ok(Connected {
         qp: Box::new(qp),
         private_data: reply.private_data,

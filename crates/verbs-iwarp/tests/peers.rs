@@ -270,6 +270,63 @@ fn demands_that_cannot_be_met_are_terminated() {
 }
 
 #[test]
+fn fault_of_our_own_is_told_to_a_responder_that_has_accepted() {
+    run(async {
+        // A Receive is posted, and there is a place for none.
+        let options = QpOptions {
+            receives: 0,
+            ..within(5000)
+        };
+        let (result, octets) = connect_to(&plain(), &options, async |listener| {
+            let mut stream = accept(&listener).await;
+            read_request(&mut stream).await;
+            let reply = frame(REPLY, ENHANCED, 2, &DEPTHS);
+            stream.write_all(&reply).await.unwrap();
+            let mut octets = Vec::new();
+            stream.read_to_end(&mut octets).await.unwrap();
+            octets
+        })
+        .await;
+        assert_eq!(octets[2..4], [0x41, 0x47], "a Terminate");
+        assert_eq!(octets[20..24], [0x20, 5, 0, 0]);
+        assert!(text(result).contains("receive"));
+    });
+}
+
+#[test]
+fn replies_that_are_none_close_the_connection_without_a_word() {
+    let enhanced = |revision, data: &[u8]| frame(REPLY, ENHANCED, revision, data);
+    let mut key = frame(REPLY, ENHANCED, 2, &DEPTHS);
+    key[15] ^= 1;
+    let cases = [
+        (key, "does not speak MPA"),
+        (frame(REQUEST, ENHANCED, 2, &DEPTHS), "the same part"),
+        (enhanced(3, &DEPTHS), "revision 3"),
+        (enhanced(2, &DEPTHS[..3]), "IRD and ORD"),
+        (enhanced(1, &DEPTHS), "another revision"),
+        (frame(REPLY, 0, 2, b""), "not enhanced"),
+        (b"MPA ID Rep Frame\x10\x02\x02\x01".to_vec(), "513 octets"),
+    ];
+    for (reply, reason) in cases {
+        run(async {
+            let (result, rest) = connect_to(&plain(), &within(5000), async |listener| {
+                let mut stream = accept(&listener).await;
+                read_request(&mut stream).await;
+                stream.write_all(&reply).await.unwrap();
+                let mut rest = Vec::new();
+                // Octets that nobody reads turn the close into a reset.
+                let _ = stream.read_to_end(&mut rest).await;
+                rest
+            })
+            .await;
+            assert!(rest.is_empty(), "nothing but the request was sent");
+            let error = text(result);
+            assert!(error.contains(reason), "{error}");
+        });
+    }
+}
+
+#[test]
 fn responder_that_overlooks_the_first_message_is_nudged() {
     run(async {
         let (result, stream) = connect_to(&plain(), &within(5000), async |listener| {
