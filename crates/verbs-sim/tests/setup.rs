@@ -61,9 +61,11 @@ async fn lost_request_ends_in_time_at_both_ends() {
     let connecting = world.provider.connect(to, &options, b"", Vec::new());
     let accepting = async {
         let mut incoming = world.listener.accept().await.unwrap();
-        incoming.request(LIMIT / 2).await
+        // Were it dropped, the other would hear of that.
+        (incoming.request(LIMIT / 2).await, incoming)
     };
-    let (connected, request) = tokio::join!(connecting, accepting);
+    let (connected, (request, incoming)) = tokio::join!(connecting, accepting);
+    drop(incoming);
     assert!(matches!(connected.err(), Some(SetupError::TimedOut(..))));
     assert!(matches!(request, Err(SetupError::TimedOut(..))));
     assert_eq!(world.fabric.handshakes(), 0);
