@@ -96,6 +96,12 @@ impl Call {
         r
     }
 
+    /// Shows the arguments in octets, piece by piece: the same octets whether data of the call
+    /// travelled in its stream or beside it.
+    pub fn visit_args(&self, visit: impl FnMut(&[u8])) {
+        self.payload.visit_stream(self.args_at, visit);
+    }
+
     /// The arguments, all of them and nothing behind them.
     ///
     /// # Errors

@@ -171,6 +171,28 @@ impl Payload {
         out.extend_from_slice(&head[done..]);
     }
 
+    /// Shows the whole stream from offset `from` of the head on, items and padding included, piece
+    /// by piece. The octets are the same whether an item travelled in the stream or beside it.
+    ///
+    /// # Panics
+    ///
+    /// If `from` is beyond the head, or the places of the items are not known.
+    pub fn visit_stream(&self, from: usize, mut visit: impl FnMut(&[u8])) {
+        assert!(
+            !self.unplaced,
+            "results have a place only once they are read"
+        );
+        let head = self.head();
+        let mut done = from;
+        for item in self.items.iter().filter(|item| item.at >= from) {
+            visit(&head[done..item.at]);
+            done = item.at;
+            item.data.iter().for_each(|piece| visit(piece));
+            visit(&[0; 3][..crate::pad(item.len())]);
+        }
+        visit(&head[done..]);
+    }
+
     /// The whole stream in pieces, without a copy of any item.
     ///
     /// This freezes the head: one small allocation (see [`Buffer::freeze`]), for messages that

@@ -35,6 +35,11 @@ fn items_stand_at_their_positions_in_the_whole_stream() {
     assert_eq!(&whole[8..16], b"abcde\0\0\0");
     assert_eq!(&whole[24..28], b"xyz!");
     assert_eq!(two_items().into_gather().concat(), whole);
+    for from in [0, 4, 8] {
+        let mut shown = Vec::new();
+        payload.visit_stream(from, |piece| shown.extend_from_slice(piece));
+        assert_eq!(shown, whole[from..]);
+    }
 }
 
 #[test]

@@ -4,6 +4,14 @@
 //! would then fail, as the file is gone. So the results of such calls are kept for a while, and the
 //! same call draws the same results. It is known by its transaction id, who sends it from which
 //! address, and what it says, but not by its port or connection, which are others by then.
+//!
+//! Neither does it matter how it travelled: inline sizes may be others on the next connection, so
+//! that data which came in a chunk comes inline. What is compared are the arguments in octets, what
+//! is kept are results without a header of RPC or of the transport.
+//!
+//! A call that comes again while it is executed is not executed a second time. The last of those
+//! that came again waits for the results, as the connection of the first is mostly gone; those
+//! before it are dropped.
 
 use nfs_proto::{Procedure, Status};
 use oncrpc::{Answer, Call, Credential, Reply};
@@ -23,7 +31,8 @@ const MAX_REPLIES_OF_CLIENT: usize = 1024;
 /// Most replies kept in all. Each takes some hundred octets. The client with most of them gives way.
 const MAX_REPLIES: usize = 8192;
 
-/// How long a reply is kept: longer than a client takes to come back.
+/// How long a reply is kept: longer than a client takes to come back. A call that comes later is a
+/// new one, of a client that counts its transactions from the beginning again.
 const MAX_AGE: Duration = Duration::from_secs(120);
 
 /// The replies kept by a program.
@@ -50,12 +59,30 @@ struct Entry {
 }
 
 enum Progress {
-    /// It is being executed; these want to know when it is done.
-    Running(Vec<Waker>),
+    Running(Repeated),
     /// The results of the successful call.
     Done(Box<[u8]>),
     /// It came to no result that could be given again.
     Lost,
+}
+
+/// What came again of a call that is being executed.
+#[derive(Default)]
+struct Repeated {
+    /// How many times. Only the last one waits.
+    times: u64,
+    /// Wakes that one.
+    waker: Option<Waker>,
+}
+
+/// What is to be done with a call.
+enum Entered {
+    /// To execute it.
+    First(Ticket),
+    /// To answer it with what comes, or came, of this.
+    Again(Arc<Entry>),
+    /// There are too many calls under way to remember one more.
+    Full,
 }
 
 impl Replies {
@@ -75,14 +102,15 @@ impl Replies {
     pub(super) fn once(&self, call: Call, execute: impl FnOnce(Call) -> Answer) -> Answer {
         let client = call.caller.addr.ip().to_canonical();
         let key = self.shared.key_of(client, &call);
-        let entry = match self.shared.enter(client, key) {
-            Ok(ticket) => return finish_with(ticket, execute(call)),
-            Err(entry) => entry,
+        let entry = match self.shared.enter(client, key, Instant::now()) {
+            Entered::First(ticket) => return finish_with(ticket, execute(call)),
+            Entered::Again(entry) => entry,
+            Entered::Full => return Answer::Now(not_now(call)),
         };
         let mut waiting = Waiting {
+            time: entry.repeat(),
             entry,
             call: Some(call),
-            slot: None,
         };
         match Pin::new(&mut waiting).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(reply) => Answer::Now(reply),
@@ -136,25 +164,27 @@ impl Shared {
                 hasher.write(body);
             }
         }
-        hasher.write(call.args().rest());
+        call.visit_args(|piece| hasher.write(piece));
         hasher.finish128().as_u128()
     }
 
     /// A ticket to execute the call, or what there is of it.
-    fn enter(self: &Arc<Self>, client: IpAddr, key: u128) -> Result<Ticket, Arc<Entry>> {
-        let now = Instant::now();
+    fn enter(self: &Arc<Self>, client: IpAddr, key: u128, now: Instant) -> Entered {
         let mut state = self.lock();
-        state.make_room(client, now);
+        state.forget_old(client, now);
         if let Some(entry) = state.entries.get(&key) {
-            return Err(Arc::clone(entry));
+            return Entered::Again(Arc::clone(entry));
+        }
+        if !state.make_room(client) {
+            return Entered::Full;
         }
         let entry = Arc::new(Entry {
-            progress: Mutex::new(Progress::Running(Vec::new())),
+            progress: Mutex::new(Progress::Running(Repeated::default())),
         });
         state.entries.insert(key, Arc::clone(&entry));
         let order = state.clients.entry(client).or_default();
         order.push_back((now, key));
-        Ok(Ticket {
+        Entered::First(Ticket {
             shared: Arc::clone(self),
             entry,
             client,
@@ -164,46 +194,57 @@ impl Shared {
 }
 
 impl State {
-    /// Forgets replies of this client that are old or too many, and those of the busiest one if all
-    /// together are too many.
-    fn make_room(&mut self, client: IpAddr, now: Instant) {
-        while let Some(order) = self.clients.get(&client) {
-            let old = order
-                .front()
-                .is_some_and(|(since, _)| now.duration_since(*since) > MAX_AGE);
-            if !(old || order.len() >= MAX_REPLIES_OF_CLIENT) || !self.forget_one(client) {
-                break;
-            }
-        }
-        while self.entries.len() >= MAX_REPLIES {
-            let busiest = self.clients.iter().max_by_key(|(_, order)| order.len());
-            let Some(busiest) = busiest.map(|(client, _)| *client) else {
-                break;
-            };
-            if !self.forget_one(busiest) {
-                break;
-            }
+    /// Forgets replies of this client that are old.
+    fn forget_old(&mut self, client: IpAddr, now: Instant) {
+        while let Some((since, _)) = self.oldest(client)
+            && now.duration_since(since) > MAX_AGE
+        {
+            self.forget_oldest(client);
         }
     }
 
-    /// Forgets the oldest reply of a client. A call that is being executed is not forgotten: were it
-    /// to come again, it would be executed twice. There are no more of those than calls under way.
-    fn forget_one(&mut self, client: IpAddr) -> bool {
-        let Some(order) = self.clients.get_mut(&client) else {
+    /// Makes room for one more call of this client: forgets its oldest reply if it has too many, and
+    /// the oldest of the busiest client if all together have. False if there is no room, as calls
+    /// under way are not forgotten.
+    fn make_room(&mut self, client: IpAddr) -> bool {
+        let own = self.clients.get(&client).map_or(0, VecDeque::len);
+        if own >= MAX_REPLIES_OF_CLIENT && !self.forget_oldest(client) {
             return false;
-        };
-        let done = order.iter().position(|(_, key)| {
+        }
+        if self.entries.len() < MAX_REPLIES {
+            return true;
+        }
+        let busiest = self.clients.iter().max_by_key(|(_, order)| order.len());
+        let busiest = busiest.map(|(client, _)| *client);
+        busiest.is_some_and(|client| self.forget_oldest(client))
+    }
+
+    /// The oldest reply of a client: when its call came, and which one it is in the order of them.
+    /// A call that is being executed is none: were it forgotten and came again, it would be executed
+    /// twice.
+    fn oldest(&self, client: IpAddr) -> Option<(Instant, usize)> {
+        let order = self.clients.get(&client)?;
+        let at = order.iter().position(|(_, key)| {
             let entry = self.entries.get(key);
             entry.is_none_or(|entry| !matches!(*entry.lock(), Progress::Running(_)))
-        });
-        let gone = done.and_then(|at| order.remove(at));
-        if order.is_empty() {
-            self.clients.remove(&client);
-        }
-        if let Some((_, key)) = gone {
+        })?;
+        Some((order[at].0, at))
+    }
+
+    /// Forgets the oldest reply of a client, if it has any.
+    fn forget_oldest(&mut self, client: IpAddr) -> bool {
+        let Some((_, at)) = self.oldest(client) else {
+            return false;
+        };
+        if let Some(order) = self.clients.get_mut(&client)
+            && let Some((_, key)) = order.remove(at)
+        {
             self.entries.remove(&key);
+            if order.is_empty() {
+                self.clients.remove(&client);
+            }
         }
-        gone.is_some()
+        true
     }
 }
 
@@ -214,9 +255,23 @@ impl Entry {
 
     fn end(&self, progress: Progress) {
         let before = std::mem::replace(&mut *self.lock(), progress);
-        if let Progress::Running(wakers) = before {
-            wakers.into_iter().for_each(Waker::wake);
+        if let Progress::Running(Repeated { waker, .. }) = before {
+            waker.into_iter().for_each(Waker::wake);
         }
+    }
+
+    /// The call came once more: the number of this time. Who waited before does so no longer.
+    fn repeat(&self) -> u64 {
+        let mut progress = self.lock();
+        let Progress::Running(repeated) = &mut *progress else {
+            return 0;
+        };
+        repeated.times += 1;
+        let before = repeated.waker.take();
+        let time = repeated.times;
+        drop(progress);
+        before.into_iter().for_each(Waker::wake);
+        time
     }
 }
 
@@ -278,8 +333,8 @@ fn results_of(reply: &Reply) -> Option<&[u8]> {
 struct Waiting {
     entry: Arc<Entry>,
     call: Option<Call>,
-    /// Where our waker is among those of the entry.
-    slot: Option<usize>,
+    /// Which time it is that it came again.
+    time: u64,
 }
 
 impl Future for Waiting {
@@ -288,14 +343,11 @@ impl Future for Waiting {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reply> {
         let this = &mut *self;
         let mut progress = this.entry.lock();
-        if let Progress::Running(wakers) = &mut *progress {
-            match this.slot.and_then(|slot| wakers.get_mut(slot)) {
-                Some(waker) => waker.clone_from(cx.waker()),
-                None => {
-                    this.slot = Some(wakers.len());
-                    wakers.push(cx.waker().clone());
-                }
+        if let Progress::Running(repeated) = &mut *progress {
+            if repeated.times != this.time {
+                return Poll::Ready(Reply::Nothing);
             }
+            repeated.waker = Some(cx.waker().clone());
             return Poll::Pending;
         }
         let Some(call) = this.call.take() else {

@@ -7,6 +7,10 @@ use std::task::{Context, Poll, Waker};
 
 impl Peer {
     fn send<'a, A: Arguments<'a>>(&self, xid: u32, args: &A) -> Answer {
+        self.send_message(self.message(xid, args))
+    }
+
+    fn message<'a, A: Arguments<'a>>(&self, xid: u32, args: &A) -> Payload {
         let mut w = Writer::new(Buffer::with_capacity(4096));
         let target = oncrpc::Procedure {
             prog: A::PROGRAM,
@@ -15,10 +19,14 @@ impl Peer {
         };
         write_call(&mut w, xid, target, &self.cred);
         args.write(&mut w);
+        w.finish()
+    }
+
+    fn send_message(&self, message: Payload) -> Answer {
         let caller = Caller {
             addr: self.from.parse().unwrap(),
         };
-        self.programs.call(w.finish(), &caller)
+        self.programs.call(message, &caller)
     }
 
     /// Status of a REMOVE of `f` with this transaction id.
@@ -30,6 +38,13 @@ impl Peer {
             Answer::Later(_) => panic!("nobody else is executing it"),
         }
     }
+}
+
+/// The call with all its data in the stream, as a transport brings it that moved nothing.
+fn inline(call: &Payload) -> Payload {
+    let mut whole = Buffer::default();
+    call.copy_stream_into(&mut whole);
+    Payload::new(whole, 0)
 }
 
 /// The status of a failure, none for success.
@@ -113,6 +128,69 @@ fn call_that_comes_again_while_it_is_executed_waits_for_the_results() {
         panic!("the results are there")
     };
     assert_eq!(status_of(&reply, 100), None);
+}
+
+#[test]
+fn call_is_the_same_whether_its_data_came_in_a_chunk_or_in_the_stream() {
+    let peer = Peer::new();
+    let status = |xid, text: &[u8], by_reference: bool| {
+        let call = args::Symlink {
+            place: place(peer.root(), "link"),
+            attributes: SetAttributes::default(),
+            target: Path::from(text),
+        };
+        let mut message = peer.message(xid, &call);
+        assert_eq!(message.items().len(), 1);
+        if !by_reference {
+            message = inline(&message);
+        }
+        match peer.send_message(message) {
+            Answer::Now(reply) => status_of(&reply, xid),
+            Answer::Blocking(_) | Answer::Later(_) => panic!("memory does not wait"),
+        }
+    };
+    assert_eq!(status(100, b"one", true), None);
+    assert_eq!(status(100, b"one", false), None);
+    assert_eq!(status(100, b"two", true), Some(Status::Exist));
+    assert_eq!(status(101, b"one", false), Some(Status::Exist));
+}
+
+#[test]
+fn last_of_many_that_came_again_gets_the_results_and_the_others_nothing() {
+    let (mut peer, _dir) = slow();
+    let object = place(peer.root(), "f");
+    let Answer::Blocking(job) = peer.send(100, &args::Remove { object }) else {
+        panic!("a change is a job")
+    };
+    let mut again = |from| {
+        peer.from = from;
+        match peer.send(100, &args::Remove { object }) {
+            Answer::Later(reply) => reply,
+            _ => panic!("it is being executed"),
+        }
+    };
+    let mut second = again("127.0.0.1:701");
+    assert!(poll(&mut second).is_pending());
+    let mut third = again("127.0.0.1:702");
+    assert!(matches!(poll(&mut second), Poll::Ready(Reply::Nothing)));
+    assert!(poll(&mut third).is_pending());
+    assert_eq!(status_of(&job(), 100), None);
+    let Poll::Ready(reply) = poll(&mut third) else {
+        panic!("the results are there")
+    };
+    assert_eq!(status_of(&reply, 100), None);
+}
+
+#[test]
+fn more_calls_under_way_than_can_be_remembered_are_put_off() {
+    let (peer, _dir) = slow();
+    let object = place(peer.root(), "f");
+    let under_way: Vec<Answer> = (0..1024)
+        .map(|xid| peer.send(xid, &args::Remove { object }))
+        .collect();
+    assert_eq!(peer.remove(5000), Some(Status::Jukebox));
+    drop(under_way);
+    assert_eq!(peer.remove(5000), None, "none of those was executed");
 }
 
 #[test]
