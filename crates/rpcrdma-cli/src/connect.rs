@@ -41,6 +41,7 @@ impl ConnectArgs {
             credits: self.transport.credits,
             send_size: self.transport.inline_size_or(usual.send_size),
             receive_size: self.transport.inline_size_or(usual.receive_size),
+            remote_invalidation: self.transport.remote_invalidation(),
             call_timeout: self.timeout,
             setup_timeout: usual.setup_timeout.min(self.timeout),
             spin: self.transport.spin(),

@@ -7,6 +7,7 @@ mod listen;
 mod null;
 mod registration;
 
+use crate::connect::seconds;
 use crate::failure::{Ended, Usage};
 use crate::interrupt::Interrupt;
 use crate::transport::TransportArgs;
@@ -30,6 +31,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -99,6 +101,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = 1024,
         value_parser = clap::value_parser!(u16).range(1..))]
     max_connections: u16,
+
+    /// Close connections on which no call came for so long; 0 never does
+    #[arg(long, value_name = "SECONDS", default_value = "360", value_parser = seconds)]
+    idle_timeout: Duration,
 
     /// Say where it listens in one line of JSON
     #[arg(long)]
@@ -262,7 +268,9 @@ impl ServeArgs {
             credits: self.transport.credits,
             send_size: self.transport.inline_size_or(usual.send_size),
             receive_size: self.transport.inline_size_or(usual.receive_size),
+            remote_invalidation: self.transport.remote_invalidation(),
             max_connections: self.max_connections.into(),
+            idle_timeout: (!self.idle_timeout.is_zero()).then_some(self.idle_timeout),
             workers: self.threads.map_or(usual.workers, usize::from),
             spin: self.transport.spin(),
             ..usual

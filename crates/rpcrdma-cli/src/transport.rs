@@ -32,6 +32,11 @@ pub(crate) struct TransportArgs {
     #[arg(long, value_name = "OCTETS", value_parser = inline_size)]
     inline_size: Option<usize>,
 
+    /// Whether messages may carry along which memory of their receiver's is not needed any more:
+    /// `off` for hardware that says it can do so, and cannot
+    #[arg(long, value_enum, default_value_t, value_name = "WHETHER")]
+    remote_invalidation: Invalidate,
+
     /// What to do while there is nothing to do: look again and again for the least latency, or
     /// let the system wake us
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
@@ -54,6 +59,13 @@ enum Crc {
     On,
     Off,
     Strict,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Invalidate {
+    #[default]
+    On,
+    Off,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -112,6 +124,13 @@ impl TransportArgs {
     /// The size that was asked for, in both directions, or else the usual one of a direction.
     pub(crate) fn inline_size_or(&self, usual: InlineSize) -> InlineSize {
         self.inline_size.map_or(usual, InlineSize::at_most)
+    }
+
+    pub(crate) fn remote_invalidation(&self) -> bool {
+        match self.remote_invalidation {
+            Invalidate::On => true,
+            Invalidate::Off => false,
+        }
     }
 
     pub(crate) fn spin(&self) -> Spin {
