@@ -48,7 +48,15 @@ impl<'a> OpaqueAuth<'a> {
     }
 
     /// Writes flavour and body.
+    ///
+    /// # Panics
+    ///
+    /// If the body exceeds [`MAX_AUTH_BODY`].
     pub fn write(self, w: &mut Writer) {
+        assert!(
+            self.body.len() <= MAX_AUTH_BODY as usize,
+            "credentials are made within their limits"
+        );
         w.u32(self.flavour);
         w.opaque(self.body);
     }
@@ -360,6 +368,23 @@ mod tests {
                 limit: 400
             })
         );
+    }
+
+    #[test]
+    #[should_panic(expected = "within their limits")]
+    fn body_past_the_limit_is_not_written() {
+        let body = vec![0; 401].into();
+        let _ = round_trip(&Credential::Other { flavour: 6, body });
+    }
+
+    #[test]
+    #[should_panic(expected = "within their limits")]
+    fn more_groups_than_there_can_be_are_not_written() {
+        let gids = vec![5; 17].into();
+        let _ = round_trip(&Credential::Sys(AuthSys {
+            gids,
+            ..AuthSys::default()
+        }));
     }
 
     #[test]

@@ -171,6 +171,98 @@ fn lengths_are_compared_with_their_limit_before_use() {
     );
 }
 
+/// What is written, the octets that it is, and what is read from them.
+#[track_caller]
+fn check_wire<'a, T: PartialEq + std::fmt::Debug>(
+    value: T,
+    octets: &'a [u8],
+    write: impl Fn(&mut Writer, &T),
+    read: impl Fn(&mut Reader<'a>) -> Result<T, Error>,
+) {
+    let mut w = Writer::default();
+    write(&mut w, &value);
+    assert_eq!(w.finish().head(), octets);
+    let mut r = Reader::new(octets);
+    assert_eq!(read(&mut r), Ok(value));
+    r.finish().unwrap();
+}
+
+#[test]
+fn numbers_are_big_endian_twos_complement() {
+    let u32s = |value, octets: [u8; 4]| {
+        check_wire(value, &octets, |w, v| w.u32(*v), Reader::u32);
+    };
+    u32s(0, [0; 4]);
+    u32s(0x0102_0304, [1, 2, 3, 4]);
+    u32s(u32::MAX, [0xff; 4]);
+    let i32s = |value, octets: [u8; 4]| {
+        check_wire(value, &octets, |w, v| w.i32(*v), Reader::i32);
+    };
+    i32s(-2, [0xff, 0xff, 0xff, 0xfe]);
+    i32s(i32::MIN, [0x80, 0, 0, 0]);
+    i32s(i32::MAX, [0x7f, 0xff, 0xff, 0xff]);
+    let u64s = |value, octets: [u8; 8]| {
+        check_wire(value, &octets, |w, v| w.u64(*v), Reader::u64);
+    };
+    u64s(0x0102_0304_0506_0708, [1, 2, 3, 4, 5, 6, 7, 8]);
+    let i64s = |value, octets: [u8; 8]| {
+        check_wire(value, &octets, |w, v| w.i64(*v), Reader::i64);
+    };
+    i64s(-2, [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe]);
+    i64s(i64::MIN, [0x80, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn booleans_and_optional_data_are_counts_of_none_or_one() {
+    let bools = |value, octets: [u8; 4]| {
+        check_wire(value, &octets, |w, v| w.bool(*v), Reader::bool);
+    };
+    bools(false, [0; 4]);
+    bools(true, [0, 0, 0, 1]);
+    let options = |value: Option<u32>, octets: &[u8]| {
+        check_wire(
+            value,
+            octets,
+            |w, v| w.option(*v, Writer::u32),
+            |r| r.option(Reader::u32),
+        );
+    };
+    options(None, &[0; 4]);
+    options(Some(7), &[0, 0, 0, 1, 0, 0, 0, 7]);
+    let array = Reader::new(&[0, 0, 0, 1, 0, 0, 0, 7]).vec(1, Reader::u32);
+    assert_eq!(array, Ok(vec![7]));
+}
+
+#[test]
+fn opaque_data_is_padded_with_zeroes_to_whole_units() {
+    let opaques = |value: &[u8], octets: &[u8]| {
+        let read = |r: &mut Reader<'_>| r.opaque(8).map(<[u8]>::to_vec);
+        check_wire(value.to_vec(), octets, |w, v| w.opaque(v), read);
+    };
+    opaques(b"", &[0; 4]);
+    opaques(b"a", b"\0\0\0\x01a\0\0\0");
+    opaques(b"abc", b"\0\0\0\x03abc\0");
+    opaques(b"abcd", b"\0\0\0\x04abcd");
+    opaques(b"abcde", b"\0\0\0\x05abcde\0\0\0");
+    check_wire(*b"abcde", b"abcde\0\0\0", |w, v| w.fixed(v), Reader::fixed);
+    check_wire(*b"abcd", b"abcd", |w, v| w.fixed(v), Reader::fixed);
+    check_wire(*b"", b"", |w, v| w.fixed(v), Reader::fixed);
+}
+
+#[test]
+fn arrays_are_a_count_and_their_elements_in_order() {
+    let octets = [0, 0, 0, 2, 0, 0, 0, 5, 0, 0, 0, 6];
+    let write = |w: &mut Writer, values: &Vec<u32>| {
+        w.length(values.len());
+        values.iter().for_each(|value| w.u32(*value));
+    };
+    check_wire(vec![5, 6], &octets, write, |r| r.vec(2, Reader::u32));
+    assert_eq!(
+        Reader::new(&octets).vec(1, Reader::u32),
+        Err(Error::TooLong { len: 2, limit: 1 })
+    );
+}
+
 #[test]
 fn strict_values_are_refused() {
     assert_eq!(

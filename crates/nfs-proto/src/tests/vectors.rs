@@ -138,6 +138,15 @@ fn one_octet_past_each_limit_is_refused() {
 }
 
 #[test]
+fn what_is_longer_than_its_limit_cannot_be_made() {
+    assert!(FileHandle::new(&[0; 64]).is_some());
+    assert!(FileHandle::new(&[0; 65]).is_none());
+    assert!(Filename::new(&[b'n'; 4096]).is_some());
+    assert!(Filename::new(&[b'n'; 4097]).is_none());
+    assert!(mount::DirPath::new(&[b'p'; 1025]).is_none());
+}
+
+#[test]
 fn list_past_its_limit_is_refused() {
     let ones = [0, 0, 0, 1].repeat(8);
     let error = Error::TooLong { len: 3, limit: 2 };
