@@ -30,14 +30,6 @@ pub struct PoolStats {
     pub misses: usize,
 }
 
-impl std::ops::AddAssign for PoolStats {
-    fn add_assign(&mut self, other: Self) {
-        self.free += other.free;
-        self.out += other.out;
-        self.misses += other.misses;
-    }
-}
-
 pub(crate) struct Home {
     keep: usize,
     /// One lock for all sizes and the counts: taking it is what costs, not what is done under it.

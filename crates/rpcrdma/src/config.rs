@@ -1,5 +1,6 @@
 //! What a client and a server can be told.
 
+use buffer::Pool;
 use rpcrdma_proto::InlineSize;
 use std::time::Duration;
 
@@ -102,6 +103,8 @@ pub struct ServerConfig {
     /// Octets that chunks of calls and replies may occupy at a time, on all connections together.
     /// A call that needs more waits; calls of one connection have a quarter of it, or one of them more.
     pub chunk_memory: usize,
+    /// Where buffers come from; none: each worker keeps some of its own.
+    pub pool: Option<Pool>,
     /// Octets for the peer's user, sent behind our own private data.
     pub private_data: Vec<u8>,
     /// What to do while there is nothing to do.
@@ -123,6 +126,7 @@ impl Default for ServerConfig {
             idle_timeout: Some(Duration::from_secs(360)),
             drain_timeout: Duration::from_secs(10),
             chunk_memory: 64 << 20,
+            pool: None,
             private_data: Vec::new(),
             spin: Spin::default(),
         }

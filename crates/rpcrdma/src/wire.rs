@@ -139,7 +139,7 @@ impl Wire {
 mod tests {
     use super::*;
     use buffer::Pool;
-    use rpcrdma_proto::{Budget, Config, InlineSize, PrivateData, Role};
+    use rpcrdma_proto::{Budget, Config, InlineSize, PrivateData, Role, FailedCalls, Registrations};
     use std::net::SocketAddr;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -205,8 +205,13 @@ mod tests {
                 remote_invalidation: false,
             },
             credits: 1,
+            backward_credits: 0,
+            reserve_credit: false,
             max_chunk: 0,
             max_segment: 0,
+            mixed_long: false,
+            registrations: Registrations::OF_CALLS,
+            failed_calls: FailedCalls::new(),
             budget: Budget::new(0),
             pool: Pool::new(0),
         };

@@ -8,9 +8,7 @@ use crate::wire::{Over, Wire};
 use crate::{ClientConfig, Spin};
 use buffer::Pool;
 use oncrpc::TransportError;
-use rpcrdma_proto::{
-    Budget, CallToken, Called, Config, Connection, Event, PrivateData, Role, Unfinished,
-};
+use rpcrdma_proto::{Budget, CallToken, Called, Config, Connection, Event, PrivateData, Role, Unfinished, FailedCalls, Registrations};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -68,8 +66,13 @@ impl Connector {
             role: Role::Client,
             own,
             credits: self.config.credits,
+            backward_credits: 0,
+            reserve_credit: false,
             max_chunk: self.config.max_chunk,
             max_segment: self.config.max_segment,
+            mixed_long: false,
+            registrations: Registrations::OF_CALLS,
+            failed_calls: FailedCalls::new(),
             budget: Budget::new(0),
             pool: self.pool.clone(),
         };

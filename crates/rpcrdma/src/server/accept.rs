@@ -6,7 +6,7 @@ use super::{Settings, State, Tally};
 use crate::spin::Activity;
 use crate::wire::Wire;
 use buffer::Pool;
-use rpcrdma_proto::{Config, Connection, PrivateData, Role};
+use rpcrdma_proto::{Config, Connection, PrivateData, Role, FailedCalls, Registrations};
 use std::net::SocketAddr;
 use std::sync::atomic::{
     AtomicUsize,
@@ -180,8 +180,13 @@ impl Arrival {
             role: Role::Server,
             own,
             credits: settings.credits,
+            backward_credits: 0,
+            reserve_credit: false,
             max_chunk: settings.max_chunk,
             max_segment: 0,
+            mixed_long: false,
+            registrations: Registrations::OF_CALLS,
+            failed_calls: FailedCalls::new(),
             budget: self.settings.budget.clone(),
             pool: self.pool.clone(),
         };

@@ -6,7 +6,6 @@ mod worker;
 
 use crate::ServerConfig;
 use accept::Acceptor;
-use buffer::PoolStats;
 use oncrpc::Service;
 use rpcrdma_proto::{Budget, Counters};
 use std::net::SocketAddr;
@@ -26,7 +25,7 @@ pub struct Server {
     budget: Budget,
     chunk_memory: usize,
     /// The threads end with it.
-    workers: Arc<Vec<Worker>>,
+    _workers: Arc<Vec<Worker>>,
 }
 
 /// What a server has done so far.
@@ -42,8 +41,6 @@ pub struct ServerStats {
     pub counters: Counters,
     /// What they have asked of the system and of memory.
     pub io: IoCounters,
-    /// Buffers of its connections: those that are out, and those kept for use again.
-    pub memory: PoolStats,
     /// Octets of [`chunk_memory`](ServerConfig::chunk_memory) that are taken.
     pub chunk_memory: usize,
 }
@@ -122,8 +119,10 @@ impl Server {
         config: ServerConfig,
     ) -> Result<Self, SetupError> {
         let workers = match config.workers {
-            0 => vec![Worker::here()],
-            many => (0..many).map(Worker::start).collect::<Result<_, _>>()?,
+            0 => vec![Worker::here(config.pool.clone())],
+            many => (0..many)
+                .map(|number| Worker::start(number, config.pool.clone()))
+                .collect::<Result<_, _>>()?,
         };
         let workers = Arc::new(workers);
         let chunk_memory = config.chunk_memory;
@@ -156,7 +155,7 @@ impl Server {
             stop,
             budget,
             chunk_memory,
-            workers,
+            _workers: workers,
         })
     }
 
@@ -168,9 +167,6 @@ impl Server {
     /// What it has done so far. Connections add to it whenever they have nothing else to do.
     pub fn stats(&self) -> ServerStats {
         let mut stats = *self.state.stats();
-        for worker in &*self.workers {
-            stats.memory += worker.pool.stats();
-        }
         stats.chunk_memory = self.chunk_memory - self.budget.free();
         stats
     }

@@ -310,7 +310,7 @@ mod tests {
     use crate::server::State;
     use buffer::{Buffer, Pool};
     use oncrpc::Service;
-    use rpcrdma_proto::{Budget, Config, Connection, InlineSize, PrivateData, Role};
+    use rpcrdma_proto::{Budget, Config, Connection, InlineSize, PrivateData, Role, FailedCalls, Registrations};
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
     use std::sync::{Mutex, PoisonError};
     use verbs::{Gather, QueuePair, WorkRequest, WrId};
@@ -346,8 +346,13 @@ mod tests {
                 remote_invalidation: false,
             },
             credits: 128,
+            backward_credits: 0,
+            reserve_credit: false,
             max_chunk: 0,
             max_segment: 0,
+            mixed_long: false,
+            registrations: Registrations::OF_CALLS,
+            failed_calls: FailedCalls::new(),
             budget: budget.clone(),
             pool: Pool::new(0),
         };

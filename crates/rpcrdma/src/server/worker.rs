@@ -31,7 +31,7 @@ enum Running {
 
 impl Worker {
     /// Starts a worker.
-    pub(super) fn start(number: usize) -> io::Result<Self> {
+    pub(super) fn start(number: usize, pool: Option<Pool>) -> io::Result<Self> {
         let runtime = Builder::new_current_thread()
             .enable_all()
             .thread_name(format!("rpcrdma-{number}-slow"))
@@ -48,18 +48,18 @@ impl Worker {
         Ok(Self {
             runtime: handle,
             activity: Activity::default(),
-            pool: Pool::new(KEEP),
+            pool: pool.unwrap_or_else(|| Pool::new(KEEP)),
             load: Arc::default(),
             running: Running::Thread { _until: running },
         })
     }
 
     /// A worker without a thread: it uses the present runtime.
-    pub(super) fn here() -> Self {
+    pub(super) fn here(pool: Option<Pool>) -> Self {
         Self {
             runtime: Handle::current(),
             activity: Activity::default(),
-            pool: Pool::new(KEEP),
+            pool: pool.unwrap_or_else(|| Pool::new(KEEP)),
             load: Arc::default(),
             running: Running::Here(watch::Sender::new(())),
         }
