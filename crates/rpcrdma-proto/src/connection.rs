@@ -2,12 +2,17 @@
 
 use crate::budget::Budget;
 use crate::counters::Counters;
-use crate::header::{Body, Header};
+use crate::credits::{Allowance, Need};
+use crate::direction::Direction;
+use crate::failed::FailedCalls;
+use crate::header::{Body, Disposition, Header, HeaderError};
 use crate::inline::Thresholds;
 use crate::limits::{MAX_CREDITS, RECEIVE_SLACK};
 use crate::link::{Event, Link, Violation, receive};
-use crate::message::{self, CallRequest, CallToken};
+use crate::message::{CallRequest, CallToken};
+use crate::plan::Chunks;
 use crate::private_data::PrivateData;
+use crate::registration::Registrations;
 use crate::requester::{Called, Requester, Unfinished, refuse_invalidation};
 use crate::responder::{CallId, Responder, stream_of_call};
 use crate::work::{Posts, Purpose};
@@ -38,10 +43,23 @@ pub struct Config {
     /// Credits to ask for, or to grant at most; taken to be within 1 and
     /// [`MAX_CREDITS`](crate::limits::MAX_CREDITS).
     pub credits: u32,
+    /// The same for calls of the server to the client (RFC 8167 §4.1): what a client grants, or a
+    /// server asks for. At most [`MAX_CREDITS`](crate::limits::MAX_CREDITS); 0 for no such calls.
+    pub backward_credits: u32,
+    /// Whether a client keeps the last credit back for health checks (RFC 8267 §6.7.2). If it is
+    /// granted a single one, that is for all calls.
+    pub reserve_credit: bool,
     /// Octets of the largest chunk.
     pub max_chunk: usize,
     /// Octets of the largest segment that we offer; 0 for chunks of one segment.
     pub max_segment: usize,
+    /// Whether items of a Long call go in Read chunks of their own beside the Position-Zero one
+    /// (RFC 8166 §3.5.3). Not every Responder takes that.
+    pub mixed_long: bool,
+    /// What is exposed on this connection: R in `own` has to be in keeping with it.
+    pub registrations: Registrations,
+    /// Calls of this client that broke an earlier connection; on a client without meaning.
+    pub failed_calls: FailedCalls,
     /// Memory for what is pulled and written.
     pub budget: Budget,
     /// Where memory comes from.
@@ -63,18 +81,28 @@ impl Config {
         self.credits.clamp(1, MAX_CREDITS)
     }
 
-    /// Receives that are posted at a time, at most.
-    pub fn receives(&self) -> usize {
-        self.credits() as usize + RECEIVE_SLACK
+    fn backward_credits(&self) -> u32 {
+        self.backward_credits.min(MAX_CREDITS)
     }
 
-    /// Receives that are posted from the beginning: on a server one for each call that a client
-    /// may send, on a client none for replies, as it has no call out (RFC 8166 §3.3.1).
-    fn first_receives(&self) -> usize {
+    /// Receives that are posted at a time, at most.
+    pub fn receives(&self) -> usize {
+        (self.credits() + self.backward_credits()) as usize + RECEIVE_SLACK
+    }
+
+    /// Credits for calls of ours, and for those of the peer.
+    fn both_credits(&self) -> (u32, u32) {
         match self.role {
-            Role::Client => RECEIVE_SLACK,
-            Role::Server => self.receives(),
+            Role::Client => (self.credits(), self.backward_credits()),
+            Role::Server => (self.backward_credits(), self.credits()),
         }
+    }
+
+    /// Receives that are posted from the beginning: one for each call that the peer may send, and
+    /// none for replies, as no call is out (RFC 8166 §3.3.1, RFC 8167 §4.3).
+    fn first_receives(&self) -> usize {
+        let (_, of_peer) = self.both_credits();
+        of_peer as usize + RECEIVE_SLACK
     }
 
     /// The Receives to post before the connection is made (RFC 8166 §3.3.2).
@@ -90,9 +118,19 @@ impl Connection {
     /// A new connection on a queue pair with these limits, on which the
     /// [initial Receives](Config::initial_receives) are posted, to a peer that said this about
     /// itself in its private data, or nothing.
+    ///
+    /// # Panics
+    ///
+    /// If R is set though something is exposed that must not be invalidated remotely.
     pub fn new(config: &Config, peer: Option<PrivateData>, limits: &Limits) -> Self {
         let peer = peer.unwrap_or(PrivateData::ABSENT);
+        assert!(
+            !config.own.remote_invalidation
+                || config.registrations.remote_invalidation(true, limits),
+            "R is set only if every handle may be invalidated remotely (RFC 8797 §3.2)"
+        );
         let max_chunk = config.max_chunk.min(limits.max_region);
+        let (of_us, of_peer) = config.both_credits();
         let link = Link {
             own: config.own,
             peer,
@@ -106,15 +144,25 @@ impl Connection {
             pool: config.pool.clone(),
             posts: Posts::new(limits.sends),
             receives: config.first_receives(),
+            for_calls: of_peer as usize,
+            for_replies: 0,
             events: VecDeque::new(),
             counters: Counters::default(),
             violation: None,
         };
+        // RFC 8167 §5.3: version one does without chunks in the backward direction.
+        let (of_calls, of_replies, ready) = match config.role {
+            Role::Client => (Chunks::Allowed, Chunks::Refused, true),
+            Role::Server => (Chunks::Refused, Chunks::Allowed, false),
+        };
+        let reserve = config.reserve_credit && config.role == Role::Client;
+        let allowance = Allowance::new(of_us, reserve);
+        let failed = config.failed_calls.clone();
         Self {
             role: config.role,
             link,
-            requester: Requester::new(config.credits()),
-            responder: Responder::new(config.credits(), config.budget.account()),
+            requester: Requester::new(allowance, of_calls, config.mixed_long, ready),
+            responder: Responder::new(of_peer, of_replies, failed, config.budget.account()),
         }
     }
 
@@ -140,12 +188,37 @@ impl Connection {
 
     /// Whether a call of ours can be sent now, as far as credits go.
     pub fn can_call(&self) -> bool {
-        self.requester.can_call()
+        self.room() > 0
     }
 
-    /// Calls of ours that can be sent now, as far as credits go.
+    /// Calls of ours that can be sent now, as far as credits go; the credit that is kept back for
+    /// health checks is not counted. On a server 0 until the client is ready.
     pub fn room(&self) -> usize {
-        self.requester.room()
+        self.requester.room(Need::Call)
+    }
+
+    /// Whether a [health check](CallRequest::as_health_check) can be sent now, as far as credits
+    /// go.
+    pub fn can_check_health(&self) -> bool {
+        self.requester.room(Need::HealthCheck) > 0
+    }
+
+    /// On a server: the upper layer has learnt that the client is ready for calls, so that they may
+    /// be sent from now on (RFC 8167 §6).
+    pub fn handle_client_ready(&mut self) {
+        self.requester.handle_ready();
+    }
+
+    /// Credits that are granted with the next reply, at most.
+    pub fn grant(&self) -> u32 {
+        self.responder.grant()
+    }
+
+    /// Changes the credits that are granted to the peer with the next reply and from then on, within
+    /// 1 and those of the [`Config`]. It may be done at any time: a peer that was granted more has
+    /// Receives for as many calls until it has heard of it.
+    pub fn set_grant(&mut self, credits: u32) {
+        self.responder.set_grant(&mut self.link, credits);
     }
 
     /// Calls of ours that are not over, cancelled ones included.
@@ -204,40 +277,42 @@ impl Connection {
                     self.requester.handle_invalidated(link, call, invalidated);
                 }
             }
-            // The provider says itself why the connection is over.
-            Completion::Failed {
-                error: WorkError::Flushed,
-                ..
-            } => {}
-            Completion::Failed { error, .. } => link.fail(Violation::WorkFailed(error)),
+            Completion::Failed { wr, error } => self.handle_failed(Purpose::of(wr), error),
         }
     }
 
+    fn handle_failed(&mut self, purpose: Purpose, error: WorkError) {
+        let link = &mut self.link;
+        let violation = match (error, purpose) {
+            // The provider says itself why the connection is over.
+            (WorkError::Flushed, _) => return,
+            (WorkError::NoSuchHandle, Purpose::Invalidate { .. }) => Violation::LostHandle,
+            (WorkError::RemoteAccess, Purpose::Pull { call, .. } | Purpose::Reply { call }) => {
+                self.responder.handle_failed(link, call);
+                Violation::WorkFailed(error)
+            }
+            (WorkError::NoSuchHandle | WorkError::TooLong | WorkError::RemoteAccess, _) => {
+                Violation::WorkFailed(error)
+            }
+        };
+        link.fail(violation);
+    }
+
     fn handle_message(&mut self, message: Buffer, invalidated: Option<Invalidated>) {
+        self.link.receives -= 1;
         self.take_message(message, invalidated);
-        if self.role == Role::Client {
-            // In the place of what answered no call.
-            self.link.post_receives(self.requester.receives());
-        }
+        // In the place of what was taken in, as far as something may come for it.
+        self.link.post_receives();
     }
 
     fn take_message(&mut self, message: Buffer, invalidated: Option<Invalidated>) {
         let link = &mut self.link;
-        link.receives -= 1;
-        if self.role == Role::Server {
-            // Its credit is in force again with the reply, so its Receive has to be there before.
-            link.post_receives(self.responder.receives());
-        }
         let (header, stream) = match Header::parse(&message) {
             Ok(parsed) => parsed,
             Err(error) => {
                 refuse_invalidation(link, invalidated);
-                match self.role {
-                    // RFC 8166 §4.5: a Requester discards a reply whose header is not valid.
-                    Role::Client => link.counters.discarded += 1,
-                    Role::Server => self.responder.handle_invalid(link, error.disposition()),
-                }
-                return;
+                let owed = self.owed(error);
+                return self.responder.handle_invalid(&mut self.link, owed);
             }
         };
         if header.body == Body::Done {
@@ -246,30 +321,41 @@ impl Connection {
             link.counters.discarded += 1;
             return;
         }
-        if !is_call(self.role, &header, &message[stream..]) {
-            match self.role {
-                Role::Client => {
-                    let requester = &mut self.requester;
-                    requester.handle_reply(link, header, message, stream, invalidated);
-                }
-                // RFC 8166 §4.2.4: an error, or a reply to nothing.
-                Role::Server => {
-                    refuse_invalidation(link, invalidated);
-                    link.counters.discarded += 1;
-                }
+        let awaited = self.requester.awaits(header.xid);
+        match Direction::of(self.role, &header, &message[stream..], awaited) {
+            Direction::Reply => {
+                let requester = &mut self.requester;
+                requester.handle_reply(link, header, message, stream, invalidated);
             }
-            return;
+            Direction::Call => {
+                refuse_invalidation(link, invalidated);
+                self.take_call(header, message, stream);
+            }
         }
-        refuse_invalidation(link, invalidated);
-        match (self.role, stream_of_call(&header, stream), header.body) {
-            (Role::Server, Some(at), Body::Msg(lists) | Body::NoMsg(lists)) => {
+    }
+
+    fn take_call(&mut self, header: Header, message: Buffer, stream: usize) {
+        match (stream_of_call(&header, stream), header.body) {
+            (Some(at), Body::Msg(lists) | Body::NoMsg(lists)) if self.responder.takes_calls() => {
                 let (xid, asked) = (header.xid, header.credits);
                 let responder = &mut self.responder;
-                responder.handle_call(link, xid, asked, lists, message, at);
+                responder.handle_call(&mut self.link, xid, asked, lists, message, at);
             }
-            // A client has not said that it is ready for calls (RFC 8167 §6), so there are none.
-            _ => link.counters.discarded += 1,
+            // Nobody here has said that calls are taken (RFC 8167 §6).
+            _ => self.link.counters.discarded += 1,
         }
+    }
+
+    /// What the peer is owed for an invalid header. RFC 8166 §4.5: a Requester discards a reply,
+    /// and a client has mostly replies. An error for a reply would be taken for the end of some
+    /// call, so a server discards what may be a reply to a call of its own.
+    fn owed(&self, error: HeaderError) -> Disposition {
+        let owed = error.disposition();
+        let awaited = owed.xid().is_some_and(|xid| self.requester.awaits(xid));
+        if self.role == Role::Client || awaited {
+            return Disposition::Discard;
+        }
+        owed
     }
 
     /// Sends a call, if there is a credit and room for what it exposes. Memory is registered on
@@ -335,22 +421,5 @@ impl Connection {
     /// The connection is over, and with it every handle: what becomes of the calls that had no end.
     pub fn into_unfinished(mut self) -> Vec<Unfinished> {
         self.requester.into_unfinished(&mut self.link)
-    }
-}
-
-/// Whether a message is a call: as its RPC message says, or else as its chunks and the role of
-/// this end have it (RFC 8167 §4.2).
-fn is_call(role: Role, header: &Header, stream: &[u8]) -> bool {
-    match &header.body {
-        Body::Msg(_) => match message::prefix(stream) {
-            Some((_, message::CALL)) => true,
-            Some((_, message::REPLY)) => false,
-            Some(_) | None => role == Role::Server,
-        },
-        Body::NoMsg(lists) => match lists.reads.first() {
-            Some(chunk) => chunk.position == 0 || role == Role::Server,
-            None => role == Role::Server,
-        },
-        Body::Done | Body::Error(_) => false,
     }
 }

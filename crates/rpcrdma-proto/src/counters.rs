@@ -79,6 +79,8 @@ counters! {
     version_errors_sent,
     /// ERR_CHUNK sent.
     chunk_errors_sent,
+    /// Calls whose chunks broke the connection, to be refused on the next (RFC 8166 §4.5.3).
+    calls_condemned,
     /// Messages discarded: runts, RDMA_DONE, errors that cannot be read.
     discarded,
     /// Replies to no call of ours, or to none any more.

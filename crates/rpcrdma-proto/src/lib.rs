@@ -15,12 +15,40 @@
 //! It opens nothing, waits for nothing and knows no clock: how long anything may take, and what
 //! happens after a connection is lost, is the driver's business (crate `rpcrdma`).
 //!
+//! # Both directions
+//!
+//! Either end may call (RFC 8167). Which way a message goes is told by the RPC message in it; XIDs,
+//! credits and Receives of the two directions are kept apart. What a driver has to do for it:
+//!
+//! - Set [`Config::backward_credits`]: on a client the calls that it takes in at a time, on a server
+//!   those that it sends. 0 means that this end has no backward direction. Receives for them are
+//!   among the [initial ones](Config::initial_receives), and in [`Config::receives`].
+//! - On a client, answer each [`Event::Call`] with [`Connection::reply`], as a server does. Whoever
+//!   has no service for it uses `oncrpc::Programs::new()`, which says PROG_UNAVAIL to everything.
+//! - On a server, call [`Connection::handle_client_ready`] when the upper layer has learnt from the
+//!   client that it is ready (RFC 8167 §6): for NFS, a CREATE_SESSION or BIND_CONN_TO_SESSION with
+//!   the back channel. Until then [`room`](Connection::room) is 0 and every call fails.
+//! - After that [`Connection::call`], [`Connection::cancel`] and [`Event::Reply`] are the same as on
+//!   a client. XIDs are the driver's to choose, without regard to those of the client. One call goes
+//!   before the first reply, and then as many as the client grants.
+//! - Version one has no chunks in the backward direction: a call that does not fit a Send, or whose
+//!   reply may not, ends as `TransportError::TooLarge` before it is sent. So
+//!   [`Connection::thresholds`] bound what an upper layer may say here.
+//! - When the connection is over, [`Connection::into_unfinished`] gives back the calls of either
+//!   end. A server sends them again when the client has come back, and is ready again.
+//!
+//! Health checks: with [`Config::reserve_credit`] the last credit is used by calls made with
+//! [`CallRequest::as_health_check`] only; [`Connection::can_check_health`] says whether it is free.
+//!
 //! [`header`] and [`private_data`] have each format twice: a view that reads what is there, for
 //! decoders, and a parsed type that holds only what is valid.
 
 mod budget;
 mod connection;
 mod counters;
+mod credits;
+mod direction;
+mod failed;
 pub mod header;
 mod inline;
 pub mod limits;
@@ -29,6 +57,7 @@ mod message;
 pub mod plan;
 pub mod private_data;
 mod pull;
+mod registration;
 mod requester;
 mod responder;
 #[cfg(test)]
@@ -39,9 +68,11 @@ mod xid;
 pub use budget::Budget;
 pub use connection::{Config, Connection, Role};
 pub use counters::Counters;
+pub use failed::FailedCalls;
 pub use inline::{InlineSize, Thresholds};
 pub use link::{Event, Violation};
 pub use message::{CallRequest, CallToken};
 pub use private_data::PrivateData;
+pub use registration::{Registration, Registrations};
 pub use requester::{Called, Unfinished};
 pub use responder::CallId;

@@ -22,3 +22,7 @@ pub const RECEIVE_SLACK: usize = 4;
 /// requester that gives up a call may already send the next; one that goes beyond this is not
 /// keeping to its credits at all (RFC 8166 §3.3.1).
 pub const CREDIT_TOLERANCE: usize = 2;
+
+/// Calls of one client that are remembered because their chunks broke a connection (RFC 8166
+/// §4.5.3).
+pub const MAX_FAILED_CALLS: usize = 64;

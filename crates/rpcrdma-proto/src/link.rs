@@ -2,6 +2,7 @@
 
 use crate::counters::Counters;
 use crate::inline::Thresholds;
+use crate::limits::RECEIVE_SLACK;
 use crate::message::CallToken;
 use crate::private_data::PrivateData;
 use crate::responder::CallId;
@@ -47,6 +48,11 @@ pub enum Violation {
     /// Work failed, and what it was for cannot be kept safe without it (RFC 8166 §4.5.4).
     #[error("work failed: {0}")]
     WorkFailed(WorkError),
+    /// A handle of ours was dead before we invalidated it, and no completion had said so: the
+    /// provider takes in remote invalidation and does not tell. The next connection is to be made
+    /// without it.
+    #[error("a handle was invalidated remotely and the provider did not say so")]
+    LostHandle,
     /// Memory could not be registered though there was room.
     #[error("the provider registers no memory")]
     NotRegistered,
@@ -62,6 +68,7 @@ impl Violation {
             // The peer has named memory that is not there, or sends more than it was told to.
             | Self::WorkFailed(WorkError::RemoteAccess | WorkError::TooLong) => true,
             Self::WorkFailed(WorkError::Flushed | WorkError::NoSuchHandle)
+            | Self::LostHandle
             | Self::NotRegistered => false,
         }
     }
@@ -80,6 +87,10 @@ pub(crate) struct Link {
     pub(crate) posts: Posts,
     /// Receives posted.
     pub(crate) receives: usize,
+    /// Of these, those for calls that the peer may send.
+    pub(crate) for_calls: usize,
+    /// Those for replies to calls of ours.
+    pub(crate) for_replies: usize,
     pub(crate) events: VecDeque<Event>,
     pub(crate) counters: Counters,
     pub(crate) violation: Option<Violation>,
@@ -91,9 +102,10 @@ impl Link {
         self.violation.get_or_insert(violation);
     }
 
-    /// Posts Receives until there are `wanted`.
-    pub(crate) fn post_receives(&mut self, wanted: usize) {
-        while self.receives < wanted {
+    /// Posts Receives until there are enough for both directions (RFC 8167 §4.3). They go out
+    /// before any Send that is queued, so that a peer is never told of one that is not there.
+    pub(crate) fn post_receives(&mut self) {
+        while self.receives < self.for_calls + self.for_replies + RECEIVE_SLACK {
             self.receives += 1;
             let buffer = self.pool.take(self.own.receive.octets());
             self.posts.push(receive(buffer));

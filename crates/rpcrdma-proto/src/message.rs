@@ -1,10 +1,12 @@
 //! RPC messages as far as the transport looks into them.
 
+use crate::credits::Need;
 use crate::plan::CallSizes;
-use buffer::{Buffer, Gather, gather_len};
+use buffer::{Buffer, Gather};
 use bytes::Bytes;
 use oncrpc::ReplyBound;
-use xdr::{Payload, padded};
+use smallvec::SmallVec;
+use xdr::{Item, Payload, pad, padded};
 
 /// Octets of an RPC message that say whose it is: the XID and the direction (RFC 5531 §9).
 pub(crate) const PREFIX_LEN: usize = 8;
@@ -35,6 +37,8 @@ pub struct CallRequest {
     pub(crate) xid: u32,
     pub(crate) message: Message,
     pub(crate) bound: ReplyBound,
+    pub(crate) need: Need,
+    pub(crate) reply_chunk: bool,
     /// Connections that were lost while it was on its way.
     pub losses: u32,
 }
@@ -52,8 +56,28 @@ impl CallRequest {
             xid,
             message: Message::Stream(message),
             bound,
+            need: Need::Call,
+            reply_chunk: false,
             losses: 0,
         }
+    }
+
+    /// The same as a look whether the peer is still there: it may use the credit that is kept back
+    /// for this (RFC 8267 §6.7.2, [`Config::reserve_credit`](crate::Config::reserve_credit)).
+    #[must_use]
+    pub fn as_health_check(mut self) -> Self {
+        self.need = Need::HealthCheck;
+        self
+    }
+
+    /// The same with a Reply chunk, even if the reply fits a Send.
+    ///
+    /// A call of no consequence with such a chunk shows what becomes of remote invalidation on a
+    /// connection (see [`Violation::LostHandle`](crate::Violation::LostHandle)).
+    #[must_use]
+    pub fn with_reply_chunk(mut self) -> Self {
+        self.reply_chunk = true;
+        self
     }
 
     /// The caller's name for it.
@@ -72,12 +96,12 @@ impl CallRequest {
     }
 
     pub(crate) fn sizes(&self) -> CallSizes {
-        match &self.message {
-            Message::Stream(payload) => CallSizes::of(payload),
-            Message::Frozen(pieces) => CallSizes {
-                stream: gather_len(pieces),
-                ..CallSizes::default()
-            },
+        let (head, items) = self.message.parts();
+        let items: SmallVec<[usize; 1]> = items.iter().map(Item::len).collect();
+        CallSizes {
+            stream: head.len() + items.iter().map(|&len| padded(len)).sum::<usize>(),
+            items,
+            reply_chunk: self.reply_chunk,
         }
     }
 }
@@ -87,47 +111,82 @@ impl CallRequest {
 pub(crate) enum Message {
     /// As it was handed down.
     Stream(Payload),
-    /// As a whole by reference, since it was sent as a Long message.
-    Frozen(Gather),
+    /// With its head by reference too, since it was sent as a Long message. It can still go in any
+    /// other form.
+    Frozen {
+        head: Bytes,
+        items: SmallVec<[Item; 1]>,
+    },
 }
 
 impl Message {
-    /// The whole stream by reference.
-    pub(crate) fn freeze(&mut self) -> Gather {
+    /// The stream without its items, and these.
+    fn parts(&self) -> (&[u8], &[Item]) {
+        match self {
+            Self::Stream(payload) => (payload.head(), payload.items()),
+            Self::Frozen { head, items } => (head, items),
+        }
+    }
+
+    /// The stream by reference, without the items that are `moved`.
+    pub(crate) fn freeze(&mut self, moved: &[usize]) -> Gather {
         if let Self::Stream(payload) = self {
-            *self = Self::Frozen(std::mem::take(payload).into_gather());
+            let (buffer, start, items) = std::mem::take(payload).into_parts();
+            let head = buffer.freeze().slice(start..);
+            *self = Self::Frozen { head, items };
         }
         match self {
-            Self::Frozen(pieces) => pieces.clone(),
+            Self::Frozen { head, items } => gather(head, items, moved),
             Self::Stream(_) => unreachable!("it was frozen just now"),
         }
     }
 
-    /// Appends the stream to `out`, without its items if they are `moved`, and gives what has to
+    /// Appends the stream to `out`, without the items that are `moved`, and gives what has to
     /// follow it.
-    pub(crate) fn put_inline(&self, out: &mut Buffer, moved: bool) -> Gather {
+    pub(crate) fn put_inline(&self, out: &mut Buffer, moved: &[usize]) -> Gather {
         match self {
-            Self::Stream(payload) => put_inline(payload, out, |_| moved),
-            Self::Frozen(pieces) => {
+            Self::Stream(payload) => put_inline(payload, out, |index| moved.contains(&index)),
+            Self::Frozen { head, items } => {
+                let pieces = gather(head, items, moved);
                 pieces.iter().for_each(|p| out.extend_from_slice(p));
                 Gather::new()
             }
         }
     }
 
-    /// The items that are not empty, each with its Position.
+    /// Each item with its Position.
     pub(crate) fn items(&self) -> impl Iterator<Item = (usize, &Gather)> {
-        let payload = match self {
-            Self::Stream(payload) => Some(payload),
-            Self::Frozen(_) => None,
-        };
-        payload.into_iter().flat_map(|payload| {
-            let items = payload.items().iter().enumerate();
-            items
-                .filter(|(_, item)| !item.is_empty())
-                .map(|(index, item)| (payload.position(index), &item.data))
+        let mut before = 0;
+        self.parts().1.iter().map(move |item| {
+            let position = item.at + before;
+            before += padded(item.len());
+            (position, &item.data)
         })
     }
+}
+
+/// A stream in pieces, without the items that are `moved` and their padding.
+fn gather(head: &Bytes, items: &[Item], moved: &[usize]) -> Gather {
+    let mut pieces = Gather::new();
+    let mut done = 0;
+    for (index, item) in items.iter().enumerate() {
+        if item.is_empty() || moved.contains(&index) {
+            continue;
+        }
+        if item.at > done {
+            pieces.push(head.slice(done..item.at));
+        }
+        done = item.at;
+        pieces.extend(item.data.iter().filter(|piece| !piece.is_empty()).cloned());
+        match pad(item.len()) {
+            0 => {}
+            fill => pieces.push(Bytes::from_static(&[0; 3][..fill])),
+        }
+    }
+    if done < head.len() {
+        pieces.push(head.slice(done..));
+    }
+    pieces
 }
 
 /// The last item of a message goes by reference from here on. Below, a copy behind the header
@@ -185,14 +244,14 @@ pub(crate) fn split_front(pieces: &mut Gather, mut len: usize) -> Gather {
 mod tests {
     use super::*;
 
-    fn gather(pieces: &[&'static [u8]]) -> Gather {
+    fn pieces(pieces: &[&'static [u8]]) -> Gather {
         pieces.iter().map(|p| Bytes::from_static(p)).collect()
     }
 
     #[test]
     fn front_is_split_across_pieces() {
         let check = |len, front: &[u8], rest: &[u8]| {
-            let mut pieces = gather(&[b"abc", b"de", b"f"]);
+            let mut pieces = pieces(&[b"abc", b"de", b"f"]);
             assert_eq!(split_front(&mut pieces, len).concat(), front);
             assert_eq!(pieces.concat(), rest);
         };
@@ -226,7 +285,7 @@ mod tests {
         let mut head = Buffer::default();
         let rest = put_inline(message, &mut head, |_| false);
         assert_eq!([&head, rest.concat().as_slice()].concat(), *whole);
-        gather_len(&rest)
+        buffer::gather_len(&rest)
     }
 
     #[test]
@@ -256,19 +315,29 @@ mod tests {
     }
 
     #[test]
-    fn frozen_message_is_the_same_stream() {
+    fn frozen_message_is_the_same_in_every_form() {
         let mut w = xdr::Writer::default();
         w.u32(7);
         w.u32(0);
-        w.item(gather(&[b"abcde"]));
+        for item in [b"abcde".as_slice(), b"", b"fg"] {
+            w.item(pieces(&[item]));
+        }
         let mut request = CallRequest::new(CallToken(1), w.finish(), ReplyBound::default());
-        let mut before = Buffer::default();
-        request.message.put_inline(&mut before, false);
-        let frozen = request.message.freeze();
-        let mut after = Buffer::default();
-        request.message.put_inline(&mut after, false);
-        assert_eq!(*before, *after);
-        assert_eq!(frozen.concat(), *before);
-        assert_eq!(request.sizes().stream, before.len());
+        let forms = |request: &CallRequest| {
+            [&[][..], &[0], &[1], &[0, 1]].map(|moved| {
+                let mut out = Buffer::default();
+                let rest = request.message.put_inline(&mut out, moved);
+                [&out, rest.concat().as_slice()].concat()
+            })
+        };
+        let positions = |request: &CallRequest| -> Vec<usize> {
+            request.message.items().map(|(at, _)| at).collect()
+        };
+        let (before, at, sizes) = (forms(&request), positions(&request), request.sizes());
+        assert_eq!(at, [12, 28]);
+        assert_eq!(request.message.freeze(&[0]).concat(), before[1]);
+        assert!(matches!(request.message, Message::Frozen { .. }));
+        assert_eq!((forms(&request), positions(&request)), (before, at));
+        assert_eq!(request.sizes(), sizes);
     }
 }

@@ -1,10 +1,21 @@
 //! How a call travels: decided from sizes and limits alone (RFC 8166 §3.5).
 
 use crate::header::{MIN_LEN, emitted_len};
-use crate::limits::{MAX_READ_CHUNKS, MAX_WRITE_CHUNKS};
+use crate::limits::{MAX_READ_CHUNKS, MAX_READ_SEGMENTS, MAX_SEGMENTS_PER_CHUNK, MAX_WRITE_CHUNKS};
 use oncrpc::{ReplyBound, TransportError};
 use smallvec::SmallVec;
 use xdr::{Payload, padded};
+
+/// Whether a direction of a connection has chunks: a rule of the version of the protocol, and of
+/// what both ends have agreed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chunks {
+    /// As many as the limits allow.
+    Allowed,
+    /// None: each message goes in one Send, and chunks that are offered draw ERR_CHUNK (RFC 8167
+    /// §5.3).
+    Refused,
+}
 
 /// What a plan has to keep to on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +28,10 @@ pub struct PlanLimits {
     pub max_chunk: usize,
     /// Octets of the largest segment: a longer chunk has several.
     pub max_segment: usize,
+    /// Whether there are chunks at all.
+    pub chunks: Chunks,
+    /// Whether items of a Long call have Read chunks of their own beside the one at Position zero.
+    pub mixed_long: bool,
 }
 
 /// Sizes of a call message.
@@ -24,8 +39,10 @@ pub struct PlanLimits {
 pub struct CallSizes {
     /// Octets of the whole stream.
     pub stream: usize,
-    /// Octets of the items, those that are not empty, without padding.
+    /// Octets of the items, without padding.
     pub items: SmallVec<[usize; 1]>,
+    /// Whether a Reply chunk is offered even if the reply fits a Send.
+    pub reply_chunk: bool,
 }
 
 /// How the call itself travels.
@@ -33,9 +50,10 @@ pub struct CallSizes {
 pub enum CallForm {
     /// In one Send (RFC 8166 §3.5.1).
     Short,
-    /// In one Send, its items in a Read chunk each (RFC 8166 §3.5.2).
+    /// In one Send, some of its items in a Read chunk each (RFC 8166 §3.5.2).
     Chunked,
-    /// As a whole in a Position-Zero Read chunk (RFC 8166 §3.5.3).
+    /// In a Position-Zero Read chunk, but for those of its items that have Read chunks of their own
+    /// (RFC 8166 §3.5.3).
     Long,
 }
 
@@ -44,6 +62,8 @@ pub enum CallForm {
 pub struct CallPlan {
     /// How the call itself travels.
     pub form: CallForm,
+    /// The items that have a Read chunk each, by index, in ascending order.
+    pub moved: SmallVec<[usize; 1]>,
     /// Octets of the Write chunk for each result that is eligible for placement; none if the reply
     /// comes in one Send with everything in it.
     pub write_chunks: SmallVec<[usize; 1]>,
@@ -51,19 +71,27 @@ pub struct CallPlan {
     pub reply_chunk: Option<usize>,
 }
 
+/// What is offered for a reply.
+#[derive(Clone, Debug, Default)]
+struct Offer {
+    write_chunks: SmallVec<[usize; 1]>,
+    reply_chunk: Option<usize>,
+}
+
 impl CallSizes {
-    /// The sizes of a message.
-    pub fn of(message: &Payload) -> Self {
-        let items = message.items().iter().map(xdr::Item::len);
+    /// Octets of the stream without these items.
+    fn without(&self, moved: &[usize]) -> usize {
+        self.stream - moved.iter().map(|&i| padded(self.items[i])).sum::<usize>()
+    }
+}
+
+impl From<&Payload> for CallSizes {
+    fn from(message: &Payload) -> Self {
         Self {
             stream: message.stream_len(),
-            items: items.filter(|&len| len > 0).collect(),
+            items: message.items().iter().map(xdr::Item::len).collect(),
+            reply_chunk: false,
         }
-    }
-
-    /// Octets of the stream without its items.
-    fn reduced(&self) -> usize {
-        self.stream - self.items.iter().map(|&len| padded(len)).sum::<usize>()
     }
 }
 
@@ -71,6 +99,11 @@ impl PlanLimits {
     /// Segments of a chunk of `len` octets.
     pub fn segments(&self, len: usize) -> usize {
         len.div_ceil(self.max_segment)
+    }
+
+    fn check_chunk(&self, len: usize, segments: usize) -> Result<(), TransportError> {
+        check(len, self.max_chunk)?;
+        check(len, segments.saturating_mul(self.max_segment))
     }
 }
 
@@ -85,69 +118,178 @@ impl CallPlan {
         bound: &ReplyBound,
         limits: &PlanLimits,
     ) -> Result<Self, TransportError> {
-        let (write_chunks, reply_chunk) = plan_reply(bound, limits);
+        // A Position is a word.
+        check(call.stream, u32::MAX as usize)?;
+        let whole = bound.fixed + bound.results.iter().map(|&len| padded(len)).sum::<usize>();
+        let fits = MIN_LEN + whole <= limits.receive;
+        if limits.chunks == Chunks::Refused {
+            check(MIN_LEN + whole, limits.receive)?;
+            check(MIN_LEN + call.stream, limits.send)?;
+        }
+        if limits.chunks == Chunks::Refused || fits && !call.reply_chunk {
+            return Self::with(call, Offer::default(), limits);
+        }
+        let in_reply_chunk = || {
+            Self::with(
+                call,
+                Offer {
+                    write_chunks: SmallVec::new(),
+                    reply_chunk: Some(padded(whole)),
+                },
+                limits,
+            )
+        };
+        // A chunk that is always empty is worth nothing on its own.
+        let eligible = bound.results.iter().any(|&len| len > 0);
+        if fits || !eligible || bound.results.len() > MAX_WRITE_CHUNKS {
+            return in_reply_chunk();
+        }
+        // RFC 8166 §4.3.3: a Reply chunk whenever what is left of the reply may not fit a Send. A
+        // Linux server sends all that fits its own Send, whatever it was told, so the bound counts
+        // and not what replies usually are.
+        let placed = limits.check_results(&bound.results).and_then(|()| {
+            let writes = bound.results.iter().map(|&len| limits.segments(len));
+            let left = emitted_len(0, writes, None) + bound.fixed;
+            let long = left > limits.receive || call.reply_chunk;
+            let offer = Offer {
+                write_chunks: bound.results.clone(),
+                reply_chunk: long.then(|| padded(bound.fixed)),
+            };
+            Self::with(call, offer, limits)
+        });
+        // So many segments may be too much for a header where those of one chunk are not.
+        placed.or_else(|error| in_reply_chunk().map_err(|_| error))
+    }
+
+    /// The plan for a call with this offer for its reply.
+    fn with(call: &CallSizes, offer: Offer, limits: &PlanLimits) -> Result<Self, TransportError> {
+        if let Some(len) = offer.reply_chunk {
+            limits.check_chunk(len, MAX_SEGMENTS_PER_CHUNK)?;
+        }
         let header = |read_segments| {
             emitted_len(
                 read_segments,
-                write_chunks.iter().map(|&len| limits.segments(len)),
-                reply_chunk.map(|len| limits.segments(len)),
+                offer.write_chunks.iter().map(|&len| limits.segments(len)),
+                offer.reply_chunk.map(|len| limits.segments(len)),
             )
         };
-        let item_segments = call.items.iter().map(|&len| limits.segments(len)).sum();
-        let form = if header(0) + call.stream <= limits.send {
-            CallForm::Short
-        } else if (1..=MAX_READ_CHUNKS).contains(&call.items.len())
-            && header(item_segments) + call.reduced() <= limits.send
-        {
-            CallForm::Chunked
-        } else {
-            CallForm::Long
-        };
-        let largest_read = match form {
-            CallForm::Short => 0,
-            CallForm::Chunked => call.items.iter().copied().max().unwrap_or(0),
-            CallForm::Long => call.stream,
-        };
-        let chunks = write_chunks.iter().copied().chain(reply_chunk);
-        let largest = chunks.chain([largest_read]).max().unwrap_or(0);
-        check(largest, limits.max_chunk)?;
-        if form == CallForm::Long {
-            check(header(limits.segments(call.stream)), limits.send)?;
-        }
-        Ok(Self {
+        // RFC 8166 §3.4.6: all of it comes back, in a header that has to fit a Send too.
+        check(header(0), limits.receive)?;
+        let plan = |form, moved| Self {
             form,
-            write_chunks,
-            reply_chunk,
-        })
+            moved,
+            write_chunks: offer.write_chunks.clone(),
+            reply_chunk: offer.reply_chunk,
+        };
+        if header(0) + call.stream <= limits.send {
+            return Ok(plan(CallForm::Short, SmallVec::new()));
+        }
+        let room = limits.send.saturating_sub(header(0));
+        if let Some(moved) = chunked(call, room, limits) {
+            return Ok(plan(CallForm::Chunked, moved));
+        }
+        if limits.mixed_long
+            && let Some(moved) = mixed(call, room, limits)
+        {
+            return Ok(plan(CallForm::Long, moved));
+        }
+        limits.check_chunk(call.stream, MAX_READ_SEGMENTS)?;
+        check(header(limits.segments(call.stream)), limits.send)?;
+        Ok(plan(CallForm::Long, SmallVec::new()))
     }
 
     /// Regions to register for it.
-    pub fn regions(&self, call: &CallSizes) -> usize {
-        let reads = match self.form {
-            CallForm::Short => 0,
-            CallForm::Chunked => call.items.len(),
-            CallForm::Long => 1,
-        };
+    pub fn regions(&self) -> usize {
         let writes = self.write_chunks.iter().filter(|&&len| len > 0).count();
-        reads + writes + usize::from(self.reply_chunk.is_some())
+        self.moved.len()
+            + usize::from(self.form == CallForm::Long)
+            + writes
+            + usize::from(self.reply_chunk.is_some())
     }
 }
 
-fn plan_reply(bound: &ReplyBound, limits: &PlanLimits) -> (SmallVec<[usize; 1]>, Option<usize>) {
-    let whole = bound.fixed + bound.results.iter().map(|&len| padded(len)).sum::<usize>();
-    if MIN_LEN + whole <= limits.receive {
-        return (SmallVec::new(), None);
+impl PlanLimits {
+    fn check_results(&self, results: &[usize]) -> Result<(), TransportError> {
+        let largest = results.iter().copied().max().unwrap_or(0);
+        self.check_chunk(largest, MAX_SEGMENTS_PER_CHUNK)
     }
-    if bound.results.is_empty() || bound.results.len() > MAX_WRITE_CHUNKS {
-        return (SmallVec::new(), Some(padded(whole)));
+}
+
+/// Which items have to move for the rest of the call to have room in a Send beside the header: the
+/// fewest, so the largest. None if that is not enough.
+fn chunked(call: &CallSizes, room: usize, limits: &PlanLimits) -> Option<SmallVec<[usize; 1]>> {
+    let mut moved = Moved::default();
+    for index in by_size(call, limits).take(MAX_READ_CHUNKS) {
+        moved.add(call, index, limits);
+        if moved.segments > MAX_READ_SEGMENTS {
+            return None;
+        }
+        if moved.header() + call.stream - moved.octets <= room {
+            return Some(moved.in_order());
+        }
     }
-    // RFC 8166 §4.3.3: a Reply chunk whenever what is left of the reply may not fit a Send. A
-    // Linux server sends all that fits its own Send, whatever it was told, so the bound counts
-    // and not what replies usually are.
-    let writes = bound.results.iter().map(|&len| limits.segments(len));
-    let header = emitted_len(0, writes, None);
-    let reply = (header + bound.fixed > limits.receive).then(|| padded(bound.fixed));
-    (bound.results.clone(), reply)
+    None
+}
+
+/// Which items of a Long call move in chunks of their own: as many as there is room for, beginning
+/// with the largest. None if there are no such, or the rest does not go.
+fn mixed(call: &CallSizes, room: usize, limits: &PlanLimits) -> Option<SmallVec<[usize; 1]>> {
+    let mut items: SmallVec<[usize; 1]> = by_size(call, limits).take(MAX_READ_CHUNKS - 1).collect();
+    while !items.is_empty() {
+        let mut moved = Moved::default();
+        items.iter().for_each(|&i| moved.add(call, i, limits));
+        let rest = call.without(&items);
+        if rest > limits.max_chunk {
+            return None;
+        }
+        moved.segments += limits.segments(rest);
+        if moved.header() <= room && moved.segments <= MAX_READ_SEGMENTS {
+            return Some(moved.in_order());
+        }
+        items.pop();
+    }
+    None
+}
+
+/// The items that are worth a chunk and no more than one can have, the largest first.
+fn by_size<'a>(call: &'a CallSizes, limits: &'a PlanLimits) -> impl Iterator<Item = usize> + 'a {
+    let worth_it = |&index: &usize| {
+        let len = call.items[index];
+        (1..=limits.max_chunk).contains(&len)
+            && padded(len) > emitted_len(limits.segments(len), std::iter::empty(), None) - MIN_LEN
+    };
+    let mut items: SmallVec<[usize; 4]> = (0..call.items.len()).filter(worth_it).collect();
+    items.sort_by_key(|&index| std::cmp::Reverse(call.items[index]));
+    items.into_iter()
+}
+
+/// Items that move, and what that means for the message.
+#[derive(Default)]
+struct Moved {
+    items: SmallVec<[usize; 1]>,
+    /// Read segments.
+    segments: usize,
+    /// Octets that the stream loses.
+    octets: usize,
+}
+
+impl Moved {
+    fn add(&mut self, call: &CallSizes, index: usize, limits: &PlanLimits) {
+        let len = call.items[index];
+        self.items.push(index);
+        self.segments += limits.segments(len);
+        self.octets += padded(len);
+    }
+
+    /// Octets that the header gets.
+    fn header(&self) -> usize {
+        emitted_len(self.segments, std::iter::empty(), None) - MIN_LEN
+    }
+
+    fn in_order(mut self) -> SmallVec<[usize; 1]> {
+        self.items.sort_unstable();
+        self.items
+    }
 }
 
 fn check(len: usize, limit: usize) -> Result<(), TransportError> {
@@ -158,116 +300,4 @@ fn check(len: usize, limit: usize) -> Result<(), TransportError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use smallvec::smallvec;
-
-    const LIMITS: PlanLimits = PlanLimits {
-        send: 4096,
-        receive: 4096,
-        max_chunk: 1 << 20,
-        max_segment: 1 << 20,
-    };
-
-    fn plan(stream: usize, items: &[usize], fixed: usize, results: &[usize]) -> CallPlan {
-        try_plan(stream, items, fixed, results).expect("it can be carried")
-    }
-
-    fn try_plan(
-        stream: usize,
-        items: &[usize],
-        fixed: usize,
-        results: &[usize],
-    ) -> Result<CallPlan, TransportError> {
-        let call = CallSizes {
-            stream,
-            items: items.into(),
-        };
-        let bound = ReplyBound {
-            fixed,
-            results: results.into(),
-        };
-        CallPlan::new(&call, &bound, &LIMITS)
-    }
-
-    #[test]
-    fn form_of_the_call_follows_from_its_size() {
-        let check = |stream, items: &[usize], form| {
-            assert_eq!(plan(stream, items, 100, &[]).form, form, "{stream}");
-        };
-        check(4068, &[], CallForm::Short);
-        check(4072, &[], CallForm::Long);
-        // An item that fits is not worth a chunk.
-        check(4068, &[3900], CallForm::Short);
-        check(200 + 4096, &[4096], CallForm::Chunked);
-        // 28 octets of header and 24 of the read segment.
-        check(4044 + 4096, &[4096], CallForm::Chunked);
-        check(4048 + 4096, &[4096], CallForm::Long);
-    }
-
-    #[test]
-    fn items_beyond_the_limit_of_chunks_make_the_call_long() {
-        let form = |items: usize| plan(1000 + 1000 * items, &vec![1000; items], 100, &[]).form;
-        assert_eq!(form(MAX_READ_CHUNKS), CallForm::Chunked);
-        assert_eq!(form(MAX_READ_CHUNKS + 1), CallForm::Long);
-    }
-
-    #[test]
-    fn reply_that_fits_is_offered_nothing() {
-        let check = |fixed, results: &[usize], writes: &[usize], reply| {
-            let plan = plan(100, &[], fixed, results);
-            assert_eq!(
-                (plan.write_chunks.as_slice(), plan.reply_chunk),
-                (writes, reply),
-                "{fixed} {results:?}"
-            );
-        };
-        check(4068, &[], &[], None);
-        check(4069, &[], &[], Some(4072));
-        check(128, &[3940], &[], None);
-        check(128, &[3941], &[3941], None);
-        check(128, &[1 << 20], &[1 << 20], None);
-        // 28 octets of header and 24 of the Write chunk.
-        check(4044, &[1 << 20], &[1 << 20], None);
-        check(4045, &[1 << 20], &[1 << 20], Some(4048));
-        check(128, &[5000, 10], &[5000, 10], None);
-    }
-
-    #[test]
-    fn results_beyond_the_limit_of_chunks_come_in_the_reply_chunk() {
-        let plan = plan(100, &[], 1000, &[1000; MAX_WRITE_CHUNKS + 1]);
-        assert!(plan.write_chunks.is_empty());
-        assert_eq!(plan.reply_chunk, Some(1000 * (MAX_WRITE_CHUNKS + 2)));
-    }
-
-    #[test]
-    fn chunk_beyond_the_limit_is_refused() {
-        let limit = LIMITS.max_chunk;
-        let too_large = |len| Err(TransportError::TooLarge { len, limit });
-        assert!(try_plan(limit, &[], 100, &[]).is_ok());
-        assert_eq!(try_plan(limit + 4, &[], 100, &[]), too_large(limit + 4));
-        assert_eq!(try_plan(100, &[], 100, &[limit + 1]), too_large(limit + 1));
-        assert_eq!(try_plan(100, &[], limit + 4, &[]), too_large(limit + 4));
-    }
-
-    #[test]
-    fn small_segments_count_against_the_header() {
-        let limits = PlanLimits {
-            max_segment: 1000,
-            ..LIMITS
-        };
-        let call = CallSizes {
-            stream: 3000 + 20_000,
-            items: smallvec![20_000],
-        };
-        let bound = ReplyBound::default();
-        let plan = CallPlan::new(&call, &bound, &limits).expect("it can be carried");
-        assert_eq!(plan.form, CallForm::Chunked);
-        let call = CallSizes {
-            stream: 3000 + 60_000,
-            items: smallvec![60_000],
-        };
-        let plan = CallPlan::new(&call, &bound, &limits).expect("it can be carried");
-        assert_eq!(plan.form, CallForm::Long);
-    }
-}
+mod tests;

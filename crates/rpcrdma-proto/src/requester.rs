@@ -1,10 +1,10 @@
 //! The role that calls.
 
+use crate::credits::{Allowance, Need};
 use crate::header::{self, Body, Header, Lists, RdmaError, ReadChunk, Segments, WriteChunk};
-use crate::limits::RECEIVE_SLACK;
 use crate::link::{Event, Link, Violation};
 use crate::message::{self, CallRequest, CallToken};
-use crate::plan::{CallForm, CallPlan, PlanLimits};
+use crate::plan::{CallForm, CallPlan, Chunks, PlanLimits};
 use crate::work::Purpose;
 use crate::xid::XidTable;
 use buffer::{Buffer, Gather};
@@ -42,12 +42,11 @@ pub enum Unfinished {
 /// The calls of ours on one connection.
 #[derive(Debug)]
 pub(crate) struct Requester {
-    /// Credits asked for with each call.
-    asked: u32,
-    /// Credits granted: one until the first valid reply (RFC 8166 §3.3.3).
-    granted: u32,
-    /// Calls sent that have no reply yet, cancelled ones too: each holds a credit.
-    unanswered: u32,
+    credits: Allowance,
+    chunks: Chunks,
+    mixed_long: bool,
+    /// Whether the peer is ready for calls (RFC 8167 §6).
+    ready: bool,
     /// Regions exposed to the peer.
     exposed: usize,
     calls: Slab<Call>,
@@ -107,35 +106,39 @@ enum Outcome {
 }
 
 impl Requester {
-    pub(crate) fn new(asked: u32) -> Self {
+    pub(crate) fn new(credits: Allowance, chunks: Chunks, mixed_long: bool, ready: bool) -> Self {
         Self {
-            asked,
-            granted: 1,
-            unanswered: 0,
+            xids: XidTable::new(credits.asked() as usize),
+            credits,
+            chunks,
+            mixed_long,
+            ready,
             exposed: 0,
             calls: Slab::new(),
-            xids: XidTable::new(asked as usize),
         }
     }
 
     /// Credits in force.
     pub(crate) fn credits(&self) -> u32 {
-        self.granted
+        self.credits.in_force()
     }
 
-    /// Whether a credit is free.
-    pub(crate) fn can_call(&self) -> bool {
-        self.unanswered < self.granted
+    /// The upper layer knows that the peer is ready for calls.
+    pub(crate) fn handle_ready(&mut self) {
+        self.ready = true;
     }
 
-    /// Credits that are free.
-    pub(crate) fn room(&self) -> usize {
-        self.granted.saturating_sub(self.unanswered) as usize
+    /// Calls that can be sent now, as far as credits go.
+    pub(crate) fn room(&self, need: Need) -> usize {
+        match self.ready {
+            true => self.credits.room(need) as usize,
+            false => 0,
+        }
     }
 
-    /// Receives that have to be posted for the calls on their way (RFC 8166 §3.3.1).
-    pub(crate) fn receives(&self) -> usize {
-        self.unanswered as usize + RECEIVE_SLACK
+    /// Whether a call with this XID has no reply yet.
+    pub(crate) fn awaits(&self, xid: u32) -> bool {
+        self.xids.get(xid).is_some()
     }
 
     /// Calls that are not over yet, cancelled ones included.
@@ -160,23 +163,29 @@ impl Requester {
         mut request: CallRequest,
         qp: &mut dyn QueuePair,
     ) -> Called {
+        if !self.ready {
+            let error = TransportError::Refused("the peer is not ready for calls (RFC 8167 §6)");
+            return Called::Failed(request.token, error);
+        }
         let sizes = request.sizes();
         let limits = PlanLimits {
             send: link.thresholds.send.octets(),
             receive: link.thresholds.receive.octets(),
             max_chunk: link.max_chunk,
             max_segment: link.max_segment,
+            chunks: self.chunks,
+            mixed_long: self.mixed_long,
         };
         let plan = match CallPlan::new(&sizes, &request.bound, &limits) {
             Ok(plan) => plan,
             Err(error) => return Called::Failed(request.token, error),
         };
-        let regions = plan.regions(&sizes);
+        let regions = plan.regions();
         if regions > link.limits.regions {
             let (len, limit) = (sizes.stream, link.thresholds.send.octets());
             return Called::Failed(request.token, TransportError::TooLarge { len, limit });
         }
-        if !self.can_call() || self.exposed + regions > link.limits.regions {
+        if self.room(request.need) == 0 || self.exposed + regions > link.limits.regions {
             link.counters.credit_waits += 1;
             return Called::NoRoom(request);
         }
@@ -198,18 +207,21 @@ impl Requester {
             }
         };
         self.exposed += regions.len();
-        self.unanswered += 1;
-        link.post_receives(self.unanswered as usize + RECEIVE_SLACK);
+        self.credits.spend();
+        link.for_replies = self.credits.used() as usize;
+        link.post_receives();
         link.counters.calls_sent += 1;
         let proc = match plan.form {
             CallForm::Short | CallForm::Chunked => header::procedure::MSG,
             CallForm::Long => header::procedure::NOMSG,
         };
         let mut buffer = link.send_buffer();
-        header::emit(&mut buffer, proc, request.xid, self.asked, &offered);
+        let asked = self.credits.asked();
+        header::emit(&mut buffer, proc, request.xid, asked, &offered);
         let rest = match plan.form {
-            CallForm::Short => request.message.put_inline(&mut buffer, false),
-            CallForm::Chunked => request.message.put_inline(&mut buffer, true),
+            CallForm::Short | CallForm::Chunked => {
+                request.message.put_inline(&mut buffer, &plan.moved)
+            }
             CallForm::Long => Gather::new(),
         };
         link.posts.push(WorkRequest::Send {
@@ -267,9 +279,7 @@ impl Requester {
         match &outcome {
             Outcome::Inline { .. } | Outcome::InReplyChunk { .. } => {
                 link.counters.replies_received += 1;
-                // RFC 8166 §3.3.1: zero would be a deadlock, and what we did not ask for has no
-                // Receive behind it.
-                self.granted = credits.clamp(1, self.asked);
+                self.credits.handle_grant(credits);
             }
             Outcome::Failed(TransportError::Refused(_)) => link.counters.errors_received += 1,
             Outcome::Failed(_) => link.counters.bad_replies += 1,
@@ -281,7 +291,8 @@ impl Requester {
     fn answered(&mut self, link: &mut Link, key: u32, outcome: Outcome) {
         let call = &mut self.calls[key as usize];
         self.xids.remove(call.request.xid);
-        self.unanswered -= 1;
+        self.credits.give_back();
+        link.for_replies = self.credits.used() as usize;
         let mut left = 0;
         for region in &call.regions {
             if region.back.is_none() {
@@ -399,30 +410,23 @@ fn offer(
         Ok(segments(handle, len, link.max_segment))
     };
     let counters = &mut link.counters;
-    match plan.form {
-        CallForm::Short => {}
-        CallForm::Chunked => {
-            for (position, data) in request.message.items() {
-                let len = buffer::gather_len(data);
-                let memory = Memory::Source(data.clone());
-                lists.reads.push(ReadChunk {
-                    position: u32::try_from(position).expect("messages are limited"),
-                    segments: register(memory, RegionUse::Argument, len)?,
-                });
-                counters.read_chunks_offered += 1;
-                counters.read_octets_offered += len as u64;
-            }
-        }
-        CallForm::Long => {
-            let stream = request.message.freeze();
-            let len = buffer::gather_len(&stream);
-            lists.reads.push(ReadChunk {
-                position: 0,
-                segments: register(Memory::Source(stream), RegionUse::Argument, len)?,
-            });
-            counters.read_chunks_offered += 1;
-            counters.read_octets_offered += len as u64;
-        }
+    let mut arguments: SmallVec<[(usize, Gather); 1]> = SmallVec::new();
+    if plan.form == CallForm::Long {
+        arguments.push((0, request.message.freeze(&plan.moved)));
+    }
+    if !plan.moved.is_empty() {
+        let items = request.message.items().enumerate();
+        let moved = items.filter(|(index, _)| plan.moved.contains(index));
+        arguments.extend(moved.map(|(_, (position, data))| (position, data.clone())));
+    }
+    for (position, data) in arguments {
+        let len = buffer::gather_len(&data);
+        lists.reads.push(ReadChunk {
+            position: u32::try_from(position).expect("the plan limits messages"),
+            segments: register(Memory::Source(data), RegionUse::Argument, len)?,
+        });
+        counters.read_chunks_offered += 1;
+        counters.read_octets_offered += len as u64;
     }
     for (index, &len) in plan.write_chunks.iter().enumerate() {
         // A result that is always empty has an empty Write chunk (RFC 8166 §4.3.2.3).

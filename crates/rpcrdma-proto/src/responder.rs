@@ -1,12 +1,14 @@
 //! The role that answers.
 
 use crate::budget::{Account, Lease};
+use crate::credits::Grant;
+use crate::failed::{FailedCall, FailedCalls};
 use crate::header::{
     self, Disposition, Header, Lists, Malformation, RdmaError, Segments, WriteChunk,
 };
-use crate::limits::{CREDIT_TOLERANCE, RECEIVE_SLACK};
 use crate::link::{Event, Link, Violation};
 use crate::message::{put_inline, split_front};
+use crate::plan::Chunks;
 use crate::pull::{self, StreamAt};
 use crate::work::Purpose;
 use buffer::{Buffer, Gather};
@@ -33,8 +35,9 @@ pub struct CallId {
 /// The calls of the peer on one connection.
 #[derive(Debug)]
 pub(crate) struct Responder {
-    /// Credits granted at most.
-    credits: u32,
+    credits: Grant,
+    chunks: Chunks,
+    failed: FailedCalls,
     account: Account,
     calls: Slab<Call>,
     /// Calls that wait for memory, in the order in which they came.
@@ -84,9 +87,11 @@ enum ReplyPlan {
 }
 
 impl Responder {
-    pub(crate) fn new(credits: u32, account: Account) -> Self {
+    pub(crate) fn new(credits: u32, chunks: Chunks, failed: FailedCalls, account: Account) -> Self {
         Self {
-            credits,
+            credits: Grant::new(credits),
+            chunks,
+            failed,
             account,
             calls: Slab::new(),
             for_memory: VecDeque::new(),
@@ -96,9 +101,26 @@ impl Responder {
         }
     }
 
+    /// Whether calls are taken at all.
+    pub(crate) fn takes_calls(&self) -> bool {
+        self.credits.exposed() > 0
+    }
+
+    /// Credits granted with the next reply, at most.
+    pub(crate) fn grant(&self) -> u32 {
+        self.credits.now()
+    }
+
+    /// Changes what is granted from the next reply on.
+    pub(crate) fn set_grant(&mut self, link: &mut Link, credits: u32) {
+        self.credits.set(credits);
+        self.count_receives(link);
+    }
+
     /// Receives that have to be posted for the credits granted (RFC 8166 §3.3.1).
-    pub(crate) fn receives(&self) -> usize {
-        self.credits as usize + RECEIVE_SLACK
+    fn count_receives(&self, link: &mut Link) {
+        link.for_calls = self.credits.exposed() as usize;
+        link.post_receives();
     }
 
     /// Calls taken in and not answered to the end.
@@ -109,12 +131,6 @@ impl Responder {
     /// Read chunks that came in so far, while there are others that the peer owes.
     pub(crate) fn waits_for_chunks(&self) -> Option<u64> {
         (self.reading > 0).then_some(self.pulled)
-    }
-
-    /// Credits granted with a reply: what was asked for, as far as we have them, and never zero
-    /// (RFC 8166 §3.3.1).
-    fn grant(&self, asked: u32) -> u32 {
-        asked.clamp(1, self.credits)
     }
 
     /// A valid header that is that of a call.
@@ -135,10 +151,17 @@ impl Responder {
             StreamAt::Message(start) => message.len() - start,
             StreamAt::FirstChunk => 0,
         };
-        let checked = pull::check(&mut lists.reads, at, inline, link.max_chunk);
+        let checked = if self.chunks == Chunks::Refused && !lists.is_empty() {
+            Err(Malformation::ChunksBackward)
+        } else {
+            pull::check(&mut lists.reads, at, inline, link.max_chunk)
+        };
         let checked = match checked {
             Ok(()) if !lists.reads.is_empty() && link.limits.outstanding_reads == 0 => {
                 Err(Malformation::ReadImpossible)
+            }
+            Ok(()) if !lists.is_empty() && self.failed.take(xid, &lists) => {
+                Err(Malformation::FailedBefore)
             }
             other => other,
         };
@@ -186,8 +209,7 @@ impl Responder {
     /// Whether the peer has so many calls here that it does not keep to its credits: then it is cut
     /// off. Messages that only draw an error count too, until that error is on its way.
     fn is_full(&self, link: &mut Link) -> bool {
-        let most = self.credits as usize * CREDIT_TOLERANCE;
-        let full = self.calls.len() >= most;
+        let full = self.calls.len() >= self.credits.tolerated();
         if full {
             link.fail(Violation::BeyondCredits(self.calls.len()));
         }
@@ -300,6 +322,15 @@ impl Responder {
         }
     }
 
+    /// The chunks of a call cannot be used, and the connection is lost for it: the call is not to be
+    /// tried again on the next (RFC 8166 §4.5.3).
+    pub(crate) fn handle_failed(&mut self, link: &mut Link, key: u32) {
+        if let Some(call) = self.calls.get(key as usize) {
+            link.counters.calls_condemned += 1;
+            self.failed.insert(FailedCall::new(call.xid, &call.lists));
+        }
+    }
+
     fn malformed(&mut self, link: &mut Link, key: u32, cause: Malformation) {
         debug!(xid = self.calls[key as usize].xid, %cause, "call refused (RFC 8166 §4.5.2)");
         self.refuse(link, key);
@@ -360,7 +391,8 @@ impl Responder {
             RdmaError::Chunk => link.counters.chunk_errors_sent += 1,
             RdmaError::Version { .. } => link.counters.version_errors_sent += 1,
         }
-        let grant = self.grant(asked);
+        // A Requester need not believe what an error grants, so it counts for nothing here.
+        let grant = self.credits.offer(asked);
         let call = &mut self.calls[key as usize];
         call.state = State::Replying { left: 1 };
         let mut buffer = link.send_buffer();
@@ -396,7 +428,7 @@ impl Responder {
     }
 
     fn answer(&mut self, link: &mut Link, key: u32, reply: Payload) {
-        let grant = self.grant(self.calls[key as usize].asked);
+        let grant = self.credits.offer(self.calls[key as usize].asked);
         let call = &mut self.calls[key as usize];
         let (chunks, long) = match plan_reply(&call.lists, &reply, link.thresholds.send.octets()) {
             ReplyPlan::Send(chunks) => (chunks, false),
@@ -463,6 +495,8 @@ impl Responder {
         });
         link.counters.replies_sent += 1;
         call.state = State::Replying { left };
+        self.credits.replied();
+        link.for_calls = self.credits.exposed() as usize;
     }
 
     /// A Write or Send of a reply is done.

@@ -139,7 +139,9 @@ impl Wire {
 mod tests {
     use super::*;
     use buffer::Pool;
-    use rpcrdma_proto::{Budget, Config, InlineSize, PrivateData, Role, FailedCalls, Registrations};
+    use rpcrdma_proto::{
+        Budget, Config, FailedCalls, InlineSize, PrivateData, Registrations, Role,
+    };
     use std::net::SocketAddr;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

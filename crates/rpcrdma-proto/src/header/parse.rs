@@ -75,6 +75,12 @@ pub enum Malformation {
         /// The limit.
         limit: usize,
     },
+    /// Its chunks broke a connection before (RFC 8166 §4.5.3).
+    #[error("the chunks of this call broke a connection before (RFC 8166 §4.5.3)")]
+    FailedBefore,
+    /// There are chunks in a direction that has none (RFC 8167 §5.3).
+    #[error("chunks in the backward direction (RFC 8167 §5.3)")]
+    ChunksBackward,
     /// This connection cannot do RDMA Read.
     #[error("a read chunk where no read is possible")]
     ReadImpossible,
@@ -101,6 +107,16 @@ pub enum Disposition {
         /// Credits asked for.
         credits: u32,
     },
+}
+
+impl Disposition {
+    /// Of the message that something is owed for.
+    pub(crate) fn xid(self) -> Option<u32> {
+        match self {
+            Self::Discard => None,
+            Self::ErrVers { xid, .. } | Self::ErrChunk { xid, .. } => Some(xid),
+        }
+    }
 }
 
 impl HeaderError {

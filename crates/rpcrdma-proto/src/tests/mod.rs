@@ -7,7 +7,10 @@ mod lone;
 mod pair;
 mod random;
 
-use crate::{Budget, CallRequest, CallToken, Config, InlineSize, PrivateData, Role, Unfinished};
+use crate::{
+    Budget, CallRequest, CallToken, Config, FailedCalls, InlineSize, PrivateData, Registrations,
+    Role, Unfinished,
+};
 use buffer::{Buffer, Gather, Pool};
 use bytes::Bytes;
 use oncrpc::ReplyBound;
@@ -23,8 +26,13 @@ fn config(role: Role) -> Config {
             remote_invalidation: true,
         },
         credits: 8,
+        backward_credits: 4,
+        reserve_credit: false,
         max_chunk: 1 << 20,
         max_segment: 0,
+        mixed_long: false,
+        registrations: Registrations::OF_CALLS,
+        failed_calls: FailedCalls::new(),
         budget: Budget::new(64 << 20),
         pool: Pool::new(1 << 20),
     }

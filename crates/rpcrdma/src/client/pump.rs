@@ -8,7 +8,10 @@ use crate::wire::{Over, Wire};
 use crate::{ClientConfig, Spin};
 use buffer::Pool;
 use oncrpc::TransportError;
-use rpcrdma_proto::{Budget, CallToken, Called, Config, Connection, Event, PrivateData, Role, Unfinished, FailedCalls, Registrations};
+use rpcrdma_proto::{
+    Budget, CallToken, Called, Config, Connection, Event, FailedCalls, PrivateData, Registrations,
+    Role, Unfinished,
+};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +19,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 use tracing::debug;
-use verbs::{Connected, Invalidation, Provider, QpOptions, SetupError};
+use verbs::{Connected, Provider, QpOptions, SetupError};
 
 /// Connections that may be lost with a call on its way before that call fails (RFC 8166 §4.5.3):
 /// perhaps it is the call that breaks them.
@@ -59,8 +62,8 @@ impl Connector {
             send: self.config.send_size,
             receive: self.config.receive_size,
             // Handles are made for each call and can go at any time after it.
-            remote_invalidation: self.config.remote_invalidation
-                && limits.remote_invalidation == Invalidation::Region,
+            remote_invalidation: Registrations::OF_CALLS
+                .remote_invalidation(self.config.remote_invalidation, &limits),
         };
         let config = Config {
             role: Role::Client,

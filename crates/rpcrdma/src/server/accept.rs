@@ -6,7 +6,7 @@ use super::{Settings, State, Tally};
 use crate::spin::Activity;
 use crate::wire::Wire;
 use buffer::Pool;
-use rpcrdma_proto::{Config, Connection, PrivateData, Role, FailedCalls, Registrations};
+use rpcrdma_proto::{Config, Connection, FailedCalls, PrivateData, Registrations, Role};
 use std::net::SocketAddr;
 use std::sync::atomic::{
     AtomicUsize,
@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tracing::{debug, warn};
-use verbs::{Incoming, Invalidation, Listener, QpOptions, SetupError};
+use verbs::{Incoming, Listener, QpOptions, SetupError};
 
 /// How long to wait when the system gives no connection, such as for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -173,8 +173,8 @@ impl Arrival {
         let own = PrivateData {
             send: settings.send_size,
             receive: settings.receive_size,
-            remote_invalidation: settings.remote_invalidation
-                && limits.remote_invalidation == Invalidation::Region,
+            remote_invalidation: Registrations::OF_CALLS
+                .remote_invalidation(settings.remote_invalidation, &limits),
         };
         let config = Config {
             role: Role::Server,

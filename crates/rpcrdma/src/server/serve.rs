@@ -310,7 +310,9 @@ mod tests {
     use crate::server::State;
     use buffer::{Buffer, Pool};
     use oncrpc::Service;
-    use rpcrdma_proto::{Budget, Config, Connection, InlineSize, PrivateData, Role, FailedCalls, Registrations};
+    use rpcrdma_proto::{
+        Budget, Config, Connection, FailedCalls, InlineSize, PrivateData, Registrations, Role,
+    };
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
     use std::sync::{Mutex, PoisonError};
     use verbs::{Gather, QueuePair, WorkRequest, WrId};

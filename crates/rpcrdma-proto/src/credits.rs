@@ -1,0 +1,275 @@
+//! Credits of one direction: what a Requester may send, and what a Responder grants (RFC 8166
+//! §3.3.1). The two directions of a connection have accounts of their own (RFC 8167 §4.1).
+
+use crate::limits::CREDIT_TOLERANCE;
+
+/// What a Requester may send.
+#[derive(Debug)]
+pub(crate) struct Allowance {
+    /// Asked for with each call; none in a direction that is not used.
+    asked: u32,
+    /// Granted with the last valid reply: one before it (RFC 8166 §3.3.3).
+    granted: u32,
+    /// Calls without a reply, cancelled ones too.
+    used: u32,
+    /// Whether the last credit is for health checks only (RFC 8267 §6.7.2).
+    reserve: bool,
+}
+
+/// What a call needs a credit for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// A call of the upper layer.
+    Call,
+    /// A look whether the peer is still there.
+    HealthCheck,
+}
+
+impl Allowance {
+    pub(crate) fn new(asked: u32, reserve: bool) -> Self {
+        Self {
+            asked,
+            granted: 1,
+            used: 0,
+            reserve,
+        }
+    }
+
+    pub(crate) fn asked(&self) -> u32 {
+        self.asked
+    }
+
+    /// Credits in force: the lower of what was asked for and what was granted.
+    pub(crate) fn in_force(&self) -> u32 {
+        self.granted.min(self.asked)
+    }
+
+    pub(crate) fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// Calls that may be sent now. Of a single credit none is kept back: it would never be used.
+    pub(crate) fn room(&self, need: Need) -> u32 {
+        let all = self.in_force();
+        let most = match need {
+            Need::Call if self.reserve && all > 1 => all - 1,
+            Need::Call | Need::HealthCheck => all,
+        };
+        most.saturating_sub(self.used)
+    }
+
+    pub(crate) fn spend(&mut self) {
+        self.used += 1;
+    }
+
+    /// A call has its reply, valid or not.
+    pub(crate) fn give_back(&mut self) {
+        self.used -= 1;
+    }
+
+    /// A valid reply grants so many. Zero would be a deadlock; what we did not ask for has no
+    /// Receive behind it. If more calls are out than that, none is sent until there are fewer.
+    pub(crate) fn handle_grant(&mut self, credits: u32) {
+        self.granted = credits.clamp(1, self.asked.max(1));
+    }
+}
+
+/// What a Responder grants.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    /// What there was room for when the connection was made.
+    most: u32,
+    /// Granted with the next reply.
+    now: u32,
+    /// Calls that the peer may have out, as far as it has heard: more than `now` for a while after
+    /// that was lowered.
+    exposed: u32,
+}
+
+impl Grant {
+    pub(crate) fn new(most: u32) -> Self {
+        Self {
+            most,
+            now: most,
+            exposed: most,
+        }
+    }
+
+    /// Changes what is granted, within 1 and what there was room for at first. More counts at once,
+    /// so that its Receives are posted before a reply tells of it (RFC 8166 §3.3.1).
+    pub(crate) fn set(&mut self, credits: u32) {
+        self.now = credits.clamp(1, self.most.max(1));
+        self.exposed = self.exposed.max(self.now);
+    }
+
+    /// Granted now.
+    pub(crate) fn now(&self) -> u32 {
+        self.now
+    }
+
+    /// Calls that may come, and for which there are Receives. None where no calls are taken.
+    pub(crate) fn exposed(&self) -> u32 {
+        self.exposed.min(self.most)
+    }
+
+    /// Calls that are taken in at most, before the peer is held not to count at all.
+    pub(crate) fn tolerated(&self) -> usize {
+        self.exposed() as usize * CREDIT_TOLERANCE
+    }
+
+    /// What to say in a reply to a call that asked for so many: that, as far as we have them, and
+    /// never zero.
+    pub(crate) fn offer(&self, asked: u32) -> u32 {
+        asked.clamp(1, self.now.max(1))
+    }
+
+    /// A reply went out that says it. The peer has one call less out, and sends none until it has
+    /// fewer out than are granted; so this is safe even before it has heard of it.
+    pub(crate) fn replied(&mut self) {
+        self.exposed = self.now.max(self.exposed.saturating_sub(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn one_credit_is_there_before_the_first_reply_and_whatever_is_granted() {
+        let mut credits = Allowance::new(8, true);
+        assert_eq!(credits.room(Need::Call), 1);
+        for granted in [0, 1] {
+            credits.handle_grant(granted);
+            assert_eq!(credits.room(Need::Call), 1, "{granted}");
+        }
+        credits.handle_grant(u32::MAX);
+        assert_eq!(credits.in_force(), 8);
+    }
+
+    #[test]
+    fn last_credit_is_for_health_checks_only() {
+        let mut credits = Allowance::new(8, true);
+        credits.handle_grant(3);
+        credits.spend();
+        credits.spend();
+        assert_eq!(credits.room(Need::Call), 0);
+        assert_eq!(credits.room(Need::HealthCheck), 1);
+        credits.spend();
+        assert_eq!(credits.room(Need::HealthCheck), 0);
+    }
+
+    #[test]
+    fn lower_grant_stops_calls_until_fewer_are_out() {
+        let mut credits = Allowance::new(8, false);
+        credits.handle_grant(8);
+        (0..8).for_each(|_| credits.spend());
+        credits.give_back();
+        credits.handle_grant(2);
+        assert_eq!(credits.room(Need::Call), 0);
+        (0..6).for_each(|_| credits.give_back());
+        assert_eq!((credits.used(), credits.room(Need::Call)), (1, 1));
+    }
+
+    #[test]
+    fn direction_that_is_not_used_has_no_credit() {
+        let mut credits = Allowance::new(0, false);
+        credits.handle_grant(5);
+        assert_eq!(credits.room(Need::HealthCheck), 0);
+        assert_eq!(Grant::new(0).exposed(), 0);
+    }
+
+    #[test]
+    fn whatever_is_asked_for_at_least_one_is_granted_and_at_most_what_there_is() {
+        let grant = Grant::new(8);
+        let check = |asked, expected| assert_eq!(grant.offer(asked), expected, "{asked}");
+        check(0, 1);
+        check(1, 1);
+        check(8, 8);
+        check(9, 8);
+        check(u32::MAX, 8);
+    }
+
+    #[test]
+    fn receives_of_a_lowered_grant_go_one_by_one_with_the_replies() {
+        let mut grant = Grant::new(8);
+        grant.set(6);
+        assert_eq!((grant.offer(128), grant.exposed()), (6, 8));
+        grant.replied();
+        grant.replied();
+        grant.replied();
+        assert_eq!(grant.exposed(), 6);
+        grant.set(100);
+        assert_eq!((grant.offer(128), grant.exposed()), (8, 8));
+        grant.set(0);
+        assert_eq!(grant.offer(128), 1);
+    }
+
+    /// What happens to one direction.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Set(u32),
+        Send,
+        /// The call that has been on its way longest arrives.
+        Arrive,
+        Reply,
+        /// The reply that has been on its way longest arrives.
+        Hear,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            1 => (0..20_u32).prop_map(Step::Set),
+            8 => Just(Step::Send),
+            6 => Just(Step::Arrive),
+            4 => Just(Step::Reply),
+            4 => Just(Step::Hear),
+        ]
+    }
+
+    proptest! {
+        /// The Receives of a Responder, posted anew as each is used, are enough for every order of
+        /// events.
+        #[test]
+        fn no_call_finds_no_receive(
+            most in 1..16_u32,
+            asked in 1..32_u32,
+            steps in prop::collection::vec(step(), 0..300),
+        ) {
+            let mut grant = Grant::new(most);
+            let mut allowance = Allowance::new(asked, false);
+            let (mut coming, mut here) = (0, 0);
+            let mut replies = std::collections::VecDeque::new();
+            let mut posted = grant.exposed();
+            for step in steps {
+                match step {
+                    Step::Set(credits) => grant.set(credits),
+                    Step::Send if allowance.room(Need::Call) > 0 => {
+                        allowance.spend();
+                        coming += 1;
+                    }
+                    Step::Arrive if coming > 0 => {
+                        prop_assert!(posted > 0, "a call finds no Receive");
+                        coming -= 1;
+                        posted -= 1;
+                        here += 1;
+                        prop_assert!(here <= grant.exposed());
+                    }
+                    Step::Reply if here > 0 => {
+                        here -= 1;
+                        replies.push_back(grant.offer(asked));
+                        grant.replied();
+                    }
+                    Step::Hear => if let Some(credits) = replies.pop_front() {
+                        allowance.give_back();
+                        allowance.handle_grant(credits);
+                    },
+                    Step::Send | Step::Arrive | Step::Reply => {}
+                }
+                // The calls that are here need no Receive any more.
+                posted = posted.max(grant.exposed().saturating_sub(here));
+                prop_assert!(coming <= posted);
+            }
+        }
+    }
+}
