@@ -13,6 +13,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use xdr::Payload;
 
 /// What a [`Server`] spends on its clients.
@@ -26,6 +27,9 @@ pub struct Limits {
     pub calls: usize,
     /// How long a connection may be silent.
     pub idle: Duration,
+    /// How long a client may take to send one call, from its first octet to its last: one that
+    /// drips is never silent.
+    pub receive: Duration,
     /// How long a client may take to accept a reply.
     pub write: Duration,
 }
@@ -38,6 +42,7 @@ impl Default for Limits {
             record: 64 << 10,
             calls: 16,
             idle: Duration::from_secs(300),
+            receive: Duration::from_secs(30),
             write: Duration::from_secs(30),
         }
     }
@@ -114,6 +119,7 @@ impl Server {
                 caller: Caller { addr },
                 limits: self.limits,
                 running: JoinSet::new(),
+                calls: 0,
             };
             let stopped = stopped.clone();
             connections.spawn(async move {
@@ -135,6 +141,8 @@ struct Connection {
     caller: Caller,
     limits: Limits,
     running: JoinSet<Reply>,
+    /// Calls that came in whole.
+    calls: u64,
 }
 
 /// Octets that came and are not decoded yet.
@@ -159,6 +167,8 @@ impl Connection {
             end: 0,
         };
         let mut draining = *stopped.borrow();
+        // Calls before the one that has begun to come, and when it has to be here.
+        let mut begun: Option<(u64, Instant)> = None;
         loop {
             self.answer_all(&mut decoder, &mut input, &mut to_client)
                 .await?;
@@ -167,6 +177,12 @@ impl Connection {
             }
             // Only with room for a further call is everything that came decoded.
             let room = !draining && input.at == input.end;
+            let until = match begun {
+                _ if !room || decoder.is_between_records() => None,
+                Some((calls, until)) if calls == self.calls => Some(until),
+                Some(_) | None => Some(Instant::now() + self.limits.receive),
+            };
+            begun = until.map(|until| (self.calls, until));
             tokio::select! {
                 Some(reply) = self.running.join_next(), if !self.running.is_empty() => {
                     // A panic has been reported by its hook; the client's call stays unanswered.
@@ -181,6 +197,9 @@ impl Connection {
                 }
                 _ = stopped.changed(), if !draining => draining = true,
                 () = tokio::time::sleep(self.limits.idle), if self.running.is_empty() => {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                () = reached(until), if until.is_some() => {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
             }
@@ -199,7 +218,10 @@ impl Connection {
             let decoded = decoder.decode(&mut rest);
             input.at = input.end - rest.len();
             let call = match decoded {
-                Ok(Some(call)) => call,
+                Ok(Some(call)) => {
+                    self.calls += 1;
+                    call
+                }
                 Ok(None) => return Ok(()),
                 Err(error) => {
                     tracing::warn!(addr = %self.caller.addr, %error, "RFC 5531 §11: bad record");
@@ -243,6 +265,14 @@ impl Connection {
         let mut record = Buffer::default();
         record::encode(&message, &mut record);
         tokio::time::timeout(self.limits.write, to_client.write_all(&record)).await?
+    }
+}
+
+/// Waits for a point in time, or for ever.
+async fn reached(until: Option<Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -265,6 +265,26 @@ async fn silent_connection_is_closed() {
 }
 
 #[tokio::test]
+async fn connection_on_which_a_call_does_not_come_to_its_end_is_closed() {
+    let limits = Limits {
+        receive: Duration::from_millis(10),
+        ..Limits::default()
+    };
+    let served = Served::new(limits).await;
+    let client = served.client().await;
+    let mut stream = TcpStream::connect(served.addr).await.unwrap();
+    // Forty octets are promised, and one of them comes.
+    stream.write_all(&[0x80, 0, 0, 40, 1]).await.unwrap();
+    let closed = tokio::time::timeout(DEADLINE, closed(&mut stream)).await;
+    assert_eq!(closed, Ok(true));
+    assert_eq!(
+        ask(&client, AT_ONCE, 4).await,
+        Ok(4),
+        "whole calls are served"
+    );
+}
+
+#[tokio::test]
 async fn stopping_answers_what_was_begun() {
     let served = Served::new(Limits::default()).await;
     let client = served.client().await;
