@@ -66,6 +66,7 @@ fn frame(key: &[u8; 16], flags: u8, revision: u8, data: &[u8]) -> Vec<u8> {
 const REQUEST: &[u8; 16] = b"MPA ID Req Frame";
 const REPLY: &[u8; 16] = b"MPA ID Rep Frame";
 const MARKERS: u8 = 0x80;
+const CRC: u8 = 0x40;
 const REJECT: u8 = 0x20;
 const ENHANCED: u8 = 0x10;
 
@@ -267,6 +268,23 @@ fn demands_that_cannot_be_met_are_terminated() {
         assert_eq!(terminate[20..24], [0x20, 6, 0, 0]);
         assert!(text(result).contains("IRD"));
     });
+}
+
+#[test]
+fn crc_is_asked_for_unless_it_is_switched_off() {
+    for (provider, wanted) in [(Iwarp::default(), CRC), (plain(), 0)] {
+        run(async {
+            let (_, request) = connect_to(&provider, &within(5000), async |listener| {
+                let mut stream = accept(&listener).await;
+                let request = read_request(&mut stream).await;
+                let reply = frame(REPLY, ENHANCED | REJECT, 2, &DEPTHS);
+                stream.write_all(&reply).await.unwrap();
+                request
+            })
+            .await;
+            assert_eq!(request[0], ENHANCED | wanted);
+        });
+    }
 }
 
 #[test]

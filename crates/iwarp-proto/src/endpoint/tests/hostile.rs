@@ -581,6 +581,28 @@ fn terminate_of_siw_is_reported_in_words() {
 }
 
 #[test]
+fn a_second_terminate_is_not_looked_at() {
+    let mut pair = Pair::new();
+    let say = |cause| {
+        let terminate = Terminate {
+            cause,
+            segment: None,
+        };
+        frame(untagged(Opcode::Terminate, 2, 1, 0), &terminate.emit())
+    };
+    pair.a.recv_slice(&say(Cause::RDMA_ACCESS));
+    for _ in 0..1000 {
+        pair.a.recv_slice(&say(Cause::MPA_CRC));
+    }
+    assert_eq!(
+        pair.a.closed(),
+        Some(&CloseReason::Terminated(Cause::RDMA_ACCESS.to_string()))
+    );
+    assert_eq!(pair.a.counters().fpdus_in, 1);
+    assert!(!pair.a.has_output(), "a Terminate is not answered");
+}
+
+#[test]
 fn stream_that_ends_within_an_fpdu_is_lost() {
     let mut victim = Victim::new();
     let octets = frame(tagged(Opcode::Write, victim.sink.0, 0), &[0; 20_000]);
