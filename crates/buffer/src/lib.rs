@@ -7,6 +7,7 @@
 //!
 //! Nothing here knows of RDMA, RPC or sockets.
 
+mod near;
 mod pool;
 
 pub use pool::{Pool, PoolStats};
@@ -18,7 +19,10 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 /// Octets in one or a few pieces, in order, owned by reference.
-pub type Gather = SmallVec<[Bytes; 2]>;
+///
+/// Nearly always it is one piece. Room for more would make every message and every piece of work
+/// larger than what is moved in registers.
+pub type Gather = SmallVec<[Bytes; 1]>;
 
 /// Octets in all pieces together.
 pub fn gather_len(pieces: &[Bytes]) -> usize {
@@ -151,7 +155,7 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         if let Some(home) = self.home.take() {
-            home.take_back(std::mem::take(&mut self.memory));
+            pool::give_back(std::mem::take(&mut self.memory), home);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Where buffers come from and go back to.
 
-use crate::Buffer;
+use crate::{Buffer, near};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Smallest buffer handed out, in octets.
@@ -13,7 +13,8 @@ const CLASSES: usize = 11;
 ///
 /// Memory is handed out in powers of two from 4 KiB. It is zeroed once, when it is first
 /// allocated: a fresh 1 MiB costs 13 µs, a reused one nothing. The lock is held for a push or a
-/// pop only, and is uncontended where each thread has its own pool.
+/// pop only, and is uncontended where each thread has its own pool. A few small buffers stay with
+/// the thread that dropped them and need no lock at all.
 #[derive(Clone)]
 pub struct Pool {
     home: Arc<Home>,
@@ -63,6 +64,9 @@ impl Pool {
         } else {
             capacity
         };
+        if let Some((memory, home)) = near::take(size, &self.home) {
+            return Buffer::pooled(memory, home);
+        }
         // The lock is not held while memory is allocated and zeroed.
         let memory = self
             .home
@@ -71,8 +75,9 @@ impl Pool {
         Buffer::pooled(memory, Arc::clone(&self.home))
     }
 
-    /// What is kept and what is out.
+    /// What is kept and what is out. What another thread has dropped and keeps near counts as out.
     pub fn stats(&self) -> PoolStats {
+        near::flush();
         self.home.shelves().stats
     }
 }
@@ -80,6 +85,15 @@ impl Pool {
 impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.stats().fmt(f)
+    }
+}
+
+/// Where memory goes that is not used any more: near, if there is room, or home.
+pub(crate) fn give_back(memory: Box<[u8]>, home: Arc<Home>) {
+    if home.keep < near::MOST {
+        home.take_back(memory);
+    } else if let Some((memory, home)) = near::keep(memory, home) {
+        home.take_back(memory);
     }
 }
 
@@ -167,6 +181,37 @@ mod tests {
         let pool = Pool::new(4096);
         drop((pool.take(4096), pool.take(4096)));
         assert_eq!(pool.stats().free, 4096);
+    }
+
+    #[test]
+    fn small_memory_stays_with_its_thread_and_its_pool() {
+        let (pool, other) = (Pool::new(1 << 20), Pool::new(1 << 20));
+        let first = pool.take(4096);
+        let at = first.as_ptr();
+        drop(first);
+        let strange = other.take(4096);
+        assert_ne!(strange.as_ptr(), at);
+        assert_eq!(other.stats().misses, 1);
+        assert_eq!(pool.take(4096).as_ptr(), at);
+    }
+
+    #[test]
+    fn memory_kept_near_is_bounded_and_goes_home() {
+        let pool = Pool::new(1 << 20);
+        let many: Vec<_> = (0..200).map(|_| pool.take(4096)).collect();
+        drop(many);
+        let out = pool.home.shelves().stats.out;
+        assert!((1..=near::MOST).contains(&out), "{out}");
+        assert_eq!((pool.stats().out, pool.stats().free), (0, 200 * 4096));
+    }
+
+    #[test]
+    fn thread_that_ends_gives_back_what_it_kept_near() {
+        let pool = Pool::new(1 << 20);
+        let buffer = pool.take(4096);
+        let thread = std::thread::spawn(move || drop(buffer));
+        thread.join().expect("it only drops a buffer");
+        assert_eq!((pool.stats().out, pool.stats().free), (0, 4096));
     }
 
     #[test]
