@@ -12,8 +12,9 @@ use smallvec::SmallVec;
 #[derive(Debug, Default)]
 pub struct Payload {
     head: Buffer,
-    start: usize,
     items: SmallVec<[Item; 1]>,
+    /// Offset in the head; that of the longest transport header fits by far.
+    start: u32,
     unplaced: bool,
 }
 
@@ -51,8 +52,8 @@ impl Payload {
         assert!(start <= head.len(), "the stream begins within the buffer");
         Self {
             head,
-            start,
             items: SmallVec::new(),
+            start: u32::try_from(start).expect("messages are limited"),
             unplaced: false,
         }
     }
@@ -104,7 +105,7 @@ impl Payload {
 
     /// The octets of the stream that are not in an item.
     pub fn head(&self) -> &[u8] {
-        &self.head[self.start..]
+        &self.head[self.start as usize..]
     }
 
     /// The by-reference items, in the order of the stream.
@@ -114,7 +115,7 @@ impl Payload {
 
     /// The buffer of the head, the offset in it where the stream begins, and the items.
     pub fn into_parts(self) -> (Buffer, usize, SmallVec<[Item; 1]>) {
-        (self.head, self.start, self.items)
+        (self.head, self.start as usize, self.items)
     }
 
     /// Octets of the whole stream: head, items and their padding.

@@ -11,6 +11,8 @@ use bytes::Bytes;
 pub struct Reader<'a> {
     stream: &'a [u8],
     at: usize,
+    /// Where the octets end that can be read: at the next item, or at the end.
+    end: usize,
     items: &'a [Item],
     unplaced: bool,
 }
@@ -61,6 +63,7 @@ impl<'a> From<&'a [u8]> for Reader<'a> {
         Self {
             stream,
             at: 0,
+            end: stream.len(),
             items: &[],
             unplaced: false,
         }
@@ -69,12 +72,13 @@ impl<'a> From<&'a [u8]> for Reader<'a> {
 
 impl<'a> From<&'a Payload> for Reader<'a> {
     fn from(payload: &'a Payload) -> Self {
-        Self {
-            stream: payload.head(),
-            at: 0,
+        let mut reader = Self {
             items: payload.items(),
             unplaced: payload.unplaced(),
-        }
+            ..Self::from(payload.head())
+        };
+        reader.find_end();
+        reader
     }
 }
 
@@ -109,25 +113,38 @@ impl<'a> Reader<'a> {
         self.take(len).map(drop)
     }
 
+    /// Finds where the octets end that can be read.
+    fn find_end(&mut self) {
+        self.end = match self.items.first() {
+            Some(item) if !self.unplaced => item.at.min(self.stream.len()),
+            Some(_) | None => self.stream.len(),
+        };
+    }
+
     #[inline]
     fn take(&mut self, len: usize) -> Result<&'a [u8], Error> {
-        if len == 0 {
-            return Ok(&[]);
-        }
-        let rest = &self.stream[self.at..];
-        if let Some(item) = self.items.first()
-            && !self.unplaced
-            && item.at < self.at.saturating_add(len)
+        match self.stream[..self.end]
+            .get(self.at..)
+            .and_then(|rest| rest.get(..len))
         {
-            return Err(Error::Ineligible);
+            Some(octets) => {
+                self.at += len;
+                Ok(octets)
+            }
+            None if len == 0 => Ok(&[]),
+            None => Err(self.untakeable(len)),
         }
-        if rest.len() < len {
-            return Err(Error::Short {
-                missing: len - rest.len(),
-            });
+    }
+
+    /// Why there are not so many octets.
+    #[cold]
+    fn untakeable(&self, len: usize) -> Error {
+        if !self.items.is_empty() && !self.unplaced {
+            return Error::Ineligible;
         }
-        self.at += len;
-        Ok(&rest[..len])
+        Error::Short {
+            missing: len - self.remaining(),
+        }
     }
 
     #[inline]
@@ -213,6 +230,7 @@ impl<'a> Reader<'a> {
                     return Err(Error::Ineligible);
                 }
                 self.items = others;
+                self.find_end();
                 let mut data = item.data.clone();
                 truncate(&mut data, len);
                 Ok(Opaque::ByReference(data))

@@ -89,7 +89,10 @@ impl Writer {
     /// Fixed-length opaque data with its padding (RFC 4506 §4.9).
     pub fn fixed(&mut self, octets: &[u8]) {
         self.head.extend_from_slice(octets);
-        self.head.extend_from_slice(&[0; 3][..pad(octets.len())]);
+        let fill = pad(octets.len());
+        if fill > 0 {
+            self.head.extend_from_slice(&[0; 3][..fill]);
+        }
     }
 
     /// Variable-length opaque data or a string (RFC 4506 §4.10, §4.11).
