@@ -251,16 +251,21 @@ impl Body {
     pub(super) fn take(&mut self, len: usize, mut part: impl FnMut(Part<'_>)) {
         let mut left = len - self.take_head(len, &mut part);
         while left > 0 {
-            let octets = &self.pieces[self.piece];
-            let range = self.at..octets.len().min(self.at + left);
+            let octets = &mut self.pieces[self.piece];
+            let len = octets.len();
+            let range = self.at..len.min(self.at + left);
             left -= range.len();
             self.at = range.end;
             match range.len() {
                 0 => {}
                 1..COPY_PIECE_BELOW => part(Part::Copy(&octets[range])),
+                // One reference less to count where nothing of it is left.
+                COPY_PIECE_BELOW.. if range == (0..len) => {
+                    part(Part::Shared(std::mem::take(octets)));
+                }
                 COPY_PIECE_BELOW.. => part(Part::Shared(octets.slice(range))),
             }
-            if self.at == octets.len() {
+            if self.at == len {
                 self.piece += 1;
                 self.at = 0;
             }
