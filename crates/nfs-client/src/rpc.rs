@@ -6,7 +6,7 @@ use nfs_proto::{Arguments, NFS_PROGRAM, Status, Wire};
 use oncrpc::{Credential, Procedure, Transport, read_reply, write_call};
 use std::marker::PhantomData;
 use std::time::Duration;
-use xdr::{Payload, Writer};
+use xdr::{Payload, Reader, Writer};
 
 /// Octets for the stream of a call; all calls but those with unusual names fit.
 const CALL_SIZE: usize = 4096;
@@ -35,7 +35,8 @@ type Of<'a, A> = (&'a (), fn() -> A);
 #[derive(Debug)]
 pub struct Reply<'a, A> {
     payload: Payload,
-    xid: u32,
+    /// Where the results begin.
+    results_at: usize,
     of: PhantomData<Of<'a, A>>,
 }
 
@@ -84,13 +85,12 @@ impl<T: Transport> Rpc<T> {
         write_call(&mut w, xid, target, &self.credential);
         args.write(&mut w);
         let payload = self.transport.call(w.finish(), args.reply_bound()).await?;
-        let reply = Reply {
+        let results_at = read_reply(&payload, xid)?.offset();
+        Ok(Reply {
             payload,
-            xid,
+            results_at,
             of: PhantomData,
-        };
-        read_reply(&reply.payload, xid)?;
-        Ok(reply)
+        })
     }
 }
 
@@ -101,7 +101,7 @@ impl<'a, A: Arguments<'a>> Reply<'a, A> {
     ///
     /// If they cannot be read, or something follows them.
     pub fn results(&self) -> Result<A::Reply<'_>, Fault> {
-        let mut r = read_reply(&self.payload, self.xid)?;
+        let mut r = self.reader();
         let results = A::Reply::parse(&mut r)?;
         r.finish()?;
         Ok(results)
@@ -112,11 +112,19 @@ impl<'a, A: Arguments<'a>> Reply<'a, A> {
         self.payload
     }
 
+    /// A reader at the results.
+    fn reader(&self) -> Reader<'_> {
+        let mut r = Reader::from(&self.payload);
+        r.skip(self.results_at)
+            .expect("the header was read before, so that it is there");
+        r
+    }
+
     fn is_jukebox(&self) -> Result<bool, Fault> {
         if A::PROGRAM != NFS_PROGRAM || A::PROCEDURE == 0 {
             return Ok(false);
         }
-        let status = read_reply(&self.payload, self.xid)?.u32()?;
+        let status = self.reader().u32()?;
         Ok(status == Status::Jukebox as u32)
     }
 }
