@@ -413,6 +413,11 @@ impl Connection {
         self.link.posts.put_back(work);
     }
 
+    /// Whether there is something to tell our user.
+    pub fn has_events(&self) -> bool {
+        !self.link.events.is_empty()
+    }
+
     /// The next thing to tell our user.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.link.events.pop_front()

@@ -305,9 +305,10 @@ impl Requester {
             }
         }
         self.exposed -= call.regions.len() - left;
-        call.state = State::Invalidating { left, outcome };
         if left == 0 {
-            self.finish(link, key);
+            self.finish(link, key, outcome);
+        } else {
+            call.state = State::Invalidating { left, outcome };
         }
     }
 
@@ -327,25 +328,28 @@ impl Requester {
             unreachable!("handles are invalidated once the reply is here");
         };
         *left -= 1;
-        if *left == 0 {
-            self.finish(link, key);
+        if *left > 0 {
+            return;
+        }
+        match std::mem::replace(&mut call.state, State::Awaiting) {
+            State::Invalidating { outcome, .. } => self.finish(link, key, outcome),
+            State::Awaiting => unreachable!("looked at just now"),
         }
     }
 
     /// RFC 8166 §4.4.1: no handle of the call is exposed any more, so its caller may see the data.
-    fn finish(&mut self, link: &mut Link, key: u32) {
-        let call = self.calls.remove(key as usize);
-        let State::Invalidating { outcome, .. } = call.state else {
-            unreachable!("a call ends after its reply");
-        };
-        if call.cancelled {
-            return;
+    fn finish(&mut self, link: &mut Link, key: u32, outcome: Outcome) {
+        // What is large of a call is dropped where it is.
+        let call = &mut self.calls[key as usize];
+        if !call.cancelled {
+            let regions = std::mem::take(&mut call.regions);
+            let reply = assemble(link, call.request.xid, regions, outcome);
+            link.events.push_back(Event::Reply {
+                token: call.request.token,
+                reply,
+            });
         }
-        let reply = assemble(link, call.request.xid, call.regions, outcome);
-        link.events.push_back(Event::Reply {
-            token: call.request.token,
-            reply,
-        });
+        self.calls.remove(key as usize);
     }
 
     /// The connection is over: what becomes of the calls that had no end. Cancelled ones are

@@ -64,16 +64,20 @@ struct Call {
 #[derive(Debug)]
 enum State {
     /// Its chunks are being pulled, or wait for memory or their turn.
-    Pulling {
-        message: Buffer,
-        at: StreamAt,
-        sinks: SmallVec<[Option<Buffer>; 1]>,
-        left: usize,
-    },
+    Pulling(Box<Pulling>),
     /// It is being answered.
     Dispatched,
     /// Its reply is being written and sent.
     Replying { left: usize },
+}
+
+/// A call whose chunks are still to come. Most calls have none, and are to stay small.
+#[derive(Debug)]
+struct Pulling {
+    message: Buffer,
+    at: StreamAt,
+    sinks: SmallVec<[Option<Buffer>; 1]>,
+    left: usize,
 }
 
 /// What a reply takes.
@@ -193,12 +197,12 @@ impl Responder {
             }
             return;
         }
-        call.state = State::Pulling {
+        call.state = State::Pulling(Box::new(Pulling {
             message,
             at,
             sinks: (0..chunks).map(|_| None).collect(),
             left: chunks,
-        };
+        }));
         let key = self.insert(call);
         self.for_memory.push_back(key);
         if !self.admit(link, None) {
@@ -287,13 +291,13 @@ impl Responder {
         let chunk = usize::from(chunk);
         let segments = &call.lists.reads[chunk].segments;
         self.reading -= segments.iter().filter(|s| s.length > 0).count();
-        let State::Pulling { sinks, left, .. } = &mut call.state else {
+        let State::Pulling(pulling) = &mut call.state else {
             unreachable!("a call waits until all its chunks are pulled");
         };
-        sinks[chunk] = Some(sink);
+        pulling.sinks[chunk] = Some(sink);
         self.pulled += 1;
-        *left -= 1;
-        if *left == 0 {
+        pulling.left -= 1;
+        if pulling.left == 0 {
             self.pulled(link, key);
         }
         self.read(link);
@@ -304,12 +308,12 @@ impl Responder {
     fn pulled(&mut self, link: &mut Link, key: u32) {
         let call = &mut self.calls[key as usize];
         let state = std::mem::replace(&mut call.state, State::Dispatched);
-        let State::Pulling {
-            message, at, sinks, ..
-        } = state
-        else {
+        let State::Pulling(pulling) = state else {
             unreachable!("a call is pulled once");
         };
+        let Pulling {
+            message, at, sinks, ..
+        } = *pulling;
         let positions = call.lists.reads.iter().map(|chunk| chunk.position);
         let chunks = positions.zip(sinks.into_iter().flatten());
         match pull::assemble(call.xid, message, at, chunks) {
@@ -380,7 +384,7 @@ impl Responder {
     /// are outstanding: a peer that uses an XID twice might free the memory that they read.
     fn send_error(&mut self, link: &mut Link, key: u32, version: u32, error: RdmaError) {
         let Call { xid, asked, .. } = self.calls[key as usize];
-        let pulling = |call: &Call| matches!(call.state, State::Pulling { .. });
+        let pulling = |call: &Call| matches!(call.state, State::Pulling(_));
         if self.calls.iter().any(|(_, c)| c.xid == xid && pulling(c)) {
             debug!(xid, "no error, as a call with the same XID is being pulled");
             link.counters.discarded += 1;
@@ -430,7 +434,11 @@ impl Responder {
     fn answer(&mut self, link: &mut Link, key: u32, reply: Payload) {
         let grant = self.credits.offer(self.calls[key as usize].asked);
         let call = &mut self.calls[key as usize];
-        let (chunks, long) = match plan_reply(&call.lists, &reply, link.thresholds.send.octets()) {
+        let threshold = link.thresholds.send.octets();
+        if call.lists.is_empty() && header::MIN_LEN + reply.stream_len() <= threshold {
+            return call.answer_inline(link, key, grant, &reply);
+        }
+        let (chunks, long) = match plan_reply(&call.lists, &reply, threshold) {
             ReplyPlan::Send(chunks) => (chunks, false),
             ReplyPlan::ReplyChunk(chunks) => (chunks, true),
             ReplyPlan::NoRoom => {
@@ -509,6 +517,24 @@ impl Responder {
         if *left == 0 {
             self.calls.remove(key as usize);
         }
+    }
+}
+
+impl Call {
+    /// A reply that fits a Send, to a call that offered no chunk: nearly every one that is small.
+    fn answer_inline(&mut self, link: &mut Link, key: u32, grant: u32, reply: &Payload) {
+        let mut buffer = link.send_buffer();
+        let proc = header::procedure::MSG;
+        header::emit(&mut buffer, proc, self.xid, grant, &self.lists);
+        let rest = put_inline(reply, &mut buffer, |_| false);
+        link.posts.push(WorkRequest::Send {
+            wr: Purpose::Reply { call: key }.wr(),
+            buffer,
+            rest,
+            invalidate: None,
+        });
+        link.counters.replies_sent += 1;
+        self.state = State::Replying { left: 1 };
     }
 }
 
