@@ -26,7 +26,7 @@ pub(crate) struct Calls {
 #[derive(Debug, Default)]
 pub(crate) struct Work {
     /// Calls to send, in order.
-    pub(crate) calls: Vec<CallRequest>,
+    pub(crate) calls: VecDeque<CallRequest>,
     /// Calls on their way that nobody waits for any more.
     pub(crate) cancelled: Vec<(u32, CallToken)>,
 }
@@ -56,8 +56,11 @@ struct Slot {
     /// Set by the first sweep that finds it: a look at the clock costs more than all else here.
     deadline: Option<Instant>,
     waker: Option<Waker>,
-    outcome: Option<Result<Payload, TransportError>>,
+    outcome: Option<Outcome>,
 }
+
+/// What became of a call.
+pub(crate) type Outcome = Result<Payload, TransportError>;
 
 /// The end of one call. Dropping it cancels the call.
 #[derive(Debug)]
@@ -85,11 +88,16 @@ impl Inner {
     fn next(&mut self) -> Option<CallRequest> {
         loop {
             let request = self.queue.pop_front()?;
-            if let Some(slot) = self.waited_for(request.token()) {
-                slot.queued = false;
+            if self.unqueue(request.token()) {
                 return Some(request);
             }
         }
+    }
+
+    /// Notes that a call is not in the queue any more; whether somebody waits for it.
+    fn unqueue(&mut self, token: CallToken) -> bool {
+        let slot = self.waited_for(token);
+        slot.map(|slot| slot.queued = false).is_some()
     }
 
     /// The slot of a call that has no end yet.
@@ -141,11 +149,17 @@ impl Calls {
     pub(crate) fn take(&self, room: usize, work: &mut Work) -> bool {
         let mut inner = self.lock();
         work.cancelled.append(&mut inner.cancelled);
-        for _ in 0..room {
-            let Some(request) = inner.next() else {
-                break;
-            };
-            work.calls.push(request);
+        if work.calls.is_empty() && inner.queue.len() <= room {
+            // All of them, and none is moved for that: a call is larger than it looks.
+            std::mem::swap(&mut work.calls, &mut inner.queue);
+            work.calls.retain(|request| inner.unqueue(request.token()));
+        } else {
+            for _ in 0..room {
+                let Some(request) = inner.next() else {
+                    break;
+                };
+                work.calls.push_back(request);
+            }
         }
         inner.closing
     }
@@ -177,14 +191,26 @@ impl Calls {
     }
 
     /// A call is over.
-    pub(crate) fn complete(&self, token: CallToken, outcome: Result<Payload, TransportError>) {
+    pub(crate) fn complete(&self, token: CallToken, outcome: Outcome) {
+        let mut wakers = Vec::new();
+        self.complete_all(std::iter::once((token, outcome)), &mut wakers);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// These calls are over. Who waits for them is appended to `wakers`, to be woken when the lock
+    /// is free again.
+    pub(crate) fn complete_all(
+        &self,
+        ended: impl Iterator<Item = (CallToken, Outcome)>,
+        wakers: &mut Vec<Waker>,
+    ) {
         let mut inner = self.lock();
-        // Without a slot nobody waits any more.
-        if let Some(slot) = inner.slot(token) {
-            slot.outcome = Some(outcome);
-            let waker = slot.waker.take();
-            drop(inner);
-            wake(waker);
+        for (token, outcome) in ended {
+            // Without a slot nobody waits any more.
+            if let Some(slot) = inner.slot(token) {
+                slot.outcome = Some(outcome);
+                wakers.extend(slot.waker.take());
+            }
         }
     }
 
@@ -299,16 +325,16 @@ impl Future for Waiting {
                 let slot = inner
                     .slot(*token)
                     .expect("a call keeps its slot until its end");
-                let Some(outcome) = slot.outcome.take() else {
+                if slot.outcome.is_none() {
                     if !matches!(&slot.waker, Some(w) if w.will_wake(cx.waker())) {
                         slot.waker = Some(cx.waker().clone());
                     }
                     return Poll::Pending;
-                };
-                inner.slots.remove(parts(*token).1);
+                }
+                let slot = inner.slots.remove(parts(*token).1);
                 drop(inner);
                 this.state = WaitingState::Done;
-                Poll::Ready(outcome)
+                Poll::Ready(slot.outcome.expect("it was there just now"))
             }
             WaitingState::Done => panic!("a call has one end"),
         }
@@ -356,7 +382,7 @@ mod tests {
     fn next(calls: &Calls) -> Option<CallRequest> {
         let mut work = Work::default();
         calls.take(1, &mut work);
-        work.calls.pop()
+        work.calls.pop_front()
     }
 
     fn poll(waiting: Pin<&mut Waiting>) -> Poll<Result<u32, TransportError>> {

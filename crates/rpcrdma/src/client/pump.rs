@@ -15,7 +15,7 @@ use rpcrdma_proto::{
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 use tracing::debug;
@@ -118,6 +118,8 @@ pub(crate) struct Pump {
     /// Wakes it at the next sweep; made once, as it waits often.
     timer: Pin<Box<Sleep>>,
     work: Work,
+    /// Callers to be woken; kept for its memory.
+    woken: Vec<Waker>,
     /// A call found no room though there is a credit; something has to happen first.
     blocked: bool,
     /// How long to wait before the next connection: not at all if the last one was of use.
@@ -142,6 +144,7 @@ impl Pump {
             next_sweep: clock::now(),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             work: Work::default(),
+            woken: Vec::new(),
             blocked: false,
             backoff: Duration::ZERO,
             shared,
@@ -265,20 +268,18 @@ impl Pump {
 
     /// Hands replies to their callers; whether there was one.
     fn deliver(&mut self, wire: &mut Wire) -> bool {
-        let mut delivered = false;
-        while let Some(event) = wire.connection.poll_event() {
-            match event {
-                Event::Reply { token, reply } => {
-                    if !delivered {
-                        self.publish(wire);
-                    }
-                    delivered = true;
-                    self.calls().complete(token, reply);
-                }
-                Event::Call { .. } => unreachable!("a client is not called"),
-            }
+        if !wire.connection.has_events() {
+            return false;
         }
-        delivered
+        // Whoever has a reply finds its call counted.
+        self.publish(wire);
+        let ended = std::iter::from_fn(|| match wire.connection.poll_event()? {
+            Event::Reply { token, reply } => Some((token, reply)),
+            Event::Call { .. } => unreachable!("a client is not called"),
+        });
+        self.shared.calls.complete_all(ended, &mut self.woken);
+        self.woken.drain(..).for_each(Waker::wake);
+        true
     }
 
     /// Sends as many calls as there are credits for, and forgets those that were cancelled;
