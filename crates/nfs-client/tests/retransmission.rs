@@ -1,0 +1,104 @@
+//! A call that is sent again on another connection, with other inline sizes, is executed once.
+
+use buffer::{Buffer, Pool};
+use nfs_proto::{Arguments, FileHandle, Path, SetAttributes, Status, args};
+use nfs_server::{ExportOptions, Exports, FileSystem, HandleKey, MemFs, Mount3, Nfs3, Squash};
+use oncrpc::{AuthSys, Credential, Programs, Transport, read_reply, write_call};
+use rpcrdma::{Client, ClientConfig, InlineSize, Server, ServerConfig};
+use std::sync::Arc;
+use verbs::Provider;
+use xdr::{Payload, Reader, Writer};
+
+/// Octets of the link's text: more than one Send of 1024 octets takes, less than one of 4096.
+const TEXT: usize = 2000;
+
+/// A server of an empty file system, and the handle of its root.
+async fn server(provider: &Arc<dyn Provider>) -> (Server, FileHandle) {
+    let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new(1 << 20));
+    let options = ExportOptions {
+        squash: Squash::None,
+        ..ExportOptions::default()
+    };
+    let exports = Exports::new(HandleKey::random().unwrap())
+        .with("/data", fs, options)
+        .unwrap();
+    let programs = Programs::new()
+        .with(Nfs3::new(exports.clone(), Pool::new(1 << 20)))
+        .with(Mount3::new(exports));
+    let anywhere = "127.0.0.1:0".parse().unwrap();
+    let config = ServerConfig::default();
+    let server = Server::bind(provider.clone(), anywhere, Arc::new(programs), config)
+        .await
+        .unwrap();
+    let client = client(provider, &server, 1024).await;
+    let path = nfs_proto::mount::DirPath::new(b"/data").unwrap();
+    let reply = send(&client, 1, &nfs_proto::mount::Mount { path }).await;
+    let mut r = results(&reply, 1);
+    assert_eq!(r.u32(), Ok(0), "mounted");
+    let root = nfs_proto::Wire::parse(&mut r).unwrap();
+    (server, root)
+}
+
+async fn client(provider: &Arc<dyn Provider>, server: &Server, inline: usize) -> Client {
+    let config = ClientConfig {
+        send_size: InlineSize::at_most(inline),
+        receive_size: InlineSize::at_most(inline),
+        ..ClientConfig::default()
+    };
+    Client::connect(provider.clone(), server.local_addr(), config)
+        .await
+        .unwrap()
+}
+
+async fn send<'a, A: Arguments<'a>>(client: &Client, xid: u32, args: &A) -> Payload {
+    let target = oncrpc::Procedure {
+        prog: A::PROGRAM,
+        vers: A::VERSION,
+        proc: A::PROCEDURE,
+    };
+    let mut w = Writer::new(Buffer::default());
+    write_call(&mut w, xid, target, &Credential::Sys(AuthSys::default()));
+    args.write(&mut w);
+    client.call(w.finish(), args.reply_bound()).await.unwrap()
+}
+
+fn results(reply: &Payload, xid: u32) -> Reader<'_> {
+    read_reply(reply, xid).unwrap()
+}
+
+async fn executed_once(provider: Arc<dyn Provider>) {
+    let (server, root) = server(&provider).await;
+    let place = args::Place {
+        dir: root,
+        name: nfs_proto::Filename::new(b"link").unwrap(),
+    };
+    let text = [b't'; TEXT];
+    let link = args::Symlink {
+        place,
+        attributes: SetAttributes::default(),
+        target: Path::from(&text[..]),
+    };
+    let first = client(&provider, &server, 1024).await;
+    let done = send(&first, 70, &link).await;
+    assert_eq!(results(&done, 70).u32(), Ok(0));
+    assert_eq!(first.counters().read_chunks_offered, 1);
+    first.close().await;
+
+    let second = client(&provider, &server, 4096).await;
+    let again = send(&second, 70, &link).await;
+    assert_eq!(second.counters().read_chunks_offered, 0, "now it is inline");
+    assert_eq!(again.head(), done.head());
+    let new = send(&second, 71, &link).await;
+    assert_eq!(results(&new, 71).u32(), Ok(Status::Exist as u32));
+}
+
+#[tokio::test]
+async fn call_sent_again_over_the_simulator_is_executed_once() {
+    let fabric = verbs_sim::Fabric::new(9);
+    executed_once(Arc::new(fabric.provider(verbs_sim::EndOptions::default()))).await;
+}
+
+#[tokio::test]
+async fn call_sent_again_over_iwarp_is_executed_once() {
+    executed_once(Arc::new(verbs_iwarp::Iwarp::default())).await;
+}
