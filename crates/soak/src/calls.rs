@@ -1,0 +1,159 @@
+//! Calls of every shape, by several tasks of several clients.
+
+use crate::cast::{Guest, Host, Stage, count, trouble};
+use crate::dice::Dice;
+use crate::echo::{Echo, How, Mix, Shape, Shared};
+use crate::watch::Watched;
+use oncrpc::{Service, Transport, TransportError};
+use rpcrdma::Client;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::task::JoinSet;
+
+/// A call that was made.
+struct Made {
+    id: u64,
+    xid: u32,
+    client: usize,
+}
+
+type Log = Arc<Mutex<Vec<Made>>>;
+
+/// Plays it from its beginning to its end, but for what only shows when all tasks are gone.
+pub(crate) async fn play(stage: &Arc<Stage>, mix: Mix, mut dice: Dice) -> (Host, Vec<Guest>) {
+    let echo = Arc::new(Echo::default());
+    let service = {
+        let echo = Arc::clone(&echo);
+        move || Arc::new(Shared(Arc::clone(&echo))) as Arc<dyn Service>
+    };
+    let host = Host::new(stage, &mut dice, Box::new(service)).await;
+    let log = Log::default();
+    let mut guests = Vec::new();
+    let mut tasks = JoinSet::new();
+    let scenario = stage.scenario;
+    for number in 0..dice.within(scenario.clients.0, scenario.clients.1) {
+        let Some(guest) = Guest::new(stage, &mut dice, number, host.reached_at).await else {
+            continue;
+        };
+        for _ in 0..dice.within(scenario.tasks.0, scenario.tasks.1) {
+            let caller = Caller {
+                stage: Arc::clone(stage),
+                client: guest.client.clone(),
+                number,
+                echo: Arc::clone(&echo),
+                log: Arc::clone(&log),
+                mix,
+                dice: dice.split(),
+            };
+            tasks.spawn(caller.run());
+        }
+        guests.push(guest);
+    }
+    let mut others = dice.split();
+    tokio::join!(
+        async { while tasks.join_next().await.is_some() {} },
+        trouble(stage, &host, &mut others)
+    );
+    for guest in &guests {
+        guest.end().await;
+    }
+    host.end().await;
+    check_executions(stage, &echo, &guests, &log);
+    (host, guests)
+}
+
+/// Nothing was executed that was not sent, nor more often.
+fn check_executions(stage: &Stage, echo: &Echo, guests: &[Guest], log: &Log) {
+    let log = log.lock().unwrap_or_else(PoisonError::into_inner);
+    for Made { id, xid, client } in &*log {
+        let Some(guest) = guests.get(*client) else {
+            continue;
+        };
+        let (sent, executed) = (guest.client.party().sent(*xid), echo.executed(*id));
+        if executed > sent {
+            stage.watch.finding(format_args!(
+                "call {xid:#010x} was sent {sent} times and executed {executed} times"
+            ));
+        }
+    }
+    for wrong in echo.wrong() {
+        stage.watch.finding(wrong);
+    }
+}
+
+/// One task that calls.
+struct Caller {
+    stage: Arc<Stage>,
+    client: Watched<Client>,
+    number: usize,
+    echo: Arc<Echo>,
+    log: Log,
+    mix: Mix,
+    dice: Dice,
+}
+
+impl Caller {
+    async fn run(mut self) {
+        let scenario = self.stage.scenario;
+        for _ in 0..self.dice.within(scenario.calls.0, scenario.calls.1) {
+            if self.dice.once_in(6) {
+                let pause = self.dice.milliseconds(2000);
+                tokio::time::sleep(pause).await;
+            }
+            self.call().await;
+        }
+    }
+
+    async fn call(&mut self) {
+        let counts = &self.stage.counts;
+        count(&counts.calls);
+        let shape = Shape::draw(&mut self.dice, &self.mix);
+        let (id, xid) = (self.dice.any(), self.client.next_xid());
+        { self.log.lock().unwrap_or_else(PoisonError::into_inner) }.push(Made {
+            id,
+            xid,
+            client: self.number,
+        });
+        let call = self.client.call(shape.call(xid, id), shape.bound());
+        let reply = if self.dice.once_in(self.stage.scenario.cancel) {
+            let patience = self.dice.milliseconds(300);
+            match tokio::time::timeout(patience, call).await {
+                Ok(reply) => reply,
+                Err(_) => return count(&counts.cancelled),
+            }
+        } else {
+            call.await
+        };
+        match self.judge(&shape, xid, id, reply) {
+            Ok(true) => count(&counts.answered),
+            Ok(false) => {}
+            Err(wrong) => {
+                let number = self.number;
+                self.stage.watch.finding(format_args!(
+                    "call {xid:#010x} of client {number}, {shape}: {wrong}"
+                ));
+            }
+        }
+    }
+
+    /// Whether it has the reply that it was made for; the error says what must not be.
+    fn judge(
+        &self,
+        shape: &Shape,
+        xid: u32,
+        id: u64,
+        reply: Result<xdr::Payload, TransportError>,
+    ) -> Result<bool, String> {
+        match reply {
+            Ok(_) if shape.answer == How::Never => Err("a reply that nobody gave".into()),
+            Ok(_) if self.echo.executed(id) == 0 => Err("a reply, but nobody executed it".into()),
+            Ok(reply) => shape.check(xid, id, &reply).map(|()| true),
+            Err(TransportError::Refused(_)) if shape.is_outgrown() => Ok(true),
+            Err(
+                TransportError::TimedOut(_)
+                | TransportError::Disconnected(_)
+                | TransportError::Unreachable(_),
+            ) if !self.stage.scenario.sure => Ok(false),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Who takes part in a run: a server that may begin anew, and its clients.
+
+use crate::dice::Dice;
+use crate::scenario::Scenario;
+use crate::watch::{Party, Watch, Watched};
+use crate::{Tally, weather};
+use buffer::Pool;
+use oncrpc::Service;
+use rpcrdma::{Client, ClientConfig, InlineSize, Server, ServerConfig, Spin};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use verbs::Provider;
+use weather::Sizes;
+
+/// Octets that a server keeps of the memory that comes back.
+const KEEP: usize = 4 << 20;
+
+/// Tries of a new server to listen where the last one did, which may take some turns to be gone.
+const BINDS: u32 = 1000;
+
+/// Tries of a client to be there at all.
+const CONNECTS: u32 = 200;
+
+/// The world as the players see it.
+pub(crate) struct Stage {
+    pub(crate) scenario: Scenario,
+    pub(crate) watch: Watch,
+    pub(crate) net: Box<dyn Net>,
+    pub(crate) counts: Counts,
+    /// Octets of the largest segment that can be left over: what some peers are able to do.
+    pub(crate) segments: &'static [usize],
+}
+
+/// A network.
+pub(crate) trait Net: Send + Sync {
+    /// Providers of the clients, one after the other, and of the server.
+    fn provider(&self, dice: &mut Dice) -> Arc<dyn Provider>;
+
+    /// Where the server is to listen.
+    fn listen_at(&self) -> SocketAddr;
+
+    /// Where clients connect to a server that listens here.
+    fn reached_at(&self, listens: SocketAddr) -> Pin<Box<dyn Future<Output = SocketAddr> + '_>>;
+
+    /// After how long nothing that was sent can still arrive.
+    fn quiet(&self) -> Duration;
+
+    /// Does something to a connection from outside.
+    fn blow(&self, dice: &mut Dice);
+}
+
+/// What is done, while it is.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub(crate) calls: AtomicU64,
+    pub(crate) answered: AtomicU64,
+    pub(crate) cancelled: AtomicU64,
+    pub(crate) connections: AtomicU64,
+    pub(crate) restarts: AtomicU64,
+}
+
+impl Counts {
+    pub(crate) fn tally(&self) -> Tally {
+        Tally {
+            calls: self.calls.load(Relaxed),
+            answered: self.answered.load(Relaxed),
+            cancelled: self.cancelled.load(Relaxed),
+            connections: self.connections.load(Relaxed),
+            restarts: self.restarts.load(Relaxed),
+        }
+    }
+}
+
+/// Counts one more.
+pub(crate) fn count(number: &AtomicU64) {
+    number.fetch_add(1, Relaxed);
+}
+
+/// The server, whichever it is at the moment.
+pub(crate) struct Host {
+    stage: Arc<Stage>,
+    party: Party,
+    provider: Arc<dyn Provider>,
+    service: Box<dyn Fn() -> Arc<dyn Service> + Send + Sync>,
+    present: Mutex<Option<Server>>,
+    pools: Mutex<Vec<Pool>>,
+    /// Where it listens, and where clients find it.
+    pub(crate) reached_at: SocketAddr,
+    listens_at: SocketAddr,
+}
+
+/// Sizes of messages and how many, at one end.
+struct Terms {
+    send: InlineSize,
+    receive: InlineSize,
+    credits: u32,
+    remote_invalidation: bool,
+}
+
+impl Terms {
+    fn draw(dice: &mut Dice) -> Self {
+        let size = |dice: &mut Dice| {
+            InlineSize::at_most(dice.of(&[1024, 1024, 2048, 4096, 4096, 8192, 65_536]))
+        };
+        Self {
+            send: size(dice),
+            receive: size(dice),
+            credits: dice.of(&[1, 2, 3, 8, 32]),
+            remote_invalidation: !dice.once_in(4),
+        }
+    }
+}
+
+fn server_config(scenario: &Scenario, dice: &mut Dice, pool: Pool) -> ServerConfig {
+    let terms = Terms::draw(dice);
+    let usual = ServerConfig::default();
+    let tiny = scenario.sizes == Sizes::Tiny;
+    ServerConfig {
+        credits: terms.credits,
+        send_size: terms.send,
+        receive_size: terms.receive,
+        remote_invalidation: terms.remote_invalidation,
+        workers: 0,
+        spin: Spin::Park,
+        pool: Some(pool),
+        setup_timeout: Duration::from_secs(4),
+        pull_timeout: Duration::from_secs(30),
+        // Little enough that calls wait for each other.
+        chunk_memory: match tiny {
+            true => dice.of(&[300_000, 2_000_000]),
+            false => usual.chunk_memory,
+        },
+        drain_timeout: Duration::from_secs(3),
+        idle_timeout: Some(Duration::from_secs(dice.of(&[3, 60, 360]))),
+        ..usual
+    }
+}
+
+impl Host {
+    /// Begins to serve.
+    pub(crate) async fn new(
+        stage: &Arc<Stage>,
+        dice: &mut Dice,
+        service: Box<dyn Fn() -> Arc<dyn Service> + Send + Sync>,
+    ) -> Self {
+        let party = stage.watch.party("server");
+        let provider = party.provider(stage.net.provider(dice));
+        let pool = Pool::new(KEEP);
+        let config = server_config(&stage.scenario, dice, pool.clone());
+        let at = stage.net.listen_at();
+        let server = Server::bind(Arc::clone(&provider), at, service(), config).await;
+        let server = server.expect("a server that was never there can listen");
+        let listens_at = server.local_addr();
+        Self {
+            stage: Arc::clone(stage),
+            party,
+            provider,
+            service,
+            present: Mutex::new(Some(server)),
+            pools: Mutex::new(vec![pool]),
+            reached_at: stage.net.reached_at(listens_at).await,
+            listens_at,
+        }
+    }
+
+    fn take(&self) -> Option<Server> {
+        let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
+        present.take()
+    }
+
+    /// Ends, and begins anew after some time.
+    pub(crate) async fn restart(&self, dice: &mut Dice) {
+        count(&self.stage.counts.restarts);
+        match self.take() {
+            Some(server) if dice.coin() => self.stop(server).await,
+            server => drop(server),
+        }
+        tokio::time::sleep(dice.milliseconds(3000)).await;
+        let pool = Pool::new(KEEP);
+        let pools = &self.pools;
+        { pools.lock().unwrap_or_else(PoisonError::into_inner) }.push(pool.clone());
+        let config = server_config(&self.stage.scenario, dice, pool);
+        for _ in 0..BINDS {
+            let (provider, config) = (Arc::clone(&self.provider), config.clone());
+            let bound = Server::bind(provider, self.listens_at, (self.service)(), config);
+            if let Ok(server) = bound.await {
+                let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
+                *present = Some(server);
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        self.stage
+            .watch
+            .finding("a new server cannot listen where the last one did");
+    }
+
+    async fn stop(&self, server: Server) {
+        let stats = server.shutdown().await;
+        if stats.connections > 0 || stats.chunk_memory > 0 {
+            let (connections, octets) = (stats.connections, stats.chunk_memory);
+            self.stage.watch.finding(format_args!(
+                "a server that has stopped has {connections} connections and {octets} octets"
+            ));
+        }
+    }
+
+    /// Ends for good.
+    pub(crate) async fn end(&self) {
+        if let Some(server) = self.take() {
+            self.stop(server).await;
+        }
+    }
+
+    /// Once all tasks have ended and the service is gone: nothing is left.
+    pub(crate) fn check(self) {
+        let Self {
+            stage,
+            party,
+            service,
+            pools,
+            ..
+        } = self;
+        drop(service);
+        party.check_gone();
+        let pools = pools.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let out: usize = pools.iter().map(|pool| pool.stats().out).sum();
+        if out > 0 {
+            stage
+                .watch
+                .finding(format_args!("the server has lost {out} octets of buffers"));
+        }
+    }
+}
+
+/// A client and what is known of it.
+pub(crate) struct Guest {
+    pub(crate) client: Watched<Client>,
+    party: Party,
+}
+
+impl Guest {
+    /// Connects; `None` if that does not succeed in a long time.
+    pub(crate) async fn new(
+        stage: &Arc<Stage>,
+        dice: &mut Dice,
+        number: usize,
+        to: SocketAddr,
+    ) -> Option<Self> {
+        let party = stage.watch.party(format_args!("client {number}"));
+        let provider = party.provider(stage.net.provider(dice));
+        let terms = Terms::draw(dice);
+        let config = ClientConfig {
+            credits: terms.credits,
+            send_size: terms.send,
+            receive_size: terms.receive,
+            remote_invalidation: terms.remote_invalidation,
+            max_segment: dice.of(stage.segments),
+            call_timeout: Duration::from_millis(dice.of(stage.scenario.timeouts)),
+            setup_timeout: Duration::from_secs(2),
+            reconnect_first: Duration::from_millis(dice.of(&[1, 20, 100])),
+            reconnect_most: Duration::from_secs(1),
+            spin: Spin::Park,
+            ..ClientConfig::default()
+        };
+        for _ in 0..CONNECTS {
+            let made = Client::connect(Arc::clone(&provider), to, config.clone()).await;
+            if let Ok(client) = made {
+                return Some(Self {
+                    client: party.transport(client),
+                    party,
+                });
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        stage
+            .watch
+            .finding(format_args!("client {number} makes no connection"));
+        None
+    }
+
+    /// Closes its connection.
+    pub(crate) async fn end(&self) {
+        self.client.inner().close().await;
+    }
+
+    /// Once all tasks have ended: nothing is left.
+    pub(crate) fn check(self, stage: &Stage) {
+        let connections = self.party.tally().connections;
+        stage.counts.connections.fetch_add(connections, Relaxed);
+        self.party.check_gone();
+        let out = self.client.inner().memory().out;
+        if out > 0 {
+            stage
+                .watch
+                .finding(format_args!("a client has lost {out} octets of buffers"));
+        }
+    }
+}
+
+/// What happens beside the calls, until they are over.
+pub(crate) async fn trouble(stage: &Stage, host: &Host, dice: &mut Dice) {
+    let scenario = &stage.scenario;
+    let mut restarts = dice.within(scenario.restarts.0, scenario.restarts.1);
+    let mut blows = dice.within(scenario.blows.0, scenario.blows.1);
+    while restarts + blows > 0 {
+        tokio::time::sleep(dice.milliseconds(1500)).await;
+        if dice.below(restarts + blows) < restarts {
+            restarts -= 1;
+            host.restart(dice).await;
+        } else {
+            blows -= 1;
+            stage.net.blow(dice);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Clients and servers under faults, by seed, with checkers of what must always hold.
+//!
+//! A [`Scenario`] is a row of a [table](SCENARIOS): what is called, in which weather, with which
+//! limits. [`run`] plays it from a seed: clients and a server on a [`verbs_sim::Fabric`], all on
+//! one thread, in virtual time; the same seed is the same run.
+//!
+//! The checkers of [`watch`] stand between the stack and its provider, and work in any test.
+
+#![allow(
+    clippy::missing_panics_doc,
+    reason = "a broken test of tests is to stop at once"
+)]
+
+mod calls;
+mod cast;
+mod dice;
+mod echo;
+mod files;
+mod model;
+mod panics;
+mod scenario;
+mod sim;
+pub mod watch;
+mod weather;
+
+pub use dice::Dice;
+pub use echo::{EVERY_KIND, Echo, How, Kind, Mix, Shape, Shared};
+pub use scenario::{Load, SCENARIOS, Scenario, scenario};
+pub use sim::run;
+pub use weather::{Sizes, Weather};
+
+use std::time::Duration;
+use verbs_sim::TraceHash;
+
+/// What came of one run.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// What must not be; empty if all is well.
+    pub findings: Vec<String>,
+    /// What happened in one number; only of a simulation.
+    pub trace: Option<TraceHash>,
+    /// What happened in words, if it was to be recorded.
+    pub lines: Vec<String>,
+    /// What was done.
+    pub tally: Tally,
+    /// How long it took, in the time of the run.
+    pub time: Duration,
+}
+
+/// What was done, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Calls that were begun.
+    pub calls: u64,
+    /// Those with a reply, or the error that was expected.
+    pub answered: u64,
+    /// Those that were given up by their caller.
+    pub cancelled: u64,
+    /// Connections of the clients.
+    pub connections: u64,
+    /// Times that the server began anew.
+    pub restarts: u64,
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.calls += other.calls;
+        self.answered += other.answered;
+        self.cancelled += other.cancelled;
+        self.connections += other.connections;
+        self.restarts += other.restarts;
+    }
+}

@@ -1,0 +1,228 @@
+//! The table of what is played.
+
+use crate::echo::{EVERY_KIND, Kind, Mix};
+use crate::weather::{CALM, Sizes, Weather};
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    /// By which it is asked for.
+    pub name: &'static str,
+    /// What is called.
+    pub load: Load,
+    /// Clients, from so many to so many.
+    pub clients: (usize, usize),
+    /// Tasks that call at the same time, for each client.
+    pub tasks: (usize, usize),
+    /// Calls of each task, one after the other.
+    pub calls: (usize, usize),
+    /// What goes wrong below.
+    pub weather: Weather,
+    /// How much there is room for.
+    pub sizes: Sizes,
+    /// One call in so many is given up by its caller.
+    pub cancel: u32,
+    /// How long calls may take, in milliseconds: one of these.
+    pub timeouts: &'static [u64],
+    /// Times that the server ends, in good order or not, and another one, with other sizes, begins.
+    pub restarts: (usize, usize),
+    /// Times that somebody outside cuts, stalls or terminates a connection.
+    pub blows: (usize, usize),
+    /// Whether each call that is not given up has to succeed.
+    pub sure: bool,
+}
+
+/// What is called.
+#[derive(Clone, Copy, Debug)]
+pub enum Load {
+    /// A service that gives back what it is told to.
+    Calls(Mix),
+    /// Files over NFS, which have to be as a model says.
+    Files,
+}
+
+const EVERY_CALL: Load = Load::Calls(Mix {
+    shapes: EVERY_KIND,
+    later: (6, 200),
+    never: 0,
+});
+
+/// Each call has all the time in the world.
+const PATIENT: &[u64] = &[600_000];
+
+/// From what calls usually take to much more.
+const ANY_TIME: &[u64] = &[1000, 5000, 20_000, 60_000];
+
+const FIRST: Scenario = Scenario {
+    name: "calm",
+    load: EVERY_CALL,
+    clients: (1, 3),
+    tasks: (1, 6),
+    calls: (1, 8),
+    weather: CALM,
+    sizes: Sizes::Usual,
+    cancel: 0,
+    timeouts: PATIENT,
+    restarts: (0, 0),
+    blows: (0, 0),
+    sure: true,
+};
+
+const ALL_AT_ONCE: Weather = Weather {
+    latency: 20,
+    cuts: 4,
+    stalls: 6,
+    failures: 10,
+    setups: 8,
+    posts: 3,
+    registrations: 12,
+};
+
+/// What is played, from the simple to the wild.
+pub const SCENARIOS: &[Scenario] = &[
+    FIRST,
+    Scenario {
+        name: "tiny",
+        sizes: Sizes::Tiny,
+        weather: Weather { posts: 2, ..CALM },
+        ..FIRST
+    },
+    Scenario {
+        name: "cancelled",
+        cancel: 3,
+        sizes: Sizes::Tiny,
+        ..FIRST
+    },
+    Scenario {
+        name: "deadlines",
+        load: Load::Calls(Mix {
+            shapes: EVERY_KIND,
+            later: (3, 9000),
+            never: 12,
+        }),
+        cancel: 8,
+        timeouts: &[1000, 3000, 10_000],
+        sure: false,
+        ..FIRST
+    },
+    Scenario {
+        name: "cuts",
+        weather: Weather {
+            cuts: 2,
+            failures: 8,
+            ..CALM
+        },
+        cancel: 12,
+        timeouts: ANY_TIME,
+        sure: false,
+        ..FIRST
+    },
+    Scenario {
+        name: "stalls",
+        weather: Weather {
+            stalls: 2,
+            cuts: 8,
+            ..CALM
+        },
+        timeouts: ANY_TIME,
+        sure: false,
+        ..FIRST
+    },
+    Scenario {
+        name: "refusals",
+        weather: Weather {
+            setups: 3,
+            posts: 2,
+            registrations: 3,
+            ..CALM
+        },
+        timeouts: ANY_TIME,
+        sizes: Sizes::Tiny,
+        sure: false,
+        ..FIRST
+    },
+    Scenario {
+        name: "restarts",
+        restarts: (1, 4),
+        calls: (4, 12),
+        timeouts: ANY_TIME,
+        sure: false,
+        ..FIRST
+    },
+    Scenario {
+        name: "blows",
+        blows: (1, 8),
+        calls: (4, 12),
+        timeouts: ANY_TIME,
+        cancel: 10,
+        sure: false,
+        ..FIRST
+    },
+    Scenario {
+        name: "wild",
+        load: Load::Calls(Mix {
+            shapes: EVERY_KIND,
+            later: (4, 3000),
+            never: 40,
+        }),
+        weather: ALL_AT_ONCE,
+        sizes: Sizes::Tiny,
+        cancel: 10,
+        timeouts: ANY_TIME,
+        restarts: (0, 2),
+        blows: (0, 4),
+        calls: (2, 10),
+        sure: false,
+        ..FIRST
+    },
+    Scenario {
+        name: "null",
+        load: Load::Calls(Mix {
+            shapes: &[Kind::Null],
+            later: (0, 0),
+            never: 0,
+        }),
+        calls: (10, 40),
+        ..FIRST
+    },
+    Scenario {
+        name: "files",
+        load: Load::Files,
+        tasks: (1, 3),
+        calls: (4, 16),
+        ..FIRST
+    },
+    Scenario {
+        name: "files-cuts",
+        load: Load::Files,
+        tasks: (1, 3),
+        calls: (4, 16),
+        weather: Weather {
+            latency: 15,
+            cuts: 2,
+            stalls: 6,
+            posts: 4,
+            ..CALM
+        },
+        blows: (0, 4),
+        timeouts: &[20_000, 60_000],
+        sure: false,
+        ..FIRST
+    },
+    Scenario {
+        name: "files-restarts",
+        load: Load::Files,
+        tasks: (1, 3),
+        calls: (4, 16),
+        weather: Weather { cuts: 6, ..CALM },
+        restarts: (1, 3),
+        timeouts: &[20_000, 60_000],
+        sure: false,
+        ..FIRST
+    },
+];
+
+/// The row of this name.
+pub fn scenario(name: &str) -> Option<&'static Scenario> {
+    SCENARIOS.iter().find(|scenario| scenario.name == name)
+}

@@ -1,0 +1,174 @@
+//! A run in virtual time, on one thread.
+
+use crate::cast::{Counts, Guest, Host, Net, Stage};
+use crate::dice::Dice;
+use crate::scenario::{Load, Scenario};
+use crate::watch::{Notes, Watch};
+use crate::weather::Weather;
+use crate::{Report, calls, files, panics};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::{Builder, Handle};
+use tokio::time::{Instant, timeout};
+use verbs::{Limits, Provider};
+use verbs_sim::{Fabric, Outstanding, Side, Way};
+
+/// Virtual time within which every run has to be over.
+const LIMIT: Duration = Duration::from_secs(24 * 3600);
+
+/// Virtual time within which everything has to be gone after that.
+const SETTLED: Duration = Duration::from_secs(120);
+
+/// Purposes of choices.
+const PLAY: u64 = 1;
+const NET: u64 = 2;
+
+/// Plays a scenario from a seed; with `record`, the report says what happened.
+pub fn run(scenario: &Scenario, seed: u64, record: bool) -> Report {
+    let fabric = Fabric::new(seed);
+    let watch = if record {
+        fabric.record();
+        let fabric = fabric.clone();
+        let notes: Notes = Arc::new(move |line| fabric.note(|| line));
+        Watch::with_notes(notes)
+    } else {
+        Watch::default()
+    };
+    let stage = Arc::new(Stage {
+        scenario: *scenario,
+        watch,
+        net: Box::new(Simulated {
+            fabric: fabric.clone(),
+            scenario: *scenario,
+        }),
+        counts: Counts::default(),
+        segments: &[0, 0, 0, 4096, 30_000],
+    });
+    panics::begin();
+    let runtime = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let start = Instant::now();
+        let keeping = fabric.keep_time(move || start.elapsed(), tokio::time::sleep);
+        let keeper = tokio::spawn(async move {
+            keeping.await;
+        });
+        let dice = Dice::new(seed, PLAY);
+        match timeout(LIMIT, play(&stage, dice)).await {
+            Ok((host, guests)) => settle(&stage, &fabric, host, guests).await,
+            Err(_) => stage.watch.finding("somebody waits for ever"),
+        }
+        keeper.abort();
+    });
+    drop(runtime);
+    for panic in panics::end() {
+        stage.watch.finding(panic);
+    }
+    Report {
+        findings: stage.watch.findings(),
+        trace: Some(fabric.trace()),
+        lines: fabric.take_lines(),
+        tally: stage.counts.tally(),
+        time: fabric.now(),
+    }
+}
+
+/// Plays what is called.
+pub(crate) async fn play(stage: &Arc<Stage>, dice: Dice) -> (Host, Vec<Guest>) {
+    match stage.scenario.load {
+        Load::Calls(mix) => calls::play(stage, mix, dice).await,
+        Load::Files => files::play(stage, dice).await,
+    }
+}
+
+/// Nothing is left: no task, no connection, no region, no buffer.
+async fn settle(stage: &Stage, fabric: &Fabric, host: Host, guests: Vec<Guest>) {
+    let until = Instant::now() + SETTLED;
+    // The one that keeps the time is one of them.
+    while Handle::current().metrics().num_alive_tasks() > 1 && Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    let tasks = Handle::current().metrics().num_alive_tasks() - 1;
+    if tasks > 0 {
+        stage.watch.finding(format_args!("{tasks} tasks are left"));
+    }
+    host.check();
+    for guest in guests {
+        guest.check(stage);
+    }
+    let left = fabric.outstanding();
+    if left != Outstanding::default() {
+        stage
+            .watch
+            .finding(format_args!("left on the fabric: {left:?}"));
+    }
+    let counts = [
+        ("connections", fabric.connections().len()),
+        ("handshakes", fabric.handshakes()),
+        ("timers", fabric.timers()),
+    ];
+    for (what, many) in counts {
+        if many > 0 {
+            stage
+                .watch
+                .finding(format_args!("{many} {what} are left on the fabric"));
+        }
+    }
+}
+
+struct Simulated {
+    fabric: Fabric,
+    scenario: Scenario,
+}
+
+impl Net for Simulated {
+    fn provider(&self, dice: &mut Dice) -> Arc<dyn Provider> {
+        let Scenario { weather, sizes, .. } = self.scenario;
+        let limits: Limits = Weather::limits(sizes, dice);
+        let mut dice = Dice::new(dice.any(), NET);
+        let of_all = limits.clone();
+        let draw = move || weather.end(&of_all, sizes, &mut dice);
+        Arc::new(self.fabric.drawn_provider(limits, draw))
+    }
+
+    fn listen_at(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], 0))
+    }
+
+    fn reached_at(&self, listens: SocketAddr) -> Pin<Box<dyn Future<Output = SocketAddr> + '_>> {
+        Box::pin(std::future::ready(listens))
+    }
+
+    fn quiet(&self) -> Duration {
+        Duration::from_secs(120)
+    }
+
+    fn blow(&self, dice: &mut Dice) {
+        let connections = self.fabric.connections();
+        if connections.is_empty() {
+            return;
+        }
+        let connection = dice.of(&connections);
+        let side = dice.of(&[Side::Left, Side::Right]);
+        match dice.below(4) {
+            0 | 1 => self.fabric.cut(connection),
+            2 => {
+                let way = dice.of(&[Way::In, Way::Out, Way::Both]);
+                let lasting = match dice.once_in(4) {
+                    true => Duration::MAX,
+                    false => dice.milliseconds(10_000),
+                };
+                self.fabric.stall(connection, side, way, lasting);
+            }
+            _ => self
+                .fabric
+                .terminate(connection, side, "somebody outside says so"),
+        }
+    }
+}

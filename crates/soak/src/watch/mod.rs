@@ -1,0 +1,203 @@
+//! What must always hold, checked where all of it can be seen: between the stack and its provider.
+//!
+//! A [`Watch`] gives each user of a provider a [`Party`]. Its [provider](Party::provider) is the
+//! one it is given, watched: it reads each RPC-over-RDMA header that is sent or received, follows
+//! each region from its registration to its end, and notes every rule that is broken. Its
+//! [transport](Party::transport) sees when a reply is delivered.
+//!
+//! Checked are, for either direction of calls:
+//!
+//! - no region of a call is exposed any more when its reply is delivered (RFC 8166 §4.4.1), none is
+//!   invalidated before the reply, none twice, and none is offered that is not registered;
+//! - no call is sent without a credit (§3.3.1), nor without a Receive for its reply, and no credit
+//!   is granted without one;
+//! - a responder reads and writes only what the call offered, while it is not answered; it answers
+//!   each call at most once on a connection, not while it still reads its chunks, and invalidates
+//!   only a handle of that call, if both ends agreed to it (RFC 8797 §4.1);
+//! - each piece of work has one end.
+//!
+//! [`Watch::finish`] says what was found, and whether a queue pair is left.
+
+mod call;
+mod provider;
+mod qp;
+mod rules;
+mod transport;
+
+use rules::Rules;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use verbs::Provider;
+
+pub use transport::Watched;
+
+/// Most findings that are kept: the first ones tell the story.
+const MAX_FINDINGS: usize = 20;
+
+/// Where lines about what happens go.
+pub type Notes = Arc<dyn Fn(String) + Send + Sync>;
+
+/// Looks at a whole world, and keeps what it found.
+#[derive(Clone, Default)]
+pub struct Watch {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    findings: Mutex<Vec<String>>,
+    notes: Option<Notes>,
+}
+
+/// One user of a provider: a client with all its connections, or a server.
+#[derive(Clone)]
+pub struct Party {
+    shared: Arc<Shared>,
+    name: Arc<str>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    connections: u64,
+    /// Of each queue pair that exists.
+    live: BTreeMap<u64, Arc<Mutex<Rules>>>,
+    /// How often a call was sent, by its XID.
+    sent: BTreeMap<u32, u32>,
+    /// Calls without a reply when their connection ended.
+    lost: u64,
+}
+
+/// What a party has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Connections that were made.
+    pub connections: u64,
+    /// Those that still are.
+    pub live: usize,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Watch {
+    /// A watch that tells `notes` what each message is.
+    pub fn with_notes(notes: Notes) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                findings: Mutex::default(),
+                notes: Some(notes),
+            }),
+        }
+    }
+
+    /// Looks at one more user of a provider.
+    pub fn party(&self, name: impl fmt::Display) -> Party {
+        Party {
+            shared: Arc::clone(&self.shared),
+            name: name.to_string().into(),
+            state: Arc::default(),
+        }
+    }
+
+    /// Something else that must not be.
+    pub fn finding(&self, what: impl fmt::Display) {
+        self.shared.finding(what);
+    }
+
+    /// What was found so far.
+    pub fn findings(&self) -> Vec<String> {
+        lock(&self.shared.findings).clone()
+    }
+
+    /// At the end of a test: nothing was found, and nothing is left of these parties.
+    ///
+    /// # Panics
+    ///
+    /// If there is something.
+    pub fn finish(&self, parties: &[&Party]) {
+        for party in parties {
+            party.check_gone();
+        }
+        let findings = self.findings();
+        assert!(findings.is_empty(), "{}", findings.join("\n"));
+    }
+}
+
+impl Shared {
+    fn finding(&self, what: impl fmt::Display) {
+        let what = what.to_string();
+        self.note(|| format!("FOUND: {what}"));
+        let mut findings = lock(&self.findings);
+        if findings.len() < MAX_FINDINGS {
+            findings.push(what);
+        }
+    }
+
+    fn note(&self, line: impl FnOnce() -> String) {
+        if let Some(notes) = &self.notes {
+            notes(line());
+        }
+    }
+}
+
+impl Party {
+    /// The same provider, watched.
+    pub fn provider(&self, provider: Arc<dyn Provider>) -> Arc<dyn Provider> {
+        Arc::new(provider::WatchedProvider::new(self.clone(), provider))
+    }
+
+    /// The same transport, watched. It is one over this party's provider.
+    pub fn transport<T>(&self, transport: T) -> Watched<T> {
+        Watched::new(self.clone(), transport)
+    }
+
+    /// How often the call with this XID was sent, on all connections together.
+    pub fn sent(&self, xid: u32) -> u32 {
+        lock(&self.state).sent.get(&xid).copied().unwrap_or(0)
+    }
+
+    /// What it has done.
+    pub fn tally(&self) -> Tally {
+        let state = lock(&self.state);
+        Tally {
+            connections: state.connections,
+            live: state.live.len(),
+        }
+    }
+
+    /// Notes it as a finding if a queue pair of it still exists.
+    pub fn check_gone(&self) {
+        let left: Vec<_> = {
+            let state = lock(&self.state);
+            state
+                .live
+                .values()
+                .map(|rules| lock(rules).to_string())
+                .collect()
+        };
+        for rules in left {
+            self.shared.finding(format_args!("{rules} is left"));
+        }
+    }
+
+    /// The reply to a call is in its caller's hands.
+    fn delivered(&self, xid: u32) {
+        let live: Vec<_> = lock(&self.state).live.values().cloned().collect();
+        for rules in live {
+            lock(&rules).delivered(xid);
+        }
+    }
+
+    fn note(&self, line: impl FnOnce() -> String) {
+        self.shared.note(|| format!("{} {}", self.name, line()));
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.findings().fmt(f)
+    }
+}

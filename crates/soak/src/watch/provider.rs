@@ -1,0 +1,137 @@
+//! A provider whose queue pairs are watched.
+
+use super::Party;
+use super::qp::WatchedQp;
+use rpcrdma_proto::PrivateData;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use verbs::{
+    BoxFuture, Connected, Incoming, Limits, Listener, Provider, QpOptions, QueuePair, SetupError,
+    WorkRequest,
+};
+
+/// A provider, watched.
+pub(super) struct WatchedProvider {
+    party: Party,
+    inner: Arc<dyn Provider>,
+}
+
+impl WatchedProvider {
+    pub(super) fn new(party: Party, inner: Arc<dyn Provider>) -> Self {
+        Self { party, inner }
+    }
+}
+
+/// Whether both ends agreed to invalidate each other's handles (RFC 8797 §4.1).
+fn agreed(ours: &[u8], theirs: &[u8]) -> bool {
+    let r = |octets| PrivateData::find(octets).is_some_and(|said| said.remote_invalidation);
+    r(ours) && r(theirs)
+}
+
+impl Provider for WatchedProvider {
+    fn limits(&self) -> Limits {
+        self.inner.limits()
+    }
+
+    fn connect<'a>(
+        &'a self,
+        to: SocketAddr,
+        options: &'a QpOptions,
+        private_data: &'a [u8],
+        receives: Vec<WorkRequest>,
+    ) -> BoxFuture<'a, Result<Connected, SetupError>> {
+        Box::pin(async move {
+            let posted = receives.len();
+            let connecting = self.inner.connect(to, options, private_data, receives);
+            let made = match connecting.await {
+                Ok(made) => made,
+                Err(error) => {
+                    self.party.note(|| format!("makes no connection: {error}"));
+                    return Err(error);
+                }
+            };
+            let agreed = agreed(private_data, &made.private_data);
+            Ok(Connected {
+                qp: WatchedQp::boxed(&self.party, made.qp, posted, agreed),
+                private_data: made.private_data,
+            })
+        })
+    }
+
+    fn listen<'a>(
+        &'a self,
+        on: SocketAddr,
+    ) -> BoxFuture<'a, Result<Box<dyn Listener>, SetupError>> {
+        Box::pin(async move {
+            Ok(Box::new(WatchedListener {
+                party: self.party.clone(),
+                inner: self.inner.listen(on).await?,
+            }) as Box<dyn Listener>)
+        })
+    }
+}
+
+struct WatchedListener {
+    party: Party,
+    inner: Box<dyn Listener>,
+}
+
+impl Listener for WatchedListener {
+    fn local_addr(&self) -> SocketAddr {
+        self.inner.local_addr()
+    }
+
+    fn accept(&mut self) -> BoxFuture<'_, Result<Box<dyn Incoming>, SetupError>> {
+        Box::pin(async move {
+            Ok(Box::new(WatchedIncoming {
+                party: self.party.clone(),
+                inner: self.inner.accept().await?,
+                request: Vec::new(),
+            }) as Box<dyn Incoming>)
+        })
+    }
+}
+
+struct WatchedIncoming {
+    party: Party,
+    inner: Box<dyn Incoming>,
+    request: Vec<u8>,
+}
+
+impl Incoming for WatchedIncoming {
+    fn peer_addr(&self) -> SocketAddr {
+        self.inner.peer_addr()
+    }
+
+    fn request<'a>(&'a mut self, timeout: Duration) -> BoxFuture<'a, Result<Vec<u8>, SetupError>> {
+        Box::pin(async move {
+            self.request = self.inner.request(timeout).await?;
+            Ok(self.request.clone())
+        })
+    }
+
+    fn accept<'a>(
+        self: Box<Self>,
+        options: &'a QpOptions,
+        private_data: &'a [u8],
+        receives: Vec<WorkRequest>,
+    ) -> BoxFuture<'a, Result<Box<dyn QueuePair>, SetupError>>
+    where
+        Self: 'a,
+    {
+        Box::pin(async move {
+            let posted = receives.len();
+            let agreed = agreed(private_data, &self.request);
+            let qp = self.inner.accept(options, private_data, receives).await?;
+            Ok(WatchedQp::boxed(&self.party, qp, posted, agreed))
+        })
+    }
+
+    fn reject<'a>(self: Box<Self>, private_data: &'a [u8]) -> BoxFuture<'a, ()>
+    where
+        Self: 'a,
+    {
+        self.inner.reject(private_data)
+    }
+}

@@ -1,0 +1,153 @@
+//! A queue pair that is watched.
+
+use super::rules::{Outcome, Rules};
+use super::{Party, lock};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use verbs::{
+    CloseReason, Completion, Handle, IoCounters, Limits, Memory, PostError, QueuePair,
+    RegisterError, WorkRequest,
+};
+
+/// Turns of one queue pair after which it is taken to go in circles: no run has a tenth of them.
+const MAX_TURNS: u64 = 20_000_000;
+
+pub(super) struct WatchedQp {
+    party: Party,
+    number: u64,
+    rules: Arc<Mutex<Rules>>,
+    turns: u64,
+    inner: Box<dyn QueuePair>,
+}
+
+impl WatchedQp {
+    /// A queue pair on which so many Receives are posted, and on which handles may or may not be
+    /// invalidated by the peer.
+    pub(super) fn boxed(
+        party: &Party,
+        inner: Box<dyn QueuePair>,
+        receives: usize,
+        agreed: bool,
+    ) -> Box<dyn QueuePair> {
+        let mut state = lock(&party.state);
+        let number = state.connections;
+        state.connections += 1;
+        let name = format!("{}, connection {number} ({})", party.name, inner.describe());
+        let rules = Arc::new(Mutex::new(Rules::new(
+            name,
+            Arc::clone(&party.shared),
+            receives,
+            agreed,
+        )));
+        state.live.insert(number, Arc::clone(&rules));
+        drop(state);
+        Box::new(Self {
+            party: party.clone(),
+            number,
+            rules,
+            turns: 0,
+            inner,
+        })
+    }
+
+    fn note(&self, line: impl FnOnce() -> String) {
+        let number = self.number;
+        self.party.note(|| format!("({number}) {}", line()));
+    }
+}
+
+impl QueuePair for WatchedQp {
+    fn limits(&self) -> &Limits {
+        self.inner.limits()
+    }
+
+    fn post(&mut self, work: WorkRequest) -> Result<(), PostError> {
+        let mut rules = lock(&self.rules);
+        let outcome = rules.judge(&work);
+        self.inner.post(work)?;
+        if let Outcome::Message(message) = &outcome {
+            self.note(|| format!("sends {message}"));
+            if let Some(xid) = outcome.call() {
+                *lock(&self.party.state).sent.entry(xid).or_default() += 1;
+            }
+        }
+        // On a connection that is over it is taken, and goes nowhere.
+        rules.posted(outcome, self.inner.closed().is_some());
+        Ok(())
+    }
+
+    fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
+        let (len, source) = (memory.len(), matches!(memory, Memory::Source(_)));
+        let handle = self.inner.register(memory)?;
+        lock(&self.rules).registered(handle, len, source);
+        Ok(handle)
+    }
+
+    fn poll_cq(&mut self) -> Option<Completion> {
+        let Some(completion) = self.inner.poll_cq() else {
+            if self.inner.closed().is_some() {
+                lock(&self.rules).over();
+            }
+            return None;
+        };
+        let message = lock(&self.rules).completed(&completion);
+        if let Some(message) = message {
+            self.note(|| format!("receives {message}"));
+        }
+        Some(completion)
+    }
+
+    fn progress(&mut self) -> bool {
+        self.turns += 1;
+        if self.turns == MAX_TURNS {
+            let shared = &self.party.shared;
+            shared.finding(format_args!("{} goes in circles", lock(&self.rules)));
+            panic!("a queue pair that goes in circles");
+        }
+        self.inner.progress()
+    }
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn closed(&self) -> Option<&CloseReason> {
+        let closed = self.inner.closed();
+        if closed.is_some() {
+            lock(&self.rules).closed();
+        }
+        closed
+    }
+
+    fn close(&mut self) {
+        self.inner.close();
+    }
+
+    fn peer_addr(&self) -> SocketAddr {
+        self.inner.peer_addr()
+    }
+
+    fn io_counters(&self) -> IoCounters {
+        self.inner.io_counters()
+    }
+
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+}
+
+impl Drop for WatchedQp {
+    fn drop(&mut self) {
+        let mut state = lock(&self.party.state);
+        state.live.remove(&self.number);
+        let unanswered = lock(&self.rules).unanswered();
+        state.lost += unanswered as u64;
+        drop(state);
+        self.note(|| {
+            let why = self.inner.closed().map(ToString::to_string);
+            let why = why.unwrap_or_else(|| "it is dropped".to_owned());
+            format!("ends with {unanswered} calls without a reply: {why}")
+        });
+    }
+}
