@@ -50,7 +50,7 @@ impl Call {
     /// # Errors
     ///
     /// What the sender of something else is owed, as a reply that is ready to go.
-    #[expect(
+    #[allow(
         clippy::result_large_err,
         reason = "the error is a reply that moves on at once; boxing it would allocate per bad call"
     )]
