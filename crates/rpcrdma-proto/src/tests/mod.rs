@@ -2,10 +2,16 @@
 
 #![allow(clippy::cast_possible_truncation)]
 
+mod backward;
 mod calls;
+mod chunks;
+mod credits;
+mod invalidation;
 mod lone;
+mod malformed;
 mod pair;
 mod random;
+mod replies;
 
 use crate::{
     Budget, CallRequest, CallToken, Config, FailedCalls, InlineSize, PrivateData, Registrations,

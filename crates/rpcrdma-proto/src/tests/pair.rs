@@ -15,6 +15,14 @@ pub(super) struct End {
     pub(super) connection: Connection,
 }
 
+/// What goes from the server to the client.
+#[derive(Default)]
+pub(super) struct Back {
+    pub(super) calls: Vec<(CallId, Payload)>,
+    pub(super) replies: Vec<(CallToken, Result<Payload, TransportError>)>,
+    pub(super) waiting: Vec<CallRequest>,
+}
+
 /// How a pair is made.
 pub(super) struct Setup {
     pub(super) client: Config,
@@ -36,6 +44,9 @@ pub(super) struct Pair {
     pub(super) replies: Vec<(CallToken, Result<Payload, TransportError>)>,
     /// Calls for which there was no room yet.
     pub(super) waiting: Vec<CallRequest>,
+    /// The backward direction: calls handed up at the client, replies at the server, and calls for
+    /// which there was no room yet.
+    pub(super) back: Back,
     /// When calls are sent.
     pub(super) now: Instant,
 }
@@ -80,6 +91,35 @@ impl End {
         }
         moved
     }
+
+    /// Sends what waits, as far as there is room.
+    fn send_waiting(
+        &mut self,
+        now: Instant,
+        waiting: &mut Vec<CallRequest>,
+        replies: &mut Vec<(CallToken, Result<Payload, TransportError>)>,
+    ) {
+        for request in std::mem::take(waiting) {
+            match self.connection.call(now, request, &mut self.qp) {
+                Called::Sent => {}
+                Called::NoRoom(request) => waiting.push(request),
+                Called::Failed(token, error) => replies.push((token, Err(error))),
+            }
+        }
+    }
+
+    fn take_events(
+        &mut self,
+        calls: &mut Vec<(CallId, Payload)>,
+        replies: &mut Vec<(CallToken, Result<Payload, TransportError>)>,
+    ) {
+        while let Some(event) = self.connection.poll_event() {
+            match event {
+                Event::Call { id, message } => calls.push((id, message)),
+                Event::Reply { token, reply } => replies.push((token, reply)),
+            }
+        }
+    }
 }
 
 impl Pair {
@@ -98,6 +138,7 @@ impl Pair {
             calls: Vec::new(),
             replies: Vec::new(),
             waiting: Vec::new(),
+            back: Back::default(),
             now: Instant::now(),
         }
     }
@@ -108,36 +149,29 @@ impl Pair {
         self.send_waiting();
     }
 
+    /// The server calls its client, now or when there is room.
+    pub(super) fn call_back(&mut self, request: CallRequest) {
+        self.back.waiting.push(request);
+        self.send_waiting();
+    }
+
     fn send_waiting(&mut self) {
-        let client = &mut self.client;
-        for request in std::mem::take(&mut self.waiting) {
-            match client.connection.call(self.now, request, &mut client.qp) {
-                Called::Sent => {}
-                Called::NoRoom(request) => self.waiting.push(request),
-                Called::Failed(token, error) => self.replies.push((token, Err(error))),
-            }
-        }
+        let back = &mut self.back;
+        let (client, server) = (&mut self.client, &mut self.server);
+        client.send_waiting(self.now, &mut self.waiting, &mut self.replies);
+        server.send_waiting(self.now, &mut back.waiting, &mut back.replies);
     }
 
     /// Until nothing moves.
     pub(super) fn drive(&mut self) {
         loop {
             let moved = self.client.turn() | self.server.turn();
-            while let Some(event) = self.server.connection.poll_event() {
-                let Event::Call { id, message } = event else {
-                    panic!("a server has no calls of its own here");
-                };
-                self.calls.push((id, message));
-            }
-            while let Some(event) = self.client.connection.poll_event() {
-                let Event::Reply { token, reply } = event else {
-                    panic!("a client is not called here");
-                };
-                self.replies.push((token, reply));
-            }
-            let waiting = self.waiting.len();
+            let back = &mut self.back;
+            self.server.take_events(&mut self.calls, &mut back.replies);
+            self.client.take_events(&mut back.calls, &mut self.replies);
+            let waiting = self.waiting.len() + self.back.waiting.len();
             self.send_waiting();
-            if !moved && self.waiting.len() == waiting {
+            if !moved && self.waiting.len() + self.back.waiting.len() == waiting {
                 match self.fabric.next_event() {
                     Some(time) => self.fabric.advance_to(time),
                     None => break,
@@ -159,6 +193,26 @@ impl Pair {
         self.drive();
     }
 
+    /// The one call of the server that is at the client, which gives it back.
+    pub(super) fn arrived_back(&mut self) -> (CallId, Payload) {
+        self.drive();
+        assert_eq!(self.back.calls.len(), 1, "one call arrives");
+        self.back.calls.remove(0)
+    }
+
+    /// Answers a call of the server and drives on.
+    pub(super) fn answer_back(&mut self, id: CallId, reply: Reply) {
+        self.client.connection.reply(id, reply);
+        self.drive();
+    }
+
+    /// The one end of a call of the server that there is.
+    pub(super) fn ended_back(&mut self) -> Result<Payload, TransportError> {
+        self.drive();
+        assert_eq!(self.back.replies.len(), 1, "one call ends");
+        self.back.replies.remove(0).1
+    }
+
     /// The one end of a call that there is.
     pub(super) fn ended(&mut self) -> Result<Payload, TransportError> {
         self.drive();
@@ -171,9 +225,11 @@ impl Pair {
         assert_eq!(self.client.qp.closed(), None);
         assert_eq!(self.client.connection.violation(), None);
         assert_eq!(self.server.connection.violation(), None);
-        assert_eq!(self.client.connection.exposed(), 0);
-        assert_eq!(self.client.connection.calls_out(), 0);
-        assert_eq!(self.server.connection.calls_in(), 0);
+        for end in [&self.client, &self.server] {
+            assert_eq!(end.connection.exposed(), 0);
+            assert_eq!(end.connection.calls_out(), 0);
+            assert_eq!(end.connection.calls_in(), 0);
+        }
         assert!(self.client.connection.is_quiet() && self.server.connection.is_quiet());
         assert_eq!(self.client.qp.outstanding().regions, 0);
     }

@@ -1,0 +1,178 @@
+//! A Responder and messages that are no valid calls.
+
+use super::lone::*;
+use super::*;
+use crate::header::{Body, Lists, RdmaError, procedure};
+use smallvec::smallvec;
+use verbs::{Completion, Memory, QueuePair, WorkRequest};
+
+/// Calls that are refused with ERR_CHUNK and their XID, and do no harm.
+#[test]
+fn malformed_call_is_err_chunk_and_the_connection_goes_on() {
+    let stream_5 = stream(&call(5, 40, &[]));
+    let len = stream_5.len() as u32;
+    let check = |proc, lists: &Lists, stream: &[u8]| {
+        let mut lone = server();
+        lone.send(&wire(proc, 5, 8, lists, stream), None);
+        let (header, _) = lone.receive().expect("an answer");
+        assert_eq!((header.xid, header.credits), (5, 8));
+        assert_eq!(header.body, Body::Error(RdmaError::Chunk), "{lists:?}");
+        assert!(lone.events.is_empty());
+        assert_eq!(lone.end.connection.calls_in(), 0);
+        lone.send_call(6);
+        lone.called();
+    };
+    let reads = |chunks: &[(u32, u32)]| Lists {
+        reads: chunks
+            .iter()
+            .map(|&(position, len)| read_chunk(position, smallvec![segment(9, len)]))
+            .collect(),
+        ..Lists::default()
+    };
+    let none = Lists::default();
+    check(procedure::MSGP, &none, &stream_5);
+    check(procedure::NOMSG, &none, &[]);
+    check(procedure::MSG, &none, &stream(&call(6, 40, &[])));
+    check(procedure::MSG, &none, &[0, 0, 0, 5]);
+    check(procedure::MSG, &none, &[]);
+    check(procedure::MSG, &reads(&[(0, 100)]), &stream_5);
+    check(procedure::MSG, &reads(&[(len + 4, 100)]), &stream_5);
+    check(procedure::MSG, &reads(&[(12, 5), (16, 5)]), &stream_5);
+    check(procedure::MSG, &reads(&[(12, (1 << 20) + 1)]), &stream_5);
+    check(procedure::MSG, &reads(&[(12, u32::MAX)]), &stream_5);
+    check(procedure::NOMSG, &reads(&[(4, 100)]), &[]);
+    check(procedure::NOMSG, &reads(&[(0, 0)]), &[]);
+    check(procedure::NOMSG, &reads(&[(0, 100), (104, 4)]), &[]);
+}
+
+fn stream_6() -> Vec<u8> {
+    stream(&call(6, 40, &[]))
+}
+
+#[test]
+fn read_chunks_are_refused_where_no_read_is_possible() {
+    let mut lone = Lone::with(&config(Role::Server), |limits| limits.outstanding_reads = 0);
+    let lists = Lists {
+        reads: vec![read_chunk(52, smallvec![segment(9, 8)])],
+        ..Lists::default()
+    };
+    lone.send(
+        &wire(procedure::MSG, 5, 8, &lists, &stream(&call(5, 40, &[]))),
+        None,
+    );
+    let (header, _) = lone.receive().expect("an answer");
+    assert_eq!(header.body, Body::Error(RdmaError::Chunk));
+}
+
+#[test]
+fn long_call_for_another_transaction_is_refused_after_it_was_pulled() {
+    let mut lone = server();
+    let message = Bytes::from(stream_6());
+    let len = message.len() as u32;
+    let handle = lone
+        .peer
+        .register(Memory::Source(Gather::from_elem(message, 1)))
+        .expect("there is room");
+    let lists = Lists {
+        reads: vec![read_chunk(0, smallvec![segment(handle.0, len)])],
+        ..Lists::default()
+    };
+    lone.send(&wire(procedure::NOMSG, 5, 8, &lists, &[]), None);
+    let (header, _) = lone.receive().expect("an answer");
+    assert_eq!(
+        (header.xid, header.body),
+        (5, Body::Error(RdmaError::Chunk))
+    );
+    assert_eq!(lone.end.connection.counters().read_chunks_pulled, 1);
+}
+
+#[test]
+fn no_error_goes_out_for_an_xid_that_is_being_pulled() {
+    let none = Lists::default();
+    let mut other_version = wire(procedure::MSG, 5, 8, &none, &stream(&call(5, 40, &[])));
+    other_version[7] = 2;
+    for octets in [
+        other_version,
+        wire(procedure::MSGP, 5, 8, &none, &[]),
+        // Only the chunks of this one are at fault.
+        wire(procedure::MSG, 5, 8, &none, &stream_6()),
+    ] {
+        let mut connection = server().end.connection;
+        let chunks = Lists {
+            reads: vec![read_chunk(52, smallvec![segment(9, 8)])],
+            ..Lists::default()
+        };
+        let message = stream(&call(5, 40, &[]));
+        arrive(
+            &mut connection,
+            wire(procedure::MSG, 5, 8, &chunks, &message),
+        );
+        arrive(&mut connection, octets);
+        let posts = std::iter::from_fn(|| connection.poll_post());
+        let sends = posts.filter(|work| matches!(work, WorkRequest::Send { .. }));
+        assert_eq!(sends.count(), 0);
+        assert_eq!(connection.calls_in(), 1);
+        assert_eq!(connection.counters().discarded, 1);
+    }
+}
+
+#[test]
+fn version_that_is_not_one_draws_err_vers_with_that_version() {
+    let mut lone = server();
+    let mut octets = wire(
+        procedure::MSG,
+        5,
+        8,
+        &Lists::default(),
+        &stream(&call(5, 40, &[])),
+    );
+    octets[7] = 2;
+    lone.send(&octets, None);
+    lone.drive();
+    let answer = loop {
+        match lone.peer.poll_cq() {
+            Some(Completion::Receive { buffer, .. }) => break buffer,
+            Some(_) => {}
+            None => panic!("an answer"),
+        }
+    };
+    let words = [5, 2, 8, 4, 1, 1, 1_u32];
+    let expected: Vec<u8> = words.iter().flat_map(|w| w.to_be_bytes()).collect();
+    assert_eq!(*answer, expected);
+}
+
+#[test]
+fn replies_and_errors_to_a_server_are_discarded() {
+    let mut lone = server();
+    let none = Lists::default();
+    lone.send(
+        &wire(procedure::MSG, 5, 8, &none, &stream(&reply(5, 40, &[]))),
+        None,
+    );
+    lone.send(&error(5, RdmaError::Chunk), None);
+    lone.send(&wire(procedure::DONE, 5, 8, &none, &[]), None);
+    lone.send(&[0; 20], None);
+    assert!(lone.events.is_empty());
+    assert!(lone.receive().is_none());
+    let counters = lone.end.connection.counters();
+    assert_eq!((counters.discarded, counters.unknown_replies), (2, 2));
+    assert_eq!(lone.end.connection.violation(), None);
+}
+
+#[test]
+fn failed_work_ends_the_connection() {
+    let mut config = config(Role::Server);
+    config.credits = 2;
+    let mut lone = Lone::new(&config);
+    // A handle that the peer never had.
+    let lists = Lists {
+        reads: vec![read_chunk(12, smallvec![segment(0xdead, 8)])],
+        ..Lists::default()
+    };
+    lone.send(
+        &wire(procedure::MSG, 5, 8, &lists, &stream(&call(5, 40, &[]))),
+        None,
+    );
+    assert!(lone.end.qp.closed().is_some() || lone.end.connection.violation().is_some());
+    assert!(lone.events.is_empty());
+}

@@ -1,0 +1,252 @@
+//! A Requester and replies that may say anything.
+
+use super::lone::*;
+use super::*;
+use crate::Called;
+
+use crate::header::{Lists, RdmaError, WriteChunk, procedure};
+use oncrpc::TransportError;
+use smallvec::smallvec;
+use std::time::Instant;
+use verbs::{Completion, QueuePair, WorkRequest, WrId};
+
+/// Sends a call whose reply needs a Write chunk and a Reply chunk, and lets the peer answer with
+/// what `make` makes of the lists that were offered.
+fn answered(make: impl Fn(Lists) -> Vec<u8>) -> (Lone, Vec<u8>) {
+    let mut lone = client();
+    lone.call(request(5, call(5, 40, &[]), bound(5000, &[10_000])));
+    let (header, _) = lone.receive().expect("the call");
+    let offered = lists(&header);
+    assert!(!offered.writes.is_empty() && offered.reply.is_some());
+    let octets = make(offered);
+    lone.send(&octets, None);
+    (lone, octets)
+}
+
+#[test]
+fn reply_that_breaks_a_rule_ends_its_call_and_nothing_else() {
+    let check = |why: &str, make: &dyn Fn(Lists) -> Vec<u8>| {
+        let (mut lone, _) = answered(make);
+        match lone.ended() {
+            Err(TransportError::BadReply(said)) => assert!(said.contains(why), "{said}"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(lone.end.connection.exposed(), 0, "{why}");
+        assert_eq!(lone.end.connection.violation(), None);
+        assert_eq!(lone.end.connection.counters().bad_replies, 1);
+    };
+    check("another call", &|offered| {
+        let other = stream(&reply(6, 40, &[]));
+        wire(procedure::MSG, 5, 8, &unused(&offered), &other)
+    });
+    check("read list", &|offered| {
+        let mut lists = unused(&offered);
+        lists.reads.push(read_chunk(4, smallvec![segment(1, 1)]));
+        inline(&lists)
+    });
+    check("more or fewer write chunks", &|offered| {
+        let mut lists = unused(&offered);
+        lists.writes.push(WriteChunk::default());
+        inline(&lists)
+    });
+    check("more or fewer segments", &|offered| {
+        let mut lists = unused(&offered);
+        lists.writes[0].segments.push(segment(1, 0));
+        inline(&lists)
+    });
+    check("more octets", &|offered| {
+        let mut lists = unused(&offered);
+        lists.writes[0].segments[0].length = 10_001;
+        inline(&lists)
+    });
+    check("memory that was not offered", &|offered| {
+        let mut lists = unused(&offered);
+        lists.writes[0].segments[0].length = 1;
+        lists.writes[0].segments[0].handle.0 ^= 1;
+        inline(&lists)
+    });
+    check("memory that was not offered", &|offered| {
+        let mut lists = unused(&offered);
+        lists.writes[0].segments[0].length = 1;
+        lists.writes[0].segments[0].offset += 1;
+        inline(&lists)
+    });
+    check("octets in its reply chunk", &|offered| {
+        let mut lists = unused(&offered);
+        lists.reply = offered.reply.as_ref().map(|c| c.returned(8));
+        inline(&lists)
+    });
+    check("without octets", &|offered| {
+        wire(procedure::NOMSG, 5, 8, &unused(&offered), &[])
+    });
+    // What is in our Reply chunk, nothing, is no reply to this call.
+    check("in the reply chunk is for another call", &|offered| {
+        let mut lists = unused(&offered);
+        lists.reply = offered.reply.as_ref().map(|c| c.returned(40));
+        wire(procedure::NOMSG, 5, 8, &lists, &[])
+    });
+}
+
+#[test]
+fn chunk_that_was_not_offered_or_has_a_gap_is_a_bad_reply() {
+    let mut config = config(Role::Client);
+    config.max_segment = 4000;
+    let check = |why: &str, change: &dyn Fn(&mut Lists)| {
+        let mut lone = Lone::new(&config);
+        lone.call(request(5, call(5, 40, &[]), bound(100, &[10_000])));
+        let (header, _) = lone.receive().expect("the call");
+        let mut lists = unused(&lists(&header));
+        change(&mut lists);
+        lone.send(&inline(&lists), None);
+        match lone.ended() {
+            Err(TransportError::BadReply(said)) => assert!(said.contains(why), "{said}"),
+            other => panic!("{other:?}"),
+        }
+    };
+    check("gap", &|lists| lists.writes[0].segments[1].length = 1);
+    check("not offered", &|lists| {
+        lists.reply = Some(WriteChunk::default());
+    });
+}
+
+#[test]
+fn errors_end_their_call() {
+    let check = |kind, why: &str| {
+        let (mut lone, _) = answered(|_| error(5, kind));
+        match lone.ended() {
+            Err(TransportError::Refused(said)) => assert!(said.contains(why), "{said}"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(lone.end.connection.exposed(), 0);
+        assert_eq!(lone.end.connection.counters().errors_received, 1);
+    };
+    check(RdmaError::Chunk, "ERR_CHUNK");
+    check(RdmaError::Version { low: 2, high: 2 }, "ERR_VERS");
+}
+
+#[test]
+fn what_is_no_valid_reply_is_discarded_and_the_call_goes_on() {
+    let check = |octets: &[u8]| {
+        let (mut lone, _) = answered(|_| octets.to_vec());
+        assert!(lone.events.is_empty(), "{octets:x?}");
+        assert_eq!(lone.end.connection.exposed(), 2);
+        assert!(
+            !lone.end.connection.can_call(),
+            "the credit is still in use"
+        );
+        assert!(lone.receive().is_none(), "a requester sends no errors");
+        assert_eq!(lone.end.connection.violation(), None);
+    };
+    let none = Lists::default();
+    check(&[1, 2, 3]);
+    check(&wire(procedure::DONE, 5, 8, &none, &[]));
+    check(&wire(procedure::MSGP, 5, 8, &none, &[]));
+    check(&wire(procedure::NOMSG, 5, 8, &none, &[]));
+    check(&wire(
+        procedure::MSG,
+        6,
+        8,
+        &none,
+        &stream(&reply(6, 40, &[])),
+    ));
+}
+
+#[test]
+fn reply_is_delivered_only_when_nothing_is_exposed() {
+    let mut lone = client();
+    lone.call(request(5, call(5, 40, &[]), bound(100, &[10_000])));
+    let (header, _) = lone.receive().expect("the call");
+    let mut lists = unused(&lists(&header));
+    lists.writes[0].segments[0].length = 3;
+    lone.write(&octets(3), lists.writes[0].segments[0]);
+    let answer = reply(5, 40, &[3]);
+    let mut reduced = Buffer::default();
+    answer.copy_reduced_into(&mut reduced, |_| true);
+    let send = WorkRequest::Send {
+        wr: WrId(7),
+        buffer: Buffer::from(wire(procedure::MSG, 5, 8, &lists, &reduced)),
+        rest: Gather::new(),
+        invalidate: None,
+    };
+    lone.peer.post(send).expect("there is room");
+    lone.peer.progress();
+    lone.end.qp.progress();
+    while let Some(completion) = lone.end.qp.poll_cq() {
+        lone.end.connection.handle_completion(completion);
+    }
+    // The reply is here, and its credit, but not its memory.
+    assert!(lone.end.connection.poll_event().is_none());
+    assert_eq!(lone.end.connection.exposed(), 1);
+    assert!(lone.end.connection.can_call());
+    lone.drive();
+    check_reply(&lone.ended().expect("answered"), 5, 40, &[3]);
+    assert_eq!(lone.end.connection.counters().local_invalidations, 1);
+}
+
+/// The reply is here and the connection ends before the handle of its Write chunk is dead.
+#[test]
+fn reply_that_needs_no_memory_is_not_lost_with_its_connection() {
+    for result in [0, 3] {
+        let mut lone = client();
+        lone.call(request(5, call(5, 40, &[]), bound(100, &[10_000])));
+        let (header, _) = lone.receive().expect("the call");
+        let mut lists = unused(&lists(&header));
+        lists.writes[0].segments[0].length = result;
+        let mut connection = lone.end.connection;
+        connection.handle_completion(Completion::Receive {
+            wr: crate::work::Purpose::Receive.wr(),
+            buffer: Buffer::from(inline(&lists)),
+            invalidated: None,
+        });
+        assert!(connection.poll_event().is_none());
+        match (connection.into_unfinished().pop(), result) {
+            (Some(Unfinished::Ended(CallToken(5), Ok(answer))), 0) => {
+                check_reply(&answer, 5, 40, &[]);
+            }
+            // What is in its memory is gone.
+            (Some(Unfinished::Again(again)), 3) => assert_eq!(again.xid(), 5),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn call_with_the_xid_of_another_fails_and_is_in_nobodys_way() {
+    let mut config = config(Role::Client);
+    config.credits = 8;
+    let mut lone = Lone::new(&config);
+    lone.call(request(5, call(5, 40, &[]), bound(100, &[])));
+    lone.receive().expect("the call");
+    lone.send(&inline(&Lists::default()), None);
+    lone.ended().expect("answered");
+    lone.call(request(6, call(6, 40, &[]), bound(100, &[])));
+    let end = &mut lone.end;
+    let twin = request(6, call(6, 40, &[]), bound(100, &[]));
+    let called = end.connection.call(Instant::now(), twin, &mut end.qp);
+    assert!(
+        matches!(called, Called::Failed(_, TransportError::Refused(_))),
+        "{called:?}"
+    );
+    lone.call(request(7, call(7, 40, &[]), bound(100, &[])));
+}
+
+#[test]
+fn as_many_calls_may_be_cancelled_as_there_are_credits() {
+    let mut config = config(Role::Client);
+    config.credits = 200;
+    let mut lone = Lone::new(&config);
+    lone.call(request(0, call(0, 40, &[]), bound(100, &[])));
+    lone.receive().expect("the call");
+    let answer = stream(&reply(0, 40, &[]));
+    lone.send_stream(0, 200, &answer);
+    lone.ended().expect("answered");
+    for xid in 1..=200 {
+        let end = &mut lone.end;
+        let request = request(xid, call(xid, 40, &[]), bound(100, &[]));
+        end.connection.call(Instant::now(), request, &mut end.qp);
+        end.connection.cancel(xid, CallToken(u64::from(xid)));
+    }
+    assert_eq!(lone.end.connection.violation(), None);
+    assert_eq!(lone.end.connection.calls_out(), 200);
+    assert!(!lone.end.connection.can_call());
+}
