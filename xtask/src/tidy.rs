@@ -1,8 +1,9 @@
-//! `cargo xtask tidy`: what the compiler does not check. The compliance tables name what exists, and
-//! the sources keep the rules of the house.
+//! `cargo xtask tidy`: what the compiler does not check. The compliance tables name what exists, the
+//! page of limits is true, and the sources keep the rules of the house.
 
 mod compliance;
 mod house;
+mod limits;
 mod sources;
 #[cfg(test)]
 mod tests;
@@ -48,6 +49,7 @@ pub(crate) fn run() -> Result<()> {
     let sources = sources::Sources::read(root)?;
     let mut faults = Vec::new();
     let counts = compliance::check(root, &sources, &mut faults)?;
+    limits::check(root, &sources, &mut faults)?;
     house::check(root, &sources, &mut faults)?;
     println!("{counts}");
     for fault in &faults {

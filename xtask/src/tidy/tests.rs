@@ -3,19 +3,23 @@
 use std::fs;
 
 use super::sources::Sources;
-use super::{Fault, compliance, house};
+use super::{Fault, compliance, house, limits};
 
 const IDS: &str = "RFC1-2.1-1\nRFC1-2.1-2\n";
 const HEADER: &str = "id\tlevel\tsection\trequirement\tstatus\twhere\ttests\tnote\n";
 const ROW_1: &str =
     "RFC1-2.1-1\tMUST\t2.1\tdo it\tdone\tcrates/a/src/lib.rs\tcrates/a/src/lib.rs::it_is_done\t\n";
 const ROW_2: &str = "RFC1-2.1-2\tSHOULD\t2.1\tleave it\tdeparture\t\t\tit costs too much\n";
-const SOURCE: &str = "//! A crate.\n\nfn helper() {}\n\n#[test]\nfn it_is_done() {}\n";
+const SOURCE: &str =
+    "//! A crate.\n\nconst MAX: usize = 4 << 10;\nfn helper() {}\n\n#[test]\nfn it_is_done() {}\n";
+const LIMITS: &str = "| limit | value | unit | where | past it |\n|---|---|---|---|---|\n\
+    | `MAX` | 4 | KiB | `crates/a/src/lib.rs` | it is refused |\n";
 const MANIFEST: &str = "[package]\nname = \"a\"\n\n[lints]\nworkspace = true\n";
 
 struct Tree {
     ids: String,
     table: String,
+    limits: String,
     source: String,
     manifest: String,
 }
@@ -25,6 +29,7 @@ impl Tree {
         Self {
             ids: IDS.to_owned(),
             table: [HEADER, ROW_1, ROW_2].concat(),
+            limits: LIMITS.to_owned(),
             source: SOURCE.to_owned(),
             manifest: MANIFEST.to_owned(),
         }
@@ -36,6 +41,7 @@ impl Tree {
         for (file, text) in [
             ("docs/compliance/ids/rfc1.txt", &self.ids),
             ("docs/compliance/rfc1.tsv", &self.table),
+            ("docs/limits.md", &self.limits),
             ("crates/a/src/lib.rs", &self.source),
             ("crates/a/Cargo.toml", &self.manifest),
         ] {
@@ -46,6 +52,7 @@ impl Tree {
         let sources = Sources::read(root).unwrap();
         let mut faults = Vec::new();
         let counts = compliance::check(root, &sources, &mut faults).unwrap();
+        limits::check(root, &sources, &mut faults).unwrap();
         house::check(root, &sources, &mut faults).unwrap();
         assert!(counts.of("rfc1", "done") <= 1);
         let faults = faults.iter().map(Fault::to_string).collect();
@@ -187,6 +194,24 @@ fn rows_say_where_and_why() {
 }
 
 #[test]
+fn limits_are_where_the_page_says_and_have_that_value() {
+    let check = |from: &str, to: &str, expected: &str| {
+        check(|tree| tree.limits = tree.limits.replace(from, to), expected);
+    };
+    check("4", "5", "docs/limits.md:3: MAX is not 5 KiB");
+    check(
+        "MAX",
+        "MOST",
+        "docs/limits.md:3: crates/a/src/lib.rs has no MOST",
+    );
+    check(
+        "crates/a",
+        "crates/b",
+        "docs/limits.md:3: there is no source crates/b/src/lib.rs",
+    );
+}
+
+#[test]
 fn sources_keep_the_rules_of_the_house() {
     check(
         |tree| tree.source = tree.source.replace("//! A crate.", "// A crate."),
@@ -195,14 +220,14 @@ fn sources_keep_the_rules_of_the_house() {
     let word = ["TO", "DO"].concat();
     check(
         |tree| tree.source.push_str(&format!("// {word}\n")),
-        &format!("crates/a/src/lib.rs:7: {word} is not finished"),
+        &format!("crates/a/src/lib.rs:8: {word} is not finished"),
     );
     check(
         |tree| tree.source.push_str("#[test]\n#[ignore]\nfn later() {}\n"),
-        "crates/a/src/lib.rs:8: a test that does not run",
+        "crates/a/src/lib.rs:9: a test that does not run",
     );
     check(
-        |tree| tree.source.push_str(&"const _: () = ();\n".repeat(798)),
+        |tree| tree.source.push_str(&"const _: () = ();\n".repeat(797)),
         "crates/a/src/lib.rs:1: 801 lines of code, more than 800",
     );
     check(
