@@ -284,6 +284,21 @@ fn strict_values_are_refused() {
     );
 }
 
+#[test]
+fn item_without_octets_is_an_item_all_the_same() {
+    let mut w = Writer::default();
+    w.item(Gather::new());
+    w.item(bytes("abc"));
+    let payload = w.finish();
+    // Chunks are offered for the one and the other: the second item has the second chunk.
+    let lengths: Vec<_> = payload.items().iter().map(Item::len).collect();
+    assert_eq!(lengths, [0, 3]);
+    let mut r = Reader::from(&payload);
+    assert_eq!(r.item(9).unwrap().len(), 0);
+    assert_eq!(r.item(9).unwrap().to_vec(), b"abc");
+    r.finish().unwrap();
+}
+
 proptest! {
     #[test]
     fn what_is_written_is_read(a: u32, b: i64, c: bool, d: Vec<u8>, e: Option<u64>) {

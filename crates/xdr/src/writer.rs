@@ -103,15 +103,14 @@ impl Writer {
 
     /// Variable-length opaque data by reference: the length is written, the octets stay where they
     /// are, and whoever sends the payload decides how they travel.
+    ///
+    /// One without octets is an item too: a Write chunk that is offered for it is not for the next.
     pub fn item(&mut self, data: Gather) {
-        let len = gather_len(&data);
-        self.length(len);
-        if len > 0 {
-            self.items.push(Item {
-                at: self.len(),
-                data,
-            });
-        }
+        self.length(gather_len(&data));
+        self.items.push(Item {
+            at: self.len(),
+            data,
+        });
     }
 
     /// Optional data (RFC 4506 §4.19).
