@@ -81,7 +81,8 @@ struct Pulling {
 }
 
 /// What a reply takes.
-enum ReplyPlan {
+#[derive(Debug)]
+pub(crate) enum ReplyPlan {
     /// In one Send, its items in the Write chunks that these name by index.
     Send(SmallVec<[Option<u8>; 1]>),
     /// The same, and the rest in the Reply chunk.
@@ -436,7 +437,8 @@ impl Responder {
         let call = &mut self.calls[key as usize];
         let threshold = link.thresholds.send.octets();
         if call.lists.is_empty() && header::MIN_LEN + reply.stream_len() <= threshold {
-            return call.answer_inline(link, key, grant, &reply);
+            call.answer_inline(link, key, grant, &reply);
+            return self.granted(link);
         }
         let (chunks, long) = match plan_reply(&call.lists, &reply, threshold) {
             ReplyPlan::Send(chunks) => (chunks, false),
@@ -464,6 +466,10 @@ impl Responder {
             let Some(chunk) = chunk.map(usize::from) else {
                 continue;
             };
+            if item.is_empty() {
+                // It has its chunk, which goes back unused.
+                continue;
+            }
             let offered = &call.lists.writes[chunk];
             lists.writes[chunk] = offered.returned(item.len());
             writer.write(&offered.segments, item.data.clone());
@@ -503,6 +509,11 @@ impl Responder {
         });
         link.counters.replies_sent += 1;
         call.state = State::Replying { left };
+        self.granted(link);
+    }
+
+    /// A reply is queued that says what is granted.
+    fn granted(&mut self, link: &mut Link) {
         self.credits.replied();
         link.for_calls = self.credits.exposed() as usize;
     }
@@ -584,7 +595,7 @@ fn memory_of(lists: &Lists, max_chunk: usize) -> usize {
 }
 
 /// Which item goes where, and whether the rest fits a Send (RFC 8166 §3.5.3, §4.3.2).
-fn plan_reply(offered: &Lists, reply: &Payload, threshold: usize) -> ReplyPlan {
+pub(crate) fn plan_reply(offered: &Lists, reply: &Payload, threshold: usize) -> ReplyPlan {
     let mut left = offered.writes.iter().enumerate();
     let mut chunks = SmallVec::new();
     let mut reduced = reply.head().len();

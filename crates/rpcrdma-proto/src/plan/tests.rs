@@ -1,7 +1,15 @@
 //! Plans at their boundaries.
 
+#![allow(clippy::cast_possible_truncation)]
+
 use super::*;
+use crate::header::{Lists, Segments, WriteChunk};
+use crate::responder::{ReplyPlan, plan_reply};
+use buffer::{Buffer, Gather};
+use bytes::Bytes;
+use proptest::prelude::*;
 use smallvec::smallvec;
+use verbs::{Handle, Segment};
 
 const LIMITS: PlanLimits = PlanLimits {
     send: 4096,
@@ -117,4 +125,336 @@ fn small_segments_count_against_the_header() {
     };
     let plan = CallPlan::new(&call, &bound, &limits).expect("it can be carried");
     assert_eq!(plan.form, CallForm::Long);
+}
+
+/// Limits of a connection with these sizes.
+fn limits(send: usize, receive: usize, max_segment: usize) -> PlanLimits {
+    PlanLimits {
+        send,
+        receive,
+        max_segment,
+        ..LIMITS
+    }
+}
+
+fn sizes(stream: usize, items: &[usize]) -> CallSizes {
+    CallSizes {
+        stream,
+        items: items.into(),
+        reply_chunk: false,
+    }
+}
+
+fn reply_of(fixed: usize, results: &[usize]) -> ReplyBound {
+    ReplyBound {
+        fixed,
+        results: results.into(),
+    }
+}
+
+/// Octets of a call header with so many read segments beside what the plan offers.
+fn header(plan: &CallPlan, limits: &PlanLimits, read_segments: usize) -> usize {
+    emitted_len(
+        read_segments,
+        plan.write_chunks.iter().map(|&len| limits.segments(len)),
+        plan.reply_chunk.map(|len| limits.segments(len)),
+    )
+}
+
+#[test]
+fn each_form_of_the_call_ends_where_its_last_octet_fits() {
+    let replies = [
+        reply_of(100, &[]),
+        reply_of(100, &[9000]),
+        reply_of(100, &[9000, 9001]),
+        reply_of(9000, &[]),
+        reply_of(9000, &[9000]),
+    ];
+    for send in [1024, 4096, 8192] {
+        for max_segment in [4001, 1 << 20] {
+            for bound in &replies {
+                let limits = limits(send, 4096, max_segment);
+                let plan = |stream, items: &[usize]| {
+                    CallPlan::new(&sizes(stream, items), bound, &limits).expect("it can be carried")
+                };
+                let offers = header(&plan(8, &[]), &limits, 0);
+                let check = |stream, items: &[usize], form| {
+                    let found = plan(stream, items).form;
+                    assert_eq!(found, form, "{send} {max_segment} {bound:?} {stream}");
+                };
+                let most = send - offers;
+                check(most - 1, &[], CallForm::Short);
+                check(most, &[], CallForm::Short);
+                check(most + 1, &[], CallForm::Long);
+                let item = 9002;
+                let reduced = most - 24 * limits.segments(item);
+                check(reduced - 1 + padded(item), &[item], CallForm::Chunked);
+                check(reduced + padded(item), &[item], CallForm::Chunked);
+                check(reduced + 1 + padded(item), &[item], CallForm::Long);
+            }
+        }
+    }
+}
+
+#[test]
+fn each_form_of_the_reply_ends_where_its_last_octet_fits() {
+    for receive in [1024, 4096, 8192] {
+        let limits = limits(4096, receive, 1 << 20);
+        let check = |fixed, results: &[usize], writes: usize, long: bool| {
+            let bound = reply_of(fixed, results);
+            let plan = CallPlan::new(&sizes(100, &[]), &bound, &limits).expect("carried");
+            let found = (plan.write_chunks.len(), plan.reply_chunk.is_some());
+            assert_eq!(found, (writes, long), "{receive} {fixed} {results:?}");
+        };
+        let most = receive - MIN_LEN;
+        check(most - 1, &[], 0, false);
+        check(most, &[], 0, false);
+        check(most + 1, &[], 0, true);
+        // With an item of which the padding counts.
+        check(100, &[most - 100 - 3], 0, false);
+        check(100, &[most - 100], 0, false);
+        check(100, &[most - 100 + 1], 1, false);
+        let chunks = [10_000, 10_001];
+        for results in [&chunks[..1], &chunks] {
+            let left = receive - emitted_len(0, results.iter().map(|_| 1), None);
+            check(left - 1, results, results.len(), false);
+            check(left, results, results.len(), false);
+            check(left + 1, results, results.len(), true);
+        }
+    }
+}
+
+#[test]
+fn chunk_of_one_segment_too_many_is_refused() {
+    let limits = PlanLimits {
+        max_chunk: usize::MAX,
+        ..limits(32_768, 32_768, 1000)
+    };
+    let plan = |stream, items: &[usize], fixed, results: &[usize]| {
+        let bound = reply_of(fixed, results);
+        CallPlan::new(&sizes(stream, items), &bound, &limits)
+    };
+    let reads = MAX_READ_SEGMENTS * 1000;
+    assert!(plan(reads, &[], 100, &[]).is_ok());
+    assert!(plan(reads + 1, &[], 100, &[]).is_err());
+    let form = |item| plan(100 + item, &[item], 100, &[]).map(|plan| plan.form);
+    assert_eq!(form(reads), Ok(CallForm::Chunked));
+    assert!(form(reads + 1).is_err());
+    let chunk = MAX_SEGMENTS_PER_CHUNK * 1000;
+    assert!(plan(100, &[], 100, &[chunk]).is_ok());
+    assert!(plan(100, &[], 100, &[chunk + 1]).is_err());
+    assert!(plan(100, &[], chunk, &[]).is_ok());
+    assert!(plan(100, &[], chunk + 1, &[]).is_err());
+}
+
+#[test]
+fn offer_whose_header_fits_no_send_goes_as_one_chunk_or_not_at_all() {
+    // A header of 1024 octets has room for 62 segments in one chunk, and for fewer in two.
+    let limits = limits(4096, 1024, 1000);
+    let plan = |fixed, results: &[usize]| {
+        CallPlan::new(&sizes(100, &[]), &reply_of(fixed, results), &limits)
+    };
+    let both = plan(500, &[40_000]).expect("carried");
+    assert_eq!((both.write_chunks.len(), both.reply_chunk), (1, Some(500)));
+    let whole = plan(22_000, &[40_000]).expect("carried");
+    assert_eq!(
+        (whole.write_chunks.len(), whole.reply_chunk),
+        (0, Some(62_000))
+    );
+    assert!(plan(23_000, &[40_000]).is_err());
+}
+
+#[test]
+fn fewest_and_largest_items_move() {
+    let moved = |items: &[usize]| {
+        let stream = 100 + items.iter().map(|&len| padded(len)).sum::<usize>();
+        plan(stream, items, 100, &[]).moved.to_vec()
+    };
+    assert_eq!(moved(&[100, 50_000, 200]), [1]);
+    assert_eq!(moved(&[3000, 50_000, 2000]), [0, 1]);
+    assert_eq!(moved(&[5000, 0, 50_000]), [0, 2]);
+    assert_eq!(moved(&[100, 200]), [0; 0]);
+}
+
+#[test]
+fn items_of_a_long_call_have_chunks_of_their_own_only_if_that_is_allowed() {
+    let call = sizes(6000 + 8 + 50_000, &[8, 50_000]);
+    let bound = ReplyBound::default();
+    let plan = |mixed_long| {
+        let limits = PlanLimits {
+            mixed_long,
+            ..LIMITS
+        };
+        CallPlan::new(&call, &bound, &limits).expect("carried")
+    };
+    assert_eq!(plan(false).form, CallForm::Long);
+    assert!(plan(false).moved.is_empty());
+    assert_eq!(plan(true).form, CallForm::Long);
+    // Eight octets are not worth a segment.
+    assert_eq!(plan(true).moved.to_vec(), [1]);
+    assert_eq!(plan(true).regions(), 2);
+}
+
+#[test]
+fn direction_without_chunks_has_one_send_for_each_message() {
+    let limits = PlanLimits {
+        chunks: Chunks::Refused,
+        max_chunk: 0,
+        max_segment: 0,
+        ..LIMITS
+    };
+    let plan = |stream, fixed, results: &[usize]| {
+        CallPlan::new(&sizes(stream, &[]), &reply_of(fixed, results), &limits)
+    };
+    let too_large = Err(TransportError::TooLarge {
+        len: 4097,
+        limit: 4096,
+    });
+    let fits = plan(4068, 68, &[3997]).expect("it fits");
+    assert_eq!((fits.form, fits.regions()), (CallForm::Short, 0));
+    assert_eq!(plan(4069, 100, &[]), too_large);
+    assert_eq!(plan(100, 4069, &[]), too_large);
+}
+
+#[test]
+fn reply_chunk_can_be_asked_for() {
+    let call = CallSizes {
+        reply_chunk: true,
+        ..sizes(100, &[])
+    };
+    let plan = |fixed, results: &[usize]| {
+        CallPlan::new(&call, &reply_of(fixed, results), &LIMITS).expect("carried")
+    };
+    assert_eq!(plan(100, &[]).reply_chunk, Some(100));
+    let both = plan(100, &[9000]);
+    assert_eq!((both.write_chunks.len(), both.reply_chunk), (1, Some(100)));
+}
+
+/// What a peer is offered by a plan.
+fn offered(plan: &CallPlan, limits: &PlanLimits) -> Lists {
+    let chunk = |len: usize| WriteChunk {
+        segments: (0..len)
+            .step_by(limits.max_segment)
+            .map(|start| Segment {
+                handle: Handle(1),
+                length: limits.max_segment.min(len - start) as u32,
+                offset: 0,
+            })
+            .collect::<Segments>(),
+    };
+    Lists {
+        reads: Vec::new(),
+        writes: plan.write_chunks.iter().map(|&len| chunk(len)).collect(),
+        reply: plan.reply_chunk.map(chunk),
+    }
+}
+
+/// A reply with these octets beside its items, each of which has a length word among them.
+fn message(fixed: usize, items: &[usize]) -> Payload {
+    let mut w = xdr::Writer::new(Buffer::with_capacity(64));
+    for &len in items {
+        w.item(Gather::from_elem(Bytes::from(vec![0; len]), 1));
+    }
+    while w.len() < fixed / 4 * 4 {
+        w.u32(0);
+    }
+    w.finish()
+}
+
+fn any_limits() -> impl Strategy<Value = PlanLimits> {
+    let inline = || (1..=9_usize).prop_map(|kib| kib * 1024);
+    let segment = prop_oneof![2000..6000_usize, Just(1 << 20)];
+    (
+        inline(),
+        inline(),
+        segment,
+        20_000..200_000_usize,
+        any::<bool>(),
+    )
+        .prop_map(
+            |(send, receive, max_segment, max_chunk, mixed_long)| PlanLimits {
+                send,
+                receive,
+                max_chunk,
+                max_segment: max_segment.min(max_chunk),
+                chunks: Chunks::Allowed,
+                mixed_long,
+            },
+        )
+}
+
+fn any_items() -> impl Strategy<Value = Vec<usize>> {
+    let item = prop_oneof![
+        0..50_usize,
+        900..1200_usize,
+        3900..4200_usize,
+        0..30_000_usize
+    ];
+    prop_oneof![
+        9 => prop::collection::vec(item.clone(), 0..5),
+        1 => prop::collection::vec(item, 15..20),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_planned_keeps_to_every_limit(
+        limits in any_limits(),
+        head in 8..12_000_usize,
+        items in any_items(),
+        fixed in 0..12_000_usize,
+        results in any_items(),
+    ) {
+        let stream = head + items.iter().map(|&len| padded(len)).sum::<usize>();
+        let call = sizes(stream, &items);
+        let Ok(plan) = CallPlan::new(&call, &reply_of(fixed, &results), &limits) else {
+            // What fits chunks of one segment can be carried, whatever its form.
+            let whole = fixed + results.iter().map(|&len| padded(len)).sum::<usize>();
+            prop_assert!(stream > limits.max_segment || padded(whole) > limits.max_segment);
+            return Ok(());
+        };
+        let long = plan.form == CallForm::Long;
+        let rest = call.without(&plan.moved);
+        let mut reads: Vec<usize> = plan.moved.iter().map(|&index| items[index]).collect();
+        reads.extend(long.then_some(rest));
+        let segments = reads.iter().map(|&len| limits.segments(len)).sum();
+        let inline = if long { 0 } else { rest };
+        prop_assert!(header(&plan, &limits, segments) + inline <= limits.send);
+        prop_assert!(header(&plan, &limits, 0) <= limits.receive);
+        prop_assert!(segments <= MAX_READ_SEGMENTS && reads.len() <= MAX_READ_CHUNKS);
+        prop_assert!(plan.write_chunks.len() <= MAX_WRITE_CHUNKS);
+        for &len in reads.iter().chain(&plan.write_chunks).chain(&plan.reply_chunk) {
+            prop_assert!(len <= limits.max_chunk);
+        }
+        prop_assert!(plan.moved.is_sorted_by(|a, b| a < b));
+        prop_assert!(plan.moved.iter().all(|&index| items[index] > 0));
+        // Nothing moves that need not.
+        let short = header(&plan, &limits, 0) + stream <= limits.send;
+        prop_assert_eq!(plan.form == CallForm::Short, short);
+        prop_assert!(plan.form != CallForm::Chunked || !plan.moved.is_empty());
+    }
+
+    /// A Responder has room for every reply within the bound.
+    #[test]
+    fn reply_within_its_bound_has_room(
+        limits in any_limits(),
+        fixed in 100..12_000_usize,
+        results in any_items(),
+        part in 0..=100_usize,
+    ) {
+        let bound = reply_of(fixed / 4 * 4, &results);
+        let Ok(plan) = CallPlan::new(&sizes(100, &[]), &bound, &limits) else {
+            return Ok(());
+        };
+        let items: Vec<usize> = results.iter().map(|&len| len * part / 100).collect();
+        let reply = message(fixed * part / 100, &items);
+        if reply.head().len() > bound.fixed {
+            return Ok(());
+        }
+        match plan_reply(&offered(&plan, &limits), &reply, limits.receive) {
+            ReplyPlan::Send(_) => {}
+            ReplyPlan::ReplyChunk(_) => prop_assert!(plan.reply_chunk.is_some()),
+            ReplyPlan::NoRoom => prop_assert!(false, "no room"),
+        }
+    }
 }

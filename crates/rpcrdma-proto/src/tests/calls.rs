@@ -144,6 +144,52 @@ fn every_shape_arrives_whole_and_leaves_nothing_behind() {
     check_shapes(Setup::default);
 }
 
+#[test]
+fn items_of_a_long_call_may_have_chunks_of_their_own() {
+    let mixed = |max_segment| {
+        let mut setup = Setup::default();
+        setup.client.mixed_long = true;
+        setup.client.max_segment = max_segment;
+        Pair::with(setup)
+    };
+    for max_segment in [0, 4001] {
+        let mut pair = mixed(max_segment);
+        let items = &[5001, 3, 70_002];
+        let answer = exchange(&mut pair, (6000, items), (5000, &[9001])).expect("answered");
+        check_reply(&answer, 5, 5000, &[9001]);
+        let counters = pair.client.connection.counters();
+        assert_eq!(offered(counters), (3, 1, 1));
+        assert_eq!(used(pair.server.connection.counters()), (3, 1, 1));
+        pair.check_idle();
+    }
+}
+
+#[test]
+fn call_that_went_as_a_whole_goes_in_chunks_over_a_connection_with_room_for_the_rest() {
+    let mut setup = Setup::default();
+    setup.client.own.send = InlineSize::MIN;
+    let mut pair = Pair::with(setup);
+    let sent = stream(&call(5, 2000, &[50_001]));
+    pair.call(request(5, call(5, 2000, &[50_001]), bound(100, &[])));
+    let _ = pair.arrived();
+    let octets = pair.client.connection.counters().read_octets_offered;
+    assert_eq!(octets, sent.len() as u64);
+    let mut next = Pair::new();
+    for unfinished in pair.client.connection.into_unfinished() {
+        let Unfinished::Again(request) = unfinished else {
+            panic!("it has no reply");
+        };
+        next.call(request);
+    }
+    let (id, received) = next.arrived();
+    assert_eq!(stream(&received), sent);
+    let octets = next.client.connection.counters().read_octets_offered;
+    assert_eq!(octets, 50_001);
+    next.answer(id, Reply::Message(reply(5, 4, &[])));
+    check_reply(&next.ended().expect("answered"), 5, 4, &[]);
+    next.check_idle();
+}
+
 /// Posts what waits at one end, and says how many octets of its Sends go by reference.
 fn post_all(end: &mut End) -> usize {
     let mut referred = 0;

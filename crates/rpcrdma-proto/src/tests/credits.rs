@@ -1,10 +1,14 @@
 //! Credits, kept to and not (RFC 8166 §3.3.1).
 
 use super::lone::*;
+use super::pair::{Pair, Setup};
 use super::*;
+use crate::Called;
 use crate::Violation;
 use crate::header::{Lists, procedure};
-use verbs::WorkRequest;
+use oncrpc::Reply;
+use std::time::Instant;
+use verbs::{QueuePair, WorkRequest};
 
 #[test]
 fn credits_are_never_zero_and_never_more_than_asked_for() {
@@ -60,4 +64,115 @@ fn peer_that_reads_no_errors_is_cut_off() {
         let sends = posts.filter(|work| matches!(work, WorkRequest::Send { .. }));
         assert_eq!(sends.count(), 4);
     }
+}
+
+#[test]
+fn whatever_is_asked_for_at_least_one_credit_is_granted() {
+    for (asked, expected) in [(0, 1), (1, 1), (8, 8), (9, 8), (u32::MAX, 8)] {
+        let mut lone = server();
+        lone.send_stream(5, asked, &stream(&call(5, 40, &[])));
+        let (id, _) = lone.called();
+        let answer = Reply::Message(reply(5, 40, &[]));
+        lone.end.connection.reply(id, answer);
+        let (header, _) = lone.receive().expect("the reply");
+        assert_eq!(header.credits, expected, "{asked}");
+        // An error grants as much.
+        lone.send(
+            &wire(procedure::MSGP, 6, asked, &Lists::default(), &[]),
+            None,
+        );
+        let (header, _) = lone.receive().expect("the error");
+        assert_eq!(header.credits, expected, "{asked}");
+    }
+}
+
+/// A client whose server has granted all credits that were asked for.
+fn granted(reserve_credit: bool) -> Lone {
+    let mut config = config(Role::Client);
+    config.reserve_credit = reserve_credit;
+    let mut lone = Lone::new(&config);
+    lone.call(request(100, call(100, 40, &[]), bound(100, &[])));
+    lone.receive().expect("the call");
+    lone.send_stream(100, 8, &stream(&reply(100, 40, &[])));
+    lone.ended().expect("answered");
+    lone
+}
+
+#[test]
+fn health_check_goes_when_all_other_credits_are_in_use() {
+    let mut lone = granted(true);
+    assert_eq!(lone.end.connection.room(), 7);
+    for xid in 1..=7 {
+        lone.call(request(xid, call(xid, 40, &[]), bound(100, &[])));
+    }
+    assert!(!lone.end.connection.can_call());
+    let end = &mut lone.end;
+    let one_more = request(8, call(8, 40, &[]), bound(100, &[]));
+    let called = end.connection.call(Instant::now(), one_more, &mut end.qp);
+    assert!(matches!(called, Called::NoRoom(_)), "{called:?}");
+    assert!(lone.end.connection.can_check_health());
+    lone.call(request(9, call(9, 40, &[]), bound(100, &[])).as_health_check());
+    assert!(!lone.end.connection.can_check_health());
+}
+
+#[test]
+fn single_credit_is_for_every_call() {
+    let mut config = config(Role::Client);
+    config.reserve_credit = true;
+    let mut lone = Lone::new(&config);
+    lone.call(request(5, call(5, 40, &[]), bound(100, &[])));
+    assert!(!lone.end.connection.can_check_health());
+    assert_eq!(granted(false).end.connection.room(), 8);
+}
+
+#[test]
+fn error_is_no_valid_reply_and_grants_nothing() {
+    let mut lone = client();
+    lone.call(request(5, call(5, 40, &[]), bound(100, &[])));
+    lone.receive().expect("the call");
+    lone.send(&error(5, crate::header::RdmaError::Chunk), None);
+    lone.ended().expect_err("refused");
+    assert_eq!(lone.end.connection.room(), 1);
+}
+
+/// Sends as many calls as there is room for and answers one; gives the number that was there.
+fn fill_and_answer(pair: &mut Pair, xid: &mut u32) -> usize {
+    while pair.client.connection.can_call() {
+        *xid += 1;
+        pair.call(request(*xid, call(*xid, 40, &[]), bound(100, &[])));
+    }
+    pair.drive();
+    let there = pair.calls.len();
+    let (id, received) = pair.calls.remove(0);
+    let answered = xdr::Reader::from(&received).u32().expect("an XID");
+    pair.answer(id, Reply::Message(reply(answered, 40, &[])));
+    there
+}
+
+#[test]
+fn grant_can_be_lowered_and_raised_while_all_credits_are_in_use() {
+    let mut pair = Pair::with(Setup::default());
+    let mut xid = 0;
+    assert_eq!(fill_and_answer(&mut pair, &mut xid), 1);
+    assert_eq!(fill_and_answer(&mut pair, &mut xid), 8);
+    pair.server.connection.set_grant(3);
+    // One more is sent before the client hears of it.
+    assert_eq!(fill_and_answer(&mut pair, &mut xid), 8);
+    assert_eq!(pair.client.connection.credits(), 3);
+    for expected in [7, 6, 5, 4, 3, 3, 3, 3, 3, 3, 3] {
+        assert_eq!(fill_and_answer(&mut pair, &mut xid), expected);
+    }
+    let slack = crate::limits::RECEIVE_SLACK;
+    assert_eq!(pair.server.qp.outstanding().receives, 3 + slack);
+    pair.server.connection.set_grant(100);
+    assert_eq!(
+        pair.server.connection.grant(),
+        8,
+        "not more than there was room for"
+    );
+    assert_eq!(fill_and_answer(&mut pair, &mut xid), 3);
+    assert_eq!(fill_and_answer(&mut pair, &mut xid), 8);
+    assert_eq!(pair.server.qp.outstanding().receives, 8 + slack);
+    assert_eq!(pair.client.qp.closed(), None);
+    assert_eq!(pair.server.connection.violation(), None);
 }

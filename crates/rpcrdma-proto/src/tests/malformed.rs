@@ -4,7 +4,7 @@ use super::lone::*;
 use super::*;
 use crate::header::{Body, Lists, RdmaError, procedure};
 use smallvec::smallvec;
-use verbs::{Completion, Memory, QueuePair, WorkRequest};
+use verbs::{Completion, Memory, QueuePair, WorkError, WorkRequest};
 
 /// Calls that are refused with ERR_CHUNK and their XID, and do no harm.
 #[test]
@@ -175,4 +175,53 @@ fn failed_work_ends_the_connection() {
     );
     assert!(lone.end.qp.closed().is_some() || lone.end.connection.violation().is_some());
     assert!(lone.events.is_empty());
+}
+
+/// A call with a Read chunk that is not there, and one of the same shape that could be.
+fn broken_call(xid: u32) -> Vec<u8> {
+    let lists = Lists {
+        reads: vec![read_chunk(52, smallvec![segment(0xdead, 8)])],
+        ..Lists::default()
+    };
+    let message = stream(&call(xid, 40, &[]));
+    wire(procedure::MSG, xid, 8, &lists, &message)
+}
+
+#[test]
+fn call_whose_chunks_broke_a_connection_is_refused_on_the_next_once() {
+    let config = config(Role::Server);
+    let mut first = Lone::new(&config);
+    first.send(&broken_call(5), None);
+    assert!(first.end.connection.violation().is_some());
+    assert_eq!(first.end.connection.counters().calls_condemned, 1);
+    assert_eq!(config.failed_calls.len(), 1);
+    let mut second = Lone::new(&config);
+    second.send(&broken_call(5), None);
+    let (header, _) = second.receive().expect("an answer");
+    assert_eq!(
+        (header.xid, header.body),
+        (5, Body::Error(RdmaError::Chunk))
+    );
+    assert_eq!(second.end.connection.counters().read_chunks_pulled, 0);
+    assert_eq!(second.end.connection.violation(), None);
+    assert!(config.failed_calls.is_empty());
+    // Its XID may name another call now.
+    second.send_call(5);
+    second.called();
+    second.send(&broken_call(6), None);
+    assert!(second.end.connection.violation().is_some());
+}
+
+#[test]
+fn call_that_was_on_its_way_when_the_connection_was_cut_is_not_to_blame() {
+    let config = config(Role::Server);
+    let mut lone = Lone::new(&config);
+    arrive(&mut lone.end.connection, broken_call(5));
+    while let Some(work) = lone.end.connection.poll_post() {
+        lone.end.connection.handle_completion(Completion::Failed {
+            wr: work.wr(),
+            error: WorkError::Flushed,
+        });
+    }
+    assert!(config.failed_calls.is_empty());
 }
