@@ -232,6 +232,32 @@ fn reads_beyond_ord_wait_and_hold_up_nothing() {
 }
 
 #[test]
+fn the_sink_of_a_read_has_no_name_any_more_when_it_is_done() {
+    let mut pair = Pair::new();
+    let handle = pair
+        .b
+        .register(Memory::Source(gather(vec![7; 10])))
+        .unwrap();
+    let segment = Segment {
+        handle,
+        length: 10,
+        offset: 0,
+    };
+    pair.a.post(read(1, 10, &[segment])).unwrap();
+    let request = output(&mut pair.a, usize::MAX);
+    let (_, payload) = fpdus(&request).pop().unwrap();
+    let request_of = crate::rdmap::ReadRequest::parse(payload.first_chunk().unwrap());
+    pair.b.recv_slice(&request);
+    pair.drive();
+    assert_eq!(completions(&mut pair.a).len(), 1);
+    let sink = Handle(request_of.sink_stag);
+    pair.b.post(write(2, vec![1], sink, 0)).unwrap();
+    pair.drive();
+    let out = Cause::DDP_INVALID_STAG.to_string();
+    assert_eq!(pair.b.closed(), Some(&CloseReason::Terminated(out)));
+}
+
+#[test]
 fn read_of_nothing_completes() {
     let mut pair = Pair::new();
     pair.a.post(read(1, 0, &[])).unwrap();

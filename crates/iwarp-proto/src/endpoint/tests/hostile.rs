@@ -129,10 +129,10 @@ impl Victim {
 }
 
 #[track_caller]
-fn check(cause: Cause, octets: impl FnOnce(&Victim) -> Vec<u8>) {
+fn check(cause: Cause, octets: impl FnOnce(&Victim) -> Vec<u8>) -> Terminate {
     let victim = Victim::new();
     let octets = octets(&victim);
-    victim.check(&octets, cause);
+    victim.check(&octets, cause)
 }
 
 /// The same with little and much payload: the second is about to be placed directly.
@@ -281,15 +281,24 @@ fn invalidating_what_cannot_be() {
         if let Header::Untagged { rsvd_ulp_word, .. } = &mut header {
             *rsvd_ulp_word = stag;
         }
-        frame(header, b"x")
+        header
     };
-    check(Cause::RDMA_CANNOT_INVALIDATE, |_| invalidate(0));
-    check(Cause::RDMA_CANNOT_INVALIDATE, |victim| {
-        invalidate(victim.sink.0 ^ 1)
-    });
-    check(Cause::RDMA_CANNOT_INVALIDATE, |victim| {
-        invalidate(victim.read_stag)
-    });
+    let refused = |stag: fn(&Victim) -> u32| {
+        let victim = Victim::new();
+        let header = invalidate(stag(&victim));
+        let terminate = victim.check(&frame(header, b"x"), Cause::RDMA_CANNOT_INVALIDATE);
+        assert_eq!(terminate.segment.unwrap().header, header);
+    };
+    refused(|_| 0);
+    refused(|victim| victim.sink.0 ^ 1);
+    refused(|victim| victim.read_stag);
+    // What was asked for is still on its way out.
+    let mut victim = Victim::new();
+    let request = request(victim.source.0, 0, REGION as u32);
+    let header = untagged(Opcode::ReadRequest, 1, 1, 0);
+    victim.endpoint.recv_slice(&frame(header, &request.emit()));
+    let header = invalidate(victim.source.0);
+    victim.check(&frame(header, b"x"), Cause::RDMA_CANNOT_INVALIDATE);
 }
 
 fn request(stag: u32, offset: u64, length: u32) -> ReadRequest {
@@ -366,7 +375,9 @@ fn read_requests_that_are_none() {
     let read = |sequence, offset, payload: &'static [u8]| {
         move |_: &Victim| frame(untagged(Opcode::ReadRequest, 1, sequence, offset), payload)
     };
-    check(Cause::DDP_SEQUENCE, read(2, 0, &[0; 28]));
+    let terminate = check(Cause::DDP_SEQUENCE, read(2, 0, &[0; 28]));
+    // Only what was found at fault beyond DDP comes back with its own header.
+    assert_eq!(terminate.segment.unwrap().read_request, None);
     check(Cause::DDP_OFFSET, read(1, 4, &[0; 28]));
     check(Cause::DDP_TOO_LONG, read(1, 0, &[0; 29]));
     check(Cause::RDMA_OPERATION, read(1, 0, &[0; 27]));
