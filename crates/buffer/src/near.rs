@@ -48,7 +48,12 @@ fn class_of(size: usize) -> Option<usize> {
 pub(crate) fn take(size: usize, home: &Arc<Home>) -> Option<Kept> {
     let class = class_of(size)?;
     let take = |near: &RefCell<Near>| {
-        near.borrow_mut().0[class].pop_if(|(_, other)| Arc::ptr_eq(home, other))
+        let near = &mut near.borrow_mut().0[class];
+        // Mostly the last one: others are there only where a thread uses several pools.
+        let at = near
+            .iter()
+            .rposition(|(_, other)| Arc::ptr_eq(home, other))?;
+        Some(near.swap_remove(at))
     };
     NEAR.try_with(take).ok().flatten()
 }
