@@ -106,9 +106,31 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
         }
         let from = Name::new(&self.temporary).at("name", &self.path)?;
         let to = Name::new(&self.name).at("name", &self.path)?;
-        nfs.rename((self.dir, from), (self.dir, to))
-            .await
-            .at("name", &self.path)
+        let named = match nfs.rename((self.dir, from), (self.dir, to)).await {
+            // The call came a second time to a server that has forgotten the first, or so it seems.
+            Err(Fault::Status(Status::NoEntry)) if self.has_its_name(to).await => Ok(()),
+            named => named,
+        };
+        named.at("name", &self.path)
+    }
+
+    /// Whether our file is what has the name. Handles of one file may differ; numbers do not.
+    async fn has_its_name(&self, name: Name<'_>) -> bool {
+        let nfs = self.export.nfs();
+        let ours = self.stream.handle();
+        match nfs.lookup(self.dir, name).await {
+            Ok((found, _)) if found == ours => true,
+            Ok((found, _)) => {
+                let both = (
+                    nfs.get_attributes(found).await,
+                    nfs.get_attributes(ours).await,
+                );
+                matches!(both, (Ok(found), Ok(ours))
+                    if (found.fsid, found.file_id) == (ours.fsid, ours.file_id))
+            }
+            // The first error is the one that counts.
+            Err(_) => false,
+        }
     }
 
     /// Removes the temporary file, as far as the server lets us.

@@ -322,6 +322,36 @@ async fn upload_replaces_only_when_it_is_whole() {
 }
 
 #[tokio::test]
+async fn upload_is_named_though_the_call_that_names_it_is_executed_twice() {
+    for sparse in [false, true] {
+        let faults = Faults {
+            renames_twice: true,
+            sparse,
+            ..Faults::default()
+        };
+        let (server, export) = export(faults, Carry::Apart).await;
+        let new = b"new".to_vec();
+        export.write_all("/file", new, mode(0o640)).await.unwrap();
+        assert_eq!(server.disk.lock().unwrap().read("/file"), b"new");
+        assert_eq!(export.entries("/").await.unwrap().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn upload_that_somebody_removes_is_not_taken_for_what_had_the_name() {
+    let (server, export) = export(Faults::default(), Carry::Apart).await;
+    let old = b"old".to_vec();
+    export.write_all("/file", old, NONE).await.unwrap();
+    let upload = export.upload("/file", NONE).await.unwrap();
+    let temporary = upload.temporary_name().to_vec();
+    let path = [&b"/"[..], &temporary].concat();
+    export.remove(path).await.unwrap();
+    let error = upload.finish().await.unwrap_err();
+    assert_eq!(error.status(), Some(Status::NoEntry));
+    assert_eq!(server.disk.lock().unwrap().read("/file"), b"old");
+}
+
+#[tokio::test]
 async fn names_are_made_linked_renamed_and_removed() {
     let (_, export) = export(Faults::default(), Carry::Inline).await;
     export.write_all("/a", b"x".to_vec(), NONE).await.unwrap();

@@ -46,6 +46,8 @@ pub(crate) struct Faults {
     pub(crate) hides_exports: bool,
     /// Names that begin with this cannot be removed.
     pub(crate) protected: Option<&'static [u8]>,
+    /// The reply to a RENAME is lost and the call comes again, to a server that has forgotten it.
+    pub(crate) renames_twice: bool,
     /// READ size in FSINFO; 64 KiB otherwise.
     pub(crate) read_max: Option<u32>,
 }
@@ -385,7 +387,10 @@ impl Server {
                 let args = call.decode(args::Rename::parse)?;
                 let from = (number(args.from.dir), &args.from.name[..]);
                 let to = (number(args.to.dir), &args.to.name[..]);
-                let done = self.disk.lock().unwrap().rename(from, to);
+                let mut done = self.disk.lock().unwrap().rename(from, to);
+                if self.faults.lock().unwrap().renames_twice {
+                    done = self.disk.lock().unwrap().rename(from, to);
+                }
                 let res: Res<_, results::Rename> = done
                     .map(|()| results::Rename::default())
                     .map_err(Failed::from);
