@@ -284,19 +284,20 @@ impl Waiting {
         if let Some(error) = &inner.over {
             return Err(error.clone());
         }
-        let mut request = request.take().expect("a call is sent once");
+        let unsent = request.as_mut().expect("a call is sent once");
         inner.generation = inner.generation.wrapping_add(1);
         let slot = Slot {
             generation: inner.generation,
-            xid: request.xid(),
+            xid: unsent.xid(),
             queued: true,
             deadline: None,
             waker: Some(cx.waker().clone()),
             outcome: None,
         };
         let token = token(slot.generation, inner.slots.insert(slot));
-        request.set_token(token);
-        inner.queue.push_back(request);
+        unsent.set_token(token);
+        // Straight from one place to the other: it is large.
+        inner.queue.extend(request.take());
         let owner = inner.owner.take();
         drop(inner);
         wake(owner);

@@ -2,7 +2,7 @@
 
 use super::{Settings, Tally};
 use crate::clock;
-use crate::spin::{Activity, Idle, Spinner};
+use crate::spin::{Activity, Idle, Spinner, after_others};
 use crate::wire::{Over, Wire};
 use oncrpc::{Answer, Caller, Reply};
 use rpcrdma_proto::{CallId, Event};
@@ -112,7 +112,7 @@ impl Serving {
         loop {
             let moved = self.wire.turn();
             if std::mem::take(&mut more) {
-                tokio::task::yield_now().await;
+                after_others().await;
             }
             let answered = match self.answer(&waker) {
                 Ok(answered) => {
