@@ -20,5 +20,5 @@ pub use message::{
     write_call,
 };
 pub use program::{Call, Program, Programs};
-pub use service::{Answer, Caller, Reply, Service};
+pub use service::{Answer, Caller, ConnectionId, Reply, Service};
 pub use transport::{ReplyBound, Transport, TransportError};

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use xdr::Payload;
 
 /// Answers RPC calls, whatever transport they came over.
@@ -21,6 +22,23 @@ pub trait Service: Send + Sync {
 pub struct Caller {
     /// Address of the other end. Ports are no identity: they change at each reconnect.
     pub addr: SocketAddr,
+    /// The connection over which the call came.
+    pub connection: ConnectionId,
+}
+
+/// One connection that was taken in. No two of a process are the same, also one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnectionId(u64);
+
+impl Caller {
+    /// Who calls from there, on a connection that is new.
+    pub fn new(addr: SocketAddr) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self {
+            addr,
+            connection: ConnectionId(NEXT.fetch_add(1, Relaxed)),
+        }
+    }
 }
 
 /// How a call is answered.

@@ -79,9 +79,7 @@ impl Transport for Direct {
             Carry::Apart => call,
             Carry::Inline => flat(&call),
         };
-        let caller = Caller {
-            addr: ([127, 0, 0, 1], 999).into(),
-        };
+        let caller = Caller::new(([127, 0, 0, 1], 999).into());
         let reply = match self.service.call(call, &caller) {
             Answer::Now(reply) => reply,
             Answer::Blocking(work) => work(),

@@ -38,9 +38,7 @@ fn exchange<'a, A: Arguments<'a>>(programs: &Programs, from: &str, args: &A) -> 
     };
     write_call(&mut w, 7, target, &Credential::None);
     args.write(&mut w);
-    let caller = Caller {
-        addr: from.parse().unwrap(),
-    };
+    let caller = Caller::new(from.parse().unwrap());
     let reply = match programs.call(w.finish(), &caller) {
         Answer::Now(reply) => reply,
         Answer::Blocking(job) => job(),
@@ -81,9 +79,7 @@ fn exported_paths_have_handles_and_others_have_reasons() {
     };
     let root = mount_from(&programs, LOOPBACK, "/data").unwrap();
     assert_eq!(root.flavors, [AUTH_SYS, AUTH_NONE]);
-    let caller = Caller {
-        addr: LOOPBACK.parse().unwrap(),
-    };
+    let caller = Caller::new(LOOPBACK.parse().unwrap());
     let opened = exports.open(&root.handle, &caller).ok().unwrap();
     assert_eq!(opened.file, opened.export.fs.root());
     let below = mount_from(&programs, LOOPBACK, "/data/dir/").unwrap();
@@ -158,9 +154,7 @@ fn garbage_and_unknown_procedures_are_told_apart() {
         };
         write_call(&mut w, 7, target, &Credential::None);
         w.u32(u32::MAX);
-        let caller = Caller {
-            addr: LOOPBACK.parse().unwrap(),
-        };
+        let caller = Caller::new(LOOPBACK.parse().unwrap());
         let Answer::Now(Reply::Message(payload)) = programs.call(w.finish(), &caller) else {
             panic!("no reply at once")
         };

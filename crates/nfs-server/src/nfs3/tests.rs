@@ -66,9 +66,7 @@ impl Peer {
     }
 
     fn exchange(&self, call: Payload) -> Reply {
-        let caller = Caller {
-            addr: self.from.parse().unwrap(),
-        };
+        let caller = Caller::new(self.from.parse().unwrap());
         match self.programs.call(call, &caller) {
             Answer::Now(reply) => reply,
             Answer::Blocking(job) => job(),

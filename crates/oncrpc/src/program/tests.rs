@@ -43,9 +43,7 @@ impl Program for Echo {
 }
 
 fn caller() -> Caller {
-    Caller {
-        addr: ([127, 0, 0, 1], 1).into(),
-    }
+    Caller::new(([127, 0, 0, 1], 1).into())
 }
 
 fn header(prog: u32, vers: u32, proc: u32) -> Writer {

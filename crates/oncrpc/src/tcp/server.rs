@@ -116,7 +116,7 @@ impl Server {
             };
             let connection = Connection {
                 service: Arc::clone(&self.service),
-                caller: Caller { addr },
+                caller: Caller::new(addr),
                 limits: self.limits,
                 running: JoinSet::new(),
                 calls: 0,

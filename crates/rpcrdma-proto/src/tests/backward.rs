@@ -245,9 +245,7 @@ fn client_without_a_service_answers_prog_unavail() {
     let message = Payload::new(Buffer::from(octets), 0);
     pair.call_back(request(5, message, bound(200, &[])));
     let (id, received) = pair.arrived_back();
-    let caller = Caller {
-        addr: pair.client.qp.peer_addr(),
-    };
+    let caller = Caller::new(pair.client.qp.peer_addr());
     let Answer::Now(reply) = Programs::new().call(received, &caller) else {
         panic!("there is nothing to wait for");
     };

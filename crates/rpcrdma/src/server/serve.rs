@@ -74,9 +74,7 @@ impl Serving {
         stop: watch::Receiver<bool>,
     ) -> Self {
         Self {
-            caller: Caller {
-                addr: wire.qp.peer_addr(),
-            },
+            caller: Caller::new(wire.qp.peer_addr()),
             spinner: Spinner::new(settings.config.spin, activity),
             wire,
             settings,

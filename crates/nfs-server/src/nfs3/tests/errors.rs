@@ -75,9 +75,7 @@ fn handles_of_an_export_that_is_gone_are_stale() {
     };
     let (old, new) = (with("/old"), with("/new"));
     let handle = old.seal(old.all()[0].id(), fs.root());
-    let caller = Caller {
-        addr: LOOPBACK.parse().unwrap(),
-    };
+    let caller = Caller::new(LOOPBACK.parse().unwrap());
     assert!(old.open(&handle, &caller).is_ok());
     assert_eq!(new.open(&handle, &caller).err(), Some(Status::Stale));
 }

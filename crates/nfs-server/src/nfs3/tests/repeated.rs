@@ -23,9 +23,7 @@ impl Peer {
     }
 
     fn send_message(&self, message: Payload) -> Answer {
-        let caller = Caller {
-            addr: self.from.parse().unwrap(),
-        };
+        let caller = Caller::new(self.from.parse().unwrap());
         self.programs.call(message, &caller)
     }
 
