@@ -157,6 +157,7 @@ impl Call {
             | Error::NotInEnum { .. }
             | Error::Padding
             | Error::NotText
+            | Error::NotReduced
             | Error::Trailing { .. } => self.accepted(AcceptStatus::GarbageArgs),
         }
     }

@@ -51,6 +51,9 @@ pub enum Error {
     /// A by-reference item stands where none is eligible (RFC 8166 §6.1).
     #[error("a by-reference item stands where none is eligible")]
     Ineligible,
+    /// A result is in the stream though there was a chunk for it (RFC 8166 §6.1).
+    #[error("a result is in the stream though a chunk was offered for it")]
+    NotReduced,
     /// Octets follow the end of the message.
     #[error("{len} octets follow the end of the message")]
     Trailing {

@@ -16,6 +16,8 @@ pub struct Payload {
     /// Offset in the head; that of the longest transport header fits by far.
     start: u32,
     unplaced: bool,
+    /// Chunks that were offered for results and came back unused.
+    spare: u8,
 }
 
 /// One by-reference item of a [`Payload`]: the data of a counted array, without its length word.
@@ -55,6 +57,7 @@ impl Payload {
             items: SmallVec::new(),
             start: u32::try_from(start).expect("messages are limited"),
             unplaced: false,
+            spare: 0,
         }
     }
 
@@ -96,6 +99,18 @@ impl Payload {
             .collect();
         payload.unplaced = !payload.items.is_empty();
         payload
+    }
+
+    /// The same reply, if so many chunks with room for results came back unused. An eligible result
+    /// that is in the stream all the same breaks a rule (RFC 8166 §4.3.2, §6.1), and is not read.
+    #[must_use]
+    pub fn with_unused_chunks(mut self, unused: usize) -> Self {
+        self.spare = u8::try_from(unused).unwrap_or(u8::MAX);
+        self
+    }
+
+    pub(crate) fn spare(&self) -> u8 {
+        self.spare
     }
 
     /// Whether the items are results whose places are not known.

@@ -15,6 +15,8 @@ pub struct Reader<'a> {
     end: usize,
     items: &'a [Item],
     unplaced: bool,
+    /// Chunks for results that were not used.
+    spare: u8,
 }
 
 /// A counted array that may have travelled by reference.
@@ -66,6 +68,7 @@ impl<'a> From<&'a [u8]> for Reader<'a> {
             end: stream.len(),
             items: &[],
             unplaced: false,
+            spare: 0,
         }
     }
 }
@@ -75,6 +78,7 @@ impl<'a> From<&'a Payload> for Reader<'a> {
         let mut reader = Self {
             items: payload.items(),
             unplaced: payload.unplaced(),
+            spare: payload.spare(),
             ..Self::from(payload.head())
         };
         reader.find_end();
@@ -222,6 +226,11 @@ impl<'a> Reader<'a> {
     ///
     /// The item at this place is taken if there is one. It must have the length that the stream
     /// says, or that length with its padding (RFC 8166 §3.4.5.2): the padding is cut off.
+    ///
+    /// # Errors
+    ///
+    /// Beside those of [`opaque`](Self::opaque), [`Error::Ineligible`] if it has another length, and
+    /// [`Error::NotReduced`] if it is in the stream though there was a chunk for it.
     pub fn item(&mut self, limit: u32) -> Result<Opaque<'a>, Error> {
         let len = self.length(limit)?;
         match self.items.split_first() {
@@ -235,6 +244,12 @@ impl<'a> Reader<'a> {
                 truncate(&mut data, len);
                 Ok(Opaque::ByReference(data))
             }
+            // One without octets may have had a chunk, which was not used for it.
+            _ if len == 0 => {
+                self.spare = self.spare.saturating_sub(1);
+                Ok(Opaque::Inline(&[]))
+            }
+            _ if self.spare > 0 => Err(Error::NotReduced),
             _ => {
                 let octets = self.take(len)?;
                 self.padding(len)?;

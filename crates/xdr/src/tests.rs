@@ -154,6 +154,29 @@ fn results_are_taken_in_order_wherever_they_stand() {
 }
 
 #[test]
+fn result_in_the_stream_is_refused_if_a_chunk_for_it_is_unused() {
+    let read = |lengths: &[u32], placed: &[&'static str], unused| {
+        let mut w = Writer::default();
+        for &len in lengths {
+            w.u32(len);
+            w.fixed(&[7; 8][..len as usize]);
+        }
+        let (head, start, _) = w.finish().into_parts();
+        let results = placed.iter().map(|data| bytes(data));
+        let payload = Payload::with_results(head, start, results).with_unused_chunks(unused);
+        let mut r = Reader::from(&payload);
+        let all: Result<Vec<_>, _> = lengths.iter().map(|_| r.item(9)).collect();
+        all.map(|items| items.len())
+    };
+    assert_eq!(read(&[8], &[], 0), Ok(1));
+    assert_eq!(read(&[8], &[], 1), Err(Error::NotReduced));
+    // A chunk for each result that is empty or not there.
+    assert_eq!(read(&[0, 8], &[], 1), Ok(2));
+    assert_eq!(read(&[0, 8], &[], 2), Err(Error::NotReduced));
+    assert_eq!(read(&[], &[], 1), Ok(0));
+}
+
+#[test]
 fn lengths_are_compared_with_their_limit_before_use() {
     let huge = [0xff; 8];
     let error = Error::TooLong {
