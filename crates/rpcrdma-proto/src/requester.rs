@@ -595,17 +595,19 @@ fn assemble(
             stream,
             results,
         } => {
-            let (data, _) = placed(link, regions, &results);
-            Ok(Payload::with_results(message, stream, data.into_iter()))
+            let (data, unused, _) = placed(link, regions, &results);
+            let reply = Payload::with_results(message, stream, data.into_iter());
+            Ok(reply.with_unused_chunks(unused))
         }
         Outcome::InReplyChunk { len, results } => {
-            let (data, sink) = placed(link, regions, &results);
+            let (data, unused, sink) = placed(link, regions, &results);
             let mut head = sink.expect("a reply chunk that was offered has a sink");
             head.set_len(len);
             link.counters.reply_octets_received += len as u64;
             match message::prefix(&head) {
                 Some((found, message::REPLY)) if found == xid => {
-                    Ok(Payload::with_results(head, 0, data.into_iter()))
+                    let reply = Payload::with_results(head, 0, data.into_iter());
+                    Ok(reply.with_unused_chunks(unused))
                 }
                 _ => {
                     link.counters.bad_replies += 1;
@@ -618,30 +620,31 @@ fn assemble(
     }
 }
 
-/// The results that were written, in order, and the sink of the Reply chunk.
+/// The results that were written, in order, how many chunks for others there were, and the sink of
+/// the Reply chunk.
 fn placed(
     link: &mut Link,
     regions: Vec<Region>,
     results: &[usize],
-) -> (SmallVec<[Gather; 1]>, Option<Buffer>) {
+) -> (SmallVec<[Gather; 1]>, usize, Option<Buffer>) {
     let mut data = SmallVec::new();
+    let mut unused = 0;
     let mut reply = None;
     for region in regions {
-        let Some(Memory::Sink(mut sink)) = region.back else {
-            continue;
-        };
-        match region.used_as {
-            RegionUse::Argument => {}
-            RegionUse::Reply => reply = Some(sink),
-            RegionUse::Result(index) => {
+        match (region.used_as, region.back) {
+            (RegionUse::Reply, Some(Memory::Sink(sink))) => reply = Some(sink),
+            (RegionUse::Result(index), back) => {
                 let len = results.get(index).copied().unwrap_or(0);
-                if len > 0 {
+                if len == 0 {
+                    unused += 1;
+                } else if let Some(Memory::Sink(mut sink)) = back {
                     link.counters.write_octets_received += len as u64;
                     sink.set_len(len);
                     data.push(Gather::from_elem(sink.freeze(), 1));
                 }
             }
+            (RegionUse::Argument | RegionUse::Reply, _) => {}
         }
     }
-    (data, reply)
+    (data, unused, reply)
 }

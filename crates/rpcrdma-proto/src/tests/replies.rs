@@ -250,3 +250,41 @@ fn as_many_calls_may_be_cancelled_as_there_are_credits() {
     assert_eq!(lone.end.connection.calls_out(), 200);
     assert!(!lone.end.connection.can_call());
 }
+
+/// RFC 8166 §6.1: the upper layer gets an error for it, and nothing else breaks.
+#[test]
+fn result_in_the_stream_though_its_chunk_is_unused_is_refused() {
+    let read = |answer: &Payload| {
+        let mut r = xdr::Reader::from(answer);
+        r.u32().expect("an XID");
+        r.u32().expect("a direction");
+        r.opaque(100).expect("the fixed part");
+        r.item(100).map(|item| item.to_vec())
+    };
+    let (mut lone, _) = answered(|offered| {
+        let lists = unused(&offered);
+        wire(procedure::MSG, 5, 8, &lists, &stream(&reply(5, 40, &[30])))
+    });
+    let answer = lone.ended().expect("the message is valid");
+    assert_eq!(read(&answer), Err(xdr::Error::NotReduced));
+    // The same in the Reply chunk.
+    let mut lone = client();
+    lone.call(request(5, call(5, 40, &[]), bound(5000, &[10_000])));
+    let (header, _) = lone.receive().expect("the call");
+    let offered = lists(&header);
+    let whole = stream(&reply(5, 40, &[30]));
+    let room = offered.reply.as_ref().expect("offered");
+    lone.write(&whole, room.segments[0]);
+    let mut back = unused(&offered);
+    back.reply = Some(room.returned(whole.len()));
+    lone.send(&wire(procedure::NOMSG, 5, 8, &back, &[]), None);
+    let answer = lone.ended().expect("the message is valid");
+    assert_eq!(read(&answer), Err(xdr::Error::NotReduced));
+    // Without an offer it belongs there.
+    let mut lone = client();
+    lone.call(request(5, call(5, 40, &[]), bound(100, &[30])));
+    lone.receive().expect("the call");
+    lone.send_stream(5, 8, &stream(&reply(5, 40, &[30])));
+    let answer = lone.ended().expect("answered");
+    assert_eq!(read(&answer), Ok(octets(30).to_vec()));
+}
