@@ -242,6 +242,16 @@ mod tests {
         let thresholds = us.thresholds(linux_client());
         assert_eq!(thresholds.send.octets(), 4096);
         assert_eq!(thresholds.receive.octets(), 2048);
+        let lopsided = |send, receive| {
+            let thresholds = us.thresholds(PrivateData {
+                send: InlineSize::at_most(send),
+                receive: InlineSize::at_most(receive),
+                remote_invalidation: true,
+            });
+            [thresholds.send.octets(), thresholds.receive.octets()]
+        };
+        assert_eq!(lopsided(1024, 65_536), [8192, 1024]);
+        assert_eq!(lopsided(65_536, 1024), [1024, 2048]);
         let thresholds = us.thresholds(PrivateData::ABSENT);
         assert_eq!(thresholds.send.octets(), 1024);
         assert_eq!(thresholds.receive.octets(), 1024);
