@@ -3,7 +3,7 @@
 use crate::Fault;
 use buffer::Pool;
 use nfs_proto::{Arguments, NFS_PROGRAM, Status, Wire};
-use oncrpc::{Credential, Procedure, Transport, read_reply, write_call};
+use oncrpc::{Credential, Procedure, Signature, Transport, read_reply};
 use std::marker::PhantomData;
 use std::time::Duration;
 use xdr::{Payload, Reader, Writer};
@@ -24,7 +24,7 @@ const JUKEBOX_RETRIES: u32 = 9;
 #[derive(Debug)]
 pub struct Rpc<T> {
     transport: T,
-    credential: Credential,
+    caller: Signature,
     pool: Pool,
 }
 
@@ -45,7 +45,7 @@ impl<T: Transport> Rpc<T> {
     pub fn new(transport: T, credential: Credential) -> Self {
         Self {
             transport,
-            credential,
+            caller: Signature::new(&credential),
             pool: Pool::new(POOL_KEEP),
         }
     }
@@ -82,7 +82,7 @@ impl<T: Transport> Rpc<T> {
             proc: A::PROCEDURE,
         };
         let mut w = Writer::new(self.pool.take(CALL_SIZE));
-        write_call(&mut w, xid, target, &self.credential);
+        self.caller.write_call(&mut w, xid, target);
         args.write(&mut w);
         let payload = self.transport.call(w.finish(), args.reply_bound()).await?;
         let results_at = read_reply(&payload, xid)?.offset();

@@ -116,14 +116,41 @@ fn auth<'a>(r: &mut Reader<'a>, xid: u32, stat: AuthStat) -> Result<OpaqueAuth<'
 
 /// Writes the header of a call with an empty verifier; its arguments follow.
 pub fn write_call(w: &mut Writer, xid: u32, target: Procedure, cred: &Credential) {
-    w.u32(xid);
-    w.u32(CALL);
-    w.u32(RPC_VERSION);
-    w.u32(target.prog);
-    w.u32(target.vers);
-    w.u32(target.proc);
+    write_target(w, xid, target);
     cred.write(w);
     OpaqueAuth::NONE.write(w);
+}
+
+fn write_target(w: &mut Writer, xid: u32, target: Procedure) {
+    let Procedure { prog, vers, proc } = target;
+    for word in [xid, CALL, RPC_VERSION, prog, vers, proc] {
+        w.u32(word);
+    }
+}
+
+/// Somebody in whose name many calls are made: the credential is put into octets once.
+#[derive(Clone, Debug)]
+pub struct Signature {
+    /// Credential and verifier.
+    octets: Box<[u8]>,
+}
+
+impl Signature {
+    /// The signature of who has this credential, with an empty verifier.
+    pub fn new(cred: &Credential) -> Self {
+        let mut w = Writer::default();
+        cred.write(&mut w);
+        OpaqueAuth::NONE.write(&mut w);
+        Self {
+            octets: w.finish().head().into(),
+        }
+    }
+
+    /// Writes the header of a call, as [`write_call`] does; its arguments follow.
+    pub fn write_call(&self, w: &mut Writer, xid: u32, target: Procedure) {
+        write_target(w, xid, target);
+        w.fixed(&self.octets);
+    }
 }
 
 /// What is called.

@@ -87,6 +87,7 @@ impl Writer {
     }
 
     /// Fixed-length opaque data with its padding (RFC 4506 §4.9).
+    #[inline]
     pub fn fixed(&mut self, octets: &[u8]) {
         self.head.extend_from_slice(octets);
         let fill = pad(octets.len());

@@ -40,6 +40,20 @@ fn null_call_is_ten_words() {
 }
 
 #[test]
+fn signed_call_is_the_same_as_one_written_whole() {
+    let sys = Credential::Sys(AuthSys {
+        uid: 1000,
+        gids: [4, 24].into_iter().collect(),
+        ..AuthSys::default()
+    });
+    for cred in [Credential::None, sys] {
+        let mut w = Writer::default();
+        Signature::new(&cred).write_call(&mut w, 0x0102_0304, NFS_NULL);
+        assert_eq!(w.finish().head(), call(&cred).head());
+    }
+}
+
+#[test]
 fn auth_sys_call_stands_on_the_wire_as_in_appendix_a() {
     let cred = Credential::Sys(AuthSys {
         stamp: 9,
