@@ -91,14 +91,20 @@ pub(crate) fn max_ulpdu(stream: &TcpStream, policy: FpduPolicy, markers: bool) -
             let local = stream
                 .peer_addr()
                 .is_ok_and(|peer| is_this_machine(peer.ip()));
-            match SockRef::from(stream).tcp_mss() {
-                _ if local => fpdu::LARGE_MULPDU,
-                Ok(emss) => fpdu::mulpdu(emss as usize, markers),
-                // What fits a segment of Ethernet, if the kernel does not tell.
-                Err(_) => fpdu::mulpdu(1448, markers),
-            }
+            let emss = SockRef::from(stream).tcp_mss().ok();
+            path_ulpdu(local, emss, markers)
         }
     }
+}
+
+/// Octets of the largest ULPDU that suits the path to a peer.
+fn path_ulpdu(local: bool, emss: Option<u32>, markers: bool) -> usize {
+    /// What fits a segment of Ethernet, if the kernel does not tell.
+    const ETHERNET: u32 = 1448;
+    if local {
+        return fpdu::LARGE_MULPDU;
+    }
+    fpdu::mulpdu(emss.unwrap_or(ETHERNET) as usize, markers)
 }
 
 /// Reads what is there, straight from the descriptor.
@@ -124,4 +130,46 @@ pub(crate) fn write(fd: impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<usize> 
         ),
     });
     Ok(written?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn connections_notice_that_their_peer_is_gone_and_wait_with_no_octet() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let config = Config::default();
+            let on = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+            let listener = listen(on, &config).unwrap();
+            let stream = connect(listener.local_addr().unwrap(), &config);
+            let stream = stream.await.unwrap();
+            let socket = SockRef::from(&stream);
+            assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
+            assert_eq!(socket.tcp_keepalive_time().unwrap(), config.keepalive_idle);
+            assert_eq!(
+                socket.tcp_keepalive_interval().unwrap(),
+                config.keepalive_interval
+            );
+            assert_eq!(socket.tcp_keepalive_retries().unwrap(), KEEPALIVE_RETRIES);
+            assert_eq!(
+                socket.tcp_user_timeout().unwrap(),
+                Some(config.user_timeout)
+            );
+        });
+    }
+
+    #[test]
+    fn fpdus_fit_the_tcp_segments_of_the_path_but_not_on_this_machine() {
+        assert_eq!(path_ulpdu(false, Some(1448), false), 1442);
+        assert_eq!(path_ulpdu(false, Some(1460), true), 1442);
+        assert_eq!(path_ulpdu(false, Some(8948), false), 8942);
+        assert_eq!(path_ulpdu(false, None, false), 1442);
+        assert_eq!(path_ulpdu(true, Some(1448), true), fpdu::LARGE_MULPDU);
+    }
 }
