@@ -96,8 +96,7 @@ impl Caller {
         let scenario = self.stage.scenario;
         for _ in 0..self.dice.within(scenario.calls.0, scenario.calls.1) {
             if self.dice.once_in(6) {
-                let pause = self.dice.milliseconds(2000);
-                tokio::time::sleep(pause).await;
+                self.stage.pause(&mut self.dice, 2000).await;
             }
             self.call().await;
         }
@@ -115,7 +114,7 @@ impl Caller {
         });
         let call = self.client.call(shape.call(xid, id), shape.bound());
         let reply = if self.dice.once_in(self.stage.scenario.cancel) {
-            let patience = self.dice.milliseconds(300);
+            let patience = self.dice.milliseconds(300) / self.stage.pace;
             match tokio::time::timeout(patience, call).await {
                 Ok(reply) => reply,
                 Err(_) => return count(&counts.cancelled),

@@ -13,6 +13,8 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
 use verbs::Provider;
 use weather::Sizes;
 
@@ -31,8 +33,15 @@ pub(crate) struct Stage {
     pub(crate) watch: Watch,
     pub(crate) net: Box<dyn Net>,
     pub(crate) counts: Counts,
-    /// Octets of the largest segment that can be left over: what some peers are able to do.
-    pub(crate) segments: &'static [usize],
+    /// How much shorter pauses are than they are said to be.
+    pub(crate) pace: u32,
+}
+
+impl Stage {
+    /// Waits for so many milliseconds, at most.
+    pub(crate) async fn pause(&self, dice: &mut Dice, most: usize) {
+        tokio::time::sleep(dice.milliseconds(most) / self.pace).await;
+    }
 }
 
 /// A network.
@@ -102,10 +111,8 @@ struct Terms {
 }
 
 impl Terms {
-    fn draw(dice: &mut Dice) -> Self {
-        let size = |dice: &mut Dice| {
-            InlineSize::at_most(dice.of(&[1024, 1024, 2048, 4096, 4096, 8192, 65_536]))
-        };
+    fn draw(scenario: &Scenario, dice: &mut Dice) -> Self {
+        let size = |dice: &mut Dice| InlineSize::at_most(dice.of(scenario.inline));
         Self {
             send: size(dice),
             receive: size(dice),
@@ -116,7 +123,7 @@ impl Terms {
 }
 
 fn server_config(scenario: &Scenario, dice: &mut Dice, pool: Pool) -> ServerConfig {
-    let terms = Terms::draw(dice);
+    let terms = Terms::draw(scenario, dice);
     let usual = ServerConfig::default();
     let tiny = scenario.sizes == Sizes::Tiny;
     ServerConfig {
@@ -179,7 +186,7 @@ impl Host {
             Some(server) if dice.coin() => self.stop(server).await,
             server => drop(server),
         }
-        tokio::time::sleep(dice.milliseconds(3000)).await;
+        self.stage.pause(dice, 3000).await;
         let pool = Pool::new(KEEP);
         let pools = &self.pools;
         { pools.lock().unwrap_or_else(PoisonError::into_inner) }.push(pool.clone());
@@ -201,7 +208,10 @@ impl Host {
 
     async fn stop(&self, server: Server) {
         let stats = server.shutdown().await;
-        if stats.connections > 0 || stats.chunk_memory > 0 {
+        let scenario = &self.stage.scenario;
+        // A call that is answered later keeps its memory until then, though its connection is over.
+        let answered = scenario.sure && scenario.cancel == 0 && scenario.restarts.1 == 0;
+        if stats.connections > 0 || answered && stats.chunk_memory > 0 {
             let (connections, octets) = (stats.connections, stats.chunk_memory);
             self.stage.watch.finding(format_args!(
                 "a server that has stopped has {connections} connections and {octets} octets"
@@ -253,13 +263,13 @@ impl Guest {
     ) -> Option<Self> {
         let party = stage.watch.party(format_args!("client {number}"));
         let provider = party.provider(stage.net.provider(dice));
-        let terms = Terms::draw(dice);
+        let terms = Terms::draw(&stage.scenario, dice);
         let config = ClientConfig {
             credits: terms.credits,
             send_size: terms.send,
             receive_size: terms.receive,
             remote_invalidation: terms.remote_invalidation,
-            max_segment: dice.of(stage.segments),
+            max_segment: dice.of(stage.scenario.segments),
             call_timeout: Duration::from_millis(dice.of(stage.scenario.timeouts)),
             setup_timeout: Duration::from_secs(2),
             reconnect_first: Duration::from_millis(dice.of(&[1, 20, 100])),
@@ -308,7 +318,7 @@ pub(crate) async fn trouble(stage: &Stage, host: &Host, dice: &mut Dice) {
     let mut restarts = dice.within(scenario.restarts.0, scenario.restarts.1);
     let mut blows = dice.within(scenario.blows.0, scenario.blows.1);
     while restarts + blows > 0 {
-        tokio::time::sleep(dice.milliseconds(1500)).await;
+        stage.pause(dice, 1500).await;
         if dice.below(restarts + blows) < restarts {
             restarts -= 1;
             host.restart(dice).await;
@@ -316,5 +326,28 @@ pub(crate) async fn trouble(stage: &Stage, host: &Host, dice: &mut Dice) {
             blows -= 1;
             stage.net.blow(dice);
         }
+    }
+}
+
+/// Once all has been played: all tasks end but so many, and nothing is left.
+pub(crate) async fn gone(
+    stage: &Stage,
+    others: usize,
+    limit: Duration,
+    host: Host,
+    guests: Vec<Guest>,
+) {
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    let until = Instant::now() + limit;
+    while tasks() > others && Instant::now() < until {
+        tokio::time::sleep(limit / 200).await;
+    }
+    let left = tasks() - others;
+    if left > 0 {
+        stage.watch.finding(format_args!("{left} tasks are left"));
+    }
+    host.check();
+    for guest in guests {
+        guest.check(stage);
     }
 }

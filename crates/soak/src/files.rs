@@ -8,7 +8,7 @@
 
 use crate::cast::{Guest, Host, Stage, count, trouble};
 use crate::dice::Dice;
-use crate::model::{Entry, How, Model, NAMES, Op, Said, content};
+use crate::model::{Entry, How, MAX_FILE, Model, NAMES, Op, Said, content};
 use crate::watch::Watched;
 use buffer::Gather;
 use bytes::Bytes;
@@ -21,11 +21,7 @@ use oncrpc::{Programs, Service};
 use rpcrdma::Client;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 use tokio::task::JoinSet;
-
-/// After so long no copy of a call is on its way any more that its client has given up.
-const QUIET: Duration = Duration::from_secs(120);
 
 /// How often something is asked for again that has to be known.
 const TRIES: u32 = 30;
@@ -138,8 +134,7 @@ impl User {
         let scenario = self.stage.scenario;
         for _ in 0..self.dice.within(scenario.calls.0, scenario.calls.1) {
             if self.dice.once_in(6) {
-                let pause = self.dice.milliseconds(1500);
-                tokio::time::sleep(pause).await;
+                self.stage.pause(&mut self.dice, 1500).await;
             }
             let op = Op::draw(&mut self.dice);
             self.step(dir, &mut model, &op).await?;
@@ -215,7 +210,7 @@ impl User {
             }
             Err(NoReply::Wrong(what)) => Err(Stop::Wrong(format!("{op:?}: {what}"))),
             Err(NoReply::Transport) => {
-                tokio::time::sleep(self.quiet()).await;
+                tokio::time::sleep(self.stage.net.quiet()).await;
                 let done = self.compare(dir, &[model, &before]).await?;
                 if done == 1 {
                     *model = before;
@@ -227,10 +222,6 @@ impl User {
 
     fn restarts(&self) -> u64 {
         self.stage.counts.restarts.load(Relaxed)
-    }
-
-    fn quiet(&self) -> Duration {
-        self.stage.net.quiet().min(QUIET)
     }
 
     /// The handle of a name, asked for until there is an answer.
@@ -374,7 +365,7 @@ impl User {
         Ok(match attributes.file_type {
             FileType::Directory => Found::Directory,
             FileType::Symlink => Found::Symlink(self.nfs.read_link(handle).await?),
-            _ => Found::File(self.read(handle, 0, 1 << 20).await?),
+            _ => Found::File(self.read(handle, 0, MAX_FILE).await?),
         })
     }
 }

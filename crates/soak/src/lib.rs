@@ -2,7 +2,9 @@
 //!
 //! A [`Scenario`] is a row of a [table](SCENARIOS): what is called, in which weather, with which
 //! limits. [`run`] plays it from a seed: clients and a server on a [`verbs_sim::Fabric`], all on
-//! one thread, in virtual time; the same seed is the same run.
+//! one thread, in virtual time; the same seed is the same run. [`over_iwarp::run`] plays the same
+//! rows over software iWARP on loopback, in real time, through a proxy that cuts, delays and splits
+//! what goes through it.
 //!
 //! The checkers of [`watch`] stand between the stack and its provider, and work in any test.
 
@@ -17,7 +19,9 @@ mod dice;
 mod echo;
 mod files;
 mod model;
+pub mod over_iwarp;
 mod panics;
+mod proxy;
 mod scenario;
 mod sim;
 pub mod watch;

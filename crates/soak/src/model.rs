@@ -9,7 +9,7 @@ use std::fmt;
 pub(crate) const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 /// Octets of the largest file.
-const MAX_FILE: usize = 70_000;
+pub(crate) const MAX_FILE: usize = 70_000;
 
 /// Something to do in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,6 +20,10 @@ pub struct Scenario {
     pub weather: Weather,
     /// How much there is room for.
     pub sizes: Sizes,
+    /// The largest message in one Send or Receive: one of these for each end and direction.
+    pub inline: &'static [usize],
+    /// The largest segment that a client offers: one of these; 0 for chunks of one segment.
+    pub segments: &'static [usize],
     /// One call in so many is given up by its caller.
     pub cancel: u32,
     /// How long calls may take, in milliseconds: one of these.
@@ -61,6 +65,9 @@ const FIRST: Scenario = Scenario {
     calls: (1, 8),
     weather: CALM,
     sizes: Sizes::Usual,
+    inline: &[1024, 1024, 2048, 4096, 4096, 8192, 65_536],
+    // With headers of 1024 octets there is not room for many.
+    segments: &[0, 0, 50_000, 99_999],
     cancel: 0,
     timeouts: PATIENT,
     restarts: (0, 0),
@@ -85,6 +92,12 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "tiny",
         sizes: Sizes::Tiny,
         weather: Weather { posts: 2, ..CALM },
+        ..FIRST
+    },
+    Scenario {
+        name: "segments",
+        inline: &[8192, 10_000, 65_536],
+        segments: &[4099, 9999, 30_001],
         ..FIRST
     },
     Scenario {

@@ -1,6 +1,6 @@
 //! A run in virtual time, on one thread.
 
-use crate::cast::{Counts, Guest, Host, Net, Stage};
+use crate::cast::{Counts, Guest, Host, Net, Stage, gone};
 use crate::dice::Dice;
 use crate::scenario::{Load, Scenario};
 use crate::watch::{Notes, Watch};
@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::Builder;
 use tokio::time::{Instant, timeout};
 use verbs::{Limits, Provider};
 use verbs_sim::{Fabric, Outstanding, Side, Way};
@@ -45,7 +45,7 @@ pub fn run(scenario: &Scenario, seed: u64, record: bool) -> Report {
             scenario: *scenario,
         }),
         counts: Counts::default(),
-        segments: &[0, 0, 0, 4096, 30_000],
+        pace: 1,
     });
     panics::begin();
     let runtime = Builder::new_current_thread()
@@ -89,19 +89,8 @@ pub(crate) async fn play(stage: &Arc<Stage>, dice: Dice) -> (Host, Vec<Guest>) {
 
 /// Nothing is left: no task, no connection, no region, no buffer.
 async fn settle(stage: &Stage, fabric: &Fabric, host: Host, guests: Vec<Guest>) {
-    let until = Instant::now() + SETTLED;
-    // The one that keeps the time is one of them.
-    while Handle::current().metrics().num_alive_tasks() > 1 && Instant::now() < until {
-        tokio::time::sleep(Duration::from_millis(500)).await;
-    }
-    let tasks = Handle::current().metrics().num_alive_tasks() - 1;
-    if tasks > 0 {
-        stage.watch.finding(format_args!("{tasks} tasks are left"));
-    }
-    host.check();
-    for guest in guests {
-        guest.check(stage);
-    }
+    // The one that keeps the time is left.
+    gone(stage, 1, SETTLED, host, guests).await;
     let left = fabric.outstanding();
     if left != Outstanding::default() {
         stage

@@ -1,0 +1,104 @@
+//! A run over software iWARP on loopback, in real time, through a proxy.
+
+use crate::cast::{Counts, Net, Stage, gone};
+use crate::dice::Dice;
+use crate::proxy::Proxy;
+use crate::scenario::Scenario;
+use crate::sim::play;
+use crate::watch::Watch;
+use crate::{Report, panics};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::runtime::Builder;
+use verbs::Provider;
+use verbs_iwarp::{Config, CrcMode, Iwarp};
+
+/// Time within which every run has to be over.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// Time within which everything has to be gone after that.
+const SETTLED: Duration = Duration::from_secs(10);
+
+/// How much faster pauses are than in virtual time.
+const PACE: u32 = 20;
+
+/// Purposes of choices.
+const PLAY: u64 = 1;
+const PROXY: u64 = 3;
+
+/// Plays a scenario from a seed. The same seed makes the same calls, and cuts, delays and splits at
+/// the same octets, but the system decides what that meets. Of the weather, only cuts are there.
+pub fn run(scenario: &Scenario, seed: u64) -> Report {
+    let proxy = Arc::new(Proxy::new(scenario.weather, Dice::new(seed, PROXY)));
+    let stage = Arc::new(Stage {
+        scenario: *scenario,
+        watch: Watch::default(),
+        net: Box::new(Loopback {
+            proxy: Arc::clone(&proxy),
+        }),
+        counts: Counts::default(),
+        pace: PACE,
+    });
+    let start = Instant::now();
+    panics::begin();
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let dice = Dice::new(seed, PLAY);
+        match tokio::time::timeout(LIMIT, play(&stage, dice)).await {
+            Ok((host, guests)) => {
+                proxy.end().await;
+                gone(&stage, 0, SETTLED, host, guests).await;
+            }
+            Err(_) => stage.watch.finding("somebody waits for ever"),
+        }
+    });
+    drop(runtime);
+    for panic in panics::end() {
+        stage.watch.finding(panic);
+    }
+    Report {
+        findings: stage.watch.findings(),
+        trace: None,
+        lines: Vec::new(),
+        tally: stage.counts.tally(),
+        time: start.elapsed(),
+    }
+}
+
+struct Loopback {
+    proxy: Arc<Proxy>,
+}
+
+impl Net for Loopback {
+    fn provider(&self, dice: &mut Dice) -> Arc<dyn Provider> {
+        Arc::new(Iwarp::new(Config {
+            crc: dice.of(&[CrcMode::On, CrcMode::Off, CrcMode::Strict]),
+            ..Config::default()
+        }))
+    }
+
+    fn listen_at(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], 0))
+    }
+
+    fn reached_at(&self, listens: SocketAddr) -> Pin<Box<dyn Future<Output = SocketAddr> + '_>> {
+        Box::pin(async move {
+            let at = self.proxy.lead_to(listens).await;
+            at.expect("loopback has room for a listener")
+        })
+    }
+
+    fn quiet(&self) -> Duration {
+        Duration::from_millis(700)
+    }
+
+    fn blow(&self, dice: &mut Dice) {
+        self.proxy.cut(dice);
+    }
+}

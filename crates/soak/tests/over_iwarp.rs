@@ -1,0 +1,52 @@
+//! The scenarios over software iWARP on loopback, through a proxy that cuts, delays and splits.
+
+use soak::{Scenario, over_iwarp, scenario};
+
+fn play(name: &str, seeds: std::ops::Range<u64>) {
+    let scenario: &Scenario = scenario(name).expect("it is in the table");
+    for seed in seeds {
+        let report = over_iwarp::run(scenario, seed);
+        let found = report.findings.join("\n");
+        assert!(found.is_empty(), "{name}, seed {seed}:\n{found}");
+    }
+}
+
+#[test]
+fn calls_of_every_shape_are_answered() {
+    play("calm", 1..4);
+}
+
+#[test]
+fn chunks_of_several_segments_are_whole() {
+    play("segments", 1..4);
+}
+
+#[test]
+fn calls_survive_connections_that_are_cut_at_any_octet() {
+    play("cuts", 1..5);
+}
+
+#[test]
+fn calls_survive_servers_that_begin_anew() {
+    play("restarts", 1..4);
+}
+
+#[test]
+fn calls_survive_blows_from_outside() {
+    play("blows", 1..4);
+}
+
+#[test]
+fn cancelled_calls_disturb_no_others() {
+    play("cancelled", 1..4);
+}
+
+#[test]
+fn files_are_as_their_model_says() {
+    play("files", 1..4);
+}
+
+#[test]
+fn files_are_as_their_model_says_while_connections_are_cut() {
+    play("files-cuts", 1..4);
+}
