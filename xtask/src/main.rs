@@ -1,7 +1,8 @@
-//! The project's chores: `cargo xtask ci`, `cargo xtask tidy`, `cargo xtask interop`.
+//! The project's chores: `cargo xtask` with `ci`, `tidy`, `fuzz`, `interop`.
 
 mod ci;
 mod command;
+mod fuzz;
 mod interop;
 mod tidy;
 
@@ -24,6 +25,8 @@ enum Chore {
     Ci(ci::Options),
     /// Check the compliance tables against the work tree, and the rules of the house
     Tidy,
+    /// Fuzz the parsers and state machines with libFuzzer
+    Fuzz(fuzz::Options),
     /// Drive a stock Debian kernel, booted in QEMU, against the program
     Interop(interop::Options),
 }
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Ci(options) => ci::run(&options),
         Chore::Tidy => tidy::run(),
+        Chore::Fuzz(options) => fuzz::run(&options),
         Chore::Interop(options) => interop::run(&options),
     };
     match done {

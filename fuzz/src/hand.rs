@@ -1,0 +1,207 @@
+//! A queue pair driven by hand: what is posted stays where it is until a script completes it.
+
+use crate::script::Script;
+use buffer::Buffer;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::task::{Context, Poll};
+use verbs::{
+    CloseReason, Completion, Handle, Invalidated, Invalidation, Limits, Memory, PostError,
+    PrivateDataCapacity, QueuePair, RegisterError, WorkError, WorkRequest, WrId,
+};
+
+/// The queue pair under a connection, and the memory that its peer can reach.
+pub(crate) struct Hand {
+    limits: Limits,
+    next_handle: u32,
+    pub(crate) regions: BTreeMap<Handle, Memory>,
+    pub(crate) receives: VecDeque<(WrId, Buffer)>,
+    /// Other work, in the order in which it was posted.
+    pub(crate) work: VecDeque<WorkRequest>,
+}
+
+impl Hand {
+    pub(crate) fn new(script: &mut Script<'_>) -> Self {
+        let none = PrivateDataCapacity {
+            request: 0,
+            accept: 0,
+            reject: 0,
+        };
+        Self {
+            limits: Limits {
+                private_data: none,
+                private_data_exact: true,
+                receives: 64,
+                sends: 1 + script.below(8),
+                outstanding_reads: script.below(4),
+                inbound_reads: 4,
+                max_message: 1 << 20,
+                regions: script.pick(&[1, 3, 64]),
+                max_region: 1 << 20,
+                remote_invalidation: Invalidation::Region,
+                keepalive: false,
+            },
+            next_handle: 1,
+            regions: BTreeMap::new(),
+            receives: VecDeque::new(),
+            work: VecDeque::new(),
+        }
+    }
+
+    /// Finishes a piece of work that may be the next to finish: Sends and Writes do in order, Reads
+    /// among themselves, and Invalidates when they can. What is read begins with these octets.
+    pub(crate) fn complete(
+        &mut self,
+        script: &mut Script<'_>,
+        read: impl FnOnce(&WorkRequest) -> Vec<u8>,
+    ) -> Option<Completion> {
+        let first = |wanted: fn(&WorkRequest) -> bool| self.work.iter().position(wanted);
+        let candidates = [
+            first(|work| matches!(work, WorkRequest::Send { .. } | WorkRequest::Write { .. })),
+            first(|work| matches!(work, WorkRequest::Read { .. })),
+            first(|work| matches!(work, WorkRequest::Invalidate { .. })),
+            self.work
+                .iter()
+                .rposition(|work| matches!(work, WorkRequest::Invalidate { .. })),
+        ];
+        let candidates: Vec<usize> = candidates.into_iter().flatten().collect();
+        if candidates.is_empty() {
+            return None;
+        }
+        let work = self
+            .work
+            .remove(script.pick(&candidates))
+            .expect("it is there");
+        let octets = match &work {
+            WorkRequest::Read { .. } => read(&work),
+            _ => Vec::new(),
+        };
+        Some(match work {
+            WorkRequest::Receive { .. } => unreachable!("Receives are kept apart"),
+            WorkRequest::Send { wr, .. } => Completion::Send { wr },
+            WorkRequest::Write { wr, .. } => Completion::Write { wr },
+            WorkRequest::Read { wr, mut sink, from } => {
+                let len = from.iter().map(|segment| segment.length as usize).sum();
+                let memory = &mut sink.memory_mut()[..len];
+                let known = octets.len().min(len);
+                memory.fill(0x77);
+                memory[..known].copy_from_slice(&octets[..known]);
+                sink.set_len(len);
+                Completion::Read { wr, sink }
+            }
+            WorkRequest::Invalidate { wr, handle } => match self.regions.remove(&handle) {
+                Some(memory) => Completion::Invalidate {
+                    wr,
+                    invalidated: Invalidated { handle, memory },
+                },
+                None => Completion::Failed {
+                    wr,
+                    error: WorkError::NoSuchHandle,
+                },
+            },
+        })
+    }
+
+    /// A message of the peer into the next Receive, which takes a handle of ours along if it is
+    /// one; nothing, if there is no Receive or it does not fit.
+    pub(crate) fn receive(
+        &mut self,
+        message: &[u8],
+        invalidate: Option<Handle>,
+    ) -> Option<Completion> {
+        if self.receives.front()?.1.capacity() < message.len() {
+            return None;
+        }
+        let (wr, mut buffer) = self.receives.pop_front()?;
+        buffer.clear();
+        buffer.extend_from_slice(message);
+        let invalidated = invalidate.and_then(|handle| {
+            let memory = self.regions.remove(&handle)?;
+            Some(Invalidated { handle, memory })
+        });
+        Some(Completion::Receive {
+            wr,
+            buffer,
+            invalidated,
+        })
+    }
+
+    /// Everything that is posted comes back undone.
+    pub(crate) fn flush(&mut self, error: WorkError) -> Vec<Completion> {
+        let receives = self.receives.drain(..).map(|(wr, _)| wr);
+        let work = self.work.drain(..).map(|work| work.wr());
+        let failed = work.map(|wr| Completion::Failed { wr, error });
+        let flushed = receives.map(|wr| Completion::Failed {
+            wr,
+            error: WorkError::Flushed,
+        });
+        failed.chain(flushed).collect()
+    }
+
+    /// Octets that the peer can write.
+    pub(crate) fn sink_mut(&mut self, handle: Handle) -> Option<&mut [u8]> {
+        match self.regions.get_mut(&handle)? {
+            Memory::Sink(buffer) => Some(buffer.memory_mut()),
+            Memory::Source(_) => None,
+        }
+    }
+}
+
+impl QueuePair for Hand {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn post(&mut self, work: WorkRequest) -> Result<(), PostError> {
+        match work {
+            WorkRequest::Receive { wr, buffer } => self.receives.push_back((wr, buffer)),
+            work => {
+                assert!(
+                    self.work.len() < self.limits.sends,
+                    "more than there is room for"
+                );
+                self.work.push_back(work);
+            }
+        }
+        Ok(())
+    }
+
+    fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
+        if memory.is_empty() || memory.len() > self.limits.max_region {
+            return Err(RegisterError::Size(memory));
+        }
+        if self.regions.len() == self.limits.regions {
+            return Err(RegisterError::Full(memory));
+        }
+        let handle = Handle(self.next_handle);
+        self.next_handle += 1;
+        self.regions.insert(handle, memory);
+        Ok(handle)
+    }
+
+    fn poll_cq(&mut self) -> Option<Completion> {
+        None
+    }
+
+    fn progress(&mut self) -> bool {
+        false
+    }
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+
+    fn closed(&self) -> Option<&CloseReason> {
+        None
+    }
+
+    fn close(&mut self) {}
+
+    fn peer_addr(&self) -> SocketAddr {
+        ([127, 0, 0, 1], 1).into()
+    }
+
+    fn describe(&self) -> String {
+        String::from("by hand")
+    }
+}

@@ -1,0 +1,44 @@
+//! What must hold whatever a peer says: a property for each parser and each state machine.
+//!
+//! Each target is a function of octets, which it takes for a message or for a script of what
+//! happens. It panics if the property does not hold. Targets have names, by which `cargo xtask fuzz`
+//! calls them; their tests are in `targets.rs`.
+//!
+//! | target | what is fed | what must hold |
+//! |---|---|---|
+//! | [`mpa`] | MPA frames in pieces, private data | the cut does not matter; what is read can be sent again; both parts agree |
+//! | [`ddp`] | DDP and RDMAP headers, Terminates | what is read can be sent again, octet by octet |
+//! | [`rpcrdma_header`] | transport headers | what is valid keeps to the limits and can be sent again |
+//! | [`rpc`] | calls, replies, credentials, records, rpcbind | the same |
+//! | [`nfs`] | arguments and results of NFS and MOUNT | the same, by reference too |
+//! | [`text`] | URLs, universal addresses, networks | the same |
+//! | [`iwarp_stream`] | one end of iWARP, its user, a peer that says anything | work completes once; memory is touched where it was named; octets out are in order |
+//! | [`iwarp_pair`] | two ends of iWARP that keep to the rules; damage in the end | everything arrives as it was, or not at all |
+//! | [`rpcrdma_client`], [`rpcrdma_server`] | either end of RPC-over-RDMA, its user, a peer that says anything, work that completes in any order | credits and Receives; no answer while its call is read; each call ends once and with nothing exposed |
+//!
+//! Everything is bounded: the peak of what a target allocates is compared with what its input
+//! allows, and in the end nothing is left.
+
+mod ddp;
+mod hand;
+mod iwarp_pair;
+mod iwarp_stream;
+mod ledger;
+mod memory;
+mod mpa;
+mod nfs;
+mod rpc;
+mod rpcrdma;
+mod rpcrdma_header;
+mod script;
+mod text;
+
+pub use ddp::ddp;
+pub use iwarp_pair::iwarp_pair;
+pub use iwarp_stream::iwarp_stream;
+pub use mpa::mpa;
+pub use nfs::nfs;
+pub use rpc::rpc;
+pub use rpcrdma::{rpcrdma_client, rpcrdma_server};
+pub use rpcrdma_header::rpcrdma_header;
+pub use text::text;

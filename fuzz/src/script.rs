@@ -1,0 +1,105 @@
+//! Decisions taken from the octets of an input, in order.
+//!
+//! Where they are used up every decision is the first of its choices, so that all inputs come to
+//! an end, and a shorter input is a shorter story.
+
+/// The decisions that are left.
+pub(crate) struct Script<'a>(&'a [u8]);
+
+/// Numbers at which something changes.
+const EDGES: [u32; 12] = [
+    0,
+    1,
+    3,
+    4,
+    16,
+    0x7fff_ffff,
+    0x8000_0000,
+    0x1000_0000,
+    u32::MAX - 3,
+    u32::MAX - 1,
+    u32::MAX,
+    0x0100_0000,
+];
+
+impl<'a> Script<'a> {
+    pub(crate) fn new(octets: &'a [u8]) -> Self {
+        Self(octets)
+    }
+
+    /// Whether no decision is left.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn octet(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else {
+            return 0;
+        };
+        self.0 = rest;
+        *first
+    }
+
+    /// One of so many.
+    pub(crate) fn below(&mut self, choices: usize) -> usize {
+        match choices {
+            0 | 1 => 0,
+            2..=256 => usize::from(self.octet()) % choices,
+            _ => self.word() as usize % choices,
+        }
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+
+    /// True for one in so many.
+    pub(crate) fn one_in(&mut self, choices: usize) -> bool {
+        choices > 0 && self.below(choices) == choices - 1
+    }
+
+    pub(crate) fn flag(&mut self) -> bool {
+        self.octet() & 1 != 0
+    }
+
+    pub(crate) fn word(&mut self) -> u32 {
+        u32::from_be_bytes([self.octet(), self.octet(), self.octet(), self.octet()])
+    }
+
+    /// A number that is small, at an edge, or any.
+    pub(crate) fn number(&mut self) -> u32 {
+        match self.octet() {
+            small @ 0..128 => small.into(),
+            edge @ 128..192 => EDGES[usize::from(edge) % EDGES.len()],
+            192..224 => u32::from(u16::from_be_bytes([self.octet(), self.octet()])),
+            224.. => self.word(),
+        }
+    }
+
+    /// The same of 64 bits.
+    pub(crate) fn long(&mut self) -> u64 {
+        match self.octet() {
+            small @ 0..128 => small.into(),
+            128..160 => u64::MAX - u64::from(self.octet()),
+            160.. => u64::from(self.number()) << 32 | u64::from(self.number()),
+        }
+    }
+
+    /// The next octets, as many as are wanted and left.
+    pub(crate) fn take(&mut self, len: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(len.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+
+    /// A stretch of octets of a length that is taken from the script too.
+    pub(crate) fn some(&mut self, most: usize) -> &'a [u8] {
+        let len = self.below(most + 1);
+        self.take(len)
+    }
+
+    /// Everything that is left.
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.0)
+    }
+}

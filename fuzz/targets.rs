@@ -1,0 +1,43 @@
+//! One test for each fuzz target.
+//!
+//! Under `cargo test` each runs its committed corpus, in `__fuzz__` beside this file, and some
+//! random inputs. `cargo xtask fuzz` runs the same tests with a fuzzer that follows coverage.
+
+use std::time::Duration;
+
+/// Random inputs for each target under `cargo test`.
+const RANDOM_INPUTS: usize = 500;
+
+/// Octets of a random input at most, and of those that the fuzzer makes.
+const INPUT_LEN: usize = 4096;
+
+/// The number of inputs is what ends a test, on a slow machine too.
+const NO_HURRY: Duration = Duration::from_secs(3600);
+
+macro_rules! targets {
+    ($($name:ident)*) => {
+        $(
+            #[test]
+            fn $name() {
+                bolero::check!(name = stringify!($name))
+                    .with_iterations(RANDOM_INPUTS)
+                    .with_test_time(NO_HURRY)
+                    .with_max_len(INPUT_LEN)
+                    .for_each(|octets: &[u8]| fuzz::$name(octets));
+            }
+        )*
+    };
+}
+
+targets! {
+    mpa
+    ddp
+    rpcrdma_header
+    rpc
+    nfs
+    text
+    iwarp_stream
+    iwarp_pair
+    rpcrdma_client
+    rpcrdma_server
+}

@@ -1,0 +1,107 @@
+//! `cargo xtask fuzz`: the targets of the crate `fuzz` under libFuzzer.
+//!
+//! The stable compiler can instrument code for coverage, and bolero brings libFuzzer as source: a
+//! C++ compiler is all that is needed beside Rust. What a target finds is left where the same
+//! target looks for it under `cargo test`, which fails from then on.
+
+mod build;
+mod engine;
+
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use engine::Run;
+
+/// Seconds for each target in CI: all of them together take about a minute.
+const CI_SECONDS: u64 = 4;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Fuzz this target; may be given several times [default: all targets]
+    #[arg(long, value_name = "NAME")]
+    target: Vec<String>,
+    /// How long to fuzz each target
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    seconds: u64,
+    /// Targets to fuzz at a time
+    #[arg(long, value_name = "N", default_value = "1")]
+    jobs: NonZeroUsize,
+    /// Afterwards replace each committed corpus by the smallest that covers as much, found inputs
+    /// included
+    #[arg(long)]
+    minimise: bool,
+    /// Print the names of the targets and stop
+    #[arg(long)]
+    list: bool,
+    /// First install the Debian package that is needed (apt-get, as root or with sudo)
+    #[arg(long)]
+    install: bool,
+}
+
+impl Options {
+    /// Every target, briefly.
+    pub(crate) fn for_ci(install: bool) -> Self {
+        Self {
+            target: Vec::new(),
+            seconds: CI_SECONDS,
+            jobs: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+            minimise: false,
+            list: false,
+            install,
+        }
+    }
+}
+
+/// Fuzzes.
+///
+/// # Errors
+///
+/// What is needed is missing, or at least one target found something.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    build::provide_compiler(options.install)?;
+    let program = build::program()?;
+    let known = engine::targets(&program)?;
+    if options.list {
+        known.iter().for_each(|name| println!("{name}"));
+        return Ok(());
+    }
+    if let Some(unknown) = options.target.iter().find(|name| !known.contains(name)) {
+        bail!("no target {unknown}; there are {}", known.join(", "));
+    }
+    let chosen = match options.target.as_slice() {
+        [] => known,
+        some => some.to_vec(),
+    };
+    let waiting = Mutex::new(VecDeque::from(chosen));
+    let failed = Mutex::new(Vec::new());
+    let work = || {
+        // The lock must not be held while a target runs.
+        let next = || lock(&waiting).pop_front();
+        while let Some(target) = next() {
+            let run = Run::new(&program, &target);
+            if let Err(error) = run.fuzz(options.seconds, options.minimise) {
+                eprintln!("{target}: {error:#}");
+                lock(&failed).push(target);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..options.jobs.get() {
+            scope.spawn(work);
+        }
+    });
+    let failed = lock(&failed);
+    if failed.is_empty() {
+        return Ok(());
+    }
+    bail!("findings in {}", failed.join(", "))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
