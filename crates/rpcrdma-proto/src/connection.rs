@@ -321,7 +321,7 @@ impl Connection {
             link.counters.discarded += 1;
             return;
         }
-        let awaited = self.requester.awaits(header.xid);
+        let awaited = || self.requester.awaits(header.xid);
         match Direction::of(self.role, &header, &message[stream..], awaited) {
             Direction::Reply => {
                 let requester = &mut self.requester;

@@ -19,7 +19,12 @@ impl Direction {
     /// The RPC message says it (RFC 8167 §4.2), or else its chunks do: only a call has a
     /// Position-Zero Read chunk. Where neither does, it depends on what this end mostly gets: a
     /// client replies, a server calls. `awaited` is whether we have a call with this XID.
-    pub(crate) fn of(role: Role, header: &Header, stream: &[u8], awaited: bool) -> Self {
+    pub(crate) fn of(
+        role: Role,
+        header: &Header,
+        stream: &[u8],
+        awaited: impl Fn() -> bool,
+    ) -> Self {
         let usual = match role {
             Role::Client => Self::Reply,
             Role::Server => Self::Call,
@@ -33,7 +38,7 @@ impl Direction {
             Body::NoMsg(lists) => match lists.reads.first() {
                 Some(chunk) if chunk.position == 0 => Self::Call,
                 // It is no valid call. If it is none at all, it must not draw an error.
-                Some(_) | None if awaited => Self::Reply,
+                Some(_) | None if awaited() => Self::Reply,
                 Some(_) | None => usual,
             },
             // RFC 8166 §4.2.4: only a Responder sends errors.
@@ -63,7 +68,7 @@ mod tests {
     fn rpc_message_says_its_direction_at_both_ends() {
         let msg = header(Body::Msg(Lists::default()));
         for role in [Role::Client, Role::Server] {
-            let of = |octets: &[u8]| Direction::of(role, &msg, octets, false);
+            let of = |octets: &[u8]| Direction::of(role, &msg, octets, || false);
             assert_eq!(of(&stream(CALL)), Direction::Call);
             assert_eq!(of(&stream(REPLY)), Direction::Reply);
         }
@@ -73,7 +78,7 @@ mod tests {
     fn what_says_nothing_is_what_this_end_mostly_gets() {
         let msg = header(Body::Msg(Lists::default()));
         for octets in [&stream(2)[..], &[0, 0, 0, 5], &[]] {
-            let of = |role| Direction::of(role, &msg, octets, false);
+            let of = |role| Direction::of(role, &msg, octets, || false);
             assert_eq!(of(Role::Client), Direction::Reply);
             assert_eq!(of(Role::Server), Direction::Call);
         }
@@ -93,7 +98,8 @@ mod tests {
             ..Lists::default()
         };
         let of = |role, lists: &Lists, awaited| {
-            Direction::of(role, &header(Body::NoMsg(lists.clone())), &[], awaited)
+            let header = header(Body::NoMsg(lists.clone()));
+            Direction::of(role, &header, &[], || awaited)
         };
         for role in [Role::Client, Role::Server] {
             for awaited in [true, false] {
@@ -110,7 +116,8 @@ mod tests {
     fn error_is_always_for_the_one_who_called() {
         let error = header(Body::Error(RdmaError::Chunk));
         for role in [Role::Client, Role::Server] {
-            assert_eq!(Direction::of(role, &error, &[], false), Direction::Reply);
+            let of = Direction::of(role, &error, &[], || false);
+            assert_eq!(of, Direction::Reply);
         }
     }
 }

@@ -40,12 +40,14 @@ pub(crate) fn check(
         StreamAt::FirstChunk => return Err(Malformation::NoStream),
     };
     reads.retain(|chunk| !chunk.is_empty());
+    // What says which message this is cannot be in an item of it.
+    let first = message::PREFIX_LEN;
     let (mut before, mut end) = (0, 0);
     for chunk in &reads[items..] {
         // RFC 8166 §3.4.5: a Position is an offset in the whole stream, in which the items before
         // it have their octets and their padding.
         let position = chunk.position as usize;
-        if position < end || position - before > head {
+        if position < first || position < end || position - before > head {
             return Err(Malformation::MisplacedChunk(chunk.position));
         }
         end = position + padded(len(chunk));
@@ -126,6 +128,8 @@ mod tests {
         check(&[], inline, 40, Ok(()));
         check(&[chunk(40, &[5])], inline, 40, Ok(()));
         check(&[chunk(44, &[5])], inline, 40, misplaced(44));
+        check(&[chunk(8, &[5])], inline, 40, Ok(()));
+        check(&[chunk(4, &[5])], inline, 40, misplaced(4));
         check(&[chunk(20, &[5]), chunk(28, &[4])], inline, 40, Ok(()));
         check(
             &[chunk(20, &[5]), chunk(24, &[4])],

@@ -164,20 +164,25 @@ impl Pair {
 
     /// Until nothing moves.
     pub(super) fn drive(&mut self) {
-        loop {
-            let moved = self.client.turn() | self.server.turn();
-            let back = &mut self.back;
-            self.server.take_events(&mut self.calls, &mut back.replies);
-            self.client.take_events(&mut back.calls, &mut self.replies);
-            let waiting = self.waiting.len() + self.back.waiting.len();
-            self.send_waiting();
-            if !moved && self.waiting.len() + self.back.waiting.len() == waiting {
-                match self.fabric.next_event() {
-                    Some(time) => self.fabric.advance_to(time),
-                    None => break,
-                }
-            }
+        while self.turn() {}
+    }
+
+    /// One turn of both ends, or else a step in time; whether there was one.
+    pub(super) fn turn(&mut self) -> bool {
+        let moved = self.client.turn() | self.server.turn();
+        let back = &mut self.back;
+        self.server.take_events(&mut self.calls, &mut back.replies);
+        self.client.take_events(&mut back.calls, &mut self.replies);
+        let waiting = self.waiting.len() + self.back.waiting.len();
+        self.send_waiting();
+        if moved || self.waiting.len() + self.back.waiting.len() < waiting {
+            return true;
         }
+        let next = self.fabric.next_event();
+        if let Some(time) = next {
+            self.fabric.advance_to(time);
+        }
+        next.is_some()
     }
 
     /// Until the one call is at the server, which gives it back.

@@ -41,6 +41,7 @@ struct World {
     remote_invalidation: bool,
     private_data: bool,
     budget: usize,
+    mixed_long: bool,
 }
 
 fn world() -> impl Strategy<Value = World> {
@@ -51,15 +52,19 @@ fn world() -> impl Strategy<Value = World> {
         any::<bool>(),
         any::<bool>(),
         prop_oneof![Just(1 << 20), Just(40_000_usize)],
+        any::<bool>(),
     )
         .prop_map(
-            |(seed, max_segment, reads, remote_invalidation, private_data, budget)| World {
-                seed,
-                max_segment,
-                reads,
-                remote_invalidation,
-                private_data,
-                budget,
+            |(seed, max_segment, reads, remote_invalidation, private_data, budget, mixed_long)| {
+                World {
+                    seed,
+                    max_segment,
+                    reads,
+                    remote_invalidation,
+                    private_data,
+                    budget,
+                    mixed_long,
+                }
             },
         )
 }
@@ -72,6 +77,7 @@ impl World {
             ..Setup::default()
         };
         setup.client.max_segment = self.max_segment;
+        setup.client.mixed_long = self.mixed_long;
         setup.client.own.remote_invalidation = self.remote_invalidation;
         setup.server.budget = Budget::new(self.budget);
         for end in [&mut setup.ends.left, &mut setup.ends.right] {
@@ -180,5 +186,184 @@ proptest! {
         }
         ends.sort_unstable();
         prop_assert_eq!(ends, (0..exchanges.len() as u64).collect::<Vec<_>>());
+    }
+}
+
+/// What may happen to a connection that is used in both directions.
+#[derive(Clone, Debug)]
+enum Step {
+    Call(Exchange),
+    CallBack { call: usize, reply: usize },
+    Turns(usize),
+    Answer(Index),
+    AnswerBack(Index),
+    Cancel(Index),
+    CancelBack(Index),
+    Grant(u32),
+    GrantBack(u32),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => exchange().prop_map(Step::Call),
+        4 => (0..800_usize, 0..800_usize).prop_map(|(call, reply)| Step::CallBack { call, reply }),
+        6 => (1..8_usize).prop_map(Step::Turns),
+        5 => any::<Index>().prop_map(Step::Answer),
+        5 => any::<Index>().prop_map(Step::AnswerBack),
+        1 => any::<Index>().prop_map(Step::Cancel),
+        1 => any::<Index>().prop_map(Step::CancelBack),
+        1 => (0..12_u32).prop_map(Step::Grant),
+        1 => (0..8_u32).prop_map(Step::GrantBack),
+    ]
+}
+
+/// Both directions of one connection. XIDs of both begin with 0, so that they are the same.
+struct TwoWays {
+    pair: Pair,
+    exchanges: Vec<Exchange>,
+    back: Vec<(usize, usize)>,
+    cancelled: Vec<u32>,
+    cancelled_back: Vec<u32>,
+}
+
+impl TwoWays {
+    fn step(&mut self, step: Step) {
+        let pair = &mut self.pair;
+        match step {
+            Step::Call(exchange) => {
+                ask(pair, self.exchanges.len() as u32, &exchange);
+                self.exchanges.push(exchange);
+            }
+            Step::CallBack { call: len, reply } => {
+                let xid = self.back.len() as u32;
+                pair.call_back(request(
+                    xid,
+                    call(xid, len, &[]),
+                    bound(12 + xdr::padded(reply), &[]),
+                ));
+                self.back.push((len, reply));
+            }
+            Step::Turns(turns) => {
+                for _ in 0..turns {
+                    pair.turn();
+                }
+            }
+            Step::Answer(pick) if !pair.calls.is_empty() => {
+                let pick = pick.index(pair.calls.len());
+                self.answer(pick);
+            }
+            Step::AnswerBack(pick) if !pair.back.calls.is_empty() => {
+                let pick = pick.index(pair.back.calls.len());
+                self.answer_back(pick);
+            }
+            Step::Cancel(pick) if !self.exchanges.is_empty() => {
+                let xid = pick.index(self.exchanges.len()) as u32;
+                pair.client
+                    .connection
+                    .cancel(xid, CallToken(u64::from(xid)));
+                self.cancelled.push(xid);
+            }
+            Step::CancelBack(pick) if !self.back.is_empty() => {
+                let xid = pick.index(self.back.len()) as u32;
+                pair.server
+                    .connection
+                    .cancel(xid, CallToken(u64::from(xid)));
+                self.cancelled_back.push(xid);
+            }
+            Step::Grant(credits) => pair.server.connection.set_grant(credits),
+            Step::GrantBack(credits) => pair.client.connection.set_grant(credits),
+            Step::Answer(_) | Step::AnswerBack(_) | Step::Cancel(_) | Step::CancelBack(_) => {}
+        }
+    }
+
+    /// As [`answer_one`], without what follows from it.
+    fn answer(&mut self, pick: usize) {
+        let pair = &mut self.pair;
+        let (id, received) = pair.calls.remove(pick);
+        let xid = xdr::Reader::from(&received).u32().expect("an XID");
+        let exchange = &self.exchanges[xid as usize];
+        let (fixed, items) = &exchange.call;
+        assert_eq!(stream(&received), stream(&call(xid, *fixed, items)));
+        let (fixed, items) = &exchange.reply;
+        let answer = Reply::Message(reply(xid, *fixed, items));
+        pair.server.connection.reply(id, answer);
+    }
+
+    fn answer_back(&mut self, pick: usize) {
+        let back = &mut self.pair.back;
+        let (id, received) = back.calls.remove(pick);
+        let xid = xdr::Reader::from(&received).u32().expect("an XID");
+        let (len, answer) = self.back[xid as usize];
+        assert_eq!(stream(&received), stream(&call(xid, len, &[])));
+        let answer = Reply::Message(reply(xid, answer, &[]));
+        self.pair.client.connection.reply(id, answer);
+    }
+
+    /// Answers all there is, and checks that each call had its one end.
+    fn finish(mut self) {
+        loop {
+            self.pair.drive();
+            match (self.pair.calls.is_empty(), self.pair.back.calls.is_empty()) {
+                (false, _) => self.answer(0),
+                (true, false) => self.answer_back(0),
+                (true, true) => break,
+            }
+        }
+        let pair = &mut self.pair;
+        assert!(pair.waiting.is_empty() && pair.back.waiting.is_empty());
+        let mut ends: BTreeMap<_, _> = BTreeMap::new();
+        for (token, reply) in pair.replies.drain(..) {
+            assert!(
+                ends.insert(token.0, reply).is_none(),
+                "one end for each call"
+            );
+        }
+        for (xid, exchange) in (0..).zip(&self.exchanges) {
+            match ends.remove(&u64::from(xid)) {
+                Some(reply) => {
+                    let (fixed, items) = &exchange.reply;
+                    check_reply(&reply.expect("answered"), xid, *fixed, items);
+                }
+                None => assert!(self.cancelled.contains(&xid), "call {xid} has no end"),
+            }
+        }
+        let mut ends: BTreeMap<_, _> = BTreeMap::new();
+        for (token, reply) in pair.back.replies.drain(..) {
+            assert!(
+                ends.insert(token.0, reply).is_none(),
+                "one end for each call"
+            );
+        }
+        for (xid, &(_, fixed)) in (0..).zip(&self.back) {
+            match ends.remove(&u64::from(xid)) {
+                Some(reply) => check_reply(&reply.expect("answered"), xid, fixed, &[]),
+                None => assert!(self.cancelled_back.contains(&xid), "call {xid} has no end"),
+            }
+        }
+        pair.check_idle();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    /// No order of calls, answers, cancellations and changed grants makes one direction stand in
+    /// the way of the other, or a message find no Receive.
+    #[test]
+    fn both_directions_are_answered_once_and_whole_while_grants_change(
+        world in world(),
+        steps in prop::collection::vec(step(), 0..120),
+    ) {
+        let mut pair = Pair::with(world.setup());
+        pair.server.connection.handle_client_ready();
+        let mut two_ways = TwoWays {
+            pair,
+            exchanges: Vec::new(),
+            back: Vec::new(),
+            cancelled: Vec::new(),
+            cancelled_back: Vec::new(),
+        };
+        steps.into_iter().for_each(|step| two_ways.step(step));
+        two_ways.finish();
     }
 }
