@@ -1,5 +1,17 @@
 # The kernel's NFS server, doing what the host asks for until it says "stop".
 . /lab/lib.sh
+
+# nfsd_again [OCTETS]: it ends, and comes back with these inline sizes.
+nfsd_again() {
+  rpc.nfsd 0 || die 'nfsd does not end'
+  while_down
+  [ -z "$1" ] || echo "$1" >/proc/sys/sunrpc/svc_rdma/max_req_size || die "no inline size $1"
+  rpc.nfsd 4 || die 'nfsd does not start again'
+  wait_for 20 listen_again || die 'nfsd does not listen on RDMA again'
+}
+listen_again() { echo 'rdma 20049' >/proc/fs/nfsd/portlist; }
+while_down() { :; }
+
 siw_up
 nfsd_up
 mkdir -p /export/shelf/sub/deep /export/inbox
@@ -17,6 +29,32 @@ while read -r command argument <&3; do
       mkdir -p /export/many
       for ((i = 0; i < argument; i++)); do : >"/export/many/entry-$i"; done
       echo '@@done'
+      ;;
+    restart)
+      # restart OCTETS: the kernel's server comes back with these inline sizes
+      nfsd_again "$argument"
+      echo '@@done'
+      ;;
+    lose)
+      # lose OCTETS: it comes back, and of a file of so many octets that was being written to the
+      # inbox nothing is left, as after a crash of the machine
+      while_down() {
+        local file
+        for file in /export/inbox/.*.rpcrdma-*; do
+          [ -f "$file" ] || die 'nothing is being written'
+          echo "there are $(stat -c %b "$file") blocks of $file"
+          [ "$(stat -c %b "$file")" -lt $((argument / 512)) ] || die 'everything came, and may be committed'
+          : >"$file"
+        done
+      }
+      nfsd_again
+      while_down() { :; }
+      echo '@@done'
+      ;;
+    tree)
+      # tree FOLDER: a checksum of all names and contents in it
+      (cd "/export/$argument" && find . -type f | sort | xargs sha256sum) >/tmp/tree
+      echo "@@tree $(wc -l </tmp/tree) $(sum_of /tmp/tree)"
       ;;
     stop) break ;;
     *) die "unknown command $command" ;;

@@ -7,6 +7,7 @@ mod debian;
 mod guest;
 mod image;
 mod packages;
+mod relay;
 mod report;
 mod serve;
 mod tests;

@@ -5,6 +5,7 @@
 //! the host, everything else goes to the log. The guest may be killed at any time, nothing in it
 //! outlives it.
 
+use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -46,6 +47,10 @@ pub(super) struct Guest<'a> {
     machine: Child,
     input: ChildStdin,
     lines: Receiver<String>,
+    /// Lines that were taken in and are still to be looked at.
+    pending: VecDeque<String>,
+    /// What the script noted with `@@note`.
+    notes: Vec<String>,
     deadline: Instant,
     limit: Duration,
     /// The part of the test the script is at.
@@ -130,6 +135,8 @@ impl<'a> Guest<'a> {
             machine,
             input,
             lines,
+            pending: VecDeque::new(),
+            notes: Vec::new(),
             deadline: Instant::now() + boot.limit,
             limit: boot.limit,
             step: "boot".into(),
@@ -163,6 +170,25 @@ impl<'a> Guest<'a> {
         }
     }
 
+    /// Tells the script to do something, and waits until it has done it.
+    ///
+    /// # Errors
+    ///
+    /// It does not.
+    pub(super) fn ask(&mut self, what: &str) -> Result<()> {
+        self.tell(what)?;
+        self.expect("done")?;
+        Ok(())
+    }
+
+    /// All that the script has noted so far. Notes may come at any time, between other lines.
+    pub(super) fn notes(&mut self) -> &[String] {
+        while let Ok(line) = self.lines.try_recv() {
+            self.take_in(line);
+        }
+        &self.notes
+    }
+
     /// Writes a line to the script.
     ///
     /// # Errors
@@ -188,8 +214,25 @@ impl<'a> Guest<'a> {
         }
     }
 
-    /// The next line for the host, without its mark.
+    fn take_in(&mut self, line: String) {
+        match line.strip_prefix("note ") {
+            Some(note) => self.notes.push(note.to_owned()),
+            None => self.pending.push_back(line),
+        }
+    }
+
+    /// The next line for the host that is no note, without its mark.
     fn next_line(&mut self) -> Result<String> {
+        loop {
+            if let Some(line) = self.pending.pop_front() {
+                return Ok(line);
+            }
+            let line = self.receive()?;
+            self.take_in(line);
+        }
+    }
+
+    fn receive(&self) -> Result<String> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         match self.lines.recv_timeout(left) {
             Ok(line) => Ok(line),
@@ -258,7 +301,10 @@ fn write_initrd(run: &TestRun<'_>, boot: &Boot<'_>) -> Result<PathBuf> {
     fs::copy(&run.image.initramfs, &path)?;
     let mut archive = Cpio::new(File::options().append(true).open(&path)?);
     archive.file("init", 0o755, &read("guest/init")?)?;
-    archive.file("lab/lib.sh", 0o644, &read("guest/lib.sh")?)?;
+    for library in ["lib.sh", "load.sh"] {
+        let content = read(&format!("guest/{library}"))?;
+        archive.file(&format!("lab/{library}"), 0o644, &content)?;
+    }
     archive.file(
         "lab/script",
         0o644,

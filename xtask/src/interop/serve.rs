@@ -24,6 +24,9 @@ const POLL: Duration = Duration::from_millis(20);
 /// The path that the server exports a directory as.
 pub(super) const EXPORT: &str = "/export";
 
+/// The ports of a server: of RPC-over-RDMA, and of MOUNT. 0 is any free one.
+pub(super) type Ports = (u16, u16);
+
 /// A running server. Dropping it kills it.
 pub(super) struct Serve {
     child: Child,
@@ -40,7 +43,16 @@ impl Serve {
     ///
     /// It does not start, or does not say in time where it listens.
     pub(super) fn start(run: &TestRun<'_>, folder: &Path) -> Result<Self> {
-        Self::start_on(run, folder, (0, 0))
+        Self::start_with(run, folder, &[])
+    }
+
+    /// The same with further options of `rpcrdma serve`.
+    ///
+    /// # Errors
+    ///
+    /// As with [`Self::start`].
+    pub(super) fn start_with(run: &TestRun<'_>, folder: &Path, options: &[&str]) -> Result<Self> {
+        Self::start_on(run, folder, (0, 0), options)
     }
 
     /// The same on certain ports: those of a server that has ended.
@@ -48,7 +60,12 @@ impl Serve {
     /// # Errors
     ///
     /// As with [`Self::start`].
-    pub(super) fn start_on(run: &TestRun<'_>, folder: &Path, on: (u16, u16)) -> Result<Self> {
+    pub(super) fn start_on(
+        run: &TestRun<'_>,
+        folder: &Path,
+        on: Ports,
+        options: &[&str],
+    ) -> Result<Self> {
         let state = run.work.join("state");
         fs::create_dir_all(&state)?;
         let mut child = Command::new(run.program)
@@ -60,6 +77,7 @@ impl Serve {
             .arg("--state-dir")
             .arg(&state)
             .arg("-v")
+            .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log(run, "serve")?)
@@ -87,6 +105,16 @@ impl Serve {
         (serve.port, serve.mount_port) =
             ports(&line).with_context(|| format!("the server's first line: {line}"))?;
         Ok(serve)
+    }
+
+    /// Where it listens.
+    pub(super) fn ports(&self) -> Ports {
+        (self.port, self.mount_port)
+    }
+
+    /// Kills it, which leaves it no time for anything.
+    pub(super) fn kill(self) {
+        drop(self);
     }
 
     /// Ends it the way an administrator does.
@@ -135,7 +163,7 @@ fn log(run: &TestRun<'_>, name: &str) -> Result<File> {
 }
 
 /// The ports in the line that `serve --json` prints when it is ready.
-fn ports(line: &str) -> Result<(u16, u16)> {
+fn ports(line: &str) -> Result<Ports> {
     let said: serde_json::Value = serde_json::from_str(line)?;
     let listening = said["listening"].as_str().context("no \"listening\"")?;
     let (_, port) = listening

@@ -1,11 +1,17 @@
 //! The tests of an interoperability run, in the order in which they run.
 
 mod capture;
+mod cut_connection;
+mod idle;
+mod inline_sizes;
 mod kernel_reference;
+mod kernel_restart;
 mod kernel_selftest;
 mod kernel_server;
 mod linux_mounts_us;
 mod linux_serves_us;
+mod load;
+mod our_client;
 mod server_restart;
 
 use std::fs;
@@ -28,7 +34,7 @@ pub(super) struct Test {
     pub(super) run: fn(&TestRun<'_>) -> Result<()>,
 }
 
-pub(super) const TESTS: [Test; 7] = [
+pub(super) const TESTS: [Test; 12] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -52,10 +58,38 @@ pub(super) const TESTS: [Test; 7] = [
     },
     Test {
         name: "server-restart",
-        about: "our server ends and is killed under the kernel's client, and comes back",
+        about: "our server ends and is killed under the kernel's client at work, and comes back",
         usual: true,
         ours: true,
         run: server_restart::run,
+    },
+    Test {
+        name: "cut-connection",
+        about: "the connection of the kernel's client at work is cut in every way there is",
+        usual: true,
+        ours: true,
+        run: cut_connection::run,
+    },
+    Test {
+        name: "inline-sizes",
+        about: "our server comes back with other inline sizes, invalidation, credits and CRC",
+        usual: true,
+        ours: true,
+        run: inline_sizes::run,
+    },
+    Test {
+        name: "idle",
+        about: "our server closes a connection that the kernel's client does not use, and then does",
+        usual: true,
+        ours: true,
+        run: idle::server_closes,
+    },
+    Test {
+        name: "kernel-restart",
+        about: "the kernel's server ends and comes back under our client at work, and is cut off",
+        usual: true,
+        ours: true,
+        run: kernel_restart::run,
     },
     Test {
         name: "tshark",
@@ -63,6 +97,13 @@ pub(super) const TESTS: [Test; 7] = [
         usual: true,
         ours: true,
         run: capture::run,
+    },
+    Test {
+        name: "idle-client",
+        about: "the kernel's client closes an idle connection, after 5 minutes (only when named)",
+        usual: false,
+        ours: true,
+        run: idle::client_closes,
     },
     Test {
         name: "reference-mount",

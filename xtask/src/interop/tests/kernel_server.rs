@@ -53,6 +53,22 @@ impl<'a> KernelServer<'a> {
         Ok(())
     }
 
+    /// Ends the kernel's server and has it come back with these inline sizes.
+    pub(super) fn restart(&mut self, inline_size: usize) -> Result<()> {
+        self.guest.ask(&format!("restart {inline_size}"))
+    }
+
+    /// Has it come back without what was written, and not committed, of a file of so many octets.
+    pub(super) fn lose(&mut self, octets: usize) -> Result<()> {
+        self.guest.ask(&format!("lose {octets}"))
+    }
+
+    /// The number of files in a folder below `/export`, and a checksum of all that is in them.
+    pub(super) fn tree(&mut self, path: &str) -> Result<String> {
+        self.guest.tell(&format!("tree {path}"))?;
+        self.guest.expect("tree")
+    }
+
     pub(super) fn stop(mut self) -> Result<()> {
         self.guest.tell("stop")?;
         self.guest.finish()

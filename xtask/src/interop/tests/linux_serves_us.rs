@@ -1,13 +1,12 @@
 //! Our client at work on the kernel's server.
 
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
 use super::kernel_server::KernelServer;
+use super::our_client::OurClient;
 use super::{MIB, sha256, write_noise};
-use crate::command::{Finished, within};
 use crate::interop::TestRun;
 
 /// Size of the files that are moved, in MiB.
@@ -30,7 +29,7 @@ const CONNECTION_LIMIT: Duration = Duration::from_secs(10);
 
 pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
     let mut server = KernelServer::start(run, BIG_MIB, GUEST_LIMIT)?;
-    let client = Client {
+    let client = OurClient {
         run,
         port: server.port,
         mount_port: server.mount_port,
@@ -86,39 +85,4 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
         slowest.as_secs_f64()
     ));
     server.stop()
-}
-
-/// The program under test as a client of the guest.
-struct Client<'a> {
-    run: &'a TestRun<'a>,
-    port: u16,
-    mount_port: u16,
-}
-
-impl Client<'_> {
-    fn step(&self, what: &str) {
-        self.run.report.say(self.run.name, what);
-    }
-
-    /// The address of something below the guest's `/export`.
-    fn url(&self, path: &str) -> String {
-        format!("nfs://127.0.0.1:{}/export/{path}", self.port)
-    }
-
-    fn ping(&self, count: usize, limit: Duration) -> Result<Finished> {
-        let peer = format!("127.0.0.1:{}", self.port);
-        let mut command = Command::new(self.run.program);
-        command.args(["ping", &peer, "-c", &count.to_string()]);
-        within(&mut command, limit, &self.run.work)
-    }
-
-    /// A command on files, which needs MOUNT.
-    fn files(&self, arguments: &[&str], limit: Duration) -> Result<Finished> {
-        let mut command = Command::new(self.run.program);
-        command
-            .args(arguments)
-            .arg("--mount-port")
-            .arg(self.mount_port.to_string());
-        within(&mut command, limit, &self.run.work)
-    }
 }

@@ -1,0 +1,156 @@
+# Work on /mnt that goes on in the background while the host does its worst:  . /lab/load.sh
+#
+# Each job of the load does the same thing round after round, with data or names of its own, and
+# fails the test by itself when something goes wrong. In the end everything is compared.
+
+export LC_ALL=C
+
+LOAD=/tmp/load
+
+# Octets of a file that the writer writes, and files it has at a time.
+WRITTEN=1048576
+WRITTEN_FILES=8
+
+# load_start: makes /mnt/load and sets the jobs to work. /mnt/noise holds 4 MiB of noise.
+load_start() {
+  mkdir -p $LOAD/rounds /mnt/load/names /mnt/load/exclusive || die 'making the directories of the load'
+  : >$LOAD/errors
+  cp /mnt/noise $LOAD/noise || die 'reading the noise'
+  head -c $WRITTEN $LOAD/noise >$LOAD/still
+  cp $LOAD/still /mnt/load/still || die 'making the file that is read'
+  sync
+  local job
+  for job in writes stable reads names exclusive; do
+    echo 0 >$LOAD/rounds/$job
+    load_job $job &
+  done
+  for job in $LOAD/rounds/*; do
+    wait_for 300 load_is_past "$job" 1 || die "no progress of ${job##*/}"
+  done
+}
+
+load_job() {
+  local job=$1 round=0
+  until [ -e $LOAD/stop ]; do
+    round=$((round + 1))
+    "load_$job" $round
+    echo $round >$LOAD/next-$job
+    mv $LOAD/next-$job $LOAD/rounds/$job
+  done
+}
+
+# The content of the writer's file of a round.
+written() { tail -c +$(($1 * 4099 % 1500000 + 1)) $LOAD/noise | head -c $WRITTEN; }
+
+# UNSTABLE WRITEs, and a COMMIT.
+load_writes() {
+  written "$1" | dd of=/mnt/load/written-$(($1 % WRITTEN_FILES)) bs=$WRITTEN iflag=fullblock \
+    conv=fsync 2>$LOAD/dd || die "write of round $1: $(cat $LOAD/dd)"
+  printf '@@note written %d\n' "$1"
+}
+
+# Small WRITEs that are answered only when they are stable.
+load_stable() {
+  printf 'record %08d\n' "$1" | dd of=/mnt/load/journal bs=16 oflag=append,sync conv=notrunc \
+    2>$LOAD/dd-stable || die "stable write of round $1: $(cat $LOAD/dd-stable)"
+  printf '@@note stable %d\n' "$1"
+}
+
+# READs that no cache answers.
+load_reads() {
+  dd if=/mnt/load/still bs=$WRITTEN iflag=direct 2>/dev/null | cmp - $LOAD/still ||
+    die "what was read in round $1 differs"
+}
+
+# An exclusive CREATE is the same one when it comes again, even to a server that remembers nothing.
+# Bash opens with O_EXCL when noclobber is set.
+load_exclusive() {
+  set -C
+  : >"/mnt/load/exclusive/$1" || die "exclusive create of round $1"
+  set +C
+}
+
+# Calls that would fail if they were executed twice.
+load_names() {
+  local here=/mnt/load/names/$1 there=/mnt/load/names/moved-$1
+  changes mkdir "$here"
+  changes mv "$here" "$there"
+  changes ln /mnt/load/still "$there/hard"
+  changes ln -s still "$there/soft"
+  changes mv "$there/hard" "$there/other"
+  [ "$(ls "$there" | tr '\n' ' ')" = 'other soft ' ] ||
+    die "names of round $1: $(ls "$there" | tr '\n' ' ')"
+  changes rm "$there/other"
+  changes rm "$there/soft"
+  changes rmdir "$there"
+  [ ! -e "$there" ] || die "the directory of round $1 is still there"
+}
+
+# changes COMMAND...: a change of names. That it was made already is an error to count.
+changes() {
+  local said
+  "$@" 2>$LOAD/said && return
+  said=$(cat $LOAD/said)
+  echo "$* says $said" >>$LOAD/errors
+  case $1,$said in
+    mkdir,*'File exists' | ln,*'File exists') ;;
+    mv,*'No such file or directory' | rm,*'No such file or directory') ;;
+    rmdir,*'No such file or directory') ;;
+    *) die "$* says $said" ;;
+  esac
+}
+
+# Waits until each job has done something that it began after now.
+load_moved() {
+  local job since
+  for job in $LOAD/rounds/*; do
+    since=$(cat "$job")
+    wait_for 300 load_is_past "$job" $((since + 2)) || die "no progress of ${job##*/} after round $since"
+  done
+}
+load_is_past() { [ "$(cat "$1")" -ge "$2" ]; }
+
+# How many changes of names were said to have been made already.
+load_errors() { wc -l <$LOAD/errors; }
+
+# Ends the load and compares what it left with what it should be.
+load_end() {
+  touch $LOAD/stop
+  wait
+  drop_caches
+  local rounds round job
+  for job in $LOAD/rounds/*; do echo "load: $(cat "$job") rounds of ${job##*/}"; done
+  cat $LOAD/errors
+  rounds=$(cat $LOAD/rounds/writes)
+  for ((round = rounds; round > 0 && round > rounds - WRITTEN_FILES; round--)); do
+    written $round | cmp - /mnt/load/written-$((round % WRITTEN_FILES)) || die "written in round $round"
+  done
+  rounds=$(cat $LOAD/rounds/stable)
+  for ((round = 1; round <= rounds; round++)); do printf 'record %08d\n' $round; done |
+    cmp - /mnt/load/journal || die 'the journal'
+  same 'exclusively made files' "$(cat $LOAD/rounds/exclusive)" "$(ls /mnt/load/exclusive | wc -l)"
+  same 'what is left of the names' '' "$(ls -A /mnt/load/names)"
+  rm -r /mnt/load || die 'removing what the load left'
+}
+
+# Does what the host says until it says "stop": "moved" has it wait for the load, and "WORD ..." runs
+# host_WORD. Each is answered with "done".
+obey() {
+  local word rest
+  while read -r word rest <&3; do
+    case $word in
+      stop) return ;;
+      moved) load_moved ;;
+      *) "host_$word" $rest ;;
+    esac
+    echo '@@done'
+  done
+  die 'the host says nothing more'
+}
+
+# How often the transport has connected, so far.
+connects() {
+  local -a field
+  read -ra field <<<"$(mountstats)"
+  echo "${field[4]}"
+}

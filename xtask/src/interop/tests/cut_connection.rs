@@ -1,0 +1,91 @@
+//! The connection between the kernel's client and our server is cut in every way there is, while the
+//! client works. The server lives on, so it knows which calls it has executed: not one may fail.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use super::load::{self, WAIT_LIMIT};
+use crate::interop::TestRun;
+use crate::interop::guest::Guest;
+use crate::interop::relay::{End, Relay, To};
+use crate::interop::serve::Serve;
+
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// Ways to cut a connection.
+#[derive(Clone, Copy, Debug)]
+enum Cut {
+    /// At once.
+    Now(End),
+    /// Behind so many more octets, amid a frame.
+    Within(To, u64),
+    /// When everything that can be said is said, and nothing of it has arrived.
+    Unheard(To),
+}
+
+const CUTS: [Cut; 7] = [
+    Cut::Now(End::Reset),
+    Cut::Now(End::Close),
+    Cut::Within(To::Server, 20_001),
+    Cut::Within(To::Client, 30_003),
+    // The server has executed all calls, and the client knows of none.
+    Cut::Unheard(To::Client),
+    Cut::Unheard(To::Server),
+    Cut::Unheard(To::Client),
+];
+
+/// Calls that have to be under way when nothing is heard. The server grants 128 credits.
+const LEAST_UNANSWERED: usize = 100;
+
+pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
+    let folder = load::export(run)?;
+    let server = Serve::start(run, &folder)?;
+    let relay = Relay::start(server.port)?;
+    let ports = (relay.port, server.mount_port);
+    let cuts = [("CUTS", CUTS.len().to_string())];
+    let mut guest = load::boot(run, "cut-connection.sh", ports, &cuts, LIMIT)?;
+    guest.expect("loaded")?;
+    for cut in CUTS {
+        let before = relay.taken_in();
+        make(cut, &relay, &mut guest)?;
+        relay.wait_for_connection(before, WAIT_LIMIT)?;
+        guest.ask("moved")?;
+        run.report.say(run.name, &format!("went on after {cut:?}"));
+    }
+    guest.tell("stop")?;
+    guest.finish()?;
+    server.stop()
+}
+
+fn make(cut: Cut, relay: &Relay, guest: &mut Guest<'_>) -> Result<()> {
+    match cut {
+        Cut::Now(end) => relay.cut(end),
+        Cut::Within(to, octets) => relay.cut_after(to, octets, End::Close),
+        Cut::Unheard(to) => {
+            guest.ask("ready")?;
+            relay.hold(to);
+            guest.ask("stampede")?;
+            let from = match to {
+                To::Client => To::Server,
+                To::Server => To::Client,
+            };
+            relay.wait_for_silence(from, WAIT_LIMIT)?;
+            let waiting = unanswered(guest)?;
+            ensure!(
+                waiting >= LEAST_UNANSWERED,
+                "only {waiting} calls are under way"
+            );
+            relay.cut(End::Reset);
+        }
+    }
+    Ok(())
+}
+
+/// Calls that the guest has sent and wait for their replies.
+fn unanswered(guest: &mut Guest<'_>) -> Result<usize> {
+    guest.tell("unanswered")?;
+    let count = guest.expect("unanswered")?.parse()?;
+    guest.expect("done")?;
+    Ok(count)
+}
