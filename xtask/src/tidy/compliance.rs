@@ -85,7 +85,7 @@ struct Count {
 impl Counts {
     #[cfg(test)]
     pub(super) fn of(&self, document: &str, status: &str) -> usize {
-        let status = Status::parse(status).unwrap();
+        let status = Status::parse(status).expect("tests name one that there is");
         let count = &self.documents[document];
         count.statuses.get(&status).copied().unwrap_or(0)
     }

@@ -17,10 +17,16 @@ const NAMELESS: [&str; 5] = ["util", "utils", "common", "helpers", "misc"];
 /// Words for what is still to come, each in two parts, so that this is not one.
 const UNFINISHED: [[&str; 2]; 2] = [["TO", "DO"], ["FIX", "ME"]];
 
+/// Crates that are tests as a whole.
+const TEST_CRATES: [&str; 2] = ["crates/hostile-peer", "crates/verbs-conformance"];
+
 /// Checks every source and every manifest of a crate.
 pub(super) fn check(root: &Path, sources: &Sources, faults: &mut Vec<Fault>) -> Result<()> {
     for (path, text) in sources.iter() {
         source(path, text, faults);
+        if !is_for_tests(path, sources) {
+            unwraps(path, text, faults);
+        }
     }
     for folder in fs::read_dir(root.join("crates")).context("crates")? {
         let manifest = Path::new("crates")
@@ -58,6 +64,44 @@ fn source(path: &Path, text: &str, faults: &mut Vec<Fault>) {
         }
         if content.trim_start().starts_with("#[ignore") {
             faults.push(Fault::new(path, line, "a test that does not run"));
+        }
+    }
+}
+
+/// Whether the whole source is compiled for tests only, or of use to nothing else.
+fn is_for_tests(path: &Path, sources: &Sources) -> bool {
+    if path.components().any(|part| part.as_os_str() == "tests")
+        || TEST_CRATES.iter().any(|krate| path.starts_with(krate))
+    {
+        return true;
+    }
+    let (Some(folder), Some(stem)) = (path.parent(), path.file_stem()) else {
+        return false;
+    };
+    let declaration = format!("mod {};", stem.to_string_lossy());
+    let parents = [
+        folder.with_extension("rs"),
+        folder.join("mod.rs"),
+        folder.join("lib.rs"),
+        folder.join("main.rs"),
+    ];
+    let declared_for_tests = |parent: &str| {
+        let lines: Vec<&str> = parent.lines().map(str::trim).collect();
+        let pairs = lines.windows(2);
+        pairs.into_iter().any(|pair| {
+            pair[0] == "#[cfg(test)]" && pair[1].trim_start_matches("pub ") == declaration
+        })
+    };
+    let parents = parents.iter().filter_map(|parent| sources.get(parent));
+    parents.into_iter().any(declared_for_tests)
+}
+
+/// `unwrap` is for tests: elsewhere a failure is an error, or `expect` states why there is none.
+fn unwraps(path: &Path, text: &str, faults: &mut Vec<Fault>) {
+    let code = text.lines().take_while(|line| *line != "#[cfg(test)]");
+    for (line, content) in (1..).zip(code) {
+        if content.contains(concat!(".unwrap", "()")) && !content.trim_start().starts_with("//") {
+            faults.push(Fault::new(path, line, "unwrap() outside of a test"));
         }
     }
 }

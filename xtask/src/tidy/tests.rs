@@ -217,6 +217,10 @@ fn sources_keep_the_rules_of_the_house() {
         |tree| tree.source = tree.source.replace("//! A crate.", "// A crate."),
         "crates/a/src/lib.rs:1: no //! says what this file is for",
     );
+    check(
+        |tree| tree.source = tree.source.replacen("{}", "{ None.unwrap() }", 1),
+        "crates/a/src/lib.rs:4: unwrap() outside of a test",
+    );
     let word = ["TO", "DO"].concat();
     check(
         |tree| tree.source.push_str(&format!("// {word}\n")),
