@@ -77,24 +77,24 @@ pub struct Connection {
 }
 
 impl Config {
-    fn credits(&self) -> u32 {
+    fn credits_forward(&self) -> u32 {
         self.credits.clamp(1, MAX_CREDITS)
     }
 
-    fn backward_credits(&self) -> u32 {
+    fn credits_backward(&self) -> u32 {
         self.backward_credits.min(MAX_CREDITS)
     }
 
     /// Receives that are posted at a time, at most.
     pub fn receives(&self) -> usize {
-        (self.credits() + self.backward_credits()) as usize + RECEIVE_SLACK
+        (self.credits_forward() + self.credits_backward()) as usize + RECEIVE_SLACK
     }
 
     /// Credits for calls of ours, and for those of the peer.
     fn both_credits(&self) -> (u32, u32) {
         match self.role {
-            Role::Client => (self.credits(), self.backward_credits()),
-            Role::Server => (self.backward_credits(), self.credits()),
+            Role::Client => (self.credits_forward(), self.credits_backward()),
+            Role::Server => (self.credits_backward(), self.credits_forward()),
         }
     }
 

@@ -2,10 +2,10 @@
 
 use super::lone::*;
 use super::*;
-use crate::header::{Lists, WriteChunk, procedure};
+use crate::header::{Lists, Segments, WriteChunk, procedure};
 use oncrpc::Reply;
 use smallvec::smallvec;
-use verbs::{Memory, QueuePair};
+use verbs::{Handle, Memory, QueuePair, Segment};
 
 #[test]
 fn padding_may_be_in_a_read_chunk_or_not() {
@@ -105,4 +105,150 @@ fn offered_chunks_come_back_with_what_was_written() {
         &[8000, 20],
     );
     check(reply(5, 8000, &[]), &[200], &[10_000], &[0], &[8012]);
+}
+
+/// Memory of the peer, in pieces with gaps between them, to be read as one chunk.
+fn source(lone: &mut Lone, octets: &[u8], lengths: &[usize]) -> Segments {
+    let (mut memory, mut segments) = (Vec::new(), Segments::new());
+    let mut octets = octets;
+    let mut lengths = lengths.iter();
+    while !octets.is_empty() {
+        let len = lengths.next().map_or(octets.len(), |&len| len);
+        let (piece, rest) = octets.split_at(len.min(octets.len()));
+        memory.resize(memory.len() + 3, 0xee);
+        segments.push(Segment {
+            handle: Handle(0),
+            length: piece.len() as u32,
+            offset: memory.len() as u64,
+        });
+        memory.extend_from_slice(piece);
+        octets = rest;
+    }
+    let memory = Memory::Source(Gather::from_elem(Bytes::from(memory), 1));
+    let handle = lone.peer.register(memory).expect("there is room");
+    segments.iter_mut().for_each(|s| s.handle = handle);
+    segments
+}
+
+/// The peer has items of a call, by index, in Read chunks of segments of these lengths, with their
+/// padding or without, and the rest in a Send or at Position zero.
+fn check_pulled(moved: &[usize], lengths: &[usize], padding: bool, long: bool) {
+    let message = call(5, 40, &[5, 2000, 7, 9001]);
+    let mut lone = server();
+    let mut reads = Vec::new();
+    for &index in moved {
+        let mut data = message.items()[index].data.concat();
+        if padding {
+            data.resize(xdr::padded(data.len()), 0);
+        }
+        let segments = source(&mut lone, &data, lengths);
+        reads.push(read_chunk(message.position(index) as u32, segments));
+    }
+    let mut rest = Buffer::default();
+    message.copy_reduced_into(&mut rest, |index| moved.contains(&index));
+    if long {
+        let segments = source(&mut lone, &rest, lengths);
+        // Where in the list it stands does not matter.
+        reads.push(read_chunk(0, segments));
+    }
+    let lists = Lists {
+        reads,
+        ..Lists::default()
+    };
+    let octets = match long {
+        true => wire(procedure::NOMSG, 5, 8, &lists, &[]),
+        false => wire(procedure::MSG, 5, 8, &lists, &rest),
+    };
+    lone.send(&octets, None);
+    let (_, received) = lone.called();
+    let mut r = xdr::Reader::from(&received);
+    assert_eq!((r.u32(), r.u32()), (Ok(5), Ok(0)));
+    assert_eq!(r.opaque(100), Ok(&super::octets(40)[..]));
+    for len in [5, 2000, 7, 9001] {
+        let item = r.item(10_000).expect("the item");
+        assert_eq!(item.to_vec(), super::octets(len), "{moved:?} {lengths:?}");
+        assert_eq!(r.u32(), Ok(0xfeed));
+    }
+    r.finish().expect("nothing is left");
+    let chunks = lone.end.connection.counters().read_chunks_pulled;
+    assert_eq!(chunks as usize, moved.len() + usize::from(long));
+}
+
+#[test]
+fn items_are_pulled_from_every_position_in_every_cut() {
+    let with_the_largest: &[&[usize]] = &[&[3], &[1, 3], &[0, 3], &[0, 1, 2, 3]];
+    for lengths in [&[][..], &[1], &[1, 2, 3, 1001], &[2000, 1]] {
+        for padding in [true, false] {
+            for moved in with_the_largest {
+                check_pulled(moved, lengths, padding, false);
+            }
+            // With the rest at Position zero any of them may move.
+            for moved in [&[][..], &[0], &[2], &[1, 3], &[0, 1, 2, 3]] {
+                check_pulled(moved, lengths, padding, true);
+            }
+        }
+    }
+}
+
+/// The peer offers Write chunks of these lengths and gets these results; what comes back is how
+/// many octets went to each chunk.
+fn check_filled(offered: &[&[u32]], results: &[usize], back: &[&[u32]]) {
+    let mut lone = server();
+    let memory = Memory::Sink(Buffer::with_capacity(10_000));
+    let handle = lone.peer.register(memory).expect("there is room");
+    let mut offset = 0;
+    let mut chunk = |lengths: &&[u32]| WriteChunk {
+        segments: lengths
+            .iter()
+            .map(|&length| {
+                let segment = Segment {
+                    handle,
+                    length,
+                    offset,
+                };
+                offset += u64::from(length);
+                segment
+            })
+            .collect(),
+    };
+    let lists_offered = Lists {
+        writes: offered.iter().map(&mut chunk).collect(),
+        ..Lists::default()
+    };
+    let message = stream(&call(5, 4, &[]));
+    let octets = wire(procedure::MSG, 5, 8, &lists_offered, &message);
+    lone.send(&octets, None);
+    let (id, _) = lone.called();
+    lone.end
+        .connection
+        .reply(id, Reply::Message(reply(5, 4, results)));
+    let (header, inline) = lone.receive().expect("the reply");
+    let returned = lists(&header);
+    let lengths: Vec<Vec<u32>> = returned
+        .writes
+        .iter()
+        .map(|chunk| chunk.segments.iter().map(|s| s.length).collect())
+        .collect();
+    assert_eq!(lengths, back, "{offered:?} {results:?}");
+    // What went to chunks is not inline, nor is its padding.
+    let moved = |index: usize| offered.get(index).is_some_and(|chunk| !chunk.is_empty());
+    let mut expected = Buffer::default();
+    reply(5, 4, results).copy_reduced_into(&mut expected, moved);
+    assert_eq!(inline, *expected, "{offered:?} {results:?}");
+    assert_eq!(lone.peer.closed(), None);
+}
+
+#[test]
+fn results_fill_chunks_in_order_and_the_others_come_back_unused() {
+    // Exact, short, in odd segments.
+    check_filled(&[&[5], &[100]], &[5, 99], &[&[5], &[99]]);
+    check_filled(&[&[1, 2, 3], &[7, 7]], &[5, 9], &[&[1, 2, 2], &[7, 2]]);
+    // Fewer results than chunks, and more.
+    check_filled(&[&[5], &[6], &[7]], &[5], &[&[5], &[0], &[0]]);
+    check_filled(&[&[5]], &[5, 30], &[&[5]]);
+    check_filled(&[&[5], &[6]], &[], &[&[0], &[0]]);
+    // An empty chunk wants its result inline, one without octets leaves its chunk unused.
+    check_filled(&[&[], &[6]], &[30, 6], &[&[], &[6]]);
+    check_filled(&[&[5], &[6]], &[0, 6], &[&[0], &[6]]);
+    check_filled(&[&[0, 0, 9]], &[4], &[&[0, 0, 4]]);
 }

@@ -288,3 +288,55 @@ fn result_in_the_stream_though_its_chunk_is_unused_is_refused() {
     let answer = lone.ended().expect("answered");
     assert_eq!(read(&answer), Ok(octets(30).to_vec()));
 }
+
+/// What the reader gets of results in these Write chunks, of which so many octets were written.
+fn placed(filled: [usize; 3], results: &[usize]) -> Vec<Result<usize, xdr::Error>> {
+    let mut config = config(Role::Client);
+    config.max_segment = 1001;
+    let mut lone = Lone::new(&config);
+    lone.call(request(
+        5,
+        call(5, 40, &[]),
+        bound(100, &[5000, 5000, 5000]),
+    ));
+    let (header, _) = lone.receive().expect("the call");
+    let offered = lists(&header);
+    assert_eq!(offered.writes.len(), 3);
+    let mut back = unused(&offered);
+    for (index, &len) in filled.iter().enumerate() {
+        back.writes[index] = offered.writes[index].returned(len);
+        let data = octets(len);
+        let mut at = 0;
+        for segment in &back.writes[index].segments {
+            let end = at + segment.length as usize;
+            lone.write(&data[at..end], *segment);
+            at = end;
+        }
+    }
+    let mut stream = Buffer::default();
+    reply(5, 4, results).copy_reduced_into(&mut stream, |_| true);
+    lone.send(&wire(procedure::MSG, 5, 8, &back, &stream), None);
+    let answer = lone.ended().expect("answered");
+    let mut r = xdr::Reader::from(&answer);
+    assert_eq!((r.u32(), r.u32()), (Ok(5), Ok(1)));
+    r.opaque(100).expect("the fixed part");
+    let read = |_| {
+        let item = r.item(10_000)?;
+        assert_eq!(item.to_vec(), octets(item.len()));
+        r.u32().map(|_| item.len())
+    };
+    results.iter().map(read).collect()
+}
+
+#[test]
+fn results_are_found_in_whichever_chunks_they_went_to() {
+    let all = [5000, 4999, 1];
+    assert_eq!(placed(all, &all), all.map(Ok));
+    assert_eq!(placed([5000, 0, 0], &[5000]), [Ok(5000)]);
+    // A result without octets has its chunk, or leaves it to the next.
+    assert_eq!(placed([0, 77, 0], &[0, 77]), [Ok(0), Ok(77)]);
+    assert_eq!(placed([77, 0, 0], &[0, 77]), [Ok(0), Ok(77)]);
+    // One that says it is longer than what was written is not read.
+    let ineligible = Err(xdr::Error::Ineligible);
+    assert_eq!(placed([76, 0, 0], &[77]), [ineligible]);
+}
