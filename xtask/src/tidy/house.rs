@@ -62,10 +62,27 @@ fn source(path: &Path, text: &str, faults: &mut Vec<Fault>) {
                 faults.push(Fault::new(path, line, format!("{word} is not finished")));
             }
         }
+        if let Some(cited) = odd_citation(content) {
+            let what =
+                format!("{cited:?} is cited as in RFC 8166 §4.5.2, so that a search finds it");
+            faults.push(Fault::new(path, line, what));
+        }
         if content.trim_start().starts_with("#[ignore") {
             faults.push(Fault::new(path, line, "a test that does not run"));
         }
     }
+}
+
+/// A section of an RFC that is not named in the usual way.
+fn odd_citation(line: &str) -> Option<&str> {
+    line.match_indices("RFC ").find_map(|(at, rfc)| {
+        let cited = &line[at..];
+        let after = cited[rfc.len()..].trim_start_matches(|c: char| c.is_ascii_digit());
+        let section = after.trim_start_matches([',', ' ']);
+        let odd = section.to_lowercase().starts_with("section")
+            || section != after && section.starts_with(|c: char| c.is_ascii_digit());
+        (odd && after.len() + rfc.len() < cited.len()).then_some(cited)
+    })
 }
 
 /// Whether the whole source is compiled for tests only, or of use to nothing else.

@@ -221,6 +221,13 @@ fn sources_keep_the_rules_of_the_house() {
         |tree| tree.source = tree.source.replacen("{}", "{ None.unwrap() }", 1),
         "crates/a/src/lib.rs:4: unwrap() outside of a test",
     );
+    let odd = ["RFC", "8166, section 4.5.2"].join(" ");
+    check(
+        |tree| tree.source.push_str(&format!("// See {odd}\n")),
+        &format!(
+            "crates/a/src/lib.rs:8: {odd:?} is cited as in RFC 8166 §4.5.2, so that a search finds it"
+        ),
+    );
     let word = ["TO", "DO"].concat();
     check(
         |tree| tree.source.push_str(&format!("// {word}\n")),
