@@ -290,10 +290,17 @@ mod tests {
         assert_eq!(slot.handle(), first);
         assert!(table.release(slot).is_some());
         assert_eq!(table.find(first.0), None);
-        let second = table.register(sink());
-        assert_ne!(key(first.0), key(second.0), "the key changes");
-        assert_eq!(table.find(first.0), None);
-        assert_eq!(table.regions(), 1);
+        let mut before = first;
+        for _ in 0..2000 {
+            let next = table.register(sink());
+            assert_ne!(key(before.0), key(next.0), "the key changes");
+            assert_eq!(table.find(before.0), None);
+            assert_eq!(table.find(first.0), None);
+            let slot = table.find(next.0).unwrap();
+            assert!(table.release(slot).is_some());
+            before = next;
+        }
+        assert_eq!(table.regions(), 0);
     }
 
     #[test]

@@ -387,6 +387,31 @@ mod tests {
     }
 
     #[test]
+    fn flags_have_their_bits_and_the_rest_means_nothing() {
+        let frame = Frame {
+            kind: Kind::Reply,
+            markers: true,
+            crc: true,
+            reject: true,
+            revision: Revision::One,
+            enhanced: None,
+            private_data: Vec::new(),
+        };
+        let mut octets = frame.emit();
+        assert_eq!(octets[16], 0xe0);
+        octets[16] |= 0x1f;
+        assert_eq!(read(Kind::Reply, &octets, 1000), Ok(Some(frame.clone())));
+        // A rejection in a Request is none.
+        octets[..KEY_LEN].copy_from_slice(Kind::Request.key());
+        let request = Frame {
+            kind: Kind::Request,
+            reject: false,
+            ..frame
+        };
+        assert_eq!(read(Kind::Request, &octets, 1000), Ok(Some(request)));
+    }
+
+    #[test]
     fn record_mark_of_plain_rpc_is_recognised_at_once() {
         assert_eq!(
             read(Kind::Request, &[0x80, 0, 0, 0x28], 1000),

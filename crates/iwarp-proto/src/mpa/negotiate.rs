@@ -475,6 +475,10 @@ mod tests {
     #[test]
     fn markers_are_inserted_when_the_peer_asks() {
         assert!(reply_with(|reply| reply.markers = true).unwrap().markers);
+        let mut request = Initiator::new(offer(1, 1)).request(b"");
+        request.markers = true;
+        let (_, agreed) = Responder.request(request).accept(offer(1, 1), b"");
+        assert!(agreed.markers);
     }
 
     #[test]
