@@ -9,12 +9,12 @@
 //! that data which came in a chunk comes inline. What is compared are the arguments in octets, what
 //! is kept are results without a header of RPC or of the transport.
 //!
-//! A call that comes again while it is executed is not executed a second time. The last of those
-//! that came again waits for the results, as the connection of the first is mostly gone; those
-//! before it are dropped.
+//! A call that comes again while it is executed is not executed a second time. On the connection of
+//! the first it is dropped, as the results will go there. On others the last that came waits for the
+//! results, as the connection of the first is gone by then, and those before it are dropped.
 
 use nfs_proto::{Procedure, Status};
-use oncrpc::{Answer, Call, Credential, Reply};
+use oncrpc::{Answer, Call, ConnectionId, Credential, Reply};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -55,6 +55,8 @@ struct State {
 }
 
 struct Entry {
+    /// Where the results will go.
+    connection: ConnectionId,
     progress: Mutex<Progress>,
 }
 
@@ -102,8 +104,12 @@ impl Replies {
     pub(super) fn once(&self, call: Call, execute: impl FnOnce(Call) -> Answer) -> Answer {
         let client = call.caller.addr.ip().to_canonical();
         let key = self.shared.key_of(client, &call);
-        let entry = match self.shared.enter(client, key, Instant::now()) {
+        let connection = call.caller.connection;
+        let entry = match self.shared.enter(client, connection, key, Instant::now()) {
             Entered::First(ticket) => return finish_with(ticket, execute(call)),
+            Entered::Again(entry) if entry.answers_on(connection) => {
+                return Answer::Now(Reply::Nothing);
+            }
             Entered::Again(entry) => entry,
             Entered::Full => return Answer::Now(not_now(call)),
         };
@@ -169,7 +175,13 @@ impl Shared {
     }
 
     /// A ticket to execute the call, or what there is of it.
-    fn enter(self: &Arc<Self>, client: IpAddr, key: u128, now: Instant) -> Entered {
+    fn enter(
+        self: &Arc<Self>,
+        client: IpAddr,
+        connection: ConnectionId,
+        key: u128,
+        now: Instant,
+    ) -> Entered {
         let mut state = self.lock();
         state.forget_old(client, now);
         if let Some(entry) = state.entries.get(&key) {
@@ -179,6 +191,7 @@ impl Shared {
             return Entered::Full;
         }
         let entry = Arc::new(Entry {
+            connection,
             progress: Mutex::new(Progress::Running(Repeated::default())),
         });
         state.entries.insert(key, Arc::clone(&entry));
@@ -251,6 +264,11 @@ impl State {
 impl Entry {
     fn lock(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether results will go out on this connection by themselves.
+    fn answers_on(&self, connection: ConnectionId) -> bool {
+        self.connection == connection && matches!(*self.lock(), Progress::Running(_))
     }
 
     fn end(&self, progress: Progress) {
@@ -396,9 +414,10 @@ mod tests {
     fn old_replies_are_forgotten_behind_a_call_that_takes_long_and_young_ones_are_not() {
         let shared = Replies::new().shared;
         let start = Instant::now();
+        let connection = oncrpc::Caller::new((CLIENT, 1).into()).connection;
         let enter = |key, after: u64| {
             let now = start + Duration::from_secs(after);
-            match shared.enter(CLIENT, key, now) {
+            match shared.enter(CLIENT, connection, key, now) {
                 Entered::First(ticket) => Some(ticket),
                 Entered::Again(_) => None,
                 Entered::Full => panic!("there is room"),

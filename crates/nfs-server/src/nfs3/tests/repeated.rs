@@ -180,6 +180,26 @@ fn last_of_many_that_came_again_gets_the_results_and_the_others_nothing() {
 }
 
 #[test]
+fn call_that_comes_again_on_the_connection_of_the_first_is_dropped() {
+    let (peer, _dir) = slow();
+    let object = place(peer.root(), "f");
+    let caller = Caller::new(peer.from.parse().unwrap());
+    let send = || {
+        let message = peer.message(100, &args::Remove { object });
+        peer.programs.call(message, &caller)
+    };
+    let Answer::Blocking(job) = send() else {
+        panic!("a change is a job")
+    };
+    assert!(matches!(send(), Answer::Now(Reply::Nothing)));
+    assert_eq!(status_of(&job(), 100), None);
+    let Answer::Now(reply) = send() else {
+        panic!("the results are there")
+    };
+    assert_eq!(status_of(&reply, 100), None);
+}
+
+#[test]
 fn more_calls_under_way_than_can_be_remembered_are_put_off() {
     let (peer, _dir) = slow();
     let object = place(peer.root(), "f");
