@@ -12,7 +12,7 @@ use crate::link::{Event, Link, Violation, receive};
 use crate::message::{CallRequest, CallToken};
 use crate::plan::Chunks;
 use crate::private_data::PrivateData;
-use crate::registration::Registrations;
+use crate::registration::{Registration, Registrations};
 use crate::requester::{Called, Requester, Unfinished, refuse_invalidation};
 use crate::responder::{CallId, Responder, stream_of_call};
 use crate::work::{Posts, Purpose};
@@ -24,7 +24,7 @@ use std::time::Instant;
 use verbs::{Completion, Invalidated, Limits, QueuePair, WorkError, WorkRequest};
 
 /// Which end of a connection this is, and so what a message is taken for that does not say
-/// whether it is a call or a reply (RFC 8167 §4.2).
+/// whether it is a call or a reply (RFC 8167 §4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It connected, and calls.
@@ -125,8 +125,7 @@ impl Connection {
     pub fn new(config: &Config, peer: Option<PrivateData>, limits: &Limits) -> Self {
         let peer = peer.unwrap_or(PrivateData::ABSENT);
         assert!(
-            !config.own.remote_invalidation
-                || config.registrations.remote_invalidation(true, limits),
+            !config.own.remote_invalidation || !config.registrations.has(Registration::Persistent),
             "R is set only if every handle may be invalidated remotely (RFC 8797 §3.2)"
         );
         let max_chunk = config.max_chunk.min(limits.max_region);

@@ -16,7 +16,7 @@ pub(crate) enum Direction {
 impl Direction {
     /// The direction of a message that begins with a valid header, `stream` being what follows.
     ///
-    /// The RPC message says it (RFC 8167 §4.2), or else its chunks do: only a call has a
+    /// The RPC message says it (RFC 8167 §4.1), or else its chunks do: only a call has a
     /// Position-Zero Read chunk. Where neither does, it depends on what this end mostly gets: a
     /// client replies, a server calls. `awaited` is whether we have a call with this XID.
     pub(crate) fn of(

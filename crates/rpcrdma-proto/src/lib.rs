@@ -54,6 +54,7 @@ mod inline;
 pub mod limits;
 mod link;
 mod message;
+mod outcome;
 pub mod plan;
 pub mod private_data;
 mod pull;

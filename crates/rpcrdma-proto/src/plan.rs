@@ -1,5 +1,7 @@
 //! How a call travels: decided from sizes and limits alone (RFC 8166 §3.5).
 
+pub(crate) mod reply;
+
 use crate::header::{MIN_LEN, emitted_len};
 use crate::limits::{MAX_READ_CHUNKS, MAX_READ_SEGMENTS, MAX_SEGMENTS_PER_CHUNK, MAX_WRITE_CHUNKS};
 use oncrpc::{ReplyBound, TransportError};

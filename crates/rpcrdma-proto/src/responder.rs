@@ -9,6 +9,7 @@ use crate::header::{
 use crate::link::{Event, Link, Violation};
 use crate::message::{put_inline, split_front};
 use crate::plan::Chunks;
+use crate::plan::reply::{ReplyPlan, plan_reply};
 use crate::pull::{self, StreamAt};
 use crate::work::Purpose;
 use buffer::{Buffer, Gather};
@@ -19,7 +20,7 @@ use std::collections::VecDeque;
 use std::task::Waker;
 use tracing::debug;
 use verbs::{Handle, WorkRequest};
-use xdr::{Payload, padded};
+use xdr::Payload;
 
 /// A call that was handed up. It is answered once, by giving this back.
 ///
@@ -78,17 +79,6 @@ struct Pulling {
     at: StreamAt,
     sinks: SmallVec<[Option<Buffer>; 1]>,
     left: usize,
-}
-
-/// What a reply takes.
-#[derive(Debug)]
-pub(crate) enum ReplyPlan {
-    /// In one Send, its items in the Write chunks that these name by index.
-    Send(SmallVec<[Option<u8>; 1]>),
-    /// The same, and the rest in the Reply chunk.
-    ReplyChunk(SmallVec<[Option<u8>; 1]>),
-    /// It fits nowhere.
-    NoRoom,
 }
 
 impl Responder {
@@ -592,41 +582,6 @@ fn memory_of(lists: &Lists, max_chunk: usize) -> usize {
     let replies: u64 = replies.map(WriteChunk::len).sum();
     let replies = replies.min(max_chunk as u64);
     usize::try_from(reads.saturating_add(replies)).unwrap_or(usize::MAX)
-}
-
-/// Which item goes where, and whether the rest fits a Send (RFC 8166 §3.5.3, §4.3.2).
-pub(crate) fn plan_reply(offered: &Lists, reply: &Payload, threshold: usize) -> ReplyPlan {
-    let mut left = offered.writes.iter().enumerate();
-    let mut chunks = SmallVec::new();
-    let mut reduced = reply.head().len();
-    for item in reply.items() {
-        let chunk = match left.next() {
-            // RFC 8166 §4.3.2.3: an empty Write chunk asks for its result inline.
-            Some((index, chunk)) if !chunk.segments.is_empty() => {
-                if item.len() as u64 > chunk.len() {
-                    return ReplyPlan::NoRoom;
-                }
-                Some(u8::try_from(index).expect("write chunks are limited"))
-            }
-            Some(_) | None => {
-                reduced += padded(item.len());
-                None
-            }
-        };
-        chunks.push(chunk);
-    }
-    let writes = offered.writes.iter().map(|chunk| chunk.segments.len());
-    let room = offered.reply.as_ref();
-    let header = header::emitted_len(0, writes, room.map(|chunk| chunk.segments.len()));
-    if header + reduced <= threshold {
-        return ReplyPlan::Send(chunks);
-    }
-    match room {
-        Some(chunk) if reduced as u64 <= chunk.len() && header <= threshold => {
-            ReplyPlan::ReplyChunk(chunks)
-        }
-        Some(_) | None => ReplyPlan::NoRoom,
-    }
 }
 
 /// The handle to take along with a reply: one of this very call, if both ends have set R

@@ -2,9 +2,9 @@
 
 #![allow(clippy::cast_possible_truncation)]
 
+use super::reply::{ReplyPlan, plan_reply};
 use super::*;
 use crate::header::{Lists, Segments, WriteChunk};
-use crate::responder::{ReplyPlan, plan_reply};
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
 use proptest::prelude::*;

@@ -1,0 +1,212 @@
+//! What a reply to a call of ours comes to, and where its octets are.
+
+use crate::header::{Body, Header, Lists, RdmaError, WriteChunk};
+use crate::link::Link;
+use crate::message;
+use buffer::{Buffer, Gather};
+use oncrpc::TransportError;
+use smallvec::SmallVec;
+use verbs::{Handle, Memory};
+use xdr::Payload;
+
+#[derive(Debug)]
+pub(crate) struct Region {
+    pub(crate) handle: Handle,
+    pub(crate) used_as: RegionUse,
+    /// Its memory, once it is no longer exposed.
+    pub(crate) back: Option<Memory>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RegionUse {
+    /// The peer reads it.
+    Argument,
+    /// The peer writes the result with this index into it.
+    Result(usize),
+    /// The peer writes the reply into it.
+    Reply,
+}
+
+/// What a reply says, with the octets in each Write chunk.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Inline {
+        message: Buffer,
+        stream: usize,
+        results: SmallVec<[usize; 1]>,
+    },
+    InReplyChunk {
+        len: usize,
+        results: SmallVec<[usize; 1]>,
+    },
+    Failed(TransportError),
+}
+
+impl Outcome {
+    /// Whether all memory that it is in has come back.
+    pub(crate) fn is_whole(&self, regions: &[Region]) -> bool {
+        let (results, in_reply_chunk): (&[usize], _) = match self {
+            Self::Inline { results, .. } => (results, false),
+            Self::InReplyChunk { results, .. } => (results, true),
+            Self::Failed(_) => return true,
+        };
+        regions.iter().all(|region| {
+            let needed = match region.used_as {
+                RegionUse::Argument => false,
+                RegionUse::Result(index) => results.get(index).is_some_and(|&len| len > 0),
+                RegionUse::Reply => in_reply_chunk,
+            };
+            !needed || region.back.is_some()
+        })
+    }
+}
+
+/// What a reply says of the chunks that were offered with its call.
+pub(crate) fn judge(offered: &Lists, header: Header, message: Buffer, stream: usize) -> Outcome {
+    let bad = |why| Outcome::Failed(TransportError::BadReply(why));
+    match header.body {
+        Body::Msg(lists) => match returned(offered, &lists) {
+            Err(why) => bad(why),
+            Ok((_, Some(1..))) => bad("an inline reply with octets in its reply chunk"),
+            Ok((results, _)) => match message::prefix(&message[stream..]) {
+                Some((xid, message::REPLY)) if xid == header.xid => Outcome::Inline {
+                    message,
+                    stream,
+                    results,
+                },
+                _ => bad("the reply is for another call than its header"),
+            },
+        },
+        Body::NoMsg(lists) => match returned(offered, &lists) {
+            Err(why) => bad(why),
+            Ok((results, Some(len @ 1..))) => Outcome::InReplyChunk { len, results },
+            Ok(_) => bad("a long reply without octets in its reply chunk"),
+        },
+        Body::Error(RdmaError::Chunk) => Outcome::Failed(TransportError::Refused(
+            "it could not process the chunks, or the reply did not fit (ERR_CHUNK)",
+        )),
+        Body::Error(RdmaError::Version { .. }) => Outcome::Failed(TransportError::Refused(
+            "it does not support version 1 of RPC-over-RDMA (ERR_VERS)",
+        )),
+        Body::Done => bad("an RDMA_DONE"),
+    }
+}
+
+type Returned = (SmallVec<[usize; 1]>, Option<usize>);
+
+/// Octets in each Write chunk and in the Reply chunk, if they are in keeping with what was offered
+/// (RFC 8166 §3.4.6).
+fn returned(offered: &Lists, lists: &Lists) -> Result<Returned, &'static str> {
+    // RFC 8166 §4.3.1: only a call carries a Read list.
+    if !lists.reads.is_empty() {
+        return Err("a reply with a read list");
+    }
+    // A server that returns no Write list at all has used none of it.
+    if !lists.writes.is_empty() && lists.writes.len() != offered.writes.len() {
+        return Err("more or fewer write chunks than were offered");
+    }
+    let results: Result<_, _> = offered
+        .writes
+        .iter()
+        .zip(&lists.writes)
+        .map(|(offered, chunk)| filled(offered, chunk))
+        .collect();
+    let reply = match (&offered.reply, &lists.reply) {
+        (Some(offered), Some(chunk)) => Some(filled(offered, chunk)?),
+        (_, None) => None,
+        (None, Some(_)) => return Err("a reply chunk that was not offered"),
+    };
+    Ok((results?, reply))
+}
+
+fn filled(offered: &WriteChunk, chunk: &WriteChunk) -> Result<usize, &'static str> {
+    if chunk.segments.len() != offered.segments.len() {
+        return Err("a chunk with more or fewer segments than were offered");
+    }
+    let mut len = 0;
+    let mut full = true;
+    for (offered, segment) in offered.segments.iter().zip(&chunk.segments) {
+        if segment.length > offered.length {
+            return Err("a chunk with more octets than were offered");
+        }
+        let same = (segment.handle, segment.offset) == (offered.handle, offered.offset);
+        if segment.length > 0 && !same {
+            return Err("a chunk with memory that was not offered");
+        }
+        // RFC 8166 §3.4.6: chunks are filled contiguously.
+        if segment.length > 0 && !full {
+            return Err("a chunk with a gap in it");
+        }
+        full = segment.length == offered.length;
+        len += segment.length as usize;
+    }
+    Ok(len)
+}
+
+/// The reply message, from what came in the Send and from what was written into our memory.
+pub(crate) fn assemble(
+    link: &mut Link,
+    xid: u32,
+    regions: Vec<Region>,
+    outcome: Outcome,
+) -> Result<Payload, TransportError> {
+    match outcome {
+        Outcome::Failed(error) => Err(error),
+        Outcome::Inline {
+            message,
+            stream,
+            results,
+        } => {
+            let (data, unused, _) = placed(link, regions, &results);
+            let reply = Payload::with_results(message, stream, data.into_iter());
+            Ok(reply.with_unused_chunks(unused))
+        }
+        Outcome::InReplyChunk { len, results } => {
+            let (data, unused, sink) = placed(link, regions, &results);
+            let mut head = sink.expect("a reply chunk that was offered has a sink");
+            head.set_len(len);
+            link.counters.reply_octets_received += len as u64;
+            match message::prefix(&head) {
+                Some((found, message::REPLY)) if found == xid => {
+                    let reply = Payload::with_results(head, 0, data.into_iter());
+                    Ok(reply.with_unused_chunks(unused))
+                }
+                _ => {
+                    link.counters.bad_replies += 1;
+                    Err(TransportError::BadReply(
+                        "the reply in the reply chunk is for another call",
+                    ))
+                }
+            }
+        }
+    }
+}
+
+/// The results that were written, in order, how many chunks for others there were, and the sink of
+/// the Reply chunk.
+fn placed(
+    link: &mut Link,
+    regions: Vec<Region>,
+    results: &[usize],
+) -> (SmallVec<[Gather; 1]>, usize, Option<Buffer>) {
+    let mut data = SmallVec::new();
+    let mut unused = 0;
+    let mut reply = None;
+    for region in regions {
+        match (region.used_as, region.back) {
+            (RegionUse::Reply, Some(Memory::Sink(sink))) => reply = Some(sink),
+            (RegionUse::Result(index), back) => {
+                let len = results.get(index).copied().unwrap_or(0);
+                if len == 0 {
+                    unused += 1;
+                } else if let Some(Memory::Sink(mut sink)) = back {
+                    link.counters.write_octets_received += len as u64;
+                    sink.set_len(len);
+                    data.push(Gather::from_elem(sink.freeze(), 1));
+                }
+            }
+            (RegionUse::Argument | RegionUse::Reply, _) => {}
+        }
+    }
+    (data, unused, reply)
+}

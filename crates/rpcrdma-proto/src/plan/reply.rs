@@ -1,0 +1,51 @@
+//! How a reply travels: decided by the Responder from what it was offered (RFC 8166 §3.5.3).
+
+use crate::header::{self, Lists};
+use smallvec::SmallVec;
+use xdr::{Payload, padded};
+
+/// What a reply takes.
+#[derive(Debug)]
+pub(crate) enum ReplyPlan {
+    /// In one Send, its items in the Write chunks that these name by index.
+    Send(SmallVec<[Option<u8>; 1]>),
+    /// The same, and the rest in the Reply chunk.
+    ReplyChunk(SmallVec<[Option<u8>; 1]>),
+    /// It fits nowhere.
+    NoRoom,
+}
+
+/// Which item goes where, and whether the rest fits a Send (RFC 8166 §3.5.3, §4.3.2).
+pub(crate) fn plan_reply(offered: &Lists, reply: &Payload, threshold: usize) -> ReplyPlan {
+    let mut left = offered.writes.iter().enumerate();
+    let mut chunks = SmallVec::new();
+    let mut reduced = reply.head().len();
+    for item in reply.items() {
+        let chunk = match left.next() {
+            // RFC 8166 §4.3.2.3: an empty Write chunk asks for its result inline.
+            Some((index, chunk)) if !chunk.segments.is_empty() => {
+                if item.len() as u64 > chunk.len() {
+                    return ReplyPlan::NoRoom;
+                }
+                Some(u8::try_from(index).expect("write chunks are limited"))
+            }
+            Some(_) | None => {
+                reduced += padded(item.len());
+                None
+            }
+        };
+        chunks.push(chunk);
+    }
+    let writes = offered.writes.iter().map(|chunk| chunk.segments.len());
+    let room = offered.reply.as_ref();
+    let header = header::emitted_len(0, writes, room.map(|chunk| chunk.segments.len()));
+    if header + reduced <= threshold {
+        return ReplyPlan::Send(chunks);
+    }
+    match room {
+        Some(chunk) if reduced as u64 <= chunk.len() && header <= threshold => {
+            ReplyPlan::ReplyChunk(chunks)
+        }
+        Some(_) | None => ReplyPlan::NoRoom,
+    }
+}
