@@ -4,6 +4,7 @@
 //! Made for MOUNT and rpcbind, whose messages are small: by-reference items are copied here.
 
 mod client;
+mod places;
 mod server;
 
 pub use client::Client;

@@ -1,5 +1,6 @@
 //! Answers over TCP.
 
+use super::places::Places;
 use crate::record::{self, Decoder};
 use crate::service::{Answer, Caller, Reply, Service};
 use buffer::Buffer;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use xdr::Payload;
@@ -21,6 +22,8 @@ use xdr::Payload;
 pub struct Limits {
     /// Connections at a time. Further ones are closed at once.
     pub connections: usize,
+    /// Those from one address, so that it leaves some to others.
+    pub connections_of_address: usize,
     /// Most octets of one call.
     pub record: usize,
     /// Calls of one connection being answered at a time. Further ones wait in the socket.
@@ -39,6 +42,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 128,
+            connections_of_address: 64,
             record: 64 << 10,
             calls: 16,
             idle: Duration::from_secs(300),
@@ -88,7 +92,7 @@ impl Server {
 
     /// Serves until `stop` is ready, then answers what was begun, and returns.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let places = Arc::new(Semaphore::new(self.limits.connections));
+        let places = Places::new(self.limits.connections, self.limits.connections_of_address);
         let (stopping, stopped) = watch::channel(false);
         let mut connections = JoinSet::new();
         tokio::pin!(stop);
@@ -110,9 +114,12 @@ impl Server {
                 tracing::warn!(%addr, "refused a connection from an address that is not allowed");
                 continue;
             }
-            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-                tracing::warn!(%addr, limit = self.limits.connections, "refused a connection: too many");
-                continue;
+            let place = match places.take(addr.ip()) {
+                Ok(place) => place,
+                Err(full) => {
+                    tracing::warn!(%addr, ?full, "refused a connection: too many");
+                    continue;
+                }
             };
             let connection = Connection {
                 service: Arc::clone(&self.service),

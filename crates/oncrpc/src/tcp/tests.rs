@@ -248,6 +248,16 @@ async fn connections_past_the_limit_or_not_admitted_are_closed() {
     assert!(closed(&mut second).await);
     assert_eq!(ask(&client, AT_ONCE, 5).await, Ok(5));
 
+    let limits = Limits {
+        connections_of_address: 1,
+        ..Limits::default()
+    };
+    let served = Served::new(limits).await;
+    let client = served.client().await;
+    assert_eq!(ask(&client, AT_ONCE, 4).await, Ok(4));
+    let mut second = TcpStream::connect(served.addr).await.unwrap();
+    assert!(closed(&mut second).await);
+
     let nobody = Served::admitting(Limits::default(), false).await;
     let mut stream = TcpStream::connect(nobody.addr).await.unwrap();
     assert!(closed(&mut stream).await);
