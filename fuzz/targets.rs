@@ -40,4 +40,6 @@ targets! {
     iwarp_pair
     rpcrdma_client
     rpcrdma_server
+    nfs_dispatch
+    nfs_client
 }

@@ -15,6 +15,8 @@
 //! | [`iwarp_stream`] | one end of iWARP, its user, a peer that says anything | work completes once; memory is touched where it was named; octets out are in order |
 //! | [`iwarp_pair`] | two ends of iWARP that keep to the rules; damage in the end | everything arrives as it was, or not at all |
 //! | [`rpcrdma_client`], [`rpcrdma_server`] | either end of RPC-over-RDMA, its user, a peer that says anything, work that completes in any order | credits and Receives; no answer while its call is read; each call ends once and with nothing exposed |
+//! | [`nfs_dispatch`] | calls of the NFS and MOUNT programs over a file system in memory | a reply has results of its procedure and keeps to its bound; a call that comes again is executed once |
+//! | [`nfs_client`] | a client of files, a server whose replies change on their way | everything ends; no name leads elsewhere; errors can be shown |
 //!
 //! Everything is bounded: the peak of what a target allocates is compared with what its input
 //! allows, and in the end nothing is left.
@@ -27,10 +29,13 @@ mod ledger;
 mod memory;
 mod mpa;
 mod nfs;
+mod nfs_client;
+mod nfs_dispatch;
 mod rpc;
 mod rpcrdma;
 mod rpcrdma_header;
 mod script;
+mod site;
 mod text;
 
 pub use ddp::ddp;
@@ -38,6 +43,8 @@ pub use iwarp_pair::iwarp_pair;
 pub use iwarp_stream::iwarp_stream;
 pub use mpa::mpa;
 pub use nfs::nfs;
+pub use nfs_client::nfs_client;
+pub use nfs_dispatch::nfs_dispatch;
 pub use rpc::rpc;
 pub use rpcrdma::{rpcrdma_client, rpcrdma_server};
 pub use rpcrdma_header::rpcrdma_header;
