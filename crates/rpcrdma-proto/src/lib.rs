@@ -40,6 +40,18 @@
 //! Health checks: with [`Config::reserve_credit`] the last credit is used by calls made with
 //! [`CallRequest::as_health_check`] only; [`Connection::can_check_health`] says whether it is free.
 //!
+//! # From one connection to the next
+//!
+//! Each connection is a new value. What a driver keeps between them:
+//!
+//! - The calls that had no end ([`Unfinished`]), with the connections that each has cost
+//!   ([`CallRequest::losses`]): one that costs too many is not sent again (RFC 8166 §4.5.3).
+//! - On a server, one [`FailedCalls`] for each client, in the [`Config`] of all its connections. It is
+//!   small, but how many clients are remembered is for the driver to limit.
+//! - On a client, whether a connection ended with [`Violation::LostHandle`]: then the next is made
+//!   without R. To know before it matters, a driver sends a call without consequences, made with
+//!   [`CallRequest::with_reply_chunk`], as the first one.
+//!
 //! [`header`] and [`private_data`] have each format twice: a view that reads what is there, for
 //! decoders, and a parsed type that holds only what is valid.
 

@@ -136,7 +136,7 @@ impl CallPlan {
                 call,
                 Offer {
                     write_chunks: SmallVec::new(),
-                    reply_chunk: Some(padded(whole)),
+                    reply_chunk: Some(reply_chunk(whole)),
                 },
                 limits,
             )
@@ -155,7 +155,7 @@ impl CallPlan {
             let long = left > limits.receive || call.reply_chunk;
             let offer = Offer {
                 write_chunks: bound.results.clone(),
-                reply_chunk: long.then(|| padded(bound.fixed)),
+                reply_chunk: long.then(|| reply_chunk(bound.fixed)),
             };
             Self::with(call, offer, limits)
         });
@@ -292,6 +292,11 @@ impl Moved {
         self.items.sort_unstable();
         self.items
     }
+}
+
+/// Octets of the Reply chunk for a stream of at most `len`: there is no region without any.
+fn reply_chunk(len: usize) -> usize {
+    padded(len.max(1))
 }
 
 fn check(len: usize, limit: usize) -> Result<(), TransportError> {

@@ -326,6 +326,7 @@ fn reply_chunk_can_be_asked_for() {
         CallPlan::new(&call, &reply_of(fixed, results), &LIMITS).expect("carried")
     };
     assert_eq!(plan(100, &[]).reply_chunk, Some(100));
+    assert_eq!(plan(0, &[]).reply_chunk, Some(4));
     let both = plan(100, &[9000]);
     assert_eq!((both.write_chunks.len(), both.reply_chunk), (1, Some(100)));
 }
