@@ -81,6 +81,14 @@ fn plain() -> Iwarp {
     })
 }
 
+/// The same, with all the time that a peer may need to read its last octets.
+fn patient() -> Iwarp {
+    Iwarp::new(Config {
+        linger: 2 * PATIENCE,
+        ..plain().config().clone()
+    })
+}
+
 /// A zero-length RDMA Write.
 const EMPTY_WRITE: [u8; 20] = [
     0, 14, 0xc1, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
@@ -508,10 +516,32 @@ fn peer_that_never_closes_does_not_hold_up_the_end() {
 }
 
 #[test]
+fn close_is_seen_at_once_and_waits_for_the_peer_to_close_too() {
+    run(async {
+        let request = frame(REQUEST, ENHANCED, 2, &DEPTHS);
+        let (mut stream, mut qp, _) = accepted(&patient(), &request).await;
+        stream.write_all(&EMPTY_WRITE).await.unwrap();
+        qp.post(send(2, b"bye")).unwrap();
+        while qp.progress() {}
+        qp.close();
+        let octets = beside(&mut *qp, async {
+            let mut octets = Vec::new();
+            stream.read_to_end(&mut octets).await.unwrap();
+            octets
+        })
+        .await;
+        assert_eq!(octets[20..23], *b"bye");
+        assert_eq!(qp.closed(), None, "the peer may still be reading");
+        drop(stream);
+        assert_eq!(over(&mut *qp).await, CloseReason::Local);
+    });
+}
+
+#[test]
 fn garbage_after_setup_is_terminated_and_fails_the_work() {
     run(async {
         let request = frame(REQUEST, ENHANCED, 2, &DEPTHS);
-        let (mut stream, mut qp, _) = accepted(&plain(), &request).await;
+        let (mut stream, mut qp, _) = accepted(&patient(), &request).await;
         stream.write_all(&EMPTY_WRITE).await.unwrap();
         stream.write_all(&[0; 100]).await.unwrap();
         assert!(matches!(
