@@ -2,7 +2,7 @@
 
 use super::pair::{Pair, Setup};
 use super::*;
-use oncrpc::Reply;
+use oncrpc::{Reply, TransportError};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use std::collections::BTreeMap;
@@ -227,6 +227,18 @@ struct TwoWays {
 }
 
 impl TwoWays {
+    /// On a pair whose client is ready for calls.
+    fn new(mut pair: Pair) -> Self {
+        pair.server.connection.handle_client_ready();
+        Self {
+            pair,
+            exchanges: Vec::new(),
+            back: Vec::new(),
+            cancelled: Vec::new(),
+            cancelled_back: Vec::new(),
+        }
+    }
+
     fn step(&mut self, step: Step) {
         let pair = &mut self.pair;
         match step {
@@ -354,16 +366,82 @@ proptest! {
         world in world(),
         steps in prop::collection::vec(step(), 0..120),
     ) {
-        let mut pair = Pair::with(world.setup());
-        pair.server.connection.handle_client_ready();
-        let mut two_ways = TwoWays {
-            pair,
-            exchanges: Vec::new(),
-            back: Vec::new(),
-            cancelled: Vec::new(),
-            cancelled_back: Vec::new(),
-        };
+        let mut two_ways = TwoWays::new(Pair::with(world.setup()));
         steps.into_iter().for_each(|step| two_ways.step(step));
         two_ways.finish();
+    }
+}
+
+/// The calls that one end had no answer for, by XID, of those it has made. Each is there once.
+fn without_answer(
+    made: usize,
+    waiting: &[CallRequest],
+    replies: Vec<(CallToken, Result<Payload, TransportError>)>,
+    unfinished: Vec<Unfinished>,
+    mut check: impl FnMut(u32, &Payload),
+) -> Vec<u32> {
+    let mut ends = vec![0; made];
+    let mut again = Vec::new();
+    for request in waiting {
+        ends[request.xid() as usize] += 1;
+        again.push(request.xid());
+    }
+    let ended = unfinished
+        .into_iter()
+        .filter_map(|unfinished| match unfinished {
+            Unfinished::Again(request) => {
+                ends[request.xid() as usize] += 1;
+                again.push(request.xid());
+                None
+            }
+            Unfinished::Ended(token, reply) => Some((token, reply)),
+        });
+    let ended: Vec<_> = ended.collect();
+    for (token, reply) in replies.into_iter().chain(ended) {
+        ends[token.0 as usize] += 1;
+        check(token.0 as u32, &reply.expect("answered"));
+    }
+    assert!(ends.iter().all(|&ends| ends <= 1), "{ends:?}");
+    let none = (0..).zip(&ends).filter(|&(_, &ends)| ends == 0);
+    none.map(|(xid, _)| xid).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    /// At both ends every call is answered, or handed back, or was cancelled.
+    #[test]
+    fn cut_of_a_connection_loses_no_call_of_either_direction(
+        world in world(),
+        steps in prop::collection::vec(step(), 20..100),
+        cut in 0..60_000_u64,
+        client in any::<bool>(),
+    ) {
+        let mut setup = world.setup();
+        let end = if client { &mut setup.ends.left } else { &mut setup.ends.right };
+        end.faults.cut = Some(Cut::Octets(cut));
+        let mut two_ways = TwoWays::new(Pair::with(setup));
+        steps.into_iter().for_each(|step| two_ways.step(step));
+        two_ways.pair.drive();
+        let TwoWays { pair, exchanges, back, cancelled, cancelled_back } = two_ways;
+        let lost = without_answer(
+            exchanges.len(),
+            &pair.waiting,
+            pair.replies,
+            pair.client.connection.into_unfinished(),
+            |xid, reply| {
+                let (fixed, items) = &exchanges[xid as usize].reply;
+                check_reply(reply, xid, *fixed, items);
+            },
+        );
+        prop_assert!(lost.iter().all(|xid| cancelled.contains(xid)), "{:?}", lost);
+        let lost = without_answer(
+            back.len(),
+            &pair.back.waiting,
+            pair.back.replies,
+            pair.server.connection.into_unfinished(),
+            |xid, reply| check_reply(reply, xid, back[xid as usize].1, &[]),
+        );
+        prop_assert!(lost.iter().all(|xid| cancelled_back.contains(xid)), "{:?}", lost);
     }
 }
