@@ -1,6 +1,7 @@
 //! Taking in connections.
 
 use super::serve::Serving;
+use super::stop::Stop;
 use super::worker::Worker;
 use super::{Settings, State, Tally};
 use crate::spin::Activity;
@@ -14,7 +15,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tracing::{debug, warn};
 use verbs::{Incoming, Listener, QpOptions, SetupError};
 
@@ -26,7 +27,7 @@ pub(super) struct Acceptor {
     pub(super) settings: Arc<Settings>,
     pub(super) state: Arc<State>,
     pub(super) workers: Weak<Vec<Worker>>,
-    pub(super) stop: watch::Receiver<bool>,
+    pub(super) stop: Stop,
 }
 
 impl Acceptor {
@@ -55,11 +56,11 @@ impl Acceptor {
 
     async fn accept(&mut self, listener: &mut dyn Listener) {
         loop {
-            let mut stop = self.stop.clone();
+            let stop = self.stop.clone();
             let incoming = tokio::select! {
                 biased;
                 incoming = listener.accept() => incoming,
-                _ = stop.wait_for(|stop| *stop) => return,
+                () = stop.wait() => return,
             };
             match incoming {
                 Ok(incoming) => self.hand_over(incoming),
@@ -120,7 +121,7 @@ struct Arrival {
     state: Arc<State>,
     pool: Pool,
     activity: Activity,
-    stop: watch::Receiver<bool>,
+    stop: Stop,
     tally: Tally,
     _load: Load,
 }
@@ -131,7 +132,7 @@ impl Arrival {
         let setup = self.set_up(incoming);
         // The timeouts of its steps have to be enough, but a provider is not trusted with ours.
         let timeout = self.settings.config.setup_timeout * 2;
-        let mut stop = self.stop.clone();
+        let stop = self.stop.clone();
         let wire = tokio::select! {
             biased;
             result = tokio::time::timeout(timeout, setup) => match result {
@@ -141,7 +142,7 @@ impl Arrival {
                     return self.refused(peer, &SetupError::TimedOut("a connection", timeout));
                 }
             },
-            _ = stop.wait_for(|stop| *stop) => {
+            () = stop.wait() => {
                 debug!(%peer, "refused: the server stops");
                 self.state.stats().refused += 1;
                 return;

@@ -2,6 +2,7 @@
 
 mod accept;
 mod serve;
+mod stop;
 mod worker;
 
 use crate::ServerConfig;
@@ -11,7 +12,8 @@ use rpcrdma_proto::{Budget, Counters};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::{oneshot, watch};
+use stop::Stop;
+use tokio::sync::oneshot;
 use tracing::info;
 use verbs::{IoCounters, Provider, SetupError};
 use worker::Worker;
@@ -21,7 +23,7 @@ use worker::Worker;
 pub struct Server {
     local: SocketAddr,
     state: Arc<State>,
-    stop: watch::Sender<bool>,
+    stop: Stop,
     budget: Budget,
     chunk_memory: usize,
     /// The threads end with it.
@@ -134,13 +136,13 @@ impl Server {
             config,
         });
         let state = Arc::new(State::default());
-        let (stop, stopped) = watch::channel(false);
+        let stop = Stop::new();
         let acceptor = Acceptor {
             settings,
             state: Arc::clone(&state),
             // The threads end with the server, not with the acceptor that runs on one of them.
             workers: Arc::downgrade(&workers),
-            stop: stopped,
+            stop: stop.clone(),
         };
         let (listening, listens) = oneshot::channel();
         workers[0].spawn(acceptor.run(on, listening));
@@ -174,7 +176,7 @@ impl Server {
     /// Takes in no more connections, lets calls that are being answered finish (within
     /// [`drain_timeout`](ServerConfig::drain_timeout)), closes all connections and stops.
     pub async fn shutdown(self) -> ServerStats {
-        self.stop.send_replace(true);
+        self.stop.set();
         loop {
             let changed = self.state.changed.notified();
             let mut changed = std::pin::pin!(changed);

@@ -1,5 +1,6 @@
 //! The task that owns one connection of a server, and answers its calls.
 
+use super::stop::Stop;
 use super::{Settings, Tally};
 use crate::clock;
 use crate::spin::{Activity, Idle, Spinner, after_others};
@@ -10,7 +11,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Sleep;
 use tracing::error;
@@ -43,7 +43,7 @@ pub(super) struct Serving {
     spinner: Spinner,
     /// Calls that are answered beside others.
     jobs: JoinSet<(CallId, Reply)>,
-    stop: watch::Receiver<bool>,
+    stop: Stop,
     /// Ends when the server stops.
     stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// Wakes it when it has to look around; made once, as it waits often.
@@ -71,7 +71,7 @@ impl Serving {
         settings: Arc<Settings>,
         activity: Activity,
         tally: Tally,
-        stop: watch::Receiver<bool>,
+        stop: Stop,
     ) -> Self {
         Self {
             caller: Caller::new(wire.qp.peer_addr()),
@@ -217,7 +217,7 @@ impl Serving {
             .publish(connection.counters(), self.wire.qp.io_counters());
         let now = clock::now();
         let idle = connection.calls_in() == 0;
-        if self.drain_until.is_none() && *self.stop.borrow() {
+        if self.drain_until.is_none() && self.stop.is_set() {
             self.drain_until = Some(now + self.settings.config.drain_timeout);
         }
         if let Some(until) = self.drain_until
@@ -294,11 +294,8 @@ impl Serving {
     }
 }
 
-async fn stopped(mut stop: watch::Receiver<bool>) {
-    // A server that is gone has stopped too, and says so first.
-    if stop.wait_for(|stop| *stop).await.is_err() {
-        std::future::pending::<()>().await;
-    }
+async fn stopped(stop: Stop) {
+    stop.wait().await;
 }
 
 #[cfg(test)]
@@ -384,14 +381,13 @@ mod tests {
             budget,
         };
         let state = Arc::new(State::default());
-        let (_stop, stopped) = watch::channel(false);
         let mut serving = std::pin::pin!(
             Serving::new(
                 Wire::new(Box::new(qp), connection),
                 Arc::new(settings),
                 Activity::default(),
                 Tally::new(state),
-                stopped,
+                Stop::new(),
             )
             .run()
         );

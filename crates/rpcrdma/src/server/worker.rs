@@ -1,12 +1,13 @@
 //! The threads of a server, each with a runtime of its own.
 
+use super::stop::Stop;
 use crate::spin::Activity;
 use buffer::Pool;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 /// Octets of returned memory that a worker keeps for use again.
 const KEEP: usize = 16 << 20;
@@ -26,7 +27,7 @@ pub(super) struct Worker {
 #[derive(Debug)]
 enum Running {
     Thread { _until: oneshot::Sender<()> },
-    Here(watch::Sender<()>),
+    Here(Stop),
 }
 
 impl Worker {
@@ -61,7 +62,7 @@ impl Worker {
             activity: Activity::default(),
             pool: pool.unwrap_or_else(|| Pool::new(KEEP)),
             load: Arc::default(),
-            running: Running::Here(watch::Sender::new(())),
+            running: Running::Here(Stop::new()),
         }
     }
 
@@ -69,13 +70,12 @@ impl Worker {
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         match &self.running {
             Running::Thread { .. } => drop(self.runtime.spawn(task)),
-            Running::Here(worker) => {
-                let mut worker = worker.subscribe();
+            Running::Here(gone) => {
+                let gone = gone.clone();
                 self.runtime.spawn(async move {
                     tokio::select! {
                         biased;
-                        // Nothing is ever sent: this ends with the sender.
-                        _ = worker.changed() => {}
+                        () = gone.wait() => {}
                         () = task => {}
                     }
                 });
@@ -89,5 +89,13 @@ impl Worker {
             .iter()
             .min_by_key(|worker| worker.load.load(Relaxed))
             .expect("a server has a worker")
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if let Running::Here(gone) = &self.running {
+            gone.set();
+        }
     }
 }
