@@ -112,9 +112,10 @@ impl Grant {
         self.exposed.min(self.most)
     }
 
-    /// Calls that are taken in at most, before the peer is held not to count at all.
+    /// Calls that are taken in at most, before the peer is held not to count at all. A grant that
+    /// was lowered changes nothing here: calls whose replies are still being sent count too.
     pub(crate) fn tolerated(&self) -> usize {
-        self.exposed() as usize * CREDIT_TOLERANCE
+        self.most as usize * CREDIT_TOLERANCE
     }
 
     /// What to say in a reply to a call that asked for so many: that, as far as we have them, and

@@ -3,9 +3,9 @@
 use super::lone::*;
 use super::pair::{Pair, Setup};
 use super::*;
-use crate::Called;
 use crate::Violation;
 use crate::header::{Lists, procedure};
+use crate::{Called, Event};
 use oncrpc::Reply;
 use std::time::Instant;
 use verbs::{QueuePair, WorkRequest};
@@ -175,4 +175,28 @@ fn grant_can_be_lowered_and_raised_while_all_credits_are_in_use() {
     assert_eq!(pair.server.qp.outstanding().receives, 8 + slack);
     assert_eq!(pair.client.qp.closed(), None);
     assert_eq!(pair.server.connection.violation(), None);
+}
+
+#[test]
+fn replies_that_are_still_being_sent_do_not_count_against_a_lowered_grant() {
+    let mut connection = server().end.connection;
+    let call_of = |xid| {
+        let message = stream(&call(xid, 40, &[]));
+        wire(procedure::MSG, xid, 8, &Lists::default(), &message)
+    };
+    for xid in 0..8 {
+        arrive(&mut connection, call_of(xid));
+    }
+    connection.set_grant(1);
+    // Nothing of ours completes, though the peer has its replies.
+    while let Some(Event::Call { id, message }) = connection.poll_event() {
+        let xid = xdr::Reader::from(&message).u32().expect("an XID");
+        connection.reply(id, Reply::Message(reply(xid, 4, &[])));
+    }
+    for xid in 8..16 {
+        arrive(&mut connection, call_of(xid));
+        assert_eq!(connection.violation(), None, "{xid}");
+    }
+    arrive(&mut connection, call_of(16));
+    assert_eq!(connection.violation(), Some(Violation::BeyondCredits(16)));
 }

@@ -322,6 +322,10 @@ impl TwoWays {
             }
         }
         let pair = &mut self.pair;
+        for end in [&pair.client, &pair.server] {
+            assert_eq!(verbs::QueuePair::closed(&end.qp), None);
+            assert_eq!(end.connection.violation(), None);
+        }
         assert!(pair.waiting.is_empty() && pair.back.waiting.is_empty());
         let mut ends: BTreeMap<_, _> = BTreeMap::new();
         for (token, reply) in pair.replies.drain(..) {
