@@ -399,37 +399,4 @@ fn not_now(call: Call) -> Reply {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
-
-    fn reply() -> Reply {
-        let mut w = xdr::Writer::default();
-        (0..7).for_each(|_| w.u32(0));
-        Reply::Message(w.finish())
-    }
-
-    #[test]
-    fn old_replies_are_forgotten_behind_a_call_that_takes_long_and_young_ones_are_not() {
-        let shared = Replies::new().shared;
-        let start = Instant::now();
-        let connection = oncrpc::Caller::new((CLIENT, 1).into()).connection;
-        let enter = |key, after: u64| {
-            let now = start + Duration::from_secs(after);
-            match shared.enter(CLIENT, connection, key, now) {
-                Entered::First(ticket) => Some(ticket),
-                Entered::Again(_) => None,
-                Entered::Full => panic!("there is room"),
-            }
-        };
-        let slow = enter(1, 0).expect("it is new");
-        enter(2, 0).expect("it is new").finish(&reply());
-        enter(3, 100).expect("it is new").finish(&reply());
-        assert!(enter(2, 120).is_none(), "it is remembered");
-        assert!(enter(2, 121).is_some(), "it was forgotten");
-        assert!(enter(3, 121).is_none(), "it is young");
-        assert!(enter(1, 1000).is_none(), "it is being executed");
-        drop(slow);
-    }
-}
+mod tests;
