@@ -1,9 +1,10 @@
-//! The project's chores: `cargo xtask` with `ci`, `tidy`, `fuzz`, `interop`.
+//! The project's chores: `cargo xtask` with `ci`, `tidy`, `fuzz`, `soak`, `interop`.
 
 mod ci;
 mod command;
 mod fuzz;
 mod interop;
+mod soak;
 mod tidy;
 
 use std::path::Path;
@@ -27,6 +28,8 @@ enum Chore {
     Tidy,
     /// Fuzz the parsers and state machines with libFuzzer
     Fuzz(fuzz::Options),
+    /// Play clients and servers under faults, seed after seed, in virtual time
+    Soak(soak::Options),
     /// Drive a stock Debian kernel, booted in QEMU, against the program
     Interop(interop::Options),
 }
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         Chore::Ci(options) => ci::run(&options),
         Chore::Tidy => tidy::run(),
         Chore::Fuzz(options) => fuzz::run(&options),
+        Chore::Soak(options) => soak::run(&options),
         Chore::Interop(options) => interop::run(&options),
     };
     match done {

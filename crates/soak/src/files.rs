@@ -9,6 +9,7 @@
 use crate::cast::{Guest, Host, Stage, count, trouble};
 use crate::dice::Dice;
 use crate::model::{Entry, How, MAX_FILE, Model, NAMES, Op, Said, content};
+use crate::scenario::Files;
 use crate::watch::Watched;
 use buffer::Gather;
 use bytes::Bytes;
@@ -17,11 +18,12 @@ use nfs_proto::args::CreateHow;
 use nfs_proto::{CreateVerifier, FileHandle, Name, SetAttributes, Stable, Status};
 use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Squash};
 use oncrpc::auth::Credential;
-use oncrpc::{Programs, Service};
+use oncrpc::{Answer, Caller, Programs, Service};
 use rpcrdma::Client;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::task::JoinSet;
+use xdr::Payload;
 
 /// How often something is asked for again that has to be known.
 const TRIES: u32 = 30;
@@ -30,7 +32,7 @@ const TRIES: u32 = 30;
 const ROOM: u64 = 1 << 28;
 
 /// Plays it from its beginning to its end, but for what only shows when all tasks are gone.
-pub(crate) async fn play(stage: &Arc<Stage>, mut dice: Dice) -> (Host, Vec<Guest>) {
+pub(crate) async fn play(stage: &Arc<Stage>, files: Files, mut dice: Dice) -> (Host, Vec<Guest>) {
     let options = ExportOptions {
         squash: Squash::None,
         ..ExportOptions::default()
@@ -39,13 +41,11 @@ pub(crate) async fn play(stage: &Arc<Stage>, mut dice: Dice) -> (Host, Vec<Guest
     let exports = Exports::new(key)
         .with("/", Arc::new(MemFs::new(ROOM)), options)
         .expect("it is the only one");
-    // With each of these the replies that were kept are gone.
-    let service = move || {
-        let pool = buffer::Pool::new(1 << 20);
-        let programs = Programs::new()
-            .with(nfs_server::Nfs3::new(exports.clone(), pool))
-            .with(Mount3::new(exports.clone()));
-        Arc::new(programs) as Arc<dyn Service>
+    let service = move || -> Arc<dyn Service> {
+        match files.forgetful {
+            true => Arc::new(Forgetful(exports.clone())),
+            false => Arc::new(programs(&exports)),
+        }
     };
     let host = Host::new(stage, &mut dice, Box::new(service)).await;
     let mut guests = Vec::new();
@@ -61,6 +61,7 @@ pub(crate) async fn play(stage: &Arc<Stage>, mut dice: Dice) -> (Host, Vec<Guest
                 mount: Mount::new(guest.client.clone(), Credential::None),
                 nfs: Nfs3::new(guest.client.clone(), Credential::None),
                 name: format!("dir-{number}-{task}"),
+                data: files.data,
                 dice: dice.split(),
             };
             tasks.spawn(user.run());
@@ -79,12 +80,30 @@ pub(crate) async fn play(stage: &Arc<Stage>, mut dice: Dice) -> (Host, Vec<Guest
     (host, guests)
 }
 
+/// The programs of a server. With each of these the replies that were kept are gone.
+fn programs(exports: &Exports) -> Programs {
+    let pool = buffer::Pool::new(1 << 20);
+    Programs::new()
+        .with(nfs_server::Nfs3::new(exports.clone(), pool))
+        .with(Mount3::new(exports.clone()))
+}
+
+/// A server that keeps no reply.
+struct Forgetful(Exports);
+
+impl Service for Forgetful {
+    fn call(&self, call: Payload, caller: &Caller) -> Answer {
+        programs(&self.0).call(call, caller)
+    }
+}
+
 /// One task with its directory.
 struct User {
     stage: Arc<Stage>,
     mount: Mount<Watched<Client>>,
     nfs: Nfs3<Watched<Client>>,
     name: String,
+    data: bool,
     dice: Dice,
 }
 
@@ -136,7 +155,10 @@ impl User {
             if self.dice.once_in(6) {
                 self.stage.pause(&mut self.dice, 1500).await;
             }
-            let op = Op::draw(&mut self.dice);
+            let op = match self.data {
+                true => Op::draw_data(&mut self.dice),
+                false => Op::draw(&mut self.dice),
+            };
             self.step(dir, &mut model, &op).await?;
         }
         self.compare(dir, &[&model]).await?;

@@ -29,7 +29,7 @@ mod weather;
 
 pub use dice::Dice;
 pub use echo::{EVERY_KIND, Echo, How, Kind, Mix, Shape, Shared};
-pub use scenario::{Load, SCENARIOS, Scenario, scenario};
+pub use scenario::{Files, Load, SCENARIOS, Scenario, scenario};
 pub use sim::run;
 pub use weather::{Sizes, Weather};
 

@@ -69,9 +69,21 @@ pub(crate) enum Said {
 }
 
 impl Op {
+    /// Any operation.
     pub(crate) fn draw(dice: &mut Dice) -> Self {
-        let name = |dice: &mut Dice| dice.below(NAMES.len());
-        match dice.below(16) {
+        let kind = dice.below(16);
+        Self::of_kind(dice, kind, NAMES.len())
+    }
+
+    /// One that mostly has to do with data, of one of two files.
+    pub(crate) fn draw_data(dice: &mut Dice) -> Self {
+        let kind = dice.of(&[0, 11, 12, 12, 12, 12, 14]);
+        Self::of_kind(dice, kind, 2)
+    }
+
+    fn of_kind(dice: &mut Dice, kind: usize, names: usize) -> Self {
+        let name = |dice: &mut Dice| dice.below(names);
+        match kind {
             0..=2 => {
                 let verifier = dice.any().to_be_bytes();
                 let how = dice.of(&[How::Guarded, How::Unchecked, How::Exclusive(verifier)]);

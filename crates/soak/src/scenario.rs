@@ -42,13 +42,27 @@ pub enum Load {
     /// A service that gives back what it is told to.
     Calls(Mix),
     /// Files over NFS, which have to be as a model says.
-    Files,
+    Files(Files),
+}
+
+/// What is done with files.
+#[derive(Clone, Copy, Debug)]
+pub struct Files {
+    /// Whether most of it is writing and reading, of few files.
+    pub data: bool,
+    /// Whether the server forgets each reply at once, which it must not: to see that this shows.
+    pub forgetful: bool,
 }
 
 const EVERY_CALL: Load = Load::Calls(Mix {
     shapes: EVERY_KIND,
     later: (6, 200),
     never: 0,
+});
+
+const FILES: Load = Load::Files(Files {
+    data: false,
+    forgetful: false,
 });
 
 /// Each call has all the time in the world.
@@ -200,14 +214,14 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "files",
-        load: Load::Files,
+        load: FILES,
         tasks: (1, 3),
         calls: (4, 16),
         ..FIRST
     },
     Scenario {
         name: "files-cuts",
-        load: Load::Files,
+        load: FILES,
         tasks: (1, 3),
         calls: (4, 16),
         weather: Weather {
@@ -222,9 +236,29 @@ pub const SCENARIOS: &[Scenario] = &[
         sure: false,
         ..FIRST
     },
+    // Copies of calls that stand still on the way and arrive after their repetition.
+    Scenario {
+        name: "files-late",
+        load: Load::Files(Files {
+            data: true,
+            forgetful: false,
+        }),
+        tasks: (1, 2),
+        calls: (8, 24),
+        weather: Weather {
+            latency: 3,
+            cuts: 2,
+            stalls: 1,
+            ..CALM
+        },
+        blows: (0, 6),
+        timeouts: &[20_000, 60_000],
+        sure: false,
+        ..FIRST
+    },
     Scenario {
         name: "files-restarts",
-        load: Load::Files,
+        load: FILES,
         tasks: (1, 3),
         calls: (4, 16),
         weather: Weather { cuts: 6, ..CALM },

@@ -83,7 +83,7 @@ pub fn run(scenario: &Scenario, seed: u64, record: bool) -> Report {
 pub(crate) async fn play(stage: &Arc<Stage>, dice: Dice) -> (Host, Vec<Guest>) {
     match stage.scenario.load {
         Load::Calls(mix) => calls::play(stage, mix, dice).await,
-        Load::Files => files::play(stage, dice).await,
+        Load::Files(files) => files::play(stage, files, dice).await,
     }
 }
 

@@ -1,6 +1,6 @@
 //! A few seeds of each scenario; `cargo xtask soak` plays as many as one likes.
 
-use soak::{Report, SCENARIOS, Scenario};
+use soak::{Files, Load, Report, SCENARIOS, Scenario, scenario};
 
 /// Seeds of each scenario.
 const SEEDS: std::ops::Range<u64> = 1..9;
@@ -49,4 +49,17 @@ fn what_is_recorded_tells_of_calls_and_of_work() {
     }
     let trace = soak::run(&SCENARIOS[0], 5, false).trace;
     assert_eq!(report.trace, trace, "looking changes nothing");
+}
+
+#[test]
+fn calls_that_are_executed_twice_show() {
+    let scenario = Scenario {
+        load: Load::Files(Files {
+            data: false,
+            forgetful: true,
+        }),
+        ..*scenario("files-cuts").expect("it is in the table")
+    };
+    let mut reports = (1..100).map(|seed| soak::run(&scenario, seed, false));
+    assert!(reports.any(|report| !report.findings.is_empty()));
 }

@@ -22,6 +22,8 @@ mod call;
 mod provider;
 mod qp;
 mod rules;
+#[cfg(test)]
+mod tests;
 mod transport;
 
 use rules::Rules;
@@ -65,8 +67,6 @@ struct State {
     live: BTreeMap<u64, Arc<Mutex<Rules>>>,
     /// How often a call was sent, by its XID.
     sent: BTreeMap<u32, u32>,
-    /// Calls without a reply when their connection ended.
-    lost: u64,
 }
 
 /// What a party has done.

@@ -142,7 +142,6 @@ impl Drop for WatchedQp {
         let mut state = lock(&self.party.state);
         state.live.remove(&self.number);
         let unanswered = lock(&self.rules).unanswered();
-        state.lost += unanswered as u64;
         drop(state);
         self.note(|| {
             let why = self.inner.closed().map(ToString::to_string);

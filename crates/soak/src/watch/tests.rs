@@ -1,0 +1,317 @@
+//! Each rule is broken once, and that is found.
+
+use super::{Party, Watch};
+use buffer::{Buffer, Gather};
+use bytes::Bytes;
+use rpcrdma_proto::header::{self, Lists, ReadChunk, WriteChunk, procedure};
+use rpcrdma_proto::{InlineSize, PrivateData};
+use std::sync::Arc;
+use std::time::Duration;
+use verbs::{
+    Handle, Memory, Provider, QpOptions, QueuePair, RemoteAddress, Segment, WorkRequest, WrId,
+};
+use verbs_sim::{EndOptions, Fabric};
+
+const XID: u32 = 7;
+
+/// A requester and a responder that are driven by hand, and watched.
+struct Bench {
+    watch: Watch,
+    party: Party,
+    requester: Box<dyn QueuePair>,
+    responder: Box<dyn QueuePair>,
+}
+
+fn receive() -> WorkRequest {
+    WorkRequest::Receive {
+        wr: WrId(0),
+        buffer: Buffer::with_capacity(1024),
+    }
+}
+
+fn message(xid: u32, credits: u32, lists: &Lists, direction: u32) -> Buffer {
+    let mut buffer = Buffer::with_capacity(1024);
+    header::emit(&mut buffer, procedure::MSG, xid, credits, lists);
+    for word in [xid, direction] {
+        buffer.extend_from_slice(&word.to_be_bytes());
+    }
+    buffer
+}
+
+fn segment(handle: Handle, length: u32) -> Segment {
+    Segment {
+        handle,
+        length,
+        offset: 0,
+    }
+}
+
+fn to_be_read(handle: Handle, length: u32) -> Lists {
+    let mut lists = Lists::default();
+    lists.reads.push(ReadChunk {
+        position: 8,
+        segments: [segment(handle, length)].into_iter().collect(),
+    });
+    lists
+}
+
+fn to_be_written(handle: Handle, length: u32) -> Lists {
+    let mut lists = Lists::default();
+    lists.writes.push(WriteChunk {
+        segments: [segment(handle, length)].into_iter().collect(),
+    });
+    lists
+}
+
+impl Bench {
+    fn new() -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .expect("a runtime");
+        runtime.block_on(Self::connected())
+    }
+
+    async fn connected() -> Self {
+        let fabric = Fabric::new(1);
+        let watch = Watch::default();
+        let party = watch.party("requester");
+        let provider = || -> Arc<dyn Provider> { Arc::new(fabric.provider(EndOptions::default())) };
+        let of_requester = party.provider(provider());
+        let of_responder = watch.party("responder").provider(provider());
+        let said = PrivateData {
+            send: InlineSize::DEFAULT,
+            receive: InlineSize::DEFAULT,
+            remote_invalidation: true,
+        };
+        let said = said.emit();
+        let on = "127.0.0.1:0".parse().expect("an address");
+        let mut listener = of_responder.listen(on).await.expect("it listens");
+        let options = QpOptions::default();
+        let receives = || (0..4).map(|_| receive()).collect();
+        let to = listener.local_addr();
+        let connecting = of_requester.connect(to, &options, &said, receives());
+        let accepting = async {
+            let mut incoming = listener.accept().await.expect("it comes");
+            let limit = Duration::from_secs(1);
+            incoming.request(limit).await.expect("it says something");
+            let accepted = incoming.accept(&options, &said, receives()).await;
+            accepted.expect("it is made")
+        };
+        let (connected, responder) = tokio::join!(connecting, accepting);
+        Self {
+            watch,
+            party,
+            requester: connected.expect("it is made").qp,
+            responder,
+        }
+    }
+
+    fn turn(&mut self) {
+        while self.requester.progress() | self.responder.progress() {}
+        for qp in [&mut self.requester, &mut self.responder] {
+            while qp.poll_cq().is_some() {}
+        }
+    }
+
+    fn region(&mut self, source: bool) -> Handle {
+        let memory = match source {
+            true => Memory::Source(Gather::from_elem(Bytes::from_static(b"12345678"), 1)),
+            false => Memory::Sink(Buffer::with_capacity(8)),
+        };
+        self.requester.register(memory).expect("there is room")
+    }
+
+    fn send(&mut self, call: bool, buffer: Buffer, invalidate: Option<Handle>) {
+        let qp = match call {
+            true => &mut self.requester,
+            false => &mut self.responder,
+        };
+        let work = WorkRequest::Send {
+            wr: WrId(1),
+            buffer,
+            rest: Gather::new(),
+            invalidate,
+        };
+        qp.post(work).expect("there is room");
+        self.turn();
+    }
+
+    fn call(&mut self, xid: u32, lists: &Lists) {
+        self.send(true, message(xid, 4, lists, 0), None);
+    }
+
+    fn reply(&mut self, xid: u32, credits: u32, lists: &Lists) {
+        self.send(false, message(xid, credits, lists, 1), None);
+    }
+
+    fn post(&mut self, by_requester: bool, work: WorkRequest) {
+        let qp = match by_requester {
+            true => &mut self.requester,
+            false => &mut self.responder,
+        };
+        qp.post(work).expect("there is room");
+        self.turn();
+    }
+
+    /// Something was found, and this is what it says.
+    fn found(&self, what: &str) {
+        let findings = self.watch.findings();
+        assert!(
+            findings.iter().any(|finding| finding.contains(what)),
+            "{what}: {findings:?}"
+        );
+    }
+}
+
+fn check(what: &str, breaks: impl FnOnce(&mut Bench)) {
+    let mut bench = Bench::new();
+    breaks(&mut bench);
+    bench.found(what);
+}
+
+#[test]
+fn call_that_keeps_all_rules_is_not_found() {
+    let mut bench = Bench::new();
+    let handle = bench.region(false);
+    let lists = to_be_written(handle, 8);
+    bench.call(XID, &lists);
+    let write = WorkRequest::Write {
+        wr: WrId(2),
+        source: Gather::from_elem(Bytes::from_static(b"1234"), 1),
+        to: RemoteAddress { handle, offset: 4 },
+    };
+    bench.post(false, write);
+    bench.send(false, message(XID, 3, &lists, 1), Some(handle));
+    bench.party.delivered(XID);
+    let Bench {
+        watch,
+        party,
+        requester,
+        responder,
+    } = bench;
+    drop((requester, responder));
+    watch.finish(&[&party]);
+    assert_eq!(party.sent(XID), 1);
+}
+
+#[test]
+fn reply_that_is_delivered_with_a_region_exposed_is_found() {
+    check("is delivered with", |bench| {
+        let handle = bench.region(false);
+        let lists = to_be_written(handle, 8);
+        bench.call(XID, &lists);
+        bench.reply(XID, 4, &lists);
+        bench.party.delivered(XID);
+    });
+}
+
+#[test]
+fn region_that_is_invalidated_before_the_reply_is_found() {
+    check("before the reply", |bench| {
+        let handle = bench.region(true);
+        bench.call(XID, &to_be_read(handle, 8));
+        let wr = WrId(3);
+        bench.post(true, WorkRequest::Invalidate { wr, handle });
+    });
+}
+
+#[test]
+fn region_that_is_not_there_is_found_where_it_is_offered() {
+    check("offers", |bench| {
+        bench.call(XID, &to_be_read(Handle(99), 8))
+    });
+    check("offers", |bench| {
+        let handle = bench.region(true);
+        bench.call(XID, &to_be_read(handle, 9));
+    });
+    check("offers", |bench| {
+        let handle = bench.region(true);
+        bench.call(XID, &to_be_written(handle, 8));
+    });
+}
+
+#[test]
+fn second_call_before_the_first_reply_is_found() {
+    check("2 calls under way with 1 credits", |bench| {
+        bench.call(XID, &Lists::default());
+        bench.call(XID + 1, &Lists::default());
+    });
+}
+
+#[test]
+fn credits_that_no_receive_stands_for_are_found() {
+    check("calls may come with", |bench| {
+        bench.call(XID, &Lists::default());
+        bench.reply(XID, 4, &Lists::default());
+    });
+    check("credits are granted of 4", |bench| {
+        bench.call(XID, &Lists::default());
+        bench.reply(XID, 5, &Lists::default());
+    });
+}
+
+#[test]
+fn call_that_is_answered_twice_is_found() {
+    check("but there is no such call", |bench| {
+        bench.call(XID, &Lists::default());
+        bench.reply(XID, 1, &Lists::default());
+        bench.reply(XID, 1, &Lists::default());
+    });
+}
+
+#[test]
+fn call_that_is_answered_while_it_is_read_is_found() {
+    check("is answered while 1 Reads go on", |bench| {
+        let handle = bench.region(true);
+        bench.call(XID, &to_be_read(handle, 8));
+        let read = WorkRequest::Read {
+            wr: WrId(4),
+            sink: Buffer::with_capacity(8),
+            from: [segment(handle, 8)].into_iter().collect(),
+        };
+        bench.responder.post(read).expect("there is room");
+        bench.reply(XID, 1, &Lists::default());
+    });
+}
+
+#[test]
+fn access_to_what_no_call_offers_is_found() {
+    let write = |handle, offset| WorkRequest::Write {
+        wr: WrId(2),
+        source: Gather::from_elem(Bytes::from_static(b"1234"), 1),
+        to: RemoteAddress { handle, offset },
+    };
+    check("which no call offers", |bench| {
+        let handle = bench.region(false);
+        bench.post(false, write(handle, 0));
+    });
+    check("which no call offers", |bench| {
+        let handle = bench.region(false);
+        bench.call(XID, &to_be_written(handle, 8));
+        bench.post(false, write(handle, 5));
+    });
+    check("which no call offers", |bench| {
+        let handle = bench.region(false);
+        let lists = to_be_written(handle, 8);
+        bench.call(XID, &lists);
+        bench.reply(XID, 1, &lists);
+        bench.post(false, write(handle, 0));
+    });
+}
+
+#[test]
+fn handle_of_another_call_that_goes_with_a_reply_is_found() {
+    check("invalidates", |bench| {
+        let other = bench.region(false);
+        bench.call(XID, &Lists::default());
+        let reply = message(XID, 1, &Lists::default(), 1);
+        bench.send(false, reply, Some(other));
+    });
+}
+
+#[test]
+fn queue_pair_that_is_left_is_found() {
+    let bench = Bench::new();
+    bench.party.check_gone();
+    bench.found("is left");
+}
