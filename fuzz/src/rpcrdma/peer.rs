@@ -35,6 +35,8 @@ pub(super) struct Peer {
     called: Vec<u32>,
     /// Calls of ours, with what they offer.
     heard: Vec<(u32, Lists)>,
+    /// Handles that were in them: others cannot be guessed.
+    told: BTreeSet<Handle>,
 }
 
 impl Peer {
@@ -47,6 +49,7 @@ impl Peer {
             sinks: Vec::new(),
             called: Vec::new(),
             heard: Vec::new(),
+            told: BTreeSet::new(),
         }
     }
 
@@ -242,6 +245,10 @@ impl Peer {
             let handles = segments.flat_map(|chunk| &chunk.segments);
             handles.map(|segment| segment.handle).collect()
         };
+        let handles: Vec<Handle> = handles
+            .into_iter()
+            .filter(|handle| self.told.contains(handle))
+            .collect();
         (!handles.is_empty()).then(|| script.pick(&handles))
     }
 
@@ -282,10 +289,15 @@ impl Peer {
         let is_call = message
             .get(at + 4..at + 8)
             .is_none_or(|word| word == [0; 4]);
-        if let (Body::Msg(lists) | Body::NoMsg(lists), true) = (header.body, is_call)
-            && self.heard.len() < REMEMBERED
-        {
-            self.heard.push((header.xid, lists));
+        if let (Body::Msg(lists) | Body::NoMsg(lists), true) = (header.body, is_call) {
+            let reads = lists.reads.iter().map(|chunk| &chunk.segments);
+            let writes = lists.writes.iter().chain(&lists.reply);
+            let segments = reads.chain(writes.map(|chunk| &chunk.segments));
+            self.told
+                .extend(segments.flatten().map(|segment| segment.handle));
+            if self.heard.len() < REMEMBERED {
+                self.heard.push((header.xid, lists));
+            }
         }
     }
 
