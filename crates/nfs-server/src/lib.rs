@@ -17,6 +17,7 @@ mod memfs;
 mod mount3;
 mod nfs3;
 mod permission;
+mod under_way;
 
 pub use access_list::{AccessList, Network, NetworkError};
 pub use exports::{ANONYMOUS, ExportError, ExportOptions, Exports, Squash};

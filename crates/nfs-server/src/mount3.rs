@@ -2,6 +2,7 @@
 
 use crate::exports::{Export, Exports, is_understood};
 use crate::fs::{Error, FileId, FileSystem, Identity, Name, Step};
+use crate::under_way::UnderWay;
 use nfs_proto::limits::MAX_GROUPS;
 use nfs_proto::mount::{
     DirPath, Dump, ExportEntry, ExportList, HostName, Mount, MountEntry, MountList, MountStatus,
@@ -19,10 +20,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// older entries make room for newer ones.
 const MAX_MOUNTS: usize = 256;
 
+/// Most paths below exports that are looked for at a time. One more is refused.
+const MAX_UNDER_WAY: usize = 256;
+
 /// The MOUNT version 3 program.
 #[derive(Clone)]
 pub struct Mount3 {
     exports: Exports,
+    under_way: UnderWay,
     mounts: Arc<Mutex<VecDeque<Entry>>>,
 }
 
@@ -37,6 +42,7 @@ impl Mount3 {
     pub fn new(exports: Exports) -> Self {
         Self {
             exports,
+            under_way: UnderWay::new(MAX_UNDER_WAY),
             mounts: Arc::default(),
         }
     }
@@ -62,15 +68,18 @@ impl Mount3 {
             let root = export.fs.root();
             return Answer::Now(self.mounted(call, path, &export, root));
         }
+        if self.under_way.is_full() {
+            return Answer::Now(reply(call, &Err::<Mounted, _>(MountStatus::ServerFault)));
+        }
         // A path below an export may have to be looked for on a disk.
         let this = self.clone();
-        Answer::Blocking(Box::new(move || {
+        self.under_way.count(Answer::Blocking(Box::new(move || {
             let who = export.options.squash.identity(&call.cred);
             match descend(&*export.fs, &who, &rest) {
                 Ok(file) => this.mounted(call, path, &export, file),
                 Err(status) => reply(call, &Err::<Mounted, _>(status)),
             }
-        }))
+        })))
     }
 
     fn find(&self, path: &[u8], caller: &Caller) -> Result<(Export, Vec<u8>), MountStatus> {

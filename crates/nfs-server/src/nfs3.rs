@@ -14,10 +14,12 @@ mod data;
 mod entries;
 mod listing;
 mod objects;
+mod put_off;
 mod replies;
 
 use crate::exports::{Export, Exports, Target, is_understood};
 use crate::fs::{Error, Found, Identity, Outcome, Seen};
+use crate::under_way::UnderWay;
 use buffer::Pool;
 use nfs_proto::results::Res;
 use nfs_proto::{
@@ -34,12 +36,16 @@ pub const MAX_READ: u32 = 1 << 20;
 /// Most octets of a WRITE (RFC 1813 §3.3.19, `wtmax`). Of more, this much is written.
 pub const MAX_WRITE: u32 = 1 << 20;
 
+/// Most calls of all clients together that wait for a thread or a disk. One more is put off.
+const MAX_UNDER_WAY: usize = 4096;
+
 /// The NFS version 3 program.
 #[derive(Clone)]
 pub struct Nfs3 {
     exports: Exports,
     pool: Pool,
     replies: Replies,
+    under_way: UnderWay,
 }
 
 type PostOp = Option<Attributes>;
@@ -51,6 +57,7 @@ impl Nfs3 {
             exports,
             pool,
             replies: Replies::new(),
+            under_way: UnderWay::new(MAX_UNDER_WAY),
         }
     }
 
@@ -183,12 +190,16 @@ impl Program for Nfs3 {
         if procedure != Procedure::Null && !is_understood(&call.cred) {
             return Answer::Now(call.denied(AuthStat::TooWeak));
         }
-        if changes_when_repeated(procedure) {
+        if procedure != Procedure::Null && self.under_way.is_full() {
+            return Answer::Now(put_off::put_off(procedure, call));
+        }
+        let answer = if changes_when_repeated(procedure) {
             self.replies
                 .once(call, |call| self.execute(procedure, call))
         } else {
             self.execute(procedure, call)
-        }
+        };
+        self.under_way.count(answer)
     }
 }
 

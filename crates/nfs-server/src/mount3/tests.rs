@@ -29,7 +29,7 @@ fn exports() -> Exports {
         .unwrap()
 }
 
-fn exchange<'a, A: Arguments<'a>>(programs: &Programs, from: &str, args: &A) -> Payload {
+fn send<'a, A: Arguments<'a>>(programs: &Programs, from: &str, args: &A) -> Answer {
     let mut w = Writer::new(Buffer::with_capacity(4096));
     let target = Procedure {
         prog: A::PROGRAM,
@@ -38,8 +38,11 @@ fn exchange<'a, A: Arguments<'a>>(programs: &Programs, from: &str, args: &A) -> 
     };
     write_call(&mut w, 7, target, &Credential::None);
     args.write(&mut w);
-    let caller = Caller::new(from.parse().unwrap());
-    let reply = match programs.call(w.finish(), &caller) {
+    programs.call(w.finish(), &Caller::new(from.parse().unwrap()))
+}
+
+fn exchange<'a, A: Arguments<'a>>(programs: &Programs, from: &str, args: &A) -> Payload {
+    let reply = match send(programs, from, args) {
         Answer::Now(reply) => reply,
         Answer::Blocking(job) => job(),
         Answer::Later(_) => panic!("nothing here is a future"),
@@ -120,6 +123,20 @@ fn list_of_mounts_is_bounded() {
         mount_from(&programs, &from, "/data").unwrap();
     }
     assert_eq!(mounts(&programs).len(), MAX_MOUNTS);
+}
+
+#[test]
+fn number_of_paths_looked_for_at_a_time_is_bounded() {
+    let programs = Programs::new().with(Mount3::new(exports()));
+    let path = DirPath::new(b"/data/dir").unwrap();
+    let under_way: Vec<Answer> = (0..MAX_UNDER_WAY)
+        .map(|_| send(&programs, LOOPBACK, &Mount { path }))
+        .collect();
+    let refused = Err(MountStatus::ServerFault);
+    assert_eq!(mount_from(&programs, LOOPBACK, "/data/dir"), refused);
+    assert!(mount_from(&programs, LOOPBACK, "/data").is_ok());
+    drop(under_way);
+    assert!(mount_from(&programs, LOOPBACK, "/data/dir").is_ok());
 }
 
 #[test]

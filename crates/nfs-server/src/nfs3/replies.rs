@@ -13,6 +13,7 @@
 //! the first it is dropped, as the results will go there. On others the last that came waits for the
 //! results, as the connection of the first is gone by then, and those before it are dropped.
 
+use super::put_off::put_off;
 use nfs_proto::{Procedure, Status};
 use oncrpc::{Answer, Call, ConnectionId, Credential, Reply};
 use siphasher::sip128::{Hasher128, SipHasher24};
@@ -382,20 +383,12 @@ impl Future for Waiting {
     }
 }
 
-/// That nothing was done yet, and that the client may come again (RFC 1813 §2.6).
+/// Only procedures of NFS are kept here.
 fn not_now(call: Call) -> Reply {
-    // Attributes that are left out: those of the file, or before and after for each directory.
-    let absent = match Procedure::try_from(call.proc) {
-        Ok(Procedure::Rename) => 4,
-        Ok(Procedure::Link) => 3,
-        _ => 2,
-    };
-    let mut w = call.into_success();
-    w.u32(Status::Jukebox as u32);
-    for _ in 0..absent {
-        w.u32(0);
+    match Procedure::try_from(call.proc) {
+        Ok(procedure) => put_off(procedure, call),
+        Err(_) => call.proc_unavail(),
     }
-    Reply::Message(w.finish())
 }
 
 #[cfg(test)]

@@ -128,6 +128,7 @@ mod directories;
 mod errors;
 mod repeated;
 mod rights;
+mod under_way;
 
 fn reply_of<'a, 'r, A: Arguments<'a>>(_: &A, r: &mut xdr::Reader<'r>) -> A::Reply<'r> {
     A::Reply::parse(r).unwrap()

@@ -1,0 +1,43 @@
+//! What a call is told for which there is no room.
+
+use nfs_proto::{Procedure, Status};
+use oncrpc::{Call, Reply};
+
+/// NFS3ERR_JUKEBOX: that nothing was done yet, and that the client may come again (RFC 1813 §2.6).
+pub(super) fn put_off(procedure: Procedure, call: Call) -> Reply {
+    let mut w = call.into_success();
+    w.u32(Status::Jukebox as u32);
+    for _ in 0..attributes_of_failure(procedure) {
+        // They are left out.
+        w.bool(false);
+    }
+    Reply::Message(w.finish())
+}
+
+/// How many optional attributes a failure comes with: of the file or directory, or those before and
+/// after for each directory that would have changed (RFC 1813 §3.3).
+fn attributes_of_failure(procedure: Procedure) -> usize {
+    match procedure {
+        Procedure::Null | Procedure::GetAttr => 0,
+        Procedure::Lookup
+        | Procedure::Access
+        | Procedure::ReadLink
+        | Procedure::Read
+        | Procedure::ReadDir
+        | Procedure::ReadDirPlus
+        | Procedure::FsStat
+        | Procedure::FsInfo
+        | Procedure::PathConf => 1,
+        Procedure::SetAttr
+        | Procedure::Write
+        | Procedure::Create
+        | Procedure::MkDir
+        | Procedure::Symlink
+        | Procedure::MkNod
+        | Procedure::Remove
+        | Procedure::RmDir
+        | Procedure::Commit => 2,
+        Procedure::Link => 3,
+        Procedure::Rename => 4,
+    }
+}
