@@ -36,8 +36,9 @@ pub const MAX_READ: u32 = 1 << 20;
 /// Most octets of a WRITE (RFC 1813 §3.3.19, `wtmax`). Of more, this much is written.
 pub const MAX_WRITE: u32 = 1 << 20;
 
-/// Most calls of all clients together that wait for a thread or a disk. One more is put off.
-const MAX_UNDER_WAY: usize = 4096;
+/// Most calls of all clients together that wait for a thread or a disk: those of some hundred busy
+/// clients. One more is put off.
+const MAX_UNDER_WAY: usize = 16_384;
 
 /// The NFS version 3 program.
 #[derive(Clone)]
