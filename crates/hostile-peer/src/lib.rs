@@ -6,9 +6,10 @@
 //! RPC message. Messages are written down as words, and answers are compared word by word.
 //!
 //! [`Target`] is an `rpcrdma::Server` over `verbs-iwarp` on loopback, with a client that behaves:
-//! after each attack it must still be served. [`Victim`] is the other way round: a client, whose
-//! server is a [`Peer`].
+//! after each attack it must still be served, and of the attacker nothing must be left. [`Victim`] is the other way round: a client, whose
+//! server is a [`Peer`]. [`ATTACKS`] lists what is tried, and which tests try it.
 
+mod attacks;
 mod crc;
 mod ddp;
 mod mpa;
@@ -17,6 +18,7 @@ pub mod rpc;
 mod target;
 mod victim;
 
+pub use attacks::{ATTACKS, Attack, Side};
 pub use ddp::{Segment, opcode};
 pub use mpa::{Request, private_data};
 pub use peer::{Cause, Heard, Peer};

@@ -100,15 +100,15 @@ impl Header {
         Self(octets)
     }
 
-    /// A reply that accepts, with IRD and ORD of 8 and the private data of a server that has set R.
-    pub(crate) fn accepting(request: Self) -> Vec<u8> {
+    /// A reply that accepts, with IRD and ORD of 8 and this private data.
+    pub(crate) fn accepting(request: Self, private_data: &[u8]) -> Vec<u8> {
         let mut octets = b"MPA ID Rep Frame".to_vec();
         let enhanced: &[u8] = if request.enhanced() {
             &[0, 8, 0, 8]
         } else {
             &[]
         };
-        let data = [enhanced, &private_data(true)].concat();
+        let data = [enhanced, private_data].concat();
         octets.extend([CRC | request.0[16] & ENHANCED, request.0[17]]);
         octets.extend(
             u16::try_from(data.len())

@@ -3,7 +3,7 @@
 use crate::as_words;
 use crate::crc::crc32c;
 use crate::ddp::{Segment, opcode};
-use crate::mpa::{Header, Request};
+use crate::mpa::{Header, Request, private_data};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -33,6 +33,8 @@ pub struct Peer {
     pub memory: BTreeMap<u32, Vec<u8>>,
     /// Read Requests that were taken in.
     pub reads: usize,
+    /// The STags that Read Requests named for the answers, while these are not given.
+    pub asked_for: Vec<u32>,
     /// Whether Read Requests are answered.
     pub answers_reads: bool,
     /// Whether access to what is not in memory is taken for the end of the connection, instead of
@@ -102,6 +104,7 @@ impl Peer {
             next: [1; QUEUES],
             memory: BTreeMap::new(),
             reads: 0,
+            asked_for: Vec::new(),
             answers_reads: true,
             refuses_access: false,
             message: Vec::new(),
@@ -120,8 +123,15 @@ impl Peer {
     pub fn accept(listener: &TcpListener) -> Self {
         let mut peer = Self::incoming(listener);
         let request = peer.request();
-        peer.crc = true;
-        peer.octets(&Header::accepting(request));
+        peer.octets(&Header::accepting(request, &private_data(true)));
+        peer
+    }
+
+    /// The same, with this private data instead of ours.
+    pub fn accept_with(listener: &TcpListener, private_data: &[u8]) -> Self {
+        let mut peer = Self::incoming(listener);
+        let request = peer.request();
+        peer.octets(&Header::accepting(request, private_data));
         peer
     }
 
@@ -300,6 +310,31 @@ impl Peer {
         }
     }
 
+    /// Waits for a Read Request, which is not answered: the STag for the answer.
+    pub fn hear_read_request(&mut self) -> u32 {
+        let segment = self.next_segment().expect("a Read Request");
+        assert_eq!(
+            (segment.is_tagged(), segment.opcode()),
+            (false, opcode::READ_REQUEST)
+        );
+        assert!(!self.answers_reads, "it would have been answered");
+        self.take_in_read_request(&segment);
+        *self.asked_for.last().expect("it was taken in just now")
+    }
+
+    /// Hears until the other end ends the connection, which has to be with this cause. What it
+    /// sends that was asked for before is passed over.
+    pub fn drain_to_terminate(&mut self, cause: Cause) {
+        loop {
+            match self.hear() {
+                Heard::Read(_) => {}
+                heard => break assert_eq!(heard, Heard::Terminate(cause)),
+            }
+        }
+        self.hang_up();
+        self.assert_closed();
+    }
+
     /// The next message, which there must be, in words.
     pub fn answer(&mut self) -> Vec<u32> {
         match self.hear() {
@@ -431,6 +466,7 @@ impl Peer {
     fn take_in_read_request(&mut self, segment: &Segment) -> bool {
         self.reads += 1;
         if !self.answers_reads {
+            self.asked_for.push(as_words(&segment.payload)[0]);
             return true;
         }
         let [sink, sink_high, sink_low, length, source, high, low] =

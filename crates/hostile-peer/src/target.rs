@@ -1,6 +1,6 @@
 //! What is attacked: a server, and a client that must not notice.
 
-use buffer::{Buffer, Gather};
+use buffer::{Buffer, Gather, Pool};
 use bytes::Bytes;
 use oncrpc::{
     AcceptStatus, Answer, Call, Credential, Procedure, Program, Programs, Reply, ReplyBound,
@@ -10,7 +10,7 @@ use rpcrdma::{Client, ClientConfig, Server, ServerConfig, ServerStats};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use verbs::Provider;
 use verbs_iwarp::Iwarp;
@@ -70,8 +70,15 @@ impl Program for Echo {
     }
 }
 
+/// Octets that the pool of a server keeps for reuse: so few that no thread keeps any for itself, and
+/// what is out is exactly what is used.
+const KEPT: usize = 512 << 10;
+
 /// A server on loopback, and a client whose connection lasts as long as it.
 pub struct Target {
+    pool: Pool,
+    /// Octets of the pool that are out while there is only our own client.
+    usual: usize,
     client: Client,
     server: Server,
     provider: Arc<dyn Provider>,
@@ -129,7 +136,7 @@ impl Target {
 
     fn with(
         provider: Iwarp,
-        config: ServerConfig,
+        mut config: ServerConfig,
         service: impl Service + 'static,
         program: u32,
         version: u32,
@@ -141,6 +148,8 @@ impl Target {
             .expect("a runtime");
         let provider: Arc<dyn Provider> = Arc::new(provider);
         let on = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let pool = Pool::new(KEPT);
+        config.pool = Some(pool.clone());
         let (server, client) = runtime.block_on(async {
             let server = Server::bind(Arc::clone(&provider), on, Arc::new(service), config).await;
             let server = server.expect("the server listens");
@@ -148,7 +157,9 @@ impl Target {
             let client = Client::connect(Arc::clone(&provider), to, patient()).await;
             (server, client.expect("the server takes in a client"))
         });
-        Self {
+        let mut target = Self {
+            usual: 0,
+            pool,
             client,
             server,
             provider,
@@ -158,6 +169,33 @@ impl Target {
                 proc: 0,
             },
             runtime,
+        };
+        target.runtime.block_on(target.call(&target.client));
+        target.usual = target.pool.stats().out;
+        target
+    }
+
+    /// Asserts that our own client is the only one that is left, and that no memory is used but
+    /// what it needs: it calls until that is so.
+    ///
+    /// # Panics
+    ///
+    /// If that takes too long.
+    pub fn assert_baseline(&self) {
+        let patience = Instant::now() + Duration::from_secs(60);
+        loop {
+            self.runtime.block_on(self.call(&self.client));
+            let (stats, out) = (self.server.stats(), self.pool.stats().out);
+            if stats.connections == 1 && stats.chunk_memory == 0 && out <= self.usual {
+                return;
+            }
+            assert!(
+                Instant::now() < patience,
+                "{} connections, {} octets of chunks, {out} octets of {} usually",
+                stats.connections,
+                stats.chunk_memory,
+                self.usual
+            );
         }
     }
 

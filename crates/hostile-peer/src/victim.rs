@@ -135,6 +135,47 @@ impl Victim {
         (Self { runtime, client }, server)
     }
 
+    /// A client whose server has this private data.
+    ///
+    /// # Panics
+    ///
+    /// If they do not come together.
+    pub fn greeted_with(private_data: &[u8]) -> (Self, Peer) {
+        let runtime = runtime();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let to = listener.local_addr().expect("its address");
+        let connecting = runtime.spawn(Client::connect(Arc::new(Iwarp::default()), to, once()));
+        let server = Peer::accept_with(&listener, private_data);
+        let client = runtime.block_on(connecting).expect("no panic");
+        let client = client.expect("a connection");
+        (Self { runtime, client }, server)
+    }
+
+    /// Nobody waits for this call any more.
+    ///
+    /// # Panics
+    ///
+    /// If it has ended already.
+    pub fn cancel(&self, calling: Calling) {
+        calling.0.abort();
+        let ended = self.runtime.block_on(calling.0);
+        assert!(ended.is_err_and(|error| error.is_cancelled()));
+    }
+
+    /// Asserts that the client, whose connection is over, has given back all its memory.
+    ///
+    /// # Panics
+    ///
+    /// If it has not.
+    pub fn assert_nothing_is_left(self) {
+        let client = self.client.clone();
+        self.runtime.block_on(async move { client.close().await });
+        // Its connections and what they kept near end with their threads.
+        let Self { runtime, client } = self;
+        drop(runtime);
+        assert_eq!(client.memory().out, 0, "octets that are lost");
+    }
+
     /// Calls ECHO with this data; its result may be as long.
     pub fn echo(&self, data: &[u8]) -> Calling {
         let (client, data) = (self.client.clone(), Bytes::copy_from_slice(data));

@@ -191,6 +191,7 @@ fn what_is_no_reply_is_discarded_and_the_call_goes_on() {
     let nonsense: &[fn(u32) -> Vec<u8>] = &[
         |_| Vec::new(),
         |_| b"short".to_vec(),
+        |xid| words(&[xid, 1, 4, 0, 0]),
         |xid| words(&[xid, 1, 4, 0, 0, 0]),
         |xid| words(&[xid, 2, 4, 0, 0, 0, 0]),
         |xid| words(&[xid, 1, 4, 77, 0, 0, 0]),

@@ -479,3 +479,55 @@ fn terminate_of_a_peer_is_taken_without_an_answer() {
         }
     });
 }
+
+#[test]
+fn storm_of_terminates_is_one_end() {
+    each(|target| {
+        let mut peer = served(target);
+        let mut storm = Vec::new();
+        for number in 1..=500 {
+            let cause = [0x11, 0, 0, 0];
+            let terminate = Segment::untagged(opcode::TERMINATE, 0, [2, number, 0], &cause);
+            storm.extend(peer.framed(&terminate.emit()));
+        }
+        peer.octets(&storm);
+        peer.hang_up();
+        peer.assert_closed();
+        target.assert_serves();
+        target.assert_baseline();
+    });
+}
+
+#[test]
+fn terminate_in_the_middle_of_a_message_ends_it() {
+    each(|target| {
+        let mut peer = served(target);
+        let half = next_send(&mut peer).not_last();
+        peer.segment(&half);
+        let terminate = Segment::untagged(opcode::TERMINATE, 0, [2, 1, 0], &[0x12, 2, 0, 0]);
+        peer.segment(&terminate);
+        peer.hang_up();
+        peer.assert_closed();
+        target.assert_serves();
+        target.assert_baseline();
+    });
+}
+
+#[test]
+fn flood_of_read_requests_is_told() {
+    each(|target| {
+        let mut peer = served(target);
+        let mut flood = Vec::new();
+        // Nothing is asked for, so that it is only their number that is wrong.
+        for _ in 0..500 {
+            let sequence = peer.next(1);
+            let request = words(&[0x1234_5600, 0, 0, 0, 0, 0, 0]);
+            let segment = Segment::untagged(opcode::READ_REQUEST, 0, [1, sequence, 0], &request);
+            flood.extend(peer.framed(&segment.emit()));
+        }
+        peer.octets(&flood);
+        peer.drain_to_terminate(NO_BUFFER);
+        target.assert_serves();
+        target.assert_baseline();
+    });
+}

@@ -1,0 +1,497 @@
+//! The attacks that are tried here, as a table: where each comes from, what is done, what the victim
+//! owes itself and others, and which tests do it.
+//!
+//! RFC 5042 §5 is about those who are between the two ends, or pretend to be one of them: that is
+//! for IPsec, and nothing that a peer says can show it. §7 is about programs that share an RNIC with
+//! others: here each connection has its own, in a process with one owner. So what is left of it for
+//! a peer to try is §6.
+
+/// Who is attacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// A server, by its client.
+    Server,
+    /// A client, by its server.
+    Client,
+    /// Either, by the other.
+    Both,
+}
+
+/// One kind of attack.
+#[derive(Clone, Copy, Debug)]
+pub struct Attack {
+    /// Section of an RFC, or `ours`.
+    pub source: &'static str,
+    /// Who is attacked.
+    pub victim: Side,
+    /// What the peer does.
+    pub does: &'static str,
+    /// What the victim must do, beyond serving others.
+    pub must: &'static str,
+    /// The tests, by file and name.
+    pub tests: &'static [&'static str],
+}
+
+const fn attack(
+    source: &'static str,
+    victim: Side,
+    does: &'static str,
+    must: &'static str,
+    tests: &'static [&'static str],
+) -> Attack {
+    Attack {
+        source,
+        victim,
+        does,
+        must,
+        tests,
+    }
+}
+
+use Side::{Both, Client, Server};
+
+/// What a victim does about a rule of DDP or RDMAP that is broken.
+const TERMINATES: &str = "a Terminate that says so, and the end of this connection";
+
+/// What a victim does about a message that it need not answer.
+const DISCARDS: &str = "nothing: the connection goes on, and no call ends by it";
+
+/// What a Responder does about a header that it cannot process (RFC 8166 §4.5.2).
+const ERR_CHUNK: &str = "ERR_CHUNK, and the connection goes on";
+
+/// Every attack.
+pub const ATTACKS: &[Attack] = &[
+    // Spoofing: memory of another stream.
+    attack(
+        "RFC 5042 §6.1.1",
+        Client,
+        "uses an STag of another connection",
+        TERMINATES,
+        &["client_segments::handles_of_one_connection_are_dead_on_another"],
+    ),
+    attack(
+        "RFC 5042 §6.1.1",
+        Both,
+        "guesses STags",
+        TERMINATES,
+        &[
+            "segments::writes_to_memory_that_is_not_offered_are_told",
+            "segments::reads_of_memory_that_is_not_offered_are_told",
+            "client::handles_that_were_not_offered_reach_nothing",
+        ],
+    ),
+    // Tampering.
+    attack(
+        "RFC 5042 §6.2.1",
+        Client,
+        "writes beyond the end of a region, or where offset and length overflow",
+        TERMINATES,
+        &["client::memory_beyond_what_was_offered_cannot_be_written"],
+    ),
+    attack(
+        "RFC 5042 §6.2.1",
+        Both,
+        "sends a Read Response that nobody asked for",
+        TERMINATES,
+        &[
+            "segments::unknown_and_misplaced_opcodes_are_told",
+            "client_segments::read_response_that_was_not_asked_for_is_told",
+        ],
+    ),
+    attack(
+        "RFC 5042 §6.2.1",
+        Server,
+        "answers a Read with other octets than were asked for",
+        TERMINATES,
+        &["recovery::server_is_as_before_after_each_attack"],
+    ),
+    attack(
+        "RFC 5042 §6.2.2",
+        Client,
+        "writes to a buffer when its call has its reply, invalidated by either end",
+        TERMINATES,
+        &["client::memory_is_out_of_reach_when_its_call_has_its_reply"],
+    ),
+    attack(
+        "RFC 5042 §6.2.3",
+        Client,
+        "writes by the STag that is for reading",
+        TERMINATES,
+        &["client::memory_is_reached_only_in_the_way_that_was_offered"],
+    ),
+    // Disclosure.
+    attack(
+        "RFC 5042 §6.3.1",
+        Client,
+        "reads beyond the end of a region, or where offset and length overflow",
+        TERMINATES,
+        &["client::memory_beyond_what_was_offered_cannot_be_read"],
+    ),
+    attack(
+        "RFC 5042 §6.3.3",
+        Client,
+        "reads a buffer when its call has its reply",
+        TERMINATES,
+        &["client_segments::arguments_cannot_be_read_when_their_call_has_its_reply"],
+    ),
+    attack(
+        "RFC 5042 §6.3.5",
+        Client,
+        "reads by the STag that is for writing",
+        TERMINATES,
+        &["client::memory_is_reached_only_in_the_way_that_was_offered"],
+    ),
+    // Denial of service.
+    attack(
+        "RFC 5042 §6.4.1",
+        Server,
+        "opens connections and says nothing, or hangs up somewhere in the handshake",
+        "they end with their time, or at once; nothing of them is left",
+        &[
+            "handshake::many_silent_peers_keep_nobody_out",
+            "handshake::peers_that_hang_up_in_the_middle_are_forgotten",
+        ],
+    ),
+    attack(
+        "RFC 5042 §6.4.1",
+        Server,
+        "offers chunks and never hands them over",
+        "their memory is not missing to others, and the connection ends in time",
+        &["header::chunks_that_never_come_take_no_memory_from_others_for_long"],
+    ),
+    attack(
+        "RFC 5042 §6.4.2",
+        Both,
+        "is slow: the handshake octet by octet, half a frame, half a message, no reply at all",
+        "the setup or the call ends with its time; a connection that is idle ends if it is to",
+        &[
+            "handshake::handshake_that_stalls_is_dropped_when_its_time_is_over",
+            "handshake::handshake_that_drips_is_dropped_when_its_time_is_over",
+            "slow::half_a_frame_and_half_a_message_hold_up_nobody",
+            "slow::connection_that_stops_in_the_middle_ends_when_it_is_idle_for_too_long",
+            "client::server_that_does_not_answer_is_given_up_in_time",
+            "client::server_that_is_silent_is_given_up",
+        ],
+    ),
+    attack(
+        "RFC 5042 §6.4.2",
+        Server,
+        "does not take in what is sent to it",
+        "it is dropped when its calls are more than its credits",
+        &["header::peer_that_takes_in_nothing_is_dropped_and_holds_up_nobody"],
+    ),
+    attack(
+        "RFC 5042 §6.4.3.1",
+        Both,
+        "sends more messages than there are Receives",
+        TERMINATES,
+        &[
+            "segments::more_messages_than_receives_are_told",
+            "client_segments::more_messages_than_receives_are_told",
+        ],
+    ),
+    attack(
+        "RFC 5042 §6.4.3.3",
+        Both,
+        "sends more Read Requests than IRD",
+        TERMINATES,
+        &[
+            "segments::flood_of_read_requests_is_told",
+            "client_segments::flood_of_read_requests_is_told",
+        ],
+    ),
+    attack(
+        "RFC 5042 §6.4.4",
+        Both,
+        "sends Terminates: many, strange ones, in the middle of a message",
+        "the end of this connection, without an answer",
+        &[
+            "segments::terminate_of_a_peer_is_taken_without_an_answer",
+            "segments::storm_of_terminates_is_one_end",
+            "segments::terminate_in_the_middle_of_a_message_ends_it",
+            "client_segments::terminate_in_the_middle_of_a_message_ends_the_call",
+        ],
+    ),
+    attack(
+        "RFC 5042 §6.4.4",
+        Server,
+        "sends empty Writes, and Reads of nothing",
+        "nothing: they reach no memory",
+        &["segments::empty_writes_are_harmless_whatever_they_name"],
+    ),
+    attack(
+        "RFC 5042 §6.4.5",
+        Both,
+        "invalidates an STag that is not of this call, or none, or one that is dead",
+        "the end of this connection",
+        &[
+            "segments::invalidation_of_a_handle_that_is_not_offered_is_told",
+            "client::handles_that_were_not_offered_reach_nothing",
+            "client_segments::handle_of_another_call_cannot_be_taken_along",
+            "client_segments::reply_that_comes_twice_ends_one_call_only",
+        ],
+    ),
+    attack(
+        "RFC 5042 §6.4.6",
+        Both,
+        "makes work that completes with an error",
+        "all that was posted comes back, and all memory with it",
+        &[
+            "recovery::server_is_as_before_after_each_attack",
+            "recovery::client_is_as_before_after_each_attack",
+        ],
+    ),
+    // MPA.
+    attack(
+        "RFC 5044 §7.1",
+        Both,
+        "speaks something else, or MPA of another revision or for the other part",
+        "the end of the connection before anything is sent or taken up",
+        &[
+            "handshake::other_protocols_are_refused",
+            "handshake::key_that_is_wrong_in_any_octet_is_refused",
+            "handshake::unknown_revisions_are_refused",
+            "handshake::enhanced_request_without_its_numbers_is_refused",
+            "client::replies_that_are_no_mpa_are_told_apart",
+            "client::server_of_plain_nfs_over_tcp_is_recognised",
+        ],
+    ),
+    attack(
+        "RFC 5044 §7.1.1",
+        Both,
+        "sends private data of any length",
+        "up to 512 octets are taken, more are refused before they are read",
+        &[
+            "private_data::server_takes_every_length_up_to_the_limit",
+            "private_data::client_takes_every_length_up_to_the_limit",
+            "handshake::private_data_that_is_too_long_is_refused_before_it_is_read",
+            "handshake::unusual_but_valid_requests_are_accepted",
+        ],
+    ),
+    attack(
+        "RFC 5044 §8",
+        Server,
+        "sends FPDUs with a wrong CRC, or without one",
+        TERMINATES,
+        &[
+            "segments::wrong_crc_is_told_and_nothing_is_delivered",
+            "segments::wrong_crc_of_a_large_write_is_told",
+            "segments::crc_is_checked_although_the_peer_did_not_ask_for_it",
+        ],
+    ),
+    // DDP and RDMAP.
+    attack(
+        "RFC 5041 §7",
+        Both,
+        "skips or repeats numbers and offsets of messages",
+        TERMINATES,
+        &[
+            "segments::sequence_numbers_out_of_order_are_told",
+            "segments::offsets_out_of_order_are_told",
+            "client_segments::messages_out_of_order_are_told",
+        ],
+    ),
+    attack(
+        "RFC 5041 §7",
+        Server,
+        "uses queues, versions and opcodes that there are not, or headers that are cut off",
+        TERMINATES,
+        &[
+            "segments::unknown_queues_are_told",
+            "segments::unknown_versions_are_told",
+            "segments::unknown_and_misplaced_opcodes_are_told",
+            "segments::segment_too_short_for_its_header_is_told",
+            "segments::read_requests_of_the_wrong_length_are_told",
+        ],
+    ),
+    attack(
+        "RFC 5041 §7",
+        Server,
+        "sends messages that are longer than was agreed",
+        TERMINATES,
+        &["segments::messages_longer_than_agreed_are_told"],
+    ),
+    // RPC-over-RDMA.
+    attack(
+        "RFC 8166 §3.3.1",
+        Server,
+        "sends more calls than it has credits",
+        "it is tolerated twice over, then dropped",
+        &["header::peer_that_goes_far_beyond_its_credits_is_dropped"],
+    ),
+    attack(
+        "RFC 8166 §3.3.1",
+        Both,
+        "asks for or grants no credits, or 2^32-1",
+        "one, and as many as there are Receives",
+        &[
+            "header::credits_are_granted_within_one_and_what_the_server_has",
+            "client::credits_of_zero_and_of_too_many_are_taken_for_one_and_for_what_was_asked",
+        ],
+    ),
+    attack(
+        "RFC 8166 §4.5",
+        Both,
+        "sends messages of less than 28 octets, and others that are no header",
+        DISCARDS,
+        &[
+            "header::messages_under_28_octets_are_discarded",
+            "client::what_is_no_reply_is_discarded_and_the_call_goes_on",
+        ],
+    ),
+    attack(
+        "RFC 8166 §4.5.1",
+        Server,
+        "speaks a version that is unknown",
+        "ERR_VERS with the versions that are known, and the connection goes on",
+        &["header::unknown_versions_draw_err_vers_with_the_one_that_is_known"],
+    ),
+    attack(
+        "RFC 8166 §4.5.2",
+        Server,
+        "sends lists that are no XDR, 2^28 segments, too many chunks",
+        ERR_CHUNK,
+        &[
+            "header::lists_that_are_not_xdr_draw_err_chunk",
+            "header::impossible_numbers_of_segments_draw_err_chunk",
+            "header::too_many_chunks_draw_err_chunk",
+        ],
+    ),
+    attack(
+        "RFC 8166 §4.5.2",
+        Server,
+        "offers chunks that overlap, lie beyond the inline part, or are larger than memory",
+        ERR_CHUNK,
+        &[
+            "header::positions_where_no_item_can_be_draw_err_chunk",
+            "header::chunks_larger_than_the_server_moves_draw_err_chunk",
+        ],
+    ),
+    attack(
+        "RFC 8166 §4.5.2",
+        Server,
+        "sends RDMA_NOMSG without a chunk, or a stream in two places",
+        ERR_CHUNK,
+        &["header::stream_in_two_places_or_none_draws_err_chunk"],
+    ),
+    attack(
+        "RFC 8166 §4.5.2",
+        Server,
+        "gives the RPC message another XID than its header",
+        ERR_CHUNK,
+        &["header::xid_that_differs_from_that_of_the_call_draws_err_chunk"],
+    ),
+    attack(
+        "RFC 8166 §4.5.3",
+        Server,
+        "wants a reply for which it gives no room",
+        ERR_CHUNK,
+        &["header::reply_without_room_for_it_draws_err_chunk"],
+    ),
+    attack(
+        "RFC 8166 §4.6",
+        Server,
+        "sends RDMA_MSGP, RDMA_DONE, errors, and replies to nothing",
+        "ERR_CHUNK for the first, nothing for the others",
+        &[
+            "header::unknown_procedures_draw_err_chunk",
+            "header::errors_and_what_is_no_longer_in_use_are_discarded",
+            "header::replies_to_calls_never_made_are_discarded",
+        ],
+    ),
+    attack(
+        "RFC 8166 §6.1",
+        Server,
+        "sends by reference what is not eligible",
+        "ERR_CHUNK, and the call is not executed",
+        &[
+            "header::item_that_is_not_eligible_draws_err_chunk",
+            "nfs::data_by_reference_where_none_is_eligible_is_refused",
+        ],
+    ),
+    attack(
+        "RFC 8166 §4.3",
+        Client,
+        "returns chunks that were not offered, longer ones, none, or another XID",
+        "the call fails, and nothing else",
+        &["client::replies_with_chunks_that_were_not_offered_end_the_call_and_nothing_else"],
+    ),
+    attack(
+        "RFC 8166 §4.4.1",
+        Client,
+        "answers a call that was cancelled, and writes to its memory before that",
+        "nothing: its memory was kept for that",
+        &["client_segments::cancelled_call_keeps_its_memory_until_its_reply"],
+    ),
+    attack(
+        "RFC 8166 §4.2.1",
+        Client,
+        "answers a call twice",
+        "the second answer is discarded",
+        &["client_segments::reply_that_comes_twice_ends_one_call_only"],
+    ),
+    attack(
+        "RFC 8167 §6",
+        Client,
+        "calls a client that has not said that it takes calls",
+        DISCARDS,
+        &["client::what_is_no_reply_is_discarded_and_the_call_goes_on"],
+    ),
+    // RPC and NFS.
+    attack(
+        "RFC 5531 §9",
+        Server,
+        "sends calls that are wrong in themselves, with credentials that are none",
+        "the reply that RPC has for it",
+        &[
+            "rpc::unknown_program_is_unavailable",
+            "rpc::unknown_version_is_a_mismatch_with_the_versions_there_are",
+            "rpc::unknown_procedure_is_unavailable",
+            "rpc::arguments_that_cannot_be_decoded_are_garbage",
+            "rpc::header_that_is_cut_off_is_garbage",
+            "rpc::other_versions_of_rpc_are_denied",
+            "rpc::credentials_that_are_malformed_are_denied",
+            "rpc::verifier_that_is_malformed_is_denied",
+        ],
+    ),
+    attack(
+        "RFC 5531 §11",
+        Server,
+        "sends records over TCP that are too long, cut off, or in pieces without end",
+        "the end of the connection before they are read",
+        &[
+            "tcp::records_that_are_too_long_end_their_connection_before_they_are_read",
+            "tcp::records_cut_off_anywhere_are_forgotten",
+            "tcp::records_in_any_fragments_are_read",
+            "tcp::other_protocols_get_no_answer",
+        ],
+    ),
+    attack(
+        "RFC 1813 §4.3",
+        Server,
+        "forges file handles, and names what is outside of an export",
+        "an error of NFS or MOUNT, before a file system sees it",
+        &[
+            "nfs::forged_handles_are_bad_wherever_they_were_changed",
+            "nfs::no_procedure_takes_a_forged_handle",
+            "nfs::handles_of_another_length_are_bad_or_garbage",
+            "nfs::names_that_cannot_be_are_refused_in_every_procedure",
+            "nfs::dots_do_not_lead_out_and_cannot_be_made_or_removed",
+            "nfs::paths_out_of_the_export_cannot_be_mounted",
+            "nfs::arguments_cut_off_anywhere_are_garbage",
+        ],
+    ),
+    attack(
+        "ours",
+        Both,
+        "says what is nearly right, thousands of times",
+        "no panic, and service for others",
+        &[
+            "random::handshakes_that_are_nearly_right_harm_nobody",
+            "random::segments_that_are_nearly_right_harm_nobody",
+            "random::headers_that_are_nearly_right_harm_nobody",
+            "random::nfs_calls_that_are_nearly_right_harm_nobody",
+            "random::replies_that_are_nearly_right_harm_no_client",
+        ],
+    ),
+];

@@ -1,0 +1,277 @@
+//! Servers that break the rules of DDP and RDMAP, and those of calls that are over.
+
+use hostile_peer::rpc::accepted;
+use hostile_peer::{
+    Calling, Cause, Heard, Offered, Peer, Segment, Victim, as_words, opcode, words,
+};
+use oncrpc::TransportError;
+
+const LENGTH: u32 = 50_000;
+
+const NO_BUFFER: Cause = Cause(1, 2, 2);
+const INVALID_SEQUENCE: Cause = Cause(1, 2, 3);
+const INVALID_OFFSET: Cause = Cause(1, 2, 4);
+const TAGGED_INVALID_STAG: Cause = Cause(1, 1, 0);
+const INVALID_STAG: Cause = Cause(0, 1, 0);
+const UNEXPECTED_OPCODE: Cause = Cause(0, 2, 6);
+const CANNOT_INVALIDATE: Cause = Cause(0, 1, 9);
+
+/// A client with one call on its way, which offers a Read chunk and a Write chunk.
+struct Scene {
+    client: Victim,
+    server: Peer,
+    calling: Calling,
+    offered: Offered,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let (client, mut server) = Victim::connected();
+        let calling = client.echo(&vec![0x42; LENGTH as usize]);
+        let offered = Offered::parse(&server.answer());
+        Self {
+            client,
+            server,
+            calling,
+            offered,
+        }
+    }
+
+    fn source(&self) -> u32 {
+        self.offered.reads[0][0]
+    }
+
+    fn sink(&self) -> u32 {
+        self.offered.writes[0][0][0]
+    }
+
+    /// A good reply that says that nothing was written.
+    fn reply(&self) -> Vec<u8> {
+        let [handle, _, high, low] = self.offered.writes[0][0];
+        let xid = self.offered.xid;
+        let header = [xid, 1, 4, 0, 0, 1, 1, handle, 0, high, low, 0, 0];
+        words(&[&header[..], &accepted(xid, 0, &[0])].concat())
+    }
+
+    #[track_caller]
+    fn assert_terminated(mut self, cause: Cause) {
+        self.server.assert_terminated(cause);
+        self.assert_lost();
+    }
+
+    #[track_caller]
+    fn assert_lost(self) {
+        match self.client.outcome(self.calling) {
+            Err(TransportError::Disconnected(_)) => {}
+            other => panic!(
+                "expected the loss of the connection, got {:?}",
+                other.map(drop)
+            ),
+        }
+    }
+}
+
+/// A small call is answered: the connection is as good as before.
+#[track_caller]
+fn assert_goes_on(client: &Victim, server: &mut Peer) {
+    let calling = client.echo(b"four");
+    let xid = Offered::parse(&server.answer()).xid;
+    let result = accepted(xid, 0, &[4, as_words(b"four")[0]]);
+    server.send(&words(&[&[xid, 1, 4, 0, 0, 0, 0][..], &result].concat()));
+    client.outcome(calling).expect("a reply");
+}
+
+#[test]
+fn handles_of_one_connection_are_dead_on_another() {
+    let first = Scene::new();
+    let mut second = Scene::new();
+    let (source, sink) = (first.source(), first.sink());
+    assert!(second.source() != source && second.sink() != sink);
+    second.server.write(sink, 0, b"x");
+    second.assert_terminated(TAGGED_INVALID_STAG);
+    let mut second = Scene::new();
+    second.server.read_request(source, 0, 1);
+    second.assert_terminated(INVALID_STAG);
+    let mut second = Scene::new();
+    let reply = second.reply();
+    second.server.send_and_invalidate(&reply, sink);
+    second.assert_terminated(CANNOT_INVALIDATE);
+    // The first has not noticed.
+    let Scene {
+        client,
+        mut server,
+        calling,
+        offered,
+    } = first;
+    server.read_request(source, 0, 4);
+    assert_eq!(server.hear(), Heard::Read(vec![0x42; 4]));
+    server.send(&words(&[offered.xid, 1, 4, 4, 2]));
+    assert!(client.outcome(calling).is_err());
+    assert_goes_on(&client, &mut server);
+}
+
+#[test]
+fn handle_of_another_call_cannot_be_taken_along() {
+    let mut scene = Scene::new();
+    // The first reply of a connection gives the credit for more than one call.
+    let reply = scene.reply();
+    scene.server.send(&reply);
+    let Scene {
+        client,
+        mut server,
+        calling,
+        ..
+    } = scene;
+    client.outcome(calling).expect("a reply");
+    let calls = [(); 2].map(|()| {
+        let calling = client.echo(&vec![1; LENGTH as usize]);
+        (calling, Offered::parse(&server.answer()))
+    });
+    let [(first, one), (second, other)] = calls;
+    let [handle, _, high, low] = one.writes[0][0];
+    let header = [one.xid, 1, 4, 0, 0, 1, 1, handle, 0, high, low, 0, 0];
+    let reply = [&header[..], &accepted(one.xid, 0, &[0])].concat();
+    server.send_and_invalidate(&words(&reply), other.writes[0][0][0]);
+    // It may not even have been for this call: the connection is over, whatever the reply says.
+    server.drain();
+    for calling in [first, second] {
+        assert!(client.outcome(calling).is_err());
+    }
+}
+
+#[test]
+fn arguments_cannot_be_read_when_their_call_has_its_reply() {
+    for by_server in [true, false] {
+        let mut scene = Scene::new();
+        let (source, reply) = (scene.source(), scene.reply());
+        if by_server {
+            scene.server.send_and_invalidate(&reply, source);
+        } else {
+            scene.server.send(&reply);
+        }
+        let Scene {
+            client,
+            mut server,
+            calling,
+            ..
+        } = scene;
+        client.outcome(calling).expect("a reply");
+        server.read_request(source, 0, 1);
+        server.assert_terminated(INVALID_STAG);
+    }
+}
+
+#[test]
+fn read_response_that_was_not_asked_for_is_told() {
+    let mut scene = Scene::new();
+    let sink = scene.sink();
+    let response = Segment::tagged(opcode::READ_RESPONSE, sink, 0, b"x");
+    scene.server.segment(&response);
+    scene.assert_terminated(UNEXPECTED_OPCODE);
+}
+
+#[test]
+fn messages_out_of_order_are_told() {
+    for (place, cause) in [
+        ([0, 2, 0], INVALID_SEQUENCE),
+        ([0, 0, 0], INVALID_SEQUENCE),
+        ([0, u32::MAX, 0], INVALID_SEQUENCE),
+        ([0, 1, 1], INVALID_OFFSET),
+        ([0, 1, u32::MAX], INVALID_OFFSET),
+    ] {
+        let mut scene = Scene::new();
+        let segment = Segment::untagged(opcode::SEND, 0, place, b"x");
+        scene.server.segment(&segment);
+        scene.assert_terminated(cause);
+    }
+}
+
+#[test]
+fn more_messages_than_receives_are_told() {
+    let mut scene = Scene::new();
+    let mut flood = Vec::new();
+    for _ in 0..500 {
+        let sequence = scene.server.next(0);
+        let segment = Segment::untagged(opcode::SEND, 0, [0, sequence, 0], b"nothing");
+        flood.extend(scene.server.framed(&segment.emit()));
+    }
+    scene.server.octets(&flood);
+    scene.assert_terminated(NO_BUFFER);
+}
+
+#[test]
+fn flood_of_read_requests_is_told() {
+    let mut scene = Scene::new();
+    let source = scene.source();
+    let mut flood = Vec::new();
+    for _ in 0..500 {
+        let sequence = scene.server.next(1);
+        let request = words(&[1, 0, 0, LENGTH, source, 0, 0]);
+        let segment = Segment::untagged(opcode::READ_REQUEST, 0, [1, sequence, 0], &request);
+        flood.extend(scene.server.framed(&segment.emit()));
+    }
+    scene.server.octets(&flood);
+    // What was asked for within the depth may come first.
+    scene.server.drain_to_terminate(NO_BUFFER);
+    scene.assert_lost();
+}
+
+#[test]
+fn terminate_in_the_middle_of_a_message_ends_the_call() {
+    let mut scene = Scene::new();
+    let sequence = scene.server.next(0);
+    let half = Segment::untagged(opcode::SEND, 0, [0, sequence, 0], &[0; 100]);
+    scene.server.segment(&half.not_last());
+    let terminate = Segment::untagged(opcode::TERMINATE, 0, [2, 1, 0], &[0x12, 2, 0, 0]);
+    scene.server.segment(&terminate);
+    scene.server.hang_up();
+    scene.server.assert_closed();
+    scene.assert_lost();
+}
+
+#[test]
+fn cancelled_call_keeps_its_memory_until_its_reply() {
+    let scene = Scene::new();
+    let (source, sink, reply) = (scene.source(), scene.sink(), scene.reply());
+    let Scene {
+        client,
+        mut server,
+        calling,
+        ..
+    } = scene;
+    client.cancel(calling);
+    // Who answers does not know of it.
+    server.read_request(source, 0, 4);
+    assert_eq!(server.hear(), Heard::Read(vec![0x42; 4]));
+    server.write(sink, 0, &[9; 1000]);
+    server.send(&reply);
+    assert_goes_on(&client, &mut server);
+    server.write(sink, 0, b"too late");
+    server.assert_terminated(TAGGED_INVALID_STAG);
+}
+
+#[test]
+fn reply_that_comes_twice_ends_one_call_only() {
+    let mut scene = Scene::new();
+    let reply = scene.reply();
+    for _ in 0..2 {
+        scene.server.send(&reply);
+    }
+    let Scene {
+        client,
+        mut server,
+        calling,
+        ..
+    } = scene;
+    client.outcome(calling).expect("a reply");
+    assert_goes_on(&client, &mut server);
+
+    let mut scene = Scene::new();
+    let (sink, reply) = (scene.sink(), scene.reply());
+    for _ in 0..2 {
+        scene.server.send_and_invalidate(&reply, sink);
+    }
+    scene.server.assert_terminated(CANNOT_INVALIDATE);
+    // Whether the first reply was taken up before the end is a matter of who was quicker.
+    let _ = scene.client.outcome(scene.calling);
+}

@@ -1,0 +1,47 @@
+//! Private data of every length that fits, and one more.
+
+use hostile_peer::{PROGRAM, Peer, Request, Target, Victim, rpc, words};
+
+const XID: u32 = 0x0000_5e7a;
+
+/// Octets of private data at most, those of IRD and ORD included (RFC 5044 §7.1.1).
+const MOST: usize = 512;
+
+#[test]
+fn server_takes_every_length_up_to_the_limit() {
+    let target = Target::start();
+    let call = words(&rpc::msg(XID, 8, &rpc::call(XID, PROGRAM, 2, 0)));
+    for length in 0..=MOST {
+        let data = vec![0xf6; length];
+        let mut requests = vec![Request {
+            flags: 0x40,
+            revision: 1,
+            data: data.clone(),
+            ..Request::default()
+        }];
+        if length <= MOST - 4 {
+            requests.push(Request::with_private_data(&data));
+        }
+        for request in requests {
+            let mut peer = Peer::connect_with(target.addr(), &request);
+            peer.send(&call);
+            assert_eq!(
+                peer.answer(),
+                rpc::msg(XID, 8, &rpc::accepted(XID, 0, &[])),
+                "{length} octets"
+            );
+        }
+    }
+    target.assert_serves();
+}
+
+#[test]
+fn client_takes_every_length_up_to_the_limit() {
+    for length in 0..=MOST - 4 {
+        let (client, mut server) = Victim::greeted_with(&vec![0xf6; length]);
+        let calling = client.echo(b"");
+        let xid = server.answer()[0];
+        server.send(&words(&rpc::msg(xid, 4, &rpc::accepted(xid, 0, &[0]))));
+        client.outcome(calling).expect("a reply");
+    }
+}

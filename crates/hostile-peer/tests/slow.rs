@@ -1,0 +1,57 @@
+//! Peers that begin something and do not go on, beyond the handshake.
+
+use hostile_peer::{PROGRAM, Peer, Segment, Target, opcode, quick, rpc, words};
+use rpcrdma::ServerConfig;
+use std::time::{Duration, Instant};
+
+const XID: u32 = 0x0051_0e00;
+
+/// Peers at a time.
+const PEERS: usize = 32;
+
+/// A connection that has said this much of a frame, or of a message.
+fn stopped(target: &Target, stop: usize) -> Peer {
+    let mut peer = Peer::connect(target.addr());
+    let sequence = peer.next(0);
+    let call = words(&rpc::msg(XID, 8, &rpc::call(XID, PROGRAM, 2, 0)));
+    let segment = Segment::untagged(opcode::SEND, 0, [0, sequence, 0], &call);
+    let framed = peer.framed(&segment.emit());
+    match stop {
+        0 => peer.octets(&framed[..1]),
+        1 => peer.octets(&framed[..framed.len() / 2]),
+        2 => peer.octets(&framed[..framed.len() - 1]),
+        // A whole frame, which is not the last of its message.
+        _ => peer.segment(&segment.not_last()),
+    }
+    peer
+}
+
+#[test]
+fn half_a_frame_and_half_a_message_hold_up_nobody() {
+    let target = Target::start();
+    let peers: Vec<_> = (0..PEERS)
+        .map(|number| stopped(&target, number % 4))
+        .collect();
+    target.assert_serves();
+    target.assert_echoes(&[7; 100_000]);
+    drop(peers);
+    target.assert_baseline();
+}
+
+#[test]
+fn connection_that_stops_in_the_middle_ends_when_it_is_idle_for_too_long() {
+    let idle = Duration::from_millis(500);
+    let target = Target::configured(ServerConfig {
+        idle_timeout: Some(idle),
+        ..quick()
+    });
+    let began = Instant::now();
+    for mut peer in (0..4)
+        .map(|stop| stopped(&target, stop))
+        .collect::<Vec<_>>()
+    {
+        peer.drain();
+        // It was the clock that ended it, not the octets.
+        assert!(began.elapsed() >= idle / 2);
+    }
+}
