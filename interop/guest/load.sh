@@ -7,9 +7,10 @@ export LC_ALL=C
 
 LOAD=/tmp/load
 
-# Octets of a file that the writer writes, and files it has at a time.
+# Octets of a file that the writer writes, and files it has at a time. What is read at a time.
 WRITTEN=1048576
 WRITTEN_FILES=8
+READ=262144
 
 # load_start: makes /mnt/load and sets the jobs to work. /mnt/noise holds 4 MiB of noise.
 load_start() {
@@ -25,7 +26,7 @@ load_start() {
     load_job $job &
   done
   for job in $LOAD/rounds/*; do
-    wait_for 300 load_is_past "$job" 1 || die "no progress of ${job##*/}"
+    load_wait "$job" 1
   done
 }
 
@@ -34,18 +35,22 @@ load_job() {
   until [ -e $LOAD/stop ]; do
     round=$((round + 1))
     "load_$job" $round
-    echo $round >$LOAD/next-$job
-    mv $LOAD/next-$job $LOAD/rounds/$job
+    echo $round >$LOAD/rounds/$job
   done
 }
 
-# The content of the writer's file of a round.
-written() { tail -c +$(($1 * 4099 % 1500000 + 1)) $LOAD/noise | head -c $WRITTEN; }
+# written ROUND OPERAND...: what the writer writes in a round.
+written() {
+  local round=$1
+  shift
+  dd if=$LOAD/noise iflag=skip_bytes,fullblock skip=$((round * 4099 % 1500000)) bs=$WRITTEN count=1 \
+    "$@" 2>$LOAD/dd
+}
 
 # UNSTABLE WRITEs, and a COMMIT.
 load_writes() {
-  written "$1" | dd of=/mnt/load/written-$(($1 % WRITTEN_FILES)) bs=$WRITTEN iflag=fullblock \
-    conv=fsync 2>$LOAD/dd || die "write of round $1: $(cat $LOAD/dd)"
+  written "$1" of=/mnt/load/written-$(($1 % WRITTEN_FILES)) conv=fsync ||
+    die "write of round $1: $(cat $LOAD/dd)"
   printf '@@note written %d\n' "$1"
 }
 
@@ -58,7 +63,7 @@ load_stable() {
 
 # READs that no cache answers.
 load_reads() {
-  dd if=/mnt/load/still bs=$WRITTEN iflag=direct 2>/dev/null | cmp - $LOAD/still ||
+  dd if=/mnt/load/still bs=$READ count=1 iflag=direct 2>/dev/null | cmp -n $READ - $LOAD/still ||
     die "what was read in round $1 differs"
 }
 
@@ -76,14 +81,10 @@ load_names() {
   changes mkdir "$here"
   changes mv "$here" "$there"
   changes ln /mnt/load/still "$there/hard"
-  changes ln -s still "$there/soft"
-  changes mv "$there/hard" "$there/other"
-  [ "$(ls "$there" | tr '\n' ' ')" = 'other soft ' ] ||
-    die "names of round $1: $(ls "$there" | tr '\n' ' ')"
-  changes rm "$there/other"
-  changes rm "$there/soft"
+  [ "$there/hard" -ef /mnt/load/still ] || die "the link of round $1 is none"
+  changes rm "$there/hard"
   changes rmdir "$there"
-  [ ! -e "$there" ] || die "the directory of round $1 is still there"
+  [ ! -e "$here" ] && [ ! -e "$there" ] || die "the directory of round $1 is still there"
 }
 
 # changes COMMAND...: a change of names. That it was made already is an error to count.
@@ -104,11 +105,21 @@ changes() {
 load_moved() {
   local job since
   for job in $LOAD/rounds/*; do
-    since=$(cat "$job")
-    wait_for 300 load_is_past "$job" $((since + 2)) || die "no progress of ${job##*/} after round $since"
+    until read -r since <"$job" && [ -n "$since" ]; do :; done
+    load_wait "$job" $((since + 2))
   done
 }
-load_is_past() { [ "$(cat "$1")" -ge "$2" ]; }
+
+# Waits until a job has done so many rounds. What it writes may be seen empty.
+load_wait() {
+  local tries round
+  for ((tries = 0; tries < 600; tries++)); do
+    read -r round <"$1"
+    [ "${round:-0}" -ge "$2" ] && return
+    sleep 0.5
+  done
+  die "no progress of ${1##*/} after round $round"
+}
 
 # How many changes of names were said to have been made already.
 load_errors() { wc -l <$LOAD/errors; }

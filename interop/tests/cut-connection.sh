@@ -6,7 +6,14 @@
 TASKS=/sys/kernel/debug/sunrpc/rpc_clnt
 
 # Calls that are sent and wait for their replies.
-host_unanswered() { echo "@@unanswered $(cat $TASKS/*/tasks | grep -c xprt_pending)"; }
+unanswered() { cat $TASKS/*/tasks | grep -c xprt_pending; }
+are_unanswered() { [ "$(unanswered)" -ge "$1" ]; }
+
+# host_unanswered COUNT: waits until there are as many.
+host_unanswered() {
+  wait_for 120 are_unanswered "$1" || die "only $(unanswered) calls are under way"
+  step "$(unanswered) calls are under way"
+}
 
 # A stampede is four reads of 1 MiB, each in READs of 16 KiB: more than a server grants credits for.
 # The files are opened before, because that takes replies.

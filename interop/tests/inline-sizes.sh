@@ -8,8 +8,6 @@ agreed() { [ "$(grep -o 'neg send/recv=[0-9/]*' $TRACING/trace | tail -n 1)" = "
 # now, after some work with it. INVALIDATION is "remote" or "local".
 host_agreed() {
   wait_for 120 agreed "$1" || die "not agreed on $1: $(grep 'neg send/recv' $TRACING/trace | tail -n 1)"
-  # A mount without a load has nothing under way that an earlier server has answered.
-  load_moved
   trace_clear
   load_moved
   local remote local
