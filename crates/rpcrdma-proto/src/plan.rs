@@ -30,6 +30,8 @@ pub struct PlanLimits {
     pub max_chunk: usize,
     /// Octets of the largest segment: a longer chunk has several.
     pub max_segment: usize,
+    /// Regions that a call may have registered.
+    pub regions: usize,
     /// Whether there are chunks at all.
     pub chunks: Chunks,
     /// Whether items of a Long call have Read chunks of their own beside the one at Position zero.
@@ -78,6 +80,14 @@ pub struct CallPlan {
 struct Offer {
     write_chunks: SmallVec<[usize; 1]>,
     reply_chunk: Option<usize>,
+}
+
+impl Offer {
+    /// Regions to register for it.
+    fn regions(&self) -> usize {
+        let writes = self.write_chunks.iter().filter(|&&len| len > 0).count();
+        writes + usize::from(self.reply_chunk.is_some())
+    }
 }
 
 impl CallSizes {
@@ -177,6 +187,13 @@ impl CallPlan {
         };
         // RFC 8166 §3.4.6: all of it comes back, in a header that has to fit a Send too.
         check(header(0), limits.receive)?;
+        let too_large = TransportError::TooLarge {
+            len: call.stream,
+            limit: limits.send,
+        };
+        let Some(regions) = limits.regions.checked_sub(offer.regions()) else {
+            return Err(too_large);
+        };
         let plan = |form, moved| Self {
             form,
             moved,
@@ -187,11 +204,15 @@ impl CallPlan {
             return Ok(plan(CallForm::Short, SmallVec::new()));
         }
         let room = limits.send.saturating_sub(header(0));
-        if let Some(moved) = chunked(call, room, limits) {
+        if let Some(moved) = chunked(call, room, regions, limits) {
             return Ok(plan(CallForm::Chunked, moved));
         }
+        // A region for what is at Position zero.
+        let Some(others) = regions.checked_sub(1) else {
+            return Err(too_large);
+        };
         if limits.mixed_long
-            && let Some(moved) = mixed(call, room, limits)
+            && let Some(moved) = mixed(call, room, others, limits)
         {
             return Ok(plan(CallForm::Long, moved));
         }
@@ -203,10 +224,8 @@ impl CallPlan {
     /// Regions to register for it.
     pub fn regions(&self) -> usize {
         let writes = self.write_chunks.iter().filter(|&&len| len > 0).count();
-        self.moved.len()
-            + usize::from(self.form == CallForm::Long)
-            + writes
-            + usize::from(self.reply_chunk.is_some())
+        let offered = writes + usize::from(self.reply_chunk.is_some());
+        offered + self.moved.len() + usize::from(self.form == CallForm::Long)
     }
 }
 
@@ -218,10 +237,15 @@ impl PlanLimits {
 }
 
 /// Which items have to move for the rest of the call to have room in a Send beside the header: the
-/// fewest, so the largest. None if that is not enough.
-fn chunked(call: &CallSizes, room: usize, limits: &PlanLimits) -> Option<SmallVec<[usize; 1]>> {
+/// fewest, so the largest, and at most `regions`. None if that is not enough.
+fn chunked(
+    call: &CallSizes,
+    room: usize,
+    regions: usize,
+    limits: &PlanLimits,
+) -> Option<SmallVec<[usize; 1]>> {
     let mut moved = Moved::default();
-    for index in by_size(call, limits).take(MAX_READ_CHUNKS) {
+    for index in by_size(call, limits).take(MAX_READ_CHUNKS.min(regions)) {
         moved.add(call, index, limits);
         if moved.segments > MAX_READ_SEGMENTS {
             return None;
@@ -234,9 +258,15 @@ fn chunked(call: &CallSizes, room: usize, limits: &PlanLimits) -> Option<SmallVe
 }
 
 /// Which items of a Long call move in chunks of their own: as many as there is room for, beginning
-/// with the largest. None if there are no such, or the rest does not go.
-fn mixed(call: &CallSizes, room: usize, limits: &PlanLimits) -> Option<SmallVec<[usize; 1]>> {
-    let mut items: SmallVec<[usize; 1]> = by_size(call, limits).take(MAX_READ_CHUNKS - 1).collect();
+/// with the largest, and at most `regions`. None if there are no such, or the rest does not go.
+fn mixed(
+    call: &CallSizes,
+    room: usize,
+    regions: usize,
+    limits: &PlanLimits,
+) -> Option<SmallVec<[usize; 1]>> {
+    let most = regions.min(MAX_READ_CHUNKS - 1);
+    let mut items: SmallVec<[usize; 1]> = by_size(call, limits).take(most).collect();
     while !items.is_empty() {
         let mut moved = Moved::default();
         items.iter().for_each(|&i| moved.add(call, i, limits));

@@ -141,6 +141,7 @@ impl Requester {
             receive: link.thresholds.receive.octets(),
             max_chunk: link.max_chunk,
             max_segment: link.max_segment,
+            regions: link.limits.regions,
             chunks: self.chunks,
             mixed_long: self.mixed_long,
         };
@@ -149,10 +150,6 @@ impl Requester {
             Err(error) => return Called::Failed(request.token, error),
         };
         let regions = plan.regions();
-        if regions > link.limits.regions {
-            let (len, limit) = (sizes.stream, link.thresholds.send.octets());
-            return Called::Failed(request.token, TransportError::TooLarge { len, limit });
-        }
         if self.room(request.need) == 0 || self.exposed + regions > link.limits.regions {
             link.counters.credit_waits += 1;
             return Called::NoRoom(request);

@@ -16,6 +16,7 @@ const LIMITS: PlanLimits = PlanLimits {
     receive: 4096,
     max_chunk: 1 << 20,
     max_segment: 1 << 20,
+    regions: 100,
     chunks: Chunks::Allowed,
     mixed_long: false,
 };
@@ -64,6 +65,24 @@ fn items_beyond_the_limit_of_chunks_make_the_call_long() {
     // One stays, and there is no room for it.
     assert_eq!(plan(MAX_READ_CHUNKS + 1).form, CallForm::Long);
     assert!(plan(MAX_READ_CHUNKS + 1).moved.is_empty());
+}
+
+#[test]
+fn call_that_would_need_too_many_regions_takes_fewer() {
+    let plan = |regions, stream, items: &[usize], fixed, results: &[usize]| {
+        let limits = PlanLimits { regions, ..LIMITS };
+        CallPlan::new(&sizes(stream, items), &reply_of(fixed, results), &limits)
+    };
+    // Eight of the items would have to move to make room for the rest.
+    let many = |regions| plan(regions, 4452, &[49; 79], 100, &[]).map(|plan| plan.form);
+    assert_eq!(many(100), Ok(CallForm::Chunked));
+    assert_eq!(many(7), Ok(CallForm::Long));
+    assert!(many(0).is_err());
+    // Results come together if there is no region for each.
+    let results = |regions| plan(regions, 100, &[], 100, &[5000; 3]);
+    assert_eq!(results(3).map(|plan| plan.regions()), Ok(3));
+    let together = results(2).expect("carried");
+    assert!(together.write_chunks.is_empty() && together.reply_chunk.is_some());
 }
 
 #[test]
@@ -370,14 +389,17 @@ fn any_limits() -> impl Strategy<Value = PlanLimits> {
         inline(),
         segment,
         20_000..200_000_usize,
+        // For the call and for its reply.
+        2..20_usize,
         any::<bool>(),
     )
         .prop_map(
-            |(send, receive, max_segment, max_chunk, mixed_long)| PlanLimits {
+            |(send, receive, max_segment, max_chunk, regions, mixed_long)| PlanLimits {
                 send,
                 receive,
                 max_chunk,
                 max_segment: max_segment.min(max_chunk),
+                regions,
                 chunks: Chunks::Allowed,
                 mixed_long,
             },
@@ -424,6 +446,7 @@ proptest! {
         prop_assert!(header(&plan, &limits, 0) <= limits.receive);
         prop_assert!(segments <= MAX_READ_SEGMENTS && reads.len() <= MAX_READ_CHUNKS);
         prop_assert!(plan.write_chunks.len() <= MAX_WRITE_CHUNKS);
+        prop_assert!(plan.regions() <= limits.regions);
         for &len in reads.iter().chain(&plan.write_chunks).chain(&plan.reply_chunk) {
             prop_assert!(len <= limits.max_chunk);
         }
