@@ -208,6 +208,8 @@ impl Program for Nfs3 {
 fn changes_when_repeated(procedure: Procedure) -> bool {
     match procedure {
         Procedure::SetAttr
+        // Of no effect at once, but a copy that arrives late would undo what was written since.
+        | Procedure::Write
         | Procedure::Create
         | Procedure::MkDir
         | Procedure::Symlink
@@ -222,7 +224,6 @@ fn changes_when_repeated(procedure: Procedure) -> bool {
         | Procedure::Access
         | Procedure::ReadLink
         | Procedure::Read
-        | Procedure::Write
         | Procedure::ReadDir
         | Procedure::ReadDirPlus
         | Procedure::FsStat

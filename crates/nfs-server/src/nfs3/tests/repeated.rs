@@ -87,6 +87,29 @@ fn call_that_comes_again_draws_the_same_results() {
 }
 
 #[test]
+fn write_that_comes_again_does_not_undo_a_later_one() {
+    let peer = Peer::new();
+    let file = create(&peer, "f");
+    let write = |xid, data| match peer.send(xid, &write_args(file, 0, data)) {
+        Answer::Now(reply) => assert_eq!(status_of(&reply, xid), None),
+        Answer::Blocking(_) | Answer::Later(_) => panic!("memory does not wait"),
+    };
+    write(100, b"first");
+    write(101, b"later");
+    // A copy that stood still on a connection that is lost by now.
+    write(100, b"first");
+    let Answer::Now(Reply::Message(read)) = peer.send(102, &read_args(file, 0, 9)) else {
+        panic!("memory does not wait")
+    };
+    assert!(
+        inline(&read)
+            .head()
+            .windows(5)
+            .any(|octets| octets == b"later")
+    );
+}
+
+#[test]
 fn same_transaction_of_somebody_else_is_another_call() {
     let mut peer = Peer::new();
     create(&peer, "f");
