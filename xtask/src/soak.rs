@@ -37,11 +37,28 @@ pub(crate) struct Options {
 /// It cannot be built, or a seed shows something that must not be; it has said what.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let mut command = cargo();
-    command.args(["run", "--quiet", "--profile", "fuzz", "--package", "soak", "--"]);
+    command.args([
+        "run",
+        "--quiet",
+        "--profile",
+        "fuzz",
+        "--package",
+        "soak",
+        "--",
+    ]);
     command.arg(format!("--seed={}", options.seed));
-    command.args(options.seconds.map(|seconds| format!("--seconds={seconds}")));
+    command.args(
+        options
+            .seconds
+            .map(|seconds| format!("--seconds={seconds}")),
+    );
     command.args(options.seeds.map(|seeds| format!("--seeds={seeds}")));
-    command.args(options.scenarios.iter().map(|name| format!("--scenario={name}")));
+    command.args(
+        options
+            .scenarios
+            .iter()
+            .map(|name| format!("--scenario={name}")),
+    );
     let flags = [
         (options.keep_going, "--keep-going"),
         (options.verbose, "--verbose"),
