@@ -62,8 +62,8 @@ impl Weather {
             limits.sends = dice.of(&[4, 5, 8, 20, 1024]);
             limits.outstanding_reads = dice.of(&[1, 2, 5, 32]);
             limits.inbound_reads = dice.of(&[1, 2, 5, 32]);
-            // Enough for any one call: a chunk for each of 16 arguments and 16 results, and one more.
-            limits.regions = dice.of(&[33, 34, 50, 4096]);
+            // Enough for the largest call: five arguments and five results.
+            limits.regions = dice.of(&[10, 11, 25, 4096]);
             limits.max_region = dice.of(&[600_000, 1 << 30]);
         }
         limits

@@ -4,6 +4,7 @@
 use crate::echo::{self, Echo, SHAPES, exchange};
 use crate::run;
 use rpcrdma::{Client, ClientConfig, Server, ServerConfig, Spin};
+use soak::watch::Watch;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -35,6 +36,9 @@ async fn survives(mute: Mute, cut: Cut) -> bool {
         Mute::Client => (provider(true), provider(false)),
         Mute::Server => (provider(false), provider(true)),
     };
+    let watch = Watch::default();
+    let (at_client, at_server) = (watch.party("client"), watch.party("server"));
+    let (of_client, of_server) = (at_client.provider(of_client), at_server.provider(of_server));
     let on = "127.0.0.1:0".parse().expect("an address");
     let service = Arc::new(echo::Shared(Arc::new(Echo::default())));
     let config = ServerConfig {
@@ -54,7 +58,7 @@ async fn survives(mute: Mute, cut: Cut) -> bool {
     let mut calls = JoinSet::new();
     let large = |(args, _): &&(&[usize], &[usize])| args.contains(&(1 << 20));
     for (args, results) in SHAPES.iter().filter(|shape| !large(shape)) {
-        let client = client.clone();
+        let client = at_client.transport(client.clone());
         calls.spawn(async move { exchange(&client, args, results).await });
     }
     while let Some(done) = calls.join_next().await {
@@ -62,6 +66,8 @@ async fn survives(mute: Mute, cut: Cut) -> bool {
     }
     client.close().await;
     let stats = server.shutdown().await;
+    watch.finish(&[&at_client, &at_server]);
+    assert_eq!(client.memory().out, 0);
     assert_eq!(fabric.connections(), []);
     assert_eq!(fabric.outstanding(), Outstanding::default());
     stats.accepted > 1

@@ -4,6 +4,7 @@
 use crate::echo::{self, Echo, SHAPES, exchange};
 use crate::run;
 use rpcrdma::{Client, ClientConfig, Server, ServerConfig, Spin};
+use soak::watch::Watch;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,6 +52,12 @@ async fn calls_in_weather(seed: u64) {
     });
     let of_client: Arc<dyn Provider> = Arc::new(fabric.provider(choices.end()));
     let of_server: Arc<dyn Provider> = Arc::new(fabric.provider(choices.end()));
+    let watch = Watch::default();
+    let (at_clients, at_server) = (
+        ["one", "two"].map(|name| watch.party(name)),
+        watch.party("server"),
+    );
+    let of_server = at_server.provider(of_server);
     let on = "127.0.0.1:0".parse().expect("an address");
     let service = Arc::new(echo::Shared(Arc::new(Echo::default())));
     let config = ServerConfig {
@@ -63,15 +70,16 @@ async fn calls_in_weather(seed: u64) {
     let server = server.expect("it listens");
     let mut calls = JoinSet::new();
     let mut clients = Vec::new();
-    for _ in 0..2 {
+    for party in &at_clients {
         let config = ClientConfig {
             credits: choices.one_of(&[1, 4, 128]),
             reconnect: false,
             spin: Spin::Park,
             ..ClientConfig::default()
         };
-        let client = Client::connect(Arc::clone(&of_client), server.local_addr(), config).await;
-        clients.push(client.expect("it connects"));
+        let provider = party.provider(Arc::clone(&of_client));
+        let client = Client::connect(provider, server.local_addr(), config).await;
+        clients.push(party.transport(client.expect("it connects")));
     }
     let large = |(args, _): &&(&[usize], &[usize])| args.contains(&(1 << 20));
     for (args, results) in SHAPES.iter().filter(|shape| !large(shape)) {
@@ -84,10 +92,16 @@ async fn calls_in_weather(seed: u64) {
         done.unwrap_or_else(|failed| panic!("seed {seed}: {failed}"));
     }
     for client in clients {
-        client.close().await;
+        client.inner().close().await;
+        assert_eq!(
+            client.inner().memory().out,
+            0,
+            "seed {seed}: memory is lost"
+        );
     }
     let stats = server.shutdown().await;
     assert_eq!(stats.accepted, 2, "seed {seed}: no connection was lost");
+    watch.finish(&[&at_clients[0], &at_clients[1], &at_server]);
     assert_eq!(fabric.outstanding(), Outstanding::default());
     keeper.abort();
 }
