@@ -12,9 +12,16 @@ WRITTEN=1048576
 WRITTEN_FILES=8
 READ=262144
 
+# Directories that a burst makes at once.
+BURST=8
+
 # load_start: makes /mnt/load and sets the jobs to work. /mnt/noise holds 4 MiB of noise.
 load_start() {
   mkdir -p $LOAD/rounds /mnt/load/names /mnt/load/exclusive || die 'making the directories of the load'
+  local number
+  for ((number = 1; number <= BURST; number++)); do
+    mkdir -p /mnt/load/burst/$number || die 'making the directories of a burst'
+  done
   : >$LOAD/errors
   cp /mnt/noise $LOAD/noise || die 'reading the noise'
   head -c $WRITTEN $LOAD/noise >$LOAD/still
@@ -89,9 +96,9 @@ load_names() {
 
 # changes COMMAND...: a change of names. That it was made already is an error to count.
 changes() {
-  local said
-  "$@" 2>$LOAD/said && return
-  said=$(cat $LOAD/said)
+  local file=$LOAD/said-$BASHPID said
+  "$@" 2>"$file" && return
+  said=$(cat "$file")
   echo "$* says $said" >>$LOAD/errors
   case $1,$said in
     mkdir,*'File exists' | ln,*'File exists') ;;
@@ -119,6 +126,36 @@ load_wait() {
     sleep 0.5
   done
   die "no progress of ${1##*/} after round $round"
+}
+
+# host_burst ROUND: makes directories all at once, each in another one: the kernel makes one at a time
+# in a directory. All that it has to know before is asked for by host_ready.
+host_ready() {
+  local number
+  for ((number = 1; number <= BURST; number++)); do
+    mkdir /mnt/load/burst/$number/ready && rmdir /mnt/load/burst/$number/ready || die 'before a burst'
+  done
+}
+host_burst() {
+  local number
+  for ((number = 1; number <= BURST; number++)); do
+    load_burst /mnt/load/burst/$number/"$1" &
+  done
+}
+load_burst() {
+  changes mkdir "$1"
+  [ -d "$1" ] || die "$1 was not made"
+}
+
+# Calls that are sent and wait for their replies.
+unanswered() { cat /sys/kernel/debug/sunrpc/rpc_clnt/*/tasks | grep -c xprt_pending; }
+are_unanswered() { [ "$(unanswered)" -ge "$1" ]; }
+
+# host_unanswered COUNT: waits until there are as many.
+host_unanswered() {
+  mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug || die 'no debugfs'
+  wait_for 120 are_unanswered "$1" || die "only $(unanswered) calls are under way"
+  step "$(unanswered) calls are under way"
 }
 
 # How many changes of names were said to have been made already.

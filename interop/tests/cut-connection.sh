@@ -3,21 +3,9 @@
 . /lab/lib.sh
 . /lab/load.sh
 
-TASKS=/sys/kernel/debug/sunrpc/rpc_clnt
-
-# Calls that are sent and wait for their replies.
-unanswered() { cat $TASKS/*/tasks | grep -c xprt_pending; }
-are_unanswered() { [ "$(unanswered)" -ge "$1" ]; }
-
-# host_unanswered COUNT: waits until there are as many.
-host_unanswered() {
-  wait_for 120 are_unanswered "$1" || die "only $(unanswered) calls are under way"
-  step "$(unanswered) calls are under way"
-}
-
 # A stampede is four reads of 1 MiB, each in READs of 16 KiB: more than a server grants credits for.
 # The files are opened before, because that takes replies.
-host_ready() {
+host_open() {
   exec 6</mnt/load/still 7</mnt/load/still 8</mnt/load/still 9</mnt/load/still || die open
 }
 host_stampede() {
@@ -28,7 +16,6 @@ host_stampede() {
   done
 }
 
-mount -t debugfs debugfs /sys/kernel/debug || die 'no debugfs'
 step 'siw link'
 siw_up
 step 'mount'

@@ -25,6 +25,10 @@ const RESTARTS: usize = 2;
 /// How often it is killed under load; every other time its last replies do not arrive.
 const KILLS: usize = 4;
 
+/// Calls that have to be under way before a server is killed whose replies do not arrive: those of a
+/// burst (`load.sh`).
+const LEAST_UNANSWERED: usize = 8;
+
 /// How much of the one large write must have come when the server is killed.
 const KILL_AT: u64 = 8 * MIB as u64;
 
@@ -63,7 +67,10 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
     for kill in 0..KILLS {
         if kill % 2 == 1 {
             // It has executed all calls under way, and the client knows of none.
+            guest.ask("ready")?;
             relay.hold(To::Client);
+            guest.ask(&format!("burst {kill}"))?;
+            guest.ask(&format!("unanswered {LEAST_UNANSWERED}"))?;
             relay.wait_for_silence(To::Server, WAIT_LIMIT)?;
         }
         server.kill();
