@@ -11,7 +11,7 @@ die() {
   printf '@@fail %s\n' "$*"
   echo '--- kernel log'
   dmesg | grep -iE 'rpc|rdma|siw|nfs|ib_|BUG|WARN|hung' | tail -n 30
-  if mountpoint -q /mnt; then
+  if grep -q ' /mnt ' /proc/mounts; then
     echo '--- mountstats'
     mountstats
   fi

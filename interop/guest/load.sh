@@ -153,7 +153,7 @@ are_unanswered() { [ "$(unanswered)" -ge "$1" ]; }
 
 # host_unanswered COUNT: waits until there are as many.
 host_unanswered() {
-  mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug || die 'no debugfs'
+  grep -q " /sys/kernel/debug " /proc/mounts || mount -t debugfs debugfs /sys/kernel/debug || die 'no debugfs'
   wait_for 120 are_unanswered "$1" || die "only $(unanswered) calls are under way"
   step "$(unanswered) calls are under way"
 }
