@@ -165,12 +165,15 @@ const ON_CLIENT: &[Revenge] = &[
         server.send_and_invalidate(&words(&reply), offered.reads[0][0] ^ 0x100);
         server.drain();
     }),
-    ("a reply, and a Write behind it", |server, offered| {
-        let xid = offered.xid;
-        server.send(&words(&[xid, 1, 4, 4, 2]));
-        server.write(offered.writes[0][0][0], 0, b"too late");
-        server.drain();
-    }),
+    (
+        "an answer that takes a handle along, and a Write to it",
+        |server, offered| {
+            let sink = offered.writes[0][0][0];
+            server.send_and_invalidate(&words(&[offered.xid, 1, 4, 4, 2]), sink);
+            server.write(sink, 0, b"too late");
+            server.drain();
+        },
+    ),
     ("a Terminate", |server, _| {
         let terminate = Segment::untagged(opcode::TERMINATE, 0, [2, 1, 0], &[0xff; 4]);
         server.segment(&terminate);
