@@ -26,6 +26,8 @@ load_start() {
   cp /mnt/noise $LOAD/noise || die 'reading the noise'
   head -c $WRITTEN $LOAD/noise >$LOAD/still
   cp $LOAD/still /mnt/load/still || die 'making the file that is read'
+  # Another one, because the kernel reads nothing of a file while it makes a link to it.
+  : >/mnt/load/linked || die 'making the file that is linked'
   sync
   local job
   for job in writes stable reads names exclusive; do
@@ -87,8 +89,8 @@ load_names() {
   local here=/mnt/load/names/$1 there=/mnt/load/names/moved-$1
   changes mkdir "$here"
   changes mv "$here" "$there"
-  changes ln /mnt/load/still "$there/hard"
-  [ "$there/hard" -ef /mnt/load/still ] || die "the link of round $1 is none"
+  changes ln /mnt/load/linked "$there/hard"
+  [ "$there/hard" -ef /mnt/load/linked ] || die "the link of round $1 is none"
   changes rm "$there/hard"
   changes rmdir "$there"
   [ ! -e "$here" ] && [ ! -e "$there" ] || die "the directory of round $1 is still there"
