@@ -1,5 +1,6 @@
 //! Transport headers that are wrong, and what RFC 8166 §4.5 owes for each. The connection goes on.
 
+use hostile_peer::rpc::accept;
 use hostile_peer::{Heard, PROGRAM, Peer, Target, procedure, quick, rpc, words};
 use rpcrdma::ServerConfig;
 
@@ -283,10 +284,16 @@ fn item_that_is_not_eligible_draws_err_chunk() {
     refused(&target, &message(MSG, &lists, &add));
     let lists = [1, 28, STAG, 4, 0, 0, 0, 0, 0];
     refused(&target, &message(MSG, &lists, &null_call()));
-    // An item of another length than the stream says.
+}
+
+#[test]
+fn item_of_another_length_than_the_call_says_draws_garbage_args() {
+    let target = Target::start();
+    let garbage = rpc::accepted(XID, accept::GARBAGE_ARGS, &[]);
     for length in [4, 9, 12] {
         let lists = [1, AFTER_ECHO, STAG, length, 0, 0, 0, 0, 0];
-        refused(&target, &message(MSG, &lists, &echo_call(8)));
+        let call = message(MSG, &lists, &echo_call(8));
+        answered(&target, &call, &rpc::msg(XID, CREDITS, &garbage));
     }
 }
 

@@ -61,7 +61,9 @@ async fn results_that_do_not_belong_in_a_chunk_end_the_call() {
     let good = [0, 0, 5, 1, 5];
     assert_eq!(ended(&read, &good, &[b"abcde"]).await, None);
     assert_eq!(ended(&read, &good, &[b"abcde", b"more"]).await, misplaced);
-    assert_eq!(ended(&read, &good, &[b"abcdefghi"]).await, misplaced);
+    let longer = Error::ItemLength { item: 9, len: 5 };
+    let longer = Some(Fault::Rpc(RpcError::Malformed(longer)));
+    assert_eq!(ended(&read, &good, &[b"abcdefghi"]).await, longer);
     let failed = [Status::Io as u32, 0];
     assert_eq!(ended(&read, &failed, &[]).await, None);
     assert_eq!(ended(&read, &failed, &[b"abcde"]).await, misplaced);

@@ -109,6 +109,7 @@ fn auth<'a>(r: &mut Reader<'a>, xid: u32, stat: AuthStat) -> Result<OpaqueAuth<'
         | Error::NotInEnum { .. }
         | Error::NotText
         | Error::Ineligible
+        | Error::ItemLength { .. }
         | Error::NotReduced
         | Error::Trailing { .. } => CallError::Garbage { xid, error },
     })

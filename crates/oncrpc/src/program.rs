@@ -157,6 +157,8 @@ impl Call {
             | Error::NotInEnum { .. }
             | Error::Padding
             | Error::NotText
+            // RFC 8166 §4.5.2: chunks that do not match the stream are a matter of RPC.
+            | Error::ItemLength { .. }
             | Error::NotReduced
             | Error::Trailing { .. } => self.accepted(AcceptStatus::GarbageArgs),
         }

@@ -51,6 +51,14 @@ pub enum Error {
     /// A by-reference item stands where none is eligible (RFC 8166 §6.1).
     #[error("a by-reference item stands where none is eligible")]
     Ineligible,
+    /// A by-reference item is longer or shorter than the stream says (RFC 8166 §4.5.2).
+    #[error("a by-reference item of {item} octets where the stream says {len}")]
+    ItemLength {
+        /// Octets that are there.
+        item: usize,
+        /// Octets that the stream says.
+        len: usize,
+    },
     /// A result is in the stream though there was a chunk for it (RFC 8166 §6.1).
     #[error("a result is in the stream though a chunk was offered for it")]
     NotReduced,

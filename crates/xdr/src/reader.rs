@@ -229,14 +229,15 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// Beside those of [`opaque`](Self::opaque), [`Error::Ineligible`] if it has another length, and
+    /// Beside those of [`opaque`](Self::opaque), [`Error::ItemLength`] if it has another length, and
     /// [`Error::NotReduced`] if it is in the stream though there was a chunk for it.
     pub fn item(&mut self, limit: u32) -> Result<Opaque<'a>, Error> {
         let len = self.length(limit)?;
         match self.items.split_first() {
             Some((item, others)) if item.at == self.at || self.unplaced && len > 0 => {
                 if item.len() != len && item.len() != padded(len) {
-                    return Err(Error::Ineligible);
+                    let item = item.len();
+                    return Err(Error::ItemLength { item, len });
                 }
                 self.items = others;
                 self.find_end();

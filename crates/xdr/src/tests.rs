@@ -104,7 +104,7 @@ fn item_of_another_length_than_the_stream_says_is_refused() {
     let payload = Payload::with_items(head, 0, items);
     assert_eq!(
         Reader::from(&payload).item(9).unwrap_err(),
-        Error::Ineligible
+        Error::ItemLength { item: 5, len: 9 }
     );
 }
 

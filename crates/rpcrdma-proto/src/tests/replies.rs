@@ -337,6 +337,6 @@ fn results_are_found_in_whichever_chunks_they_went_to() {
     assert_eq!(placed([0, 77, 0], &[0, 77]), [Ok(0), Ok(77)]);
     assert_eq!(placed([77, 0, 0], &[0, 77]), [Ok(0), Ok(77)]);
     // One that says it is longer than what was written is not read.
-    let ineligible = Err(xdr::Error::Ineligible);
-    assert_eq!(placed([76, 0, 0], &[77]), [ineligible]);
+    let shorter = xdr::Error::ItemLength { item: 76, len: 77 };
+    assert_eq!(placed([76, 0, 0], &[77]), [Err(shorter)]);
 }
