@@ -129,6 +129,7 @@ impl Connection {
             "R is set only if every handle may be invalidated remotely (RFC 8797 §3.2)"
         );
         let max_chunk = config.max_chunk.min(limits.max_region);
+        let max_chunk = max_chunk.min(limits.max_message as usize);
         let (of_us, of_peer) = config.both_credits();
         let link = Link {
             own: config.own,
@@ -137,8 +138,9 @@ impl Connection {
             limits: limits.clone(),
             max_chunk,
             max_segment: match config.max_segment {
-                0 => max_chunk,
-                octets => octets.min(max_chunk),
+                // Its length is a word.
+                0 => max_chunk.clamp(1, u32::MAX as usize),
+                octets => octets.min(u32::MAX as usize),
             },
             pool: config.pool.clone(),
             posts: Posts::new(limits.sends),
@@ -385,8 +387,9 @@ impl Connection {
         self.responder.waiting_for_memory()
     }
 
-    /// How many chunks of the peer's calls were pulled so far, while the peer owes more: a number
-    /// that stays the same for long means that it does not send them.
+    /// How many calls of the peer were pulled whole so far, while it owes chunks of others: a number
+    /// that stays the same for long means that it does not send them. Chunks are not counted one by
+    /// one, or a peer could hold the memory of a call for as many times as long as it has chunks.
     pub fn waits_for_chunks(&self) -> Option<u64> {
         self.responder.waits_for_chunks()
     }

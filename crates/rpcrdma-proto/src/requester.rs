@@ -8,12 +8,12 @@ use crate::outcome::{Outcome, Region, RegionUse, assemble, judge};
 use crate::plan::{CallForm, CallPlan, Chunks, PlanLimits};
 use crate::work::Purpose;
 use crate::xid::XidTable;
-use buffer::{Buffer, Gather};
+use buffer::{Buffer, Gather, Pool};
 use oncrpc::TransportError;
 use slab::Slab;
 use smallvec::SmallVec;
 use std::time::Instant;
-use verbs::{Handle, Invalidated, Memory, QueuePair, RegisterError, Segment, WorkRequest};
+use verbs::{Handle, Invalidated, Limits, Memory, QueuePair, RegisterError, Segment, WorkRequest};
 use xdr::Payload;
 
 /// What became of a call handed to [`Connection::call`](crate::Connection::call).
@@ -383,7 +383,7 @@ fn offer(
         let segments = match len {
             0 => Segments::new(),
             _ => register(
-                Memory::Sink(link.pool.take(len)),
+                Memory::Sink(sink(&link.pool, &link.limits, len)),
                 RegionUse::Result(index),
                 len,
             )?,
@@ -392,11 +392,22 @@ fn offer(
         counters.write_chunks_offered += 1;
     }
     if let Some(len) = plan.reply_chunk {
-        let segments = register(Memory::Sink(link.pool.take(len)), RegionUse::Reply, len)?;
+        let sink = sink(&link.pool, &link.limits, len);
+        let segments = register(Memory::Sink(sink), RegionUse::Reply, len)?;
         lists.reply = Some(WriteChunk { segments });
         counters.reply_chunks_offered += 1;
     }
     Ok((lists, regions))
+}
+
+/// Memory for `len` octets to be written into. That of the pool may be larger than was asked for,
+/// and the whole of it becomes a region.
+fn sink(pool: &Pool, limits: &Limits, len: usize) -> Buffer {
+    let buffer = pool.take(len);
+    if buffer.capacity() > limits.max_region {
+        return Buffer::with_capacity(len);
+    }
+    buffer
 }
 
 fn segments(handle: Handle, len: usize, max_segment: usize) -> Segments {

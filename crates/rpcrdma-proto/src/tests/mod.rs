@@ -12,6 +12,7 @@ mod malformed;
 mod pair;
 mod random;
 mod replies;
+mod tight;
 
 use crate::{
     Budget, CallRequest, CallToken, Config, FailedCalls, InlineSize, PrivateData, Registrations,
