@@ -47,7 +47,7 @@ pub(crate) struct Responder {
     for_read: VecDeque<(u32, u8)>,
     /// Read requests outstanding, one for each segment.
     reading: usize,
-    /// Read chunks that came in whole.
+    /// Calls whose Read chunks all came in.
     pulled: u64,
 }
 
@@ -123,7 +123,7 @@ impl Responder {
         self.calls.len()
     }
 
-    /// Read chunks that came in so far, while there are others that the peer owes.
+    /// Calls whose Read chunks came in so far, while there are others that the peer owes.
     pub(crate) fn waits_for_chunks(&self) -> Option<u64> {
         (self.reading > 0).then_some(self.pulled)
     }
@@ -286,9 +286,9 @@ impl Responder {
             unreachable!("a call waits until all its chunks are pulled");
         };
         pulling.sinks[chunk] = Some(sink);
-        self.pulled += 1;
         pulling.left -= 1;
         if pulling.left == 0 {
+            self.pulled += 1;
             self.pulled(link, key);
         }
         self.read(link);

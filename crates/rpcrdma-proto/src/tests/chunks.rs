@@ -5,7 +5,7 @@ use super::*;
 use crate::header::{Lists, Segments, WriteChunk, procedure};
 use oncrpc::Reply;
 use smallvec::smallvec;
-use verbs::{Handle, Memory, QueuePair, Segment};
+use verbs::{Completion, Handle, Memory, QueuePair, Segment, WorkRequest};
 
 #[test]
 fn padding_may_be_in_a_read_chunk_or_not() {
@@ -251,4 +251,35 @@ fn results_fill_chunks_in_order_and_the_others_come_back_unused() {
     check_filled(&[&[], &[6]], &[30, 6], &[&[], &[6]]);
     check_filled(&[&[5], &[6]], &[0, 6], &[&[0], &[6]]);
     check_filled(&[&[0, 0, 9]], &[4], &[&[0, 0, 4]]);
+}
+
+#[test]
+fn peer_that_hands_over_chunk_by_chunk_makes_no_progress_until_its_call_is_whole() {
+    let mut connection = server().end.connection;
+    let chunks = [12, 20, 28].map(|position| read_chunk(position, smallvec![segment(9, 8)]));
+    let lists = Lists {
+        reads: chunks.to_vec(),
+        ..Lists::default()
+    };
+    for xid in [5, 6] {
+        let message = stream(&call(xid, 40, &[]));
+        arrive(
+            &mut connection,
+            wire(procedure::MSG, xid, 8, &lists, &message),
+        );
+    }
+    let posts: Vec<_> = std::iter::from_fn(|| connection.poll_post()).collect();
+    let reads = posts.into_iter().filter_map(|work| match work {
+        WorkRequest::Read { wr, sink, .. } => Some((wr, sink)),
+        _ => None,
+    });
+    let mut progress = Vec::new();
+    for (wr, mut sink) in reads {
+        sink.set_len(8);
+        progress.push(connection.waits_for_chunks());
+        connection.handle_completion(Completion::Read { wr, sink });
+    }
+    let expected = [0, 0, 0, 1, 1, 1].map(Some);
+    assert_eq!(progress, expected);
+    assert_eq!(connection.waits_for_chunks(), None);
 }
