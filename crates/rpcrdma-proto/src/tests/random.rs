@@ -38,6 +38,8 @@ struct World {
     seed: u64,
     max_segment: usize,
     reads: usize,
+    /// Pieces of work, regions and credits.
+    room: (usize, usize, u32),
     remote_invalidation: bool,
     private_data: bool,
     budget: usize,
@@ -49,24 +51,28 @@ fn world() -> impl Strategy<Value = World> {
         any::<u64>(),
         prop_oneof![Just(0), 5000..9000_usize],
         1..5_usize,
-        any::<bool>(),
-        any::<bool>(),
+        // Two regions are enough for every call: one for itself, and one for its reply.
+        (
+            prop_oneof![1..4_usize, Just(1024)],
+            prop_oneof![2..4_usize, Just(4096)],
+            prop_oneof![1..3_u32, Just(8)],
+        ),
+        any::<[bool; 3]>(),
         prop_oneof![Just(1 << 20), Just(40_000_usize)],
-        any::<bool>(),
     )
-        .prop_map(
-            |(seed, max_segment, reads, remote_invalidation, private_data, budget, mixed_long)| {
-                World {
-                    seed,
-                    max_segment,
-                    reads,
-                    remote_invalidation,
-                    private_data,
-                    budget,
-                    mixed_long,
-                }
-            },
-        )
+        .prop_map(|(seed, max_segment, reads, room, flags, budget)| {
+            let [remote_invalidation, private_data, mixed_long] = flags;
+            World {
+                seed,
+                max_segment,
+                reads,
+                room,
+                remote_invalidation,
+                private_data,
+                budget,
+                mixed_long,
+            }
+        })
 }
 
 impl World {
@@ -80,7 +86,12 @@ impl World {
         setup.client.mixed_long = self.mixed_long;
         setup.client.own.remote_invalidation = self.remote_invalidation;
         setup.server.budget = Budget::new(self.budget);
+        let (sends, regions, credits) = self.room;
+        setup.client.credits = credits;
+        setup.server.credits = credits;
         for end in [&mut setup.ends.left, &mut setup.ends.right] {
+            end.limits.sends = sends;
+            end.limits.regions = regions;
             end.limits.outstanding_reads = self.reads;
             end.faults.refuse_post = NonZeroU64::new(5);
             end.faults.latency = Duration::ZERO..=Duration::from_millis(3);
