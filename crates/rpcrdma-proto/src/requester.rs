@@ -131,9 +131,14 @@ impl Requester {
         mut request: CallRequest,
         qp: &mut dyn QueuePair,
     ) -> Called {
-        if !self.ready {
-            let error = TransportError::Refused("the peer is not ready for calls (RFC 8167 §6)");
-            return Called::Failed(request.token, error);
+        // Neither is a matter of waiting.
+        let refused = match (self.credits.asked(), self.ready) {
+            (0, _) => Some("this end has no credits to ask for"),
+            (1.., false) => Some("the peer is not ready for calls (RFC 8167 §6)"),
+            (1.., true) => None,
+        };
+        if let Some(why) = refused {
+            return Called::Failed(request.token, TransportError::Refused(why));
         }
         let sizes = request.sizes();
         let limits = PlanLimits {

@@ -54,6 +54,16 @@ fn nothing_is_sent_before_the_client_is_ready() {
 }
 
 #[test]
+fn server_without_a_backward_direction_makes_no_calls_even_to_a_client_that_is_ready() {
+    let mut setup = Setup::default();
+    setup.server.backward_credits = 0;
+    let mut pair = ready_with(setup);
+    pair.call_back(request(5, call(5, 40, &[]), bound(200, &[])));
+    assert!(matches!(pair.ended_back(), Err(TransportError::Refused(_))));
+    assert_eq!(pair.server.connection.counters().calls_sent, 0);
+}
+
+#[test]
 fn one_call_goes_before_the_first_reply_and_then_as_many_as_the_client_grants() {
     let mut setup = Setup::default();
     setup.client.backward_credits = 3;
