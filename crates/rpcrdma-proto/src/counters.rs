@@ -53,9 +53,9 @@ counters! {
     write_octets_received,
     /// Octets that came in Reply chunks, as Requester.
     reply_octets_received,
-    /// Read chunks pulled, as Responder.
+    /// Read chunks that were asked for, as Responder.
     read_chunks_pulled,
-    /// Octets pulled, as Responder.
+    /// Octets that were asked for, as Responder.
     read_octets_pulled,
     /// Write chunks filled, as Responder.
     write_chunks_filled,
@@ -81,7 +81,8 @@ counters! {
     chunk_errors_sent,
     /// Calls whose chunks broke the connection, to be refused on the next (RFC 8166 §4.5.3).
     calls_condemned,
-    /// Messages discarded: runts, RDMA_DONE, errors that cannot be read.
+    /// Messages discarded: what is no valid header and draws no error, RDMA_DONE, calls where none
+    /// are taken.
     discarded,
     /// Replies to no call of ours, or to none any more.
     unknown_replies,
