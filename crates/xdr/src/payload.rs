@@ -118,6 +118,11 @@ impl Payload {
         self.unplaced
     }
 
+    /// Octets in front of the stream in its buffer.
+    pub fn start(&self) -> usize {
+        self.start as usize
+    }
+
     /// The octets of the stream that are not in an item.
     pub fn head(&self) -> &[u8] {
         &self.head[self.start as usize..]

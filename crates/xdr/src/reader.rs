@@ -127,16 +127,14 @@ impl<'a> Reader<'a> {
 
     #[inline]
     fn take(&mut self, len: usize) -> Result<&'a [u8], Error> {
-        match self.stream[..self.end]
-            .get(self.at..)
-            .and_then(|rest| rest.get(..len))
-        {
-            Some(octets) => {
-                self.at += len;
+        let end = self.at.saturating_add(len);
+        match self.stream.get(self.at..end) {
+            Some(octets) if end <= self.end => {
+                self.at = end;
                 Ok(octets)
             }
-            None if len == 0 => Ok(&[]),
-            None => Err(self.untakeable(len)),
+            _ if len == 0 => Ok(&[]),
+            _ => Err(self.untakeable(len)),
         }
     }
 
@@ -162,6 +160,13 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn u32(&mut self) -> Result<u32, Error> {
         Ok(u32::from_be_bytes(self.array()?))
+    }
+
+    /// So many unsigned integers, with one look whether they are there.
+    #[inline]
+    pub fn words<const N: usize>(&mut self) -> Result<[u32; N], Error> {
+        let (words, _) = self.take(4 * N)?.as_chunks();
+        Ok(std::array::from_fn(|at| u32::from_be_bytes(words[at])))
     }
 
     /// Integer (RFC 4506 §4.1).
@@ -210,6 +215,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Variable-length opaque data of at most `limit` octets (RFC 4506 §4.10).
+    #[inline]
     pub fn opaque(&mut self, limit: u32) -> Result<&'a [u8], Error> {
         let len = self.length(limit)?;
         let octets = self.take(len)?;
@@ -259,7 +265,11 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[inline]
     fn padding(&mut self, len: usize) -> Result<(), Error> {
+        if len.is_multiple_of(4) {
+            return Ok(());
+        }
         let fill = self.take(pad(len))?;
         if fill.iter().any(|&octet| octet != 0) {
             return Err(Error::Padding);

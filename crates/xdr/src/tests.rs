@@ -26,6 +26,21 @@ fn stream(payload: &Payload) -> Vec<u8> {
 }
 
 #[test]
+fn words_are_read_all_or_not_at_all() {
+    let mut w = Writer::default();
+    w.words([1, 2]);
+    w.u32(u32::MAX);
+    let payload = w.finish();
+    assert_eq!(payload.head(), [0, 0, 0, 1, 0, 0, 0, 2, 255, 255, 255, 255]);
+    let mut r = Reader::from(&payload);
+    assert_eq!(r.words::<4>(), Err(Error::Short { missing: 4 }));
+    assert_eq!(r.words(), Ok([1, 2]));
+    assert_eq!(r.words::<2>(), Err(Error::Short { missing: 4 }));
+    assert_eq!(r.words(), Ok([u32::MAX]));
+    assert_eq!(r.words(), Ok([]));
+}
+
+#[test]
 fn items_stand_at_their_positions_in_the_whole_stream() {
     let payload = two_items();
     assert_eq!(payload.position(0), 8);

@@ -52,6 +52,13 @@ impl Writer {
         self.head.extend_from_slice(&value.to_be_bytes());
     }
 
+    /// So many unsigned integers, in one piece.
+    #[inline]
+    pub fn words<const N: usize>(&mut self, values: [u32; N]) {
+        let octets = values.map(u32::to_be_bytes);
+        self.head.extend_from_slice(octets.as_flattened());
+    }
+
     /// Integer (RFC 4506 §4.1).
     #[inline]
     pub fn i32(&mut self, value: i32) {
