@@ -153,11 +153,14 @@ impl AuthSys {
     /// If it is not a well-formed body, or more follows it.
     pub fn parse(body: &[u8]) -> Result<Self, Error> {
         let mut r = Reader::new(body);
+        let stamp = r.u32()?;
+        let machine_name = SmallVec::from_slice(r.string(MAX_MACHINE_NAME)?);
+        let [uid, gid] = r.words()?;
         let sys = Self {
-            stamp: r.u32()?,
-            machine_name: SmallVec::from_slice(r.string(MAX_MACHINE_NAME)?),
-            uid: r.u32()?,
-            gid: r.u32()?,
+            stamp,
+            machine_name,
+            uid,
+            gid,
             gids: gids(&mut r)?,
         };
         r.finish()?;

@@ -3,7 +3,7 @@
 use crate::auth::{AuthStat, Credential};
 use crate::message::{
     AcceptStatus, CallError, CallHeader, Procedure, RPC_VERSION, RejectStatus, ReplyHeader,
-    ReplyStatus,
+    ReplyStatus, write_success,
 };
 use crate::service::{Answer, Caller, Reply, Service};
 use buffer::Buffer;
@@ -121,7 +121,7 @@ impl Call {
     /// A reply of status SUCCESS in `buffer`; the results are to be written behind it.
     pub fn success(&self, buffer: Buffer) -> Writer {
         let mut w = Writer::new(buffer);
-        success_header(self.xid).write(&mut w);
+        write_success(&mut w, self.xid);
         w
     }
 
@@ -129,7 +129,9 @@ impl Call {
     /// not larger.
     pub fn into_success(self) -> Writer {
         let xid = self.xid;
-        header_in(self.payload, success_header(xid))
+        let mut w = writer_in(self.payload);
+        write_success(&mut w, xid);
+        w
     }
 
     /// SUCCESS without results, as for the procedure NULL.
@@ -224,13 +226,6 @@ impl Service for Programs {
     }
 }
 
-fn success_header(xid: u32) -> ReplyHeader<'static> {
-    ReplyHeader {
-        xid,
-        status: ReplyStatus::accepted(AcceptStatus::Success),
-    }
-}
-
 /// What the sender of a message that is no good call is owed.
 fn refuse(payload: Payload, error: CallError) -> Reply {
     let (xid, status) = match error {
@@ -253,16 +248,18 @@ fn refuse(payload: Payload, error: CallError) -> Reply {
 }
 
 fn reply_in(call: Payload, xid: u32, status: ReplyStatus<'_>) -> Reply {
-    Reply::Message(header_in(call, ReplyHeader { xid, status }).finish())
+    let mut w = writer_in(call);
+    ReplyHeader { xid, status }.write(&mut w);
+    Reply::Message(w.finish())
 }
 
 /// A reply in the memory of its call: no other is needed, pooled or not.
-fn header_in(call: Payload, header: ReplyHeader<'_>) -> Writer {
-    let (mut buffer, _, _) = call.into_parts();
-    buffer.clear();
-    let mut w = Writer::new(buffer);
-    header.write(&mut w);
-    w
+fn writer_in(call: Payload) -> Writer {
+    let (mut buffer, start, _) = call.into_parts();
+    // What stood in front of the call was the transport's, and is room for it to put its header
+    // there once more.
+    buffer.truncate(start);
+    Writer::new(buffer)
 }
 
 #[cfg(test)]
