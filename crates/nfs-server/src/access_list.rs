@@ -42,12 +42,12 @@ impl Network {
     pub fn contains(self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(network), IpAddr::V4(address)) => {
-                mask(network.to_bits().into(), 32, self.prefix)
-                    == mask(address.to_bits().into(), 32, self.prefix)
+                let differ = network.to_bits() ^ address.to_bits();
+                differ.leading_zeros() >= u32::from(self.prefix)
             }
             (IpAddr::V6(network), IpAddr::V6(address)) => {
-                mask(network.to_bits(), 128, self.prefix)
-                    == mask(address.to_bits(), 128, self.prefix)
+                let differ = network.to_bits() ^ address.to_bits();
+                differ.leading_zeros() >= u32::from(self.prefix)
             }
             (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
         }

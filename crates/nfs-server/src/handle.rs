@@ -7,9 +7,8 @@
 
 use crate::fs::FileId;
 use nfs_proto::FileHandle;
-use siphasher::sip128::{Hasher128, SipHasher24};
+use siphasher::sip128::SipHasher24;
 use std::fs::OpenOptions;
-use std::hash::Hasher;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -140,13 +139,9 @@ impl HandleKey {
     pub(crate) fn open(&self, handle: &[u8]) -> Option<(u32, FileId)> {
         let handle: &[u8; HANDLE_LEN] = handle.try_into().ok()?;
         let (body, code) = handle.split_at(BODY_LEN);
-        // All octets are compared, so that the time taken tells nothing of where they differ.
-        let difference = self
-            .code(body)
-            .iter()
-            .zip(code)
-            .fold(0, |difference, (ours, theirs)| difference | (ours ^ theirs));
-        if difference != 0 {
+        // As one number, so that the time taken tells nothing of where they differ.
+        let code = u128::from_ne_bytes(*code.first_chunk()?);
+        if code ^ u128::from_ne_bytes(self.code(body)) != 0 {
             return None;
         }
         let word = |at: usize| {
@@ -160,9 +155,8 @@ impl HandleKey {
     }
 
     fn code(&self, body: &[u8]) -> [u8; 16] {
-        let mut hasher = SipHasher24::new_with_key(&self.0);
-        hasher.write(body);
-        hasher.finish128().as_bytes()
+        // In one go: a hasher that is fed keeps what does not fill a word, and costs twice as much.
+        SipHasher24::new_with_key(&self.0).hash(body).as_bytes()
     }
 }
 

@@ -37,14 +37,18 @@ impl Content {
     /// Up to `count` octets from `offset`, by reference.
     pub(super) fn read(&self, offset: u64, count: u32) -> Gather {
         let end = offset.saturating_add(count.into()).min(self.size);
+        let before = self.pieces.range(..=offset).next_back();
+        let first = match before {
+            // Mostly all of it is in one piece.
+            Some((start, piece)) if *start + piece.len() as u64 >= end && offset < end => {
+                let within = index(offset - start)..index(end - start);
+                return std::iter::once(piece.slice(within)).collect();
+            }
+            Some((start, piece)) if *start + piece.len() as u64 > offset => *start,
+            Some(_) | None => offset,
+        };
         let mut at = offset;
         let mut out = Gather::new();
-        let first = self
-            .pieces
-            .range(..=offset)
-            .next_back()
-            .filter(|(start, piece)| *start + piece.len() as u64 > offset)
-            .map_or(offset, |(start, _)| *start);
         for (&start, piece) in self.pieces.range(first..end.max(first)) {
             fill(&mut out, start.max(at) - at);
             at = at.max(start);

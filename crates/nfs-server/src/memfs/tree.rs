@@ -5,6 +5,7 @@ use super::directory::Directory;
 use crate::fs::{Attributes, Error, FileKind, Space, Time};
 use bytes::Bytes;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// Number of the root.
 pub(super) const ROOT: u64 = 1;
@@ -17,10 +18,32 @@ const ENTRY: u64 = 128;
 
 /// All files.
 pub(super) struct Tree {
-    inodes: HashMap<u64, Inode>,
+    inodes: HashMap<u64, Inode, BuildHasherDefault<NumberHasher>>,
     last: u64,
     used: u64,
     limit: u64,
+}
+
+/// Of numbers of files. They are handed out here, one after the other, so that nobody can choose
+/// them to be in each other's way.
+#[derive(Default)]
+struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn write(&mut self, octets: &[u8]) {
+        for &octet in octets {
+            self.write_u64(self.0 ^ u64::from(octet));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // By the golden ratio: the table looks at the highest bits too.
+        self.0 = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// A file.
@@ -146,7 +169,7 @@ impl Tree {
         root.mode = 0o777;
         root.links = 2;
         Self {
-            inodes: HashMap::from([(ROOT, root)]),
+            inodes: HashMap::from_iter([(ROOT, root)]),
             last: ROOT,
             used: INODE,
             limit,
