@@ -1,6 +1,7 @@
 //! RPC messages as far as the transport looks into them.
 
 use crate::credits::Need;
+use crate::header::MIN_LEN;
 use crate::plan::CallSizes;
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
@@ -223,6 +224,40 @@ pub(crate) fn put_inline(
     rest
 }
 
+/// Puts a message that nobody needs any more into one Send, behind a header without chunks, and
+/// gives what has to follow it. What it is written in serves for the Send, if there is just the room
+/// for the header in front: a reply that was written over its call is not moved at all.
+pub(crate) fn into_inline(
+    message: Payload,
+    header: &[u8; MIN_LEN],
+    buffer: impl FnOnce() -> Buffer,
+) -> (Buffer, Gather) {
+    let end = message.head().len();
+    let in_place = message.start() == header.len()
+        && match message.items() {
+            [] => true,
+            [item] => item.at == end && item.len() >= REFER_FROM,
+            _ => false,
+        };
+    if !in_place {
+        let mut buffer = buffer();
+        buffer.extend_from_slice(header);
+        let rest = put_inline(&message, &mut buffer, |_| false);
+        return (buffer, rest);
+    }
+    let (mut buffer, _, items) = message.into_parts();
+    buffer[..header.len()].copy_from_slice(header);
+    let Some(item) = items.into_iter().next() else {
+        return (buffer, Gather::new());
+    };
+    let fill = pad(item.len());
+    let mut rest = item.data;
+    if fill > 0 {
+        rest.push(Bytes::from_static(&[0; 3][..fill]));
+    }
+    (buffer, rest)
+}
+
 /// The first `len` octets of `pieces`, which loses them.
 pub(crate) fn split_front(pieces: &mut Gather, mut len: usize) -> Gather {
     let mut front = Gather::new();
@@ -299,6 +334,36 @@ mod tests {
         let message = message(4096, 0);
         let rest = put_inline(&message, &mut Buffer::default(), |_| false);
         assert_eq!(rest[0].as_ptr(), message.items()[0].data[0].as_ptr());
+    }
+
+    /// A reply of two words and an item, as written behind so many octets of its call.
+    fn reply(start: usize, len: usize) -> Payload {
+        let mut buffer = Buffer::with_capacity(8192);
+        buffer.extend_from_slice(&[0xee; 64][..start]);
+        let mut w = xdr::Writer::new(buffer);
+        w.u32(7);
+        w.u32(1);
+        w.item(Gather::from_elem(vec![5; len].into(), 1));
+        w.finish()
+    }
+
+    #[test]
+    fn reply_written_over_its_call_is_sent_from_where_it_is() {
+        let header = [9; MIN_LEN];
+        let check = |start, len, in_place| {
+            let message = reply(start, len);
+            let mut whole = Buffer::from(header.to_vec());
+            message.copy_stream_into(&mut whole);
+            let at = message.head().as_ptr();
+            let (buffer, rest) = into_inline(message, &header, Buffer::default);
+            assert_eq!([&buffer, rest.concat().as_slice()].concat(), *whole);
+            assert_eq!(buffer[MIN_LEN..].as_ptr() == at, in_place, "{start} {len}");
+        };
+        check(MIN_LEN, REFER_FROM, true);
+        check(MIN_LEN, REFER_FROM + 1, true);
+        check(MIN_LEN, REFER_FROM - 1, false);
+        check(MIN_LEN + 4, REFER_FROM, false);
+        check(0, REFER_FROM, false);
     }
 
     #[test]

@@ -97,6 +97,10 @@ type Returned = (SmallVec<[usize; 1]>, Option<usize>);
 /// Octets in each Write chunk and in the Reply chunk, if they are in keeping with what was offered
 /// (RFC 8166 §3.4.6).
 fn returned(offered: &Lists, lists: &Lists) -> Result<Returned, &'static str> {
+    if lists.is_empty() {
+        // Nearly every small one. Of what was offered nothing was used.
+        return Ok((SmallVec::new(), None));
+    }
     // RFC 8166 §4.3.1: only a call carries a Read list.
     if !lists.reads.is_empty() {
         return Err("a reply with a read list");
@@ -157,6 +161,9 @@ pub(crate) fn assemble(
             stream,
             results,
         } => {
+            if regions.is_empty() {
+                return Ok(Payload::new(message, stream));
+            }
             let (data, unused, _) = placed(link, regions, &results);
             let reply = Payload::with_results(message, stream, data.into_iter());
             Ok(reply.with_unused_chunks(unused))

@@ -221,6 +221,11 @@ impl CallPlan {
         Ok(plan(CallForm::Long, SmallVec::new()))
     }
 
+    /// Whether it is one Send with nothing offered, as nearly every small call is.
+    pub fn is_plain(&self) -> bool {
+        self.form == CallForm::Short && self.write_chunks.is_empty() && self.reply_chunk.is_none()
+    }
+
     /// Regions to register for it.
     pub fn regions(&self) -> usize {
         let writes = self.write_chunks.iter().filter(|&&len| len > 0).count();

@@ -165,7 +165,11 @@ impl Requester {
             let error = TransportError::Refused("a call with the same XID is on its way");
             return Called::Failed(request.token, error);
         }
-        let (offered, regions) = match offer(&plan, &mut request, link, qp) {
+        let offered = match plan.is_plain() {
+            true => Ok((Lists::default(), Vec::new())),
+            false => offer(&plan, &mut request, link, qp),
+        };
+        let (offered, regions) = match offered {
             Ok(offered) => offered,
             Err(error) => {
                 self.xids.remove(request.xid);

@@ -7,7 +7,7 @@ use crate::header::{
     self, Disposition, Header, Lists, Malformation, RdmaError, Segments, WriteChunk,
 };
 use crate::link::{Event, Link, Violation};
-use crate::message::{put_inline, split_front};
+use crate::message::{into_inline, put_inline, split_front};
 use crate::plan::Chunks;
 use crate::plan::reply::{ReplyPlan, plan_reply};
 use crate::pull::{self, StreamAt};
@@ -142,6 +142,10 @@ impl Responder {
         if self.is_full(link) {
             return;
         }
+        if lists.is_empty() && matches!(at, StreamAt::Message(_)) {
+            // Nearly every call that is small: there is nothing to check of chunks.
+            return self.handle_whole(link, xid, asked, message, at);
+        }
         let inline = match at {
             StreamAt::Message(start) => message.len() - start,
             StreamAt::FirstChunk => 0,
@@ -160,7 +164,9 @@ impl Responder {
             }
             other => other,
         };
-        let chunked = !lists.is_empty();
+        if checked.is_ok() && lists.is_empty() {
+            return self.handle_whole(link, xid, asked, message, at);
+        }
         let chunks = lists.reads.len();
         let mut call = Call {
             xid,
@@ -174,20 +180,6 @@ impl Responder {
             self.malformed(link, key, cause);
             return;
         }
-        if !chunked {
-            match pull::assemble(xid, message, at, std::iter::empty()) {
-                Ok(message) => {
-                    let key = self.insert(call);
-                    let id = CallId { key, lease: None };
-                    link.events.push_back(Event::Call { id, message });
-                }
-                Err(cause) => {
-                    let key = self.insert(call);
-                    self.malformed(link, key, cause);
-                }
-            }
-            return;
-        }
         call.state = State::Pulling(Box::new(Pulling {
             message,
             at,
@@ -198,6 +190,31 @@ impl Responder {
         self.for_memory.push_back(key);
         if !self.admit(link, None) {
             link.counters.memory_waits += 1;
+        }
+    }
+
+    /// A call that came in one piece.
+    fn handle_whole(
+        &mut self,
+        link: &mut Link,
+        xid: u32,
+        asked: u32,
+        message: Buffer,
+        at: StreamAt,
+    ) {
+        let key = self.insert(Call {
+            xid,
+            asked,
+            lists: Lists::default(),
+            state: State::Dispatched,
+            lease: None,
+        });
+        match pull::assemble(xid, message, at, std::iter::empty()) {
+            Ok(message) => {
+                let id = CallId { key, lease: None };
+                link.events.push_back(Event::Call { id, message });
+            }
+            Err(cause) => self.malformed(link, key, cause),
         }
     }
 
@@ -427,7 +444,7 @@ impl Responder {
         let call = &mut self.calls[key as usize];
         let threshold = link.thresholds.send.octets();
         if call.lists.is_empty() && header::MIN_LEN + reply.stream_len() <= threshold {
-            call.answer_inline(link, key, grant, &reply);
+            call.answer_inline(link, key, grant, reply);
             return self.granted(link);
         }
         let (chunks, long) = match plan_reply(&call.lists, &reply, threshold) {
@@ -523,11 +540,9 @@ impl Responder {
 
 impl Call {
     /// A reply that fits a Send, to a call that offered no chunk: nearly every one that is small.
-    fn answer_inline(&mut self, link: &mut Link, key: u32, grant: u32, reply: &Payload) {
-        let mut buffer = link.send_buffer();
-        let proc = header::procedure::MSG;
-        header::emit(&mut buffer, proc, self.xid, grant, &self.lists);
-        let rest = put_inline(reply, &mut buffer, |_| false);
+    fn answer_inline(&mut self, link: &mut Link, key: u32, grant: u32, reply: Payload) {
+        let header = header::plain(self.xid, grant);
+        let (buffer, rest) = into_inline(reply, &header, || link.send_buffer());
         link.posts.push(WorkRequest::Send {
             wr: Purpose::Reply { call: key }.wr(),
             buffer,

@@ -27,13 +27,21 @@ pub fn emitted_len(
     MIN_LEN + reads + writes + reply
 }
 
+/// The header of an RDMA_MSG without chunks.
+pub fn plain(xid: u32, credits: u32) -> [u8; MIN_LEN] {
+    let mut header = [0; MIN_LEN];
+    let words = [xid, VERSION, credits, procedure::MSG].map(u32::to_be_bytes);
+    header[..HeaderView::FIXED_LEN].copy_from_slice(words.as_flattened());
+    header
+}
+
 /// Appends the header of an RDMA_MSG, or of an RDMA_NOMSG, with its lists.
 pub fn emit(out: &mut Buffer, proc: u32, xid: u32, credits: u32, lists: &Lists) {
-    emit_fixed(out, xid, VERSION, credits, proc);
-    if lists.is_empty() {
-        out.extend_from_slice(&[0; 12]);
+    if proc == procedure::MSG && lists.is_empty() {
+        out.extend_from_slice(&plain(xid, credits));
         return;
     }
+    emit_fixed(out, xid, VERSION, credits, proc);
     for chunk in &lists.reads {
         for segment in &chunk.segments {
             word(out, 1);

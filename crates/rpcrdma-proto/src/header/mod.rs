@@ -11,7 +11,7 @@ mod tests;
 mod view;
 
 pub use chunk::{ReadChunk, Segments, WriteChunk};
-pub use emit::{MIN_LEN, emit, emit_error, emitted_len};
+pub use emit::{MIN_LEN, emit, emit_error, emitted_len, plain};
 pub use parse::{Disposition, HeaderError, Malformation};
 pub use view::{ChunkView, HeaderView, ListsView};
 
