@@ -1,8 +1,16 @@
 //! What a client and a server can be told.
 
+use crate::Backchannels;
 use buffer::Pool;
+use oncrpc::Service;
 use rpcrdma_proto::InlineSize;
+use std::fmt::{self, Debug, Formatter};
+use std::sync::Arc;
 use std::time::Duration;
+use verbs::Limits;
+
+/// Most connections of one client; Linux has the same limit.
+pub const MAX_CONNECTIONS: usize = 16;
 
 /// What the owner of a connection does while there is nothing to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,9 +25,74 @@ pub enum Spin {
     Always,
 }
 
+/// Whether to ask a peer that says nothing whether it is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HealthChecks {
+    /// If what is below does not notice by itself that a peer is dead, as InfiniBand does not. TCP
+    /// does.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
+}
+
+/// How a peer is asked whether it is there, of which something is wanted and that has said nothing
+/// for a while (RFC 8267 §6.7.2): with a call of the procedure NULL, for which a client keeps one
+/// credit back where this is done. If there is no answer the connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HealthCheck {
+    /// Whether it is done.
+    pub checks: HealthChecks,
+    /// After how long a silence.
+    pub after: Duration,
+    /// How long the answer may take.
+    pub within: Duration,
+    /// Program and version whose procedure NULL is called. That the peer has no such program is an
+    /// answer too.
+    pub program: (u32, u32),
+}
+
+impl HealthCheck {
+    /// Whether it is done over a provider that can do this.
+    pub(crate) fn is_done(&self, limits: &Limits) -> bool {
+        match self.checks {
+            HealthChecks::Auto => !limits.keepalive,
+            HealthChecks::On => true,
+            HealthChecks::Off => false,
+        }
+    }
+}
+
+impl Default for HealthCheck {
+    /// NFS version 3 (RFC 1813), after 15 seconds, within 15 seconds.
+    fn default() -> Self {
+        Self {
+            checks: HealthChecks::default(),
+            after: Duration::from_secs(15),
+            within: Duration::from_secs(15),
+            program: (100_003, 3),
+        }
+    }
+}
+
+/// What answers the calls of a server to its client.
+#[derive(Clone)]
+pub struct CallbackService(pub Arc<dyn Service>);
+
+impl Debug for CallbackService {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("CallbackService")
+    }
+}
+
 /// How a [`Client`](crate::Client) behaves.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
+    /// Connections over which calls are spread: 1 to [`MAX_CONNECTIONS`]. All that follows is for
+    /// each of them.
+    pub connections: usize,
     /// Credits asked for, which is also how many replies can be awaited at a time; at least 1.
     pub credits: u32,
     /// The largest message to send in one Send.
@@ -33,6 +106,12 @@ pub struct ClientConfig {
     pub max_segment: usize,
     /// Whether the server may invalidate our handles with its replies (R, RFC 8797 §4.1).
     pub remote_invalidation: bool,
+    /// Whether the first connection begins with a call that shows whether the provider does remote
+    /// invalidation as it says: memory that nobody needs is offered, and looked at when the server
+    /// has invalidated it. If it does not, or the test has no end, the client connects again without
+    /// it. For hardware that is not known; a provider that turns out to do it wrong later on is not
+    /// asked for it any more either way.
+    pub test_remote_invalidation: bool,
     /// How long a call may take, reconnects included, before it fails; up to two seconds more, as
     /// that is looked at now and then. A connection on which a call got no reply for as long is
     /// closed, though the call may have been cancelled.
@@ -46,6 +125,19 @@ pub struct ClientConfig {
     pub reconnect_most: Duration,
     /// Whether a lost connection is made again at all.
     pub reconnect: bool,
+    /// How long a connection may be without a call before it is closed; the next call makes another.
+    /// None: for ever, as with [`callbacks`](Self::callbacks), or without
+    /// [`reconnect`](Self::reconnect). It is looked at once a second or so.
+    pub idle_timeout: Option<Duration>,
+    /// How to find out that the server is dead.
+    pub health: HealthCheck,
+    /// What answers calls of the server on our connections (RFC 8167). With it connections are made
+    /// again, and kept, without calls of our own (RFC 8167 §5.4); without it such calls are answered
+    /// PROG_UNAVAIL. That we are ready for them is for the upper layer to tell the server (RFC 8167
+    /// §6).
+    pub callbacks: Option<CallbackService>,
+    /// Calls of the server that are taken in at a time, if something answers them; at least 1.
+    pub backward_credits: u32,
     /// Octets for the peer's user, sent behind our own private data.
     pub private_data: Vec<u8>,
     /// What to do while there is nothing to do.
@@ -55,17 +147,23 @@ pub struct ClientConfig {
 impl Default for ClientConfig {
     fn default() -> Self {
         Self {
+            connections: 1,
             credits: 128,
             send_size: InlineSize::DEFAULT,
             receive_size: InlineSize::at_most(2 * InlineSize::DEFAULT.octets()),
             max_chunk: 4 << 20,
             max_segment: 0,
             remote_invalidation: true,
+            test_remote_invalidation: false,
             call_timeout: Duration::from_secs(60),
             setup_timeout: Duration::from_secs(10),
             reconnect_first: Duration::from_millis(100),
             reconnect_most: Duration::from_secs(10),
             reconnect: true,
+            idle_timeout: Some(Duration::from_secs(300)),
+            health: HealthCheck::default(),
+            callbacks: None,
+            backward_credits: 16,
             private_data: Vec::new(),
             spin: Spin::default(),
         }
@@ -88,6 +186,12 @@ pub struct ServerConfig {
     pub remote_invalidation: bool,
     /// Connections at a time; one more is refused.
     pub max_connections: usize,
+    /// The same for those from one address, so that no machine has all of them.
+    pub max_connections_per_address: usize,
+    /// Octets that the Receives of all connections may occupy together. When less than an eighth of
+    /// what is left would do for a new connection it is granted fewer credits than
+    /// [`credits`](Self::credits), and when not even one is left it is refused.
+    pub receive_memory: usize,
     /// Threads that serve connections, each with a runtime of its own; none: the runtime on which
     /// the server is bound serves them.
     pub workers: usize,
@@ -96,10 +200,20 @@ pub struct ServerConfig {
     /// How long a client may take to hand over a chunk of a call before its connection is closed.
     /// The memory for it is there meanwhile, and missing to others.
     pub pull_timeout: Duration,
-    /// How long a connection may be without a call before it is closed; none: for ever.
+    /// How long a connection may be without a call before it is closed; none: for ever. One whose
+    /// client is ready for calls of ours stays.
     pub idle_timeout: Option<Duration>,
     /// How long calls may take to finish after [`shutdown`](crate::Server::shutdown) was asked for.
     pub drain_timeout: Duration,
+    /// Where the connections on which clients can be called are to be found (RFC 8167); none: clients
+    /// are not called.
+    pub backchannels: Option<Backchannels>,
+    /// Calls to one client that are under way at a time, if it grants as many; at least 1.
+    pub backward_credits: u32,
+    /// How long a call to a client may take, and wait for its turn.
+    pub backward_timeout: Duration,
+    /// How to find out that a client is dead that is ready for calls.
+    pub health: HealthCheck,
     /// Octets that chunks of calls and replies may occupy at a time, on all connections together.
     /// A call that needs more waits; calls of one connection have a quarter of it, or one of them more.
     pub chunk_memory: usize,
@@ -120,11 +234,21 @@ impl Default for ServerConfig {
             max_chunk: 4 << 20,
             remote_invalidation: true,
             max_connections: 1024,
+            max_connections_per_address: 512,
+            receive_memory: 512 << 20,
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             setup_timeout: Duration::from_secs(10),
             pull_timeout: Duration::from_secs(30),
             idle_timeout: Some(Duration::from_secs(360)),
             drain_timeout: Duration::from_secs(10),
+            backchannels: None,
+            backward_credits: 16,
+            backward_timeout: Duration::from_secs(10),
+            health: HealthCheck {
+                // That of NFS callbacks (RFC 8881 §20.1).
+                program: (0x4000_0000, 1),
+                ..HealthCheck::default()
+            },
             chunk_memory: 64 << 20,
             pool: None,
             private_data: Vec::new(),

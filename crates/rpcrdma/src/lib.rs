@@ -4,14 +4,18 @@
 //! answers calls itself. Everything protocol is in `rpcrdma-proto`; here are tasks, timers, memory
 //! and threads.
 
+mod answers;
 mod client;
 mod clock;
 mod config;
 mod server;
 mod spin;
+mod watch;
 mod wire;
 
-pub use client::{Client, ConnectionInfo};
-pub use config::{ClientConfig, ServerConfig, Spin};
+pub use client::{Client, ConnectionInfo, TimedClient};
+pub use config::{
+    CallbackService, ClientConfig, HealthCheck, HealthChecks, MAX_CONNECTIONS, ServerConfig, Spin,
+};
 pub use rpcrdma_proto::{Counters, InlineSize, PrivateData, Thresholds};
-pub use server::{Server, ServerStats};
+pub use server::{Backchannel, Backchannels, BackwardClient, Server, ServerStats};

@@ -30,6 +30,10 @@ pub(crate) enum Over {
     ServiceFailed,
     #[error("no call came for {0:?}")]
     Idle(Duration),
+    #[error("no call was made for {0:?}")]
+    Unused(Duration),
+    #[error("the peer did not answer within {0:?} when it was asked whether it is there")]
+    Silent(Duration),
     #[error("the chunk of a call did not come within {0:?}")]
     PullTimedOut(Duration),
     #[error("a call got no reply within {0:?}")]

@@ -1,12 +1,14 @@
-//! Calls of a client's users: from the task that makes one to the task that owns the connection,
+//! Calls of a client's users: from the task that makes one to the tasks that own the connections,
 //! and the reply back.
 //!
 //! One lock, held for a few instructions, and a slot per call that is used again: no allocation
 //! and no channel per call.
 
+use super::queue::Queue;
 use oncrpc::TransportError;
 use rpcrdma_proto::{CallRequest, CallToken};
 use slab::Slab;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
@@ -22,7 +24,7 @@ pub(crate) struct Calls {
     inner: Mutex<Inner>,
 }
 
-/// What users want of the owner of the connection.
+/// What users want of the owner of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
     /// Calls to send, in order.
@@ -31,32 +33,64 @@ pub(crate) struct Work {
     pub(crate) cancelled: Vec<(u32, CallToken)>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
     slots: Slab<Slot>,
     /// Counts up with each call, so that a slot used again has another token.
     generation: u32,
-    /// Calls to send. Their octets are their callers', so that these decide how many there are.
-    /// One that nobody waits for any more stays until it is its turn, or the next sweep.
-    queue: VecDeque<CallRequest>,
-    cancelled: Vec<(u32, CallToken)>,
-    /// The owner of the connection, while it waits.
-    owner: Option<Waker>,
+    lines: Vec<Line>,
+    users: Slab<()>,
     closing: bool,
     /// Why there will be no more replies.
     over: Option<TransportError>,
+}
+
+/// What goes over one connection, and over those that come after it.
+#[derive(Debug, Default)]
+struct Line {
+    state: LineState,
+    /// Calls to send. Their octets are their callers', so that these decide how many there are.
+    /// One that nobody waits for any more stays until it is its turn, or the next sweep.
+    queue: Queue,
+    cancelled: Vec<(u32, CallToken)>,
+    /// The owner of the connection, while it waits.
+    owner: Option<Waker>,
+    /// Slots of calls that were given to it.
+    calls: usize,
+    /// Why there is no connection, once that is known.
+    trouble: Option<TransportError>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum LineState {
+    /// There is a connection.
+    Up,
+    /// There is none at present.
+    #[default]
+    Down,
+    /// There will be none any more.
+    Gone,
 }
 
 #[derive(Debug)]
 struct Slot {
     generation: u32,
     xid: u32,
+    user: usize,
+    line: usize,
     /// Whether it is in the queue.
     queued: bool,
-    /// Set by the first sweep that finds it: a look at the clock costs more than all else here.
-    deadline: Option<Instant>,
+    due: Due,
     waker: Option<Waker>,
     outcome: Option<Outcome>,
+}
+
+/// When the time of a call is up. It begins with the first sweep that finds the call: a look at the
+/// clock costs more than all else here.
+#[derive(Clone, Copy, Debug)]
+enum Due {
+    In(Duration),
+    At(Instant, Duration),
 }
 
 /// What became of a call.
@@ -66,6 +100,10 @@ pub(crate) type Outcome = Result<Payload, TransportError>;
 #[derive(Debug)]
 pub(crate) struct Waiting {
     calls: Arc<Calls>,
+    /// Whose call it is.
+    user: usize,
+    /// How long it may take, if not as long as others.
+    limit: Option<Duration>,
     state: WaitingState,
 }
 
@@ -76,40 +114,128 @@ enum WaitingState {
     Done,
 }
 
+/// The slot that a token is for, if it is still there.
+fn slot(slots: &mut Slab<Slot>, token: CallToken) -> Option<&mut Slot> {
+    let (generation, index) = parts(token);
+    slots
+        .get_mut(index)
+        .filter(|slot| slot.generation == generation)
+}
+
+/// The slot of a call that has no end yet.
+fn waited_for(slots: &mut Slab<Slot>, token: CallToken) -> Option<&mut Slot> {
+    slot(slots, token).filter(|slot| slot.outcome.is_none())
+}
+
+/// Notes that a call is not in the queue any more; whether somebody waits for it.
+fn unqueue(slots: &mut Slab<Slot>, token: CallToken) -> bool {
+    let slot = waited_for(slots, token);
+    slot.map(|slot| slot.queued = false).is_some()
+}
+
 impl Inner {
-    fn slot(&mut self, token: CallToken) -> Option<&mut Slot> {
-        let (generation, index) = parts(token);
-        self.slots
-            .get_mut(index)
-            .filter(|slot| slot.generation == generation)
+    /// The line for a call that has none yet: of those with a connection, if there are any, the
+    /// one with the fewest calls.
+    fn choose(&self) -> Option<usize> {
+        let usable = |(_, line): &(usize, &Line)| line.state != LineState::Gone;
+        let lines = self.lines.iter().enumerate().filter(usable);
+        lines
+            .min_by_key(|(_, line)| (line.state != LineState::Up, line.calls))
+            .map(|(index, _)| index)
     }
 
-    /// Takes the next call out of the queue that somebody waits for.
-    fn next(&mut self) -> Option<CallRequest> {
-        loop {
-            let request = self.queue.pop_front()?;
-            if self.unqueue(request.token()) {
-                return Some(request);
+    /// The line for a call that was given to `line`: another only if that one has no connection
+    /// and the other has.
+    fn instead_of(&self, line: usize) -> usize {
+        let state = self.lines[line].state;
+        if self.lines.len() == 1 || state == LineState::Up {
+            return line;
+        }
+        match self.choose() {
+            Some(other) if state == LineState::Gone => other,
+            Some(other) if self.lines[other].state == LineState::Up => other,
+            Some(_) | None => line,
+        }
+    }
+
+    /// Gives a call that is in no queue to another line.
+    fn give(&mut self, token: CallToken, to: usize) {
+        let slot = slot(&mut self.slots, token).expect("somebody waits for it");
+        let from = std::mem::replace(&mut slot.line, to);
+        self.lines[from].calls -= 1;
+        self.lines[to].calls += 1;
+    }
+
+    fn put_back(&mut self, request: CallRequest) -> Option<Waker> {
+        let token = request.token();
+        let slot = waited_for(&mut self.slots, token)?;
+        slot.queued = true;
+        let (from, user) = (slot.line, slot.user);
+        let to = self.instead_of(from);
+        self.lines[to].queue.push_front(user, request);
+        if to == from {
+            return None;
+        }
+        self.give(token, to);
+        self.lines[to].owner.take()
+    }
+
+    /// Gives the calls that wait for a line without a connection to those that have one.
+    fn hand_over(&mut self, from: usize) -> SmallVec<[Waker; 4]> {
+        let mut owners = SmallVec::new();
+        while self.instead_of(from) != from {
+            let Some(request) = self.lines[from].queue.pop() else {
+                break;
+            };
+            let token = request.token();
+            let Some(slot) = waited_for(&mut self.slots, token) else {
+                continue;
+            };
+            let user = slot.user;
+            let to = self.instead_of(from);
+            self.give(token, to);
+            let line = &mut self.lines[to];
+            line.queue.push(user, &mut Some(request));
+            owners.extend(line.owner.take());
+        }
+        owners
+    }
+
+    /// Whether calls are made on other connections of the client, so that one more may be of use.
+    fn others_busy(&self, line: usize) -> bool {
+        self.lines.len() > 1
+            && self.lines[line].state != LineState::Up
+            && self
+                .lines
+                .iter()
+                .enumerate()
+                .any(|(index, other)| index != line && other.calls > 0)
+    }
+
+    /// Frees the slot of a call.
+    fn remove(&mut self, token: CallToken) -> Slot {
+        let slot = self.slots.remove(parts(token).1);
+        self.lines[slot.line].calls -= 1;
+        slot
+    }
+
+    fn fail_all(&mut self, error: &TransportError, of: impl Fn(&Slot) -> bool) -> Vec<Waker> {
+        let mut wakers = Vec::new();
+        for (_, slot) in &mut self.slots {
+            if slot.outcome.is_none() && of(slot) {
+                slot.outcome = Some(Err(error.clone()));
+                wakers.extend(slot.waker.take());
             }
         }
+        wakers
     }
 
-    /// Notes that a call is not in the queue any more; whether somebody waits for it.
-    fn unqueue(&mut self, token: CallToken) -> bool {
-        let slot = self.waited_for(token);
-        slot.map(|slot| slot.queued = false).is_some()
-    }
-
-    /// The slot of a call that has no end yet.
-    fn waited_for(&mut self, token: CallToken) -> Option<&mut Slot> {
-        self.slot(token).filter(|slot| slot.outcome.is_none())
-    }
-
-    fn put_back(&mut self, request: CallRequest) {
-        if let Some(slot) = self.waited_for(request.token()) {
-            slot.queued = true;
-            self.queue.push_front(request);
-        }
+    fn end(&mut self, error: &TransportError) -> Vec<Waker> {
+        self.over.get_or_insert_with(|| error.clone());
+        self.lines
+            .iter_mut()
+            .for_each(|line| line.queue = Queue::default());
+        self.fail_all(error, |_| true)
     }
 }
 
@@ -123,11 +249,28 @@ fn parts(token: CallToken) -> (u32, usize) {
     ((token.0 >> 32) as u32, token.0 as u32 as usize)
 }
 
+/// The user that everybody is who is no other.
+pub(crate) const FIRST_USER: usize = 0;
+
 impl Calls {
-    pub(crate) fn new(timeout: Duration) -> Self {
+    /// No calls yet, for so many lines, none of which has a connection.
+    pub(crate) fn new(timeout: Duration, lines: usize) -> Self {
+        let mut users = Slab::new();
+        assert_eq!(
+            users.insert(()),
+            FIRST_USER,
+            "a slab begins at its first place"
+        );
         Self {
             timeout,
-            inner: Mutex::default(),
+            inner: Mutex::new(Inner {
+                slots: Slab::new(),
+                generation: 0,
+                lines: (0..lines).map(|_| Line::default()).collect(),
+                users,
+                closing: false,
+                over: None,
+            }),
         }
     }
 
@@ -135,30 +278,100 @@ impl Calls {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the owner to end the connection.
+    /// One more user, whose calls have their turn like those of any other.
+    pub(crate) fn add_user(&self) -> usize {
+        self.lock().users.insert(())
+    }
+
+    /// Somebody makes no more calls.
+    pub(crate) fn remove_user(&self, user: usize) {
+        self.lock().users.remove(user);
+    }
+
+    /// Asks the owners to end their connections.
     pub(crate) fn close(&self) {
         let mut inner = self.lock();
         inner.closing = true;
-        let owner = inner.owner.take();
+        let owners = inner.lines.iter_mut().map(|line| line.owner.take());
+        let owners: Vec<_> = owners.collect();
         drop(inner);
-        wake(owner);
+        owners.into_iter().for_each(wake);
+    }
+
+    /// A line has a connection.
+    pub(crate) fn connected(&self, line: usize) {
+        let mut inner = self.lock();
+        inner.lines[line].state = LineState::Up;
+        inner.lines[line].trouble = None;
+    }
+
+    /// A line has no connection, for this reason if it is known. What waits for it goes over
+    /// another that has one.
+    pub(crate) fn lost(&self, line: usize, trouble: Option<TransportError>) {
+        let mut inner = self.lock();
+        inner.lines[line].state = LineState::Down;
+        inner.lines[line].trouble = trouble;
+        let owners = inner.hand_over(line);
+        drop(inner);
+        owners.into_iter().for_each(Waker::wake);
+    }
+
+    /// A line will have no connection any more. What waits for it goes over another, if there is
+    /// one; otherwise every call ends with `error`, those to come too.
+    pub(crate) fn leave(&self, line: usize, error: &TransportError) {
+        let mut inner = self.lock();
+        inner.lines[line].state = LineState::Gone;
+        let gone = |line: &Line| line.state == LineState::Gone;
+        let (owners, callers) = if inner.lines.iter().all(gone) {
+            (SmallVec::new(), inner.end(error))
+        } else {
+            (inner.hand_over(line), Vec::new())
+        };
+        drop(inner);
+        owners.into_iter().chain(callers).for_each(Waker::wake);
+    }
+
+    /// The owner of a line is gone: the same, and calls that it had sent end with `error`.
+    pub(crate) fn abandon(&self, line: usize, error: &TransportError) {
+        self.leave(line, error);
+        let mut inner = self.lock();
+        let wakers = inner.fail_all(error, |slot| slot.line == line && !slot.queued);
+        drop(inner);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Why a call has no reply after so long, as far as that is known.
+    pub(crate) fn reason(&self, limit: Duration) -> TransportError {
+        let inner = self.lock();
+        let up = inner.lines.iter().any(|line| line.state == LineState::Up);
+        let mut troubles = inner.lines.iter().filter_map(|line| line.trouble.clone());
+        match troubles.next() {
+            Some(trouble) if !up => trouble,
+            Some(_) | None => TransportError::TimedOut(limit),
+        }
     }
 
     /// Takes up to `room` calls to send, and the calls that were cancelled since; whether the
     /// owner is to end the connection.
-    pub(crate) fn take(&self, room: usize, work: &mut Work) -> bool {
+    pub(crate) fn take(&self, line: usize, room: usize, work: &mut Work) -> bool {
         let mut inner = self.lock();
-        work.cancelled.append(&mut inner.cancelled);
-        if work.calls.is_empty() && inner.queue.len() <= room {
+        let Inner { slots, lines, .. } = &mut *inner;
+        let line = &mut lines[line];
+        work.cancelled.append(&mut line.cancelled);
+        if work.calls.is_empty() && line.queue.len() <= room {
             // All of them, and none is moved for that: a call is larger than it looks.
-            std::mem::swap(&mut work.calls, &mut inner.queue);
-            work.calls.retain(|request| inner.unqueue(request.token()));
+            line.queue.take_all(&mut work.calls);
+            work.calls.retain(|request| unqueue(slots, request.token()));
         } else {
-            for _ in 0..room {
-                let Some(request) = inner.next() else {
+            let mut left = room;
+            while left > 0 {
+                let Some(request) = line.queue.pop() else {
                     break;
                 };
-                work.calls.push_back(request);
+                if unqueue(slots, request.token()) {
+                    left -= 1;
+                    work.calls.push_back(request);
+                }
             }
         }
         inner.closing
@@ -167,27 +380,60 @@ impl Calls {
     /// Puts a call back in front of those that wait, because it could not be sent now. If nobody
     /// waits for it any more it is forgotten.
     pub(crate) fn put_back(&self, request: CallRequest) {
-        self.lock().put_back(request);
+        let mut inner = self.lock();
+        let owner = inner.put_back(request);
+        drop(inner);
+        wake(owner);
     }
 
-    /// Whether the owner has something to do for its users, be it now or by a wake-up from now on.
-    pub(crate) fn poll_work(&self, cx: &Context<'_>, can_call: bool) -> bool {
+    /// Whether the owner of a line has something to do for its users, be it now or by a wake-up
+    /// from now on.
+    pub(crate) fn poll_work(&self, line: usize, cx: &Context<'_>, can_call: bool) -> bool {
         let mut inner = self.lock();
-        let work =
-            inner.closing || !inner.cancelled.is_empty() || can_call && !inner.queue.is_empty();
-        if !work && !matches!(&inner.owner, Some(w) if w.will_wake(cx.waker())) {
-            inner.owner = Some(cx.waker().clone());
+        let others_busy = can_call && inner.others_busy(line);
+        let closing = inner.closing;
+        let line = &mut inner.lines[line];
+        let work = closing
+            || !line.cancelled.is_empty()
+            || can_call && (others_busy || !line.queue.is_empty());
+        if !work && !matches!(&line.owner, Some(w) if w.will_wake(cx.waker())) {
+            line.owner = Some(cx.waker().clone());
         }
         work
     }
 
-    /// Whether a call waits to be sent.
-    pub(crate) fn is_waiting(&self) -> bool {
+    /// Whether a line that has no connection should have one.
+    pub(crate) fn wants_connection(&self, line: usize) -> bool {
         let mut inner = self.lock();
-        let next = inner.next();
-        let waiting = next.is_some();
-        next.into_iter().for_each(|request| inner.put_back(request));
-        waiting
+        if inner.others_busy(line) {
+            return true;
+        }
+        let Inner { slots, lines, .. } = &mut *inner;
+        let mut waiting = lines[line].queue.iter();
+        waiting.any(|request| waited_for(slots, request.token()).is_some())
+    }
+
+    /// A number that changes with each call, over whatever line.
+    pub(crate) fn made(&self) -> u64 {
+        self.lock().generation.into()
+    }
+
+    /// Whether no call waits to be sent over this line.
+    pub(crate) fn is_idle(&self, line: usize) -> bool {
+        self.lock().lines[line].queue.is_empty()
+    }
+
+    /// Whether the owner of a line has something to do for its users.
+    pub(crate) fn has_work(&self, line: usize) -> bool {
+        let inner = self.lock();
+        let line = &inner.lines[line];
+        !line.queue.is_empty() || !line.cancelled.is_empty()
+    }
+
+    /// Wakes the owner of a line, if it waits.
+    pub(crate) fn wake_owner(&self, line: usize) {
+        let owner = self.lock().lines[line].owner.take();
+        wake(owner);
     }
 
     /// A call is over.
@@ -207,53 +453,60 @@ impl Calls {
         let mut inner = self.lock();
         for (token, outcome) in ended {
             // Without a slot nobody waits any more.
-            if let Some(slot) = inner.slot(token) {
+            if let Some(slot) = slot(&mut inner.slots, token) {
                 slot.outcome = Some(outcome);
                 wakers.extend(slot.waker.take());
             }
         }
     }
 
-    /// Ends the calls whose time is up with `error`. Those that were on their way are appended to
-    /// `sent`. The time of a call begins with the first such sweep.
+    /// Ends the calls of a line whose time is up with `error`. Those that were on their way are
+    /// appended to `sent`. The time of a call begins with the first such sweep. Says how long one
+    /// of those that are left may take at most, or any other that is made.
     pub(crate) fn expire(
         &self,
+        line: usize,
         now: Instant,
         error: &TransportError,
         sent: &mut Vec<(u32, CallToken)>,
-    ) {
+    ) -> Duration {
         let mut wakers = Vec::new();
+        let mut longest = self.timeout;
         let mut inner = self.lock();
-        for (index, slot) in &mut inner.slots {
-            let deadline = *slot.deadline.get_or_insert(now + self.timeout);
-            if slot.outcome.is_some() || deadline > now {
+        let Inner { slots, lines, .. } = &mut *inner;
+        for (index, slot) in slots.iter_mut() {
+            if slot.line != line || slot.outcome.is_some() {
                 continue;
             }
-            slot.outcome = Some(Err(error.clone()));
+            let (at, limit) = match slot.due {
+                Due::In(limit) => (now + limit, limit),
+                Due::At(at, limit) => (at, limit),
+            };
+            slot.due = Due::At(at, limit);
+            if at > now {
+                longest = longest.max(limit);
+                continue;
+            }
+            slot.outcome = Some(Err(match error {
+                TransportError::TimedOut(_) => TransportError::TimedOut(limit),
+                other => other.clone(),
+            }));
             wakers.extend(slot.waker.take());
             if !slot.queued {
                 sent.push((slot.xid, token(slot.generation, index)));
             }
         }
-        let mut queue = std::mem::take(&mut inner.queue);
-        queue.retain(|request| inner.waited_for(request.token()).is_some());
-        inner.queue = queue;
+        let queue = &mut lines[line].queue;
+        queue.retain(|request| waited_for(slots, request.token()).is_some());
         drop(inner);
         wakers.into_iter().for_each(Waker::wake);
+        longest
     }
 
     /// There will be no more replies: every call ends with `error`, those to come too.
     pub(crate) fn end(&self, error: &TransportError) {
-        let mut wakers = Vec::new();
         let mut inner = self.lock();
-        inner.over.get_or_insert_with(|| error.clone());
-        inner.queue.clear();
-        for (_, slot) in &mut inner.slots {
-            if slot.outcome.is_none() {
-                slot.outcome = Some(Err(error.clone()));
-                wakers.extend(slot.waker.take());
-            }
-        }
+        let wakers = inner.end(error);
         drop(inner);
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -266,42 +519,77 @@ fn wake(waker: Option<Waker>) {
 }
 
 impl Waiting {
-    pub(crate) fn new(calls: Arc<Calls>, message: Payload, bound: oncrpc::ReplyBound) -> Self {
+    pub(crate) fn new(
+        calls: Arc<Calls>,
+        user: usize,
+        message: Payload,
+        bound: oncrpc::ReplyBound,
+    ) -> Self {
         // The token is known once there is a slot.
         let request = CallRequest::new(CallToken(0), message, bound);
         Self {
             calls,
+            user,
+            limit: None,
             state: WaitingState::Unsent(Some(request)),
         }
     }
 
-    fn send(
-        calls: &Calls,
-        request: &mut Option<CallRequest>,
-        cx: &Context<'_>,
-    ) -> Result<CallToken, TransportError> {
-        let mut inner = calls.lock();
+    /// The same with a limit of its own; it is looked at now and then.
+    pub(crate) fn within(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    fn send(&mut self, cx: &Context<'_>) -> Result<CallToken, TransportError> {
+        let WaitingState::Unsent(request) = &mut self.state else {
+            unreachable!("a call is sent once");
+        };
+        let mut inner = self.calls.lock();
         if let Some(error) = &inner.over {
             return Err(error.clone());
         }
         let unsent = request.as_mut().expect("a call is sent once");
         inner.generation = inner.generation.wrapping_add(1);
+        let line = match inner.lines.len() {
+            1 => 0,
+            _ => inner
+                .choose()
+                .expect("while calls are taken there is a line"),
+        };
         let slot = Slot {
             generation: inner.generation,
             xid: unsent.xid(),
+            user: self.user,
+            line,
             queued: true,
-            deadline: None,
+            due: Due::In(self.limit.unwrap_or(self.calls.timeout)),
             waker: Some(cx.waker().clone()),
             outcome: None,
         };
         let token = token(slot.generation, inner.slots.insert(slot));
         unsent.set_token(token);
-        // Straight from one place to the other: it is large.
-        inner.queue.extend(request.take());
-        let owner = inner.owner.take();
+        let chosen = &mut inner.lines[line];
+        chosen.calls += 1;
+        chosen.queue.push(self.user, request);
+        let owner = chosen.owner.take();
+        let others = inner.sleepers();
         drop(inner);
         wake(owner);
+        others.into_iter().for_each(Waker::wake);
         Ok(token)
+    }
+}
+
+impl Inner {
+    /// The owners of lines that have no connection: now that there are calls, they may want one.
+    fn sleepers(&mut self) -> SmallVec<[Waker; 4]> {
+        if self.lines.len() == 1 {
+            return SmallVec::new();
+        }
+        let down = |line: &&mut Line| line.state == LineState::Down;
+        let lines = self.lines.iter_mut().filter(down);
+        lines.filter_map(|line| line.owner.take()).collect()
     }
 }
 
@@ -311,7 +599,7 @@ impl Future for Waiting {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         match &mut this.state {
-            WaitingState::Unsent(request) => match Self::send(&this.calls, request, cx) {
+            WaitingState::Unsent(_) => match this.send(cx) {
                 Ok(token) => {
                     this.state = WaitingState::Sent(token);
                     Poll::Pending
@@ -323,16 +611,15 @@ impl Future for Waiting {
             },
             WaitingState::Sent(token) => {
                 let mut inner = this.calls.lock();
-                let slot = inner
-                    .slot(*token)
-                    .expect("a call keeps its slot until its end");
+                let slot =
+                    slot(&mut inner.slots, *token).expect("a call keeps its slot until its end");
                 if slot.outcome.is_none() {
                     if !matches!(&slot.waker, Some(w) if w.will_wake(cx.waker())) {
                         slot.waker = Some(cx.waker().clone());
                     }
                     return Poll::Pending;
                 }
-                let slot = inner.slots.remove(parts(*token).1);
+                let slot = inner.remove(*token);
                 drop(inner);
                 this.state = WaitingState::Done;
                 Poll::Ready(slot.outcome.expect("it was there just now"))
@@ -348,189 +635,17 @@ impl Drop for Waiting {
             return;
         };
         let mut inner = self.calls.lock();
-        let slot = inner.slots.remove(parts(token).1);
+        let slot = inner.remove(token);
         if slot.outcome.is_some() || slot.queued {
             return;
         }
-        inner.cancelled.push((slot.xid, token));
-        let owner = inner.owner.take();
+        let line = &mut inner.lines[slot.line];
+        line.cancelled.push((slot.xid, token));
+        let owner = line.owner.take();
         drop(inner);
         wake(owner);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use oncrpc::ReplyBound;
-    use std::pin::pin;
-
-    fn message(xid: u32) -> Payload {
-        let mut w = xdr::Writer::default();
-        w.u32(xid);
-        w.u32(0);
-        w.finish()
-    }
-
-    fn calls() -> Arc<Calls> {
-        Arc::new(Calls::new(Duration::from_secs(60)))
-    }
-
-    fn waiting(calls: &Arc<Calls>, xid: u32) -> Waiting {
-        Waiting::new(Arc::clone(calls), message(xid), ReplyBound::default())
-    }
-
-    fn next(calls: &Calls) -> Option<CallRequest> {
-        let mut work = Work::default();
-        calls.take(1, &mut work);
-        work.calls.pop_front()
-    }
-
-    fn poll(waiting: Pin<&mut Waiting>) -> Poll<Result<u32, TransportError>> {
-        let outcome = waiting.poll(&mut Context::from_waker(Waker::noop()));
-        outcome.map_ok(|reply| xdr::Reader::from(&reply).u32().expect("an XID"))
-    }
-
-    #[test]
-    fn reply_comes_to_the_call_it_is_for() {
-        let calls = calls();
-        let (mut a, mut b) = (pin!(waiting(&calls, 1)), pin!(waiting(&calls, 2)));
-        assert!(poll(a.as_mut()).is_pending() && poll(b.as_mut()).is_pending());
-        let (first, second) = (next(&calls).expect("sent"), next(&calls).expect("sent"));
-        calls.complete(second.token(), Ok(message(2)));
-        calls.complete(first.token(), Ok(message(1)));
-        assert_eq!(poll(a), Poll::Ready(Ok(1)));
-        assert_eq!(poll(b), Poll::Ready(Ok(2)));
-    }
-
-    #[test]
-    fn late_reply_to_a_cancelled_call_reaches_no_other() {
-        let calls = calls();
-        let mut first = Box::pin(waiting(&calls, 1));
-        assert!(poll(first.as_mut()).is_pending());
-        let request = next(&calls).expect("sent");
-        drop(first);
-        let mut work = Work::default();
-        calls.take(0, &mut work);
-        assert_eq!(work.cancelled, [(1, request.token())]);
-        let mut second = pin!(waiting(&calls, 2));
-        assert!(poll(second.as_mut()).is_pending());
-        calls.complete(request.token(), Ok(message(1)));
-        assert!(poll(second).is_pending());
-    }
-
-    #[test]
-    fn call_cancelled_before_it_was_sent_is_never_sent() {
-        let calls = calls();
-        let mut first = Box::pin(waiting(&calls, 1));
-        assert!(poll(first.as_mut()).is_pending());
-        drop(first);
-        let mut work = Work::default();
-        calls.take(1, &mut work);
-        assert!(work.calls.is_empty() && work.cancelled.is_empty());
-    }
-
-    #[test]
-    fn call_whose_time_is_up_ends_wherever_it_is() {
-        let calls = calls();
-        let (mut a, mut b) = (pin!(waiting(&calls, 1)), pin!(waiting(&calls, 2)));
-        assert!(poll(a.as_mut()).is_pending() && poll(b.as_mut()).is_pending());
-        let request = next(&calls).expect("sent");
-        let error = TransportError::TimedOut(calls.timeout);
-        let (mut sent, start) = (Vec::new(), Instant::now());
-        calls.expire(start, &error, &mut sent);
-        calls.expire(start + calls.timeout / 2, &error, &mut sent);
-        assert!(poll(a.as_mut()).is_pending() && poll(b.as_mut()).is_pending());
-        calls.expire(start + calls.timeout, &error, &mut sent);
-        assert_eq!(sent, [(1, request.token())]);
-        assert!(next(&calls).is_none());
-        assert_eq!(poll(a), Poll::Ready(Err(error.clone())));
-        assert_eq!(poll(b), Poll::Ready(Err(error)));
-    }
-
-    #[test]
-    fn call_is_put_back_only_while_somebody_waits_for_it() {
-        let calls = calls();
-        let mut first = Box::pin(waiting(&calls, 1));
-        let mut second = pin!(waiting(&calls, 2));
-        assert!(poll(first.as_mut()).is_pending() && poll(second.as_mut()).is_pending());
-        let request = next(&calls).expect("sent");
-        calls.put_back(request);
-        assert!(calls.is_waiting());
-        let request = next(&calls).expect("sent again");
-        assert_eq!(request.xid(), 1);
-        drop(first);
-        calls.put_back(request);
-        assert_eq!(next(&calls).map(|request| request.xid()), Some(2));
-        assert!(!calls.is_waiting());
-    }
-
-    #[test]
-    fn after_the_end_every_call_fails_with_the_reason() {
-        let calls = calls();
-        let mut before = pin!(waiting(&calls, 1));
-        assert!(poll(before.as_mut()).is_pending());
-        let error = TransportError::Disconnected("gone".into());
-        calls.end(&error);
-        assert_eq!(poll(before), Poll::Ready(Err(error.clone())));
-        assert_eq!(poll(pin!(waiting(&calls, 2))), Poll::Ready(Err(error)));
-    }
-
-    #[test]
-    fn calls_that_are_cancelled_in_the_queue_hold_up_no_other() {
-        let calls = calls();
-        let mut many: Vec<_> = (0..10_000).map(|_| Box::pin(waiting(&calls, 1))).collect();
-        many.iter_mut()
-            .for_each(|w| assert!(poll(w.as_mut()).is_pending()));
-        let mut last = pin!(waiting(&calls, 2));
-        assert!(poll(last.as_mut()).is_pending());
-        drop(many);
-        let request = next(&calls).expect("there is one that somebody waits for");
-        assert_eq!(request.xid(), 2);
-        calls.complete(request.token(), Ok(message(2)));
-        assert_eq!(poll(last), Poll::Ready(Ok(2)));
-    }
-
-    #[test]
-    fn call_cancelled_in_the_queue_is_forgotten_without_a_connection_too() {
-        let calls = calls();
-        let mut call = Box::pin(waiting(&calls, 1));
-        assert!(poll(call.as_mut()).is_pending());
-        drop(call);
-        let error = TransportError::TimedOut(calls.timeout);
-        calls.expire(Instant::now(), &error, &mut Vec::new());
-        assert!(calls.lock().queue.is_empty());
-    }
-
-    /// A waker that may look at the calls, as one does that polls at once.
-    struct Polls(Arc<Calls>);
-
-    impl std::task::Wake for Polls {
-        fn wake(self: Arc<Self>) {
-            assert!(self.0.inner.try_lock().is_ok(), "the lock is held");
-        }
-    }
-
-    #[test]
-    fn nobody_is_woken_under_the_lock() {
-        let calls = calls();
-        let waker = Waker::from(Arc::new(Polls(Arc::clone(&calls))));
-        let error = TransportError::TimedOut(calls.timeout);
-        let ends: [&dyn Fn(); 3] = [
-            &|| calls.complete(next(&calls).expect("sent").token(), Err(error.clone())),
-            &|| {
-                let start = Instant::now();
-                calls.expire(start, &error, &mut Vec::new());
-                calls.expire(start + calls.timeout, &error, &mut Vec::new());
-            },
-            &|| calls.end(&error),
-        ];
-        for end in ends {
-            let mut call = pin!(waiting(&calls, 1));
-            let pending = call.as_mut().poll(&mut Context::from_waker(&waker));
-            assert!(pending.is_pending());
-            end();
-            assert_eq!(poll(call), Poll::Ready(Err(error.clone())));
-        }
-    }
-}
+mod tests;

@@ -1,28 +1,53 @@
 //! The calling end.
 
-mod calls;
+pub(crate) mod calls;
+mod connector;
+pub(crate) mod outgoing;
 mod pump;
+mod queue;
 
 use crate::ClientConfig;
 use crate::spin::Activity;
 use buffer::{Pool, PoolStats};
-use calls::{Calls, Waiting};
+use calls::{Calls, FIRST_USER, Waiting};
+use connector::Connector;
 use oncrpc::{ReplyBound, Transport, TransportError};
-use pump::{Connector, Pump};
+use pump::Pump;
 use rpcrdma_proto::{Counters, PrivateData, Thresholds};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 use tokio::sync::watch;
 use verbs::{IoCounters, Provider, SetupError};
 use xdr::Payload;
 
 /// A client of one server: a handle that is cheap to clone, for use by any number of tasks.
 ///
-/// Its connection is closed when the last handle is dropped, or by [`close`](Self::close).
+/// It has one connection, or [several](ClientConfig::connections) over which its calls are spread:
+/// each goes over the one with the fewest calls. If one is lost its calls go over another, and the
+/// others do not notice. All are closed when the last handle is dropped, or by
+/// [`close`](Self::close).
+///
+/// # Users
+///
+/// Calls for which there is no credit wait, without a bound of ours: each is a future that somebody
+/// holds, and ends with the time that it may take. All clones of a handle wait in one queue, in
+/// order. Who shares a client with others and is not to wait for theirs has a handle
+/// [of a user of its own](Self::new_user): users have their turn, call by call.
 #[derive(Clone)]
 pub struct Client {
     handle: Arc<Handle>,
+    user: usize,
+    /// Held as long as somebody may call in this user's name.
+    _user: Option<Arc<User>>,
+}
+
+/// A [`Client`] whose calls may take as long as they were given.
+#[derive(Clone)]
+pub struct TimedClient {
+    client: Client,
+    limit: Duration,
 }
 
 /// What was agreed on a client's present connection.
@@ -44,7 +69,7 @@ pub struct ConnectionInfo {
 
 struct Handle {
     shared: Arc<Shared>,
-    ended: watch::Receiver<bool>,
+    ended: watch::Receiver<usize>,
 }
 
 impl Drop for Handle {
@@ -53,16 +78,30 @@ impl Drop for Handle {
     }
 }
 
-/// What handles and the owner of the connection share.
+/// A user of a client beside the first.
+struct User {
+    calls: Arc<Calls>,
+    user: usize,
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        self.calls.remove_user(self.user);
+    }
+}
+
+/// What handles and the owners of the connections share.
 struct Shared {
     next_xid: AtomicU32,
     calls: Arc<Calls>,
     pool: Pool,
-    seen: Mutex<Seen>,
-    ended: watch::Sender<bool>,
+    /// Of each line.
+    seen: Vec<Mutex<Seen>>,
+    /// Owners of connections that have ended.
+    ended: watch::Sender<usize>,
 }
 
-/// What can be asked about a client.
+/// What can be asked about one line of a client.
 #[derive(Default)]
 struct Seen {
     info: Option<ConnectionInfo>,
@@ -74,16 +113,26 @@ struct Seen {
 }
 
 impl Shared {
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn seen(&self, line: usize) -> MutexGuard<'_, Seen> {
+        self.seen[line]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn connected(&self, info: ConnectionInfo) {
-        self.seen().info = Some(info);
+    fn all(&self) -> impl Iterator<Item = MutexGuard<'_, Seen>> {
+        (0..self.seen.len()).map(|line| self.seen(line))
     }
 
-    fn publish(&self, counters: &Counters, io: IoCounters, credits: u32) {
-        let mut seen = self.seen();
+    fn next_xid(&self) -> u32 {
+        self.next_xid.fetch_add(1, Relaxed)
+    }
+
+    fn connected(&self, line: usize, info: ConnectionInfo) {
+        self.seen(line).info = Some(info);
+    }
+
+    fn publish(&self, line: usize, counters: &Counters, io: IoCounters, credits: u32) {
+        let mut seen = self.seen(line);
         seen.present = *counters;
         seen.present_io = io;
         if let Some(info) = &mut seen.info {
@@ -91,8 +140,8 @@ impl Shared {
         }
     }
 
-    fn lost(&self, counters: &Counters, io: IoCounters) {
-        let mut seen = self.seen();
+    fn lost(&self, line: usize, counters: &Counters, io: IoCounters) {
+        let mut seen = self.seen(line);
         seen.info = None;
         seen.past += *counters;
         seen.present = Counters::default();
@@ -110,8 +159,9 @@ fn activity() -> Activity {
 impl Client {
     /// Connects to a server.
     ///
-    /// The connection is owned by a task on the present tokio runtime, which has its I/O and time
-    /// drivers enabled. If that runtime ends before the client does, calls fail.
+    /// Each connection is owned by a task on the present tokio runtime, which has its I/O and time
+    /// drivers enabled. If that runtime ends before the client does, calls fail. Of several
+    /// connections the first is made here, and the others with the first call.
     ///
     /// # Errors
     ///
@@ -121,46 +171,104 @@ impl Client {
         to: SocketAddr,
         config: ClientConfig,
     ) -> Result<Self, SetupError> {
-        let calls = Arc::new(Calls::new(config.call_timeout));
-        let connector = Connector::new(provider, to, config);
+        let connector = Arc::new(Connector::new(provider, to, config));
         let (wire, info) = connector.connect().await?;
-        let (ended, watch_ended) = watch::channel(false);
+        let lines = connector.lines();
+        let (ended, watch_ended) = watch::channel(0);
         let shared = Arc::new(Shared {
             next_xid: AtomicU32::new(first_xid()),
-            calls,
+            calls: Arc::new(Calls::new(connector.config.call_timeout, lines)),
             pool: connector.pool.clone(),
-            seen: Mutex::default(),
+            seen: (0..lines).map(|_| Mutex::default()).collect(),
             ended,
         });
-        shared.connected(info);
-        let pump = Pump::new(Arc::clone(&shared), connector);
-        tokio::spawn(pump.run(wire));
+        shared.connected(0, info);
+        // The others are to find that the first one is there.
+        shared.calls.connected(0);
+        let mut wire = Some(wire);
+        for line in 0..lines {
+            let pump = Pump::new(Arc::clone(&shared), Arc::clone(&connector), line);
+            tokio::spawn(pump.run(wire.take()));
+        }
         Ok(Self {
             handle: Arc::new(Handle {
                 shared,
                 ended: watch_ended,
             }),
+            user: FIRST_USER,
+            _user: None,
         })
     }
 
-    /// What was agreed on the present connection; `None` while there is none.
+    /// A handle of the same client for somebody else, whose calls wait in a queue of their own:
+    /// each user with calls has its turn, one call at a time.
+    ///
+    /// ```
+    /// # async fn calls(client: rpcrdma::Client) {
+    /// let other = client.new_user();
+    /// // However many calls wait that were made with `client`, one made with `other` is the next
+    /// // but one to be sent.
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn new_user(&self) -> Self {
+        let calls = Arc::clone(&self.handle.shared.calls);
+        let user = calls.add_user();
+        Self {
+            handle: Arc::clone(&self.handle),
+            user,
+            _user: Some(Arc::new(User { calls, user })),
+        }
+    }
+
+    /// The same client for calls that may take `limit`, be it more or less than
+    /// [`call_timeout`](ClientConfig::call_timeout). A shorter time is kept exactly, a longer one to
+    /// a second or two.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use oncrpc::{ReplyBound, Transport, TransportError};
+    /// # async fn call(client: rpcrdma::Client, call: xdr::Payload, bound: ReplyBound) -> Result<xdr::Payload, TransportError> {
+    /// client.within(Duration::from_secs(2)).call(call, bound).await
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn within(&self, limit: Duration) -> TimedClient {
+        TimedClient {
+            client: self.clone(),
+            limit,
+        }
+    }
+
+    /// What was agreed on the present connection, or the first of several; `None` while there is
+    /// none.
     pub fn connection(&self) -> Option<ConnectionInfo> {
-        self.handle.shared.seen().info.clone()
+        self.handle.shared.all().find_map(|seen| seen.info.clone())
+    }
+
+    /// What was agreed on each present connection.
+    pub fn connections(&self) -> Vec<ConnectionInfo> {
+        let shared = &self.handle.shared;
+        shared.all().filter_map(|seen| seen.info.clone()).collect()
     }
 
     /// What was done so far, on all connections of this client together.
     pub fn counters(&self) -> Counters {
-        let seen = self.handle.shared.seen();
-        let mut all = seen.past;
-        all += seen.present;
+        let mut all = Counters::default();
+        for seen in self.handle.shared.all() {
+            all += seen.past;
+            all += seen.present;
+        }
         all
     }
 
     /// What its connections have asked of the system and of memory so far, all together.
     pub fn io_counters(&self) -> IoCounters {
-        let seen = self.handle.shared.seen();
-        let mut all = seen.past_io;
-        all += seen.present_io;
+        let mut all = IoCounters::default();
+        for seen in self.handle.shared.all() {
+            all += seen.past_io;
+            all += seen.present_io;
+        }
         all
     }
 
@@ -170,18 +278,28 @@ impl Client {
         self.handle.shared.pool.stats()
     }
 
-    /// Ends the connection in good order, and waits for it. Calls that are on their way fail.
+    /// Ends the connections in good order, and waits for it. Calls that are on their way fail.
     pub async fn close(&self) {
-        self.handle.shared.calls.close();
+        let shared = &self.handle.shared;
+        shared.calls.close();
         let mut ended = self.handle.ended.clone();
-        // The sender goes with the owner of the connection, and then it has ended too.
-        let _ = ended.wait_for(|ended| *ended).await;
+        // The sender goes with the owners of the connections, and then they have ended too.
+        let _ = ended.wait_for(|&ended| ended == shared.seen.len()).await;
+    }
+
+    fn waiting(&self, call: Payload, bound: ReplyBound) -> Waiting {
+        Waiting::new(
+            Arc::clone(&self.handle.shared.calls),
+            self.user,
+            call,
+            bound,
+        )
     }
 }
 
 impl Transport for Client {
     fn next_xid(&self) -> u32 {
-        self.handle.shared.next_xid.fetch_add(1, Relaxed)
+        self.handle.shared.next_xid()
     }
 
     fn call(
@@ -189,19 +307,47 @@ impl Transport for Client {
         call: Payload,
         bound: ReplyBound,
     ) -> impl Future<Output = Result<Payload, TransportError>> + Send {
-        Waiting::new(Arc::clone(&self.handle.shared.calls), call, bound)
+        self.waiting(call, bound)
     }
 
-    /// As many calls as the server takes (RFC 8166 §3.3.1); one while there is no connection.
+    /// As many calls as the server takes (RFC 8166 §3.3.1), on all connections; one while there is
+    /// none.
     fn depth(&self) -> usize {
-        let seen = self.handle.shared.seen();
-        seen.info.as_ref().map_or(1, |info| info.credits as usize)
+        let all = self.handle.shared.all();
+        let credits = all.filter_map(|seen| Some(seen.info.as_ref()?.credits as usize));
+        credits.sum::<usize>().max(1)
+    }
+}
+
+impl Transport for TimedClient {
+    fn next_xid(&self) -> u32 {
+        self.client.next_xid()
+    }
+
+    fn call(
+        &self,
+        call: Payload,
+        bound: ReplyBound,
+    ) -> impl Future<Output = Result<Payload, TransportError>> + Send {
+        let limit = self.limit;
+        let call = self.client.waiting(call, bound).within(limit);
+        let calls = Arc::clone(&self.client.handle.shared.calls);
+        async move {
+            match tokio::time::timeout(limit, call).await {
+                Ok(reply) => reply,
+                Err(_) => Err(calls.reason(limit)),
+            }
+        }
+    }
+
+    fn depth(&self) -> usize {
+        self.client.depth()
     }
 }
 
 /// Where XIDs begin: elsewhere in each run, so that a server's reply cache does not take the calls
 /// of this run for those of the last.
-fn first_xid() -> u32 {
+pub(crate) fn first_xid() -> u32 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     let random = RandomState::new().build_hasher().finish();
     u32::try_from(random >> 32).expect("32 bits")

@@ -1,32 +1,28 @@
 //! The task that owns a client's connection, and makes the next one when it is lost.
 
-use super::calls::{Calls, Work};
+use super::calls::Calls;
+use super::connector::{Connector, shows_broken_invalidation};
+use super::outgoing::{Outgoing, SWEEP};
 use super::{ConnectionInfo, Shared};
-use crate::clock;
+use crate::answers::Answers;
 use crate::spin::{Idle, Spinner, after_others};
+use crate::watch::{Disuse, Health, Pulse, heard, null_call};
 use crate::wire::{Over, Wire};
-use crate::{ClientConfig, Spin};
-use buffer::Pool;
+use crate::{ClientConfig, clock};
 use oncrpc::TransportError;
-use rpcrdma_proto::{
-    Budget, CallToken, Called, Config, Connection, Event, FailedCalls, PrivateData, Registrations,
-    Role, Unfinished,
-};
-use std::net::SocketAddr;
+use rpcrdma_proto::{CallId, Called, Event, Unfinished};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 use tracing::debug;
-use verbs::{Connected, Provider, QpOptions, SetupError};
+use verbs::SetupError;
+use xdr::Payload;
 
 /// Connections that may be lost with a call on its way before that call fails (RFC 8166 §4.5.3):
 /// perhaps it is the call that breaks them.
 const MAX_LOSSES: u32 = 3;
-
-/// How often deadlines are looked at, at most.
-const SWEEP: Duration = Duration::from_secs(1);
 
 /// Turns without a pause before other tasks of the runtime have theirs.
 const TURNS: u32 = 4;
@@ -34,118 +30,51 @@ const TURNS: u32 = 4;
 /// Turns without a pause before the owner looks around all the same.
 const LOOK_AROUND: u32 = 64;
 
-/// Octets of returned memory that a client keeps for use again.
-const KEEP: usize = 16 << 20;
-
-/// How connections of one client are made.
-pub(crate) struct Connector {
-    pub(crate) provider: Arc<dyn Provider>,
-    pub(crate) to: SocketAddr,
-    pub(crate) config: ClientConfig,
-    pub(crate) pool: Pool,
-}
-
-impl Connector {
-    pub(crate) fn new(provider: Arc<dyn Provider>, to: SocketAddr, config: ClientConfig) -> Self {
-        Self {
-            provider,
-            to,
-            config,
-            pool: Pool::new(KEEP),
-        }
-    }
-
-    /// A new connection: nothing of an earlier one carries over.
-    pub(crate) async fn connect(&self) -> Result<(Wire, ConnectionInfo), SetupError> {
-        let limits = self.provider.limits();
-        let own = PrivateData {
-            send: self.config.send_size,
-            receive: self.config.receive_size,
-            // Handles are made for each call and can go at any time after it.
-            remote_invalidation: Registrations::OF_CALLS
-                .remote_invalidation(self.config.remote_invalidation, &limits),
-        };
-        let config = Config {
-            role: Role::Client,
-            own,
-            credits: self.config.credits,
-            backward_credits: 0,
-            reserve_credit: false,
-            max_chunk: self.config.max_chunk,
-            max_segment: self.config.max_segment,
-            mixed_long: false,
-            registrations: Registrations::OF_CALLS,
-            failed_calls: FailedCalls::new(),
-            budget: Budget::new(0),
-            pool: self.pool.clone(),
-        };
-        let options = QpOptions {
-            receives: config.receives(),
-            receive_size: own.receive.octets(),
-            setup_timeout: self.config.setup_timeout,
-            ..QpOptions::default()
-        };
-        let user = &self.config.private_data;
-        let private_data = own.with_user_octets(user, limits.private_data.request);
-        let receives = config.initial_receives();
-        let Connected { qp, private_data } = self
-            .provider
-            .connect(self.to, &options, &private_data, receives)
-            .await?;
-        let peer = PrivateData::find(&private_data);
-        let connection = Connection::new(&config, peer, qp.limits());
-        let info = ConnectionInfo {
-            peer: qp.peer_addr(),
-            description: qp.describe(),
-            thresholds: connection.thresholds(),
-            peer_private_data: peer,
-            raw_private_data: private_data,
-            credits: connection.credits(),
-        };
-        debug!(peer = %info.peer, thresholds = ?info.thresholds, "connected: {}", info.description);
-        Ok((Wire::new(qp, connection), info))
-    }
-}
-
-/// The owner of a client's connection.
+/// The owner of one line of a client: of a connection, and then the next.
 pub(crate) struct Pump {
     shared: Arc<Shared>,
-    connector: Connector,
+    connector: Arc<Connector>,
     spinner: Spinner,
     /// The time, as of the last look around or wake-up.
     now: Instant,
-    next_sweep: Instant,
-    /// Wakes it at the next sweep; made once, as it waits often.
+    /// Wakes it when it has to look around; made once, as it waits often.
     timer: Pin<Box<Sleep>>,
-    work: Work,
-    /// Callers to be woken; kept for its memory.
-    woken: Vec<Waker>,
-    /// A call found no room though there is a credit; something has to happen first.
-    blocked: bool,
+    outgoing: Outgoing,
+    /// Calls of the server that were taken in just now; kept for its memory.
+    called: Vec<(CallId, Payload)>,
     /// How long to wait before the next connection: not at all if the last one was of use.
     backoff: Duration,
+}
+
+/// What goes with one connection.
+struct Present {
+    wire: Wire,
+    /// Answers the calls of the server.
+    answers: Answers,
+    /// Whether the server is there, where nobody below us looks.
+    pulse: Option<Pulse>,
+    disuse: Disuse,
 }
 
 impl Drop for Pump {
     /// However this ends, nobody waits in vain.
     fn drop(&mut self) {
         let error = TransportError::Disconnected("the runtime of the client has ended".into());
-        self.shared.calls.end(&error);
-        self.shared.ended.send_replace(true);
+        self.calls().abandon(self.outgoing.line, &error);
+        self.shared.ended.send_modify(|ended| *ended += 1);
     }
 }
 
 impl Pump {
-    pub(crate) fn new(shared: Arc<Shared>, connector: Connector) -> Self {
-        let spin: Spin = connector.config.spin;
+    pub(crate) fn new(shared: Arc<Shared>, connector: Arc<Connector>, line: usize) -> Self {
+        let config = &connector.config;
+        let calls = Arc::clone(&shared.calls);
         Self {
-            spinner: Spinner::new(spin, super::activity()),
+            spinner: Spinner::new(config.spin, super::activity()),
             now: clock::now(),
-            next_sweep: clock::now(),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
-            work: Work::default(),
-            woken: Vec::new(),
-            blocked: false,
+            outgoing: Outgoing::new(calls, line, config.call_timeout),
+            called: Vec::new(),
             backoff: Duration::ZERO,
             shared,
             connector,
@@ -153,47 +82,77 @@ impl Pump {
     }
 
     fn calls(&self) -> &Calls {
-        &self.shared.calls
+        &self.outgoing.calls
     }
 
     /// Until the client is closed, or its connection is lost for good.
-    pub(crate) async fn run(mut self, mut wire: Wire) {
+    pub(crate) async fn run(mut self, mut wire: Option<Wire>) {
+        let line = self.outgoing.line;
         loop {
-            let over = self.drive(&mut wire).await;
+            let next = match wire.take() {
+                Some(wire) => wire,
+                None => {
+                    self.spinner.leave();
+                    match self.reconnect().await {
+                        Some(wire) => wire,
+                        None => {
+                            let error = TransportError::Disconnected(Over::Asked.to_string());
+                            return self.calls().end(&error);
+                        }
+                    }
+                }
+            };
+            self.calls().connected(line);
+            let mut present = self.present(next);
+            let over = self.drive(&mut present).await;
             self.spinner.leave();
+            let Present { mut wire, .. } = present;
             wire.log_end(&over);
-            let last = over == Over::Asked || !self.connector.config.reconnect;
-            if last {
-                let error = TransportError::Disconnected(over.to_string());
-                self.calls().end(&error);
+            if shows_broken_invalidation(&over) {
+                self.connector.distrust_invalidation();
             }
-            if !matches!(over, Over::Closed(_)) {
+            let error = TransportError::Disconnected(over.to_string());
+            let last = over == Over::Asked || !self.connector.config.reconnect;
+            match over {
+                Over::Asked => self.calls().end(&error),
+                _ if last => self.calls().leave(line, &error),
+                Over::Unused(_) => self.calls().lost(line, None),
+                // Others may have a connection for what waits.
+                _ => self.calls().lost(line, Some(error)),
+            }
+            // Nothing is to be expected of a peer that is over, or does not speak.
+            if !matches!(over, Over::Closed(_) | Over::Silent(_)) {
                 wire.close().await;
             }
-            self.shared
-                .lost(wire.connection.counters(), wire.qp.io_counters());
-            if last {
-                return;
-            }
-            if wire.connection.counters().replies_received > 0 {
+            let counters = *wire.connection.counters();
+            self.shared.lost(line, &counters, wire.qp.io_counters());
+            if counters.replies_received > 0 || matches!(over, Over::Unused(_)) {
                 self.backoff = Duration::ZERO;
             } else {
                 // A server that drops each connection must not be asked as fast as we can.
                 self.back_off();
             }
             self.take_unfinished(wire, &over);
-            self.blocked = false;
-            match self.reconnect().await {
-                Some(next) => wire = next,
-                None => {
-                    let error = TransportError::Disconnected(Over::Asked.to_string());
-                    return self.calls().end(&error);
-                }
+            self.outgoing.blocked = false;
+            if last {
+                return;
             }
         }
     }
 
-    /// Calls that had no end are planned, registered and sent anew on the next connection, with
+    fn present(&mut self, wire: Wire) -> Present {
+        self.now = clock::now();
+        let health = &self.connector.config.health;
+        let checks = health.is_done(wire.qp.limits());
+        Present {
+            answers: self.connector.answers(&wire),
+            pulse: checks.then(|| Pulse::new(self.now, health.after, health.within)),
+            disuse: Disuse::new(self.now),
+            wire,
+        }
+    }
+
+    /// Calls that had no end are planned, registered and sent anew on another connection, with
     /// the same XID.
     fn take_unfinished(&mut self, wire: Wire, over: &Over) {
         let mut again = Vec::new();
@@ -215,25 +174,28 @@ impl Pump {
     }
 
     /// One connection, from its beginning to its end.
-    async fn drive(&mut self, wire: &mut Wire) -> Over {
+    async fn drive(&mut self, present: &mut Present) -> Over {
         let mut turns = 0;
         self.spinner.busy();
         self.now = clock::now();
         loop {
-            if let Some(over) = wire.over() {
+            if let Some(over) = present.wire.over() {
                 return over;
             }
-            let sent = match self.take_work(wire) {
+            let sent = match self.outgoing.send(self.now, &mut present.wire) {
                 Ok(sent) => sent,
                 Err(over) => return over,
             };
-            let moved = wire.turn();
-            let delivered = self.deliver(wire);
-            if let Some(over) = wire.over() {
+            let moved = present.wire.turn();
+            let delivered = match self.deliver(present) {
+                Ok(delivered) => delivered,
+                Err(over) => return over,
+            };
+            if let Some(over) = present.wire.over() {
                 return over;
             }
             if moved || sent {
-                self.blocked &= !moved;
+                self.outgoing.blocked &= !moved;
                 self.spinner.busy();
                 turns += 1;
                 if delivered {
@@ -255,122 +217,140 @@ impl Pump {
                 continue;
             }
             self.now = clock::now();
-            if let Some(over) = self.look_around(wire) {
+            if let Some(over) = self.look_around(present) {
                 return over;
             }
             if idle == Idle::Park {
-                self.park(wire).await;
+                if let Err(over) = self.park(present).await {
+                    return over;
+                }
                 self.now = clock::now();
                 self.spinner.busy();
             }
         }
     }
 
-    /// Hands replies to their callers; whether there was one.
-    fn deliver(&mut self, wire: &mut Wire) -> bool {
-        if !wire.connection.has_events() {
-            return false;
+    /// Hands replies to their callers, and calls of the server to whoever answers them; whether
+    /// there was one of either.
+    fn deliver(&mut self, present: &mut Present) -> Result<bool, Over> {
+        let Present { wire, answers, .. } = present;
+        let connection = &mut wire.connection;
+        let answered = answers.under_way() > 0 && answers.finish(connection)?;
+        if !connection.has_events() {
+            return Ok(answered);
         }
         // Whoever has a reply finds its call counted.
         self.publish(wire);
-        let ended = std::iter::from_fn(|| match wire.connection.poll_event()? {
-            Event::Reply { token, reply } => Some((token, reply)),
-            Event::Call { .. } => unreachable!("a client is not called"),
-        });
-        self.shared.calls.complete_all(ended, &mut self.woken);
-        self.woken.drain(..).for_each(Waker::wake);
-        true
-    }
-
-    /// Sends as many calls as there are credits for, and forgets those that were cancelled;
-    /// whether there was one to send.
-    fn take_work(&mut self, wire: &mut Wire) -> Result<bool, Over> {
-        let room = match self.blocked {
-            true => 0,
-            false => wire.connection.room(),
-        };
-        let closing = self.shared.calls.take(room, &mut self.work);
         let connection = &mut wire.connection;
-        for (xid, token) in self.work.cancelled.drain(..) {
-            connection.cancel(xid, token);
-        }
-        let mut sent = false;
-        let mut refused = Vec::new();
-        for request in self.work.calls.drain(..) {
-            if self.blocked {
-                refused.push(request);
-                continue;
-            }
-            match connection.call(self.now, request, wire.qp.as_mut()) {
-                Called::Sent => sent = true,
-                Called::NoRoom(request) => {
-                    self.blocked = true;
-                    refused.push(request);
+        let called = &mut self.called;
+        let ended = std::iter::from_fn(|| {
+            loop {
+                match connection.poll_event()? {
+                    Event::Reply { token, reply } => return Some((token, reply)),
+                    Event::Call { id, message } => called.push((id, message)),
                 }
-                Called::Failed(token, error) => self.shared.calls.complete(token, Err(error)),
             }
+        });
+        self.outgoing.deliver(ended);
+        for (id, message) in self.called.drain(..) {
+            answers.call(connection, id, message);
         }
-        // In front again, so that the first one has to be the last.
-        for request in refused.into_iter().rev() {
-            self.calls().put_back(request);
-        }
-        if closing { Err(Over::Asked) } else { Ok(sent) }
+        Ok(true)
     }
 
-    /// What is not to be done in every turn: counters and deadlines.
-    fn look_around(&mut self, wire: &mut Wire) -> Option<Over> {
-        self.publish(wire);
-        if self.now < self.next_sweep {
+    /// What is not to be done in every turn: counters, deadlines, silence and disuse.
+    fn look_around(&mut self, present: &mut Present) -> Option<Over> {
+        self.publish(&present.wire);
+        if let Some(over) = self.check_health(present) {
+            return Some(over);
+        }
+        if !self.outgoing.sweep(self.now, &mut present.wire) {
             return None;
         }
-        let timeout = self.connector.config.call_timeout;
-        let mut sent = Vec::new();
-        self.sweep(&TransportError::TimedOut(timeout), &mut sent);
-        for (xid, token) in &sent {
-            wire.connection.cancel(*xid, *token);
+        if let Some(limit) = self.outgoing.overdue(self.now, &present.wire) {
+            return Some(Over::CallTimedOut(limit));
         }
-        // A server that has had a call for this long is not there any more, or the call is lost:
-        // only a new connection can bring back its memory and its credit. That nobody waits for it
-        // any more changes nothing; that it waited before it was sent is not the server's fault.
-        let oldest = wire.connection.oldest_call()?;
-        (self.now >= oldest + timeout).then_some(Over::CallTimedOut(timeout))
+        let limit = self.idle_timeout()?;
+        let connection = &present.wire.connection;
+        let in_use = connection.calls_out() + connection.calls_in() > 0;
+        // Those of all connections count: they come and go together.
+        let used = self.calls().made();
+        let unused = present.disuse.look(self.now, used, in_use);
+        (unused >= limit).then_some(Over::Unused(limit))
     }
 
-    fn sweep(&mut self, error: &TransportError, sent: &mut Vec<(u32, CallToken)>) {
-        let timeout = self.connector.config.call_timeout;
-        self.next_sweep = self.now + (timeout / 4).min(SWEEP);
-        self.calls().expire(self.now, error, sent);
+    /// RFC 8167 §5.4: where the server may have calls for us, a connection is kept without use.
+    fn idle_timeout(&self) -> Option<Duration> {
+        let config = &self.connector.config;
+        let may_end = config.reconnect && !self.connector.keeps_connections();
+        config.idle_timeout.filter(|_| may_end)
+    }
+
+    /// RFC 8267 §6.7.2: a server of which something is wanted, and that says nothing, is asked with
+    /// a call that has a credit of its own.
+    fn check_health(&mut self, present: &mut Present) -> Option<Over> {
+        let pulse = present.pulse.as_mut()?;
+        let connection = &mut present.wire.connection;
+        let wanted = connection.calls_out() > 0 || self.connector.keeps_connections();
+        match pulse.look(self.now, heard(connection.counters()), wanted) {
+            Health::Well => None,
+            Health::Silent(within) => Some(Over::Silent(within)),
+            Health::Ask => {
+                if !connection.can_check_health() {
+                    return None;
+                }
+                let program = self.connector.config.health.program;
+                let request = null_call(self.shared.next_xid(), program).as_health_check();
+                let qp = present.wire.qp.as_mut();
+                if let Called::Sent = connection.call(self.now, request, qp) {
+                    pulse.asked(self.now);
+                }
+                None
+            }
+        }
     }
 
     fn publish(&self, wire: &Wire) {
         let connection = &wire.connection;
         let io = wire.qp.io_counters();
+        let line = self.outgoing.line;
         self.shared
-            .publish(connection.counters(), io, connection.credits());
+            .publish(line, connection.counters(), io, connection.credits());
     }
 
-    async fn park(&mut self, wire: &mut Wire) {
-        if self.timer.deadline().into_std() != self.next_sweep {
-            self.timer.as_mut().reset(self.next_sweep.into());
+    async fn park(&mut self, present: &mut Present) -> Result<(), Over> {
+        let silent = present.pulse.as_ref().map(Pulse::next);
+        // If there was no credit to ask with, it is tried again with the next sweep.
+        let silent = silent.filter(|&silent| silent > self.now);
+        let until = silent
+            .into_iter()
+            .fold(self.outgoing.next_sweep, Instant::min);
+        if self.timer.deadline().into_std() != until {
+            self.timer.as_mut().reset(until.into());
         }
         let timer = &mut self.timer;
-        let calls = &self.shared.calls;
-        let can_call = !self.blocked;
+        let outgoing = &self.outgoing;
         std::future::poll_fn(|cx| {
-            let can_call = can_call && wire.connection.can_call();
+            let Present { wire, answers, .. } = &mut *present;
+            if answers.under_way() > 0
+                && let Poll::Ready(answered) = answers.poll(cx, &mut wire.connection)
+            {
+                return Poll::Ready(answered);
+            }
             let ready = wire.poll_ready(cx).is_ready()
-                | calls.poll_work(cx, can_call)
+                | outgoing.poll_work(cx, wire)
                 | timer.as_mut().poll(cx).is_ready();
             if ready {
-                Poll::Ready(())
+                Poll::Ready(Ok(()))
             } else {
                 Poll::Pending
             }
         })
-        .await;
+        .await
     }
 
-    /// A new connection, once a call wants one; `None` if the client is closed before.
+    /// A new connection, once a call wants one, or the server may; `None` if the client is closed
+    /// before.
     async fn reconnect(&mut self) -> Option<Wire> {
         let timeout = self.connector.config.call_timeout;
         let mut last = TransportError::TimedOut(timeout);
@@ -378,13 +358,14 @@ impl Pump {
             self.wait_for_call(self.backoff, &last).await?;
             match self.attempt(&last).await? {
                 Ok((wire, info)) => {
-                    self.shared.connected(info);
+                    self.shared.connected(self.outgoing.line, info);
                     return Some(wire);
                 }
                 Err(error) => {
                     debug!(to = %self.connector.to, %error, "no connection");
                     let to = self.connector.to;
                     last = TransportError::Unreachable(format!("cannot connect to {to}: {error}"));
+                    self.calls().lost(self.outgoing.line, Some(last.clone()));
                     self.back_off();
                 }
             }
@@ -397,20 +378,31 @@ impl Pump {
         last: &TransportError,
     ) -> Option<Result<(Wire, ConnectionInfo), SetupError>> {
         let limit = SWEEP.min(self.connector.config.call_timeout);
-        let mut attempt = std::pin::pin!(self.connector.connect());
+        let connector = Arc::clone(&self.connector);
+        let mut attempt = std::pin::pin!(connector.connect());
         loop {
             // Connecting has an end of its own, but callers may not want to wait for it.
             match tokio::time::timeout(limit, &mut attempt).await {
                 Ok(result) => return Some(result),
                 Err(_) => {
-                    let now = clock::now();
-                    self.shared.calls.expire(now, last, &mut Vec::new());
-                    if self.shared.calls.take(0, &mut self.work) {
+                    self.outgoing.expire(clock::now(), last);
+                    if self.is_closing() {
                         return None;
                     }
                 }
             }
         }
+    }
+
+    /// Whether the client is closed. While there is no connection, nothing is on its way that could
+    /// be cancelled.
+    fn is_closing(&mut self) -> bool {
+        let Outgoing {
+            calls, line, work, ..
+        } = &mut self.outgoing;
+        let closing = calls.take(*line, 0, work);
+        work.cancelled.clear();
+        closing
     }
 
     fn back_off(&mut self) {
@@ -422,34 +414,35 @@ impl Pump {
         self.backoff = (self.backoff * 2).max(first).min(most);
     }
 
-    /// Waits until `backoff` has passed and a call wants to be sent; `None` if the client is
-    /// closed before.
+    /// Waits until `backoff` has passed and a connection is wanted; `None` if the client is closed
+    /// before.
     async fn wait_for_call(&mut self, backoff: Duration, last: &TransportError) -> Option<()> {
         let start = clock::now();
+        let line = self.outgoing.line;
         loop {
-            let closing = self.shared.calls.take(0, &mut self.work);
-            // Those that were on their way are not any more.
-            self.work.cancelled.clear();
+            let closing = self.is_closing();
             self.now = clock::now();
-            if self.now >= self.next_sweep {
-                self.sweep(last, &mut Vec::new());
+            if self.now >= self.outgoing.next_sweep {
+                self.outgoing.expire(self.now, last);
             }
             if closing {
                 return None;
             }
             let passed = self.now >= start + backoff;
-            if passed && self.calls().is_waiting() {
+            let wanted = self.connector.keeps_connections() || self.calls().wants_connection(line);
+            if passed && wanted {
                 return Some(());
             }
+            let next_sweep = self.outgoing.next_sweep;
             let until = if passed {
-                self.next_sweep
+                next_sweep
             } else {
-                self.next_sweep.min(start + backoff)
+                next_sweep.min(start + backoff)
             };
             let mut sleep = std::pin::pin!(tokio::time::sleep_until(until.into()));
-            let calls = &self.shared.calls;
-            std::future::poll_fn(|cx| {
-                let ready = calls.poll_work(cx, passed) | sleep.as_mut().poll(cx).is_ready();
+            let calls = self.calls();
+            std::future::poll_fn(|cx: &mut Context<'_>| {
+                let ready = calls.poll_work(line, cx, passed) | sleep.as_mut().poll(cx).is_ready();
                 if ready {
                     Poll::Ready(())
                 } else {

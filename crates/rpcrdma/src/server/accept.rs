@@ -1,5 +1,6 @@
 //! Taking in connections.
 
+use super::guests::Place;
 use super::serve::Serving;
 use super::stop::Stop;
 use super::worker::Worker;
@@ -7,7 +8,9 @@ use super::{Settings, State, Tally};
 use crate::spin::Activity;
 use crate::wire::Wire;
 use buffer::Pool;
-use rpcrdma_proto::{Config, Connection, FailedCalls, PrivateData, Registrations, Role};
+use rpcrdma_proto::limits::{MAX_CREDITS, RECEIVE_SLACK};
+use rpcrdma_proto::{Config, Connection, PrivateData, Registrations, Role};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{
     AtomicUsize,
@@ -74,14 +77,14 @@ impl Acceptor {
 
     fn hand_over(&self, incoming: Box<dyn Incoming>) {
         let peer = incoming.peer_addr();
-        let mut stats = self.state.stats();
-        if stats.connections >= self.settings.config.max_connections {
-            stats.refused += 1;
-            drop(stats);
-            warn!(%peer, "refused: too many connections");
-            return;
-        }
-        drop(stats);
+        let place = match self.settings.guests.enter(peer.ip()) {
+            Ok(place) => place,
+            Err(why) => {
+                self.state.stats().refused += 1;
+                warn!(%peer, "refused: {why}");
+                return;
+            }
+        };
         let Some(workers) = self.workers.upgrade() else {
             return;
         };
@@ -93,6 +96,7 @@ impl Acceptor {
             activity: worker.activity.clone(),
             stop: self.stop.clone(),
             tally: Tally::new(Arc::clone(&self.state)),
+            place,
             _load: Load::new(Arc::clone(&worker.load)),
         };
         worker.spawn(arrival.run(incoming));
@@ -123,16 +127,17 @@ struct Arrival {
     activity: Activity,
     stop: Stop,
     tally: Tally,
+    place: Place,
     _load: Load,
 }
 
 impl Arrival {
-    async fn run(self, incoming: Box<dyn Incoming>) {
+    async fn run(mut self, incoming: Box<dyn Incoming>) {
         let peer = incoming.peer_addr();
-        let setup = self.set_up(incoming);
         // The timeouts of its steps have to be enough, but a provider is not trusted with ours.
         let timeout = self.settings.config.setup_timeout * 2;
         let stop = self.stop.clone();
+        let setup = self.set_up(incoming);
         let wire = tokio::select! {
             biased;
             result = tokio::time::timeout(timeout, setup) => match result {
@@ -155,6 +160,8 @@ impl Arrival {
             activity,
             tally,
             stop,
+            // It is free again when the connection is gone.
+            place: _place,
             ..
         } = self;
         Serving::new(wire, settings, activity, tally, stop)
@@ -167,7 +174,8 @@ impl Arrival {
         warn!(%peer, %error, "no connection was made");
     }
 
-    async fn set_up(&self, mut incoming: Box<dyn Incoming>) -> Result<Wire, SetupError> {
+    async fn set_up(&mut self, mut incoming: Box<dyn Incoming>) -> Result<Wire, SetupError> {
+        let credits = self.credits();
         let settings = &self.settings.config;
         let limits = self.settings.provider.limits();
         let request = incoming.request(settings.setup_timeout).await?;
@@ -180,14 +188,17 @@ impl Arrival {
         let config = Config {
             role: Role::Server,
             own,
-            credits: settings.credits,
-            backward_credits: 0,
+            credits: credits?,
+            backward_credits: match &settings.backchannels {
+                Some(_) => settings.backward_credits.max(1),
+                None => 0,
+            },
             reserve_credit: false,
             max_chunk: settings.max_chunk,
             max_segment: 0,
             mixed_long: false,
             registrations: Registrations::OF_CALLS,
-            failed_calls: FailedCalls::new(),
+            failed_calls: self.place.failed.clone(),
             budget: self.settings.budget.clone(),
             pool: self.pool.clone(),
         };
@@ -203,5 +214,19 @@ impl Arrival {
         let qp = incoming.accept(&options, &private_data, receives).await?;
         let connection = Connection::new(&config, PrivateData::find(&request), qp.limits());
         Ok(Wire::new(qp, connection))
+    }
+
+    /// Credits for a new connection, as far as there is memory for its Receives: one for each, and
+    /// the slack that each connection has.
+    fn credits(&mut self) -> Result<u32, SetupError> {
+        let config = &self.settings.config;
+        let wanted = config.credits.clamp(1, MAX_CREDITS);
+        let size = config.receive_size.octets();
+        let receives = wanted as usize + RECEIVE_SLACK;
+        let taken = self.place.take_receives(receives, size);
+        match u32::try_from(taken.saturating_sub(RECEIVE_SLACK)) {
+            Ok(credits @ 1..) => Ok(credits.min(wanted)),
+            Ok(0) | Err(_) => Err(io::Error::from(io::ErrorKind::OutOfMemory).into()),
+        }
     }
 }

@@ -1,12 +1,15 @@
 //! The answering end.
 
 mod accept;
+mod backchannel;
+mod guests;
 mod serve;
 mod stop;
 mod worker;
 
 use crate::ServerConfig;
 use accept::Acceptor;
+use guests::Guests;
 use oncrpc::Service;
 use rpcrdma_proto::{Budget, Counters};
 use std::net::SocketAddr;
@@ -17,6 +20,8 @@ use tokio::sync::oneshot;
 use tracing::info;
 use verbs::{IoCounters, Provider, SetupError};
 use worker::Worker;
+
+pub use backchannel::{Backchannel, Backchannels, BackwardClient};
 
 /// A server: it takes in connections and answers their calls on threads of its own, until it is
 /// [shut down](Self::shutdown) or dropped.
@@ -53,6 +58,7 @@ struct Settings {
     service: Arc<dyn Service>,
     config: ServerConfig,
     budget: Budget,
+    guests: Guests,
 }
 
 /// What a server knows of its connections.
@@ -133,6 +139,7 @@ impl Server {
             provider,
             service,
             budget: budget.clone(),
+            guests: Guests::new(&config),
             config,
         });
         let state = Arc::new(State::default());

@@ -1,19 +1,21 @@
 //! The task that owns one connection of a server, and answers its calls.
 
+use super::backchannel::BackEnd;
 use super::stop::Stop;
 use super::{Settings, Tally};
+use crate::answers::Answers;
 use crate::clock;
 use crate::spin::{Activity, Idle, Spinner, after_others};
 use crate::wire::{Over, Wire};
-use oncrpc::{Answer, Caller, Reply};
+use oncrpc::Caller;
 use rpcrdma_proto::{CallId, Event};
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-use tokio::task::{JoinError, JoinSet};
 use tokio::time::Sleep;
-use tracing::error;
+use xdr::Payload;
 
 /// Turns without a pause before other connections of the runtime have theirs.
 const TURNS: u32 = 4;
@@ -39,10 +41,12 @@ pub(super) struct Serving {
     wire: Wire,
     settings: Arc<Settings>,
     tally: Tally,
-    caller: Caller,
     spinner: Spinner,
-    /// Calls that are answered beside others.
-    jobs: JoinSet<(CallId, Reply)>,
+    answers: Answers,
+    /// Calls that came before replies of the client to calls of ours, and wait for their turn.
+    waiting: VecDeque<(CallId, Payload)>,
+    /// Calls to the client.
+    back: Option<BackEnd>,
     stop: Stop,
     /// Ends when the server stops.
     stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -73,13 +77,15 @@ impl Serving {
         tally: Tally,
         stop: Stop,
     ) -> Self {
+        let caller = Caller::new(wire.qp.peer_addr());
         Self {
-            caller: Caller::new(wire.qp.peer_addr()),
+            answers: Answers::new(Arc::clone(&settings.service), caller),
+            waiting: VecDeque::new(),
+            back: BackEnd::open(&settings.config, caller, wire.qp.limits()),
             spinner: Spinner::new(settings.config.spin, activity),
             wire,
             settings,
             tally,
-            jobs: JoinSet::new(),
             stopped: Box::pin(stopped(stop.clone())),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             stop,
@@ -93,14 +99,16 @@ impl Serving {
         let over = self.drive().await;
         self.spinner.leave();
         self.wire.log_end(&over);
+        self.answers.give_up();
+        if let Some(mut back) = self.back.take() {
+            back.end(&over);
+        }
         let io = self.wire.qp.io_counters();
         self.tally.publish(self.wire.connection.counters(), io);
-        if !matches!(over, Over::Closed(_)) {
+        // Nothing is to be expected of a peer that is over, or does not speak.
+        if !matches!(over, Over::Closed(_) | Over::Silent(_)) {
             self.wire.close().await;
         }
-        // Work that blocks goes on to its end; nobody waits for it. The memory of its call is
-        // missing to others until then.
-        self.jobs.detach_all();
     }
 
     async fn drive(&mut self) -> Over {
@@ -108,7 +116,11 @@ impl Serving {
         let mut turns = 0;
         let mut more = false;
         loop {
-            let moved = self.wire.turn();
+            let called = match self.call_back() {
+                Ok(called) => called,
+                Err(over) => return over,
+            };
+            let moved = self.wire.turn() || called;
             if std::mem::take(&mut more) {
                 after_others().await;
             }
@@ -123,6 +135,9 @@ impl Serving {
                 return over;
             }
             if moved || answered {
+                if let Some(back) = &mut self.back {
+                    back.moved();
+                }
                 self.spinner.busy();
                 turns += 1;
                 if turns % TURNS == 0 {
@@ -153,70 +168,81 @@ impl Serving {
         }
     }
 
+    /// Sends what there is to call the client; whether there was something.
+    fn call_back(&mut self) -> Result<bool, Over> {
+        match &mut self.back {
+            Some(back) => back.send(&mut self.wire),
+            None => Ok(false),
+        }
+    }
+
     /// Takes the answers of calls that took longer, and hands new ones to the service.
     fn answer(&mut self, waker: &Waker) -> Result<Answered, Over> {
         let mut answered = Answered::Nothing;
         if self.wire.connection.waits_for_memory() {
             self.wire.connection.handle_memory(waker);
         }
-        while let Some(done) = self.jobs.try_join_next() {
+        if self.answers.under_way() > 0 && self.answers.finish(&mut self.wire.connection)? {
             answered = Answered::All;
-            self.job_done(done)?;
         }
         let (mut calls, mut octets) = (0, 0);
-        while self.jobs.len() < MAX_JOBS {
+        while self.answers.under_way() < MAX_JOBS {
             if calls == CALLS || octets >= REPLIES {
                 return Ok(Answered::Enough);
             }
-            let Some(event) = self.wire.connection.poll_event() else {
-                break;
+            let Some((id, message)) = self.next_call() else {
+                return Ok(answered);
             };
             answered = Answered::All;
             calls += 1;
-            match event {
-                Event::Call { id, message } => {
-                    match self.settings.service.call(message, &self.caller) {
-                        Answer::Now(reply) => {
-                            if let Reply::Message(reply) = &reply {
-                                octets += reply.stream_len();
-                            }
-                            self.wire.connection.reply(id, reply);
-                        }
-                        Answer::Blocking(work) => {
-                            self.jobs.spawn_blocking(move || (id, work()));
-                        }
-                        Answer::Later(reply) => {
-                            self.jobs.spawn(async move { (id, reply.await) });
-                        }
-                    }
-                }
-                Event::Reply { .. } => unreachable!("a server has no calls of its own"),
+            octets += self.answers.call(&mut self.wire.connection, id, message);
+        }
+        // A job may wait for what the client replies to a call of ours: that is not to wait for it.
+        if self.back.is_some() {
+            while let Some(call) = self.come() {
+                self.waiting.push_back(call);
             }
         }
         Ok(answered)
     }
 
-    /// RFC 8166 §4.5.4: a reply that cannot be made ends the connection, so that the client knows.
-    fn job_done(&mut self, done: Result<(CallId, Reply), JoinError>) -> Result<(), Over> {
-        match done {
-            Ok((id, reply)) => {
-                self.wire.connection.reply(id, reply);
-                Ok(())
-            }
-            Err(failed) => {
-                error!(peer = %self.caller.addr, %failed, "the service failed on a call");
-                Err(Over::ServiceFailed)
+    /// The next call to answer.
+    fn next_call(&mut self) -> Option<(CallId, Payload)> {
+        if let Some(call) = self.waiting.pop_front() {
+            return Some(call);
+        }
+        self.come()
+    }
+
+    /// The next call that has come. Replies that came before it are handed on.
+    fn come(&mut self) -> Option<(CallId, Payload)> {
+        loop {
+            match self.wire.connection.poll_event()? {
+                Event::Call { id, message } => return Some((id, message)),
+                Event::Reply { token, reply } => match &mut self.back {
+                    Some(back) => back.deliver(token, reply),
+                    None => unreachable!("a server without a backchannel has no calls of its own"),
+                },
             }
         }
     }
 
     /// What is not to be done in every turn: counters, the end, silence.
     fn look_around(&mut self) -> Option<Over> {
+        let now = clock::now();
+        let (mut calls_back, mut open) = (false, false);
+        if let Some(back) = &mut self.back {
+            if let Some(over) = back.look_around(now, &mut self.wire) {
+                return Some(over);
+            }
+            calls_back = !back.is_idle();
+            open = back.is_ready();
+        }
         let connection = &self.wire.connection;
         self.tally
             .publish(connection.counters(), self.wire.qp.io_counters());
-        let now = clock::now();
-        let idle = connection.calls_in() == 0;
+        calls_back |= connection.calls_out() > 0;
+        let idle = connection.calls_in() == 0 && !calls_back;
         if self.drain_until.is_none() && self.stop.is_set() {
             self.drain_until = Some(now + self.settings.config.drain_timeout);
         }
@@ -235,7 +261,8 @@ impl Serving {
             return Some(Over::PullTimedOut(timeout));
         }
         let calls = connection.counters().calls_received;
-        if calls != self.seen.0 || !idle {
+        // RFC 8167 §5.4: a client that is ready for calls keeps its connection for them.
+        if calls != self.seen.0 || !idle || open {
             self.seen = (calls, now);
         }
         let timeout = self.settings.config.idle_timeout?;
@@ -247,7 +274,10 @@ impl Serving {
         let stuck = self
             .pulled
             .map(|(_, since)| since + self.settings.config.pull_timeout);
-        let until = [self.drain_until, silence, stuck].into_iter().flatten();
+        let back = self.back.as_ref();
+        let back = back.and_then(|back| back.next(clock::now(), &self.wire));
+        let until = [self.drain_until, silence, stuck, back];
+        let until = until.into_iter().flatten();
         let until = until
             .min()
             .unwrap_or_else(|| clock::now() + Duration::from_secs(3600));
@@ -256,30 +286,26 @@ impl Serving {
             self.timer.as_mut().reset(until.into());
         }
         let draining = self.drain_until.is_some();
-        let done = std::future::poll_fn(|cx| {
-            if let Some(done) = self.poll_jobs(cx) {
-                return Poll::Ready(Some(done));
+        std::future::poll_fn(|cx| {
+            let Self { wire, answers, .. } = self;
+            if answers.under_way() > 0
+                && let Poll::Ready(answered) = answers.poll(cx, &mut wire.connection)
+            {
+                return Poll::Ready(answered);
             }
             let ready = self.wire.poll_ready(cx).is_ready()
+                | self
+                    .back
+                    .as_ref()
+                    .is_some_and(|back| back.poll(cx, &self.wire))
                 | (!draining && self.stopped.as_mut().poll(cx).is_ready())
                 | self.timer.as_mut().poll(cx).is_ready();
             if ready || self.memory_came(cx) {
-                return Poll::Ready(None);
+                return Poll::Ready(Ok(()));
             }
             Poll::Pending
         })
-        .await;
-        match done {
-            Some(done) => self.job_done(done),
-            None => Ok(()),
-        }
-    }
-
-    fn poll_jobs(&mut self, cx: &mut Context<'_>) -> Option<Result<(CallId, Reply), JoinError>> {
-        match self.jobs.poll_join_next(cx) {
-            Poll::Ready(done) => done,
-            Poll::Pending => None,
-        }
+        .await
     }
 
     /// Whether a call that waited for memory has got some.
@@ -304,7 +330,7 @@ mod tests {
     use crate::ServerConfig;
     use crate::server::State;
     use buffer::{Buffer, Pool};
-    use oncrpc::Service;
+    use oncrpc::{Answer, Reply, Service};
     use rpcrdma_proto::{
         Budget, Config, Connection, FailedCalls, InlineSize, PrivateData, Registrations, Role,
     };
@@ -378,6 +404,7 @@ mod tests {
             provider: Arc::new(fabric.provider(end)),
             service: Arc::clone(&notes) as Arc<dyn Service>,
             config: ServerConfig::default(),
+            guests: crate::server::guests::Guests::new(&ServerConfig::default()),
             budget,
         };
         let state = Arc::new(State::default());

@@ -12,6 +12,10 @@ use tokio::sync::oneshot;
 /// Octets of returned memory that a worker keeps for use again.
 const KEEP: usize = 16 << 20;
 
+/// Calls that block and are answered at a time by one worker; more wait. Those of connections that are
+/// over meanwhile are among them as long as they take.
+const MAX_BLOCKING: usize = 128;
+
 /// What serves connections: a thread of its own, or the present runtime.
 #[derive(Debug)]
 pub(super) struct Worker {
@@ -35,6 +39,7 @@ impl Worker {
     pub(super) fn start(number: usize, pool: Option<Pool>) -> io::Result<Self> {
         let runtime = Builder::new_current_thread()
             .enable_all()
+            .max_blocking_threads(MAX_BLOCKING)
             .thread_name(format!("rpcrdma-{number}-slow"))
             .build()?;
         let handle = runtime.handle().clone();

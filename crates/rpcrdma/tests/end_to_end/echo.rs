@@ -201,6 +201,11 @@ impl Peer {
         self.0.progress();
     }
 
+    /// Moves what can move.
+    pub(crate) fn progress(&mut self) {
+        self.0.progress();
+    }
+
     pub(crate) async fn receive(&mut self) -> Vec<u32> {
         loop {
             self.0.progress();

@@ -1,0 +1,322 @@
+//! What becomes of calls.
+
+use super::*;
+use oncrpc::ReplyBound;
+use std::pin::pin;
+
+fn message(xid: u32) -> Payload {
+    let mut w = xdr::Writer::default();
+    w.u32(xid);
+    w.u32(0);
+    w.finish()
+}
+
+fn calls() -> Arc<Calls> {
+    with_lines(1)
+}
+
+fn with_lines(lines: usize) -> Arc<Calls> {
+    let calls = Calls::new(Duration::from_secs(60), lines);
+    (0..lines).for_each(|line| calls.connected(line));
+    Arc::new(calls)
+}
+
+fn of(user: usize, calls: &Arc<Calls>, xid: u32) -> Waiting {
+    let (message, bound) = (message(xid), ReplyBound::default());
+    Waiting::new(Arc::clone(calls), user, message, bound)
+}
+
+fn waiting(calls: &Arc<Calls>, xid: u32) -> Waiting {
+    of(FIRST_USER, calls, xid)
+}
+
+fn next_on(line: usize, calls: &Calls) -> Option<CallRequest> {
+    let mut work = Work::default();
+    calls.take(line, 1, &mut work);
+    work.calls.pop_front()
+}
+
+fn next(calls: &Calls) -> Option<CallRequest> {
+    next_on(0, calls)
+}
+
+fn poll(waiting: Pin<&mut Waiting>) -> Poll<Result<u32, TransportError>> {
+    let outcome = waiting.poll(&mut Context::from_waker(Waker::noop()));
+    outcome.map_ok(|reply| xdr::Reader::from(&reply).u32().expect("an XID"))
+}
+
+#[test]
+fn reply_comes_to_the_call_it_is_for() {
+    let calls = calls();
+    let (mut a, mut b) = (pin!(waiting(&calls, 1)), pin!(waiting(&calls, 2)));
+    assert!(poll(a.as_mut()).is_pending() && poll(b.as_mut()).is_pending());
+    let (first, second) = (next(&calls).expect("sent"), next(&calls).expect("sent"));
+    calls.complete(second.token(), Ok(message(2)));
+    calls.complete(first.token(), Ok(message(1)));
+    assert_eq!(poll(a), Poll::Ready(Ok(1)));
+    assert_eq!(poll(b), Poll::Ready(Ok(2)));
+}
+
+#[test]
+fn late_reply_to_a_cancelled_call_reaches_no_other() {
+    let calls = calls();
+    let mut first = Box::pin(waiting(&calls, 1));
+    assert!(poll(first.as_mut()).is_pending());
+    let request = next(&calls).expect("sent");
+    drop(first);
+    let mut work = Work::default();
+    calls.take(0, 0, &mut work);
+    assert_eq!(work.cancelled, [(1, request.token())]);
+    let mut second = pin!(waiting(&calls, 2));
+    assert!(poll(second.as_mut()).is_pending());
+    calls.complete(request.token(), Ok(message(1)));
+    assert!(poll(second).is_pending());
+}
+
+#[test]
+fn call_cancelled_before_it_was_sent_is_never_sent() {
+    let calls = calls();
+    let mut first = Box::pin(waiting(&calls, 1));
+    assert!(poll(first.as_mut()).is_pending());
+    drop(first);
+    let mut work = Work::default();
+    calls.take(0, 1, &mut work);
+    assert!(work.calls.is_empty() && work.cancelled.is_empty());
+}
+
+#[test]
+fn call_whose_time_is_up_ends_wherever_it_is() {
+    let calls = calls();
+    let (mut a, mut b) = (pin!(waiting(&calls, 1)), pin!(waiting(&calls, 2)));
+    assert!(poll(a.as_mut()).is_pending() && poll(b.as_mut()).is_pending());
+    let request = next(&calls).expect("sent");
+    let error = TransportError::TimedOut(calls.timeout);
+    let (mut sent, start) = (Vec::new(), Instant::now());
+    calls.expire(0, start, &error, &mut sent);
+    calls.expire(0, start + calls.timeout / 2, &error, &mut sent);
+    assert!(poll(a.as_mut()).is_pending() && poll(b.as_mut()).is_pending());
+    calls.expire(0, start + calls.timeout, &error, &mut sent);
+    assert_eq!(sent, [(1, request.token())]);
+    assert!(next(&calls).is_none());
+    assert_eq!(poll(a), Poll::Ready(Err(error.clone())));
+    assert_eq!(poll(b), Poll::Ready(Err(error)));
+}
+
+#[test]
+fn call_is_put_back_only_while_somebody_waits_for_it() {
+    let calls = calls();
+    let mut first = Box::pin(waiting(&calls, 1));
+    let mut second = pin!(waiting(&calls, 2));
+    assert!(poll(first.as_mut()).is_pending() && poll(second.as_mut()).is_pending());
+    let request = next(&calls).expect("sent");
+    calls.put_back(request);
+    assert!(calls.wants_connection(0));
+    let request = next(&calls).expect("sent again");
+    assert_eq!(request.xid(), 1);
+    drop(first);
+    calls.put_back(request);
+    assert_eq!(next(&calls).map(|request| request.xid()), Some(2));
+    assert!(!calls.wants_connection(0));
+}
+
+#[test]
+fn after_the_end_every_call_fails_with_the_reason() {
+    let calls = calls();
+    let mut before = pin!(waiting(&calls, 1));
+    assert!(poll(before.as_mut()).is_pending());
+    let error = TransportError::Disconnected("gone".into());
+    calls.end(&error);
+    assert_eq!(poll(before), Poll::Ready(Err(error.clone())));
+    assert_eq!(poll(pin!(waiting(&calls, 2))), Poll::Ready(Err(error)));
+}
+
+#[test]
+fn calls_that_are_cancelled_in_the_queue_hold_up_no_other() {
+    let calls = calls();
+    let mut many: Vec<_> = (0..10_000).map(|_| Box::pin(waiting(&calls, 1))).collect();
+    many.iter_mut()
+        .for_each(|w| assert!(poll(w.as_mut()).is_pending()));
+    let mut last = pin!(waiting(&calls, 2));
+    assert!(poll(last.as_mut()).is_pending());
+    drop(many);
+    let request = next(&calls).expect("there is one that somebody waits for");
+    assert_eq!(request.xid(), 2);
+    calls.complete(request.token(), Ok(message(2)));
+    assert_eq!(poll(last), Poll::Ready(Ok(2)));
+}
+
+#[test]
+fn call_cancelled_in_the_queue_is_forgotten_without_a_connection_too() {
+    let calls = calls();
+    let mut call = Box::pin(waiting(&calls, 1));
+    assert!(poll(call.as_mut()).is_pending());
+    drop(call);
+    let error = TransportError::TimedOut(calls.timeout);
+    calls.expire(0, Instant::now(), &error, &mut Vec::new());
+    assert!(calls.is_idle(0));
+}
+
+/// A waker that may look at the calls, as one does that polls at once.
+struct Polls(Arc<Calls>);
+
+impl std::task::Wake for Polls {
+    fn wake(self: Arc<Self>) {
+        assert!(self.0.inner.try_lock().is_ok(), "the lock is held");
+    }
+}
+
+#[test]
+fn nobody_is_woken_under_the_lock() {
+    let calls = calls();
+    let waker = Waker::from(Arc::new(Polls(Arc::clone(&calls))));
+    let error = TransportError::TimedOut(calls.timeout);
+    let ends: [&dyn Fn(); 3] = [
+        &|| calls.complete(next(&calls).expect("sent").token(), Err(error.clone())),
+        &|| {
+            let start = Instant::now();
+            calls.expire(0, start, &error, &mut Vec::new());
+            calls.expire(0, start + calls.timeout, &error, &mut Vec::new());
+        },
+        &|| calls.end(&error),
+    ];
+    for end in ends {
+        let mut call = pin!(waiting(&calls, 1));
+        let pending = call.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(pending.is_pending());
+        end();
+        assert_eq!(poll(call), Poll::Ready(Err(error.clone())));
+    }
+}
+
+#[test]
+fn call_has_the_time_that_it_was_given() {
+    let calls = calls();
+    let long = calls.timeout * 3;
+    let (mut usual, mut patient) = (
+        pin!(waiting(&calls, 1)),
+        pin!(waiting(&calls, 2).within(long)),
+    );
+    assert!(poll(usual.as_mut()).is_pending() && poll(patient.as_mut()).is_pending());
+    let error = TransportError::TimedOut(calls.timeout);
+    let (mut sent, start) = (Vec::new(), Instant::now());
+    assert_eq!(calls.expire(0, start, &error, &mut sent), long);
+    assert_eq!(
+        calls.expire(0, start + calls.timeout, &error, &mut sent),
+        long
+    );
+    assert_eq!(poll(usual), Poll::Ready(Err(error.clone())));
+    assert!(poll(patient.as_mut()).is_pending());
+    let left = calls.expire(0, start + long, &error, &mut sent);
+    assert_eq!(left, calls.timeout);
+    let late = TransportError::TimedOut(long);
+    assert_eq!(poll(patient), Poll::Ready(Err(late)));
+}
+
+#[test]
+fn users_have_their_turn_whoever_has_most_calls() {
+    let calls = calls();
+    let other = calls.add_user();
+    let mut many: Vec<_> = (0..1000)
+        .map(|xid| Box::pin(waiting(&calls, xid)))
+        .collect();
+    many.iter_mut()
+        .for_each(|w| assert!(poll(w.as_mut()).is_pending()));
+    let mut single = pin!(of(other, &calls, 5000));
+    assert!(poll(single.as_mut()).is_pending());
+    let mut work = Work::default();
+    calls.take(0, 4, &mut work);
+    let taken: Vec<u32> = work.calls.iter().map(CallRequest::xid).collect();
+    assert_eq!(taken, [0, 5000, 1, 2]);
+    calls.remove_user(other);
+    assert_eq!(calls.add_user(), other);
+}
+
+#[test]
+fn calls_go_to_the_line_with_the_fewest() {
+    let calls = with_lines(3);
+    let mut many: Vec<_> = (0..7).map(|xid| Box::pin(waiting(&calls, xid))).collect();
+    many.iter_mut()
+        .for_each(|w| assert!(poll(w.as_mut()).is_pending()));
+    let on = |line| -> Vec<u32> {
+        std::iter::from_fn(|| next_on(line, &calls))
+            .map(|request| request.xid())
+            .collect()
+    };
+    assert_eq!(
+        [on(0), on(1), on(2)],
+        [vec![0, 3, 6], vec![1, 4], vec![2, 5]]
+    );
+    drop(many.remove(1));
+    drop(many.remove(3));
+    let mut next = pin!(waiting(&calls, 8));
+    assert!(poll(next.as_mut()).is_pending());
+    assert_eq!(on(1), [8]);
+}
+
+#[test]
+fn calls_of_a_line_without_a_connection_go_over_another() {
+    let calls = with_lines(2);
+    let (mut a, mut b, mut c) = (
+        pin!(waiting(&calls, 1)),
+        pin!(waiting(&calls, 2)),
+        pin!(waiting(&calls, 3)),
+    );
+    for call in [a.as_mut(), b.as_mut(), c.as_mut()] {
+        assert!(poll(call).is_pending());
+    }
+    let on_its_way = next_on(0, &calls).expect("sent");
+    assert_eq!(on_its_way.xid(), 1);
+    calls.lost(0, None);
+    calls.put_back(on_its_way);
+    assert!(next_on(0, &calls).is_none());
+    let rest: Vec<u32> = std::iter::from_fn(|| next_on(1, &calls))
+        .map(|request| request.xid())
+        .collect();
+    assert_eq!(rest, [1, 2, 3]);
+    assert!(calls.wants_connection(0), "the other one has calls");
+    calls.connected(0);
+    let mut d = pin!(waiting(&calls, 4));
+    assert!(poll(d.as_mut()).is_pending());
+    assert_eq!(next_on(0, &calls).map(|request| request.xid()), Some(4));
+}
+
+#[test]
+fn calls_wait_for_their_line_while_no_other_has_a_connection() {
+    let calls = with_lines(2);
+    let mut call = pin!(waiting(&calls, 1));
+    assert!(poll(call.as_mut()).is_pending());
+    let request = next_on(0, &calls).expect("sent");
+    calls.lost(1, None);
+    calls.lost(0, None);
+    calls.put_back(request);
+    assert!(calls.wants_connection(0) && calls.wants_connection(1));
+    calls.connected(0);
+    assert_eq!(next_on(0, &calls).map(|request| request.xid()), Some(1));
+}
+
+#[test]
+fn calls_end_when_the_last_line_is_gone_and_not_before() {
+    let calls = with_lines(2);
+    let (mut a, mut b) = (pin!(waiting(&calls, 1)), pin!(waiting(&calls, 2)));
+    assert!(poll(a.as_mut()).is_pending() && poll(b.as_mut()).is_pending());
+    let _sent = next_on(0, &calls).expect("sent");
+    let error = TransportError::Disconnected("gone".into());
+    calls.abandon(0, &error);
+    assert_eq!(poll(a), Poll::Ready(Err(error.clone())));
+    assert!(poll(b.as_mut()).is_pending());
+    calls.abandon(1, &error);
+    assert_eq!(poll(b), Poll::Ready(Err(error.clone())));
+    assert_eq!(poll(pin!(waiting(&calls, 3))), Poll::Ready(Err(error)));
+}
+
+#[test]
+fn reason_is_what_is_wrong_with_the_connection() {
+    let calls = calls();
+    let limit = Duration::from_secs(1);
+    assert_eq!(calls.reason(limit), TransportError::TimedOut(limit));
+    let trouble = TransportError::Unreachable("nobody listens".into());
+    calls.lost(0, Some(trouble.clone()));
+    assert_eq!(calls.reason(limit), trouble);
+    calls.connected(0);
+    assert_eq!(calls.reason(limit), TransportError::TimedOut(limit));
+}

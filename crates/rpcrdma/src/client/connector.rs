@@ -1,0 +1,201 @@
+//! How the connections of a client are made.
+
+use super::ConnectionInfo;
+use crate::config::{ClientConfig, MAX_CONNECTIONS};
+use crate::watch::null_call;
+use crate::wire::{Over, Wire};
+use crate::{answers::Answers, clock};
+use buffer::Pool;
+use oncrpc::{Caller, Programs, Reply, Service};
+use rpcrdma_proto::{
+    Budget, Called, Config, Connection, Event, FailedCalls, PrivateData, Registrations, Role,
+    Violation,
+};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use tracing::{debug, warn};
+use verbs::{Connected, Provider, QpOptions, SetupError};
+
+/// Octets of returned memory that a client keeps for use again.
+const KEEP: usize = 16 << 20;
+
+/// Calls of the server that are taken in at a time where nobody answers them but with PROG_UNAVAIL:
+/// the one that it may send before it was granted any (RFC 8166 §3.3.3).
+const UNSERVED: u32 = 1;
+
+/// How connections of one client are made.
+pub(crate) struct Connector {
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) to: SocketAddr,
+    pub(crate) config: ClientConfig,
+    pub(crate) pool: Pool,
+    /// Answers calls of the server.
+    service: Arc<dyn Service>,
+    /// The provider says that it understands remote invalidation, and does not.
+    invalidation_broken: AtomicBool,
+    /// Remote invalidation needs no test any more.
+    invalidation_tested: AtomicBool,
+}
+
+impl Connector {
+    pub(crate) fn new(provider: Arc<dyn Provider>, to: SocketAddr, config: ClientConfig) -> Self {
+        let service = match &config.callbacks {
+            Some(callbacks) => Arc::clone(&callbacks.0),
+            None => Arc::new(Programs::new()),
+        };
+        Self {
+            provider,
+            to,
+            pool: Pool::new(KEEP),
+            service,
+            invalidation_broken: AtomicBool::new(false),
+            invalidation_tested: AtomicBool::new(!config.test_remote_invalidation),
+            config,
+        }
+    }
+
+    /// Connections of the client at a time.
+    pub(crate) fn lines(&self) -> usize {
+        self.config.connections.clamp(1, MAX_CONNECTIONS)
+    }
+
+    /// What answers calls of the server on a connection.
+    pub(crate) fn answers(&self, wire: &Wire) -> Answers {
+        Answers::new(Arc::clone(&self.service), Caller::new(wire.qp.peer_addr()))
+    }
+
+    /// Whether a connection is worth having without calls of our own, as the server may have some.
+    pub(crate) fn keeps_connections(&self) -> bool {
+        self.config.callbacks.is_some()
+    }
+
+    /// Remote invalidation is not to be used from the next connection on: what the provider says
+    /// about it is not true.
+    pub(crate) fn distrust_invalidation(&self) {
+        if !self.invalidation_broken.swap(true, Relaxed) {
+            warn!(to = %self.to, "the provider does not do remote invalidation as it says: it is not used any more");
+        }
+    }
+
+    /// What to say in R. Handles are made for each call and can go at any time after it.
+    fn offers_invalidation(&self) -> bool {
+        let wanted = self.config.remote_invalidation && !self.invalidation_broken.load(Relaxed);
+        Registrations::OF_CALLS.remote_invalidation(wanted, &self.provider.limits())
+    }
+
+    /// A new connection: nothing of an earlier one carries over.
+    pub(crate) async fn connect(&self) -> Result<(Wire, ConnectionInfo), SetupError> {
+        let (mut wire, info) = self.connect_once().await?;
+        if self.invalidation_tested.load(Relaxed) || !self.offers_invalidation() {
+            return Ok((wire, info));
+        }
+        let tested = self.test_invalidation(&mut wire).await;
+        self.invalidation_tested.store(true, Relaxed);
+        match tested {
+            Ok(()) => Ok((wire, info)),
+            Err(over) => {
+                // Whatever it was: a test with this outcome is no reason to trust the provider.
+                debug!(to = %self.to, %over, "the test of remote invalidation failed");
+                self.distrust_invalidation();
+                wire.close().await;
+                self.connect_once().await
+            }
+        }
+    }
+
+    async fn connect_once(&self) -> Result<(Wire, ConnectionInfo), SetupError> {
+        let limits = self.provider.limits();
+        let own = PrivateData {
+            send: self.config.send_size,
+            receive: self.config.receive_size,
+            remote_invalidation: self.offers_invalidation(),
+        };
+        let config = Config {
+            role: Role::Client,
+            own,
+            credits: self.config.credits,
+            backward_credits: match &self.config.callbacks {
+                Some(_) => self.config.backward_credits.max(1),
+                None => UNSERVED,
+            },
+            reserve_credit: self.config.health.is_done(&limits),
+            max_chunk: self.config.max_chunk,
+            max_segment: self.config.max_segment,
+            mixed_long: false,
+            registrations: Registrations::OF_CALLS,
+            failed_calls: FailedCalls::new(),
+            budget: Budget::new(0),
+            pool: self.pool.clone(),
+        };
+        let options = QpOptions {
+            receives: config.receives(),
+            receive_size: own.receive.octets(),
+            setup_timeout: self.config.setup_timeout,
+            ..QpOptions::default()
+        };
+        let user = &self.config.private_data;
+        let private_data = own.with_user_octets(user, limits.private_data.request);
+        let receives = config.initial_receives();
+        let Connected { qp, private_data } = self
+            .provider
+            .connect(self.to, &options, &private_data, receives)
+            .await?;
+        let peer = PrivateData::find(&private_data);
+        let connection = Connection::new(&config, peer, qp.limits());
+        let info = ConnectionInfo {
+            peer: qp.peer_addr(),
+            description: qp.describe(),
+            thresholds: connection.thresholds(),
+            peer_private_data: peer,
+            raw_private_data: private_data,
+            credits: connection.credits(),
+        };
+        debug!(peer = %info.peer, thresholds = ?info.thresholds, "connected: {}", info.description);
+        Ok((Wire::new(qp, connection), info))
+    }
+
+    /// Has the server invalidate memory of ours, and looks whether the provider tells us of it. The
+    /// call does nothing, and its reply is read by nobody.
+    async fn test_invalidation(&self, wire: &mut Wire) -> Result<(), Over> {
+        let limit = self.config.setup_timeout;
+        let test = async {
+            let request = null_call(super::first_xid(), self.config.health.program);
+            let request = request.with_reply_chunk();
+            match wire
+                .connection
+                .call(clock::now(), request, wire.qp.as_mut())
+            {
+                Called::Sent => {}
+                Called::NoRoom(_) | Called::Failed(..) => {
+                    return Err(wire.over().unwrap_or(Over::Impossible));
+                }
+            }
+            loop {
+                let moved = wire.turn();
+                while let Some(event) = wire.connection.poll_event() {
+                    match event {
+                        // Its memory is back: what was to be told was told.
+                        Event::Reply { .. } => return Ok(()),
+                        Event::Call { id, .. } => wire.connection.reply(id, Reply::Nothing),
+                    }
+                }
+                if let Some(over) = wire.over() {
+                    return Err(over);
+                }
+                if !moved {
+                    std::future::poll_fn(|cx| wire.poll_ready(cx)).await;
+                }
+            }
+        };
+        match tokio::time::timeout(limit, test).await {
+            Ok(tested) => tested,
+            Err(_) => Err(Over::CallTimedOut(limit)),
+        }
+    }
+}
+
+/// Whether a connection ended because remote invalidation is not what the provider says it is.
+pub(crate) fn shows_broken_invalidation(over: &Over) -> bool {
+    matches!(over, Over::Violation(Violation::LostHandle))
+}

@@ -1,0 +1,120 @@
+//! Calls on their way out over one connection after the other, and their replies back.
+
+use super::calls::{Calls, Outcome, Work};
+use crate::clock;
+use crate::wire::{Over, Wire};
+use oncrpc::TransportError;
+use rpcrdma_proto::{CallToken, Called};
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+/// How often deadlines are looked at, at least.
+pub(crate) const SWEEP: Duration = Duration::from_secs(1);
+
+/// What the owner of a connection does for those who call over it.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) calls: Arc<Calls>,
+    pub(crate) line: usize,
+    /// How long a call may take.
+    timeout: Duration,
+    /// How long one of those that are made now may take.
+    longest: Duration,
+    pub(crate) next_sweep: Instant,
+    pub(crate) work: Work,
+    /// Callers to be woken; kept for its memory.
+    woken: Vec<Waker>,
+    /// A call found no room though there is a credit; something has to happen first.
+    pub(crate) blocked: bool,
+}
+
+impl Outgoing {
+    pub(crate) fn new(calls: Arc<Calls>, line: usize, timeout: Duration) -> Self {
+        Self {
+            calls,
+            line,
+            timeout,
+            longest: timeout,
+            next_sweep: clock::now(),
+            work: Work::default(),
+            woken: Vec::new(),
+            blocked: false,
+        }
+    }
+
+    /// Sends as many calls as there are credits for, and forgets those that were cancelled;
+    /// whether there was one to send.
+    pub(crate) fn send(&mut self, now: Instant, wire: &mut Wire) -> Result<bool, Over> {
+        let room = match self.blocked {
+            true => 0,
+            false => wire.connection.room(),
+        };
+        let closing = self.calls.take(self.line, room, &mut self.work);
+        let connection = &mut wire.connection;
+        for (xid, token) in self.work.cancelled.drain(..) {
+            connection.cancel(xid, token);
+        }
+        let mut sent = false;
+        let mut refused = Vec::new();
+        for request in self.work.calls.drain(..) {
+            if self.blocked {
+                refused.push(request);
+                continue;
+            }
+            match connection.call(now, request, wire.qp.as_mut()) {
+                Called::Sent => sent = true,
+                Called::NoRoom(request) => {
+                    self.blocked = true;
+                    refused.push(request);
+                }
+                Called::Failed(token, error) => self.calls.complete(token, Err(error)),
+            }
+        }
+        // In front again, so that the first one has to be the last.
+        for request in refused.into_iter().rev() {
+            self.calls.put_back(request);
+        }
+        if closing { Err(Over::Asked) } else { Ok(sent) }
+    }
+
+    /// Hands replies to their callers.
+    pub(crate) fn deliver(&mut self, replies: impl Iterator<Item = (CallToken, Outcome)>) {
+        self.calls.complete_all(replies, &mut self.woken);
+        self.woken.drain(..).for_each(Waker::wake);
+    }
+
+    /// Ends the calls whose time is up, if it is time to look; whether it was.
+    pub(crate) fn sweep(&mut self, now: Instant, wire: &mut Wire) -> bool {
+        if now < self.next_sweep {
+            return false;
+        }
+        for (xid, token) in self.expire(now, &TransportError::TimedOut(self.timeout)) {
+            wire.connection.cancel(xid, token);
+        }
+        true
+    }
+
+    /// Ends the calls whose time is up with `error`; those that were on their way.
+    pub(crate) fn expire(&mut self, now: Instant, error: &TransportError) -> Vec<(u32, CallToken)> {
+        let mut sent = Vec::new();
+        self.next_sweep = now + (self.timeout / 4).min(SWEEP);
+        self.longest = self.calls.expire(self.line, now, error, &mut sent);
+        sent
+    }
+
+    /// How long the server has had a call, if that is longer than any call may take: it is not
+    /// there any more, or the call is lost. Only a new connection can bring back its memory and its
+    /// credit. That nobody waits for it any more changes nothing; that it waited before it was sent
+    /// is not the server's fault.
+    pub(crate) fn overdue(&self, now: Instant, wire: &Wire) -> Option<Duration> {
+        let oldest = wire.connection.oldest_call()?;
+        (now >= oldest + self.longest).then_some(self.longest)
+    }
+
+    /// Whether there is something to do for those who call, be it now or by a wake-up from now on.
+    pub(crate) fn poll_work(&self, cx: &Context<'_>, wire: &Wire) -> bool {
+        let can_call = !self.blocked && wire.connection.can_call();
+        self.calls.poll_work(self.line, cx, can_call)
+    }
+}

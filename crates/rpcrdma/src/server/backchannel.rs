@@ -1,0 +1,315 @@
+//! Calls from a server to its clients, over the connections on which they call (RFC 8167).
+
+use crate::client::calls::{Calls, FIRST_USER, Waiting};
+use crate::client::first_xid;
+use crate::client::outgoing::Outgoing;
+use crate::clock;
+use crate::config::{HealthCheck, ServerConfig};
+use crate::watch::{Health, Pulse, heard, null_call};
+use crate::wire::{Over, Wire};
+use oncrpc::{Caller, ConnectionId, ReplyBound, Transport, TransportError};
+use rpcrdma_proto::{CallToken, Called};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{
+    AtomicBool, AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Context;
+use std::time::Instant;
+use verbs::Limits;
+use xdr::Payload;
+
+/// The connections on which clients can be called, of one server or of several.
+///
+/// A service that calls its clients is made with a clone of what its server is
+/// [configured](crate::ServerConfig::backchannels) with:
+///
+/// ```
+/// use oncrpc::{Answer, Caller, Reply, ReplyBound, Service, Transport};
+/// use rpcrdma::{Backchannels, ServerConfig};
+/// use xdr::Payload;
+///
+/// struct Callbacks {
+///     backchannels: Backchannels,
+/// }
+///
+/// impl Service for Callbacks {
+///     fn call(&self, call: Payload, caller: &Caller) -> Answer {
+///         // What the client says here is that it takes calls on this connection, as it does
+///         // with NFS version 4.1's CREATE_SESSION: not before this may it be called.
+///         let Some(backchannel) = self.backchannels.get(caller.connection) else {
+///             return Answer::Now(Reply::Nothing);
+///         };
+///         let client = backchannel.client_is_ready();
+///         Answer::Later(Box::pin(async move {
+///             let xid = client.next_xid();
+///             let mut w = xdr::Writer::default();
+///             w.u32(xid);
+///             w.u32(0);
+///             // ... the rest of the message
+///             let bound = ReplyBound { fixed: 100, ..ReplyBound::default() };
+///             match client.call(w.finish(), bound).await {
+///                 Ok(_reply) => Reply::Message(call),
+///                 Err(_why) => Reply::Nothing,
+///             }
+///         }))
+///     }
+/// }
+///
+/// let backchannels = Backchannels::default();
+/// let config = ServerConfig {
+///     backchannels: Some(backchannels.clone()),
+///     ..ServerConfig::default()
+/// };
+/// let service = Callbacks { backchannels };
+/// # drop((config, service));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Backchannels {
+    open: Arc<Mutex<HashMap<ConnectionId, Arc<Back>>>>,
+}
+
+/// A connection over which its client could be called, if it were known to be ready for that.
+///
+/// A client that is called unprepared may lose its connection for it, and again after it has come
+/// back: nobody may call before the client has said that it is ready (RFC 8167 §6).
+#[derive(Clone, Debug)]
+pub struct Backchannel {
+    back: Arc<Back>,
+}
+
+/// Calls one client, over the one connection for which it was made.
+///
+/// Calls go in one Send each, and so do their replies: what is larger fails (RFC 8167 §5.3). They
+/// wait for a credit of the client's, and fail with their
+/// [time](crate::ServerConfig::backward_timeout) or with the connection. Whoever wants a call to
+/// survive that makes it again when the client is back and ready, with the same XID (RFC 8167 §5.4).
+#[derive(Clone, Debug)]
+pub struct BackwardClient {
+    back: Arc<Back>,
+}
+
+/// What callers and the owner of the connection share.
+#[derive(Debug)]
+struct Back {
+    caller: Caller,
+    calls: Arc<Calls>,
+    next_xid: AtomicU32,
+    /// The upper layer knows that the client is ready.
+    ready: AtomicBool,
+    /// Calls that may be under way, as the client said last.
+    credits: AtomicU32,
+}
+
+impl Backchannels {
+    /// The connection over which a call came, as long as it lasts; none if its clients cannot be
+    /// called, or it is over.
+    pub fn get(&self, connection: ConnectionId) -> Option<Backchannel> {
+        let back = Arc::clone(self.lock().get(&connection)?);
+        Some(Backchannel { back })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ConnectionId, Arc<Back>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Backchannel {
+    /// The connection.
+    pub fn connection(&self) -> ConnectionId {
+        self.back.caller.connection
+    }
+
+    /// The client's address.
+    pub fn addr(&self) -> SocketAddr {
+        self.back.caller.addr
+    }
+
+    /// States that the client has said, in terms of the upper layer, that it is ready for calls on
+    /// this connection (RFC 8167 §6). Until the connection ends it is not closed for want of calls
+    /// of the client.
+    pub fn client_is_ready(&self) -> BackwardClient {
+        self.back.ready.store(true, Release);
+        self.back.calls.wake_owner(LINE);
+        BackwardClient {
+            back: Arc::clone(&self.back),
+        }
+    }
+}
+
+impl BackwardClient {
+    /// The connection.
+    pub fn connection(&self) -> ConnectionId {
+        self.back.caller.connection
+    }
+
+    /// The client's address.
+    pub fn addr(&self) -> SocketAddr {
+        self.back.caller.addr
+    }
+}
+
+impl Transport for BackwardClient {
+    fn next_xid(&self) -> u32 {
+        self.back.next_xid.fetch_add(1, Relaxed)
+    }
+
+    fn call(
+        &self,
+        call: Payload,
+        bound: ReplyBound,
+    ) -> impl Future<Output = Result<Payload, TransportError>> + Send {
+        Waiting::new(Arc::clone(&self.back.calls), FIRST_USER, call, bound)
+    }
+
+    /// As many calls as the client takes.
+    fn depth(&self) -> usize {
+        self.back.credits.load(Relaxed) as usize
+    }
+}
+
+/// The only line there is: a client that comes back is another.
+const LINE: usize = 0;
+
+/// The server's side of a backchannel, which goes with its connection.
+pub(super) struct BackEnd {
+    back: Arc<Back>,
+    registry: Backchannels,
+    outgoing: Outgoing,
+    /// Whether the connection knows that the client is ready.
+    ready: bool,
+    /// Whether the client is there, where nobody below us looks.
+    pulse: Option<Pulse>,
+    health: HealthCheck,
+    /// What those are told who still wait when it is over.
+    why: TransportError,
+}
+
+impl BackEnd {
+    /// `None` if clients are not called.
+    pub(super) fn open(config: &ServerConfig, caller: Caller, limits: &Limits) -> Option<Self> {
+        let registry = config.backchannels.clone()?;
+        let (timeout, health) = (config.backward_timeout, config.health);
+        let pulse = || Pulse::new(clock::now(), health.after, health.within);
+        let calls = Arc::new(Calls::new(timeout, 1));
+        calls.connected(LINE);
+        let back = Arc::new(Back {
+            caller,
+            next_xid: AtomicU32::new(first_xid()),
+            ready: AtomicBool::new(false),
+            credits: AtomicU32::new(1),
+            calls: Arc::clone(&calls),
+        });
+        registry.lock().insert(caller.connection, Arc::clone(&back));
+        Some(Self {
+            back,
+            registry,
+            outgoing: Outgoing::new(calls, LINE, timeout),
+            ready: false,
+            pulse: health.is_done(limits).then(pulse),
+            health,
+            why: TransportError::Disconnected("the server has ended".into()),
+        })
+    }
+
+    /// Whether the client is ready for calls, so that the connection is of use without its own.
+    pub(super) fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// Whether a call waits to be sent.
+    pub(super) fn is_idle(&self) -> bool {
+        self.back.calls.is_idle(LINE)
+    }
+
+    /// Sends what there is to send; whether there was something.
+    pub(super) fn send(&mut self, wire: &mut Wire) -> Result<bool, Over> {
+        if !self.ready {
+            if !self.back.ready.load(Acquire) {
+                return Ok(false);
+            }
+            self.ready = true;
+            wire.connection.handle_client_ready();
+        }
+        match self.back.calls.has_work(LINE) {
+            true => self.outgoing.send(clock::now(), wire),
+            false => Ok(false),
+        }
+    }
+
+    /// Something happened on the connection: what had no room may have it now.
+    pub(super) fn moved(&mut self) {
+        self.outgoing.blocked = false;
+    }
+
+    /// Hands a reply to whoever waits for it.
+    pub(super) fn deliver(&mut self, token: CallToken, reply: Result<Payload, TransportError>) {
+        self.outgoing.deliver(std::iter::once((token, reply)));
+    }
+
+    /// What is not to be done in every turn.
+    pub(super) fn look_around(&mut self, now: Instant, wire: &mut Wire) -> Option<Over> {
+        let credits = wire.connection.credits().max(1);
+        self.back.credits.store(credits, Relaxed);
+        // A client that does not answer one call may yet answer others, and goes on with its own:
+        // the connection is not closed for it.
+        self.outgoing.sweep(now, wire);
+        let connection = &mut wire.connection;
+        let pulse = self.pulse.as_mut()?;
+        match pulse.look(now, heard(connection.counters()), self.ready) {
+            Health::Well => None,
+            Health::Silent(within) => Some(Over::Silent(within)),
+            Health::Ask => {
+                if connection.can_check_health() {
+                    let xid = self.back.next_xid.fetch_add(1, Relaxed);
+                    let request = null_call(xid, self.health.program).as_health_check();
+                    if let Called::Sent = connection.call(now, request, wire.qp.as_mut()) {
+                        pulse.asked(now);
+                    }
+                }
+                None
+            }
+        }
+    }
+
+    /// When to look around at the latest, if there is a reason to.
+    pub(super) fn next(&self, now: Instant, wire: &Wire) -> Option<Instant> {
+        let waits = wire.connection.calls_out() > 0 || !self.is_idle();
+        let sweep = waits.then_some(self.outgoing.next_sweep);
+        let silent = self.pulse.as_ref().filter(|_| self.ready).map(Pulse::next);
+        // If there was no credit to ask with, it is tried again with the next sweep.
+        let silent = silent.filter(|&silent| silent > now);
+        [sweep, silent].into_iter().flatten().min()
+    }
+
+    /// Whether there is something to do, be it now or by a wake-up from now on.
+    pub(super) fn poll(&self, cx: &Context<'_>, wire: &Wire) -> bool {
+        let work = self.outgoing.poll_work(cx, wire);
+        // Who says that the client is ready wakes whoever was noted just now.
+        work || !self.ready && self.back.ready.load(Acquire)
+    }
+
+    /// The connection ends.
+    pub(super) fn end(&mut self, over: &Over) {
+        self.why = TransportError::Disconnected(over.to_string());
+    }
+}
+
+impl Drop for BackEnd {
+    fn drop(&mut self) {
+        self.registry.lock().remove(&self.back.caller.connection);
+        self.back.calls.end(&self.why);
+    }
+}

@@ -1,0 +1,200 @@
+//! Watching a connection on which nothing happens: whether its peer is still there, and whether
+//! anybody needs it. Values that are told the time.
+
+use oncrpc::{Credential, MAX_REPLY_HEADER, Procedure, ReplyBound, write_call};
+use rpcrdma_proto::{CallRequest, CallToken, Counters};
+use std::time::{Duration, Instant};
+
+/// The name of calls that nobody waits for: no slot is at such a place.
+const NOBODY: CallToken = CallToken(u64::MAX);
+
+/// A call of the procedure NULL of a program, for its reply's own sake. That the peer has no such
+/// program is a reply as good as any.
+pub(crate) fn null_call(xid: u32, (prog, vers): (u32, u32)) -> CallRequest {
+    let mut w = xdr::Writer::default();
+    let proc = 0;
+    write_call(
+        &mut w,
+        xid,
+        Procedure { prog, vers, proc },
+        &Credential::None,
+    );
+    let bound = ReplyBound {
+        fixed: MAX_REPLY_HEADER,
+        ..ReplyBound::default()
+    };
+    CallRequest::new(NOBODY, w.finish(), bound)
+}
+
+/// Messages of the peer so far, as far as they tell that it is there.
+pub(crate) fn heard(counters: &Counters) -> u64 {
+    counters.replies_received
+        + counters.errors_received
+        + counters.bad_replies
+        + counters.unknown_replies
+        + counters.calls_received
+}
+
+/// Whether the peer of a quiet connection is still there (RFC 8267 §6.7.2).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pulse {
+    after: Duration,
+    within: Duration,
+    heard: u64,
+    /// Since when nothing has been heard though something may be expected.
+    since: Instant,
+    asked: Option<Instant>,
+}
+
+/// What to think of the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Health {
+    /// It was heard of lately, or nothing is wanted of it.
+    Well,
+    /// It is to be asked.
+    Ask,
+    /// It was asked, and said nothing for so long.
+    Silent(Duration),
+}
+
+impl Pulse {
+    /// Asks a peer that was not heard of `after` so long, and gives it up if it does not answer
+    /// `within` that time.
+    pub(crate) fn new(now: Instant, after: Duration, within: Duration) -> Self {
+        Self {
+            after,
+            within,
+            heard: 0,
+            since: now,
+            asked: None,
+        }
+    }
+
+    /// `heard` is how many messages of the peer have come so far; `wanted` whether it owes
+    /// something, or may have something to say.
+    pub(crate) fn look(&mut self, now: Instant, heard: u64, wanted: bool) -> Health {
+        if heard != self.heard || !wanted && self.asked.is_none() {
+            self.heard = heard;
+            self.since = now;
+            self.asked = None;
+        }
+        match self.asked {
+            Some(asked) if now >= asked + self.within => Health::Silent(self.within),
+            None if now >= self.since + self.after => Health::Ask,
+            Some(_) | None => Health::Well,
+        }
+    }
+
+    /// It was asked.
+    pub(crate) fn asked(&mut self, now: Instant) {
+        self.asked = Some(now);
+    }
+
+    /// When to look again at the latest.
+    pub(crate) fn next(&self) -> Instant {
+        match self.asked {
+            Some(asked) => asked + self.within,
+            None => self.since + self.after,
+        }
+    }
+}
+
+/// How long a connection has not been used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Disuse {
+    used: u64,
+    since: Instant,
+}
+
+impl Disuse {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            used: 0,
+            since: now,
+        }
+    }
+
+    /// For how long it was not, given how often it was used so far, and whether it is `in_use`.
+    pub(crate) fn look(&mut self, now: Instant, used: u64, in_use: bool) -> Duration {
+        if in_use || used != self.used {
+            self.used = used;
+            self.since = now;
+        }
+        now.saturating_duration_since(self.since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AFTER: Duration = Duration::from_secs(10);
+    const WITHIN: Duration = Duration::from_secs(5);
+
+    fn at(seconds: u64, start: Instant) -> Instant {
+        start + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn peer_that_is_heard_of_is_not_asked() {
+        let start = Instant::now();
+        let mut pulse = Pulse::new(start, AFTER, WITHIN);
+        for second in 0..60 {
+            let heard = second / 9;
+            assert_eq!(pulse.look(at(second, start), heard, true), Health::Well);
+        }
+    }
+
+    #[test]
+    fn peer_of_which_nothing_is_wanted_is_not_asked() {
+        let start = Instant::now();
+        let mut pulse = Pulse::new(start, AFTER, WITHIN);
+        assert_eq!(pulse.look(at(1000, start), 0, false), Health::Well);
+        // The time begins when it owes something.
+        assert_eq!(pulse.look(at(1009, start), 0, true), Health::Well);
+        assert_eq!(pulse.look(at(1010, start), 0, true), Health::Ask);
+    }
+
+    #[test]
+    fn silent_peer_is_asked_once_and_given_up() {
+        let start = Instant::now();
+        let mut pulse = Pulse::new(start, AFTER, WITHIN);
+        assert_eq!(pulse.next(), at(10, start));
+        assert_eq!(pulse.look(at(9, start), 0, true), Health::Well);
+        assert_eq!(pulse.look(at(10, start), 0, true), Health::Ask);
+        // There was no credit for it at first.
+        assert_eq!(pulse.look(at(11, start), 0, true), Health::Ask);
+        pulse.asked(at(11, start));
+        assert_eq!(pulse.next(), at(16, start));
+        assert_eq!(pulse.look(at(15, start), 0, true), Health::Well);
+        assert_eq!(pulse.look(at(16, start), 0, true), Health::Silent(WITHIN));
+    }
+
+    #[test]
+    fn answer_to_the_question_begins_the_time_anew() {
+        let start = Instant::now();
+        let mut pulse = Pulse::new(start, AFTER, WITHIN);
+        assert_eq!(pulse.look(at(10, start), 0, true), Health::Ask);
+        pulse.asked(at(10, start));
+        assert_eq!(pulse.look(at(12, start), 1, true), Health::Well);
+        assert_eq!(pulse.look(at(21, start), 1, true), Health::Well);
+        assert_eq!(pulse.look(at(22, start), 1, true), Health::Ask);
+    }
+
+    #[test]
+    fn disuse_counts_from_the_last_use() {
+        let start = Instant::now();
+        let mut disuse = Disuse::new(start);
+        let seconds = Duration::from_secs;
+        assert_eq!(disuse.look(at(5, start), 0, false), seconds(5));
+        assert_eq!(disuse.look(at(6, start), 1, false), seconds(0));
+        assert_eq!(disuse.look(at(9, start), 1, true), seconds(0));
+        assert_eq!(disuse.look(at(19, start), 1, false), seconds(10));
+    }
+
+    #[test]
+    fn null_call_has_no_arguments_and_a_name_of_its_own() {
+        let call = null_call(7, (100_003, 3));
+        assert_eq!((call.xid(), call.token()), (7, NOBODY));
+    }
+}

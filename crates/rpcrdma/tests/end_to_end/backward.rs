@@ -1,0 +1,327 @@
+//! Calls of a server to its clients (RFC 8167).
+
+use crate::echo::{self, call, check, exchange};
+use crate::stage::{Noting, Stage, answering, providers, sim};
+use crate::{run, run_in_virtual_time};
+use oncrpc::{
+    Credential, MAX_REPLY_HEADER, Procedure, ReplyBound, RpcError, Transport, TransportError,
+    read_reply, write_call,
+};
+use rpcrdma::{ClientConfig, ServerConfig};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use verbs_sim::{Outstanding, Side};
+
+#[test]
+fn server_calls_its_client_on_the_connection_of_its_calls() {
+    run(async {
+        for provider in providers() {
+            let stage = Stage::new(provider, ServerConfig::default()).await;
+            let callbacks = Noting::new();
+            let client = stage.client(answering(&callbacks)).await;
+            exchange(&client, &[], &[]).await;
+            let back = stage.back();
+            for size in [0, 1, 100, 3000] {
+                exchange(&back, &[size], &[size]).await;
+                exchange(&client, &[size], &[size]).await;
+            }
+            assert_eq!(callbacks.calls(), 4);
+            client.close().await;
+            let stats = stage.server.shutdown().await;
+            assert_eq!((stats.accepted, stats.counters.calls_sent), (1, 4));
+            assert!(stage.backchannels.is_empty());
+        }
+    });
+}
+
+#[test]
+fn both_directions_are_busy_at_once() {
+    run(async {
+        for provider in providers() {
+            let config = ServerConfig {
+                credits: 5,
+                backward_credits: 4,
+                ..ServerConfig::default()
+            };
+            let stage = Stage::new(provider, config).await;
+            let config = ClientConfig {
+                backward_credits: 3,
+                ..answering(&Noting::new())
+            };
+            let client = stage.client(config).await;
+            exchange(&client, &[], &[]).await;
+            let back = stage.back();
+            let mut calls = JoinSet::new();
+            for i in 0..50 {
+                let (client, back) = (client.clone(), back.clone());
+                calls.spawn(async move { exchange(&client, &[i * 1000], &[i * 999]).await });
+                calls.spawn(async move { exchange(&back, &[i * 10], &[i * 11]).await });
+            }
+            while let Some(done) = calls.join_next().await {
+                done.expect("answered");
+            }
+            assert_eq!(back.depth(), 3);
+            client.close().await;
+            assert_eq!(stage.server.shutdown().await.accepted, 1);
+        }
+    });
+}
+
+#[test]
+fn two_calls_of_both_directions_may_have_the_same_xid() {
+    run(async {
+        for provider in providers() {
+            let stage = Stage::new(provider, ServerConfig::default()).await;
+            let callbacks = Noting::new();
+            let client = stage.client(answering(&callbacks)).await;
+            exchange(&client, &[], &[]).await;
+            let back = stage.back();
+            let one =
+                |what, results: &[usize]| (call(77, what, &[], results), echo::bound(results));
+            let (forth, bound) = one(echo::LATER, &[11]);
+            let mut forth = std::pin::pin!(client.call(forth, bound));
+            let (hither, bound) = one(echo::LATER, &[12]);
+            let mut hither = std::pin::pin!(back.call(hither, bound));
+            tokio::select! {
+                biased;
+                _ = &mut forth => panic!("it waits"),
+                _ = &mut hither => panic!("it waits"),
+                () = async {
+                    while callbacks.calls() < 1 || stage.service.calls() < 2 {
+                        tokio::task::yield_now().await;
+                    }
+                } => {}
+            }
+            callbacks.echo.open();
+            stage.service.echo.open();
+            check(&hither.await.expect("answered"), &[12]);
+            check(&forth.await.expect("answered"), &[11]);
+            stage.server.shutdown().await;
+        }
+    });
+}
+
+fn rpc_call(xid: u32) -> (xdr::Payload, ReplyBound) {
+    let mut w = xdr::Writer::default();
+    let target = Procedure {
+        prog: 0x4000_0000,
+        vers: 1,
+        proc: 0,
+    };
+    write_call(&mut w, xid, target, &Credential::None);
+    let bound = ReplyBound {
+        fixed: MAX_REPLY_HEADER,
+        ..ReplyBound::default()
+    };
+    (w.finish(), bound)
+}
+
+#[test]
+fn client_without_a_service_says_that_it_has_no_such_program() {
+    run(async {
+        for provider in providers() {
+            let stage = Stage::new(provider, ServerConfig::default()).await;
+            let client = stage.client(ClientConfig::default()).await;
+            exchange(&client, &[], &[]).await;
+            let back = stage.back();
+            for _ in 0..3 {
+                let xid = back.next_xid();
+                let (call, bound) = rpc_call(xid);
+                let reply = back.call(call, bound).await.expect("answered");
+                assert_eq!(read_reply(&reply, xid).err(), Some(RpcError::ProgUnavail));
+            }
+            exchange(&client, &[], &[]).await;
+            assert_eq!(stage.server.shutdown().await.accepted, 1);
+        }
+    });
+}
+
+#[test]
+fn what_does_not_fit_a_send_is_not_sent_and_harms_nobody() {
+    run(async {
+        let stage = Stage::new(sim().1, ServerConfig::default()).await;
+        let client = stage.client(answering(&Noting::new())).await;
+        exchange(&client, &[], &[]).await;
+        let back = stage.back();
+        for (args, results) in [(&[9000][..], &[][..]), (&[], &[9000])] {
+            let call = call(back.next_xid(), echo::NOW, args, results);
+            let answer = back.call(call, echo::bound(results)).await;
+            assert!(
+                matches!(answer, Err(TransportError::TooLarge { .. })),
+                "{answer:?}"
+            );
+        }
+        exchange(&back, &[], &[]).await;
+        stage.server.shutdown().await;
+    });
+}
+
+#[test]
+fn client_is_called_while_all_of_its_own_calls_are_stuck() {
+    run(async {
+        for provider in providers() {
+            let stage = Stage::new(provider, ServerConfig::default()).await;
+            let client = stage.client(answering(&Noting::new())).await;
+            exchange(&client, &[], &[]).await;
+            let back = stage.back();
+            let mut stuck = JoinSet::new();
+            // More than are answered beside others, and than there are credits.
+            for _ in 0..150 {
+                let client = client.clone();
+                stuck.spawn(async move {
+                    let call = call(client.next_xid(), echo::BLOCKING, &[], &[]);
+                    let reply = client.call(call, echo::bound(&[])).await;
+                    check(&reply.expect("answered"), &[]);
+                });
+            }
+            stage.service.echo.wait_for_blocked(64).await;
+            while stage.server.stats().counters.calls_received < 128 {
+                tokio::task::yield_now().await;
+            }
+            for _ in 0..20 {
+                exchange(&back, &[10], &[10]).await;
+            }
+            stage.service.echo.open();
+            while let Some(done) = stuck.join_next().await {
+                done.expect("answered");
+            }
+            stage.server.shutdown().await;
+        }
+    });
+}
+
+#[test]
+fn calls_to_a_client_end_with_its_connection_and_say_why() {
+    run(async {
+        let (fabric, provider) = sim();
+        let stage = Stage::new(provider, ServerConfig::default()).await;
+        let callbacks = Noting::new();
+        let client = stage.client(answering(&callbacks)).await;
+        exchange(&client, &[], &[]).await;
+        let back = stage.back();
+        // With its reply come more credits.
+        exchange(&back, &[], &[]).await;
+        let connection = back.connection();
+        let mut calls = JoinSet::new();
+        for _ in 0..30 {
+            let back = back.clone();
+            calls.spawn(async move {
+                let call = call(back.next_xid(), echo::LATER, &[], &[]);
+                back.call(call, echo::bound(&[])).await
+            });
+        }
+        while callbacks.calls() < 1 + 16 {
+            tokio::task::yield_now().await;
+        }
+        fabric.cut(fabric.connections()[0]);
+        while let Some(ended) = calls.join_next().await {
+            match ended.expect("it ends") {
+                Err(TransportError::Disconnected(why)) => assert!(why.contains("lost"), "{why}"),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(stage.backchannels.get(connection).is_none());
+        let late = back
+            .call(call(1, echo::NOW, &[], &[]), echo::bound(&[]))
+            .await;
+        assert!(
+            matches!(late, Err(TransportError::Disconnected(_))),
+            "{late:?}"
+        );
+        // The client is back without a call of its own (RFC 8167 §5.4), on another connection.
+        while stage.backchannels.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        exchange(&client, &[], &[]).await;
+        exchange(&stage.back(), &[], &[]).await;
+        assert_ne!(stage.back().connection(), connection);
+        client.close().await;
+        assert_eq!(stage.server.shutdown().await.accepted, 2);
+        assert_eq!(fabric.outstanding(), Outstanding::default());
+    });
+}
+
+#[test]
+fn call_that_a_client_does_not_answer_ends_in_time_and_costs_no_connection() {
+    run_in_virtual_time(async {
+        let stage = Stage::new(sim().1, ServerConfig::default()).await;
+        let client = stage.client(answering(&Noting::new())).await;
+        exchange(&client, &[], &[]).await;
+        let back = stage.back();
+        let start = Instant::now();
+        let lost = call(back.next_xid(), echo::NOTHING, &[], &[]);
+        let answer = back.call(lost, echo::bound(&[])).await;
+        let limit = ServerConfig::default().backward_timeout;
+        assert_eq!(answer.err(), Some(TransportError::TimedOut(limit)));
+        assert!(start.elapsed() < limit + Duration::from_secs(3));
+        exchange(&client, &[], &[]).await;
+        assert_eq!(stage.server.shutdown().await.accepted, 1);
+    });
+}
+
+#[test]
+fn callers_of_a_client_hear_of_the_rule_that_was_broken() {
+    run_in_virtual_time(async {
+        let (fabric, provider) = sim();
+        let stage = Stage::new(provider, ServerConfig::default()).await;
+        let callbacks = Noting::new();
+        let client = stage.client(answering(&callbacks)).await;
+        exchange(&client, &[], &[]).await;
+        let back = stage.back();
+        let call = call(back.next_xid(), echo::LATER, &[], &[]);
+        let mut call = std::pin::pin!(back.call(call, echo::bound(&[])));
+        tokio::select! {
+            biased;
+            _ = &mut call => panic!("it waits"),
+            () = tokio::time::sleep(Duration::from_secs(1)) => {}
+        }
+        fabric.terminate(fabric.connections()[0], Side::Right, "invalid STag");
+        match call.await {
+            Err(TransportError::Disconnected(why)) => {
+                assert!(why.contains("invalid STag"), "{why}")
+            }
+            other => panic!("{other:?}"),
+        }
+        stage.server.shutdown().await;
+    });
+}
+
+#[test]
+fn client_can_be_called_after_it_was_idle_for_a_day() {
+    run_in_virtual_time(async {
+        let stage = Stage::new(sim().1, ServerConfig::default()).await;
+        let client = stage.client(answering(&Noting::new())).await;
+        exchange(&client, &[], &[]).await;
+        let back = stage.back();
+        tokio::time::sleep(Duration::from_secs(86_400)).await;
+        exchange(&back, &[10], &[10]).await;
+        exchange(&client, &[10], &[10]).await;
+        assert_eq!(stage.server.shutdown().await.accepted, 1);
+    });
+}
+
+#[test]
+fn shutdown_waits_for_the_replies_of_clients() {
+    run(async {
+        let stage = Stage::new(sim().1, ServerConfig::default()).await;
+        let callbacks = Noting::new();
+        let client = stage.client(answering(&callbacks)).await;
+        exchange(&client, &[], &[]).await;
+        let back = stage.back();
+        let called = tokio::spawn(async move {
+            let call = call(back.next_xid(), echo::LATER, &[], &[]);
+            back.call(call, echo::bound(&[])).await
+        });
+        while callbacks.calls() < 1 {
+            tokio::task::yield_now().await;
+        }
+        let echo = Arc::clone(&callbacks.echo);
+        let shutdown = tokio::spawn(stage.server.shutdown());
+        tokio::task::yield_now().await;
+        echo.open();
+        check(&called.await.expect("it ends").expect("answered"), &[]);
+        shutdown.await.expect("it stops");
+    });
+}

@@ -1,0 +1,256 @@
+//! How connections end, what their users hear of it, and what the next one is like.
+
+use crate::echo::{self, Peer, call, check, exchange};
+use crate::run;
+use crate::stage::{Stage, sim};
+use oncrpc::{Transport, TransportError};
+use rpcrdma::{Client, ClientConfig, InlineSize, ServerConfig};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use verbs::QpOptions;
+use verbs_sim::{Fabric, Outstanding, Side};
+
+fn once() -> ClientConfig {
+    ClientConfig {
+        reconnect: false,
+        ..ClientConfig::default()
+    }
+}
+
+fn quick() -> ClientConfig {
+    ClientConfig {
+        reconnect_first: Duration::from_millis(1),
+        ..ClientConfig::default()
+    }
+}
+
+/// Makes so many calls that are not answered, ends the connection when `begun` of them are with the
+/// server, and gives what all of them hear.
+async fn heard(
+    config: ServerConfig,
+    (many, begun): (usize, usize),
+    end: impl FnOnce(&Fabric),
+) -> Vec<TransportError> {
+    let (fabric, provider) = sim();
+    let stage = Stage::new(provider, config).await;
+    let client = stage.client(once()).await;
+    exchange(&client, &[], &[]).await;
+    let mut calls = JoinSet::new();
+    for _ in 0..many {
+        let client = client.clone();
+        calls.spawn(async move {
+            let call = call(client.next_xid(), echo::LATER, &[30_000], &[30_000]);
+            client.call(call, echo::bound(&[30_000])).await
+        });
+    }
+    while stage.service.calls() < 1 + begun {
+        tokio::task::yield_now().await;
+    }
+    end(&fabric);
+    let mut heard = Vec::new();
+    while let Some(ended) = calls.join_next().await {
+        heard.push(ended.expect("it ends").expect_err("nothing is answered"));
+    }
+    client.close().await;
+    stage.server.shutdown().await;
+    assert_eq!(fabric.outstanding(), Outstanding::default());
+    heard
+}
+
+#[test]
+fn everybody_hears_why_when_a_connection_is_cut_with_every_credit_used() {
+    run(async {
+        let config = ServerConfig {
+            credits: 8,
+            ..ServerConfig::default()
+        };
+        let cut = |fabric: &Fabric| fabric.cut(fabric.connections()[0]);
+        let heard = heard(config, (30, 8), cut).await;
+        assert_eq!(heard.len(), 30);
+        for error in heard {
+            let text = error.to_string();
+            assert!(matches!(error, TransportError::Disconnected(_)), "{text}");
+            assert!(text.contains("connection lost"), "{text}");
+        }
+    });
+}
+
+#[test]
+fn everybody_hears_of_the_rule_that_was_broken() {
+    run(async {
+        let end = |fabric: &Fabric| {
+            fabric.terminate(fabric.connections()[0], Side::Left, "invalid STag");
+        };
+        let heard = heard(ServerConfig::default(), (5, 5), end).await;
+        for error in heard {
+            let text = error.to_string();
+            assert!(matches!(error, TransportError::Disconnected(_)), "{text}");
+            assert!(text.contains("invalid STag"), "{text}");
+        }
+    });
+}
+
+/// What a server is to be like.
+fn sized(octets: usize, remote_invalidation: bool) -> ServerConfig {
+    ServerConfig {
+        send_size: InlineSize::at_most(octets),
+        receive_size: InlineSize::at_most(octets),
+        remote_invalidation,
+        drain_timeout: Duration::from_millis(1),
+        ..ServerConfig::default()
+    }
+}
+
+/// Makes calls of 3000 octets both ways, which one server after the other fails to answer until the
+/// last; each is planned for the server that it goes to.
+async fn calls_across(servers: &[(usize, bool)]) -> Client {
+    let (_fabric, provider) = sim();
+    let (octets, invalidation) = servers[0];
+    let mut stage = Stage::new(provider.clone(), sized(octets, invalidation)).await;
+    let on = stage.server.local_addr();
+    let client = stage.client(quick()).await;
+    let mut calls = JoinSet::new();
+    for i in 0..5 {
+        let client = client.clone();
+        calls.spawn(async move {
+            let (args, results) = ([3000 + i, 10], [3000 - i]);
+            let call = call(client.next_xid(), echo::BLOCKING, &args, &results);
+            let reply = client.call(call, echo::bound(&results)).await;
+            check(&reply.expect("answered in the end"), &results);
+        });
+    }
+    for &(octets, invalidation) in &servers[1..] {
+        // The one that may be sent before there is a reply (RFC 8166 §3.3.3).
+        stage.service.echo.wait_for_blocked(1).await;
+        let info = client.connection().expect("connected");
+        let echo = stage.service.echo.clone();
+        stage.server.shutdown().await;
+        // Its threads may end; nobody hears their answers.
+        echo.open();
+        stage = Stage::at(provider.clone(), on, sized(octets, invalidation)).await;
+        stage.service.echo.wait_for_blocked(1).await;
+        let next = client.connection().expect("connected");
+        assert_ne!(info.thresholds, next.thresholds);
+        assert_eq!(next.thresholds.send.octets(), octets.min(4096));
+        let peer = next.peer_private_data.expect("it says something");
+        assert_eq!(peer.remote_invalidation, invalidation);
+    }
+    stage.service.echo.open();
+    while let Some(done) = calls.join_next().await {
+        done.expect("answered");
+    }
+    client.close().await;
+    stage.server.shutdown().await;
+    client
+}
+
+#[test]
+fn calls_are_planned_anew_for_a_server_that_takes_less_and_then_more() {
+    run(async {
+        let client = calls_across(&[(4096, true), (1024, false)]).await;
+        let counters = client.counters();
+        assert!(
+            counters.read_chunks_offered > 0,
+            "they did not fit the second time"
+        );
+        assert_eq!(counters.remote_invalidations, 0);
+        let client = calls_across(&[(1024, false), (4096, true)]).await;
+        let counters = client.counters();
+        assert_eq!((counters.calls_sent, counters.replies_received), (1 + 5, 5));
+    });
+}
+
+#[test]
+fn remote_invalidation_is_agreed_on_anew_with_each_connection() {
+    run(async {
+        let client = calls_across(&[(4096, false), (1024, true)]).await;
+        assert!(client.counters().remote_invalidations > 0);
+    });
+}
+
+#[test]
+fn call_whose_chunks_broke_a_connection_is_refused_on_the_next() {
+    run(async {
+        let (fabric, provider) = sim();
+        let stage = Stage::new(provider, ServerConfig::default()).await;
+        let on = stage.server.local_addr();
+        let connect = async || {
+            let receives = echo::receives(8);
+            let options = QpOptions::default();
+            let peer = stage.provider.connect(on, &options, b"", receives).await;
+            Peer::new(peer.expect("it listens").qp)
+        };
+        // A Position-Zero Read chunk with memory that does not exist.
+        let call = |handle| [9, 1, 8, 1, 1, 0, handle, 100, 0, 0, 0, 0, 0];
+        let mut peer = connect().await;
+        peer.send(&call(0x0bad_0bad));
+        while stage.server.stats().counters.calls_condemned == 0 {
+            peer.progress();
+            tokio::task::yield_now().await;
+        }
+        drop(peer);
+        let mut peer = connect().await;
+        peer.send(&call(0x1bad_1bad));
+        assert_eq!(peer.receive().await[..5], [9, 1, 8, 4, 2]);
+        // Another client can use that XID as it likes, and the same with another call.
+        peer.send(&[9, 1, 8, 0, 0, 0, 0, 9, 0, echo::NOW, 0, 0]);
+        assert_eq!(peer.receive().await[..2], [9, 1]);
+        drop(peer);
+        stage.server.shutdown().await;
+        assert_eq!(fabric.connections(), []);
+    });
+}
+
+#[test]
+fn connections_for_which_there_is_no_memory_are_granted_less_and_then_refused() {
+    run(async {
+        let config = ServerConfig {
+            receive_memory: 200 * 4096,
+            ..ServerConfig::default()
+        };
+        let stage = Stage::new(sim().1, config).await;
+        let mut clients = Vec::new();
+        let mut granted = Vec::new();
+        loop {
+            let provider = stage.provider.clone();
+            let to = stage.server.local_addr();
+            let Ok(client) = Client::connect(provider, to, once()).await else {
+                break;
+            };
+            exchange(&client, &[], &[]).await;
+            granted.push(client.depth());
+            clients.push(client);
+        }
+        assert_eq!(granted[0], 200 / 8 - 4);
+        assert!(
+            granted.is_sorted_by(|a, b| a >= b) && granted.len() > 5,
+            "{granted:?}"
+        );
+        assert_eq!(stage.server.stats().refused, 1);
+        clients.pop().expect("there are several").close().await;
+        while stage.server.stats().connections == clients.len() + 1 {
+            tokio::task::yield_now().await;
+        }
+        exchange(&stage.client(once()).await, &[], &[]).await;
+        stage.server.shutdown().await;
+    });
+}
+
+#[test]
+fn one_address_has_only_so_many_connections() {
+    run(async {
+        let config = ServerConfig {
+            max_connections_per_address: 2,
+            ..ServerConfig::default()
+        };
+        let stage = Stage::new(sim().1, config).await;
+        let first = stage.client(once()).await;
+        let second = stage.client(once()).await;
+        let provider = stage.provider.clone();
+        let third = Client::connect(provider, stage.server.local_addr(), once()).await;
+        assert!(third.is_err());
+        exchange(&first, &[], &[]).await;
+        exchange(&second, &[], &[]).await;
+        assert_eq!(stage.server.shutdown().await.refused, 1);
+    });
+}

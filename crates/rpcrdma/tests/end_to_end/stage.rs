@@ -1,0 +1,150 @@
+//! A server that can call its clients, and those.
+
+use crate::echo::{Echo, Shared};
+use oncrpc::{Answer, Caller, ConnectionId, Programs, Service};
+use rpcrdma::{
+    Backchannels, BackwardClient, CallbackService, Client, ClientConfig, Server, ServerConfig, Spin,
+};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use verbs::Provider;
+use verbs_iwarp::Iwarp;
+use verbs_sim::{EndOptions, Fabric};
+use xdr::{Payload, Reader};
+
+/// An echo that notes over which connections it was called, and takes RPC messages too.
+pub(crate) struct Noting {
+    pub(crate) echo: Arc<Echo>,
+    callers: Mutex<Vec<Caller>>,
+}
+
+impl Noting {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            echo: Arc::default(),
+            callers: Mutex::default(),
+        })
+    }
+
+    /// Calls so far.
+    pub(crate) fn calls(&self) -> usize {
+        self.callers.lock().expect("no panic holds it").len()
+    }
+
+    /// The connection of the last call.
+    pub(crate) fn last(&self) -> ConnectionId {
+        let callers = self.callers.lock().expect("no panic holds it");
+        callers.last().expect("it was called").connection
+    }
+
+    /// Connections over which calls came.
+    pub(crate) fn connections(&self) -> usize {
+        let callers = self.callers.lock().expect("no panic holds it");
+        let mut seen = Vec::new();
+        for caller in callers.iter() {
+            if !seen.contains(&caller.connection) {
+                seen.push(caller.connection);
+            }
+        }
+        seen.len()
+    }
+}
+
+impl Service for Noting {
+    fn call(&self, call: Payload, caller: &Caller) -> Answer {
+        if is_rpc(&call) {
+            return Programs::new().call(call, caller);
+        }
+        self.callers
+            .lock()
+            .expect("no panic holds it")
+            .push(*caller);
+        Shared(Arc::clone(&self.echo)).call(call, caller)
+    }
+}
+
+/// Whether it is an RPC call without arguments, and not one for the echo.
+fn is_rpc(call: &Payload) -> bool {
+    let mut r = Reader::from(call);
+    let words: Vec<u32> = std::iter::from_fn(|| r.u32().ok()).collect();
+    words.len() == 10 && words[2] == 2 && words[3] > 1000
+}
+
+/// A server and the way to it.
+pub(crate) struct Stage {
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) service: Arc<Noting>,
+    pub(crate) backchannels: Backchannels,
+    pub(crate) server: Server,
+}
+
+impl Stage {
+    /// A server that can call back, on this runtime.
+    pub(crate) async fn new(provider: Arc<dyn Provider>, config: ServerConfig) -> Self {
+        Self::at(provider, anywhere(), config).await
+    }
+
+    pub(crate) async fn at(
+        provider: Arc<dyn Provider>,
+        on: SocketAddr,
+        config: ServerConfig,
+    ) -> Self {
+        let service = Noting::new();
+        let backchannels = Backchannels::default();
+        let config = ServerConfig {
+            workers: 0,
+            spin: Spin::Park,
+            backchannels: Some(backchannels.clone()),
+            ..config
+        };
+        let shared = Arc::clone(&service) as Arc<dyn Service>;
+        let server = Server::bind(Arc::clone(&provider), on, shared, config).await;
+        Self {
+            provider,
+            service,
+            backchannels,
+            server: server.expect("it listens"),
+        }
+    }
+
+    pub(crate) async fn client(&self, config: ClientConfig) -> Client {
+        let config = ClientConfig {
+            spin: Spin::Park,
+            ..config
+        };
+        let provider = Arc::clone(&self.provider);
+        let client = Client::connect(provider, self.server.local_addr(), config).await;
+        client.expect("it connects")
+    }
+
+    /// Calls the client that called last, which is said to be ready.
+    pub(crate) fn back(&self) -> BackwardClient {
+        let backchannel = self.backchannels.get(self.service.last());
+        backchannel.expect("it is connected").client_is_ready()
+    }
+}
+
+/// A client that answers calls with this service.
+pub(crate) fn answering(service: &Arc<Noting>) -> ClientConfig {
+    let service = Arc::clone(service) as Arc<dyn Service>;
+    ClientConfig {
+        callbacks: Some(CallbackService(service)),
+        ..ClientConfig::default()
+    }
+}
+
+pub(crate) fn anywhere() -> SocketAddr {
+    "127.0.0.1:0".parse().expect("an address")
+}
+
+/// A provider over a fabric of its own, and that.
+pub(crate) fn sim() -> (Fabric, Arc<dyn Provider>) {
+    let fabric = Fabric::new(17);
+    let provider = Arc::new(fabric.provider(EndOptions::default()));
+    (fabric, provider)
+}
+
+/// The providers that there are.
+pub(crate) fn providers() -> [Arc<dyn Provider>; 2] {
+    [sim().1, Arc::new(Iwarp::default())]
+}

@@ -1,0 +1,216 @@
+//! How long things may take, in virtual time.
+
+use crate::echo::{self, call, check, exchange};
+use crate::run_in_virtual_time;
+use crate::stage::{Noting, Stage, answering, sim};
+use oncrpc::{Transport, TransportError};
+use rpcrdma::{ClientConfig, HealthCheck, HealthChecks, ServerConfig};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use verbs::Provider;
+use verbs_sim::{EndOptions, Fabric, Side, Way};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A provider that does not notice dead peers by itself.
+fn deaf() -> (Fabric, Arc<dyn Provider>) {
+    let fabric = Fabric::new(3);
+    let mut end = EndOptions::default();
+    end.limits.keepalive = false;
+    let provider = Arc::new(fabric.provider(end));
+    (fabric, provider)
+}
+
+fn patient() -> ServerConfig {
+    ServerConfig {
+        idle_timeout: None,
+        ..ServerConfig::default()
+    }
+}
+
+#[test]
+fn call_may_take_as_long_as_it_was_given() {
+    run_in_virtual_time(async {
+        let stage = Stage::new(sim().1, patient()).await;
+        let client = stage.client(ClientConfig::default()).await;
+        exchange(&client, &[], &[]).await;
+        let ask = |limit, what| {
+            let call = call(client.next_xid(), what, &[], &[]);
+            let client = client.within(limit);
+            async move { client.call(call, echo::bound(&[])).await }
+        };
+        let start = Instant::now();
+        let short = ask(2 * SECOND, echo::NOTHING).await;
+        assert_eq!(short.err(), Some(TransportError::TimedOut(2 * SECOND)));
+        assert_eq!(start.elapsed().as_secs(), 2);
+        // The default is a minute.
+        let long = ask(600 * SECOND, echo::LATER);
+        let opened = async {
+            tokio::time::sleep(500 * SECOND).await;
+            stage.service.echo.open();
+        };
+        let (long, ()) = tokio::join!(long, opened);
+        check(&long.expect("answered"), &[]);
+        // It was not closed for the call that took so long, but for the one that nobody waited for.
+        let stats = stage.server.shutdown().await;
+        assert!(stats.accepted <= 2, "{}", stats.accepted);
+    });
+}
+
+#[test]
+fn call_with_a_time_of_its_own_says_why_there_is_no_connection() {
+    run_in_virtual_time(async {
+        let stage = Stage::new(sim().1, patient()).await;
+        let client = stage.client(ClientConfig::default()).await;
+        exchange(&client, &[], &[]).await;
+        stage.server.shutdown().await;
+        let call = call(client.next_xid(), echo::NOW, &[], &[]);
+        let answer = client.within(5 * SECOND).call(call, echo::bound(&[])).await;
+        match answer {
+            Err(TransportError::Unreachable(why)) => {
+                assert!(why.contains("cannot connect"), "{why}")
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
+#[test]
+fn idle_client_disconnects_and_is_back_with_its_next_call() {
+    run_in_virtual_time(async {
+        let stage = Stage::new(sim().1, patient()).await;
+        let client = stage.client(ClientConfig::default()).await;
+        exchange(&client, &[], &[]).await;
+        tokio::time::sleep(290 * SECOND).await;
+        assert!(client.connection().is_some());
+        tokio::time::sleep(20 * SECOND).await;
+        assert!(client.connection().is_none());
+        assert_eq!(stage.server.stats().connections, 0);
+        let start = Instant::now();
+        exchange(&client, &[10], &[10]).await;
+        assert!(
+            start.elapsed() < SECOND,
+            "it does not wait before it connects"
+        );
+        assert_eq!(stage.server.shutdown().await.accepted, 2);
+    });
+}
+
+#[test]
+fn client_with_a_slow_call_is_not_idle() {
+    run_in_virtual_time(async {
+        let stage = Stage::new(sim().1, patient()).await;
+        let config = ClientConfig {
+            call_timeout: 10_000 * SECOND,
+            ..ClientConfig::default()
+        };
+        let client = stage.client(config).await;
+        let slow = call(client.next_xid(), echo::LATER, &[], &[]);
+        let opened = async {
+            tokio::time::sleep(1000 * SECOND).await;
+            stage.service.echo.open();
+        };
+        let (slow, ()) = tokio::join!(client.call(slow, echo::bound(&[])), opened);
+        check(&slow.expect("answered"), &[]);
+        assert_eq!(stage.server.shutdown().await.accepted, 1);
+    });
+}
+
+#[test]
+fn dead_server_is_noticed_by_a_health_check_and_the_call_is_sent_again() {
+    run_in_virtual_time(async {
+        let (fabric, provider) = deaf();
+        let stage = Stage::new(provider, patient()).await;
+        let config = ClientConfig {
+            call_timeout: 1000 * SECOND,
+            ..ClientConfig::default()
+        };
+        let client = stage.client(config).await;
+        exchange(&client, &[], &[]).await;
+        fabric.stall(
+            fabric.connections()[0],
+            Side::Right,
+            Way::Both,
+            Duration::MAX,
+        );
+        let start = Instant::now();
+        exchange(&client, &[10], &[10]).await;
+        let took = start.elapsed();
+        assert!((30..34).contains(&took.as_secs()), "{took:?}");
+        assert_eq!(stage.server.stats().accepted, 2);
+        client.close().await;
+    });
+}
+
+#[test]
+fn slow_server_answers_health_checks_while_every_other_credit_is_used() {
+    run_in_virtual_time(async {
+        let (_fabric, provider) = deaf();
+        let config = ServerConfig {
+            credits: 4,
+            ..patient()
+        };
+        let stage = Stage::new(provider, config).await;
+        let config = ClientConfig {
+            call_timeout: 1000 * SECOND,
+            ..ClientConfig::default()
+        };
+        let client = stage.client(config).await;
+        exchange(&client, &[], &[]).await;
+        let mut calls = tokio::task::JoinSet::new();
+        for _ in 0..10 {
+            let client = client.clone();
+            let call = call(client.next_xid(), echo::LATER, &[], &[]);
+            calls.spawn(async move { client.call(call, echo::bound(&[])).await });
+        }
+        tokio::time::sleep(300 * SECOND).await;
+        let asked = client.counters().replies_received - 1;
+        assert!((15..=20).contains(&asked), "asked {asked} times");
+        assert_eq!(stage.service.calls(), 1 + 3, "one credit is kept back");
+        while let Some(done) = {
+            stage.service.echo.open();
+            tokio::time::sleep(SECOND).await;
+            calls.try_join_next()
+        } {
+            check(&done.expect("it ends").expect("answered"), &[]);
+        }
+        assert_eq!(stage.server.shutdown().await.accepted, 1);
+    });
+}
+
+#[test]
+fn dead_client_that_was_ready_for_calls_is_noticed() {
+    run_in_virtual_time(async {
+        let (fabric, provider) = deaf();
+        let stage = Stage::new(provider, ServerConfig::default()).await;
+        let config = ClientConfig {
+            reconnect: false,
+            health: HealthCheck {
+                checks: HealthChecks::Off,
+                ..HealthCheck::default()
+            },
+            ..answering(&Noting::new())
+        };
+        let client = stage.client(config).await;
+        exchange(&client, &[], &[]).await;
+        let back = stage.back();
+        // As long as it answers, it stays.
+        tokio::time::sleep(1000 * SECOND).await;
+        assert_eq!(stage.server.stats().connections, 1);
+        fabric.stall(
+            fabric.connections()[0],
+            Side::Left,
+            Way::Both,
+            Duration::MAX,
+        );
+        tokio::time::sleep(60 * SECOND).await;
+        let answer = back
+            .call(call(1, echo::NOW, &[], &[]), echo::bound(&[]))
+            .await;
+        match answer {
+            Err(TransportError::Disconnected(why)) => assert!(why.contains("is there"), "{why}"),
+            other => panic!("{other:?}"),
+        }
+    });
+}
