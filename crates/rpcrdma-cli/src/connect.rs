@@ -20,7 +20,15 @@ pub(crate) struct ConnectArgs {
     #[arg(long, default_value = "60", value_name = "SECONDS", value_parser = seconds,
         help_heading = "Connection")]
     pub(crate) timeout: Duration,
+
+    /// Connections to the server, over which calls are spread
+    #[arg(long, default_value_t = 1, value_name = "N", help_heading = "Connection",
+        value_parser = clap::value_parser!(u8).range(1..=MAX_CONNECTIONS))]
+    nconnect: u8,
 }
+
+/// Most connections that can be asked for.
+const MAX_CONNECTIONS: i64 = rpcrdma::MAX_CONNECTIONS as i64;
 
 /// A time in seconds, with a fraction if need be.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
@@ -38,6 +46,7 @@ impl ConnectArgs {
     fn config(&self) -> ClientConfig {
         let usual = ClientConfig::default();
         ClientConfig {
+            connections: self.nconnect.into(),
             credits: self.transport.credits,
             send_size: self.transport.inline_size_or(usual.send_size),
             receive_size: self.transport.inline_size_or(usual.receive_size),

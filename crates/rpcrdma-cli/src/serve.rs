@@ -97,7 +97,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_THREADS))]
     threads: Option<u16>,
 
-    /// Connections at a time
+    /// Connections at a time; one address has half of them at most
     #[arg(long, value_name = "N", default_value_t = 1024,
         value_parser = clap::value_parser!(u16).range(1..))]
     max_connections: u16,
@@ -270,6 +270,7 @@ impl ServeArgs {
             receive_size: self.transport.inline_size_or(usual.receive_size),
             remote_invalidation: self.transport.remote_invalidation(),
             max_connections: self.max_connections.into(),
+            max_connections_per_address: usize::from(self.max_connections).div_ceil(2),
             idle_timeout: (!self.idle_timeout.is_zero()).then_some(self.idle_timeout),
             workers: self.threads.map_or(usual.workers, usize::from),
             spin: self.transport.spin(),

@@ -44,6 +44,18 @@ fn files_come_back_as_they_were_put() {
 }
 
 #[test]
+fn files_come_and_go_over_several_connections() {
+    let served = Served::new(&[]);
+    let content = data((5 << 20) + 3);
+    let source = served.local("source", &content);
+    let url = served.url("copy");
+    ok(&["put", "--nconnect", "4", &source, &url]);
+    assert_eq!(fs::read(served.dir.join("copy")).unwrap(), content);
+    assert_eq!(ok(&["cat", "--nconnect=16", &url]), content);
+    fails(&["cat", "--nconnect", "17", &url], 2, "17");
+}
+
+#[test]
 fn files_keep_their_permissions_but_not_the_right_to_act_as_their_owner() {
     let served = Served::new(&[]);
     let source = served.local("script", b"#!/bin/sh\n");
