@@ -147,6 +147,10 @@ impl Caller {
             Ok(_) if self.echo.executed(id) == 0 => Err("a reply, but nobody executed it".into()),
             Ok(reply) => shape.check(xid, id, &reply).map(|()| true),
             Err(TransportError::Refused(_)) if shape.is_outgrown() => Ok(true),
+            // A server does not try a call again whose chunks cost it a connection (RFC 8166 §4.5.3).
+            Err(TransportError::Refused(_)) if self.stage.scenario.weather.failures > 0 => {
+                Ok(false)
+            }
             Err(
                 TransportError::TimedOut(_)
                 | TransportError::Disconnected(_)

@@ -127,7 +127,10 @@ impl From<Fault> for NoReply {
             Fault::Transport(
                 oncrpc::TransportError::TimedOut(_)
                 | oncrpc::TransportError::Disconnected(_)
-                | oncrpc::TransportError::Unreachable(_),
+                | oncrpc::TransportError::Unreachable(_)
+                // A server does not try a call again whose chunks cost it a connection (RFC 8166
+                // §4.5.3).
+                | oncrpc::TransportError::Refused(_),
             ) => Self::Transport,
             other => Self::Wrong(other.to_string()),
         }
