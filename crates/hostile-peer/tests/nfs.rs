@@ -418,7 +418,14 @@ fn data_by_reference_where_none_is_eligible_is_refused() {
         site.peer.send(&words(&[&header[..], &lookup].concat()));
         assert_eq!(site.peer.answer(), [XID, 1, 4, 4, 2]);
     }
-    // The data of a WRITE, but of another length than it says.
+    site.check();
+}
+
+#[test]
+fn data_of_another_length_than_the_write_says_is_garbage() {
+    let mut site = Site::start();
+    site.peer.memory.insert(9, vec![b'x'; 4096]);
+    let garbage = accepted(XID, accept::GARBAGE_ARGS, &[]);
     let file = opaque(&site.create(b"file"));
     for length in [1, 7, 99] {
         let arguments = [&file[..], &[0, 0, 8, 2, 8]].concat();
@@ -426,7 +433,7 @@ fn data_by_reference_where_none_is_eligible_is_refused() {
         let position = u32::try_from(write.len() * 4).unwrap();
         let header = [XID, 1, 4, 0, 1, position, 9, length, 0, 0, 0, 0, 0];
         site.peer.send(&words(&[&header[..], &write].concat()));
-        assert_eq!(site.peer.answer(), [XID, 1, 4, 4, 2]);
+        assert_eq!(site.peer.answer(), msg(XID, 4, &garbage));
     }
     site.check();
 }
