@@ -41,7 +41,8 @@ pub struct Config {
     /// What we say about ourselves.
     pub own: PrivateData,
     /// Credits to ask for, or to grant at most; taken to be within 1 and
-    /// [`MAX_CREDITS`](crate::limits::MAX_CREDITS).
+    /// [`MAX_CREDITS`](crate::limits::MAX_CREDITS). No more are asked for than the provider has room
+    /// for Receives.
     pub credits: u32,
     /// The same for calls of the server to the client (RFC 8167 §4.1): what a client grants, or a
     /// server asks for. At most [`MAX_CREDITS`](crate::limits::MAX_CREDITS); 0 for no such calls.
@@ -131,6 +132,10 @@ impl Connection {
         let max_chunk = config.max_chunk.min(limits.max_region);
         let max_chunk = max_chunk.min(limits.max_message as usize);
         let (of_us, of_peer) = config.both_credits();
+        // Each reply needs a Receive (RFC 8166 §3.3.1). One that the provider has no room for would be
+        // in the way of all that is to be sent.
+        let room = limits.receives.saturating_sub(config.first_receives());
+        let of_us = u32::try_from(room).map_or(of_us, |room| room.min(of_us));
         let link = Link {
             own: config.own,
             peer,

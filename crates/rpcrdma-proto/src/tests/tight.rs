@@ -133,3 +133,37 @@ fn reply_to_a_call_that_was_not_sent_yet_ends_it_and_leaves_nothing_exposed() {
     assert_eq!(lone.end.qp.outstanding().regions, 1);
     assert_eq!(lone.end.connection.violation(), None);
 }
+
+/// RFC 8166 §3.3.1: a reply without a Receive ends the connection, and a Receive that cannot be
+/// posted is in the way of every Send.
+#[test]
+fn no_more_calls_are_made_than_there_is_room_for_receives() {
+    let mut setup = Setup::default();
+    let [client, server] = [&setup.client, &setup.server].map(Config::receives);
+    // Of eight calls of the client, and four of the server, there is room for three and for two.
+    setup.ends.left.limits.receives = client - 5;
+    setup.ends.right.limits.receives = server - 2;
+    let mut pair = Pair::with(setup);
+    pair.server.connection.handle_client_ready();
+    for xid in 0..12 {
+        pair.call(request(xid, call(xid, 40, &[]), bound(200, &[])));
+        pair.call_back(request(xid, call(xid, 40, &[]), bound(200, &[])));
+    }
+    pair.drive();
+    let (mut most, mut most_back) = (0, 0);
+    while !(pair.calls.is_empty() && pair.back.calls.is_empty()) {
+        most = most.max(pair.client.connection.calls_out());
+        most_back = most_back.max(pair.server.connection.calls_out());
+        // The client answers last, so that the server has to wait for it with Sends of its own.
+        if let Some((id, message)) = pair.calls.pop() {
+            let xid = xdr::Reader::from(&message).u32().expect("an XID");
+            pair.answer(id, Reply::Message(reply(xid, 40, &[])));
+        } else if let Some((id, message)) = pair.back.calls.pop() {
+            let xid = xdr::Reader::from(&message).u32().expect("an XID");
+            pair.answer_back(id, Reply::Message(reply(xid, 40, &[])));
+        }
+    }
+    assert_eq!((most, most_back), (3, 2));
+    assert_eq!((pair.replies.len(), pair.back.replies.len()), (12, 12));
+    pair.check_idle();
+}
