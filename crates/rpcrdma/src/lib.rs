@@ -8,6 +8,7 @@ mod answers;
 mod client;
 mod clock;
 mod config;
+mod receives;
 mod server;
 mod spin;
 mod watch;

@@ -2,6 +2,7 @@
 
 use super::ConnectionInfo;
 use crate::config::{ClientConfig, MAX_CONNECTIONS};
+use crate::receives::share;
 use crate::watch::null_call;
 use crate::wire::{Over, Wire};
 use crate::{answers::Answers, clock};
@@ -11,6 +12,7 @@ use rpcrdma_proto::{
     Budget, Called, Config, Connection, Event, FailedCalls, PrivateData, Registrations, Role,
     Violation,
 };
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -111,14 +113,18 @@ impl Connector {
             receive: self.config.receive_size,
             remote_invalidation: self.offers_invalidation(),
         };
+        let backward = match &self.config.callbacks {
+            Some(_) => self.config.backward_credits.max(1),
+            None => UNSERVED,
+        };
+        let too_few = || io::Error::other("the provider has room for too few Receives");
+        let (credits, backward_credits) =
+            share(limits.receives, self.config.credits, backward).ok_or_else(too_few)?;
         let config = Config {
             role: Role::Client,
             own,
-            credits: self.config.credits,
-            backward_credits: match &self.config.callbacks {
-                Some(_) => self.config.backward_credits.max(1),
-                None => UNSERVED,
-            },
+            credits,
+            backward_credits,
             reserve_credit: self.config.health.is_done(&limits),
             max_chunk: self.config.max_chunk,
             max_segment: self.config.max_segment,

@@ -5,6 +5,7 @@ use super::serve::Serving;
 use super::stop::Stop;
 use super::worker::Worker;
 use super::{Settings, State, Tally};
+use crate::receives::share;
 use crate::spin::Activity;
 use crate::wire::Wire;
 use buffer::Pool;
@@ -175,9 +176,9 @@ impl Arrival {
     }
 
     async fn set_up(&mut self, mut incoming: Box<dyn Incoming>) -> Result<Wire, SetupError> {
-        let credits = self.credits();
-        let settings = &self.settings.config;
         let limits = self.settings.provider.limits();
+        let credits = self.credits(limits.receives);
+        let settings = &self.settings.config;
         let request = incoming.request(settings.setup_timeout).await?;
         let own = PrivateData {
             send: settings.send_size,
@@ -185,14 +186,12 @@ impl Arrival {
             remote_invalidation: Registrations::OF_CALLS
                 .remote_invalidation(settings.remote_invalidation, &limits),
         };
+        let (credits, backward_credits) = credits?;
         let config = Config {
             role: Role::Server,
             own,
-            credits: credits?,
-            backward_credits: match &settings.backchannels {
-                Some(_) => settings.backward_credits.max(1),
-                None => 0,
-            },
+            credits,
+            backward_credits,
             reserve_credit: false,
             max_chunk: settings.max_chunk,
             max_segment: 0,
@@ -216,17 +215,19 @@ impl Arrival {
         Ok(Wire::new(qp, connection))
     }
 
-    /// Credits for a new connection, as far as there is memory for its Receives: one for each, and
-    /// the slack that each connection has.
-    fn credits(&mut self) -> Result<u32, SetupError> {
+    /// Credits for calls of a new client, and for those to it, as far as there is room, and memory,
+    /// for their Receives.
+    fn credits(&mut self, room: usize) -> Result<(u32, u32), SetupError> {
         let config = &self.settings.config;
-        let wanted = config.credits.clamp(1, MAX_CREDITS);
+        let backward = match &config.backchannels {
+            Some(_) => config.backward_credits.clamp(1, MAX_CREDITS),
+            None => 0,
+        };
+        let forward = config.credits.clamp(1, MAX_CREDITS);
+        let wanted = (forward + backward) as usize + RECEIVE_SLACK;
         let size = config.receive_size.octets();
-        let receives = wanted as usize + RECEIVE_SLACK;
-        let taken = self.place.take_receives(receives, size);
-        match u32::try_from(taken.saturating_sub(RECEIVE_SLACK)) {
-            Ok(credits @ 1..) => Ok(credits.min(wanted)),
-            Ok(0) | Err(_) => Err(io::Error::from(io::ErrorKind::OutOfMemory).into()),
-        }
+        let taken = self.place.take_receives(wanted.min(room), size);
+        let none = || io::Error::from(io::ErrorKind::OutOfMemory).into();
+        share(taken, forward, backward).ok_or_else(none)
     }
 }

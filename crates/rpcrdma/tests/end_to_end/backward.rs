@@ -7,12 +7,12 @@ use oncrpc::{
     Credential, MAX_REPLY_HEADER, Procedure, ReplyBound, RpcError, Transport, TransportError,
     read_reply, write_call,
 };
-use rpcrdma::{ClientConfig, ServerConfig};
+use rpcrdma::{Client, ClientConfig, ServerConfig};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use verbs_sim::{Outstanding, Side};
+use verbs_sim::{EndOptions, Fabric, Outstanding, Side};
 
 #[test]
 fn server_calls_its_client_on_the_connection_of_its_calls() {
@@ -66,6 +66,54 @@ fn both_directions_are_busy_at_once() {
             client.close().await;
             assert_eq!(stage.server.shutdown().await.accepted, 1);
         }
+    });
+}
+
+/// A provider with so few Receives, and what uses it, at both ends.
+async fn with_receives(receives: usize) -> (Fabric, Stage) {
+    let fabric = Fabric::new(18);
+    let mut end = EndOptions::default();
+    end.limits.receives = receives;
+    let provider = Arc::new(fabric.provider(end));
+    (fabric, Stage::new(provider, ServerConfig::default()).await)
+}
+
+#[test]
+fn few_receives_are_few_credits_in_both_directions() {
+    run(async {
+        for receives in [6, 7, 13, 100] {
+            let (fabric, stage) = with_receives(receives).await;
+            let client = stage.client(answering(&Noting::new())).await;
+            exchange(&client, &[], &[]).await;
+            let back = stage.back();
+            let mut calls = JoinSet::new();
+            for i in 0..30 {
+                let (client, back) = (client.clone(), back.clone());
+                calls.spawn(async move { exchange(&client, &[i * 100], &[i * 999]).await });
+                calls.spawn(async move { exchange(&back, &[i * 10], &[i * 11]).await });
+            }
+            while let Some(done) = calls.join_next().await {
+                done.expect("answered");
+            }
+            assert!(client.depth() + back.depth() < receives, "{receives}");
+            client.close().await;
+            assert_eq!(stage.server.shutdown().await.accepted, 1);
+            assert_eq!(fabric.outstanding(), Outstanding::default());
+        }
+    });
+}
+
+#[test]
+fn too_few_receives_for_a_call_are_no_connection() {
+    run(async {
+        let (_fabric, stage) = with_receives(5).await;
+        let to = stage.server.local_addr();
+        let connecting = Client::connect(stage.provider, to, ClientConfig::default());
+        let Err(error) = connecting.await else {
+            panic!("nothing could be called");
+        };
+        assert!(error.to_string().contains("too few Receives"), "{error}");
+        stage.server.shutdown().await;
     });
 }
 

@@ -1,0 +1,49 @@
+//! How many calls may be under way in each direction, given how many Receives there are.
+
+use rpcrdma_proto::limits::{MAX_CREDITS, RECEIVE_SLACK};
+
+/// Of the Receives that there is room for, calls of the server get one in so many at most.
+const BACKWARD_SHARE: usize = 4;
+
+/// Credits for calls of the client and of the server, if so many are wanted and there is room for so
+/// many Receives: each call, and each reply, needs one (RFC 8166 §3.3.1, RFC 8167 §4.1). `None` if
+/// there is not even room for one call in each direction that is used.
+pub(crate) fn share(receives: usize, forward: u32, backward: u32) -> Option<(u32, u32)> {
+    let room = receives.checked_sub(RECEIVE_SLACK)?;
+    let most =
+        |wanted: u32, room: usize| u32::try_from(room).map_or(wanted, |room| wanted.min(room));
+    let backward = most(backward.min(MAX_CREDITS), (room / BACKWARD_SHARE).max(1));
+    let forward = forward.clamp(1, MAX_CREDITS);
+    match most(forward, room.checked_sub(backward as usize)?) {
+        0 => None,
+        forward => Some((forward, backward)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credits_are_as_wanted_where_there_is_room() {
+        assert_eq!(share(256, 128, 16), Some((128, 16)));
+        assert_eq!(share(RECEIVE_SLACK + 144, 128, 16), Some((128, 16)));
+        assert_eq!(share(usize::MAX, 0, 0), Some((1, 0)));
+        assert_eq!(share(usize::MAX, u32::MAX, u32::MAX), Some((16384, 16384)));
+    }
+
+    #[test]
+    fn few_receives_are_shared_and_each_direction_has_one() {
+        assert_eq!(share(RECEIVE_SLACK + 40, 128, 16), Some((30, 10)));
+        assert_eq!(share(RECEIVE_SLACK + 40, 128, 1), Some((39, 1)));
+        assert_eq!(share(RECEIVE_SLACK + 2, 128, 16), Some((1, 1)));
+        assert_eq!(share(RECEIVE_SLACK + 1, 128, 0), Some((1, 0)));
+    }
+
+    #[test]
+    fn too_few_receives_are_no_connection() {
+        assert_eq!(share(RECEIVE_SLACK + 1, 128, 1), None);
+        assert_eq!(share(RECEIVE_SLACK, 1, 0), None);
+        assert_eq!(share(0, 1, 0), None);
+    }
+}
