@@ -1,8 +1,9 @@
 //! Calls of every shape, by several tasks of several clients.
 
+use crate::back::{Answering, Back, MayCall};
 use crate::cast::{Guest, Host, Stage, count, trouble};
 use crate::dice::Dice;
-use crate::echo::{Echo, How, Mix, Shape, Shared};
+use crate::echo::{Echo, How, Mix, Shape};
 use crate::watch::Watched;
 use oncrpc::{Service, Transport, TransportError};
 use rpcrdma::Client;
@@ -21,23 +22,31 @@ type Log = Arc<Mutex<Vec<Made>>>;
 /// Plays it from its beginning to its end, but for what only shows when all tasks are gone.
 pub(crate) async fn play(stage: &Arc<Stage>, mix: Mix, mut dice: Dice) -> (Host, Vec<Guest>) {
     let echo = Arc::new(Echo::default());
+    let party = stage.watch.party("server");
+    let scenario = stage.scenario;
+    let backward = scenario.backward;
+    let back: MayCall = backward.map(|backward| Back::new(stage, party.clone(), backward));
     let service = {
-        let echo = Arc::clone(&echo);
-        move || Arc::new(Shared(Arc::clone(&echo))) as Arc<dyn Service>
+        let (echo, back) = (Arc::clone(&echo), back.clone());
+        move || -> Arc<dyn Service> {
+            let (echo, back) = (Arc::clone(&echo), back.clone());
+            Arc::new(Answering { echo, back })
+        }
     };
-    let host = Host::new(stage, &mut dice, Box::new(service)).await;
+    let host = Host::new(stage, &mut dice, party, Box::new(service), &back).await;
     let log = Log::default();
     let mut guests = Vec::new();
     let mut tasks = JoinSet::new();
-    let scenario = stage.scenario;
     for number in 0..dice.within(scenario.clients.0, scenario.clients.1) {
-        let Some(guest) = Guest::new(stage, &mut dice, number, host.reached_at).await else {
+        let guest = Guest::new(stage, &mut dice, number, host.reached_at, &back).await;
+        let Some(guest) = guest else {
             continue;
         };
         for _ in 0..dice.within(scenario.tasks.0, scenario.tasks.1) {
             let caller = Caller {
                 stage: Arc::clone(stage),
-                client: guest.client.clone(),
+                client: guest.user(scenario.users, &mut dice),
+                back: back.clone(),
                 number,
                 echo: Arc::clone(&echo),
                 log: Arc::clone(&log),
@@ -53,11 +62,18 @@ pub(crate) async fn play(stage: &Arc<Stage>, mix: Mix, mut dice: Dice) -> (Host,
         async { while tasks.join_next().await.is_some() {} },
         trouble(stage, &host, &mut others)
     );
+    if let Some(back) = &back {
+        back.settle().await;
+    }
     for guest in &guests {
         guest.end().await;
     }
     host.end().await;
     check_executions(stage, &echo, &guests, &log);
+    if let Some(back) = &back {
+        back.settle().await;
+        back.check();
+    }
     (host, guests)
 }
 
@@ -85,6 +101,7 @@ struct Caller {
     stage: Arc<Stage>,
     client: Watched<Client>,
     number: usize,
+    back: MayCall,
     echo: Arc<Echo>,
     log: Log,
     mix: Mix,
@@ -95,8 +112,9 @@ impl Caller {
     async fn run(mut self) {
         let scenario = self.stage.scenario;
         for _ in 0..self.dice.within(scenario.calls.0, scenario.calls.1) {
-            if self.dice.once_in(6) {
-                self.stage.pause(&mut self.dice, 2000).await;
+            let (one_in, most) = scenario.pauses;
+            if self.dice.once_in(one_in) {
+                self.stage.pause(&mut self.dice, most).await;
             }
             self.call().await;
         }
@@ -112,6 +130,9 @@ impl Caller {
             xid,
             client: self.number,
         });
+        if let Some(back) = &self.back {
+            back.announce(id, self.number, &mut self.dice);
+        }
         let call = self.client.call(shape.call(xid, id), shape.bound());
         let reply = if self.dice.once_in(self.stage.scenario.cancel) {
             let patience = self.dice.milliseconds(300) / self.stage.pace;
@@ -122,7 +143,7 @@ impl Caller {
         } else {
             call.await
         };
-        match self.judge(&shape, xid, id, reply) {
+        match judge(&self.stage, &self.echo, &shape, xid, id, reply) {
             Ok(true) => count(&counts.answered),
             Ok(false) => {}
             Err(wrong) => {
@@ -133,30 +154,29 @@ impl Caller {
             }
         }
     }
+}
 
-    /// Whether it has the reply that it was made for; the error says what must not be.
-    fn judge(
-        &self,
-        shape: &Shape,
-        xid: u32,
-        id: u64,
-        reply: Result<xdr::Payload, TransportError>,
-    ) -> Result<bool, String> {
-        match reply {
-            Ok(_) if shape.answer == How::Never => Err("a reply that nobody gave".into()),
-            Ok(_) if self.echo.executed(id) == 0 => Err("a reply, but nobody executed it".into()),
-            Ok(reply) => shape.check(xid, id, &reply).map(|()| true),
-            Err(TransportError::Refused(_)) if shape.is_outgrown() => Ok(true),
-            // A server does not try a call again whose chunks cost it a connection (RFC 8166 §4.5.3).
-            Err(TransportError::Refused(_)) if self.stage.scenario.weather.failures > 0 => {
-                Ok(false)
-            }
-            Err(
-                TransportError::TimedOut(_)
-                | TransportError::Disconnected(_)
-                | TransportError::Unreachable(_),
-            ) if !self.stage.scenario.sure => Ok(false),
-            Err(error) => Err(error.to_string()),
-        }
+/// Whether a call has the reply that it was made for; the error says what must not be.
+pub(crate) fn judge(
+    stage: &Stage,
+    echo: &Echo,
+    shape: &Shape,
+    xid: u32,
+    id: u64,
+    reply: Result<xdr::Payload, TransportError>,
+) -> Result<bool, String> {
+    match reply {
+        Ok(_) if shape.answer == How::Never => Err("a reply that nobody gave".into()),
+        Ok(_) if echo.executed(id) == 0 => Err("a reply, but nobody executed it".into()),
+        Ok(reply) => shape.check(xid, id, &reply).map(|()| true),
+        Err(TransportError::Refused(_)) if shape.is_outgrown() => Ok(true),
+        // A server does not try a call again whose chunks cost it a connection (RFC 8166 §4.5.3).
+        Err(TransportError::Refused(_)) if stage.scenario.weather.failures > 0 => Ok(false),
+        Err(
+            TransportError::TimedOut(_)
+            | TransportError::Disconnected(_)
+            | TransportError::Unreachable(_),
+        ) if !stage.scenario.sure => Ok(false),
+        Err(error) => Err(error.to_string()),
     }
 }

@@ -1,12 +1,17 @@
 //! Who takes part in a run: a server that may begin anew, and its clients.
 
+use crate::back::{MayCall, backchannels};
 use crate::dice::Dice;
+use crate::fickle::Fickle;
 use crate::scenario::Scenario;
 use crate::watch::{Party, Watch, Watched};
 use crate::{Tally, weather};
 use buffer::Pool;
 use oncrpc::Service;
-use rpcrdma::{Client, ClientConfig, InlineSize, Server, ServerConfig, Spin};
+use rpcrdma::{
+    Backchannels, CallbackService, Client, ClientConfig, HealthCheck, HealthChecks, InlineSize,
+    Server, ServerConfig, Spin,
+};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -68,6 +73,7 @@ pub(crate) struct Counts {
     pub(crate) calls: AtomicU64,
     pub(crate) answered: AtomicU64,
     pub(crate) cancelled: AtomicU64,
+    pub(crate) called_back: AtomicU64,
     pub(crate) connections: AtomicU64,
     pub(crate) restarts: AtomicU64,
 }
@@ -78,6 +84,7 @@ impl Counts {
             calls: self.calls.load(Relaxed),
             answered: self.answered.load(Relaxed),
             cancelled: self.cancelled.load(Relaxed),
+            called_back: self.called_back.load(Relaxed),
             connections: self.connections.load(Relaxed),
             restarts: self.restarts.load(Relaxed),
         }
@@ -97,6 +104,8 @@ pub(crate) struct Host {
     service: Box<dyn Fn() -> Arc<dyn Service> + Send + Sync>,
     present: Mutex<Option<Server>>,
     pools: Mutex<Vec<Pool>>,
+    /// Where its service finds the connections of clients that may be called.
+    backchannels: Option<Backchannels>,
     /// Where it listens, and where clients find it.
     pub(crate) reached_at: SocketAddr,
     listens_at: SocketAddr,
@@ -122,6 +131,19 @@ impl Terms {
     }
 }
 
+/// Who is silent is asked after a short time, if anybody is asked at all.
+fn health(scenario: &Scenario, dice: &mut Dice, usual: HealthCheck) -> HealthCheck {
+    if !scenario.health {
+        return usual;
+    }
+    HealthCheck {
+        checks: HealthChecks::On,
+        after: Duration::from_secs(dice.of(&[1, 5, 15])),
+        within: Duration::from_secs(dice.of(&[1, 5])),
+        ..usual
+    }
+}
+
 fn server_config(scenario: &Scenario, dice: &mut Dice, pool: Pool) -> ServerConfig {
     let terms = Terms::draw(scenario, dice);
     let usual = ServerConfig::default();
@@ -143,6 +165,19 @@ fn server_config(scenario: &Scenario, dice: &mut Dice, pool: Pool) -> ServerConf
         },
         drain_timeout: Duration::from_secs(3),
         idle_timeout: Some(Duration::from_secs(dice.of(&[3, 60, 360]))),
+        max_connections: match scenario.places {
+            0 => usual.max_connections,
+            places => places,
+        },
+        backward_credits: match scenario.backward {
+            Some(_) => dice.of(&[1, 2, 5, 16]),
+            None => usual.backward_credits,
+        },
+        backward_timeout: match scenario.backward {
+            Some(_) => Duration::from_millis(dice.of(scenario.timeouts)),
+            None => usual.backward_timeout,
+        },
+        health: health(scenario, dice, usual.health),
         ..usual
     }
 }
@@ -152,12 +187,17 @@ impl Host {
     pub(crate) async fn new(
         stage: &Arc<Stage>,
         dice: &mut Dice,
+        party: Party,
         service: Box<dyn Fn() -> Arc<dyn Service> + Send + Sync>,
+        back: &MayCall,
     ) -> Self {
-        let party = stage.watch.party("server");
         let provider = party.provider(stage.net.provider(dice));
         let pool = Pool::new(KEEP);
-        let config = server_config(&stage.scenario, dice, pool.clone());
+        let backchannels = backchannels(back);
+        let config = ServerConfig {
+            backchannels: backchannels.clone(),
+            ..server_config(&stage.scenario, dice, pool.clone())
+        };
         let at = stage.net.listen_at();
         let server = Server::bind(Arc::clone(&provider), at, service(), config).await;
         let server = server.expect("a server that was never there can listen");
@@ -169,6 +209,7 @@ impl Host {
             service,
             present: Mutex::new(Some(server)),
             pools: Mutex::new(vec![pool]),
+            backchannels,
             reached_at: stage.net.reached_at(listens_at).await,
             listens_at,
         }
@@ -190,7 +231,10 @@ impl Host {
         let pool = Pool::new(KEEP);
         let pools = &self.pools;
         { pools.lock().unwrap_or_else(PoisonError::into_inner) }.push(pool.clone());
-        let config = server_config(&self.stage.scenario, dice, pool);
+        let config = ServerConfig {
+            backchannels: self.backchannels.clone(),
+            ..server_config(&self.stage.scenario, dice, pool)
+        };
         for _ in 0..BINDS {
             let (provider, config) = (Arc::clone(&self.provider), config.clone());
             let bound = Server::bind(provider, self.listens_at, (self.service)(), config);
@@ -233,10 +277,17 @@ impl Host {
             party,
             service,
             pools,
+            backchannels,
             ..
         } = self;
         drop(service);
         party.check_gone();
+        let left = backchannels.map_or(0, |open| open.len());
+        if left > 0 {
+            stage.watch.finding(format_args!(
+                "{left} connections to call clients over are left"
+            ));
+        }
         let pools = pools.into_inner().unwrap_or_else(PoisonError::into_inner);
         let out: usize = pools.iter().map(|pool| pool.stats().out).sum();
         if out > 0 {
@@ -260,22 +311,45 @@ impl Guest {
         dice: &mut Dice,
         number: usize,
         to: SocketAddr,
+        back: &MayCall,
     ) -> Option<Self> {
         let party = stage.watch.party(format_args!("client {number}"));
-        let provider = party.provider(stage.net.provider(dice));
-        let terms = Terms::draw(&stage.scenario, dice);
+        let scenario = &stage.scenario;
+        let mut provider = stage.net.provider(dice);
+        if scenario.fickle {
+            provider = Arc::new(Fickle::new(provider, dice.split()));
+        }
+        let provider = party.provider(provider);
+        let terms = Terms::draw(scenario, dice);
+        let usual = ClientConfig::default();
         let config = ClientConfig {
+            connections: match scenario.connections {
+                (1, 1) => 1,
+                (least, most) => dice.within(least, most),
+            },
+            callbacks: { back.as_ref() }
+                .and_then(|back| back.client(number, dice))
+                .map(CallbackService),
+            backward_credits: match back {
+                Some(_) => dice.of(&[1, 2, 5, 16]),
+                None => usual.backward_credits,
+            },
+            idle_timeout: match scenario.idle {
+                [] => usual.idle_timeout,
+                several => Some(Duration::from_secs(dice.of(several))),
+            },
+            health: health(scenario, dice, usual.health),
             credits: terms.credits,
             send_size: terms.send,
             receive_size: terms.receive,
             remote_invalidation: terms.remote_invalidation,
-            max_segment: dice.of(stage.scenario.segments),
-            call_timeout: Duration::from_millis(dice.of(stage.scenario.timeouts)),
+            max_segment: dice.of(scenario.segments),
+            call_timeout: Duration::from_millis(dice.of(scenario.timeouts)),
             setup_timeout: Duration::from_secs(2),
             reconnect_first: Duration::from_millis(dice.of(&[1, 20, 100])),
             reconnect_most: Duration::from_secs(1),
             spin: Spin::Park,
-            ..ClientConfig::default()
+            ..usual
         };
         for _ in 0..CONNECTS {
             let made = Client::connect(Arc::clone(&provider), to, config.clone()).await;
@@ -291,6 +365,14 @@ impl Guest {
             .watch
             .finding(format_args!("client {number} makes no connection"));
         None
+    }
+
+    /// The client for one more task, which may be a user of its own.
+    pub(crate) fn user(&self, one_in: u32, dice: &mut Dice) -> Watched<Client> {
+        match dice.once_in(one_in) {
+            true => self.party.transport(self.client.inner().new_user()),
+            false => self.client.clone(),
+        }
     }
 
     /// Closes its connection.

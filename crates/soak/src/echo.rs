@@ -106,6 +106,15 @@ impl Shape {
         shape
     }
 
+    /// One with neither arguments nor results, answered at once.
+    pub fn null() -> Self {
+        Self {
+            args: Vec::new(),
+            results: Vec::new(),
+            answer: How::Now,
+        }
+    }
+
     fn of_kind(dice: &mut Dice, kind: Kind) -> Self {
         let (mut args, mut results) = (Vec::new(), Vec::new());
         let small = |dice: &mut Dice| dice.within(0, 90);
@@ -149,6 +158,13 @@ impl Shape {
         self.results.iter().for_each(|(len, _)| w.length(*len));
         items(&mut w, id, self.args.iter().copied());
         w.finish()
+    }
+
+    /// Octets of its reply, if it is as large as its bound.
+    pub fn reply_len(&self) -> usize {
+        let padded = |len: usize| len.next_multiple_of(4);
+        let results = self.results.iter().map(|(_, bound)| padded(*bound));
+        self.bound().fixed + results.sum::<usize>()
     }
 
     /// The bound of its reply.

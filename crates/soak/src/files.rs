@@ -47,12 +47,13 @@ pub(crate) async fn play(stage: &Arc<Stage>, files: Files, mut dice: Dice) -> (H
             false => Arc::new(programs(&exports)),
         }
     };
-    let host = Host::new(stage, &mut dice, Box::new(service)).await;
+    let party = stage.watch.party("server");
+    let host = Host::new(stage, &mut dice, party, Box::new(service), &None).await;
     let mut guests = Vec::new();
     let mut tasks = JoinSet::new();
     let scenario = stage.scenario;
     for number in 0..dice.within(scenario.clients.0, scenario.clients.1) {
-        let Some(guest) = Guest::new(stage, &mut dice, number, host.reached_at).await else {
+        let Some(guest) = Guest::new(stage, &mut dice, number, host.reached_at, &None).await else {
             continue;
         };
         for task in 0..dice.within(scenario.tasks.0, scenario.tasks.1) {

@@ -13,10 +13,12 @@
     reason = "a broken test of tests is to stop at once"
 )]
 
+mod back;
 mod calls;
 mod cast;
 mod dice;
 mod echo;
+mod fickle;
 mod files;
 mod model;
 pub mod over_iwarp;
@@ -29,7 +31,7 @@ mod weather;
 
 pub use dice::Dice;
 pub use echo::{EVERY_KIND, Echo, How, Kind, Mix, Shape, Shared};
-pub use scenario::{Files, Load, SCENARIOS, Scenario, scenario};
+pub use scenario::{Backward, Files, Load, SCENARIOS, Scenario, scenario};
 pub use sim::run;
 pub use weather::{Sizes, Weather};
 
@@ -60,6 +62,8 @@ pub struct Tally {
     pub answered: u64,
     /// Those that were given up by their caller.
     pub cancelled: u64,
+    /// Calls of the server to its clients that were answered.
+    pub called_back: u64,
     /// Connections of the clients.
     pub connections: u64,
     /// Times that the server began anew.
@@ -71,6 +75,7 @@ impl std::ops::AddAssign for Tally {
         self.calls += other.calls;
         self.answered += other.answered;
         self.cancelled += other.cancelled;
+        self.called_back += other.called_back;
         self.connections += other.connections;
         self.restarts += other.restarts;
     }

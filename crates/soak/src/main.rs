@@ -151,12 +151,13 @@ impl<'a> Soak<'a> {
             calls,
             answered,
             cancelled,
+            called_back,
             connections,
             restarts,
         } = self.tally;
         format!(
             "{seeds} seeds, {} runs in {elapsed:.1} s ({:.0}/s), {:.1} h of virtual time: {calls} calls \
-             ({answered} answered, {cancelled} cancelled), {connections} connections, \
+             ({answered} answered, {cancelled} cancelled), {called_back} called back, {connections} connections, \
              {restarts} restarts; {} runs failed",
             self.runs,
             self.runs as f64 / elapsed.max(0.001),

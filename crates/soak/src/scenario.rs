@@ -32,6 +32,26 @@ pub struct Scenario {
     pub restarts: (usize, usize),
     /// Times that somebody outside cuts, stalls or terminates a connection.
     pub blows: (usize, usize),
+    /// Calls of the server to its clients.
+    pub backward: Option<Backward>,
+    /// Connections of each client, from so many to so many.
+    pub connections: (usize, usize),
+    /// Connections that the server takes; 0 for as many as there are.
+    pub places: usize,
+    /// One task in so many is a user of its own; 0 for one user.
+    pub users: u32,
+    /// One call in so many comes after a pause, of up to so many milliseconds.
+    pub pauses: (u32, usize),
+    /// Seconds without a call after which a client closes its connections: one of these; as usual if
+    /// there are none.
+    pub idle: &'static [u64],
+    /// Whether peers that say nothing are asked whether they are there.
+    pub health: bool,
+    /// Whether a client says with each connection anew whether handles may be invalidated by the
+    /// server.
+    pub fickle: bool,
+    /// Receives that there is room for: one of these; as usual if there are none.
+    pub receives: &'static [usize],
     /// Whether each call that is not given up has to succeed.
     pub sure: bool,
 }
@@ -43,6 +63,19 @@ pub enum Load {
     Calls(Mix),
     /// Files over NFS, which have to be as a model says.
     Files(Files),
+}
+
+/// What a server calls its clients with.
+#[derive(Clone, Copy, Debug)]
+pub struct Backward {
+    /// The calls. They go inline: what is larger is not sent.
+    pub mix: Mix,
+    /// One call of a client in so many says that it is ready, and brings calls about.
+    pub often: u32,
+    /// How many, at most.
+    pub most: usize,
+    /// One client in so many has nothing to answer with.
+    pub deaf: u32,
 }
 
 /// What is done with files.
@@ -86,7 +119,35 @@ const FIRST: Scenario = Scenario {
     timeouts: PATIENT,
     restarts: (0, 0),
     blows: (0, 0),
+    backward: None,
+    connections: (1, 1),
+    places: 0,
+    users: 0,
+    pauses: (6, 2000),
+    idle: &[],
+    health: false,
+    fickle: false,
+    receives: &[],
     sure: true,
+};
+
+const BACKWARD: Backward = Backward {
+    mix: Mix {
+        shapes: &[
+            Kind::Null,
+            Kind::Inline,
+            Kind::Inline,
+            Kind::Inline,
+            Kind::Read,
+            Kind::LongReply,
+            Kind::Outgrown,
+        ],
+        later: (5, 300),
+        never: 0,
+    },
+    often: 2,
+    most: 4,
+    deaf: 4,
 };
 
 const ALL_AT_ONCE: Weather = Weather {
@@ -265,6 +326,155 @@ pub const SCENARIOS: &[Scenario] = &[
         restarts: (1, 3),
         timeouts: &[20_000, 60_000],
         sure: false,
+        ..FIRST
+    },
+    Scenario {
+        name: "backward",
+        backward: Some(BACKWARD),
+        ..FIRST
+    },
+    // Many calls of both directions at once, so that neither has a credit left.
+    Scenario {
+        name: "backward-full",
+        backward: Some(Backward {
+            often: 1,
+            most: 12,
+            ..BACKWARD
+        }),
+        clients: (1, 2),
+        tasks: (8, 40),
+        calls: (1, 3),
+        sizes: Sizes::Tiny,
+        ..FIRST
+    },
+    Scenario {
+        name: "backward-cuts",
+        backward: Some(Backward {
+            mix: Mix {
+                never: 20,
+                ..BACKWARD.mix
+            },
+            ..BACKWARD
+        }),
+        weather: Weather {
+            cuts: 2,
+            stalls: 8,
+            failures: 12,
+            posts: 8,
+            ..CALM
+        },
+        cancel: 8,
+        timeouts: ANY_TIME,
+        blows: (0, 5),
+        sure: false,
+        ..FIRST
+    },
+    Scenario {
+        name: "backward-restarts",
+        backward: Some(BACKWARD),
+        restarts: (1, 4),
+        calls: (4, 12),
+        timeouts: ANY_TIME,
+        health: true,
+        sure: false,
+        ..FIRST
+    },
+    Scenario {
+        name: "backward-wild",
+        backward: Some(Backward {
+            mix: Mix {
+                never: 20,
+                ..BACKWARD.mix
+            },
+            ..BACKWARD
+        }),
+        weather: ALL_AT_ONCE,
+        sizes: Sizes::Tiny,
+        cancel: 10,
+        timeouts: ANY_TIME,
+        restarts: (0, 2),
+        blows: (0, 4),
+        calls: (2, 10),
+        connections: (1, 3),
+        users: 3,
+        health: true,
+        fickle: true,
+        sure: false,
+        ..FIRST
+    },
+    Scenario {
+        name: "lines",
+        connections: (2, 5),
+        users: 2,
+        tasks: (2, 12),
+        ..FIRST
+    },
+    Scenario {
+        name: "lines-cuts",
+        connections: (2, 5),
+        users: 2,
+        tasks: (2, 8),
+        weather: Weather {
+            cuts: 2,
+            stalls: 6,
+            setups: 6,
+            ..CALM
+        },
+        cancel: 12,
+        timeouts: ANY_TIME,
+        blows: (0, 6),
+        restarts: (0, 2),
+        sure: false,
+        ..FIRST
+    },
+    // Connections that the server does not take cost nothing but their attempts.
+    Scenario {
+        name: "lines-refused",
+        clients: (1, 1),
+        connections: (2, 6),
+        places: 2,
+        tasks: (2, 8),
+        calls: (2, 12),
+        users: 3,
+        ..FIRST
+    },
+    // Either end closes what is not used, and the next call makes it anew.
+    Scenario {
+        name: "idle",
+        pauses: (2, 1_200_000),
+        idle: &[1, 4, 30],
+        connections: (1, 3),
+        health: true,
+        ..FIRST
+    },
+    // Who stands still is found out, however long calls may take.
+    Scenario {
+        name: "silent",
+        weather: Weather { stalls: 2, ..CALM },
+        timeouts: &[600_000],
+        health: true,
+        idle: &[3, 300],
+        calls: (2, 12),
+        sure: false,
+        ..FIRST
+    },
+    // R, and what the server says of itself, changes with each connection.
+    Scenario {
+        name: "fickle",
+        fickle: true,
+        weather: Weather { cuts: 2, ..CALM },
+        timeouts: ANY_TIME,
+        restarts: (0, 3),
+        blows: (0, 4),
+        calls: (4, 12),
+        sure: false,
+        ..FIRST
+    },
+    Scenario {
+        name: "receives",
+        receives: &[6, 7, 9, 12, 20, 40],
+        backward: Some(BACKWARD),
+        tasks: (2, 12),
         ..FIRST
     },
 ];

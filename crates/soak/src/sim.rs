@@ -118,8 +118,13 @@ struct Simulated {
 
 impl Net for Simulated {
     fn provider(&self, dice: &mut Dice) -> Arc<dyn Provider> {
-        let Scenario { weather, sizes, .. } = self.scenario;
-        let limits: Limits = Weather::limits(sizes, dice);
+        let Scenario {
+            weather,
+            sizes,
+            receives,
+            ..
+        } = self.scenario;
+        let limits: Limits = Weather::limits(sizes, receives, dice);
         let mut dice = Dice::new(dice.any(), NET);
         let of_all = limits.clone();
         let draw = move || weather.end(&of_all, sizes, &mut dice);

@@ -51,7 +51,7 @@ const STALL: usize = 4000;
 
 impl Weather {
     /// What a provider is said to be able to do.
-    pub(crate) fn limits(sizes: Sizes, dice: &mut Dice) -> Limits {
+    pub(crate) fn limits(sizes: Sizes, receives: &[usize], dice: &mut Dice) -> Limits {
         let mut limits = EndOptions::default().limits;
         limits.remote_invalidation = dice.of(&[
             Invalidation::Region,
@@ -65,6 +65,9 @@ impl Weather {
             // Enough for the largest call: five arguments and five results.
             limits.regions = dice.of(&[10, 11, 25, 4096]);
             limits.max_region = dice.of(&[600_000, 1 << 30]);
+        }
+        if !receives.is_empty() {
+            limits.receives = dice.of(receives);
         }
         limits
     }

@@ -14,6 +14,8 @@
 //! - a responder reads and writes only what the call offered, while it is not answered; it answers
 //!   each call at most once on a connection, not while it still reads its chunks, and invalidates
 //!   only a handle of that call, if both ends agreed to it (RFC 8797 §4.1);
+//! - no server calls a client that has not called on that connection, so that it cannot have said
+//!   that it is ready (RFC 8167 §6), and none offers chunks (§5.3);
 //! - each piece of work has one end.
 //!
 //! [`Watch::finish`] says what was found, and whether a queue pair is left.

@@ -2,6 +2,7 @@
 
 use super::Party;
 use super::qp::WatchedQp;
+use super::rules::Role;
 use rpcrdma_proto::PrivateData;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -53,7 +54,7 @@ impl Provider for WatchedProvider {
             };
             let agreed = agreed(private_data, &made.private_data);
             Ok(Connected {
-                qp: WatchedQp::boxed(&self.party, made.qp, posted, agreed),
+                qp: WatchedQp::boxed(&self.party, made.qp, Role::Client, posted, agreed),
                 private_data: made.private_data,
             })
         })
@@ -124,7 +125,13 @@ impl Incoming for WatchedIncoming {
             let posted = receives.len();
             let agreed = agreed(private_data, &self.request);
             let qp = self.inner.accept(options, private_data, receives).await?;
-            Ok(WatchedQp::boxed(&self.party, qp, posted, agreed))
+            Ok(WatchedQp::boxed(
+                &self.party,
+                qp,
+                Role::Server,
+                posted,
+                agreed,
+            ))
         })
     }
 

@@ -1,6 +1,6 @@
 //! A queue pair that is watched.
 
-use super::rules::{Outcome, Rules};
+use super::rules::{Outcome, Role, Rules};
 use super::{Party, lock};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -27,6 +27,7 @@ impl WatchedQp {
     pub(super) fn boxed(
         party: &Party,
         inner: Box<dyn QueuePair>,
+        role: Role,
         receives: usize,
         agreed: bool,
     ) -> Box<dyn QueuePair> {
@@ -37,6 +38,7 @@ impl WatchedQp {
         let rules = Arc::new(Mutex::new(Rules::new(
             name,
             Arc::clone(&party.shared),
+            role,
             receives,
             agreed,
         )));

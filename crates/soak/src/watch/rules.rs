@@ -8,10 +8,22 @@ use std::fmt;
 use std::sync::Arc;
 use verbs::{Completion, Handle, RemoteAddress, Segment, WorkRequest, WrId};
 
+/// Which end it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The one that has connected.
+    Client,
+    /// The one that has accepted.
+    Server,
+}
+
 /// What one end of a connection has done, as far as the rules need it.
 pub(super) struct Rules {
     name: String,
     shared: Arc<Shared>,
+    role: Role,
+    /// Whether a call has gone from the client to the server.
+    forward: bool,
     /// Whether both ends may invalidate each other's handles.
     agreed: bool,
     closed: bool,
@@ -26,6 +38,8 @@ pub(super) struct Rules {
     answered: BTreeMap<u32, Vec<Handle>>,
     /// Calls that may be on their way at a time (RFC 8166 §3.3.3).
     granted: usize,
+    /// The same for calls of the peer, as it heard last.
+    given: usize,
     /// Calls of the peer that are not answered.
     calls_in: BTreeMap<u32, CallIn>,
     /// Reads on their way, each with the call that it is for.
@@ -70,10 +84,18 @@ impl Outcome {
 }
 
 impl Rules {
-    pub(super) fn new(name: String, shared: Arc<Shared>, receives: usize, agreed: bool) -> Self {
+    pub(super) fn new(
+        name: String,
+        shared: Arc<Shared>,
+        role: Role,
+        receives: usize,
+        agreed: bool,
+    ) -> Self {
         Self {
             name,
             shared,
+            role,
+            forward: false,
             agreed,
             closed: false,
             receives,
@@ -82,6 +104,7 @@ impl Rules {
             calls_out: BTreeMap::new(),
             answered: BTreeMap::new(),
             granted: 1,
+            given: 1,
             calls_in: BTreeMap::new(),
             reads: Vec::new(),
         }
@@ -149,11 +172,22 @@ impl Rules {
                 "{calls} calls under way with {granted} credits"
             ));
         }
-        if calls > self.receives {
+        let may_come = self.given.saturating_sub(self.calls_in.len());
+        if calls + may_come > self.receives {
             let receives = self.receives;
             self.found(format_args!(
-                "{calls} calls under way with {receives} Receives"
+                "{calls} calls under way and {may_come} that may come with {receives} Receives"
             ));
+        }
+        if self.role == Role::Server {
+            if !self.forward {
+                self.found(format_args!(
+                    "call {xid:#010x} to a client that may not be ready"
+                ));
+            }
+            if offered(lists).next().is_some() {
+                self.found(format_args!("call {xid:#010x} to a client offers chunks"));
+            }
         }
         for (segment, source) in offered(lists) {
             let end = segment.offset.checked_add(u64::from(segment.length));
@@ -186,10 +220,11 @@ impl Rules {
         }
         // What the peer may send now beside the calls that are here.
         let may_come = (credits as usize).saturating_sub(self.calls_in.len() - 1);
-        if may_come > self.receives {
+        let replies = self.calls_out.len();
+        if may_come + replies > self.receives {
             let receives = self.receives;
             self.found(format_args!(
-                "{may_come} calls may come with {receives} Receives"
+                "{may_come} calls may come, and {replies} replies, with {receives} Receives"
             ));
         }
         if let Some(handle) = invalidate {
@@ -273,11 +308,15 @@ impl Rules {
                         region.offered = true;
                     }
                 }
+                self.forward |= self.role == Role::Client;
                 self.answered.remove(&message.xid);
                 self.calls_out.insert(message.xid, handles);
             }
             Kind::Reply(_) | Kind::Error => {
                 self.calls_in.remove(&message.xid);
+                if matches!(message.kind, Kind::Reply(_)) {
+                    self.given = message.credits as usize;
+                }
             }
             Kind::Other => {}
         }
@@ -364,6 +403,13 @@ impl Rules {
         let (xid, credits) = (message.xid, message.credits);
         match &message.kind {
             Kind::Call(lists) => {
+                match self.role {
+                    Role::Server => self.forward = true,
+                    Role::Client if !self.forward => self.found(format_args!(
+                        "call {xid:#010x} comes before it was said that we are ready"
+                    )),
+                    Role::Client => {}
+                }
                 let call = CallIn {
                     lists: lists.clone(),
                     asked: credits,

@@ -240,7 +240,7 @@ fn second_call_before_the_first_reply_is_found() {
 
 #[test]
 fn credits_that_no_receive_stands_for_are_found() {
-    check("calls may come with", |bench| {
+    check("calls may come, and 0 replies, with", |bench| {
         bench.call(XID, &Lists::default());
         bench.reply(XID, 4, &Lists::default());
     });
@@ -314,4 +314,42 @@ fn queue_pair_that_is_left_is_found() {
     let bench = Bench::new();
     bench.party.check_gone();
     bench.found("is left");
+}
+
+/// A call of the server to its client.
+fn call_back(bench: &mut Bench, lists: &Lists) {
+    let call = message(XID, 1, lists, 0);
+    bench.send(false, call, None);
+}
+
+#[test]
+fn call_to_a_client_that_cannot_have_said_that_it_is_ready_is_found() {
+    for what in ["that may not be ready", "before it was said"] {
+        check(what, |bench| call_back(bench, &Lists::default()));
+    }
+    let mut bench = Bench::new();
+    bench.call(XID, &Lists::default());
+    bench.reply(XID, 1, &Lists::default());
+    call_back(&mut bench, &Lists::default());
+    assert_eq!(bench.watch.findings(), [""; 0]);
+}
+
+#[test]
+fn calls_of_both_directions_may_have_the_same_xid() {
+    let mut bench = Bench::new();
+    bench.call(XID, &Lists::default());
+    call_back(&mut bench, &Lists::default());
+    bench.send(true, message(XID, 1, &Lists::default(), 1), None);
+    bench.reply(XID, 1, &Lists::default());
+    assert_eq!(bench.watch.findings(), [""; 0]);
+}
+
+#[test]
+fn chunks_of_a_call_to_a_client_are_found() {
+    check("to a client offers chunks", |bench| {
+        bench.call(XID, &Lists::default());
+        let memory = Memory::Sink(Buffer::with_capacity(8));
+        let handle = bench.responder.register(memory).expect("there is room");
+        call_back(bench, &to_be_written(handle, 8));
+    });
 }

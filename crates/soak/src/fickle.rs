@@ -1,0 +1,61 @@
+//! A provider that can do something on one connection and not on the next.
+
+use crate::dice::Dice;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use verbs::{
+    BoxFuture, Connected, Invalidation, Limits, Listener, Provider, QpOptions, SetupError,
+    WorkRequest,
+};
+
+/// A provider that changes its mind about remote invalidation with each connection, so that R
+/// changes (RFC 8797 §4.1).
+pub(crate) struct Fickle {
+    inner: Arc<dyn Provider>,
+    dice: Mutex<Dice>,
+    says: AtomicUsize,
+}
+
+impl Fickle {
+    pub(crate) fn new(inner: Arc<dyn Provider>, dice: Dice) -> Self {
+        Self {
+            inner,
+            dice: Mutex::new(dice),
+            says: AtomicUsize::new(0),
+        }
+    }
+
+    fn change(&self) {
+        let mut dice = self.dice.lock().unwrap_or_else(PoisonError::into_inner);
+        self.says.store(dice.below(2), Relaxed);
+    }
+}
+
+impl Provider for Fickle {
+    fn limits(&self) -> Limits {
+        let mut limits = self.inner.limits();
+        if self.says.load(Relaxed) == 1 {
+            limits.remote_invalidation = Invalidation::None;
+        }
+        limits
+    }
+
+    fn connect<'a>(
+        &'a self,
+        to: SocketAddr,
+        options: &'a QpOptions,
+        private_data: &'a [u8],
+        receives: Vec<WorkRequest>,
+    ) -> BoxFuture<'a, Result<Connected, SetupError>> {
+        self.change();
+        self.inner.connect(to, options, private_data, receives)
+    }
+
+    fn listen<'a>(
+        &'a self,
+        on: SocketAddr,
+    ) -> BoxFuture<'a, Result<Box<dyn Listener>, SetupError>> {
+        self.inner.listen(on)
+    }
+}
