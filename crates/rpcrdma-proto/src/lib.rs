@@ -45,7 +45,8 @@
 //! Each connection is a new value. What a driver keeps between them:
 //!
 //! - The calls that had no end ([`Unfinished`]), with the connections that each has cost
-//!   ([`CallRequest::losses`]): one that costs too many is not sent again (RFC 8166 §4.5.3).
+//!   ([`CallRequest::losses`], and [`losses_alone`](CallRequest::losses_alone)): one that costs too
+//!   many is not sent again (RFC 8166 §4.5.3).
 //! - On a server, one [`FailedCalls`] for each client, in the [`Config`] of all its connections. It is
 //!   small, but how many clients are remembered is for the driver to limit.
 //! - On a client, whether a connection ended with [`Violation::LostHandle`]: then the next is made

@@ -42,6 +42,8 @@ pub struct CallRequest {
     pub(crate) reply_chunk: bool,
     /// Connections that were lost while it was on its way.
     pub losses: u32,
+    /// Those among them that were lost while no other call of this end was.
+    pub losses_alone: u32,
 }
 
 impl CallRequest {
@@ -60,6 +62,7 @@ impl CallRequest {
             need: Need::Call,
             reply_chunk: false,
             losses: 0,
+            losses_alone: 0,
         }
     }
 

@@ -329,6 +329,10 @@ impl Requester {
     /// The connection is over: what becomes of the calls that had no end. Cancelled ones are
     /// forgotten, as all handles died with the connection.
     pub(crate) fn into_unfinished(self, link: &mut Link) -> Vec<Unfinished> {
+        // A look whether the peer is there is nobody's call.
+        let counts = |call: &&Call| call.request.need == Need::Call;
+        let calls = self.calls.iter().map(|(_, call)| call);
+        let alone = calls.filter(counts).count() == 1;
         let calls = self.calls.into_iter().map(|(_, call)| call);
         let calls = calls.filter(|call| !call.cancelled);
         calls
@@ -342,6 +346,7 @@ impl Requester {
                     }
                     State::Awaiting | State::Invalidating { .. } => {
                         request.losses += 1;
+                        request.losses_alone += u32::from(alone);
                         Unfinished::Again(request)
                     }
                 }
