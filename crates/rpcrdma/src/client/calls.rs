@@ -5,6 +5,7 @@
 //! and no channel per call.
 
 use super::queue::Queue;
+use super::suspects::{Suspects, Turn, is_suspect};
 use oncrpc::TransportError;
 use rpcrdma_proto::{CallRequest, CallToken};
 use slab::Slab;
@@ -52,6 +53,8 @@ struct Line {
     /// Calls to send. Their octets are their callers', so that these decide how many there are.
     /// One that nobody waits for any more stays until it is its turn, or the next sweep.
     queue: Queue,
+    /// Calls to send that may be the ones that break connections.
+    suspects: Suspects,
     cancelled: Vec<(u32, CallToken)>,
     /// The owner of the connection, while it waits.
     owner: Option<Waker>,
@@ -133,6 +136,33 @@ fn unqueue(slots: &mut Slab<Slot>, token: CallToken) -> bool {
     slot.map(|slot| slot.queued = false).is_some()
 }
 
+impl Line {
+    /// Whose turn it is with so many calls on their way.
+    fn turn(&self, out: usize) -> Turn {
+        self.suspects.turn(out, !self.queue.is_empty())
+    }
+
+    /// Whether no call waits to be sent.
+    fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.suspects.is_empty()
+    }
+
+    /// Puts a call before the others of its user.
+    fn put_back(&mut self, user: usize, request: CallRequest) {
+        match is_suspect(&request) {
+            true => self.suspects.push(request),
+            false => self.queue.push_front(user, request),
+        }
+    }
+
+    /// Forgets the calls that nobody waits for.
+    fn forget(&mut self, slots: &mut Slab<Slot>) {
+        let mut wanted = |request: &CallRequest| waited_for(slots, request.token()).is_some();
+        self.queue.retain(&mut wanted);
+        self.suspects.retain(wanted);
+    }
+}
+
 impl Inner {
     /// The line for a call that has none yet: of those with a connection, if there are any, the
     /// one with the fewest calls.
@@ -172,7 +202,7 @@ impl Inner {
         slot.queued = true;
         let (from, user) = (slot.line, slot.user);
         let to = self.instead_of(from);
-        self.lines[to].queue.push_front(user, request);
+        self.lines[to].put_back(user, request);
         if to == from {
             return None;
         }
@@ -184,7 +214,8 @@ impl Inner {
     fn hand_over(&mut self, from: usize) -> SmallVec<[Waker; 4]> {
         let mut owners = SmallVec::new();
         while self.instead_of(from) != from {
-            let Some(request) = self.lines[from].queue.pop() else {
+            let line = &mut self.lines[from];
+            let Some(request) = line.queue.pop().or_else(|| line.suspects.pop()) else {
                 break;
             };
             let token = request.token();
@@ -195,7 +226,10 @@ impl Inner {
             let to = self.instead_of(from);
             self.give(token, to);
             let line = &mut self.lines[to];
-            line.queue.push(user, &mut Some(request));
+            match is_suspect(&request) {
+                true => line.suspects.push(request),
+                false => line.queue.push(user, &mut Some(request)),
+            }
             owners.extend(line.owner.take());
         }
         owners
@@ -232,9 +266,10 @@ impl Inner {
 
     fn end(&mut self, error: &TransportError) -> Vec<Waker> {
         self.over.get_or_insert_with(|| error.clone());
-        self.lines
-            .iter_mut()
-            .for_each(|line| line.queue = Queue::default());
+        for line in &mut self.lines {
+            line.queue = Queue::default();
+            line.suspects = Suspects::default();
+        }
         self.fail_all(error, |_| true)
     }
 }
@@ -301,8 +336,10 @@ impl Calls {
     /// A line has a connection.
     pub(crate) fn connected(&self, line: usize) {
         let mut inner = self.lock();
-        inner.lines[line].state = LineState::Up;
-        inner.lines[line].trouble = None;
+        let line = &mut inner.lines[line];
+        line.state = LineState::Up;
+        line.trouble = None;
+        line.suspects.begin();
     }
 
     /// A line has no connection, for this reason if it is known. What waits for it goes over
@@ -311,6 +348,7 @@ impl Calls {
         let mut inner = self.lock();
         inner.lines[line].state = LineState::Down;
         inner.lines[line].trouble = trouble;
+        inner.lines[line].suspects.begin();
         let owners = inner.hand_over(line);
         drop(inner);
         owners.into_iter().for_each(Waker::wake);
@@ -351,14 +389,29 @@ impl Calls {
         }
     }
 
-    /// Takes up to `room` calls to send, and the calls that were cancelled since; whether the
-    /// owner is to end the connection.
-    pub(crate) fn take(&self, line: usize, room: usize, work: &mut Work) -> bool {
+    /// Takes up to `room` calls to send, while so many are on their way, and the calls that were
+    /// cancelled since; whether the owner is to end the connection.
+    pub(crate) fn take(&self, line: usize, room: usize, out: usize, work: &mut Work) -> bool {
         let mut inner = self.lock();
         let Inner { slots, lines, .. } = &mut *inner;
         let line = &mut lines[line];
         work.cancelled.append(&mut line.cancelled);
-        if work.calls.is_empty() && line.queue.len() <= room {
+        let turn = match room {
+            0 => Turn::Nobody,
+            _ => line.turn(out),
+        };
+        if turn == Turn::Nobody {
+            return inner.closing;
+        }
+        if turn == Turn::Suspect {
+            while let Some(request) = line.suspects.pop() {
+                if unqueue(slots, request.token()) {
+                    work.calls.push_back(request);
+                    line.suspects.sent_alone();
+                    break;
+                }
+            }
+        } else if work.calls.is_empty() && line.queue.len() <= room {
             // All of them, and none is moved for that: a call is larger than it looks.
             line.queue.take_all(&mut work.calls);
             work.calls.retain(|request| unqueue(slots, request.token()));
@@ -377,6 +430,20 @@ impl Calls {
         inner.closing
     }
 
+    /// Some time has passed on a connection: neither suspects nor others wait for ever.
+    pub(crate) fn release(&self, line: usize) {
+        let mut inner = self.lock();
+        let Inner { slots, lines, .. } = &mut *inner;
+        let Line {
+            suspects, queue, ..
+        } = &mut lines[line];
+        for request in suspects.sweep() {
+            if let Some(slot) = waited_for(slots, request.token()) {
+                queue.push_front(slot.user, request);
+            }
+        }
+    }
+
     /// Puts a call back in front of those that wait, because it could not be sent now. If nobody
     /// waits for it any more it is forgotten.
     pub(crate) fn put_back(&self, request: CallRequest) {
@@ -387,15 +454,20 @@ impl Calls {
     }
 
     /// Whether the owner of a line has something to do for its users, be it now or by a wake-up
-    /// from now on.
-    pub(crate) fn poll_work(&self, line: usize, cx: &Context<'_>, can_call: bool) -> bool {
+    /// from now on. A call can be sent if it is known how many are on their way.
+    pub(crate) fn poll_work(&self, line: usize, cx: &Context<'_>, out: Option<usize>) -> bool {
         let mut inner = self.lock();
-        let others_busy = can_call && inner.others_busy(line);
+        let others_busy = out.is_some() && inner.others_busy(line);
         let closing = inner.closing;
         let line = &mut inner.lines[line];
         let work = closing
             || !line.cancelled.is_empty()
-            || can_call && (others_busy || !line.queue.is_empty());
+            || others_busy
+            || out.is_some_and(|out| match line.turn(out) {
+                Turn::Others => !line.queue.is_empty(),
+                Turn::Suspect => true,
+                Turn::Nobody => false,
+            });
         if !work && !matches!(&line.owner, Some(w) if w.will_wake(cx.waker())) {
             line.owner = Some(cx.waker().clone());
         }
@@ -409,8 +481,14 @@ impl Calls {
             return true;
         }
         let Inner { slots, lines, .. } = &mut *inner;
-        let mut waiting = lines[line].queue.iter();
-        waiting.any(|request| waited_for(slots, request.token()).is_some())
+        let line = &mut lines[line];
+        let mut wanted = |request: &CallRequest| waited_for(slots, request.token()).is_some();
+        if line.queue.iter().any(&mut wanted) || line.suspects.iter().any(wanted) {
+            return true;
+        }
+        // Or else the owner would find work for which it need not connect, again and again.
+        line.forget(slots);
+        false
     }
 
     /// A number that changes with each call, over whatever line.
@@ -420,14 +498,14 @@ impl Calls {
 
     /// Whether no call waits to be sent over this line.
     pub(crate) fn is_idle(&self, line: usize) -> bool {
-        self.lock().lines[line].queue.is_empty()
+        self.lock().lines[line].is_idle()
     }
 
     /// Whether the owner of a line has something to do for its users.
     pub(crate) fn has_work(&self, line: usize) -> bool {
         let inner = self.lock();
         let line = &inner.lines[line];
-        !line.queue.is_empty() || !line.cancelled.is_empty()
+        !line.is_idle() || !line.cancelled.is_empty()
     }
 
     /// Wakes the owner of a line, if it waits.
@@ -496,8 +574,7 @@ impl Calls {
                 sent.push((slot.xid, token(slot.generation, index)));
             }
         }
-        let queue = &mut lines[line].queue;
-        queue.retain(|request| waited_for(slots, request.token()).is_some());
+        lines[line].forget(slots);
         drop(inner);
         wakers.into_iter().for_each(Waker::wake);
         longest

@@ -5,6 +5,7 @@ mod connector;
 pub(crate) mod outgoing;
 mod pump;
 mod queue;
+mod suspects;
 
 use crate::ClientConfig;
 use crate::spin::Activity;

@@ -50,7 +50,8 @@ impl Outgoing {
             true => 0,
             false => wire.connection.room(),
         };
-        let closing = self.calls.take(self.line, room, &mut self.work);
+        let out = wire.connection.calls_out();
+        let closing = self.calls.take(self.line, room, out, &mut self.work);
         let connection = &mut wire.connection;
         for (xid, token) in self.work.cancelled.drain(..) {
             connection.cancel(xid, token);
@@ -92,6 +93,7 @@ impl Outgoing {
         for (xid, token) in self.expire(now, &TransportError::TimedOut(self.timeout)) {
             wire.connection.cancel(xid, token);
         }
+        self.calls.release(self.line);
         true
     }
 
@@ -115,6 +117,7 @@ impl Outgoing {
     /// Whether there is something to do for those who call, be it now or by a wake-up from now on.
     pub(crate) fn poll_work(&self, cx: &Context<'_>, wire: &Wire) -> bool {
         let can_call = !self.blocked && wire.connection.can_call();
-        self.calls.poll_work(self.line, cx, can_call)
+        let out = wire.connection.calls_out();
+        self.calls.poll_work(self.line, cx, can_call.then_some(out))
     }
 }

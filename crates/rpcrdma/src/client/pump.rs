@@ -3,6 +3,7 @@
 use super::calls::Calls;
 use super::connector::{Connector, shows_broken_invalidation};
 use super::outgoing::{Outgoing, SWEEP};
+use super::suspects::MAX_LOSSES;
 use super::{ConnectionInfo, Shared};
 use crate::answers::Answers;
 use crate::spin::{Idle, Spinner, after_others};
@@ -19,10 +20,6 @@ use tokio::time::Sleep;
 use tracing::debug;
 use verbs::SetupError;
 use xdr::Payload;
-
-/// Connections that may be lost with a call on its way before that call fails (RFC 8166 §4.5.3):
-/// perhaps it is the call that breaks them.
-const MAX_LOSSES: u32 = 3;
 
 /// Turns without a pause before other tasks of the runtime have theirs.
 const TURNS: u32 = 4;
@@ -153,12 +150,15 @@ impl Pump {
     }
 
     /// Calls that had no end are planned, registered and sent anew on another connection, with
-    /// the same XID.
+    /// the same XID. One that was alone on its way time after time is what breaks them (RFC 8166
+    /// §4.5.3).
     fn take_unfinished(&mut self, wire: Wire, over: &Over) {
         let mut again = Vec::new();
         for unfinished in wire.connection.into_unfinished() {
             match unfinished {
-                Unfinished::Again(request) if request.losses < MAX_LOSSES => again.push(request),
+                Unfinished::Again(request) if request.losses_alone < MAX_LOSSES => {
+                    again.push(request);
+                }
                 Unfinished::Again(request) => {
                     let error = TransportError::Disconnected(over.to_string());
                     self.calls().complete(request.token(), Err(error));
@@ -400,7 +400,7 @@ impl Pump {
         let Outgoing {
             calls, line, work, ..
         } = &mut self.outgoing;
-        let closing = calls.take(*line, 0, work);
+        let closing = calls.take(*line, 0, 0, work);
         work.cancelled.clear();
         closing
     }
@@ -429,8 +429,9 @@ impl Pump {
                 return None;
             }
             let passed = self.now >= start + backoff;
-            let wanted = self.connector.keeps_connections() || self.calls().wants_connection(line);
-            if passed && wanted {
+            let wanted =
+                || self.connector.keeps_connections() || self.calls().wants_connection(line);
+            if passed && wanted() {
                 return Some(());
             }
             let next_sweep = self.outgoing.next_sweep;
@@ -442,7 +443,8 @@ impl Pump {
             let mut sleep = std::pin::pin!(tokio::time::sleep_until(until.into()));
             let calls = self.calls();
             std::future::poll_fn(|cx: &mut Context<'_>| {
-                let ready = calls.poll_work(line, cx, passed) | sleep.as_mut().poll(cx).is_ready();
+                let ready = calls.poll_work(line, cx, passed.then_some(0))
+                    | sleep.as_mut().poll(cx).is_ready();
                 if ready {
                     Poll::Ready(())
                 } else {

@@ -11,6 +11,7 @@ mod lines;
 mod over_iwarp;
 mod over_sim;
 mod stage;
+mod suspects;
 mod times;
 mod weather;
 

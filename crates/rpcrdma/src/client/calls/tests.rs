@@ -32,7 +32,7 @@ fn waiting(calls: &Arc<Calls>, xid: u32) -> Waiting {
 
 fn next_on(line: usize, calls: &Calls) -> Option<CallRequest> {
     let mut work = Work::default();
-    calls.take(line, 1, &mut work);
+    calls.take(line, 1, 0, &mut work);
     work.calls.pop_front()
 }
 
@@ -65,7 +65,7 @@ fn late_reply_to_a_cancelled_call_reaches_no_other() {
     let request = next(&calls).expect("sent");
     drop(first);
     let mut work = Work::default();
-    calls.take(0, 0, &mut work);
+    calls.take(0, 0, 0, &mut work);
     assert_eq!(work.cancelled, [(1, request.token())]);
     let mut second = pin!(waiting(&calls, 2));
     assert!(poll(second.as_mut()).is_pending());
@@ -80,8 +80,20 @@ fn call_cancelled_before_it_was_sent_is_never_sent() {
     assert!(poll(first.as_mut()).is_pending());
     drop(first);
     let mut work = Work::default();
-    calls.take(0, 1, &mut work);
+    calls.take(0, 1, 0, &mut work);
     assert!(work.calls.is_empty() && work.cancelled.is_empty());
+}
+
+#[test]
+fn owner_without_a_connection_has_nothing_to_do_for_a_cancelled_call() {
+    let calls = calls();
+    calls.lost(0, None);
+    let mut first = Box::pin(waiting(&calls, 1));
+    assert!(poll(first.as_mut()).is_pending());
+    drop(first);
+    assert!(!calls.wants_connection(0));
+    // It would turn around without an end, and nobody else would have a turn.
+    assert!(!calls.poll_work(0, &Context::from_waker(Waker::noop()), Some(0)));
 }
 
 #[test]
@@ -224,7 +236,7 @@ fn users_have_their_turn_whoever_has_most_calls() {
     let mut single = pin!(of(other, &calls, 5000));
     assert!(poll(single.as_mut()).is_pending());
     let mut work = Work::default();
-    calls.take(0, 4, &mut work);
+    calls.take(0, 4, 0, &mut work);
     let taken: Vec<u32> = work.calls.iter().map(CallRequest::xid).collect();
     assert_eq!(taken, [0, 5000, 1, 2]);
     calls.remove_user(other);

@@ -1,0 +1,200 @@
+//! Calls that may be the ones that break connections (RFC 8166 §4.5.3), and when they go.
+
+use rpcrdma_proto::CallRequest;
+use std::collections::VecDeque;
+
+/// Connections that are lost with a call on its way before that call is a suspect: from then on it
+/// goes alone, if that can be had.
+const SUSPECT_FROM: u32 = 2;
+
+/// Connections that are lost with a call alone on its way before that call fails: what broke them was
+/// nothing else of ours.
+pub(super) const MAX_LOSSES: u32 = 3;
+
+/// Sweeps for which others wait at most while a suspect is on its way: one whole one at least.
+const SWEEPS_ALONE: u8 = 2;
+
+pub(super) fn is_suspect(request: &CallRequest) -> bool {
+    request.losses >= SUSPECT_FROM
+}
+
+/// The suspects that wait for one connection.
+///
+/// They go when nothing else does, one at a time, and what comes meanwhile waits for them: if the
+/// connection is lost it is known with which call. Nobody waits for long. If others leave no gap, every
+/// other sweep they are not sent until the suspects have had their turn; others go on when a suspect
+/// takes its time; and if something else takes so long that the connection is never free, suspects go
+/// beside it.
+#[derive(Debug, Default)]
+pub(super) struct Suspects {
+    /// Those first that were lost alone least often, so that each has its turn before one is given up.
+    calls: VecDeque<CallRequest>,
+    /// Sweeps for which others still wait because a suspect is on its way.
+    alone: u8,
+    /// Others wait until the suspects have had their turn.
+    turn: bool,
+}
+
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    Others,
+    Suspect,
+    Nobody,
+}
+
+impl Suspects {
+    /// Whose turn it is on a connection with so many calls on their way, and whether others wait.
+    pub(super) fn turn(&self, out: usize, others: bool) -> Turn {
+        let alone = self.alone > 0 && out > 0;
+        match (alone, self.calls.is_empty()) {
+            (true, _) => Turn::Nobody,
+            (false, true) => Turn::Others,
+            (false, false) if out == 0 && (self.turn || !others) => Turn::Suspect,
+            (false, false) if self.turn => Turn::Nobody,
+            (false, false) => Turn::Others,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Before those that were lost alone as often.
+    pub(super) fn push(&mut self, request: CallRequest) {
+        let less = |other: &CallRequest| other.losses_alone < request.losses_alone;
+        let at = self.calls.partition_point(less);
+        self.calls.insert(at, request);
+    }
+
+    /// Takes the next one, be it to send it or not.
+    pub(super) fn pop(&mut self) -> Option<CallRequest> {
+        self.calls.pop_front()
+    }
+
+    /// A suspect is sent, and nothing else is on its way.
+    pub(super) fn sent_alone(&mut self) {
+        self.alone = SWEEPS_ALONE;
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &CallRequest> {
+        self.calls.iter()
+    }
+
+    pub(super) fn retain(&mut self, keep: impl FnMut(&CallRequest) -> bool) {
+        self.calls.retain(keep);
+    }
+
+    /// Some time has passed on a connection: the suspects that are to go beside other calls, the last
+    /// one first.
+    pub(super) fn sweep(&mut self) -> impl Iterator<Item = CallRequest> {
+        let mut released = VecDeque::new();
+        if self.alone > 0 {
+            self.alone -= 1;
+            self.turn &= self.alone > 0;
+        } else if self.turn {
+            released = std::mem::take(&mut self.calls);
+            self.turn = false;
+        } else {
+            self.turn = !self.calls.is_empty();
+        }
+        released.into_iter().rev()
+    }
+
+    /// The connection is another, or there is none.
+    pub(super) fn begin(&mut self) {
+        self.alone = 0;
+        self.turn = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oncrpc::ReplyBound;
+    use rpcrdma_proto::CallToken;
+
+    fn request(xid: u32, losses_alone: u32) -> CallRequest {
+        let mut w = xdr::Writer::default();
+        w.u32(xid);
+        w.u32(0);
+        let mut request = CallRequest::new(CallToken(0), w.finish(), ReplyBound::default());
+        (request.losses, request.losses_alone) = (SUSPECT_FROM, losses_alone);
+        request
+    }
+
+    fn suspects(calls: &[(u32, u32)]) -> Suspects {
+        let mut suspects = Suspects::default();
+        // As calls are put back: the last one first.
+        for &(xid, losses_alone) in calls.iter().rev() {
+            suspects.push(request(xid, losses_alone));
+        }
+        suspects
+    }
+
+    #[test]
+    fn those_lost_alone_least_often_go_first_and_else_in_order() {
+        let mut suspects = suspects(&[(1, 2), (2, 0), (3, 1), (4, 0), (5, 1)]);
+        let order: Vec<_> = std::iter::from_fn(|| suspects.pop())
+            .map(|request| request.xid())
+            .collect();
+        assert_eq!(order, [2, 4, 3, 5, 1]);
+    }
+
+    #[test]
+    fn suspect_goes_when_nothing_else_does_and_what_comes_then_waits() {
+        let mut suspects = suspects(&[(1, 0), (2, 0)]);
+        assert_eq!(suspects.turn(3, false), Turn::Others);
+        assert_eq!(suspects.turn(0, true), Turn::Others);
+        assert_eq!(suspects.turn(0, false), Turn::Suspect);
+        suspects.pop();
+        suspects.sent_alone();
+        assert_eq!(suspects.turn(1, true), Turn::Nobody);
+        assert_eq!(suspects.turn(0, false), Turn::Suspect);
+        suspects.pop();
+        suspects.sent_alone();
+        assert_eq!(suspects.turn(1, true), Turn::Nobody);
+        assert_eq!(suspects.turn(0, true), Turn::Others);
+    }
+
+    #[test]
+    fn others_that_leave_no_gap_wait_after_a_sweep() {
+        let mut suspects = suspects(&[(1, 0), (2, 0)]);
+        assert_eq!(suspects.sweep().count(), 0);
+        assert_eq!(suspects.turn(5, true), Turn::Nobody);
+        assert_eq!(suspects.turn(0, true), Turn::Suspect);
+        suspects.pop();
+        suspects.sent_alone();
+        // The next one follows at once.
+        assert_eq!(suspects.turn(0, true), Turn::Suspect);
+    }
+
+    #[test]
+    fn suspect_that_takes_its_time_holds_up_others_for_two_sweeps_at_most() {
+        let mut suspects = suspects(&[(1, 0), (2, 0)]);
+        suspects.pop();
+        suspects.sent_alone();
+        assert_eq!(suspects.sweep().count(), 0);
+        assert_eq!(suspects.turn(1, true), Turn::Nobody);
+        assert_eq!(suspects.sweep().count(), 0);
+        assert_eq!(suspects.turn(1, true), Turn::Others);
+    }
+
+    #[test]
+    fn suspects_go_beside_a_call_that_does_not_end() {
+        let mut suspects = suspects(&[(1, 0), (2, 1)]);
+        assert_eq!(suspects.sweep().count(), 0);
+        let released: Vec<_> = suspects.sweep().map(|request| request.xid()).collect();
+        assert_eq!(released, [2, 1]);
+        assert_eq!(suspects.turn(1, true), Turn::Others);
+    }
+
+    #[test]
+    fn turns_do_not_carry_over_to_the_next_connection() {
+        let mut suspects = suspects(&[(1, 0)]);
+        assert_eq!(suspects.sweep().count(), 0);
+        suspects.sent_alone();
+        suspects.begin();
+        assert_eq!(suspects.turn(1, true), Turn::Others);
+    }
+}
