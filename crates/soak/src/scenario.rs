@@ -348,14 +348,23 @@ pub const SCENARIOS: &[Scenario] = &[
         ..FIRST
     },
     Scenario {
-        name: "backward-cuts",
+        name: "backward-deadlines",
         backward: Some(Backward {
             mix: Mix {
-                never: 20,
+                later: (3, 9000),
+                never: 8,
                 ..BACKWARD.mix
             },
             ..BACKWARD
         }),
+        cancel: 6,
+        timeouts: &[1000, 3000, 10_000],
+        sure: false,
+        ..FIRST
+    },
+    Scenario {
+        name: "backward-cuts",
+        backward: Some(BACKWARD),
         weather: Weather {
             cuts: 2,
             stalls: 8,

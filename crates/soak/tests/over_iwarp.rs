@@ -8,6 +8,8 @@ fn play(name: &str, seeds: std::ops::Range<u64>) {
         let report = over_iwarp::run(scenario, seed);
         let found = report.findings.join("\n");
         assert!(found.is_empty(), "{name}, seed {seed}:\n{found}");
+        let back = report.tally.called_back > 0;
+        assert_eq!(back, scenario.backward.is_some(), "{name}, seed {seed}");
     }
 }
 
@@ -49,4 +51,39 @@ fn files_are_as_their_model_says() {
 #[test]
 fn files_are_as_their_model_says_while_connections_are_cut() {
     play("files-cuts", 1..4);
+}
+
+#[test]
+fn clients_are_called_on_the_connections_of_their_calls() {
+    play("backward", 1..4);
+}
+
+#[test]
+fn neither_direction_holds_up_the_other_when_it_has_no_credit_left() {
+    play("backward-full", 1..4);
+}
+
+#[test]
+fn clients_are_called_while_connections_are_cut() {
+    play("backward-cuts", 1..5);
+}
+
+#[test]
+fn clients_are_called_by_servers_that_begin_anew() {
+    play("backward-restarts", 1..4);
+}
+
+#[test]
+fn calls_of_a_client_go_over_several_connections() {
+    play("lines", 1..4);
+}
+
+#[test]
+fn calls_go_over_those_of_several_connections_that_are_not_cut() {
+    play("lines-cuts", 1..5);
+}
+
+#[test]
+fn connections_that_are_refused_cost_no_calls() {
+    play("lines-refused", 1..4);
 }
