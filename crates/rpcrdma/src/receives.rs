@@ -2,7 +2,7 @@
 
 use rpcrdma_proto::limits::{MAX_CREDITS, RECEIVE_SLACK};
 
-/// Of the Receives that there is room for, calls of the server get one in so many at most.
+/// Of Receives that are too few for both, calls of the server get one in so many at most.
 const BACKWARD_SHARE: usize = 4;
 
 /// Credits for calls of the client and of the server, if so many are wanted and there is room for so
@@ -12,8 +12,10 @@ pub(crate) fn share(receives: usize, forward: u32, backward: u32) -> Option<(u32
     let room = receives.checked_sub(RECEIVE_SLACK)?;
     let most =
         |wanted: u32, room: usize| u32::try_from(room).map_or(wanted, |room| wanted.min(room));
-    let backward = most(backward.min(MAX_CREDITS), (room / BACKWARD_SHARE).max(1));
     let forward = forward.clamp(1, MAX_CREDITS);
+    let left = room.saturating_sub(forward as usize);
+    let share = left.max(room / BACKWARD_SHARE).max(1);
+    let backward = most(backward.min(MAX_CREDITS), share);
     match most(forward, room.checked_sub(backward as usize)?) {
         0 => None,
         forward => Some((forward, backward)),
@@ -28,6 +30,8 @@ mod tests {
     fn credits_are_as_wanted_where_there_is_room() {
         assert_eq!(share(256, 128, 16), Some((128, 16)));
         assert_eq!(share(RECEIVE_SLACK + 144, 128, 16), Some((128, 16)));
+        assert_eq!(share(RECEIVE_SLACK + 9, 5, 4), Some((5, 4)));
+        assert_eq!(share(RECEIVE_SLACK + 8, 1, 16), Some((1, 7)));
         assert_eq!(share(usize::MAX, 0, 0), Some((1, 0)));
         assert_eq!(share(usize::MAX, u32::MAX, u32::MAX), Some((16384, 16384)));
     }

@@ -221,7 +221,9 @@ fn connections_for_which_there_is_no_memory_are_granted_less_and_then_refused() 
             granted.push(client.depth());
             clients.push(client);
         }
-        assert_eq!(granted[0], 200 / 8 - 4);
+        // Without the slack, and the quarter of the rest that is for replies of the client.
+        let calls_and_replies = 200 / 8 - 4;
+        assert_eq!(granted[0], calls_and_replies - calls_and_replies / 4);
         assert!(
             granted.is_sorted_by(|a, b| a >= b) && granted.len() > 5,
             "{granted:?}"
