@@ -58,6 +58,8 @@ struct Line {
     cancelled: Vec<(u32, CallToken)>,
     /// The owner of the connection, while it waits.
     owner: Option<Waker>,
+    /// It waits for calls too, and not only for the time of its next try.
+    waits_for_calls: bool,
     /// Slots of calls that were given to it.
     calls: usize,
     /// Why there is no connection, once that is known.
@@ -333,13 +335,21 @@ impl Calls {
         owners.into_iter().for_each(wake);
     }
 
-    /// A line has a connection.
+    /// A line has a connection. What waits for others that have none goes over it.
     pub(crate) fn connected(&self, line: usize) {
         let mut inner = self.lock();
         let line = &mut inner.lines[line];
         line.state = LineState::Up;
         line.trouble = None;
         line.suspects.begin();
+        let mut owners = SmallVec::<[Waker; 4]>::new();
+        for from in 0..inner.lines.len() {
+            if inner.lines[from].state == LineState::Down {
+                owners.extend(inner.hand_over(from));
+            }
+        }
+        drop(inner);
+        owners.into_iter().for_each(Waker::wake);
     }
 
     /// A line has no connection, for this reason if it is known. What waits for it goes over
@@ -468,6 +478,7 @@ impl Calls {
                 Turn::Suspect => true,
                 Turn::Nobody => false,
             });
+        line.waits_for_calls = out.is_some();
         if !work && !matches!(&line.owner, Some(w) if w.will_wake(cx.waker())) {
             line.owner = Some(cx.waker().clone());
         }
@@ -664,8 +675,8 @@ impl Inner {
         if self.lines.len() == 1 {
             return SmallVec::new();
         }
-        let down = |line: &&mut Line| line.state == LineState::Down;
-        let lines = self.lines.iter_mut().filter(down);
+        let may_wake = |line: &&mut Line| line.state == LineState::Down && line.waits_for_calls;
+        let lines = self.lines.iter_mut().filter(may_wake);
         lines.filter_map(|line| line.owner.take()).collect()
     }
 }

@@ -63,8 +63,9 @@ impl Acceptor {
             let stop = self.stop.clone();
             let incoming = tokio::select! {
                 biased;
-                incoming = listener.accept() => incoming,
+                // First, as there may be a connection, or none to be had, each time.
                 () = stop.wait() => return,
+                incoming = listener.accept() => incoming,
             };
             match incoming {
                 Ok(incoming) => self.hand_over(incoming),

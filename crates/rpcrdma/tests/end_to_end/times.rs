@@ -2,13 +2,17 @@
 
 use crate::echo::{self, call, check, exchange};
 use crate::run_in_virtual_time;
-use crate::stage::{Noting, Stage, answering, sim};
+use crate::stage::{Noting, Stage, answering, anywhere, sim};
 use oncrpc::{Transport, TransportError};
 use rpcrdma::{ClientConfig, HealthCheck, HealthChecks, ServerConfig};
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use verbs::Provider;
+use verbs::{
+    BoxFuture, Connected, Incoming, Limits, Listener, Provider, QpOptions, SetupError, WorkRequest,
+};
 use verbs_sim::{EndOptions, Fabric, Side, Way};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -212,5 +216,52 @@ fn dead_client_that_was_ready_for_calls_is_noticed() {
             Err(TransportError::Disconnected(why)) => assert!(why.contains("is there"), "{why}"),
             other => panic!("{other:?}"),
         }
+    });
+}
+
+/// A provider whose listeners give no connection, such as for want of descriptors.
+struct Exhausted(SocketAddr);
+
+impl Provider for Exhausted {
+    fn limits(&self) -> Limits {
+        EndOptions::default().limits
+    }
+
+    fn connect<'a>(
+        &'a self,
+        _: SocketAddr,
+        _: &'a QpOptions,
+        _: &'a [u8],
+        _: Vec<WorkRequest>,
+    ) -> BoxFuture<'a, Result<Connected, SetupError>> {
+        Box::pin(async { Err(io::Error::from(io::ErrorKind::Unsupported).into()) })
+    }
+
+    fn listen<'a>(
+        &'a self,
+        on: SocketAddr,
+    ) -> BoxFuture<'a, Result<Box<dyn Listener>, SetupError>> {
+        Box::pin(async move { Ok(Box::new(Self(on)) as Box<dyn Listener>) })
+    }
+}
+
+impl Listener for Exhausted {
+    fn local_addr(&self) -> SocketAddr {
+        self.0
+    }
+
+    fn accept(&mut self) -> BoxFuture<'_, Result<Box<dyn Incoming>, SetupError>> {
+        Box::pin(async { Err(io::Error::other("no descriptor is left").into()) })
+    }
+}
+
+#[test]
+fn server_that_gets_no_connections_from_the_system_can_be_shut_down() {
+    run_in_virtual_time(async {
+        let provider = Arc::new(Exhausted(anywhere()));
+        let stage = Stage::new(provider, ServerConfig::default()).await;
+        tokio::time::sleep(SECOND).await;
+        let stopping = tokio::time::timeout(SECOND, stage.server.shutdown());
+        stopping.await.expect("it ends");
     });
 }

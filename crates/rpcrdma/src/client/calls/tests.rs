@@ -3,6 +3,7 @@
 use super::*;
 use oncrpc::ReplyBound;
 use std::pin::pin;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 fn message(xid: u32) -> Payload {
     let mut w = xdr::Writer::default();
@@ -304,6 +305,46 @@ fn calls_wait_for_their_line_while_no_other_has_a_connection() {
     assert!(calls.wants_connection(0) && calls.wants_connection(1));
     calls.connected(0);
     assert_eq!(next_on(0, &calls).map(|request| request.xid()), Some(1));
+}
+
+#[test]
+fn calls_do_not_wait_for_their_line_when_another_is_back_first() {
+    let calls = with_lines(2);
+    calls.lost(0, None);
+    calls.lost(1, None);
+    let (mut a, mut b) = (pin!(waiting(&calls, 1)), pin!(waiting(&calls, 2)));
+    assert!(poll(a.as_mut()).is_pending() && poll(b.as_mut()).is_pending());
+    calls.connected(1);
+    let on_the_other: Vec<u32> = std::iter::from_fn(|| next_on(1, &calls))
+        .map(|request| request.xid())
+        .collect();
+    assert_eq!(on_the_other, [2, 1]);
+    assert!(calls.is_idle(0));
+}
+
+#[test]
+fn calls_do_not_wake_a_line_that_is_not_to_connect_yet() {
+    struct Counts(AtomicU32);
+    impl std::task::Wake for Counts {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+    let calls = with_lines(2);
+    calls.lost(1, None);
+    let counts = Arc::new(Counts(AtomicU32::new(0)));
+    let waker = Waker::from(Arc::clone(&counts));
+    let woken_by_a_call = |out| {
+        assert!(!calls.poll_work(1, &Context::from_waker(&waker), out));
+        let before = counts.0.load(SeqCst);
+        assert!(poll(pin!(waiting(&calls, 1))).is_pending());
+        counts.0.load(SeqCst) - before
+    };
+    assert_eq!(woken_by_a_call(None), 0);
+    assert_eq!(woken_by_a_call(Some(0)), 1);
+    assert!(!calls.poll_work(1, &Context::from_waker(&waker), None));
+    calls.close();
+    assert_eq!(counts.0.load(SeqCst), 2);
 }
 
 #[test]
