@@ -7,17 +7,19 @@ use crate::watch::null_call;
 use crate::wire::{Over, Wire};
 use crate::{answers::Answers, clock};
 use buffer::Pool;
-use oncrpc::{Caller, Programs, Reply, Service};
+use oncrpc::{Answer, Caller, Programs, Reply, Service};
 use rpcrdma_proto::{
     Budget, Called, Config, Connection, Event, FailedCalls, PrivateData, Registrations, Role,
     Violation,
 };
 use std::io;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tracing::{debug, warn};
 use verbs::{Connected, Provider, QpOptions, SetupError};
+use xdr::Payload;
 
 /// Octets of returned memory that a client keeps for use again.
 const KEEP: usize = 16 << 20;
@@ -42,8 +44,8 @@ pub(crate) struct Connector {
 
 impl Connector {
     pub(crate) fn new(provider: Arc<dyn Provider>, to: SocketAddr, config: ClientConfig) -> Self {
-        let service = match &config.callbacks {
-            Some(callbacks) => Arc::clone(&callbacks.0),
+        let service: Arc<dyn Service> = match &config.callbacks {
+            Some(callbacks) => Arc::new(Guarded(Arc::clone(&callbacks.0))),
             None => Arc::new(Programs::new()),
         };
         Self {
@@ -198,6 +200,20 @@ impl Connector {
             Ok(tested) => tested,
             Err(_) => Err(Over::CallTimedOut(limit)),
         }
+    }
+}
+
+/// A service that costs a connection if it panics, and not the task that owns it: with that all calls
+/// of ours would end.
+struct Guarded(Arc<dyn Service>);
+
+impl Service for Guarded {
+    fn call(&self, call: Payload, caller: &Caller) -> Answer {
+        let called = AssertUnwindSafe(|| self.0.call(call, caller));
+        catch_unwind(called).unwrap_or_else(|panic| {
+            // As if it had happened beside others, where it ends the connection.
+            Answer::Later(Box::pin(async move { resume_unwind(panic) }))
+        })
     }
 }
 

@@ -79,10 +79,11 @@ impl Guests {
             return Err(NoPlace::Connections);
         }
         let most = inner.most_per_address;
-        let guest = inner.by_address.entry(addr).or_default();
-        if guest.connections >= most {
+        let known = inner.by_address.get(&addr);
+        if known.map_or(0, |guest| guest.connections) >= most {
             return Err(NoPlace::ConnectionsOfAddress);
         }
+        let guest = inner.by_address.entry(addr).or_default();
         guest.connections += 1;
         let failed = guest.failed.clone();
         inner.connections += 1;
@@ -170,6 +171,13 @@ mod tests {
         let refused = guests.enter(addr(1)).err();
         assert_eq!(refused, Some(NoPlace::ConnectionsOfAddress));
         assert!(guests.enter(addr(2)).is_ok());
+    }
+
+    #[test]
+    fn address_that_never_had_a_connection_is_not_remembered() {
+        let guests = guests(10, 0, 0);
+        assert!(guests.enter(addr(1)).is_err());
+        assert!(guests.lock().by_address.is_empty());
     }
 
     #[test]

@@ -4,15 +4,17 @@ use crate::echo::{self, call, check, exchange};
 use crate::stage::{Noting, Stage, answering, providers, sim};
 use crate::{run, run_in_virtual_time};
 use oncrpc::{
-    Credential, MAX_REPLY_HEADER, Procedure, ReplyBound, RpcError, Transport, TransportError,
-    read_reply, write_call,
+    Answer, Caller, Credential, MAX_REPLY_HEADER, Procedure, ReplyBound, RpcError, Service,
+    Transport, TransportError, read_reply, write_call,
 };
-use rpcrdma::{Client, ClientConfig, ServerConfig};
+use rpcrdma::{CallbackService, Client, ClientConfig, ServerConfig};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use verbs_sim::{EndOptions, Fabric, Outstanding, Side};
+use xdr::Payload;
 
 #[test]
 fn server_calls_its_client_on_the_connection_of_its_calls() {
@@ -371,5 +373,47 @@ fn shutdown_waits_for_the_replies_of_clients() {
         echo.open();
         check(&called.await.expect("it ends").expect("answered"), &[]);
         shutdown.await.expect("it stops");
+    });
+}
+
+/// A service that does not survive its first call, and echoes the others.
+struct Stumbles {
+    called: AtomicBool,
+    rest: Arc<Noting>,
+}
+
+impl Service for Stumbles {
+    fn call(&self, call: Payload, caller: &Caller) -> Answer {
+        assert!(self.called.swap(true, SeqCst), "the first one");
+        self.rest.call(call, caller)
+    }
+}
+
+#[test]
+fn panic_of_a_clients_service_costs_a_connection_and_not_the_client() {
+    run(async {
+        let stage = Stage::new(sim().1, ServerConfig::default()).await;
+        let service = Arc::new(Stumbles {
+            called: AtomicBool::new(false),
+            rest: Noting::new(),
+        });
+        let config = ClientConfig {
+            callbacks: Some(CallbackService(service)),
+            reconnect_first: Duration::from_millis(1),
+            ..ClientConfig::default()
+        };
+        let client = stage.client(config).await;
+        exchange(&client, &[], &[]).await;
+        let back = stage.back();
+        let first = call(back.next_xid(), echo::NOW, &[], &[]);
+        let failed = back.call(first, echo::bound(&[])).await;
+        assert!(
+            matches!(failed, Err(TransportError::Disconnected(_))),
+            "{failed:?}"
+        );
+        exchange(&client, &[], &[]).await;
+        exchange(&stage.back(), &[10], &[10]).await;
+        client.close().await;
+        assert_eq!(stage.server.shutdown().await.accepted, 2);
     });
 }
