@@ -388,6 +388,18 @@ pub const SCENARIOS: &[Scenario] = &[
         sure: false,
         ..FIRST
     },
+    // Who may be called keeps its connection, however long nobody calls.
+    Scenario {
+        name: "backward-idle",
+        backward: Some(Backward {
+            deaf: 0,
+            ..BACKWARD
+        }),
+        pauses: (2, 1_200_000),
+        idle: &[1, 4, 30],
+        health: true,
+        ..FIRST
+    },
     Scenario {
         name: "backward-wild",
         backward: Some(Backward {
@@ -433,6 +445,27 @@ pub const SCENARIOS: &[Scenario] = &[
         timeouts: ANY_TIME,
         blows: (0, 6),
         restarts: (0, 2),
+        sure: false,
+        ..FIRST
+    },
+    // Copies of calls arrive over one connection while others go on.
+    Scenario {
+        name: "lines-files",
+        load: Load::Files(Files {
+            data: true,
+            forgetful: false,
+        }),
+        connections: (2, 4),
+        tasks: (1, 4),
+        calls: (8, 24),
+        weather: Weather {
+            latency: 5,
+            cuts: 2,
+            stalls: 2,
+            ..CALM
+        },
+        blows: (0, 6),
+        timeouts: &[20_000, 60_000],
         sure: false,
         ..FIRST
     },
