@@ -395,7 +395,7 @@ pub const SCENARIOS: &[Scenario] = &[
             deaf: 0,
             ..BACKWARD
         }),
-        pauses: (2, 1_200_000),
+        pauses: (2, 300_000),
         idle: &[1, 4, 30],
         health: true,
         ..FIRST
