@@ -197,7 +197,7 @@ pub struct ServerConfig {
     pub workers: usize,
     /// How long a client may take to say what it wants before it is dropped.
     pub setup_timeout: Duration,
-    /// How long a client may take to hand over a chunk of a call before its connection is closed.
+    /// How long a client may take to hand over all chunks of a call before its connection is closed.
     /// The memory for it is there meanwhile, and missing to others.
     pub pull_timeout: Duration,
     /// How long a connection may be without a call before it is closed; none: for ever. One whose
