@@ -42,11 +42,9 @@ const LARGE: usize = 16384;
 /// What happens to a connection with work on it.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// The kernel's server comes back, with these inline sizes.
+    /// The kernel's server comes back, with these inline sizes. Nobody reaches it meanwhile: siw takes
+    /// a connection in while it stops to listen, and forgets it.
     Restart(usize),
-    /// The same, and nobody refuses the client meanwhile. A connection that comes while siw stops to
-    /// listen is taken in and forgotten: it takes the client's whole patience to find out.
-    RestartInSight(usize),
     /// The same after its last replies, which do not arrive. Not while it fetches data, which does not
     /// arrive either: the kernel's server does not end before it has it.
     RestartUnheard(usize),
@@ -100,7 +98,6 @@ impl Lab<'_> {
             let before = self.relay.taken_in();
             match *event {
                 Event::Restart(size) => self.refusing(|server| server.restart(size))?,
-                Event::RestartInSight(size) => self.server.restart(size)?,
                 Event::RestartUnheard(size) => {
                     self.relay.hold(To::Client);
                     self.relay.wait_for_silence(To::Server, WAIT_LIMIT)?;
@@ -142,7 +139,7 @@ impl Lab<'_> {
         let arguments = ["put", "-q", &local.display().to_string(), &url];
         let mut put = self.client.begin("put", &arguments)?;
         let events = [
-            Event::RestartInSight(SMALL),
+            Event::Restart(SMALL),
             Event::Within(To::Server, 20_001),
             Event::Lose,
             Event::Unheard,
