@@ -6,8 +6,9 @@
 //! RPC message. Messages are written down as words, and answers are compared word by word.
 //!
 //! [`Target`] is an `rpcrdma::Server` over `verbs-iwarp` on loopback, with a client that behaves:
-//! after each attack it must still be served, and of the attacker nothing must be left. [`Victim`] is the other way round: a client, whose
-//! server is a [`Peer`]. [`ATTACKS`] lists what is tried, and which tests try it.
+//! after each attack it must still be served, and of the attacker nothing must be left. [`Victim`] is
+//! the other way round: a client, whose server is a [`Peer`]; [`Scene`] is such a client with a call
+//! on its way. [`ATTACKS`] lists what is tried, and which tests try it.
 
 mod attacks;
 mod crc;
@@ -15,6 +16,7 @@ mod ddp;
 mod mpa;
 mod peer;
 pub mod rpc;
+mod scene;
 mod target;
 mod victim;
 
@@ -22,6 +24,7 @@ pub use attacks::{ATTACKS, Attack, Side};
 pub use ddp::{Segment, opcode};
 pub use mpa::{Request, private_data};
 pub use peer::{Cause, Heard, Peer};
+pub use scene::{Scene, assert_goes_on};
 pub use target::{PROGRAM, Target, procedure, quick};
 pub use victim::{Calling, Offered, Victim, connect_to, connect_to_nobody, connect_within};
 

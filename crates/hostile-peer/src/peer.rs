@@ -15,10 +15,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Queues of untagged messages (RFC 5040 §4).
 const QUEUES: usize = 3;
 const QUEUE_READ: u32 = 1;
+const QUEUE_TERMINATE: u32 = 2;
 
 /// The STag that our own Read Requests name for the answer.
 const SINK: u32 = 0x1234_5600;
-const QUEUE_TERMINATE: u32 = 2;
 
 /// A connection on which anything can be said, mostly to a server.
 #[derive(Debug)]
@@ -121,10 +121,7 @@ impl Peer {
 
     /// The next connection of a client, set up as a good server does it.
     pub fn accept(listener: &TcpListener) -> Self {
-        let mut peer = Self::incoming(listener);
-        let request = peer.request();
-        peer.octets(&Header::accepting(request, &private_data(true)));
-        peer
+        Self::accept_with(listener, &private_data(true))
     }
 
     /// The same, with this private data instead of ours.

@@ -58,6 +58,17 @@ fn runtime() -> Runtime {
         .expect("a runtime")
 }
 
+/// A client on its way to a server, of which there is only the socket.
+fn connecting(
+    runtime: &Runtime,
+    config: ClientConfig,
+) -> (TcpListener, JoinHandle<Result<Client, SetupError>>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let to = listener.local_addr().expect("its address");
+    let connecting = Client::connect(Arc::new(Iwarp::default()), to, config);
+    (listener, runtime.spawn(connecting))
+}
+
 /// What comes of connecting to a server that does this with each connection, until it is done.
 ///
 /// # Panics
@@ -78,9 +89,7 @@ pub fn connect_within(setup_timeout: Duration, serve: impl FnOnce(&TcpListener))
         ..once()
     };
     let runtime = runtime();
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    let to = listener.local_addr().expect("its address");
-    let connecting = runtime.spawn(Client::connect(Arc::new(Iwarp::default()), to, config));
+    let (listener, connecting) = connecting(&runtime, config);
     serve(&listener);
     drop(listener);
     match runtime.block_on(connecting).expect("no panic") {
@@ -125,14 +134,7 @@ impl Victim {
             call_timeout,
             ..once()
         };
-        let runtime = runtime();
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let to = listener.local_addr().expect("its address");
-        let connecting = runtime.spawn(Client::connect(Arc::new(Iwarp::default()), to, config));
-        let server = Peer::accept(&listener);
-        let client = runtime.block_on(connecting).expect("no panic");
-        let client = client.expect("a connection");
-        (Self { runtime, client }, server)
+        Self::meeting(config, Peer::accept)
     }
 
     /// A client whose server has this private data.
@@ -141,11 +143,13 @@ impl Victim {
     ///
     /// If they do not come together.
     pub fn greeted_with(private_data: &[u8]) -> (Self, Peer) {
+        Self::meeting(once(), |listener| Peer::accept_with(listener, private_data))
+    }
+
+    fn meeting(config: ClientConfig, accept: impl FnOnce(&TcpListener) -> Peer) -> (Self, Peer) {
         let runtime = runtime();
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let to = listener.local_addr().expect("its address");
-        let connecting = runtime.spawn(Client::connect(Arc::new(Iwarp::default()), to, once()));
-        let server = Peer::accept_with(&listener, private_data);
+        let (listener, connecting) = connecting(&runtime, config);
+        let server = accept(&listener);
         let client = runtime.block_on(connecting).expect("no panic");
         let client = client.expect("a connection");
         (Self { runtime, client }, server)

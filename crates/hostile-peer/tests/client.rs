@@ -2,89 +2,28 @@
 
 use hostile_peer::rpc::accepted;
 use hostile_peer::{
-    Cause, Heard, Offered, Peer, Victim, as_words, connect_to, connect_to_nobody, connect_within,
-    words,
+    Cause, Heard, Peer, Scene, Victim, assert_goes_on, connect_to, connect_to_nobody,
+    connect_within, words,
 };
 use oncrpc::TransportError;
 use std::time::Duration;
 use verbs::SetupError;
 use xdr::Reader;
 
-const LENGTH: u32 = 100_000;
+const LENGTH: u32 = Scene::LENGTH;
 
-/// A client with a call on its way that offers a Read chunk and a Write chunk.
-struct Scene {
-    client: Victim,
-    server: Peer,
-    data: Vec<u8>,
-    calling: hostile_peer::Calling,
-    offered: Offered,
-}
-
-impl Scene {
-    fn new() -> Self {
-        let (client, server) = Victim::connected();
-        let data: Vec<u8> = (0..=250).cycle().take(LENGTH as usize).collect();
-        let calling = client.echo(&data);
-        let mut scene = Self {
-            client,
-            server,
-            data,
-            calling,
-            offered: Offered::default(),
-        };
-        scene.offered = scene.hear_call();
-        assert_eq!(scene.offered.reads.len(), 1);
-        assert_eq!(scene.offered.writes.len(), 1);
-        scene
+/// The server writes the data and replies as it should; the client gets what it asked for.
+fn finish(mut scene: Scene) {
+    let sink = scene.sink();
+    for (number, piece) in scene.data.chunks(50_000).enumerate() {
+        scene.server.write(sink, number as u64 * 50_000, piece);
     }
-
-    fn hear_call(&mut self) -> Offered {
-        Offered::parse(&self.server.answer())
-    }
-
-    fn source(&self) -> u32 {
-        self.offered.reads[0][0]
-    }
-
-    fn sink(&self) -> u32 {
-        self.offered.writes[0][0][0]
-    }
-
-    /// The good reply, but for what `change` does to it: credits, Write chunk, status.
-    fn reply(&self) -> Vec<u32> {
-        let [handle, _, high, low] = self.offered.writes[0][0];
-        let xid = self.offered.xid;
-        let header = [xid, 1, 4, 0, 0, 1, 1, handle, LENGTH, high, low, 0, 0];
-        [&header[..], &accepted(xid, 0, &[LENGTH])].concat()
-    }
-
-    /// Writes the data and replies as it should be; the client gets what it asked for.
-    fn finish(mut self) {
-        let (sink, data) = (self.sink(), self.data.clone());
-        for (number, piece) in data.chunks(50_000).enumerate() {
-            self.server.write(sink, number as u64 * 50_000, piece);
-        }
-        let reply = words(&self.reply());
-        self.server.send(&reply);
-        let reply = self.client.outcome(self.calling).expect("a reply");
-        let mut r = Reader::from(&reply);
-        r.skip(24).unwrap();
-        assert!(r.item(LENGTH).unwrap().to_vec() == self.data);
-    }
-
-    /// Asserts that the client ends the connection with this cause, and that its call fails.
-    #[track_caller]
-    fn assert_terminated(mut self, cause: Cause) {
-        self.server.assert_terminated(cause);
-        match self.client.outcome(self.calling) {
-            Err(TransportError::Disconnected(_)) => {}
-            other => panic!(
-                "expected the loss of the connection, got {:?}",
-                other.map(drop)
-            ),
-        }
-    }
+    let reply = words(&scene.reply(LENGTH));
+    scene.server.send(&reply);
+    let reply = scene.client.outcome(scene.calling).expect("a reply");
+    let mut r = Reader::from(&reply);
+    r.skip(24).unwrap();
+    assert!(r.item(LENGTH).unwrap().to_vec() == scene.data);
 }
 
 #[test]
@@ -93,7 +32,7 @@ fn good_server_is_believed() {
     let source = scene.source();
     scene.server.read_request(source, 0, LENGTH);
     assert_eq!(scene.server.hear(), Heard::Read(scene.data.clone()));
-    scene.finish();
+    finish(scene);
 }
 
 #[test]
@@ -154,7 +93,7 @@ fn handles_that_were_not_offered_reach_nothing() {
         scene.server.read_request(source ^ other, 0, 1);
         scene.assert_terminated(Cause(0, 1, 0));
         let mut scene = Scene::new();
-        let (sink, reply) = (scene.sink(), words(&scene.reply()));
+        let (sink, reply) = (scene.sink(), words(&scene.reply(LENGTH)));
         scene.server.send_and_invalidate(&reply, sink ^ other);
         scene.assert_terminated(Cause(0, 1, 9));
     }
@@ -164,19 +103,14 @@ fn handles_that_were_not_offered_reach_nothing() {
 fn memory_is_out_of_reach_when_its_call_has_its_reply() {
     for by_server in [true, false] {
         let mut scene = Scene::new();
-        let (sink, reply) = (scene.sink(), words(&scene.reply()));
+        let (sink, reply) = (scene.sink(), words(&scene.reply(LENGTH)));
         if by_server {
             scene.server.send_and_invalidate(&reply, sink);
         } else {
             scene.server.send(&reply);
         }
-        let Scene {
-            client,
-            mut server,
-            calling,
-            ..
-        } = scene;
-        client.outcome(calling).expect("a reply");
+        // Whoever is dropped hangs up.
+        let (_client, mut server) = scene.answered();
         server.write(sink, 0, b"too late");
         server.assert_terminated(Cause(1, 1, 0));
     }
@@ -186,7 +120,7 @@ fn memory_is_out_of_reach_when_its_call_has_its_reply() {
 fn what_is_no_reply_is_discarded_and_the_call_goes_on() {
     let good = Scene::new();
     let xid = good.offered.xid;
-    good.finish();
+    finish(good);
     assert_ne!(xid, 0);
     let nonsense: &[fn(u32) -> Vec<u8>] = &[
         |_| Vec::new(),
@@ -218,7 +152,7 @@ fn what_is_no_reply_is_discarded_and_the_call_goes_on() {
         let mut scene = Scene::new();
         let message = make(scene.offered.xid);
         scene.server.send(&message);
-        scene.finish();
+        finish(scene);
     }
 }
 
@@ -239,16 +173,6 @@ fn errors_end_the_call_and_nothing_else() {
         }
         assert_goes_on(&client, &mut server);
     }
-}
-
-/// The connection is as good as before: a small call is answered.
-fn assert_goes_on(client: &Victim, server: &mut Peer) {
-    let calling = client.echo(b"four");
-    let xid = Offered::parse(&server.answer()).xid;
-    let four = as_words(b"four")[0];
-    let reply = [&[xid, 1, 4, 0, 0, 0, 0][..], &accepted(xid, 0, &[4, four])].concat();
-    server.send(&words(&reply));
-    client.outcome(calling).expect("a reply");
 }
 
 #[test]
@@ -280,7 +204,7 @@ fn replies_with_chunks_that_were_not_offered_end_the_call_and_nothing_else() {
     ];
     for (number, change) in changes.iter().enumerate() {
         let scene = Scene::new();
-        let mut reply = scene.reply();
+        let mut reply = scene.reply(LENGTH);
         change(&mut reply);
         let Scene {
             client,
@@ -308,17 +232,11 @@ fn replies_with_chunks_that_were_not_offered_end_the_call_and_nothing_else() {
 #[test]
 fn credits_of_zero_and_of_too_many_are_taken_for_one_and_for_what_was_asked() {
     for credits in [0, u32::MAX] {
-        let scene = Scene::new();
-        let mut reply = scene.reply();
+        let mut scene = Scene::new();
+        let mut reply = scene.reply(LENGTH);
         reply[2] = credits;
-        let Scene {
-            client,
-            mut server,
-            calling,
-            ..
-        } = scene;
-        server.send(&words(&reply));
-        client.outcome(calling).expect("a reply");
+        scene.server.send(&words(&reply));
+        let (client, mut server) = scene.answered();
         assert_goes_on(&client, &mut server);
     }
 }
@@ -337,13 +255,7 @@ fn server_that_is_silent_is_given_up() {
 fn server_that_hangs_up_ends_the_call() {
     let mut scene = Scene::new();
     scene.server.hang_up();
-    match scene.client.outcome(scene.calling) {
-        Err(TransportError::Disconnected(_)) => {}
-        other => panic!(
-            "expected the loss of the connection, got {:?}",
-            other.map(drop)
-        ),
-    }
+    scene.assert_lost();
 }
 
 #[track_caller]

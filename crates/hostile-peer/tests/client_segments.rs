@@ -1,12 +1,7 @@
 //! Servers that break the rules of DDP and RDMAP, and those of calls that are over.
 
 use hostile_peer::rpc::accepted;
-use hostile_peer::{
-    Calling, Cause, Heard, Offered, Peer, Segment, Victim, as_words, opcode, words,
-};
-use oncrpc::TransportError;
-
-const LENGTH: u32 = 50_000;
+use hostile_peer::{Cause, Heard, Offered, Scene, Segment, assert_goes_on, opcode, words};
 
 const NO_BUFFER: Cause = Cause(1, 2, 2);
 const INVALID_SEQUENCE: Cause = Cause(1, 2, 3);
@@ -15,71 +10,6 @@ const TAGGED_INVALID_STAG: Cause = Cause(1, 1, 0);
 const INVALID_STAG: Cause = Cause(0, 1, 0);
 const UNEXPECTED_OPCODE: Cause = Cause(0, 2, 6);
 const CANNOT_INVALIDATE: Cause = Cause(0, 1, 9);
-
-/// A client with one call on its way, which offers a Read chunk and a Write chunk.
-struct Scene {
-    client: Victim,
-    server: Peer,
-    calling: Calling,
-    offered: Offered,
-}
-
-impl Scene {
-    fn new() -> Self {
-        let (client, mut server) = Victim::connected();
-        let calling = client.echo(&vec![0x42; LENGTH as usize]);
-        let offered = Offered::parse(&server.answer());
-        Self {
-            client,
-            server,
-            calling,
-            offered,
-        }
-    }
-
-    fn source(&self) -> u32 {
-        self.offered.reads[0][0]
-    }
-
-    fn sink(&self) -> u32 {
-        self.offered.writes[0][0][0]
-    }
-
-    /// A good reply that says that nothing was written.
-    fn reply(&self) -> Vec<u8> {
-        let [handle, _, high, low] = self.offered.writes[0][0];
-        let xid = self.offered.xid;
-        let header = [xid, 1, 4, 0, 0, 1, 1, handle, 0, high, low, 0, 0];
-        words(&[&header[..], &accepted(xid, 0, &[0])].concat())
-    }
-
-    #[track_caller]
-    fn assert_terminated(mut self, cause: Cause) {
-        self.server.assert_terminated(cause);
-        self.assert_lost();
-    }
-
-    #[track_caller]
-    fn assert_lost(self) {
-        match self.client.outcome(self.calling) {
-            Err(TransportError::Disconnected(_)) => {}
-            other => panic!(
-                "expected the loss of the connection, got {:?}",
-                other.map(drop)
-            ),
-        }
-    }
-}
-
-/// A small call is answered: the connection is as good as before.
-#[track_caller]
-fn assert_goes_on(client: &Victim, server: &mut Peer) {
-    let calling = client.echo(b"four");
-    let xid = Offered::parse(&server.answer()).xid;
-    let result = accepted(xid, 0, &[4, as_words(b"four")[0]]);
-    server.send(&words(&[&[xid, 1, 4, 0, 0, 0, 0][..], &result].concat()));
-    client.outcome(calling).expect("a reply");
-}
 
 #[test]
 fn handles_of_one_connection_are_dead_on_another() {
@@ -93,7 +23,7 @@ fn handles_of_one_connection_are_dead_on_another() {
     second.server.read_request(source, 0, 1);
     second.assert_terminated(INVALID_STAG);
     let mut second = Scene::new();
-    let reply = second.reply();
+    let reply = words(&second.reply(0));
     second.server.send_and_invalidate(&reply, sink);
     second.assert_terminated(CANNOT_INVALIDATE);
     // The first has not noticed.
@@ -101,10 +31,11 @@ fn handles_of_one_connection_are_dead_on_another() {
         client,
         mut server,
         calling,
+        data,
         offered,
     } = first;
     server.read_request(source, 0, 4);
-    assert_eq!(server.hear(), Heard::Read(vec![0x42; 4]));
+    assert_eq!(server.hear(), Heard::Read(data[..4].to_vec()));
     server.send(&words(&[offered.xid, 1, 4, 4, 2]));
     assert!(client.outcome(calling).is_err());
     assert_goes_on(&client, &mut server);
@@ -114,17 +45,11 @@ fn handles_of_one_connection_are_dead_on_another() {
 fn handle_of_another_call_cannot_be_taken_along() {
     let mut scene = Scene::new();
     // The first reply of a connection gives the credit for more than one call.
-    let reply = scene.reply();
+    let reply = words(&scene.reply(0));
     scene.server.send(&reply);
-    let Scene {
-        client,
-        mut server,
-        calling,
-        ..
-    } = scene;
-    client.outcome(calling).expect("a reply");
+    let (client, mut server) = scene.answered();
     let calls = [(); 2].map(|()| {
-        let calling = client.echo(&vec![1; LENGTH as usize]);
+        let calling = client.echo(&vec![1; Scene::LENGTH as usize]);
         (calling, Offered::parse(&server.answer()))
     });
     let [(first, one), (second, other)] = calls;
@@ -143,19 +68,14 @@ fn handle_of_another_call_cannot_be_taken_along() {
 fn arguments_cannot_be_read_when_their_call_has_its_reply() {
     for by_server in [true, false] {
         let mut scene = Scene::new();
-        let (source, reply) = (scene.source(), scene.reply());
+        let (source, reply) = (scene.source(), words(&scene.reply(0)));
         if by_server {
             scene.server.send_and_invalidate(&reply, source);
         } else {
             scene.server.send(&reply);
         }
-        let Scene {
-            client,
-            mut server,
-            calling,
-            ..
-        } = scene;
-        client.outcome(calling).expect("a reply");
+        // Whoever is dropped hangs up.
+        let (_client, mut server) = scene.answered();
         server.read_request(source, 0, 1);
         server.assert_terminated(INVALID_STAG);
     }
@@ -206,7 +126,7 @@ fn flood_of_read_requests_is_told() {
     let mut flood = Vec::new();
     for _ in 0..500 {
         let sequence = scene.server.next(1);
-        let request = words(&[1, 0, 0, LENGTH, source, 0, 0]);
+        let request = words(&[1, 0, 0, Scene::LENGTH, source, 0, 0]);
         let segment = Segment::untagged(opcode::READ_REQUEST, 0, [1, sequence, 0], &request);
         flood.extend(scene.server.framed(&segment.emit()));
     }
@@ -232,17 +152,18 @@ fn terminate_in_the_middle_of_a_message_ends_the_call() {
 #[test]
 fn cancelled_call_keeps_its_memory_until_its_reply() {
     let scene = Scene::new();
-    let (source, sink, reply) = (scene.source(), scene.sink(), scene.reply());
+    let (source, sink, reply) = (scene.source(), scene.sink(), words(&scene.reply(0)));
     let Scene {
         client,
         mut server,
+        data,
         calling,
         ..
     } = scene;
     client.cancel(calling);
     // Who answers does not know of it.
     server.read_request(source, 0, 4);
-    assert_eq!(server.hear(), Heard::Read(vec![0x42; 4]));
+    assert_eq!(server.hear(), Heard::Read(data[..4].to_vec()));
     server.write(sink, 0, &[9; 1000]);
     server.send(&reply);
     assert_goes_on(&client, &mut server);
@@ -253,21 +174,15 @@ fn cancelled_call_keeps_its_memory_until_its_reply() {
 #[test]
 fn reply_that_comes_twice_ends_one_call_only() {
     let mut scene = Scene::new();
-    let reply = scene.reply();
+    let reply = words(&scene.reply(0));
     for _ in 0..2 {
         scene.server.send(&reply);
     }
-    let Scene {
-        client,
-        mut server,
-        calling,
-        ..
-    } = scene;
-    client.outcome(calling).expect("a reply");
+    let (client, mut server) = scene.answered();
     assert_goes_on(&client, &mut server);
 
     let mut scene = Scene::new();
-    let (sink, reply) = (scene.sink(), scene.reply());
+    let (sink, reply) = (scene.sink(), words(&scene.reply(0)));
     for _ in 0..2 {
         scene.server.send_and_invalidate(&reply, sink);
     }

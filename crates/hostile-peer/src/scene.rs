@@ -1,0 +1,106 @@
+//! One call of a client that a server can do wrong by.
+
+use crate::peer::{Cause, Peer};
+use crate::rpc::accepted;
+use crate::victim::{Calling, Offered, Victim};
+use crate::words;
+use oncrpc::TransportError;
+
+/// A client with one call on its way, which offers a Read chunk and a Write chunk.
+pub struct Scene {
+    /// The client.
+    pub client: Victim,
+    /// Its server.
+    pub server: Peer,
+    /// What is to be echoed.
+    pub data: Vec<u8>,
+    /// The call.
+    pub calling: Calling,
+    /// What it offers.
+    pub offered: Offered,
+}
+
+impl Scene {
+    /// Octets of the data, and room for as many.
+    pub const LENGTH: u32 = 100_000;
+
+    /// A scene on a connection of its own.
+    ///
+    /// # Panics
+    ///
+    /// If the call does not come, or offers anything else; the methods, if they find something else
+    /// than they say.
+    #[expect(clippy::new_without_default, reason = "it connects, and makes a call")]
+    pub fn new() -> Self {
+        let (client, mut server) = Victim::connected();
+        let data: Vec<u8> = (0..=250).cycle().take(Self::LENGTH as usize).collect();
+        let calling = client.echo(&data);
+        let offered = Offered::parse(&server.answer());
+        assert_eq!((offered.reads.len(), offered.writes.len()), (1, 1));
+        Self {
+            client,
+            server,
+            data,
+            calling,
+            offered,
+        }
+    }
+
+    /// The handle of the Read chunk.
+    pub fn source(&self) -> u32 {
+        self.offered.reads[0][0]
+    }
+
+    /// The handle of the Write chunk.
+    pub fn sink(&self) -> u32 {
+        self.offered.writes[0][0][0]
+    }
+
+    /// A good reply, as long as so many octets were written.
+    pub fn reply(&self, written: u32) -> Vec<u32> {
+        let [handle, _, high, low] = self.offered.writes[0][0];
+        let xid = self.offered.xid;
+        let header = [xid, 1, 4, 0, 0, 1, 1, handle, written, high, low, 0, 0];
+        [&header[..], &accepted(xid, 0, &[written])].concat()
+    }
+
+    /// Both ends, when the call has its reply.
+    #[track_caller]
+    pub fn answered(self) -> (Victim, Peer) {
+        self.client.outcome(self.calling).expect("a reply");
+        (self.client, self.server)
+    }
+
+    /// Asserts that the client ends the connection with this cause, and that its call fails.
+    #[track_caller]
+    pub fn assert_terminated(mut self, cause: Cause) {
+        self.server.assert_terminated(cause);
+        self.assert_lost();
+    }
+
+    /// Asserts that the call ends with its connection.
+    #[track_caller]
+    pub fn assert_lost(self) {
+        match self.client.outcome(self.calling) {
+            Err(TransportError::Disconnected(_)) => {}
+            other => panic!(
+                "expected the loss of the connection, got {:?}",
+                other.map(drop)
+            ),
+        }
+    }
+}
+
+/// Asserts that the connection is as good as before: a small call is answered.
+///
+/// # Panics
+///
+/// If it is not.
+#[track_caller]
+pub fn assert_goes_on(client: &Victim, server: &mut Peer) {
+    let calling = client.echo(b"four");
+    let xid = Offered::parse(&server.answer()).xid;
+    let result = accepted(xid, 0, &[4, u32::from_be_bytes(*b"four")]);
+    server.send(&words(&[&[xid, 1, 4, 0, 0, 0, 0][..], &result].concat()));
+    client.outcome(calling).expect("a reply");
+}
