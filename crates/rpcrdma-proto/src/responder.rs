@@ -6,6 +6,7 @@ use crate::failed::{FailedCall, FailedCalls};
 use crate::header::{
     self, Disposition, Header, Lists, Malformation, RdmaError, Segments, WriteChunk,
 };
+use crate::invalidation::{Design, Rule};
 use crate::link::{Event, Link, Violation};
 use crate::message::{into_inline, put_inline, split_front};
 use crate::plan::Chunks;
@@ -602,16 +603,13 @@ fn memory_of(lists: &Lists, max_chunk: usize) -> usize {
 /// The handle to take along with a reply: one of this very call, if both ends have set R
 /// (RFC 8797 §4.1).
 fn to_invalidate(link: &mut Link, offered: &Lists) -> Option<Handle> {
-    if !(link.own.remote_invalidation && link.peer.remote_invalidation) {
-        return None;
-    }
-    let writes = offered.writes.iter().chain(&offered.reply);
-    let reads = offered.reads.iter().map(|chunk| &chunk.segments);
-    let mut segments = writes.map(|chunk| &chunk.segments).chain(reads).flatten();
-    // One that is empty may have no memory behind it.
-    let handle = segments.find(|segment| segment.length > 0)?.handle;
-    link.counters.invalidations_sent += 1;
-    Some(handle)
+    let rule = match link.own.remote_invalidation && link.peer.remote_invalidation {
+        true => Rule::By(Design::PerConnection),
+        false => Rule::Never,
+    };
+    let handle = rule.take(offered, &[], || None).handle;
+    link.counters.invalidations_sent += u64::from(handle.is_some());
+    handle
 }
 
 /// Whether a header that is valid can be that of a call, and where its stream is.

@@ -1,0 +1,343 @@
+//! Which handle goes with a reply: the designs of draft-cel-nfsv4-reminv-design-03 ("reminv") §4.
+//!
+//! A Requester exposes memory for a call, and a Responder may kill one of its handles with the Send
+//! that replies. The designs differ in who says which, and in what has to be on the wire for that.
+//! Version one knows one of them, [`Design::PerConnection`] (RFC 8797 §4.1).
+
+use crate::header::{Lists, WriteChunk};
+use verbs::Handle;
+
+/// Who says which handle goes, and how: a design of reminv §4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Design {
+    /// Whoever speaks this version allows it: nothing is announced (reminv §4.1).
+    PerVersion,
+    /// Each end announces once whether it allows it (reminv §4.2).
+    PerConnection,
+    /// The first handle of a call, and no other (reminv §4.3).
+    Fixed,
+    /// Each call names the one handle that may go, or none (reminv §4.4, §5.3).
+    PerCall,
+    /// Each call names the handles of which one may go (reminv §4.5).
+    PerCallSeveral,
+    /// Also one that another call exposes to be read, when it has been read (reminv §4.6).
+    InterCall,
+}
+
+/// Who selects the handle (reminv §2.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// The protocol does.
+    FixedProtocol,
+    /// The Responder does, among all there are: so all of them have to allow it.
+    RespondersChoice,
+    /// The Requester does, and so can expose memory that must not be invalidated.
+    RequestersChoice,
+}
+
+impl Design {
+    /// All of them, in the order of reminv §4.
+    pub const ALL: [Self; 6] = [
+        Self::PerVersion,
+        Self::PerConnection,
+        Self::Fixed,
+        Self::PerCall,
+        Self::PerCallSeveral,
+        Self::InterCall,
+    ];
+
+    /// Its name in tables and options.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PerVersion => "per_version",
+            Self::PerConnection => "per_connection",
+            Self::Fixed => "fixed",
+            Self::PerCall => "per_call",
+            Self::PerCallSeveral => "per_call_several",
+            Self::InterCall => "inter_call",
+        }
+    }
+
+    /// Who selects the handle.
+    pub fn selection(self) -> Selection {
+        match self {
+            Self::Fixed => Selection::FixedProtocol,
+            Self::PerVersion | Self::PerConnection | Self::InterCall => Selection::RespondersChoice,
+            Self::PerCall | Self::PerCallSeveral => Selection::RequestersChoice,
+        }
+    }
+
+    /// Whether a Requester may expose memory on the same connection that must not be invalidated
+    /// remotely: only if it is the one who selects (reminv §2.3).
+    pub fn tolerates_persistent(self) -> bool {
+        match self.selection() {
+            Selection::RequestersChoice => true,
+            Selection::FixedProtocol | Selection::RespondersChoice => false,
+        }
+    }
+}
+
+impl std::fmt::Display for Design {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A set of designs: what an end can do, or is ready to agree to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Designs(u32);
+
+impl Designs {
+    /// None.
+    pub const NONE: Self = Self(0);
+
+    /// Those of these bits that we know: bit 0 is [`Design::PerVersion`], bit 5
+    /// [`Design::InterCall`].
+    pub fn from_bits(bits: u32) -> Self {
+        Self(bits & Design::ALL.map(bit).iter().sum::<u32>())
+    }
+
+    /// One bit for each of them.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// The same and one more.
+    #[must_use]
+    pub fn with(self, design: Design) -> Self {
+        Self(self.0 | bit(design))
+    }
+
+    /// Whether this one is among them.
+    pub fn has(self, design: Design) -> bool {
+        self.0 & bit(design) != 0
+    }
+
+    /// Those that are in both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// The only one, if there is exactly one.
+    pub fn only(self) -> Option<Design> {
+        let mut all = self.iter();
+        all.next().filter(|_| all.next().is_none())
+    }
+
+    /// Each of them, in the order of reminv §4.
+    pub fn iter(self) -> impl Iterator<Item = Design> {
+        Design::ALL
+            .into_iter()
+            .filter(move |&design| self.has(design))
+    }
+}
+
+impl FromIterator<Design> for Designs {
+    fn from_iter<I: IntoIterator<Item = Design>>(designs: I) -> Self {
+        designs.into_iter().fold(Self::NONE, Self::with)
+    }
+}
+
+fn bit(design: Design) -> u32 {
+    1 << design as u32
+}
+
+/// What holds for the replies in one direction of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// Nothing is invalidated remotely.
+    Never,
+    /// As this design has it.
+    By(Design),
+}
+
+/// What a Responder takes along with a reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// The handle.
+    pub(crate) handle: Option<Handle>,
+    /// Whether the call named one that it does not offer. That is not ours to kill.
+    pub(crate) foreign: bool,
+}
+
+impl Rule {
+    /// The handle to take along with the reply to a call that offered these `lists` and named these
+    /// handles. `spent` finds one of another call, which it does not need any more.
+    pub(crate) fn take(
+        self,
+        offered: &Lists,
+        named: &[Handle],
+        spent: impl FnOnce() -> Option<Handle>,
+    ) -> Taken {
+        let any = || written(offered).chain(read(offered)).next();
+        let handle = match self {
+            Self::Never => None,
+            Self::By(Design::PerVersion | Design::PerConnection) => any(),
+            Self::By(Design::Fixed) => in_order(offered).next(),
+            Self::By(Design::PerCall | Design::PerCallSeveral) => return one_of(named, offered),
+            Self::By(Design::InterCall) => any().or_else(spent),
+        };
+        Taken {
+            handle,
+            foreign: false,
+        }
+    }
+}
+
+/// The first of the named handles, 0 being none (reminv §5.3), if it is one that the call offers.
+fn one_of(named: &[Handle], offered: &Lists) -> Taken {
+    let of_call = |named: Handle| in_order(offered).any(|handle| handle == named);
+    let mut taken = Taken::default();
+    for &handle in named.iter().filter(|&&handle| handle != Handle(0)) {
+        if of_call(handle) {
+            taken.handle = Some(handle);
+            break;
+        }
+        taken.foreign = true;
+    }
+    taken
+}
+
+/// The handles of a call in the order of its header.
+fn in_order(offered: &Lists) -> impl Iterator<Item = Handle> {
+    read(offered).chain(written(offered))
+}
+
+/// The handles that a call offers to be read. A segment without octets may have no memory behind its
+/// handle, so it does not count: to kill what is not there would be the end of the connection.
+fn read(offered: &Lists) -> impl Iterator<Item = Handle> {
+    let chunks = offered.reads.iter().map(|chunk| &chunk.segments);
+    chunks.flatten().filter(|s| s.length > 0).map(|s| s.handle)
+}
+
+/// Those that it offers to be written to.
+fn written(offered: &Lists) -> impl Iterator<Item = Handle> {
+    let chunks = offered.writes.iter().chain(&offered.reply);
+    let segments = chunks.flat_map(|WriteChunk { segments }| segments);
+    segments.filter(|s| s.length > 0).map(|s| s.handle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::header::{ReadChunk, Segments};
+    use verbs::Segment;
+
+    /// One chunk of each handle, and one without octets before them.
+    fn chunks(handles: &[u32]) -> Vec<Segments> {
+        let segment = |handle, length| Segment {
+            handle: Handle(handle),
+            length,
+            offset: 0,
+        };
+        let all = handles.iter().map(|&handle| segment(handle, 100));
+        let all = [segment(99, 0)].into_iter().chain(all);
+        all.map(|segment| Segments::from_elem(segment, 1)).collect()
+    }
+
+    fn lists(reads: &[u32], writes: &[u32], reply: Option<u32>) -> Lists {
+        let read = |segments| ReadChunk {
+            position: 0,
+            segments,
+        };
+        let reply = reply.map(|handle| chunks(&[handle]).remove(1));
+        Lists {
+            reads: chunks(reads).into_iter().map(read).collect(),
+            writes: chunks(writes)
+                .into_iter()
+                .map(|segments| WriteChunk { segments })
+                .collect(),
+            reply: reply.map(|segments| WriteChunk { segments }),
+        }
+    }
+
+    #[track_caller]
+    fn check(rule: Rule, offered: &Lists, named: &[u32], expected: Option<u32>, foreign: bool) {
+        let named: Vec<Handle> = named.iter().copied().map(Handle).collect();
+        let expected = Taken {
+            handle: expected.map(Handle),
+            foreign,
+        };
+        assert_eq!(rule.take(offered, &named, || Some(Handle(7))), expected);
+    }
+
+    #[test]
+    fn nothing_is_taken_where_nothing_was_agreed() {
+        check(Rule::Never, &lists(&[1], &[2], Some(3)), &[1], None, false);
+    }
+
+    #[test]
+    fn responder_prefers_what_it_wrote_to() {
+        for design in [Design::PerVersion, Design::PerConnection, Design::InterCall] {
+            let check = |offered, expected| {
+                check(Rule::By(design), &offered, &[], Some(expected), false);
+            };
+            check(lists(&[1], &[2], Some(3)), 2);
+            check(lists(&[1], &[], Some(3)), 3);
+            check(lists(&[1], &[], None), 1);
+        }
+    }
+
+    #[test]
+    fn fixed_protocol_takes_the_first_in_the_order_of_the_header() {
+        let check = |offered, expected| {
+            check(Rule::By(Design::Fixed), &offered, &[], expected, false);
+        };
+        check(lists(&[1], &[2], Some(3)), Some(1));
+        check(lists(&[], &[2, 4], Some(3)), Some(2));
+        check(lists(&[], &[], Some(3)), Some(3));
+        check(lists(&[], &[], None), None);
+    }
+
+    #[test]
+    fn requester_says_which_and_zero_is_none() {
+        for design in [Design::PerCall, Design::PerCallSeveral] {
+            let offered = lists(&[1], &[2], Some(3));
+            let check = |named: &[u32], expected, foreign| {
+                check(Rule::By(design), &offered, named, expected, foreign);
+            };
+            check(&[], None, false);
+            check(&[0], None, false);
+            check(&[3], Some(3), false);
+            check(&[1], Some(1), false);
+            check(&[2, 3], Some(2), false);
+            // Of another call, or without memory behind it.
+            check(&[7], None, true);
+            check(&[99], None, true);
+            check(&[7, 3], Some(3), true);
+        }
+    }
+
+    #[test]
+    fn handle_of_another_call_goes_only_if_there_is_none_of_this_one() {
+        let rule = Rule::By(Design::InterCall);
+        check(rule, &lists(&[], &[], None), &[], Some(7), false);
+        let others = Design::ALL.into_iter().filter(|&d| d != Design::InterCall);
+        for design in others {
+            check(Rule::By(design), &lists(&[], &[], None), &[], None, false);
+        }
+    }
+
+    #[test]
+    fn sets_of_designs_keep_what_we_know() {
+        let all: Designs = Design::ALL.into_iter().collect();
+        assert_eq!(Designs::from_bits(u32::MAX), all);
+        assert_eq!(all.bits(), 0b11_1111);
+        assert!(all.iter().eq(Design::ALL));
+        assert_eq!(all.only(), None);
+        assert_eq!(Designs::NONE.only(), None);
+        let some = Designs::NONE.with(Design::Fixed).with(Design::PerCall);
+        assert_eq!(
+            some.and(Designs::from_bits(0b1000)).only(),
+            Some(Design::PerCall)
+        );
+        assert!(some.has(Design::Fixed) && !some.has(Design::InterCall));
+    }
+
+    #[test]
+    fn persistent_registrations_need_a_requester_who_selects() {
+        let tolerant = Design::ALL.into_iter().filter(|d| d.tolerates_persistent());
+        assert!(tolerant.eq([Design::PerCall, Design::PerCallSeveral]));
+    }
+}
