@@ -5,8 +5,10 @@ use crate::header::{Body, Header};
 use crate::message::{self, CALL, REPLY};
 
 /// Which way a message goes, as seen by whoever receives it.
+///
+/// In version one the RPC message says it, in version two the header (cel-01 §3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
+pub enum Direction {
     /// It is for our Responder.
     Call,
     /// It is for our Requester.
@@ -14,6 +16,23 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
+    /// From its word on the wire, `msg_type` (RFC 5531 §9).
+    pub fn from_word(word: u32) -> Option<Self> {
+        match word {
+            CALL => Some(Self::Call),
+            REPLY => Some(Self::Reply),
+            _ => None,
+        }
+    }
+
+    /// Its word on the wire.
+    pub fn word(self) -> u32 {
+        match self {
+            Self::Call => CALL,
+            Self::Reply => REPLY,
+        }
+    }
+
     /// The direction of a message that begins with a valid header, `stream` being what follows.
     ///
     /// The RPC message says it (RFC 8167 §4.1), or else its chunks do: only a call has a

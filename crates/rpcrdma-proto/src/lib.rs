@@ -1,4 +1,5 @@
-//! RPC-over-RDMA version one (RFC 8166, RFC 8797) without I/O.
+//! RPC-over-RDMA version one (RFC 8166, RFC 8797) without I/O, and the messages of version two
+//! ([`v2`]).
 //!
 //! A [`Connection`] is the protocol state of one end of one connection, both roles in one value.
 //! Its owner hands in completions, and takes out work to post and events for the RPC layer:
@@ -77,12 +78,15 @@ mod requester;
 mod responder;
 #[cfg(test)]
 mod tests;
+pub mod v2;
+mod version;
 mod work;
 mod xid;
 
 pub use budget::Budget;
 pub use connection::{Config, Connection, Role};
 pub use counters::Counters;
+pub use direction::Direction;
 pub use failed::FailedCalls;
 pub use inline::{InlineSize, Thresholds};
 pub use invalidation::{Design, Designs, Selection};
@@ -92,3 +96,4 @@ pub use private_data::PrivateData;
 pub use registration::{Registration, Registrations};
 pub use requester::{Called, Unfinished};
 pub use responder::CallId;
+pub use version::{Refusal, Version, version_of};

@@ -26,3 +26,15 @@ pub const CREDIT_TOLERANCE: usize = 2;
 /// Calls of one client that are remembered because their chunks broke a connection (RFC 8166
 /// §4.5.3).
 pub const MAX_FAILED_CALLS: usize = 64;
+
+/// (Version two) Handles that one call may name for remote invalidation (reminv §4.5). A responder
+/// invalidates one of them.
+pub const MAX_INVALIDATE_HANDLES: usize = 16;
+
+/// (Version two) Characteristics in one message (xcharext §2.1). Those of the first message of a
+/// connection, which has at most 1024 octets, cannot be more.
+pub const MAX_CHARACTERISTICS: usize = 128;
+
+/// (Version two) Octets of the value of one characteristic (xcharext §2.1). No Send has more, so
+/// that what is in a message as a whole is never too long.
+pub const MAX_CHARACTERISTIC_LEN: u32 = 262_144;

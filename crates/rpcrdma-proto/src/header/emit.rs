@@ -42,6 +42,11 @@ pub fn emit(out: &mut Buffer, proc: u32, xid: u32, credits: u32, lists: &Lists) 
         return;
     }
     emit_fixed(out, xid, VERSION, credits, proc);
+    emit_lists(out, lists);
+}
+
+/// Appends the three lists, which are the same in all versions.
+pub(crate) fn emit_lists(out: &mut Buffer, lists: &Lists) {
     for chunk in &lists.reads {
         for segment in &chunk.segments {
             word(out, 1);
@@ -68,22 +73,19 @@ pub fn emit(out: &mut Buffer, proc: u32, xid: u32, credits: u32, lists: &Lists) 
 pub fn emit_error(out: &mut Buffer, xid: u32, version: u32, credits: u32, error: RdmaError) {
     emit_fixed(out, xid, version, credits, procedure::ERROR);
     match error {
-        RdmaError::Version { low, high } => {
-            word(out, error_code::VERS);
-            word(out, low);
-            word(out, high);
-        }
+        RdmaError::Version { low, high } => emit_words(out, [error_code::VERS, low, high]),
         RdmaError::Chunk => word(out, error_code::CHUNK),
     }
 }
 
-fn emit_fixed(out: &mut Buffer, xid: u32, version: u32, credits: u32, proc: u32) {
-    let mut fixed = [0; HeaderView::FIXED_LEN];
-    fixed[..4].copy_from_slice(&xid.to_be_bytes());
-    fixed[4..8].copy_from_slice(&version.to_be_bytes());
-    fixed[8..12].copy_from_slice(&credits.to_be_bytes());
-    fixed[12..].copy_from_slice(&proc.to_be_bytes());
-    out.extend_from_slice(&fixed);
+/// Appends the four fixed words, which are the same in all versions.
+pub(crate) fn emit_fixed(out: &mut Buffer, xid: u32, version: u32, credits: u32, proc: u32) {
+    emit_words(out, [xid, version, credits, proc]);
+}
+
+/// Appends so many words, in one piece.
+pub(crate) fn emit_words<const N: usize>(out: &mut Buffer, words: [u32; N]) {
+    out.extend_from_slice(words.map(u32::to_be_bytes).as_flattened());
 }
 
 fn emit_write_chunk(out: &mut Buffer, chunk: &WriteChunk) {
@@ -94,6 +96,6 @@ fn emit_write_chunk(out: &mut Buffer, chunk: &WriteChunk) {
     }
 }
 
-fn word(out: &mut Buffer, value: u32) {
+pub(crate) fn word(out: &mut Buffer, value: u32) {
     out.extend_from_slice(&value.to_be_bytes());
 }

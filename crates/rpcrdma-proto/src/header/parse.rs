@@ -207,7 +207,8 @@ fn parse_body(proc: u32, r: &mut Reader<'_>) -> Result<Body, Malformation> {
     }
 }
 
-fn parse_lists(r: &mut Reader<'_>) -> Result<Lists, Malformation> {
+/// The three lists, which are the same in all versions.
+pub(crate) fn parse_lists(r: &mut Reader<'_>) -> Result<Lists, Malformation> {
     Ok(Lists {
         reads: parse_read_list(r)?,
         writes: parse_write_list(r)?,

@@ -235,7 +235,7 @@ fn any_segments() -> impl Strategy<Value = Segments> {
     .prop_map(Segments::from_vec)
 }
 
-fn any_lists() -> impl Strategy<Value = Lists> {
+pub(crate) fn any_lists() -> impl Strategy<Value = Lists> {
     let chunk = || any_segments().prop_map(|segments| WriteChunk { segments });
     (
         prop::collection::btree_map(0..1000_u32, any_segments(), 0..4),

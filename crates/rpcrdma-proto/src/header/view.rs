@@ -79,7 +79,8 @@ impl ListsView {
         lists
     }
 
-    fn read(&mut self, r: &mut Reader<'_>) -> Result<(), xdr::Error> {
+    /// Reads what is there; what was read before an error stays.
+    pub(crate) fn read(&mut self, r: &mut Reader<'_>) -> Result<(), xdr::Error> {
         while r.u32()? != 0 {
             self.reads.push((r.u32()?, parse_segment(r)?));
         }

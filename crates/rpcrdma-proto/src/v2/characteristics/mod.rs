@@ -1,0 +1,146 @@
+//! Transport characteristics (xcharext §2, §3): what each end says about itself.
+//!
+//! On the wire a characteristic is an [`XcharVal`]: an id, and opaque octets in which the XDR of its
+//! value is. What an id means is a type that implements [`Characteristic`]; those of the text are
+//! [`ReceiveBufferSize`], [`RequesterRemoteInvalidation`] and [`BackwardRequestSupport`]. A
+//! [`Registry`] has those that an end understands, and checks what a peer sends.
+//!
+//! # Adding one
+//!
+//! The five points of xcharext §6.1 are an id, an XDR type, what is said and to which use, and how it
+//! may change:
+//!
+//! ```
+//! use rpcrdma_proto::v2::characteristics::{Characteristic, MayChange, Registry, ValueError};
+//! use rpcrdma_proto::v2::characteristics::{XcharId, XcharSpec};
+//!
+//! /// Calls that a server keeps waiting at most; a client that knows has no more on their way.
+//! struct Queue;
+//!
+//! impl Characteristic for Queue {
+//!     type Value = u32;
+//!
+//!     const ID: XcharId = XcharId(4_294_967_100);
+//!     const NAME: &str = "Queue";
+//!     const XDR: &str = "unsigned int";
+//!     const FIXED: bool = false;
+//!
+//!     fn default() -> u32 {
+//!         16
+//!     }
+//!
+//!     fn parse(r: &mut xdr::Reader<'_>) -> Result<u32, ValueError> {
+//!         Ok(r.u32()?)
+//!     }
+//!
+//!     fn emit(value: &u32, w: &mut xdr::Writer) {
+//!         w.u32(*value);
+//!     }
+//!
+//!     fn may_change(_from: &u32, _to: &u32) -> MayChange {
+//!         MayChange::Unasked
+//!     }
+//! }
+//!
+//! let mut registry = Registry::standard();
+//! registry.register::<Queue>().expect("its id is free");
+//!
+//! let mut spec = XcharSpec::default();
+//! assert_eq!(spec.get::<Queue>(), None);
+//! spec.set::<Queue>(&32);
+//! assert!(registry.check(&spec).is_ok());
+//! assert_eq!(spec.get::<Queue>(), Some(32));
+//! ```
+
+mod designs;
+mod model;
+mod registry;
+mod standard;
+mod subset;
+mod view;
+
+pub use designs::{DesignBits, InvalidationDesigns};
+pub use model::{SpecMalformed, XcharId, XcharSpec, XcharVal};
+pub use registry::{Descriptor, Oddities, RegisterError, Registry, SpecError};
+pub use standard::{
+    BackwardRequestSupport, BackwardSupport, ReceiveBufferSize, ReceiveSize,
+    RequesterRemoteInvalidation,
+};
+pub use subset::XcharSubset;
+pub use view::{SpecView, SubsetView, XcharValView};
+
+use std::fmt;
+use xdr::{Reader, Writer};
+
+/// What an id means: the points of xcharext §6.1 as far as a program can use them.
+pub trait Characteristic: 'static {
+    /// What is said by it.
+    type Value: Clone + PartialEq + fmt::Debug;
+
+    /// The xcharid.
+    const ID: XcharId;
+
+    /// Its name, for people.
+    const NAME: &'static str;
+
+    /// The XDR type, for people.
+    const XDR: &'static str;
+
+    /// Whether no value ever changes, so that it belongs in `optixch_nochg`.
+    const FIXED: bool;
+
+    /// What is assumed of an end that does not say it (xcharext §3).
+    fn default() -> Self::Value;
+
+    /// Reads a value from the octets of an [`XcharVal`]. What is left unread is ignored.
+    ///
+    /// # Errors
+    ///
+    /// If they are too few, or no valid value. The message is then malformed as a whole (xcharext
+    /// §2.1).
+    fn parse(r: &mut Reader<'_>) -> Result<Self::Value, ValueError>;
+
+    /// Writes a value; items by reference have no place in it.
+    fn emit(value: &Self::Value, w: &mut Writer);
+
+    /// How the value that an end has told may become another one. By default what is
+    /// [`FIXED`](Self::FIXED) never changes, and the rest whenever its owner likes.
+    fn may_change(from: &Self::Value, to: &Self::Value) -> MayChange {
+        let _ = (from, to);
+        if Self::FIXED {
+            MayChange::Never
+        } else {
+            MayChange::Unasked
+        }
+    }
+}
+
+/// How a value may become another one on a connection that is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MayChange {
+    /// Not at all; a request for it is rejected.
+    Never,
+    /// When the peer has asked for it.
+    OnRequest,
+    /// Whenever its owner likes, who then tells the peer. It may be asked for, too.
+    Unasked,
+}
+
+/// Why octets are no value of a characteristic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ValueError {
+    /// They are not its XDR.
+    #[error("{0}")]
+    Xdr(#[from] xdr::Error),
+    /// They are, but nothing can have such a value.
+    #[error("{value} is less than {least}")]
+    TooSmall {
+        /// What the message says.
+        value: u32,
+        /// The least that is possible.
+        least: u32,
+    },
+    /// They are, but for another reason that its type knows it is no value.
+    #[error("{0}")]
+    Invalid(&'static str),
+}

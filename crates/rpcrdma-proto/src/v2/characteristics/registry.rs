@@ -1,0 +1,217 @@
+//! Which characteristics an end understands.
+
+use super::standard::{BackwardRequestSupport, ReceiveBufferSize, RequesterRemoteInvalidation};
+use super::{Characteristic, MayChange, ValueError, XcharId, XcharSpec, XcharVal};
+use crate::limits::MAX_CHARACTERISTICS;
+use std::fmt;
+use xdr::Reader;
+
+/// The characteristics that this end understands, by id; any user of it may add more.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    /// In the order of their ids.
+    known: Vec<Descriptor>,
+}
+
+/// A [`Characteristic`] as a value.
+#[derive(Clone, Copy)]
+pub struct Descriptor {
+    id: XcharId,
+    name: &'static str,
+    xdr: &'static str,
+    fixed: bool,
+    default: fn() -> XcharVal,
+    check: fn(&[u8]) -> Result<usize, ValueError>,
+    show: fn(&[u8]) -> Result<String, ValueError>,
+    may_change: fn(&[u8], &[u8]) -> Result<MayChange, ValueError>,
+}
+
+/// Why a characteristic cannot be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegisterError {
+    /// Its id has a meaning already.
+    #[error("characteristic {id} is {name} already")]
+    Known {
+        /// The id.
+        id: XcharId,
+        /// What it is.
+        name: &'static str,
+    },
+    /// There are [`MAX_CHARACTERISTICS`] already, and no message has more.
+    #[error("there are {MAX_CHARACTERISTICS} characteristics already")]
+    Full,
+}
+
+/// A value that makes its message malformed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("characteristic {id}: {error}")]
+pub struct SpecError {
+    /// Of which characteristic.
+    pub id: XcharId,
+    /// Why it is none.
+    pub error: ValueError,
+}
+
+/// What is odd in a valid message and does no harm; for counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Oddities {
+    /// Values of characteristics that are not known here; they are skipped (xcharext §2.1).
+    pub unknown: usize,
+    /// Values with octets behind what their XDR type takes; those are ignored.
+    pub trailing: usize,
+    /// Bits of a subset that are for no value; they are ignored.
+    pub bits_for_nothing: usize,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self::standard()
+    }
+}
+
+impl Registry {
+    /// The characteristics of the text (xcharext §3).
+    pub fn standard() -> Self {
+        Self {
+            known: vec![
+                Descriptor::of::<ReceiveBufferSize>(),
+                Descriptor::of::<RequesterRemoteInvalidation>(),
+                Descriptor::of::<BackwardRequestSupport>(),
+            ],
+        }
+    }
+
+    /// Adds a characteristic.
+    ///
+    /// # Errors
+    ///
+    /// If its id has a meaning already, or there are too many.
+    pub fn register<C: Characteristic>(&mut self) -> Result<(), RegisterError> {
+        match self.known.binary_search_by_key(&C::ID, |known| known.id) {
+            Ok(at) => Err(RegisterError::Known {
+                id: C::ID,
+                name: self.known[at].name,
+            }),
+            Err(_) if self.known.len() == MAX_CHARACTERISTICS => Err(RegisterError::Full),
+            Err(at) => {
+                self.known.insert(at, Descriptor::of::<C>());
+                Ok(())
+            }
+        }
+    }
+
+    /// What an id means, if it is known.
+    pub fn get(&self, id: XcharId) -> Option<&Descriptor> {
+        let at = self.known.binary_search_by_key(&id, |known| known.id);
+        at.ok().map(|at| &self.known[at])
+    }
+
+    /// All that are known, by id.
+    pub fn iter(&self) -> impl Iterator<Item = &Descriptor> {
+        self.known.iter()
+    }
+
+    /// Checks all values of a set.
+    ///
+    /// # Errors
+    ///
+    /// If one of a characteristic that is known cannot be read.
+    pub fn check(&self, spec: &XcharSpec) -> Result<Oddities, SpecError> {
+        let mut oddities = Oddities::default();
+        for value in spec.values() {
+            self.check_value(value, &mut oddities)?;
+        }
+        Ok(oddities)
+    }
+
+    pub(crate) fn check_value(
+        &self,
+        value: &XcharVal,
+        oddities: &mut Oddities,
+    ) -> Result<(), SpecError> {
+        let Some(descriptor) = self.get(value.which) else {
+            oddities.unknown += 1;
+            return Ok(());
+        };
+        let id = value.which;
+        let left = (descriptor.check)(&value.data).map_err(|error| SpecError { id, error })?;
+        oddities.trailing += usize::from(left > 0);
+        Ok(())
+    }
+}
+
+impl Descriptor {
+    /// That of a characteristic.
+    pub fn of<C: Characteristic>() -> Self {
+        Self {
+            id: C::ID,
+            name: C::NAME,
+            xdr: C::XDR,
+            fixed: C::FIXED,
+            default: || XcharVal::of::<C>(&C::default()),
+            check: |data| {
+                let mut r = Reader::new(data);
+                C::parse(&mut r)?;
+                Ok(r.remaining())
+            },
+            show: |data| Ok(format!("{:?}", C::parse(&mut Reader::new(data))?)),
+            may_change: |from, to| {
+                let from = C::parse(&mut Reader::new(from))?;
+                let to = C::parse(&mut Reader::new(to))?;
+                Ok(C::may_change(&from, &to))
+            },
+        }
+    }
+
+    /// [`Characteristic::ID`].
+    pub fn id(&self) -> XcharId {
+        self.id
+    }
+
+    /// [`Characteristic::NAME`].
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// [`Characteristic::XDR`].
+    pub fn xdr(&self) -> &'static str {
+        self.xdr
+    }
+
+    /// [`Characteristic::FIXED`].
+    pub fn is_fixed(&self) -> bool {
+        self.fixed
+    }
+
+    /// [`Characteristic::default`], as it would be on the wire.
+    pub fn default_value(&self) -> XcharVal {
+        (self.default)()
+    }
+
+    /// A value as text, for people.
+    ///
+    /// # Errors
+    ///
+    /// If the octets are none of it.
+    pub fn show(&self, data: &[u8]) -> Result<String, ValueError> {
+        (self.show)(data)
+    }
+
+    /// [`Characteristic::may_change`] with the octets of both values.
+    ///
+    /// # Errors
+    ///
+    /// If the octets of one are none.
+    pub fn may_change(&self, from: &[u8], to: &[u8]) -> Result<MayChange, ValueError> {
+        (self.may_change)(from, to)
+    }
+}
+
+impl fmt::Debug for Descriptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Descriptor")
+            .field("id", &self.id)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}

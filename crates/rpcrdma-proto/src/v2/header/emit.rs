@@ -1,0 +1,123 @@
+//! From a header to octets.
+
+use super::{ChunkLists, Direction, HeaderView, Invalidate, RdmaError, VERSION, WordLayout};
+use super::{error_code, procedure};
+use crate::header::{self, emit_fixed, emit_lists, emit_words, word};
+use crate::limits::MAX_INVALIDATE_HANDLES;
+use buffer::Buffer;
+use std::ops::Deref;
+use xdr::{pad, padded};
+
+/// Octets of a header without chunks, with a word for remote invalidation.
+const PLAIN_LEN: usize = HeaderView::FIXED_LEN + 5 * 4;
+
+/// Octets of an RDMA2_OPTIONAL without its information.
+const OPTIONAL_LEN: usize = HeaderView::FIXED_LEN + 3 * 4;
+
+/// The header of an RDMA2_MSG without chunks, which most messages have.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain {
+    octets: [u8; PLAIN_LEN],
+    len: usize,
+}
+
+impl Deref for Plain {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.octets[..self.len]
+    }
+}
+
+/// The header of an RDMA2_MSG without chunks, and so with nothing to invalidate.
+pub fn plain(xid: u32, credits: u32, direction: Direction, layout: WordLayout) -> Plain {
+    let mut octets = [0; PLAIN_LEN];
+    let words = [xid, VERSION, credits, procedure::MSG, direction.word()].map(u32::to_be_bytes);
+    let words = words.as_flattened();
+    octets[..words.len()].copy_from_slice(words);
+    // Three words for three lists, and a zero or an empty array before them.
+    let len = emitted_len(layout, 0, 0, std::iter::empty(), None);
+    Plain { octets, len }
+}
+
+/// Octets of a header with so many handles for invalidation, segments in the Read list, in each
+/// Write chunk, and in the Reply chunk.
+pub fn emitted_len(
+    layout: WordLayout,
+    handles: usize,
+    read_segments: usize,
+    write_chunks: impl Iterator<Item = usize>,
+    reply_chunk: Option<usize>,
+) -> usize {
+    let direction = 4;
+    let word = match layout {
+        WordLayout::None => 0,
+        WordLayout::One => 4,
+        WordLayout::Several => 4 + handles * 4,
+    };
+    direction + word + header::emitted_len(read_segments, write_chunks, reply_chunk)
+}
+
+/// Appends the header of an RDMA2_MSG, or of an RDMA2_NOMSG, with its lists.
+///
+/// # Panics
+///
+/// If more than [`MAX_INVALIDATE_HANDLES`] are named.
+pub fn emit(out: &mut Buffer, proc: u32, xid: u32, credits: u32, chunks: &ChunkLists) {
+    emit_fixed(out, xid, VERSION, credits, proc);
+    word(out, chunks.direction.word());
+    match &chunks.invalidate {
+        Invalidate::Unsaid => {}
+        Invalidate::One(handle) => word(out, handle.map_or(0, |handle| handle.0)),
+        Invalidate::Several(handles) => {
+            assert!(
+                handles.len() <= MAX_INVALIDATE_HANDLES,
+                "a call names few handles for invalidation"
+            );
+            length(out, handles.len());
+            for handle in handles {
+                word(out, handle.0);
+            }
+        }
+    }
+    emit_lists(out, &chunks.lists);
+}
+
+/// Appends an RDMA2_ERROR for a message with this XID and version.
+///
+/// It has the octets of version one's RDMA_ERROR: no direction word, and the version of the message
+/// that is refused, whichever that is (RFC 8166 §4.5, cel-01 §4.2.3). So an ERR_VERS can be read by
+/// whoever sent that.
+pub fn emit_error(out: &mut Buffer, xid: u32, version: u32, credits: u32, error: RdmaError) {
+    emit_fixed(out, xid, version, credits, procedure::ERROR);
+    match error {
+        RdmaError::Version { low, high } => emit_words(out, [error_code::VERS, low, high]),
+        RdmaError::BadHeader => word(out, error_code::BAD_HEADER),
+        RdmaError::InvalOption => word(out, error_code::INVAL_OPTION),
+    }
+}
+
+/// Octets of an RDMA2_OPTIONAL with so many of information.
+pub fn optional_len(info: usize) -> usize {
+    OPTIONAL_LEN + padded(info)
+}
+
+/// Appends an RDMA2_OPTIONAL (cel-01 §3.1).
+pub fn emit_optional(
+    out: &mut Buffer,
+    xid: u32,
+    credits: u32,
+    direction: Direction,
+    operation: u32,
+    info: &[u8],
+) {
+    emit_fixed(out, xid, VERSION, credits, procedure::OPTIONAL);
+    emit_words(out, [direction.word(), operation]);
+    length(out, info.len());
+    out.extend_from_slice(info);
+    out.extend_from_slice(&[0; 3][..pad(info.len())]);
+}
+
+fn length(out: &mut Buffer, len: usize) {
+    word(out, u32::try_from(len).expect("messages are limited"));
+}

@@ -1,0 +1,188 @@
+//! The transport header of version two (cel-01 §4.2).
+//!
+//! [`BodyView`] reads whatever is there behind the four fixed words, for a decoder. [`Header`] holds
+//! only what is valid; what is not becomes a [`HeaderError`], which says what is owed to the peer.
+//! Chunks and their lists are those of version one ([`crate::header`]), octet by octet.
+
+mod emit;
+mod parse;
+#[cfg(test)]
+mod tests;
+mod view;
+
+pub use crate::direction::Direction;
+pub use crate::header::{ChunkView, HeaderView, Lists, ListsView, ReadChunk, Segments, WriteChunk};
+pub use emit::{Plain, emit, emit_error, emit_optional, emitted_len, optional_len, plain};
+pub use parse::{Disposition, HeaderError, MIN_LEN};
+pub use view::{BodyView, ChunkListsView, ErrorView, InvalidateView, OptionalView};
+
+use crate::invalidation::Design;
+use verbs::Handle;
+
+/// The one version of this header.
+pub const VERSION: u32 = 2;
+
+/// Values of `rdma_proc` (cel-01 §4.2).
+pub mod procedure {
+    /// RDMA2_MSG: a message with its Payload stream behind the header.
+    pub const MSG: u32 = 0;
+    /// RDMA2_NOMSG: a message whose Payload stream is in a chunk.
+    pub const NOMSG: u32 = 1;
+    /// RDMA2_ERROR: the peer could not process a header.
+    pub const ERROR: u32 = 4;
+    /// RDMA2_OPTIONAL: an operation that the peer may not know.
+    pub const OPTIONAL: u32 = 5;
+}
+
+/// Values of `rdma_err` (cel-01 §4.2).
+pub mod error_code {
+    /// RDMA2_ERR_VERS: the version is not supported.
+    pub const VERS: u32 = 1;
+    /// RDMA2_ERR_BAD_HEADER: anything in the header cannot be processed.
+    pub const BAD_HEADER: u32 = 2;
+    /// RDMA2_ERR_INVAL_OPTION: the optional operation is not supported.
+    pub const INVAL_OPTION: u32 = 3;
+}
+
+/// A valid transport header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The transaction, of the XIDs of the message's direction.
+    pub xid: u32,
+    /// Credits asked for with a call, granted with a reply; as on the wire, so perhaps zero.
+    pub credits: u32,
+    /// What follows.
+    pub body: Body,
+}
+
+/// What a header says, by procedure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// RDMA2_MSG: the Payload stream follows the header.
+    Msg(ChunkLists),
+    /// RDMA2_NOMSG: the Payload stream is in the Position-Zero Read chunk or the Reply chunk.
+    NoMsg(ChunkLists),
+    /// RDMA2_ERROR: a message was not processed.
+    Error(RdmaError),
+    /// RDMA2_OPTIONAL: an operation beyond the base protocol.
+    Optional(Optional),
+}
+
+impl Header {
+    /// Which way the message goes. RDMA2_ERROR has no word for it and is always a reply (cel-01
+    /// §4.2.2).
+    pub fn direction(&self) -> Direction {
+        match &self.body {
+            Body::Msg(chunks) | Body::NoMsg(chunks) => chunks.direction,
+            Body::Error(_) => Direction::Reply,
+            Body::Optional(optional) => optional.direction,
+        }
+    }
+}
+
+/// `rpcrdma2_chunk_lists`: the same in RDMA2_MSG and RDMA2_NOMSG (cel-01 §4.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkLists {
+    /// `rdma_direction`.
+    pub direction: Direction,
+    /// What may be invalidated, where both ends agreed on a word for it.
+    pub invalidate: Invalidate,
+    /// The three lists.
+    pub lists: Lists,
+}
+
+/// Which word for remote invalidation the chunk lists of a connection have (reminv §4). It changes
+/// what the octets mean, so both ends have to know it; nothing in a message tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum WordLayout {
+    /// None: cel-01 as it is.
+    #[default]
+    None,
+    /// `uint32 rdma_inv_handle` behind the direction word (reminv §4.4, §5.3).
+    One,
+    /// `uint32 rdma_inv_handles<>` in the same place (reminv §4.5).
+    Several,
+}
+
+impl WordLayout {
+    /// The layout under the design that both ends agreed on, if they did.
+    pub fn of(agreed: Option<Design>) -> Self {
+        match agreed {
+            Some(Design::PerCall) => Self::One,
+            Some(Design::PerCallSeveral) => Self::Several,
+            Some(
+                Design::PerVersion | Design::PerConnection | Design::Fixed | Design::InterCall,
+            )
+            | None => Self::None,
+        }
+    }
+}
+
+/// What the word for remote invalidation says, in one of the layouts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Invalidate {
+    /// There is no such word.
+    #[default]
+    Unsaid,
+    /// The one handle that may be invalidated, if there is any: on the wire zero is none.
+    One(Option<Handle>),
+    /// The handles of which one may be invalidated, at most
+    /// [`MAX_INVALIDATE_HANDLES`](crate::limits::MAX_INVALIDATE_HANDLES); no handle is none.
+    Several(Vec<Handle>),
+}
+
+impl Invalidate {
+    /// That nothing may be invalidated.
+    pub fn nothing(layout: WordLayout) -> Self {
+        match layout {
+            WordLayout::None => Self::Unsaid,
+            WordLayout::One => Self::One(None),
+            WordLayout::Several => Self::Several(Vec::new()),
+        }
+    }
+
+    /// The layout that this is of.
+    pub fn layout(&self) -> WordLayout {
+        match self {
+            Self::Unsaid => WordLayout::None,
+            Self::One(_) => WordLayout::One,
+            Self::Several(_) => WordLayout::Several,
+        }
+    }
+
+    /// The handles it names.
+    pub fn handles(&self) -> &[Handle] {
+        match self {
+            Self::Unsaid => &[],
+            Self::One(handle) => handle.as_slice(),
+            Self::Several(handles) => handles,
+        }
+    }
+}
+
+/// `rpcrdma2_optional`: an operation that is defined elsewhere (cel-01 §3.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Optional {
+    /// `rdma_optdir`.
+    pub direction: Direction,
+    /// `rdma_opttype`: which operation.
+    pub operation: u32,
+    /// `rdma_optinfo`: a copy, as control messages are rare and the Receive is needed again.
+    pub info: Vec<u8>,
+}
+
+/// Why a peer did not process a message (cel-01 §4.2.3, RFC 8166 §4.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RdmaError {
+    /// RDMA2_ERR_VERS: it supports these versions, both inclusive.
+    Version {
+        /// The lowest.
+        low: u32,
+        /// The highest.
+        high: u32,
+    },
+    /// RDMA2_ERR_BAD_HEADER: nothing of the message took effect.
+    BadHeader,
+    /// RDMA2_ERR_INVAL_OPTION: it does not know the operation.
+    InvalOption,
+}

@@ -1,0 +1,260 @@
+//! From octets to a valid header, or to what is owed for an invalid one.
+
+use super::{Body, ChunkLists, Direction, Header, HeaderView, Invalidate, Optional, RdmaError};
+use super::{VERSION, WordLayout, error_code, procedure};
+use crate::header::{Malformation, parse_lists};
+use crate::limits::MAX_INVALIDATE_HANDLES;
+use verbs::Handle;
+use xdr::Reader;
+
+/// Octets of the shortest message that is not an RDMA2_ERROR: an RDMA2_OPTIONAL without
+/// information. Anything shorter is discarded, as in version one, whatever its procedure.
+pub const MIN_LEN: usize = 28;
+
+/// Why octets are no valid header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderError {
+    /// Too short to be believed, even in its XID.
+    #[error("shorter than its fixed part (RFC 8166 §4.5, cel-01 §4.2.3)")]
+    Runt,
+    /// An RDMA2_ERROR that says nothing we understand.
+    #[error("an RDMA2_ERROR that cannot be read (RFC 8166 §4.5, cel-01 §4.2.3)")]
+    UnreadableError,
+    /// A version that is not two.
+    #[error("version {version} is not that of this connection (cel-01 §5)")]
+    UnsupportedVersion {
+        /// Of the message.
+        xid: u32,
+        /// What it says.
+        version: u32,
+        /// Credits it asks for.
+        credits: u32,
+    },
+    /// Anything else.
+    #[error("{cause} (cel-01 §4.2)")]
+    Malformed {
+        /// Of the message.
+        xid: u32,
+        /// Credits it asks for.
+        credits: u32,
+        /// Which way it goes, if that could be read.
+        direction: Option<Direction>,
+        /// What is wrong.
+        cause: Malformation,
+    },
+}
+
+/// What is owed to the peer for a message that is not processed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disposition {
+    /// Nothing.
+    Discard,
+    /// RDMA2_ERROR with RDMA2_ERR_VERS, the range of versions, and the version echoed.
+    ErrVers {
+        /// To echo.
+        xid: u32,
+        /// To echo.
+        version: u32,
+        /// Credits asked for.
+        credits: u32,
+    },
+    /// RDMA2_ERROR with RDMA2_ERR_BAD_HEADER.
+    BadHeader {
+        /// To echo.
+        xid: u32,
+        /// Credits asked for.
+        credits: u32,
+    },
+    /// RDMA2_ERROR with RDMA2_ERR_INVAL_OPTION.
+    InvalOption {
+        /// To echo.
+        xid: u32,
+        /// Credits asked for.
+        credits: u32,
+    },
+}
+
+impl HeaderError {
+    /// What is owed to the peer, if the message could be a call. An RDMA2_ERROR is a reply: for a
+    /// message that says it is one itself, it would end some call of the peer, so nothing is owed.
+    ///
+    /// Where [`direction`](Self::direction) is unknown, it is for the receiver to decide what it
+    /// takes the message for, as in version one.
+    pub fn disposition(self) -> Disposition {
+        match self {
+            Self::Runt
+            | Self::UnreadableError
+            | Self::Malformed {
+                direction: Some(Direction::Reply),
+                ..
+            } => Disposition::Discard,
+            Self::UnsupportedVersion {
+                xid,
+                version,
+                credits,
+            } => Disposition::ErrVers {
+                xid,
+                version,
+                credits,
+            },
+            Self::Malformed {
+                xid,
+                credits,
+                direction: Some(Direction::Call) | None,
+                ..
+            } => Disposition::BadHeader { xid, credits },
+        }
+    }
+
+    /// Which way the message goes, if that could be read.
+    pub fn direction(self) -> Option<Direction> {
+        match self {
+            Self::Malformed { direction, .. } => direction,
+            Self::UnreadableError => Some(Direction::Reply),
+            Self::Runt | Self::UnsupportedVersion { .. } => None,
+        }
+    }
+}
+
+impl Header {
+    /// Reads the header at the beginning of a received message, whose chunk lists have this layout;
+    /// also the offset at which the Payload stream begins.
+    ///
+    /// # Errors
+    ///
+    /// If it is no valid header of version two.
+    pub fn parse(message: &[u8], layout: WordLayout) -> Result<(Self, usize), HeaderError> {
+        let view = HeaderView::new(message).ok_or(HeaderError::Runt)?;
+        let (xid, credits) = (view.xid(), view.credits());
+        let body = &message[HeaderView::FIXED_LEN..];
+        if view.procedure() == procedure::ERROR {
+            // Never answered, whatever its version: an error must not draw an error.
+            let error = parse_error(view.version(), body).ok_or(HeaderError::UnreadableError)?;
+            let body = Body::Error(error);
+            return Ok((Self { xid, credits, body }, message.len()));
+        }
+        if message.len() < MIN_LEN {
+            return Err(HeaderError::Runt);
+        }
+        if view.version() != VERSION {
+            return Err(HeaderError::UnsupportedVersion {
+                xid,
+                version: view.version(),
+                credits,
+            });
+        }
+        if message.len() < fixed_len(view.procedure(), layout) {
+            return Err(HeaderError::Runt);
+        }
+        let mut direction = None;
+        let mut r = Reader::new(body);
+        let parsed = parse_body(view.procedure(), layout, &mut r, &mut direction);
+        let body = parsed.map_err(|cause| HeaderError::Malformed {
+            xid,
+            credits,
+            direction,
+            cause,
+        })?;
+        let stream = message.len() - r.remaining();
+        Ok((Self { xid, credits, body }, stream))
+    }
+}
+
+/// The least that a message of this procedure has: everything that is there without chunks, handles
+/// and information. Under it, its XID is not to be trusted (RFC 8166 §4.5).
+fn fixed_len(proc: u32, layout: WordLayout) -> usize {
+    match proc {
+        procedure::MSG | procedure::NOMSG => {
+            super::emitted_len(layout, 0, 0, std::iter::empty(), None)
+        }
+        _ => MIN_LEN,
+    }
+}
+
+fn parse_body(
+    proc: u32,
+    layout: WordLayout,
+    r: &mut Reader<'_>,
+    direction: &mut Option<Direction>,
+) -> Result<Body, Malformation> {
+    match proc {
+        procedure::MSG => Ok(Body::Msg(parse_chunks(layout, r, direction)?)),
+        procedure::NOMSG => {
+            let chunks = parse_chunks(layout, r, direction)?;
+            // RFC 8166 §4.5.2: the stream has to be somewhere.
+            if chunks.lists.is_empty() {
+                return Err(Malformation::NoStream);
+            }
+            Ok(Body::NoMsg(chunks))
+        }
+        procedure::OPTIONAL => Ok(Body::Optional(Optional {
+            direction: parse_direction(r, direction)?,
+            operation: r.u32()?,
+            // Longer than the message it cannot be.
+            info: r.opaque(u32::MAX)?.to_vec(),
+        })),
+        other => Err(Malformation::Procedure(other)),
+    }
+}
+
+fn parse_chunks(
+    layout: WordLayout,
+    r: &mut Reader<'_>,
+    direction: &mut Option<Direction>,
+) -> Result<ChunkLists, Malformation> {
+    Ok(ChunkLists {
+        direction: parse_direction(r, direction)?,
+        invalidate: parse_invalidate(layout, r)?,
+        lists: parse_lists(r)?,
+    })
+}
+
+/// Also leaves it in `found`: what comes behind it may be malformed.
+fn parse_direction(
+    r: &mut Reader<'_>,
+    found: &mut Option<Direction>,
+) -> Result<Direction, xdr::Error> {
+    let value = r.u32()?;
+    *found = Direction::from_word(value);
+    found.ok_or(xdr::Error::NotInEnum {
+        value,
+        of: "msg_type",
+    })
+}
+
+fn parse_invalidate(layout: WordLayout, r: &mut Reader<'_>) -> Result<Invalidate, Malformation> {
+    match layout {
+        WordLayout::None => Ok(Invalidate::Unsaid),
+        WordLayout::One => {
+            let handle = Some(Handle(r.u32()?));
+            Ok(Invalidate::One(handle.filter(|handle| handle.0 != 0)))
+        }
+        WordLayout::Several => {
+            let count = r.u32()? as usize;
+            if count > MAX_INVALIDATE_HANDLES {
+                return Err(Malformation::TooMany {
+                    what: "handles to invalidate",
+                    limit: MAX_INVALIDATE_HANDLES,
+                });
+            }
+            let handles: Result<_, xdr::Error> = (0..count).map(|_| Ok(Handle(r.u32()?))).collect();
+            Ok(Invalidate::Several(handles?))
+        }
+    }
+}
+
+/// RFC 8166 §4.5: complete at 20 octets, an ERR_VERS at 28; the version is ours, echoed.
+fn parse_error(version: u32, body: &[u8]) -> Option<RdmaError> {
+    let mut r = Reader::new(body);
+    let code = r.u32().ok()?;
+    match code {
+        _ if version != VERSION => None,
+        error_code::VERS => Some(RdmaError::Version {
+            low: r.u32().ok()?,
+            high: r.u32().ok()?,
+        }),
+        error_code::BAD_HEADER => Some(RdmaError::BadHeader),
+        error_code::INVAL_OPTION => Some(RdmaError::InvalOption),
+        _ => None,
+    }
+}

@@ -1,0 +1,136 @@
+//! What is in a header, without a judgement.
+
+use super::{ListsView, WordLayout, procedure};
+use xdr::Reader;
+
+/// View of what follows the four fixed words, by procedure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BodyView<'a> {
+    /// Of an RDMA2_MSG or RDMA2_NOMSG.
+    Chunks(ChunkListsView),
+    /// Of an RDMA2_ERROR.
+    Error(ErrorView),
+    /// Of an RDMA2_OPTIONAL.
+    Optional(OptionalView<'a>),
+    /// Of a procedure that there is not.
+    Unknown,
+}
+
+/// View of the chunk lists with the words before them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChunkListsView {
+    /// `rdma_direction`, if it is there.
+    pub direction: Option<u32>,
+    /// The word for remote invalidation, if the layout has one.
+    pub invalidate: InvalidateView,
+    /// The three lists. Their `len` is that of everything behind the fixed words, and their `error`
+    /// is where any of it stopped being readable.
+    pub lists: ListsView,
+}
+
+/// View of the word for remote invalidation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InvalidateView {
+    /// The count on the wire, in the layout that has one.
+    pub count: Option<u32>,
+    /// The handles that are there; zero too.
+    pub handles: Vec<u32>,
+}
+
+/// View of the body of an RDMA2_ERROR: what is there of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ErrorView {
+    /// `rdma_err`.
+    pub code: Option<u32>,
+    /// `rdma_vers_low`, or whatever stands there.
+    pub low: Option<u32>,
+    /// `rdma_vers_high`, or whatever stands there.
+    pub high: Option<u32>,
+}
+
+/// View of the body of an RDMA2_OPTIONAL: what is there of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OptionalView<'a> {
+    /// `rdma_optdir`.
+    pub direction: Option<u32>,
+    /// `rdma_opttype`.
+    pub operation: Option<u32>,
+    /// The length of `rdma_optinfo` on the wire.
+    pub info_len: Option<u32>,
+    /// As many of its octets as there are.
+    pub info: &'a [u8],
+    /// What follows it and its padding.
+    pub rest: &'a [u8],
+    /// Where it stopped being readable, if it did.
+    pub error: Option<xdr::Error>,
+}
+
+impl<'a> BodyView<'a> {
+    /// Reads what follows the fixed words of a message of version two, whose chunk lists have this
+    /// layout.
+    pub fn new(proc: u32, layout: WordLayout, body: &'a [u8]) -> Self {
+        match proc {
+            procedure::MSG | procedure::NOMSG => Self::Chunks(ChunkListsView::new(layout, body)),
+            procedure::ERROR => Self::Error(ErrorView::new(body)),
+            procedure::OPTIONAL => Self::Optional(OptionalView::new(body)),
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl ChunkListsView {
+    /// Reads the lists from what follows the fixed words of an RDMA2_MSG or RDMA2_NOMSG.
+    pub fn new(layout: WordLayout, body: &[u8]) -> Self {
+        let mut chunks = Self::default();
+        let mut r = Reader::new(body);
+        chunks.lists.error = chunks.read(layout, &mut r).err();
+        chunks.lists.len = body.len() - r.remaining();
+        chunks
+    }
+
+    fn read(&mut self, layout: WordLayout, r: &mut Reader<'_>) -> Result<(), xdr::Error> {
+        self.direction = Some(r.u32()?);
+        let handles = match layout {
+            WordLayout::None => 0,
+            WordLayout::One => 1,
+            WordLayout::Several => *self.invalidate.count.insert(r.u32()?),
+        };
+        for _ in 0..handles {
+            self.invalidate.handles.push(r.u32()?);
+        }
+        self.lists.read(r)
+    }
+}
+
+impl ErrorView {
+    /// Reads what follows the fixed words of an RDMA2_ERROR.
+    pub fn new(body: &[u8]) -> Self {
+        let mut r = Reader::new(body);
+        Self {
+            code: r.u32().ok(),
+            low: r.u32().ok(),
+            high: r.u32().ok(),
+        }
+    }
+}
+
+impl<'a> OptionalView<'a> {
+    /// Reads what follows the fixed words of an RDMA2_OPTIONAL.
+    pub fn new(body: &'a [u8]) -> Self {
+        let mut optional = Self::default();
+        let mut r = Reader::new(body);
+        optional.error = optional.read(&mut r).err();
+        optional.rest = r.rest();
+        optional
+    }
+
+    fn read(&mut self, r: &mut Reader<'a>) -> Result<(), xdr::Error> {
+        self.direction = Some(r.u32()?);
+        self.operation = Some(r.u32()?);
+        let mut after = r.clone();
+        let len = *self.info_len.insert(after.u32()?);
+        let there = after.remaining().min(len as usize);
+        self.info = &after.rest()[..there];
+        r.opaque(u32::MAX).map(drop)
+    }
+}

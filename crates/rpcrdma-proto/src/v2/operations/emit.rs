@@ -1,0 +1,50 @@
+//! From an operation to octets.
+
+use super::Operation;
+use crate::v2::header::{Direction, Optional, emit_optional, optional_len};
+use buffer::Buffer;
+use xdr::Writer;
+
+impl Operation {
+    /// Appends the message that carries it: an RDMA2_OPTIONAL, and nothing behind it.
+    pub fn emit(&self, out: &mut Buffer, xid: u32, credits: u32, direction: Direction) {
+        let info = self.info();
+        emit_optional(out, xid, credits, direction, self.code(), &info);
+    }
+
+    /// The operation as an RDMA2_OPTIONAL holds it.
+    pub fn to_optional(&self, direction: Direction) -> Optional {
+        Optional {
+            direction,
+            operation: self.code(),
+            info: self.info(),
+        }
+    }
+
+    /// Octets of the message that carries it.
+    pub fn emitted_len(&self) -> usize {
+        optional_len(self.info().len())
+    }
+
+    /// `rdma_optinfo`. It is made in a place of its own, as its length comes before it.
+    fn info(&self) -> Vec<u8> {
+        let mut w = Writer::default();
+        match self {
+            Self::InitXch(init) => {
+                init.start.emit(&mut w);
+                init.nochg.emit(&mut w);
+            }
+            Self::ReqXch(request) => request.want.emit(&mut w),
+            Self::RespXch(answer) => {
+                answer.done.emit(&mut w);
+                answer.rejected.emit(&mut w);
+                answer.pending.emit(&mut w);
+            }
+            Self::UpdXch(update) => {
+                update.now.emit(&mut w);
+                w.bool(update.pendclr);
+            }
+        }
+        w.finish().head().to_vec()
+    }
+}

@@ -1,0 +1,146 @@
+//! From the information of an RDMA2_OPTIONAL to a valid operation, or to what is owed.
+
+use super::{InitXch, Operation, ReqXch, RespXch, Supported, UpdXch, code};
+use crate::v2::characteristics::{
+    Oddities, Registry, SpecError, SpecMalformed, XcharSpec, XcharSubset, XcharVal,
+};
+use crate::v2::header::{Direction, Disposition, Optional};
+use xdr::Reader;
+
+/// Why an RDMA2_OPTIONAL is no operation that is processed. Nothing of it takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OperationError {
+    /// It is not known, or not supported.
+    #[error("operation {0} is not supported (cel-01 §3.1)")]
+    Unsupported(u32),
+    /// It is, but not like this.
+    #[error("operation {operation}: {cause} (xcharext §2.1)")]
+    Malformed {
+        /// Its `rdma_opttype`.
+        operation: u32,
+        /// What is wrong.
+        cause: OperationMalformed,
+    },
+}
+
+/// What is wrong with an operation: xcharext calls all of it an XDR error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OperationMalformed {
+    /// It is not the XDR of its type.
+    #[error("{0}")]
+    Xdr(#[from] xdr::Error),
+    /// Its characteristics are no set.
+    #[error("{0}")]
+    Spec(#[from] SpecMalformed),
+    /// A characteristic that is known has no valid value.
+    #[error("{0}")]
+    Value(#[from] SpecError),
+    /// It goes the wrong way: a request is a call, and what answers it is a reply (cel-01 §4.2.2).
+    #[error("it goes the wrong way")]
+    Direction,
+    /// An RPC message follows, which there is in none of these (xcharext §4).
+    #[error("{len} octets follow the header")]
+    Payload {
+        /// Octets that do.
+        len: usize,
+    },
+}
+
+impl OperationError {
+    /// What is owed for it, if it came in a message of this XID and direction and with these credits.
+    ///
+    /// Nothing for what says that it is a reply: an RDMA2_ERROR is one itself, and would end some
+    /// call of the peer with that XID.
+    pub fn disposition(self, xid: u32, credits: u32, direction: Direction) -> Disposition {
+        match (direction, self) {
+            (Direction::Reply, _) => Disposition::Discard,
+            (Direction::Call, Self::Unsupported(_)) => Disposition::InvalOption { xid, credits },
+            (Direction::Call, Self::Malformed { .. }) => Disposition::BadHeader { xid, credits },
+        }
+    }
+}
+
+impl Operation {
+    /// Reads an operation, of which `rest` follows the header, and what is odd about it.
+    ///
+    /// # Errors
+    ///
+    /// If it is not among those supported, or is malformed.
+    pub fn parse(
+        optional: &Optional,
+        rest: &[u8],
+        supported: Supported,
+        registry: &Registry,
+    ) -> Result<(Self, Oddities), OperationError> {
+        let operation = optional.operation;
+        if !supported.takes(operation) {
+            return Err(OperationError::Unsupported(operation));
+        }
+        let mut oddities = Oddities::default();
+        let parsed = parse(optional, rest, registry, &mut oddities);
+        let parsed = parsed.map_err(|cause| OperationError::Malformed { operation, cause })?;
+        Ok((parsed, oddities))
+    }
+}
+
+fn parse(
+    optional: &Optional,
+    rest: &[u8],
+    registry: &Registry,
+    oddities: &mut Oddities,
+) -> Result<Operation, OperationMalformed> {
+    if !goes(optional.operation, optional.direction) {
+        return Err(OperationMalformed::Direction);
+    }
+    if !rest.is_empty() {
+        return Err(OperationMalformed::Payload { len: rest.len() });
+    }
+    let mut r = Reader::new(&optional.info);
+    let operation = match optional.operation {
+        code::INITXCH => {
+            let start = checked_spec(&mut r, registry, oddities)?;
+            let nochg = XcharSubset::parse(&mut r)?;
+            let meant = XcharSubset::first(start.len());
+            oddities.bits_for_nothing += nochg.without(meant).len();
+            let nochg = nochg.intersection(meant);
+            Operation::InitXch(InitXch { start, nochg })
+        }
+        code::REQXCH => Operation::ReqXch(ReqXch {
+            want: checked_spec(&mut r, registry, oddities)?,
+        }),
+        code::RESPXCH => Operation::RespXch(RespXch {
+            done: XcharSubset::parse(&mut r)?,
+            rejected: XcharSubset::parse(&mut r)?,
+            pending: XcharSubset::parse(&mut r)?,
+        }),
+        code::UPDXCH => {
+            let now = XcharVal::parse(&mut r)?;
+            registry.check_value(&now, oddities)?;
+            let pendclr = r.bool()?;
+            Operation::UpdXch(UpdXch { now, pendclr })
+        }
+        other => unreachable!("operation {other} is in no set of supported ones"),
+    };
+    r.finish()?;
+    Ok(operation)
+}
+
+fn checked_spec(
+    r: &mut Reader<'_>,
+    registry: &Registry,
+    oddities: &mut Oddities,
+) -> Result<XcharSpec, OperationMalformed> {
+    let spec = XcharSpec::parse(r)?;
+    *oddities = registry.check(&spec)?;
+    Ok(spec)
+}
+
+/// cel-01 §4.2.2. The answer of a server to the INITXCH of its client is one too. An UPDXCH is sent
+/// by whoever has something to tell, and no text says which that makes it, so that both are taken.
+fn goes(operation: u32, direction: Direction) -> bool {
+    match operation {
+        code::REQXCH => direction == Direction::Call,
+        code::RESPXCH => direction == Direction::Reply,
+        _ => true,
+    }
+}
