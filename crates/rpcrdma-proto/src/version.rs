@@ -121,3 +121,95 @@ fn told(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_be_bytes()).collect()
+    }
+
+    /// Whether ERR_VERS is owed, at a server and at a client.
+    fn refused(wire: &[u32]) -> [bool; 2] {
+        [Role::Server, Role::Client].map(|role| {
+            let refusal = Refusal::of(&words(wire), role, || false);
+            if let Some(refusal) = refusal {
+                assert_eq!(refusal.xid, wire[0]);
+                assert_eq!((refusal.version, refusal.credits), (wire[1], wire[2]));
+            }
+            refusal.is_some()
+        })
+    }
+
+    #[test]
+    fn version_is_the_second_word_of_anything_with_four() {
+        assert_eq!(version_of(&words(&[7, 2, 32, 0])), Some(2));
+        assert_eq!(version_of(&words(&[7, 9, 32, 0, 1])), Some(9));
+        assert_eq!(version_of(&words(&[7, 2, 32])), None);
+        for version in [Version::One, Version::Two] {
+            assert_eq!(Version::from_number(version.number()), Some(version));
+        }
+        assert_eq!(Version::from_number(0), None);
+        assert_eq!(Version::from_number(3), None);
+    }
+
+    #[test]
+    fn call_of_another_version_is_refused_wherever_it_says_that_it_is_one() {
+        // Version two says so in the header, version one in the RPC message or by its chunks.
+        assert_eq!(refused(&[7, 2, 32, 0, 0, 0, 0, 0]), [true, true]);
+        assert_eq!(refused(&[7, 2, 32, 5, 0, 1, 0]), [true, true]);
+        assert_eq!(refused(&[7, 1, 32, 0, 0, 0, 0, 7, 0]), [true, true]);
+        let long_call = [7, 1, 32, 1, 1, 0, 0xa, 100, 0, 0, 0, 0, 0];
+        assert_eq!(refused(&long_call), [true, true]);
+    }
+
+    #[test]
+    fn reply_or_error_of_another_version_draws_nothing() {
+        assert_eq!(refused(&[7, 2, 32, 0, 1, 0, 0, 0]), [false, false]);
+        assert_eq!(refused(&[7, 2, 32, 5, 1, 1, 0]), [false, false]);
+        assert_eq!(refused(&[7, 1, 32, 0, 0, 0, 0, 7, 1]), [false, false]);
+        for version in [1, 2, 3] {
+            assert_eq!(refused(&[7, version, 32, 4, 1, 1, 2]), [false, false]);
+        }
+    }
+
+    #[test]
+    fn what_does_not_tell_is_what_this_end_mostly_gets() {
+        let check = |wire: &[u32]| assert_eq!(refused(wire), [true, false], "{wire:?}");
+        check(&[7, 3, 32, 0, 0, 0, 0]);
+        check(&[7, 2, 32, 9, 0, 0, 0]);
+        check(&[7, 2, 32, 0, 2, 0, 0]);
+        check(&[7, 1, 32, 9, 0, 0, 0]);
+        let awaited = Refusal::of(&words(&[7, 3, 32, 0, 0, 0, 0]), Role::Server, || true);
+        assert_eq!(awaited, None);
+    }
+
+    #[test]
+    fn what_is_too_short_for_any_version_draws_nothing() {
+        assert_eq!(refused(&[7, 2, 32, 0, 0, 0]), [false, false]);
+        assert_eq!(refused(&[7, 3, 32]), [false, false]);
+    }
+
+    #[test]
+    fn refusal_is_read_by_either_version() {
+        let emitted = |version| {
+            let mut out = Buffer::default();
+            let refusal = Refusal {
+                xid: 7,
+                version,
+                credits: 32,
+            };
+            refusal.emit(&mut out, 16, Version::One, Version::Two);
+            out
+        };
+        assert_eq!(*emitted(1), words(&[7, 1, 16, 4, 1, 1, 2]));
+        let (one, _) = header::Header::parse(&emitted(1)).expect("of version one");
+        let range = RdmaError::Version { low: 1, high: 2 };
+        assert_eq!(one.body, header::Body::Error(range));
+        let layout = v2::header::WordLayout::None;
+        let (two, _) = v2::header::Header::parse(&emitted(2), layout).expect("of version two");
+        let range = v2::header::RdmaError::Version { low: 1, high: 2 };
+        assert_eq!(two.body, v2::header::Body::Error(range));
+    }
+}

@@ -57,6 +57,8 @@ mod model;
 mod registry;
 mod standard;
 mod subset;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use designs::{DesignBits, InvalidationDesigns};

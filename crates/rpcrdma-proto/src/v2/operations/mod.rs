@@ -7,6 +7,8 @@
 mod emit;
 mod parse;
 mod supported;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use parse::{OperationError, OperationMalformed};
