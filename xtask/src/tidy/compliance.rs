@@ -93,7 +93,7 @@ impl Counts {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:<10}{:>6}", "document", "all")?;
+        write!(f, "{:<16}{:>6}", "document", "all")?;
         for status in Status::ALL {
             write!(f, "{:>16}", status.name())?;
         }
@@ -112,7 +112,7 @@ impl fmt::Display for Counts {
 
 fn write_row(f: &mut fmt::Formatter<'_>, name: &str, count: &Count) -> fmt::Result {
     let all: usize = count.statuses.values().sum();
-    write!(f, "\n{name:<10}{all:>6}")?;
+    write!(f, "\n{name:<16}{all:>6}")?;
     for status in Status::ALL {
         let rows = count.statuses.get(&status).copied().unwrap_or(0);
         write!(f, "{rows:>16}")?;
