@@ -38,3 +38,14 @@ pub const MAX_CHARACTERISTICS: usize = 128;
 /// (Version two) Octets of the value of one characteristic (xcharext §2.1). No Send has more, so
 /// that what is in a message as a whole is never too long.
 pub const MAX_CHARACTERISTIC_LEN: u32 = 262_144;
+
+/// (Version two) Octets of the first message of a connection, which a peer of either version can take
+/// in (cel-01 §5). No message about characteristics has more.
+pub const FIRST_MESSAGE: usize = 1024;
+
+/// (Version two) Messages about characteristics that an end has outstanding, answers aside.
+pub const MAX_CONTROL_MESSAGES: usize = 2;
+
+/// (Version two) Receives posted beyond the credits for messages about characteristics: for those
+/// that a peer has outstanding, and for as many answers to ours.
+pub const CONTROL_RECEIVES: usize = 4;

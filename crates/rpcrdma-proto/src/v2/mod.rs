@@ -5,7 +5,8 @@
 //! [`header`] is the transport header. It takes an RDMA2_OPTIONAL for what cel-01 says it is: a
 //! number and opaque octets. [`operations`] are those of xcharext, and [`characteristics`] is what
 //! they carry. Each has a view that reads what is there, for decoders, and parsed types that hold
-//! only what is valid; what is not becomes an error that says what is owed.
+//! only what is valid; what is not becomes an error that says what is owed. [`session`] is what the
+//! two ends of a connection make of them.
 //!
 //! What was decided where the texts are silent is in `docs/version-two.md`.
 
@@ -13,5 +14,6 @@ pub mod characteristics;
 mod dialect;
 pub mod header;
 pub mod operations;
+pub mod session;
 
 pub use dialect::{Dialect, UnknownDialect};

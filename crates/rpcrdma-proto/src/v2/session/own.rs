@@ -1,0 +1,234 @@
+//! Our own characteristics: what the peer was told, and what it is still to be told.
+
+use super::Event;
+use super::config::{Config, is_builtin};
+use super::sizes::ReceiveSizes;
+use crate::invalidation::Design;
+use crate::limits::FIRST_MESSAGE;
+use crate::v2::characteristics::{
+    BackwardSupport, Characteristic, DesignBits, InvalidationDesigns, MayChange, ReceiveBufferSize,
+    Registry, SpecError, XcharId, XcharSpec, XcharVal,
+};
+use crate::v2::operations::{
+    InitXch, Operation, Outcome, ReqXch, RespXch, Supported, UpdXch, code,
+};
+use std::collections::VecDeque;
+
+/// What we are.
+#[derive(Clone, Debug)]
+pub(super) struct Own {
+    supported: Supported,
+    registry: Registry,
+    pub(super) sizes: ReceiveSizes,
+    backward: BackwardSupport,
+    /// What the peer was told last, or will be told first.
+    said: InitXch,
+    /// Registered ones that the peer wants to be changed.
+    asked: Vec<XcharId>,
+    /// What it is to be told of registered ones, one for each.
+    changed: VecDeque<UpdXch>,
+}
+
+/// Why the peer cannot be told another value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TellError {
+    /// This end says nothing after its INITXCH.
+    #[error("this end does not support ROPT_UPDXCH (xcharext §4)")]
+    Unsupported,
+    /// It is not one that this end was configured with a value of, or has another way to change.
+    #[error("characteristic {0} is not one that was registered, with a value")]
+    NotRegistered(XcharId),
+    /// It is not one of its values.
+    #[error("{0}")]
+    Value(#[from] SpecError),
+    /// It may not become this value, or not unless the peer asks.
+    #[error("characteristic {0} does not change like this")]
+    Fixed(XcharId),
+    /// The peer has not asked for it.
+    #[error("no request for characteristic {0} is pending")]
+    NotAsked(XcharId),
+    /// It is too large for a message.
+    #[error("an update of {0} octets, of {FIRST_MESSAGE} at most")]
+    TooLong(usize),
+}
+
+impl Own {
+    pub(super) fn new(config: Config, said: InitXch) -> Self {
+        Self {
+            supported: config.supported,
+            registry: config.registry,
+            sizes: ReceiveSizes::new(config.receive_size, config.max_receive_size),
+            backward: config.backward,
+            said,
+            asked: Vec::new(),
+            changed: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    pub(super) fn backward(&self) -> BackwardSupport {
+        self.backward
+    }
+
+    /// What the peer was told, or is to be told at first.
+    pub(super) fn said(&self) -> &XcharSpec {
+        &self.said.start
+    }
+
+    /// For an INITXCH.
+    pub(super) fn initial(&self) -> InitXch {
+        self.said.clone()
+    }
+
+    /// Whether changes can be told.
+    pub(super) fn updates(&self) -> bool {
+        self.supported.takes(code::UPDXCH)
+    }
+
+    /// A server has chosen.
+    pub(super) fn say_design(&mut self, design: Design) {
+        let said = std::mem::take(&mut self.said);
+        self.said = said.with::<InvalidationDesigns>(&DesignBits::answer(design));
+    }
+
+    fn is_fixed(&self, id: XcharId) -> bool {
+        let at = self.said.start.position(id);
+        at.is_none_or(|at| self.said.nochg.contains(at))
+    }
+
+    /// What is said of a characteristic, if anything is.
+    fn now(&self, id: XcharId) -> Option<&XcharVal> {
+        let at = self.said.start.position(id)?;
+        Some(&self.said.start.values()[at])
+    }
+
+    pub(super) fn handle_request(
+        &mut self,
+        request: &ReqXch,
+        events: &mut VecDeque<Event>,
+    ) -> RespXch {
+        let values = request.want.values().iter();
+        values.map(|value| self.request(value, events)).collect()
+    }
+
+    fn request(&mut self, wanted: &XcharVal, events: &mut VecDeque<Event>) -> Outcome {
+        let id = wanted.which;
+        // What was never said, known or not, is nothing that we could change; and the design for
+        // remote invalidation is not named after the first message.
+        let Some(now) = self.now(id).filter(|_| id != InvalidationDesigns::ID) else {
+            return Outcome::Rejected;
+        };
+        if id != ReceiveBufferSize::ID && *now == *wanted && !self.asked.contains(&id) {
+            return Outcome::Done;
+        }
+        if let Ok(Some(size)) = wanted.read::<ReceiveBufferSize>() {
+            let updates = self.updates() && !self.is_fixed(id);
+            return self.sizes.request(size, updates);
+        }
+        let may_change = self.may_change(now, wanted);
+        let open = !self.is_fixed(id) && !is_builtin(id) && !self.asked.contains(&id);
+        if !open || !self.updates() || may_change == MayChange::Never {
+            return Outcome::Rejected;
+        }
+        self.asked.push(id);
+        events.push_back(Event::Wanted(wanted.clone()));
+        Outcome::Pending
+    }
+
+    fn may_change(&self, now: &XcharVal, to: &XcharVal) -> MayChange {
+        let known = self.registry.get(to.which);
+        known
+            .and_then(|known| known.may_change(&now.data, &to.data).ok())
+            .unwrap_or(MayChange::Never)
+    }
+
+    /// Another value, whatever the peer asked for.
+    pub(super) fn tell(&mut self, value: XcharVal) -> Result<(), TellError> {
+        let asked = self.asked.contains(&value.which);
+        match self.change_to(&value)? {
+            MayChange::Unasked => {}
+            MayChange::OnRequest if asked => {}
+            MayChange::OnRequest | MayChange::Never => return Err(TellError::Fixed(value.which)),
+        }
+        self.update(value, false)
+    }
+
+    /// The end of what the peer asked for.
+    pub(super) fn settle(&mut self, value: XcharVal) -> Result<(), TellError> {
+        let id = value.which;
+        let may_change = self.change_to(&value)?;
+        if !self.asked.contains(&id) {
+            return Err(TellError::NotAsked(id));
+        }
+        if may_change == MayChange::Never && self.now(id) != Some(&value) {
+            return Err(TellError::Fixed(id));
+        }
+        self.update(value, true)
+    }
+
+    fn change_to(&self, value: &XcharVal) -> Result<MayChange, TellError> {
+        let id = value.which;
+        if !self.updates() {
+            return Err(TellError::Unsupported);
+        }
+        match self.now(id) {
+            Some(now) if !is_builtin(id) => {
+                self.registry.check_value(value, &mut Default::default())?;
+                if self.is_fixed(id) {
+                    return Err(TellError::Fixed(id));
+                }
+                Ok(self.may_change(now, value))
+            }
+            Some(_) | None => Err(TellError::NotRegistered(id)),
+        }
+    }
+
+    fn update(&mut self, now: XcharVal, pendclr: bool) -> Result<(), TellError> {
+        let update = UpdXch { now, pendclr };
+        let len = Operation::UpdXch(update.clone()).emitted_len();
+        if len > FIRST_MESSAGE {
+            return Err(TellError::TooLong(len));
+        }
+        let id = update.now.which;
+        match self.changed.iter_mut().find(|known| known.now.which == id) {
+            Some(known) => {
+                known.now = update.now;
+                known.pendclr |= pendclr;
+            }
+            None => self.changed.push_back(update),
+        }
+        Ok(())
+    }
+
+    /// Whether there is something to tell.
+    pub(super) fn has_update(&self) -> bool {
+        self.updates() && (self.sizes.update().is_some() || !self.changed.is_empty())
+    }
+
+    /// What to tell next. It counts as told.
+    pub(super) fn poll_update(&mut self) -> Option<UpdXch> {
+        let update = match self.sizes.update() {
+            Some((size, pendclr)) => {
+                self.sizes.handle_told(size);
+                let now = XcharVal::of::<ReceiveBufferSize>(&size);
+                UpdXch { now, pendclr }
+            }
+            None => self.changed.pop_front()?,
+        };
+        let id = update.now.which;
+        if update.pendclr {
+            self.asked.retain(|&asked| asked != id);
+        }
+        self.said.start.put(update.now.clone());
+        Some(update)
+    }
+
+    /// The peer took no note of what it was told.
+    pub(super) fn handle_ignored(&mut self) {
+        let size = self.sizes.handle_ignored();
+        self.said.start.set::<ReceiveBufferSize>(&size);
+    }
+}

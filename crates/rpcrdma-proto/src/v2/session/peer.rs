@@ -1,0 +1,336 @@
+//! The peer's characteristics: what it has said, and what was asked of it.
+
+use super::Event;
+use crate::limits::FIRST_MESSAGE;
+use crate::v2::characteristics::{
+    BackwardSupport, Characteristic, InvalidationDesigns, ReceiveBufferSize, ReceiveSize, Registry,
+    SpecError, XcharId, XcharSpec, XcharVal,
+};
+use crate::v2::operations::{InitXch, Operation, Outcome, ReqXch, RespXch, UpdXch, Update};
+use std::collections::VecDeque;
+
+/// What the peer is, as far as it has said.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Peer {
+    /// Those that we know, without the designs for remote invalidation: they have a rule of their own.
+    values: XcharSpec,
+    /// Of these, those it said will not change.
+    fixed: Vec<XcharId>,
+    /// Whether its INITXCH has come.
+    said: bool,
+    /// Whether it has refused to take in a REQXCH, or an UPDXCH.
+    no_requests: bool,
+    no_updates: bool,
+    /// What its backward requests have shown, if there were any.
+    shown: Option<BackwardSupport>,
+    /// What was asked of it, one for each characteristic.
+    wanted: Vec<Wanted>,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug)]
+struct Wanted {
+    value: XcharVal,
+    /// The value when it was asked for.
+    before: XcharVal,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// To be sent.
+    Queued,
+    /// In a REQXCH that has no answer.
+    Sent,
+    /// Answered, and not decided.
+    Pending,
+}
+
+/// What became of something that the peer was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// It was done.
+    Done,
+    /// The peer came as far as this value.
+    Partly(XcharVal),
+    /// It was rejected, or the peer takes no requests.
+    Rejected,
+}
+
+/// Why something cannot be asked of the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// This end would not understand what the peer says to it.
+    #[error("this end does not support ROPT_RESPXCH and ROPT_UPDXCH (xcharext §4)")]
+    Unsupported,
+    /// The peer has not sent INITXCH, or has refused a request.
+    #[error("the peer takes no requests")]
+    PeerTakesNone,
+    /// Nothing of that id is registered.
+    #[error("characteristic {0} is not known here")]
+    Unknown(XcharId),
+    /// Two values for one.
+    #[error("characteristic {0} is asked for twice")]
+    Twice(XcharId),
+    /// It is not one of its values.
+    #[error("{0}")]
+    Value(#[from] SpecError),
+    /// The peer has said that it will not change.
+    #[error("characteristic {0} of the peer does not change on this connection (xcharext §4.1)")]
+    Fixed(XcharId),
+    /// It was asked for before, and that has no end yet.
+    #[error("a request for characteristic {0} is pending")]
+    Pending(XcharId),
+    /// It is too large for a message.
+    #[error("a request of {0} octets, of {FIRST_MESSAGE} at most")]
+    TooLong(usize),
+}
+
+impl Peer {
+    /// What is known of it.
+    pub(super) fn values(&self) -> &XcharSpec {
+        &self.values
+    }
+
+    pub(super) fn has_said(&self) -> bool {
+        self.said
+    }
+
+    pub(super) fn takes_updates(&self) -> bool {
+        self.said && !self.no_updates
+    }
+
+    /// What its Receives hold.
+    pub(super) fn receive_size(&self) -> ReceiveSize {
+        let said = self.values.get::<ReceiveBufferSize>();
+        said.unwrap_or(ReceiveSize::DEFAULT)
+    }
+
+    /// The same, but a lower size that it was asked for (xcharext §3.1).
+    pub(super) fn awaited_receive_size(&self) -> ReceiveSize {
+        let size = self.receive_size();
+        let mut wanted = self.wanted.iter();
+        let wanted = wanted.find_map(|wanted| wanted.value.read::<ReceiveBufferSize>().ok()?);
+        wanted.map_or(size, |wanted| size.min(wanted))
+    }
+
+    /// What its requests in the backward direction have shown; without any, the default.
+    pub(super) fn shown_backward(&self) -> BackwardSupport {
+        self.shown.unwrap_or_default()
+    }
+
+    pub(super) fn handle_backward_call(&mut self, chunks: bool) {
+        let level = if chunks {
+            BackwardSupport::General
+        } else {
+            BackwardSupport::Inline
+        };
+        self.shown = self.shown.max(Some(level));
+    }
+
+    pub(super) fn handle_initial(&mut self, init: &InitXch, registry: &Registry) {
+        self.said = true;
+        for (at, value) in init.start.values().iter().enumerate() {
+            if !is_taken(value.which, registry) {
+                continue;
+            }
+            self.values.put(value.clone());
+            if init.nochg.contains(at) {
+                self.fixed.push(value.which);
+            }
+        }
+    }
+
+    /// What it means, if it means anything.
+    pub(super) fn handle_update(
+        &mut self,
+        update: UpdXch,
+        registry: &Registry,
+        events: &mut VecDeque<Event>,
+    ) -> Option<Update> {
+        let id = update.now.which;
+        if !is_taken(id, registry) || self.fixed.contains(&id) {
+            return None;
+        }
+        let pending = self
+            .wanted
+            .iter()
+            .position(|wanted| wanted.value.which == id && wanted.state == State::Pending);
+        let meaning = update.meaning(pending.is_some());
+        if let (Update::Final, Some(at)) = (meaning, pending) {
+            let Wanted { value, before, .. } = self.wanted.remove(at);
+            let outcome = if update.now == value {
+                Settled::Done
+            } else if update.now == before {
+                Settled::Rejected
+            } else {
+                Settled::Partly(update.now.clone())
+            };
+            let wanted = value;
+            events.push_back(Event::Settled { wanted, outcome });
+        }
+        self.change(update.now, events);
+        Some(meaning)
+    }
+
+    fn change(&mut self, value: XcharVal, events: &mut VecDeque<Event>) {
+        let changed = Event::PeerChanged(value.which);
+        self.values.put(value);
+        // Once is enough, for whoever has not looked yet.
+        if !events.contains(&changed) {
+            events.push_back(changed);
+        }
+    }
+
+    /// Asks for all of these or for none.
+    pub(super) fn request(
+        &mut self,
+        want: Vec<XcharVal>,
+        registry: &Registry,
+    ) -> Result<(), RequestError> {
+        if !self.said || self.no_requests {
+            return Err(RequestError::PeerTakesNone);
+        }
+        for (at, value) in want.iter().enumerate() {
+            let id = value.which;
+            if !is_taken(id, registry) {
+                return Err(RequestError::Unknown(id));
+            }
+            if want[..at].iter().any(|other| other.which == id) {
+                return Err(RequestError::Twice(id));
+            }
+            if self.fixed.contains(&id) {
+                return Err(RequestError::Fixed(id));
+            }
+            if self.wanted.iter().any(|wanted| wanted.value.which == id) {
+                return Err(RequestError::Pending(id));
+            }
+            registry.check_value(value, &mut Default::default())?;
+            let len = request_len(std::slice::from_ref(value));
+            if len > FIRST_MESSAGE {
+                return Err(RequestError::TooLong(len));
+            }
+        }
+        for value in want {
+            let id = value.which;
+            let known = registry.get(id).map(|known| known.default_value());
+            let said = self.values.position(id);
+            let said = said.map(|at| self.values.values()[at].clone());
+            let before = said
+                .or(known)
+                .expect("only what is registered is asked for");
+            let state = State::Queued;
+            self.wanted.push(Wanted {
+                value,
+                before,
+                state,
+            });
+        }
+        Ok(())
+    }
+
+    /// As much of what is to be asked for as fits a message. It counts as sent.
+    pub(super) fn poll_request(&mut self) -> XcharSpec {
+        let mut want = XcharSpec::default();
+        for wanted in &mut self.wanted {
+            if wanted.state != State::Queued {
+                continue;
+            }
+            let mut more = want.clone();
+            more.put(wanted.value.clone());
+            if request_len(more.values()) > FIRST_MESSAGE {
+                break;
+            }
+            want = more;
+            wanted.state = State::Sent;
+        }
+        want
+    }
+
+    pub(super) fn handle_response(
+        &mut self,
+        ids: &[XcharId],
+        response: RespXch,
+        events: &mut VecDeque<Event>,
+    ) {
+        for (at, &id) in ids.iter().enumerate() {
+            match response.outcome(at) {
+                Some(Outcome::Done) => {
+                    if let Some(value) = self.settle(id, Settled::Done, events) {
+                        self.change(value, events);
+                    }
+                }
+                Some(Outcome::Rejected) => {
+                    self.settle(id, Settled::Rejected, events);
+                }
+                // Of what it says nothing of, or several things, nothing is certain.
+                Some(Outcome::Pending) | None => self.set_pending(id),
+            }
+        }
+    }
+
+    /// A request was answered with an error.
+    pub(super) fn handle_refused(
+        &mut self,
+        ids: &[XcharId],
+        unsupported: bool,
+        events: &mut VecDeque<Event>,
+    ) {
+        self.no_requests |= unsupported;
+        for &id in ids {
+            self.settle(id, Settled::Rejected, events);
+        }
+        if self.no_requests {
+            for Wanted { value: wanted, .. } in std::mem::take(&mut self.wanted) {
+                let outcome = Settled::Rejected;
+                events.push_back(Event::Settled { wanted, outcome });
+            }
+        }
+    }
+
+    pub(super) fn handle_update_refused(&mut self, unsupported: bool) {
+        self.no_updates |= unsupported;
+    }
+
+    /// A request was answered, nobody knows how.
+    pub(super) fn handle_unknown_outcome(&mut self, ids: &[XcharId]) {
+        ids.iter().for_each(|&id| self.set_pending(id));
+    }
+
+    fn set_pending(&mut self, id: XcharId) {
+        let mut wanted = self.wanted.iter_mut();
+        if let Some(wanted) = wanted.find(|wanted| wanted.value.which == id) {
+            wanted.state = State::Pending;
+        }
+    }
+
+    /// Ends a request; also what was asked for.
+    fn settle(
+        &mut self,
+        id: XcharId,
+        outcome: Settled,
+        events: &mut VecDeque<Event>,
+    ) -> Option<XcharVal> {
+        let mut all = self.wanted.iter();
+        let at = all.position(|wanted| wanted.value.which == id)?;
+        let wanted = self.wanted.remove(at).value;
+        let value = wanted.clone();
+        events.push_back(Event::Settled { wanted, outcome });
+        Some(value)
+    }
+
+    pub(super) fn unsettled(&self) -> impl Iterator<Item = &XcharVal> {
+        self.wanted.iter().map(|wanted| &wanted.value)
+    }
+}
+
+/// Whether a value is one that we understand, and use after the first message.
+fn is_taken(id: XcharId, registry: &Registry) -> bool {
+    id != InvalidationDesigns::ID && registry.get(id).is_some()
+}
+
+fn request_len(values: &[XcharVal]) -> usize {
+    let mut want = XcharSpec::default();
+    values.iter().for_each(|value| want.put(value.clone()));
+    Operation::ReqXch(ReqXch { want }).emitted_len()
+}

@@ -1,0 +1,222 @@
+//! How large our own Receives are, what the peer was told about it, and how that changes (xcharext
+//! §3.1).
+
+use crate::v2::characteristics::ReceiveSize;
+use crate::v2::operations::Outcome;
+
+/// Our Receive Buffer Size.
+#[derive(Clone, Debug)]
+pub(super) struct ReceiveSizes {
+    /// What the peer was told last. Every Receive that is posted holds as much, unless the size is
+    /// being lowered.
+    announced: ReceiveSize,
+    /// What it is known to have heard.
+    known: ReceiveSize,
+    /// While it is being raised: what every Receive holds that is posted.
+    ready: ReceiveSize,
+    /// The largest it may become.
+    most: ReceiveSize,
+    change: Change,
+}
+
+/// A change that the peer does not know yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    None,
+    /// New Receives hold `to` octets; there are smaller ones before them.
+    Raising {
+        to: ReceiveSize,
+        /// What the peer asked for, as far as we go along, if it asked.
+        asked: Option<ReceiveSize>,
+    },
+    /// The peer asked for less. Replies to calls of ours may still need the old size.
+    Draining {
+        to: ReceiveSize,
+    },
+    /// No such call is left, and new Receives hold `to` octets.
+    Lowered {
+        to: ReceiveSize,
+    },
+}
+
+/// Why our Receives cannot be made larger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RaiseError {
+    /// No UPDXCH could tell it.
+    #[error("this end does not support ROPT_UPDXCH, which would tell the peer (xcharext §4)")]
+    Unsupported,
+    /// It is more than this end was configured for.
+    #[error("a Receive may have {most} octets at most")]
+    TooLarge {
+        /// The limit.
+        most: ReceiveSize,
+    },
+    /// It is less than there is, and that is lowered only if the peer asks (xcharext §3.1).
+    #[error("Receives have {now} octets, and are made smaller only if the peer asks for it")]
+    Smaller {
+        /// Of new Receives.
+        now: ReceiveSize,
+    },
+    /// The peer has asked for less, and is not yet told that it has it.
+    #[error("the peer asked for smaller Receives, which is not done yet")]
+    BeingLowered,
+}
+
+impl ReceiveSizes {
+    pub(super) fn new(now: ReceiveSize, most: ReceiveSize) -> Self {
+        Self {
+            announced: now,
+            known: now,
+            ready: now,
+            most: most.max(now),
+            change: Change::None,
+        }
+    }
+
+    /// The largest there will be, which is also the largest message that we send.
+    pub(super) fn most(&self) -> ReceiveSize {
+        self.most
+    }
+
+    /// Octets of the next Receive to be posted.
+    pub(super) fn next(&self) -> ReceiveSize {
+        match self.change {
+            Change::None | Change::Draining { .. } => self.announced,
+            Change::Raising { to, .. } | Change::Lowered { to } => to,
+        }
+    }
+
+    /// What calls that are sent now may count on for their replies: a size that the peer may not have
+    /// taken note of is not yet counted on (xcharext §4.1), and one that it wants lower not any more.
+    pub(super) fn for_replies(&self) -> ReceiveSize {
+        match self.change {
+            Change::None | Change::Raising { .. } => self.known,
+            Change::Draining { to } | Change::Lowered { to } => self.known.min(to),
+        }
+    }
+
+    /// Whether it is awaited that calls are answered which were sent before the size was to be
+    /// lowered.
+    pub(super) fn draining(&self) -> bool {
+        matches!(self.change, Change::Draining { .. })
+    }
+
+    /// Whether it is awaited that Receives are used up which are smaller than the next ones.
+    pub(super) fn raising(&self) -> bool {
+        matches!(self.change, Change::Raising { to, .. } if self.ready < to)
+    }
+
+    /// Makes new Receives larger.
+    pub(super) fn raise(&mut self, to: ReceiveSize) -> Result<(), RaiseError> {
+        if to > self.most {
+            return Err(RaiseError::TooLarge { most: self.most });
+        }
+        let asked = match self.change {
+            Change::None => None,
+            Change::Raising { asked, .. } => asked,
+            Change::Draining { .. } | Change::Lowered { .. } => {
+                return Err(RaiseError::BeingLowered);
+            }
+        };
+        let now = self.next();
+        if to < now {
+            return Err(RaiseError::Smaller { now });
+        }
+        if to > now {
+            self.raise_to(to, asked);
+        }
+        Ok(())
+    }
+
+    /// The peer asks for a size; `updates` is whether it can be told of it later.
+    pub(super) fn request(&mut self, wanted: ReceiveSize, updates: bool) -> Outcome {
+        match self.change {
+            Change::None | Change::Raising { asked: None, .. } => {}
+            Change::Raising { .. } | Change::Draining { .. } | Change::Lowered { .. } => {
+                return Outcome::Rejected;
+            }
+        }
+        if wanted == self.announced {
+            self.change = Change::None;
+            return Outcome::Done;
+        }
+        // cel-01 §2.3: everybody takes 4096 octets.
+        if !updates || wanted < ReceiveSize::DEFAULT {
+            return Outcome::Rejected;
+        }
+        if wanted < self.announced {
+            self.change = Change::Draining { to: wanted };
+            return Outcome::Pending;
+        }
+        let to = wanted.min(self.most);
+        if to == self.announced {
+            return Outcome::Rejected;
+        }
+        self.raise_to(to, Some(to));
+        Outcome::Pending
+    }
+
+    /// What was ready for another size may be so for this one, as far as both go.
+    fn raise_to(&mut self, to: ReceiveSize, asked: Option<ReceiveSize>) {
+        self.ready = match self.change {
+            Change::Raising { .. } => self.ready.min(to),
+            Change::None | Change::Draining { .. } | Change::Lowered { .. } => self.announced,
+        };
+        self.change = Change::Raising { to, asked };
+    }
+
+    /// The smallest Receive that is posted holds so many octets.
+    pub(super) fn handle_receives(&mut self, smallest: usize) {
+        let smallest = u32::try_from(smallest).unwrap_or(u32::MAX);
+        if let (Change::Raising { .. }, Some(size)) = (self.change, ReceiveSize::new(smallest)) {
+            self.ready = self.ready.max(size);
+        }
+    }
+
+    /// Every call is answered that was sent before the size was to be lowered.
+    pub(super) fn handle_drained(&mut self) {
+        if let Change::Draining { to } = self.change {
+            self.change = Change::Lowered { to };
+        }
+    }
+
+    /// What the peer can be told now: the size, and whether that is all it asked for.
+    pub(super) fn update(&self) -> Option<(ReceiveSize, bool)> {
+        match self.change {
+            Change::None | Change::Draining { .. } => None,
+            Change::Raising { to, asked } => {
+                let size = self.ready.min(to);
+                let complete = asked.is_some_and(|asked| size >= asked);
+                (size > self.announced).then_some((size, complete))
+            }
+            Change::Lowered { to } => Some((to, true)),
+        }
+    }
+
+    /// The peer was told so.
+    pub(super) fn handle_told(&mut self, size: ReceiveSize) {
+        self.announced = size;
+        self.known = self.known.min(size);
+        match &mut self.change {
+            Change::None | Change::Draining { .. } => {}
+            Change::Raising { to, asked } => {
+                *asked = asked.filter(|&asked| size < asked);
+                if size == *to {
+                    self.change = Change::None;
+                }
+            }
+            Change::Lowered { .. } => self.change = Change::None,
+        }
+    }
+
+    /// It has heard all that it was told.
+    pub(super) fn handle_known(&mut self) {
+        self.known = self.announced;
+    }
+
+    /// It took no note of what it was told: what it takes the size for.
+    pub(super) fn handle_ignored(&mut self) -> ReceiveSize {
+        self.announced = self.known;
+        self.known
+    }
+}

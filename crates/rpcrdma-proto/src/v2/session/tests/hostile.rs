@@ -1,0 +1,100 @@
+//! Messages that are not as they should be, and what is inferred from others.
+
+use super::*;
+
+#[test]
+fn malformed_call_draws_bad_header_and_has_no_effect() {
+    let mut pair = Pair::open(|_| {});
+    let client = &mut pair.client;
+    let mut bad = queue(4);
+    bad.data.pop();
+    request(client, &[receives(8192), bad]);
+    let error = RdmaError::BadHeader;
+    assert_eq!(next(client), Some(Message::Error { xid: 40, error }));
+    assert_eq!(client.receive_size(), 4096);
+    assert_eq!(client.poll_event(), None);
+    // An RPC message behind it, too (xcharext §4).
+    let (_, optional) = optional(&mut Pair::with(|_| {}).client);
+    client.handle_optional(4, &optional, &[0; 4]);
+    assert_eq!(next(client), Some(Message::Error { xid: 4, error }));
+}
+
+#[test]
+fn unsupported_call_draws_inval_option() {
+    let mut pair = Pair::with(|config| config.supported = Supported::InitUpdXch);
+    request(&mut pair.server, &[receives(8192)]);
+    let error = RdmaError::InvalOption;
+    assert_eq!(
+        next(&mut pair.server),
+        Some(Message::Error { xid: 40, error })
+    );
+    let unknown = Optional {
+        direction: Direction::Call,
+        operation: 5,
+        info: Vec::new(),
+    };
+    pair.server.handle_optional(8, &unknown, &[]);
+    assert_eq!(
+        next(&mut pair.server),
+        Some(Message::Error { xid: 8, error })
+    );
+}
+
+#[test]
+fn replies_are_never_answered() {
+    let mut pair = Pair::open(|_| {});
+    let server = &mut pair.server;
+    for operation in 0..6 {
+        for info in [Vec::new(), vec![0; 12], vec![0xff; 12]] {
+            let direction = Direction::Reply;
+            let reply = Optional {
+                direction,
+                operation,
+                info,
+            };
+            server.handle_optional(5, &reply, &[]);
+            assert_eq!(next(server), None, "{reply:?}");
+        }
+    }
+    assert!(!server.handle_error(5, RdmaError::BadHeader));
+    assert_eq!(next(server), None);
+}
+
+#[test]
+fn peer_that_does_not_wait_for_answers_is_cut_off() {
+    let mut pair = Pair::open(|_| {});
+    for _ in 0..CONTROL_RECEIVES {
+        request(&mut pair.server, &[]);
+        assert!(!pair.server.is_flooded());
+    }
+    request(&mut pair.server, &[]);
+    assert!(pair.server.is_flooded());
+}
+
+#[test]
+fn level_of_a_server_is_what_its_requests_show() {
+    let mut client = Pair::open(|config| config.backward = BackwardSupport::General).client;
+    assert_eq!(client.backward(), BackwardSupport::Inline);
+    client.handle_backward_call(false);
+    assert_eq!(client.backward(), BackwardSupport::Inline);
+    client.handle_backward_call(true);
+    client.handle_backward_call(false);
+    assert_eq!(client.backward(), BackwardSupport::General);
+}
+
+#[test]
+fn server_calls_back_with_what_both_can() {
+    for (ours, theirs) in [
+        (BackwardSupport::General, BackwardSupport::None),
+        (BackwardSupport::Inline, BackwardSupport::General),
+        (BackwardSupport::General, BackwardSupport::General),
+    ] {
+        let server = Pair::open(|config| {
+            config.backward = match config.role {
+                Role::Client => theirs,
+                Role::Server => ours,
+            }
+        });
+        assert_eq!(server.server.backward(), ours.min(theirs));
+    }
+}
