@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use verbs::{
-    CloseReason, Completion, Handle, Invalidated, Invalidation, Limits, Memory, PostError,
-    PrivateDataCapacity, QueuePair, RegisterError, WorkError, WorkRequest, WrId,
+    Access, CloseReason, Completion, Handle, Invalidated, Invalidation, Limits, Memory,
+    NotPersistent, PostError, PrivateDataCapacity, QueuePair, RegisterError, WorkError,
+    WorkRequest, WrId,
 };
 
 /// The queue pair under a connection, and the memory that its peer can reach.
@@ -141,8 +142,28 @@ impl Hand {
     /// Octets that the peer can write.
     pub(crate) fn sink_mut(&mut self, handle: Handle) -> Option<&mut [u8]> {
         match self.regions.get_mut(&handle)? {
-            Memory::Sink(buffer) => Some(buffer.memory_mut()),
-            Memory::Source(_) => None,
+            Memory::Sink(buffer) | Memory::Persistent(Access::Write, buffer) => {
+                Some(buffer.memory_mut())
+            }
+            Memory::Source(_) | Memory::Persistent(Access::Read, _) => None,
+        }
+    }
+}
+
+impl Hand {
+    fn persistent(
+        &mut self,
+        handle: Handle,
+        offset: usize,
+        length: usize,
+    ) -> Result<&mut [u8], NotPersistent> {
+        match self.regions.get_mut(&handle) {
+            Some(Memory::Persistent(_, buffer)) => {
+                let end = offset.checked_add(length);
+                let range = end.and_then(|end| buffer.memory_mut().get_mut(offset..end));
+                range.ok_or(NotPersistent(handle))
+            }
+            Some(Memory::Source(_) | Memory::Sink(_)) | None => Err(NotPersistent(handle)),
         }
     }
 }
@@ -177,6 +198,27 @@ impl QueuePair for Hand {
         self.next_handle += 1;
         self.regions.insert(handle, memory);
         Ok(handle)
+    }
+
+    fn copy_in(
+        &mut self,
+        handle: Handle,
+        offset: usize,
+        octets: &[u8],
+    ) -> Result<(), NotPersistent> {
+        let memory = self.persistent(handle, offset, octets.len())?;
+        memory.copy_from_slice(octets);
+        Ok(())
+    }
+
+    fn copy_out(
+        &mut self,
+        handle: Handle,
+        offset: usize,
+        octets: &mut [u8],
+    ) -> Result<(), NotPersistent> {
+        octets.copy_from_slice(self.persistent(handle, offset, octets.len())?);
+        Ok(())
     }
 
     fn poll_cq(&mut self) -> Option<Completion> {

@@ -406,7 +406,9 @@ impl End {
         let region = self.regions.remove(&handle).expect("it was registered");
         match memory {
             Memory::Source(pieces) => assert!(pieces.concat() == region.octets),
-            Memory::Sink(mut buffer) => assert!(*buffer.memory_mut() == region.octets[..]),
+            Memory::Sink(buffer) | Memory::Persistent(_, buffer) => {
+                assert!(*buffer.memory() == region.octets[..]);
+            }
         }
     }
 }

@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
 use verbs::{
-    CloseReason, Completion, Handle, Invalidated, Memory, RegisterError, RemoteAddress, Segment,
-    WorkRequest, WrId,
+    Access, CloseReason, Completion, Handle, Invalidated, Memory, RegisterError, RemoteAddress,
+    Segment, WorkRequest, WrId,
 };
 
 /// The buffers of the end itself, what is registered and posted here, and what is on its way.
@@ -163,12 +163,21 @@ impl Stage {
     }
 
     fn register(&mut self, script: &mut Script<'_>) {
-        let is_sink = script.flag();
+        let kind = script.octet();
+        let (is_sink, stays) = (kind & 1 != 0, kind >= 0xc0);
         let len = script.pick(&[0, 1, 64, 4096, REGION_LEN]);
         if self.regions.len() >= REGIONS {
             return;
         }
-        let memory = if is_sink {
+        let memory = if stays {
+            let (access, fill) = match is_sink {
+                true => (Access::Write, 0),
+                false => (Access::Read, 0x5a),
+            };
+            let mut buffer = Buffer::with_capacity(len);
+            buffer.memory_mut().fill(fill);
+            Memory::Persistent(access, buffer)
+        } else if is_sink {
             Memory::Sink(Buffer::with_capacity(len))
         } else {
             let half = len / 2;
@@ -493,6 +502,13 @@ impl Stage {
                     "{completion:?} of a connection that goes on"
                 );
             }
+            if let Completion::Receive {
+                invalidated: Some(Invalidated { memory, .. }),
+                ..
+            } = &completion
+            {
+                assert!(!matches!(memory, Memory::Persistent(..)), "it is to stay");
+            }
             if let Some(back) = self.ledger.complete(completion) {
                 self.back(back);
             }
@@ -509,7 +525,11 @@ impl Stage {
                 assert!(!region.is_sink);
                 assert!(pieces.iter().flatten().all(|octet| octet | 1 == 0x5b));
             }
-            Memory::Sink(mut buffer) => {
+            Memory::Persistent(Access::Read, buffer) => {
+                assert!(!region.is_sink);
+                assert!(buffer.memory().iter().all(|octet| *octet == 0x5a));
+            }
+            Memory::Sink(mut buffer) | Memory::Persistent(Access::Write, mut buffer) => {
                 assert!(region.is_sink && buffer.is_empty());
                 if self.is_spoilt {
                     return;

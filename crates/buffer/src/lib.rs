@@ -107,6 +107,12 @@ impl Buffer {
         &mut self.memory
     }
 
+    /// The same, to look at.
+    #[inline]
+    pub fn memory(&self) -> &[u8] {
+        &self.memory
+    }
+
     /// The octets behind the data.
     #[inline]
     pub fn spare_mut(&mut self) -> &mut [u8] {

@@ -1,7 +1,7 @@
 //! The table behind STags: what the peer may reach, and how (RFC 5040 §8.1.1, RFC 5042 §6.2).
 
 use std::hash::{DefaultHasher, Hasher};
-use verbs::{Handle, Memory, WrId};
+use verbs::{Access, Handle, Memory, WrId};
 
 /// Entries of a table: what an STag can name at a time.
 pub(crate) const SLOTS: usize = 1 << SLOT_BITS;
@@ -137,10 +137,20 @@ impl StagTable {
     /// The memory of a slot that takes in octets.
     pub(crate) fn sink_mut(&mut self, slot: SlotId) -> &mut [u8] {
         match &mut self.slots[usize::from(slot.index)].entry {
-            Entry::Region(Memory::Sink(buffer)) | Entry::Draining(Memory::Sink(buffer), _) => {
-                buffer.memory_mut()
-            }
+            Entry::Region(Memory::Sink(buffer) | Memory::Persistent(Access::Write, buffer))
+            | Entry::Draining(
+                Memory::Sink(buffer) | Memory::Persistent(Access::Write, buffer),
+                _,
+            ) => buffer.memory_mut(),
             _ => unreachable!("placement was admitted into a sink, which stays until it is done"),
+        }
+    }
+
+    /// The memory of a slot that stays with us from one use to the next.
+    pub(crate) fn persistent_mut(&mut self, slot: SlotId) -> Option<&mut [u8]> {
+        match &mut self.slots[usize::from(slot.index)].entry {
+            Entry::Region(Memory::Persistent(_, buffer)) => Some(buffer.memory_mut()),
+            _ => None,
         }
     }
 

@@ -149,7 +149,7 @@ mod tests {
     use std::net::SocketAddr;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-    use verbs::{Completion, Handle, Limits, Memory, RegisterError, WorkRequest};
+    use verbs::{Completion, Handle, Limits, Memory, NotPersistent, RegisterError, WorkRequest};
 
     /// A queue pair whose peer sends without a pause, until it is told that it is over.
     struct Flooded {
@@ -169,6 +169,19 @@ mod tests {
 
         fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
             Err(RegisterError::Closed(memory))
+        }
+
+        fn copy_in(&mut self, handle: Handle, _: usize, _: &[u8]) -> Result<(), NotPersistent> {
+            Err(NotPersistent(handle))
+        }
+
+        fn copy_out(
+            &mut self,
+            handle: Handle,
+            _: usize,
+            _: &mut [u8],
+        ) -> Result<(), NotPersistent> {
+            Err(NotPersistent(handle))
         }
 
         fn poll_cq(&mut self) -> Option<Completion> {

@@ -59,14 +59,14 @@ pub async fn invalidation_brings_the_memory_back(bench: &Bench<'_>) {
             let sink = pair.near.register(Memory::Sink(buffer));
             match pair.take_back(At::Near, source).await {
                 Memory::Source(pieces) => assert_eq!(pieces.concat(), octets),
-                Memory::Sink(_) => panic!("a source came back as a sink"),
+                other => panic!("a source came back as {other:?}"),
             }
             match pair.take_back(At::Near, sink).await {
                 Memory::Sink(mut buffer) => {
                     assert_eq!((buffer.len(), buffer.capacity()), (17, capacity));
                     assert_eq!(buffer.memory_mut()[..3001], octets);
                 }
-                Memory::Source(_) => panic!("a sink came back as a source"),
+                other => panic!("a sink came back as {other:?}"),
             }
         })
         .await;

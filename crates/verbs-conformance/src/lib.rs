@@ -25,6 +25,7 @@ pub mod limits;
 pub mod messages;
 pub mod mixture;
 pub mod ordering;
+pub mod persistent;
 pub mod reads;
 pub mod setup;
 pub mod teardown;
@@ -97,6 +98,14 @@ macro_rules! suite {
                 invalidation_of_an_unknown_handle_ends_the_connection,
                 empty_memory_is_not_registered,
                 memory_larger_than_possible_is_not_registered;
+            persistent:
+                peer_reads_what_was_copied_in_last,
+                what_the_peer_wrote_can_be_copied_out,
+                persistent_memory_is_open_in_one_way_only,
+                peer_cannot_reach_past_the_end_of_persistent_memory,
+                peer_cannot_invalidate_persistent_memory,
+                its_owner_can_invalidate_persistent_memory,
+                nothing_else_is_copied_in_or_out;
             limits:
                 more_receives_than_possible_are_not_taken,
                 more_work_than_possible_is_not_taken,

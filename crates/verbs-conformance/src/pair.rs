@@ -249,7 +249,7 @@ impl<'a> Pair<'a> {
 /// All octets of memory that came back, whatever of them are data.
 pub(crate) fn whole(memory: Memory) -> Vec<u8> {
     match memory {
-        Memory::Sink(mut buffer) => buffer.memory_mut().to_vec(),
+        Memory::Sink(buffer) | Memory::Persistent(_, buffer) => buffer.memory().to_vec(),
         Memory::Source(pieces) => pieces.concat(),
     }
 }

@@ -15,8 +15,8 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use verbs::{
-    CloseReason, Completion, Handle, IoCounters, Limits, Memory, PostError, QpOptions, QueuePair,
-    RegisterError, SetupError, WorkRequest,
+    CloseReason, Completion, Handle, IoCounters, Limits, Memory, NotPersistent, PostError,
+    QpOptions, QueuePair, RegisterError, SetupError, WorkRequest,
 };
 
 /// Rounds of sending and receiving in one call of `progress`.
@@ -297,6 +297,27 @@ impl QueuePair for IwarpQp {
 
     fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
         self.endpoint.register(memory)
+    }
+
+    fn copy_in(
+        &mut self,
+        handle: Handle,
+        offset: usize,
+        octets: &[u8],
+    ) -> Result<(), NotPersistent> {
+        let memory = self.endpoint.persistent(handle, offset, octets.len())?;
+        memory.copy_from_slice(octets);
+        Ok(())
+    }
+
+    fn copy_out(
+        &mut self,
+        handle: Handle,
+        offset: usize,
+        octets: &mut [u8],
+    ) -> Result<(), NotPersistent> {
+        octets.copy_from_slice(self.endpoint.persistent(handle, offset, octets.len())?);
+        Ok(())
     }
 
     fn poll_cq(&mut self) -> Option<Completion> {

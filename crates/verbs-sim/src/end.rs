@@ -12,8 +12,8 @@ use buffer::{Buffer, gather_len};
 use std::collections::VecDeque;
 use std::time::Duration;
 use verbs::{
-    CloseReason, Completion, Handle, Limits, Memory, PostError, RegisterError, WorkError,
-    WorkRequest, WrId,
+    CloseReason, Completion, Handle, Limits, Memory, NotPersistent, PostError, RegisterError,
+    WorkError, WorkRequest, WrId,
 };
 
 /// How long an orderly close may take before it is over anyway.
@@ -230,6 +230,16 @@ impl End {
             return Err(RegisterError::Full(memory));
         }
         Ok(self.regions.register(memory, &mut self.rng))
+    }
+
+    /// So many octets of persistent memory, for its owner.
+    pub(crate) fn persistent(
+        &mut self,
+        handle: Handle,
+        offset: usize,
+        length: usize,
+    ) -> Result<&mut [u8], NotPersistent> {
+        self.regions.persistent(handle, offset, length)
     }
 
     pub(crate) fn poll_cq(&mut self) -> Option<Completion> {

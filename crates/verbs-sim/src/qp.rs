@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use verbs::{
-    CloseReason, Completion, Handle, Limits, Memory, PostError, QueuePair, RegisterError,
-    WorkRequest,
+    CloseReason, Completion, Handle, Limits, Memory, NotPersistent, PostError, QueuePair,
+    RegisterError, WorkRequest,
 };
 
 /// One end of a simulated connection.
@@ -118,6 +118,33 @@ impl QueuePair for SimQp {
                 Err(error) => Some(format!("may not register {len} octets: {error}")),
             },
         )
+    }
+
+    fn copy_in(
+        &mut self,
+        handle: Handle,
+        offset: usize,
+        octets: &[u8],
+    ) -> Result<(), NotPersistent> {
+        self.at(|connection, side, _| {
+            let end = connection.end_mut(side);
+            end.persistent(handle, offset, octets.len())?
+                .copy_from_slice(octets);
+            Ok(())
+        })
+    }
+
+    fn copy_out(
+        &mut self,
+        handle: Handle,
+        offset: usize,
+        octets: &mut [u8],
+    ) -> Result<(), NotPersistent> {
+        self.at(|connection, side, _| {
+            let end = connection.end_mut(side);
+            octets.copy_from_slice(end.persistent(handle, offset, octets.len())?);
+            Ok(())
+        })
     }
 
     fn poll_cq(&mut self) -> Option<Completion> {

@@ -4,7 +4,7 @@ use crate::rng::Rng;
 use buffer::Gather;
 use std::collections::BTreeMap;
 use std::fmt;
-use verbs::{Handle, Memory, RemoteAddress, Segment};
+use verbs::{Access, Handle, Memory, NotPersistent, RemoteAddress, Segment};
 
 #[derive(Debug, Default)]
 pub(crate) struct Regions {
@@ -17,6 +17,7 @@ pub(crate) enum Refusal {
     Unknown(Handle),
     Rights(Handle),
     Bounds(Handle),
+    Persistent(Handle),
 }
 
 impl fmt::Display for Refusal {
@@ -25,6 +26,9 @@ impl fmt::Display for Refusal {
             Self::Unknown(handle) => write!(f, "there is no region {handle:?}"),
             Self::Rights(handle) => write!(f, "region {handle:?} is not open for this access"),
             Self::Bounds(handle) => write!(f, "access beyond the end of region {handle:?}"),
+            Self::Persistent(handle) => {
+                write!(f, "region {handle:?} cannot be invalidated by the peer")
+            }
         }
     }
 }
@@ -49,6 +53,31 @@ impl Regions {
         self.live.remove(&handle)
     }
 
+    /// The same for the peer, which cannot do it to everything.
+    pub(crate) fn invalidate_for_peer(&mut self, handle: Handle) -> Result<Memory, Refusal> {
+        match self.live.get(&handle) {
+            Some(Memory::Persistent(..)) => Err(Refusal::Persistent(handle)),
+            Some(Memory::Source(_) | Memory::Sink(_)) | None => {
+                self.invalidate(handle).ok_or(Refusal::Unknown(handle))
+            }
+        }
+    }
+
+    /// So many octets of persistent memory, for its owner.
+    pub(crate) fn persistent(
+        &mut self,
+        handle: Handle,
+        offset: usize,
+        length: usize,
+    ) -> Result<&mut [u8], NotPersistent> {
+        let Some(Memory::Persistent(_, buffer)) = self.live.get_mut(&handle) else {
+            return Err(NotPersistent(handle));
+        };
+        let memory = buffer.memory_mut();
+        let range = range(offset as u64, length, memory.len()).ok_or(NotPersistent(handle))?;
+        Ok(&mut memory[range])
+    }
+
     /// Carries out an RDMA Write of the peer: all of it or nothing.
     pub(crate) fn write(&mut self, to: RemoteAddress, octets: &[u8]) -> Result<(), Refusal> {
         if octets.is_empty() {
@@ -56,8 +85,10 @@ impl Regions {
         }
         match self.live.get_mut(&to.handle) {
             None => Err(Refusal::Unknown(to.handle)),
-            Some(Memory::Source(_)) => Err(Refusal::Rights(to.handle)),
-            Some(Memory::Sink(buffer)) => {
+            Some(Memory::Source(_) | Memory::Persistent(Access::Read, _)) => {
+                Err(Refusal::Rights(to.handle))
+            }
+            Some(Memory::Sink(buffer) | Memory::Persistent(Access::Write, buffer)) => {
                 let memory = buffer.memory_mut();
                 let range = range(to.offset, octets.len(), memory.len())
                     .ok_or(Refusal::Bounds(to.handle))?;
@@ -73,14 +104,20 @@ impl Regions {
         if from.length == 0 {
             return Ok(Vec::new());
         }
+        let length = usize::try_from(from.length).unwrap_or(usize::MAX);
+        let within = |size| range(from.offset, length, size).ok_or(Refusal::Bounds(from.handle));
         match self.live.get(&from.handle) {
             None => Err(Refusal::Unknown(from.handle)),
-            Some(Memory::Sink(_)) => Err(Refusal::Rights(from.handle)),
-            Some(memory @ Memory::Source(pieces)) => {
-                let length = usize::try_from(from.length).unwrap_or(usize::MAX);
-                let range =
-                    range(from.offset, length, memory.len()).ok_or(Refusal::Bounds(from.handle))?;
+            Some(Memory::Sink(_) | Memory::Persistent(Access::Write, _)) => {
+                Err(Refusal::Rights(from.handle))
+            }
+            Some(Memory::Source(pieces)) => {
+                let range = within(buffer::gather_len(pieces))?;
                 Ok(copy_out(pieces, range))
+            }
+            Some(Memory::Persistent(Access::Read, buffer)) => {
+                let range = within(buffer.capacity())?;
+                Ok(buffer.memory()[range].to_vec())
             }
         }
     }

@@ -17,7 +17,7 @@ pub use buffer::{Buffer, Gather};
 pub use completion::{CloseReason, Completion, Invalidated, WorkError};
 pub use limits::{Invalidation, Limits, PrivateDataCapacity};
 pub use provider::{
-    BoxFuture, Connected, Incoming, IoCounters, Listener, PostError, Provider, QpOptions,
-    QueuePair, RegisterError, SetupError,
+    BoxFuture, Connected, Incoming, IoCounters, Listener, NotPersistent, PostError, Provider,
+    QpOptions, QueuePair, RegisterError, SetupError,
 };
-pub use work::{Handle, Memory, RemoteAddress, Segment, WorkRequest, WrId};
+pub use work::{Access, Handle, Memory, RemoteAddress, Segment, WorkRequest, WrId};

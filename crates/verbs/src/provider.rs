@@ -35,6 +35,31 @@ pub trait QueuePair: Send {
     /// The memory that was not taken, back, with the reason.
     fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError>;
 
+    /// Copies octets into [persistent memory](Memory::Persistent) of ours, `offset` octets from its
+    /// beginning. A Read of the peer that is being served meanwhile may see them or not.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such memory behind the handle, or not so much of it.
+    fn copy_in(
+        &mut self,
+        handle: Handle,
+        offset: usize,
+        octets: &[u8],
+    ) -> Result<(), NotPersistent>;
+
+    /// Copies octets out of it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`copy_in`](Self::copy_in).
+    fn copy_out(
+        &mut self,
+        handle: Handle,
+        offset: usize,
+        octets: &mut [u8],
+    ) -> Result<(), NotPersistent>;
+
     /// The next completion, if there is one.
     fn poll_cq(&mut self) -> Option<Completion>;
 
@@ -246,6 +271,11 @@ impl RegisterError {
         }
     }
 }
+
+/// There is no [persistent memory](Memory::Persistent) behind a handle, or not so much of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no persistent memory of this size")]
+pub struct NotPersistent(pub Handle);
 
 /// Why a connection was not made. The text says what to do where there is something to do.
 #[derive(Debug, thiserror::Error)]

@@ -59,6 +59,22 @@ pub enum Memory {
     /// buffer's length is what it was when it was registered: how much was written is for the
     /// protocol above to know.
     Sink(Buffer),
+    /// Memory that stays registered from one use to the next, open for one kind of access in the
+    /// whole capacity of the buffer. Only we can invalidate it: if the peer tries to, the connection
+    /// ends. Its owner reaches it with [`QueuePair::copy_in`] and [`QueuePair::copy_out`].
+    ///
+    /// [`QueuePair::copy_in`]: crate::QueuePair::copy_in
+    /// [`QueuePair::copy_out`]: crate::QueuePair::copy_out
+    Persistent(Access, Buffer),
+}
+
+/// What the peer may do with persistent memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// RDMA Read.
+    Read,
+    /// RDMA Write.
+    Write,
 }
 
 impl Memory {
@@ -66,7 +82,7 @@ impl Memory {
     pub fn len(&self) -> usize {
         match self {
             Self::Source(pieces) => gather_len(pieces),
-            Self::Sink(buffer) => buffer.capacity(),
+            Self::Sink(buffer) | Self::Persistent(_, buffer) => buffer.capacity(),
         }
     }
 

@@ -8,7 +8,8 @@ use crate::ddp::{self, Header};
 use crate::rdmap::{self, Control, Opcode, QUEUE_READ, QUEUE_SEND, QUEUE_TERMINATE, ReadRequest};
 use crate::stag::{Entry, SlotId};
 use crate::terminate::{Cause, Terminate};
-use verbs::{Gather, Memory};
+use bytes::Bytes;
+use verbs::{Access, Gather, Memory};
 
 /// A segment that is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +83,8 @@ impl Places {
                         let invalidate = opcode.invalidates().then_some(rsvd_ulp_word);
                         // RFC 5040 §5.3: what cannot be invalidated ends the stream. That is also
                         // what the peer has asked to read and has not got yet.
-                        if last && invalidate.is_some_and(|stag| self.idle_region(stag).is_none()) {
+                        if last && invalidate.is_some_and(|stag| self.mortal_region(stag).is_none())
+                        {
                             return Err(Cause::RDMA_CANNOT_INVALIDATE);
                         }
                         (What::Send { invalidate }, place)
@@ -113,7 +115,9 @@ impl Places {
             return Ok(None);
         }
         let slot = self.table.find(stag).ok_or(Cause::DDP_INVALID_STAG)?;
-        let Entry::Region(Memory::Sink(sink)) = self.table.entry(slot) else {
+        let Entry::Region(Memory::Sink(sink) | Memory::Persistent(Access::Write, sink)) =
+            self.table.entry(slot)
+        else {
             return Err(Cause::RDMA_ACCESS);
         };
         let end = offset.checked_add(len as u64).ok_or(Cause::DDP_WRAP)?;
@@ -184,17 +188,28 @@ impl Places {
             .table
             .find(request.source_stag)
             .ok_or(Cause::RDMA_INVALID_STAG)?;
-        let Entry::Region(Memory::Source(pieces)) = self.table.entry(slot) else {
-            return Err(Cause::RDMA_ACCESS);
-        };
-        let end = request
-            .source_offset
+        let begin = request.source_offset;
+        let end = begin
             .checked_add(u64::from(request.length))
             .ok_or(Cause::RDMA_WRAP)?;
-        if end > buffer::gather_len(pieces) as u64 {
-            return Err(Cause::RDMA_BOUNDS);
+        let within = |len: usize| match end > len as u64 {
+            true => Err(Cause::RDMA_BOUNDS),
+            false => Ok(()),
+        };
+        match self.table.entry(slot) {
+            Entry::Region(Memory::Source(pieces)) => {
+                within(buffer::gather_len(pieces))?;
+                Ok((slice(pieces, begin, end), Some(slot)))
+            }
+            // Its owner may change it before the response is sent, so this one is copied.
+            Entry::Region(Memory::Persistent(Access::Read, buffer)) => {
+                within(buffer.capacity())?;
+                let at = |offset| usize::try_from(offset).expect("within memory");
+                let octets = &buffer.memory()[at(begin)..at(end)];
+                Ok((Gather::from_elem(Bytes::copy_from_slice(octets), 1), None))
+            }
+            _ => Err(Cause::RDMA_ACCESS),
         }
-        Ok((slice(pieces, request.source_offset, end), Some(slot)))
     }
 }
 

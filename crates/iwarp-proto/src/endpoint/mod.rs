@@ -29,8 +29,8 @@ use rx::Rx;
 use std::collections::VecDeque;
 use tx::Tx;
 use verbs::{
-    CloseReason, Completion, Handle, Invalidated, Memory, PostError, RegisterError, WorkError,
-    WorkRequest, WrId,
+    CloseReason, Completion, Handle, Invalidated, Memory, NotPersistent, PostError, RegisterError,
+    WorkError, WorkRequest, WrId,
 };
 
 /// Regions that can be registered at a time on one connection.
@@ -237,6 +237,24 @@ impl Endpoint {
         } else {
             Ok(self.places.table.register(memory))
         }
+    }
+
+    /// So many octets of persistent memory of ours.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such memory behind the handle, or not so much of it.
+    pub fn persistent(
+        &mut self,
+        handle: Handle,
+        offset: usize,
+        length: usize,
+    ) -> Result<&mut [u8], NotPersistent> {
+        let slot = self.places.region(handle.0);
+        let memory = slot.and_then(|slot| self.places.table.persistent_mut(slot));
+        let end = offset.checked_add(length);
+        let range = end.and_then(|end| memory?.get_mut(offset..end));
+        range.ok_or(NotPersistent(handle))
     }
 
     /// The STag dies at once; the memory comes back when no segment is being placed in it and no

@@ -71,9 +71,14 @@ impl Places {
         matches!(self.table.entry(slot), Entry::Region(_)).then_some(slot)
     }
 
-    /// The same, unless it is in use.
-    pub(super) fn idle_region(&self, stag: u32) -> Option<SlotId> {
-        self.region(stag).filter(|slot| !self.table.is_held(*slot))
+    /// The same, if the peer may invalidate it: it is not in use, and not there to stay.
+    pub(super) fn mortal_region(&self, stag: u32) -> Option<SlotId> {
+        let slot = self.region(stag)?;
+        let stays = matches!(
+            self.table.entry(slot),
+            Entry::Region(Memory::Persistent(..))
+        );
+        (!stays && !self.table.is_held(slot)).then_some(slot)
     }
 
     /// Takes a region back.

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use verbs::{
-    BoxFuture, CloseReason, Completion, Connected, Handle, Limits, Listener, Memory, PostError,
-    Provider, QpOptions, QueuePair, RegisterError, SetupError, WorkRequest,
+    BoxFuture, CloseReason, Completion, Connected, Handle, Limits, Listener, Memory, NotPersistent,
+    PostError, Provider, QpOptions, QueuePair, RegisterError, SetupError, WorkRequest,
 };
 
 /// Keeps to itself which handle came with a message.
@@ -60,6 +60,24 @@ impl QueuePair for SilentQp {
 
     fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
         self.0.register(memory)
+    }
+
+    fn copy_in(
+        &mut self,
+        handle: Handle,
+        offset: usize,
+        octets: &[u8],
+    ) -> Result<(), NotPersistent> {
+        self.0.copy_in(handle, offset, octets)
+    }
+
+    fn copy_out(
+        &mut self,
+        handle: Handle,
+        offset: usize,
+        octets: &mut [u8],
+    ) -> Result<(), NotPersistent> {
+        self.0.copy_out(handle, offset, octets)
     }
 
     fn poll_cq(&mut self) -> Option<Completion> {

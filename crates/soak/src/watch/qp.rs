@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use verbs::{
-    CloseReason, Completion, Handle, IoCounters, Limits, Memory, PostError, QueuePair,
-    RegisterError, WorkRequest,
+    Access, CloseReason, Completion, Handle, IoCounters, Limits, Memory, NotPersistent, PostError,
+    QueuePair, RegisterError, WorkRequest,
 };
 
 /// Turns of one queue pair after which it is taken to go in circles: no run has a tenth of them.
@@ -80,10 +80,32 @@ impl QueuePair for WatchedQp {
     }
 
     fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
-        let (len, source) = (memory.len(), matches!(memory, Memory::Source(_)));
+        let len = memory.len();
+        let source = match memory {
+            Memory::Source(_) | Memory::Persistent(Access::Read, _) => true,
+            Memory::Sink(_) | Memory::Persistent(Access::Write, _) => false,
+        };
         let handle = self.inner.register(memory)?;
         lock(&self.rules).registered(handle, len, source);
         Ok(handle)
+    }
+
+    fn copy_in(
+        &mut self,
+        handle: Handle,
+        offset: usize,
+        octets: &[u8],
+    ) -> Result<(), NotPersistent> {
+        self.inner.copy_in(handle, offset, octets)
+    }
+
+    fn copy_out(
+        &mut self,
+        handle: Handle,
+        offset: usize,
+        octets: &mut [u8],
+    ) -> Result<(), NotPersistent> {
+        self.inner.copy_out(handle, offset, octets)
     }
 
     fn poll_cq(&mut self) -> Option<Completion> {

@@ -125,10 +125,7 @@ impl End {
             Invalidation::Region => {}
             Invalidation::None => return Err(Violation::new("remote invalidation is not offered")),
         }
-        let memory = self
-            .regions
-            .invalidate(handle)
-            .ok_or(Refusal::Unknown(handle))?;
+        let memory = self.regions.invalidate_for_peer(handle)?;
         Ok(Invalidated { handle, memory })
     }
 

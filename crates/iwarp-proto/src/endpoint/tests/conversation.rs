@@ -87,7 +87,7 @@ fn write_then_read_back(sizes: &[usize], change: impl Fn(&mut EndpointConfig)) {
         let written = match completions(&mut pair.b).pop() {
             Some(Completion::Invalidate { invalidated, .. }) => match invalidated.memory {
                 Memory::Sink(mut buffer) => buffer.memory_mut()[7..7 + len].to_vec(),
-                Memory::Source(_) => panic!("a sink was registered"),
+                other => panic!("a sink was registered, not {other:?}"),
             },
             other => panic!("{other:?}"),
         };
