@@ -3,6 +3,7 @@
 mod inward;
 mod outward;
 
+use crate::costs::Clock;
 use crate::options::{EndOptions, Faults, Stall, Way};
 use crate::reads::Reads;
 use crate::regions::Regions;
@@ -62,12 +63,13 @@ pub(crate) struct End {
     stalls: VecDeque<Stall>,
     rng: Rng,
     receives: VecDeque<(WrId, Buffer)>,
-    posted: VecDeque<WorkRequest>,
+    /// What is posted, and when the host had posted it.
+    posted: VecDeque<(Duration, WorkRequest)>,
     reads: Reads,
     responses: VecDeque<Vec<u8>>,
     requests_seen: u64,
     regions: Regions,
-    completions: VecDeque<(Queue, Completion)>,
+    completions: VecDeque<Done>,
     completed_receives: usize,
     state: State,
     /// Until when nothing comes in, and until when nothing goes out.
@@ -76,6 +78,18 @@ pub(crate) struct End {
     handled: u64,
     begun: u64,
     traffic: Traffic,
+    clock: Clock,
+}
+
+/// A completion that is there, or will be.
+#[derive(Debug)]
+struct Done {
+    queue: Queue,
+    completion: Completion,
+    /// When its owner can see it.
+    visible: Duration,
+    /// Whether that is later than when it was made.
+    later: bool,
 }
 
 /// Which limit a completion counts against until it is taken.
@@ -119,6 +133,7 @@ impl End {
             handled: 0,
             begun: 0,
             traffic: Traffic::default(),
+            clock: Clock::new(options.costs),
         }
     }
 
@@ -128,6 +143,11 @@ impl End {
 
     pub(crate) fn traffic(&self) -> Traffic {
         self.traffic
+    }
+
+    /// Until when its host is busy.
+    pub(crate) fn busy_until(&self) -> Duration {
+        self.clock.host()
     }
 
     pub(crate) fn outstanding(&self) -> Outstanding {
@@ -156,7 +176,7 @@ impl End {
     }
 
     #[expect(clippy::result_large_err, reason = "the refused work is handed back")]
-    pub(crate) fn post(&mut self, work: WorkRequest) -> Result<(), PostError> {
+    pub(crate) fn post(&mut self, now: Duration, work: WorkRequest) -> Result<(), PostError> {
         match self.state {
             State::Open => {}
             State::Closing { .. } | State::Closed(_) => {
@@ -171,12 +191,13 @@ impl End {
         if self.is_full(&work) {
             return Err(PostError::Full(work));
         }
+        let posted = self.clock.post(now);
         match work {
             WorkRequest::Receive { wr, buffer } => self.receives.push_back((wr, buffer)),
             WorkRequest::Send { .. }
             | WorkRequest::Write { .. }
             | WorkRequest::Read { .. }
-            | WorkRequest::Invalidate { .. } => self.posted.push_back(work),
+            | WorkRequest::Invalidate { .. } => self.posted.push_back((posted, work)),
         }
         Ok(())
     }
@@ -214,7 +235,11 @@ impl End {
         }
     }
 
-    pub(crate) fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
+    pub(crate) fn register(
+        &mut self,
+        now: Duration,
+        memory: Memory,
+    ) -> Result<Handle, RegisterError> {
         match self.state {
             State::Open => {}
             State::Closing { .. } | State::Closed(_) => return Err(RegisterError::Closed(memory)),
@@ -229,21 +254,33 @@ impl End {
         if refused || self.regions.len() >= self.limits.regions {
             return Err(RegisterError::Full(memory));
         }
+        self.clock.register(now);
         Ok(self.regions.register(memory, &mut self.rng))
     }
 
     /// So many octets of persistent memory, for its owner.
     pub(crate) fn persistent(
         &mut self,
+        now: Duration,
         handle: Handle,
         offset: usize,
         length: usize,
     ) -> Result<&mut [u8], NotPersistent> {
+        self.clock.copy(now, length);
         self.regions.persistent(handle, offset, length)
     }
 
-    pub(crate) fn poll_cq(&mut self) -> Option<Completion> {
-        let (queue, completion) = self.completions.pop_front()?;
+    pub(crate) fn poll_cq(&mut self, now: Duration) -> Option<Completion> {
+        let first = self.first_visible(now)?;
+        let Done {
+            queue,
+            completion,
+            visible,
+            ..
+        } = self.completions.remove(first)?;
+        if is_signalled(&completion) {
+            self.clock.complete(now, visible);
+        }
         if queue == Queue::Receives {
             self.completed_receives -= 1;
         }
@@ -258,16 +295,42 @@ impl End {
             State::Open | State::Closing { .. } => {
                 let comes = inward.next_due().is_some_and(|due| due <= now);
                 (comes && self.stalled_in <= now)
-                    || (self.stalled_out <= now && self.can_send(outward))
+                    || (self.stalled_out <= now && self.can_send(now, outward))
+                    || self.has_become_visible(now)
             }
         }
     }
 
-    fn can_send(&self, outward: &Wire) -> bool {
+    fn can_send(&self, now: Duration, outward: &Wire) -> bool {
         let something = !self.posted.is_empty() || !self.responses.is_empty();
-        (something && outward.has_room())
+        let begins = self.has_posted(now) || !self.responses.is_empty();
+        (begins && outward.has_room())
             || self.reads.can_request()
             || (!something && self.owes_fin())
+    }
+
+    /// The completion to be seen next. One that takes its time holds up those behind it of the same
+    /// queue.
+    fn first_visible(&self, now: Duration) -> Option<usize> {
+        let mut waits = [false; 2];
+        self.completions.iter().position(|done| {
+            let waits = &mut waits[usize::from(done.queue == Queue::Receives)];
+            *waits |= done.visible > now;
+            !*waits
+        })
+    }
+
+    /// Whether work is posted and the host is done with posting it.
+    fn has_posted(&self, now: Duration) -> bool {
+        self.posted
+            .front()
+            .is_some_and(|(posted, _)| *posted <= now)
+    }
+
+    /// Whether a completion can be seen that took its time.
+    fn has_become_visible(&self, now: Duration) -> bool {
+        let mut done = self.completions.iter();
+        done.any(|done| done.later && done.visible <= now)
     }
 
     fn owes_fin(&self) -> bool {
@@ -288,9 +351,12 @@ impl End {
             true => Some(self.stalled_in),
             false => inward.next_due(),
         };
-        [deadline, comes, Some(self.stalled_out)]
+        let posted = self.posted.front().map(|(posted, _)| *posted);
+        let visible = self.completions.iter().map(|done| done.visible);
+        [deadline, comes, posted, Some(self.stalled_out)]
             .into_iter()
             .flatten()
+            .chain(visible)
             .filter(|at| *at > now && *at < Duration::MAX)
             .min()
     }
@@ -355,13 +421,13 @@ impl End {
         // Nothing more is taken in, so neither Receives nor Reads can complete.
         self.flush_receives();
         self.flush_reads(None);
-        for work in std::mem::take(&mut self.posted) {
+        for (posted, work) in std::mem::take(&mut self.posted) {
             match work {
                 WorkRequest::Read { wr, .. } => self.fail(Queue::Work, wr, WorkError::Flushed),
                 WorkRequest::Receive { .. }
                 | WorkRequest::Send { .. }
                 | WorkRequest::Write { .. }
-                | WorkRequest::Invalidate { .. } => self.posted.push_back(work),
+                | WorkRequest::Invalidate { .. } => self.posted.push_back((posted, work)),
             }
         }
     }
@@ -390,7 +456,7 @@ impl End {
         }
         self.state = State::Closed(reason);
         self.flush_reads(refused);
-        for work in std::mem::take(&mut self.posted) {
+        for (_, work) in std::mem::take(&mut self.posted) {
             self.fail(Queue::Work, work.wr(), WorkError::Flushed);
         }
         self.flush_receives();
@@ -418,11 +484,39 @@ impl End {
         self.complete(queue, Completion::Failed { wr, error });
     }
 
+    /// Work is done, and its owner can see that at once.
     fn complete(&mut self, queue: Queue, completion: Completion) {
+        self.complete_at(Duration::ZERO, Duration::ZERO, queue, completion);
+    }
+
+    /// Work is done, and its owner can see that at a time.
+    fn complete_at(
+        &mut self,
+        now: Duration,
+        visible: Duration,
+        queue: Queue,
+        completion: Completion,
+    ) {
         if queue == Queue::Receives {
             self.completed_receives += 1;
         }
-        self.completions.push_back((queue, completion));
+        self.completions.push_back(Done {
+            queue,
+            completion,
+            visible,
+            later: visible > now,
+        });
+    }
+}
+
+/// Whether a completion is one that a host waits for.
+fn is_signalled(completion: &Completion) -> bool {
+    match completion {
+        Completion::Send { .. } | Completion::Write { .. } => false,
+        Completion::Receive { .. }
+        | Completion::Read { .. }
+        | Completion::Invalidate { .. }
+        | Completion::Failed { .. } => true,
     }
 }
 

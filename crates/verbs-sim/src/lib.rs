@@ -17,6 +17,7 @@
 //! others.
 
 mod connection;
+mod costs;
 mod end;
 mod fabric;
 mod handshake;
@@ -29,6 +30,7 @@ mod rng;
 mod trace;
 mod wire;
 
+pub use costs::Costs;
 pub use end::{Outstanding, Traffic};
 pub use fabric::{ConnectionId, Fabric, Side, Sleep};
 pub use options::{Cut, EndOptions, Faults, PairOptions, Setup, Stall, Way};

@@ -1,5 +1,6 @@
 //! How a connection is made, and what is to go wrong with it.
 
+use crate::costs::Costs;
 use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -32,6 +33,8 @@ pub struct EndOptions {
     /// Octets that it may have on the wire before work waits in it, as in a full socket. One
     /// message is let through whatever its size.
     pub window: usize,
+    /// What work costs it. Nothing by default.
+    pub costs: Costs,
     /// What goes wrong on its side. Nothing by default.
     pub faults: Faults,
 }
@@ -41,6 +44,7 @@ impl Default for EndOptions {
         Self {
             limits: default_limits(),
             window: usize::MAX,
+            costs: Costs::default(),
             faults: Faults::default(),
         }
     }

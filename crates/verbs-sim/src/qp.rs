@@ -59,15 +59,22 @@ impl SimQp {
         self.at(|connection, side, _| connection.end(side).traffic())
     }
 
+    /// Until when the host of this end is busy with what it was told to do ([`Costs`](crate::Costs)).
+    /// Whoever counts with that lets it rest until then, and its peer and both RNICs go on.
+    pub fn busy_until(&self) -> Duration {
+        self.at(|connection, side, _| connection.end(side).busy_until())
+    }
+
     /// Does something to this end, and says in the trace what came of it.
     fn traced<R>(
         &self,
-        act: impl FnOnce(&mut End) -> R,
+        act: impl FnOnce(&mut End, Duration) -> R,
         event: impl FnOnce(&R) -> Option<String>,
     ) -> R {
         self.fabric.with(|world| {
+            let now = world.now;
             let end = connection_in(world, self.connection).end_mut(self.side);
-            let result = act(end);
+            let result = act(end, now);
             if let Some(event) = event(&result) {
                 let line = || format!("{} {event}", self.side.of(self.connection));
                 world.trace.event(world.now, line);
@@ -100,7 +107,7 @@ impl QueuePair for SimQp {
     fn post(&mut self, work: WorkRequest) -> Result<(), PostError> {
         let what = trace::of_work(&work);
         self.traced(
-            |end| end.post(work),
+            |end, now| end.post(now, work),
             |posted| match posted {
                 Ok(()) => Some(format!("posts {what}")),
                 Err(PostError::Full(_)) => Some(format!("may not post {what} now")),
@@ -112,7 +119,7 @@ impl QueuePair for SimQp {
     fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
         let len = memory.len();
         self.traced(
-            |end| end.register(memory),
+            |end, now| end.register(now, memory),
             |registered| match registered {
                 Ok(handle) => Some(format!("registers {len} octets as {handle:?}")),
                 Err(error) => Some(format!("may not register {len} octets: {error}")),
@@ -126,9 +133,9 @@ impl QueuePair for SimQp {
         offset: usize,
         octets: &[u8],
     ) -> Result<(), NotPersistent> {
-        self.at(|connection, side, _| {
+        self.at(|connection, side, now| {
             let end = connection.end_mut(side);
-            end.persistent(handle, offset, octets.len())?
+            end.persistent(now, handle, offset, octets.len())?
                 .copy_from_slice(octets);
             Ok(())
         })
@@ -140,9 +147,9 @@ impl QueuePair for SimQp {
         offset: usize,
         octets: &mut [u8],
     ) -> Result<(), NotPersistent> {
-        self.at(|connection, side, _| {
+        self.at(|connection, side, now| {
             let end = connection.end_mut(side);
-            octets.copy_from_slice(end.persistent(handle, offset, octets.len())?);
+            octets.copy_from_slice(end.persistent(now, handle, offset, octets.len())?);
             Ok(())
         })
     }

@@ -30,7 +30,7 @@ pub(crate) enum Message {
 }
 
 impl Message {
-    fn payload(&self) -> usize {
+    pub(crate) fn payload(&self) -> usize {
         match self {
             Self::Send { octets, .. } | Self::Write { octets, .. } | Self::ReadResponse(octets) => {
                 octets.len()

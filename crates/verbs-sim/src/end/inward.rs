@@ -62,7 +62,7 @@ impl End {
             | Message::ReadResponse(_)
                 if closing => {}
             Message::Send { octets, invalidate } => {
-                let result = self.take_in_send(&octets, invalidate);
+                let result = self.take_in_send(now, &octets, invalidate);
                 self.judge(result, now, inward, outward);
             }
             Message::Write { octets, to } => {
@@ -85,7 +85,12 @@ impl End {
         }
     }
 
-    fn take_in_send(&mut self, octets: &[u8], invalidate: Option<Handle>) -> Result<(), Violation> {
+    fn take_in_send(
+        &mut self,
+        now: Duration,
+        octets: &[u8],
+        invalidate: Option<Handle>,
+    ) -> Result<(), Violation> {
         // Like Linux, there is no waiting for a Receive: RFC 5041 §7.2 makes it a fatal error.
         let (wr, mut buffer) = self
             .receives
@@ -109,14 +114,13 @@ impl End {
         };
         buffer.clear();
         buffer.extend_from_slice(octets);
-        self.complete(
-            Queue::Receives,
-            Completion::Receive {
-                wr,
-                buffer,
-                invalidated,
-            },
-        );
+        let visible = self.clock.receive(now, invalidated.is_some());
+        let done = Completion::Receive {
+            wr,
+            buffer,
+            invalidated,
+        };
+        self.complete_at(now, visible, Queue::Receives, done);
         Ok(())
     }
 

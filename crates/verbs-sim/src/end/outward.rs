@@ -18,16 +18,20 @@ impl End {
             return true;
         }
         let something = !self.posted.is_empty() || !self.responses.is_empty();
+        let begins = self.has_posted(now);
+        if something && !begins && self.responses.is_empty() {
+            return false;
+        }
         if something && !outward.has_room() {
             return false;
         }
         // Responses and our own work share the way out in no particular order (RFC 5040 §5.5).
-        let response_first = self.posted.is_empty() || self.rng.coin();
+        let response_first = !begins || self.rng.coin();
         if response_first && let Some(octets) = self.responses.pop_front() {
             self.send(now, Message::ReadResponse(octets), inward, outward);
-        } else if let Some(work) = self.posted.pop_front() {
+        } else if let Some((_, work)) = self.posted.pop_front_if(|_| begins) {
             self.begin(now, work, inward, outward);
-        } else if self.owes_fin() {
+        } else if !something && self.owes_fin() {
             self.send(now, Message::Fin, inward, outward);
             if let State::Closing { fin_sent, .. } = &mut self.state {
                 *fin_sent = true;
@@ -62,14 +66,14 @@ impl End {
                 let octets = [&buffer, rest.concat().as_slice()].concat();
                 drop((buffer, rest));
                 self.send(now, Message::Send { octets, invalidate }, inward, outward);
-                self.complete(Queue::Work, Completion::Send { wr });
+                self.sent(now, Completion::Send { wr });
             }
             WorkRequest::Write { wr, source, to } => {
                 self.traffic.writes += 1;
                 let octets = source.concat();
                 drop(source);
                 self.send(now, Message::Write { octets, to }, inward, outward);
-                self.complete(Queue::Work, Completion::Write { wr });
+                self.sent(now, Completion::Write { wr });
             }
             WorkRequest::Read { wr, sink, from } => {
                 self.reads.begin(wr, sink, from);
@@ -79,7 +83,9 @@ impl End {
                 Some(memory) => {
                     self.traffic.local_invalidations += 1;
                     let invalidated = Invalidated { handle, memory };
-                    self.complete(Queue::Work, Completion::Invalidate { wr, invalidated });
+                    let visible = self.clock.invalidate(now);
+                    let done = Completion::Invalidate { wr, invalidated };
+                    self.complete_at(now, visible, Queue::Work, done);
                 }
                 None => {
                     self.fail(Queue::Work, wr, WorkError::NoSuchHandle);
@@ -89,6 +95,12 @@ impl End {
                 }
             },
         }
+    }
+
+    /// A message of ours is out.
+    fn sent(&mut self, now: Duration, completion: Completion) {
+        let visible = self.clock.sent(now);
+        self.complete_at(now, visible, Queue::Work, completion);
     }
 
     pub(super) fn finish_reads(&mut self) {
@@ -105,7 +117,8 @@ impl End {
         outward: &mut Wire,
     ) {
         let latency = &self.faults.latency;
-        let due = now + self.rng.between(*latency.start(), *latency.end());
+        let (_, there) = self.clock.send(now, message.payload());
+        let due = there + self.rng.between(*latency.start(), *latency.end());
         if outward.push(due, message) {
             inward.sever(due);
         }

@@ -1,0 +1,132 @@
+//! What work costs an end: a model of a host and its RNIC.
+
+use std::time::Duration;
+
+/// What work costs one end, in virtual time. Nothing by default.
+///
+/// The host and the RNIC of an end work side by side. The host is busy with what it posts,
+/// registers, copies and takes from its queue of completions; the RNIC sends one message after the
+/// other, and invalidates. Sends and Writes are taken to be unsignalled, as a careful user of verbs
+/// posts them: their completions cost nothing. Those of Receives, Reads and Invalidates cost
+/// [`completion`](Self::completion), and [`interrupt`](Self::interrupt) before it if they find the
+/// host asleep, which it is whenever it has nothing to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// Host time to post a piece of work.
+    pub post: Duration,
+    /// Host time to take a completion.
+    pub completion: Duration,
+    /// From a completion to a host that was asleep and is now awake: interrupt and context switch.
+    pub interrupt: Duration,
+    /// Host time to register memory.
+    pub register: Duration,
+    /// RNIC time to invalidate a handle, be it for its own host or for the peer.
+    pub invalidate: Duration,
+    /// RNIC time for each message, whatever its length.
+    pub message: Duration,
+    /// From one RNIC to the other.
+    pub wire: Duration,
+    /// Octets that go onto the wire in a second; 0 for any number.
+    pub line_rate: u64,
+    /// Octets that the host copies in a second, in or out of persistent memory; 0 for any number.
+    pub copy_rate: u64,
+}
+
+/// How far the host and the RNIC of one end have come.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    costs: Costs,
+    /// When the host has done what it began.
+    host: Duration,
+    /// When the RNIC has.
+    rnic: Duration,
+    /// When the last Receive that completed can be seen: they complete in order.
+    received: Duration,
+}
+
+impl Clock {
+    pub(crate) fn new(costs: Costs) -> Self {
+        Self {
+            costs,
+            host: Duration::ZERO,
+            rnic: Duration::ZERO,
+            received: Duration::ZERO,
+        }
+    }
+
+    /// When the host has done what it began.
+    pub(crate) fn host(&self) -> Duration {
+        self.host
+    }
+
+    /// The host posts: when that is done.
+    pub(crate) fn post(&mut self, now: Duration) -> Duration {
+        self.work(now, self.costs.post)
+    }
+
+    /// The host registers memory.
+    pub(crate) fn register(&mut self, now: Duration) {
+        self.work(now, self.costs.register);
+    }
+
+    /// The host copies so many octets.
+    pub(crate) fn copy(&mut self, now: Duration, octets: usize) {
+        self.work(now, at_rate(octets, self.costs.copy_rate));
+    }
+
+    /// The host takes a completion that it could see from `visible` on.
+    pub(crate) fn complete(&mut self, now: Duration, visible: Duration) {
+        if self.host <= visible {
+            self.work(now, self.costs.interrupt);
+        }
+        self.work(now, self.costs.completion);
+    }
+
+    fn work(&mut self, now: Duration, cost: Duration) -> Duration {
+        // A host without costs has no clock of its own.
+        if !cost.is_zero() {
+            self.host = self.host.max(now) + cost;
+        }
+        self.host.max(now)
+    }
+
+    /// The RNIC sends a message of so many octets: when it has, which is when work completes, and
+    /// when the message is at the other end.
+    pub(crate) fn send(&mut self, now: Duration, octets: usize) -> (Duration, Duration) {
+        let time = self.costs.message + at_rate(octets, self.costs.line_rate);
+        self.rnic = self.rnic.max(now) + time;
+        (self.rnic, self.rnic + self.costs.wire)
+    }
+
+    /// When the RNIC has sent all that it was given so far.
+    pub(crate) fn sent(&self, now: Duration) -> Duration {
+        self.rnic.max(now)
+    }
+
+    /// The RNIC invalidates a handle for its host: when it has.
+    pub(crate) fn invalidate(&mut self, now: Duration) -> Duration {
+        self.rnic = self.rnic.max(now) + self.costs.invalidate;
+        self.rnic
+    }
+
+    /// A message is here: when its Receive can be seen.
+    pub(crate) fn receive(&mut self, now: Duration, invalidates: bool) -> Duration {
+        let time = match invalidates {
+            true => self.costs.invalidate,
+            false => Duration::ZERO,
+        };
+        self.received = self.received.max(now + time);
+        self.received
+    }
+}
+
+/// How long so many octets take.
+fn at_rate(octets: usize, rate: u64) -> Duration {
+    match rate {
+        0 => Duration::ZERO,
+        _ => {
+            let nanos = octets as u128 * 1_000_000_000 / u128::from(rate);
+            Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What work costs: the model of a host and its RNIC.
+
+use std::time::Duration;
+use verbs::{Buffer, Completion, Memory, QueuePair, WorkRequest, WrId};
+use verbs_sim::{Costs, EndOptions, Fabric, PairOptions, SimQp};
+
+const COSTS: Costs = Costs {
+    post: us(1),
+    completion: us(2),
+    interrupt: us(50),
+    register: us(30),
+    invalidate: us(7),
+    message: us(3),
+    wire: us(200),
+    line_rate: 1_000_000,
+    copy_rate: 10_000_000,
+};
+
+const fn us(micros: u64) -> Duration {
+    Duration::from_micros(micros)
+}
+
+fn pair() -> (Fabric, SimQp, SimQp) {
+    let fabric = Fabric::new(1);
+    let end = EndOptions {
+        costs: COSTS,
+        ..EndOptions::default()
+    };
+    let (left, right) = fabric.pair(&PairOptions::both(end));
+    (fabric, left, right)
+}
+
+fn receive(qp: &mut SimQp) {
+    let buffer = Buffer::with_capacity(1000);
+    qp.post(WorkRequest::Receive {
+        wr: WrId(1),
+        buffer,
+    })
+    .unwrap();
+}
+
+fn send(qp: &mut SimQp, octets: usize, invalidate: Option<verbs::Handle>) {
+    qp.post(WorkRequest::Send {
+        wr: WrId(2),
+        buffer: Buffer::from(vec![7; octets]),
+        rest: verbs::Gather::new(),
+        invalidate,
+    })
+    .unwrap();
+}
+
+/// Both RNICs go on, from event to event, until this end sees a completion that a host waits for.
+fn until_seen(fabric: &Fabric, by: &mut SimQp, other: &mut SimQp) -> (Duration, Completion) {
+    loop {
+        while by.progress() | other.progress() {}
+        match by.poll_cq() {
+            Some(Completion::Send { .. }) => {}
+            Some(completion) => return (fabric.now(), completion),
+            None => fabric.advance_to(fabric.next_event().expect("something is to come")),
+        }
+    }
+}
+
+/// The RNICs go on, from event to event, until this time.
+fn run_to(fabric: &Fabric, time: Duration, ends: [&mut SimQp; 2]) {
+    let [one, other] = ends;
+    loop {
+        while one.progress() | other.progress() {}
+        match fabric.next_event().filter(|event| *event < time) {
+            Some(event) => fabric.advance_to(event),
+            None => break fabric.advance_to(time),
+        }
+    }
+}
+
+#[test]
+fn message_costs_its_host_its_rnic_the_wire_and_the_host_that_wakes() {
+    let (fabric, mut left, mut right) = pair();
+    receive(&mut right);
+    send(&mut left, 500, None);
+    assert_eq!(left.busy_until(), us(1));
+    let (seen, _) = until_seen(&fabric, &mut right, &mut left);
+    // 500 octets at a megabyte in a second.
+    assert_eq!(seen, us(1 + 3 + 500 + 200));
+    assert_eq!(right.busy_until(), seen + us(50 + 2));
+    assert_eq!(left.busy_until(), us(1), "a Send is not waited for");
+}
+
+#[test]
+fn messages_of_one_end_go_one_after_the_other() {
+    let (fabric, mut left, mut right) = pair();
+    receive(&mut right);
+    receive(&mut right);
+    send(&mut left, 500, None);
+    send(&mut left, 100, None);
+    until_seen(&fabric, &mut right, &mut left);
+    let (seen, _) = until_seen(&fabric, &mut right, &mut left);
+    assert_eq!(seen, us(1 + 3 + 500 + 3 + 100 + 200));
+}
+
+#[test]
+fn host_that_is_busy_needs_no_interrupt() {
+    let (fabric, mut left, mut right) = pair();
+    receive(&mut right);
+    send(&mut left, 500, None);
+    let at = us(1 + 3 + 500 + 200);
+    run_to(&fabric, at - us(10), [&mut left, &mut right]);
+    let handle = right.register(Memory::Sink(Buffer::with_capacity(64)));
+    handle.unwrap();
+    assert_eq!(right.busy_until(), at + us(20));
+    run_to(&fabric, right.busy_until(), [&mut left, &mut right]);
+    let (seen, _) = until_seen(&fabric, &mut right, &mut left);
+    assert_eq!(right.busy_until(), seen + us(2));
+}
+
+#[test]
+fn invalidation_by_the_owner_costs_a_post_a_completion_and_a_wake_up() {
+    let (fabric, mut left, mut right) = pair();
+    let handle = left
+        .register(Memory::Sink(Buffer::with_capacity(64)))
+        .unwrap();
+    fabric.advance_to(left.busy_until());
+    left.post(WorkRequest::Invalidate {
+        wr: WrId(3),
+        handle,
+    })
+    .unwrap();
+    let (seen, completion) = until_seen(&fabric, &mut left, &mut right);
+    assert!(matches!(completion, Completion::Invalidate { .. }));
+    assert_eq!(seen, us(30 + 1 + 7));
+    assert_eq!(left.busy_until(), seen + us(50 + 2));
+}
+
+#[test]
+fn invalidation_by_the_peer_costs_the_rnic_only() {
+    let (fabric, mut left, mut right) = pair();
+    let handle = right
+        .register(Memory::Sink(Buffer::with_capacity(64)))
+        .unwrap();
+    receive(&mut right);
+    fabric.advance_to(us(1000));
+    send(&mut left, 10, Some(handle));
+    let (seen, _) = until_seen(&fabric, &mut right, &mut left);
+    assert_eq!(seen, us(1000 + 1 + 3 + 10 + 200 + 7));
+}
+
+#[test]
+fn copying_takes_its_time() {
+    let (_, mut left, _right) = pair();
+    let memory = Memory::Persistent(verbs::Access::Read, Buffer::with_capacity(64));
+    let handle = left.register(memory).unwrap();
+    left.copy_in(handle, 0, &[1; 50]).unwrap();
+    assert_eq!(left.busy_until(), us(30 + 5));
+}
+
+#[test]
+fn without_costs_everything_happens_at_once() {
+    let fabric = Fabric::new(1);
+    let (mut left, mut right) = fabric.pair(&PairOptions::default());
+    receive(&mut right);
+    send(&mut left, 500, None);
+    let (seen, _) = until_seen(&fabric, &mut right, &mut left);
+    assert_eq!((seen, right.busy_until()), (us(0), us(0)));
+}
