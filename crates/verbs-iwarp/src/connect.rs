@@ -3,9 +3,10 @@
 use crate::config::Config;
 use crate::handshake::{self, NoFrame};
 use crate::queue_pair::IwarpQp;
+use crate::startup::{Exchange, Startup};
 use crate::{offer, socket};
 use iwarp_proto::Role;
-use iwarp_proto::mpa::{Frame, FrameError, Initiator, Kind, Offer, Refusal};
+use iwarp_proto::mpa::{Frame, FrameError, FrameReader, Initiator, Kind, Offer, Refusal};
 use iwarp_proto::terminate::Cause;
 use std::io;
 use std::net::SocketAddr;
@@ -14,29 +15,31 @@ use tokio::time::{Instant, timeout_at};
 use verbs::{Connected, QpOptions, SetupError, WorkRequest};
 
 /// Connects with MPA revision 2, and with revision 1 to a responder that closes instead of
-/// answering (RFC 6581 §10).
+/// answering (RFC 6581 §10). What is said on the way goes to `startup`.
 pub(crate) async fn connect(
     config: &Config,
     to: SocketAddr,
     options: &QpOptions,
     private_data: &[u8],
     receives: Vec<WorkRequest>,
+    startup: &mut Startup,
 ) -> Result<Connected, SetupError> {
     if private_data.len() > Frame::capacity(true) {
         return Err(invalid("more private data than fits an MPA request").into());
     }
     let offer = offer(config, options);
-    let attempt = Attempt {
+    let mut attempt = Attempt {
         config,
         to,
         options,
         private_data,
         deadline: Instant::now() + options.setup_timeout,
+        exchanges: &mut startup.exchanges,
     };
     let initiator = Initiator::new(offer);
     let (stream, initiator, reply) = match attempt.exchange(&initiator).await? {
-        Exchange::Reply(stream, reply) => (stream, initiator, reply),
-        Exchange::Closed => attempt.revision_one(offer).await?,
+        Answer::Reply(stream, reply) => (stream, initiator, reply),
+        Answer::Closed => attempt.revision_one(offer).await?,
     };
     let agreed = match initiator.reply(&reply) {
         Ok(agreed) => agreed,
@@ -56,6 +59,7 @@ pub(crate) async fn connect(
         }
     };
     let mut qp = IwarpQp::new(config, stream, Role::Initiator, &agreed, options)?;
+    startup.agreed = Some(agreed);
     if let Err(error) = qp.post_receives(receives) {
         // RFC 6581 §9.3: a fault of our own is told before the connection is closed.
         qp.refuse(Cause::MPA_CATASTROPHIC).await;
@@ -74,35 +78,44 @@ struct Attempt<'a> {
     options: &'a QpOptions,
     private_data: &'a [u8],
     deadline: Instant,
+    exchanges: &'a mut Vec<Exchange>,
 }
 
-enum Exchange {
+enum Answer {
     Reply(TcpStream, Frame),
     /// The responder closed without a word: it may not know this revision.
     Closed,
 }
 
 impl Attempt<'_> {
-    async fn exchange(&self, initiator: &Initiator) -> Result<Exchange, SetupError> {
+    async fn exchange(&mut self, initiator: &Initiator) -> Result<Answer, SetupError> {
         let timeout = self.options.setup_timeout;
+        let begin = Instant::now();
         let connecting = socket::connect(self.to, self.config);
         let mut stream = timeout_at(self.deadline, connecting)
             .await
             .map_err(|_| SetupError::TimedOut("the TCP connection", timeout))?
             .map_err(|error| explain(self.to, &error))?;
+        let connected = begin.elapsed();
         let request = initiator.request(self.private_data);
+        let mut reader = FrameReader::new(Kind::Reply);
         let answer = timeout_at(self.deadline, async {
             // One that refuses at once may have answered before we spoke, and left.
             if let Err(error) = handshake::write_frame(&mut stream, &request).await {
                 tracing::debug!(to = %self.to, %error, "sending the MPA request");
             }
-            handshake::read_frame(&mut stream, Kind::Reply).await
+            handshake::read_frame(&mut stream, &mut reader).await
         })
-        .await
-        .map_err(|_| SetupError::TimedOut("the answer to our MPA request", timeout))?;
-        match answer {
-            Ok(reply) => Ok(Exchange::Reply(stream, reply)),
-            Err(NoFrame::Closed) => Ok(Exchange::Closed),
+        .await;
+        self.exchanges.push(Exchange {
+            connected,
+            request,
+            received: reader.octets().to_vec(),
+            answered: begin.elapsed() - connected,
+        });
+        match answer.map_err(|_| SetupError::TimedOut("the answer to our MPA request", timeout))? {
+            Ok(reply) => Ok(Answer::Reply(stream, reply)),
+            Err(NoFrame::Closed) => Ok(Answer::Closed),
             Err(NoFrame::Torn) => Err(not_ours(
                 self.to,
                 "it closed the connection within its MPA reply",
@@ -116,14 +129,14 @@ impl Attempt<'_> {
     }
 
     async fn revision_one(
-        &self,
+        &mut self,
         offer: Offer,
     ) -> Result<(TcpStream, Initiator, Frame), SetupError> {
         tracing::debug!(to = %self.to, "closed without an MPA reply, trying revision 1");
         let initiator = Initiator::revision_one(offer);
         match self.exchange(&initiator).await? {
-            Exchange::Reply(stream, reply) => Ok((stream, initiator, reply)),
-            Exchange::Closed => Err(plain_tcp(
+            Answer::Reply(stream, reply) => Ok((stream, initiator, reply)),
+            Answer::Closed => Err(plain_tcp(
                 self.to,
                 "it closed the connection without an answer",
             )),

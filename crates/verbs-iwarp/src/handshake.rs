@@ -1,6 +1,6 @@
 //! MPA frames over a socket.
 
-use iwarp_proto::mpa::{Frame, FrameError, FrameReader, Kind};
+use iwarp_proto::mpa::{Frame, FrameError, FrameReader};
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -24,9 +24,11 @@ pub(crate) enum NoFrame {
     Io(io::Error),
 }
 
-/// Reads one frame and not an octet more.
-pub(crate) async fn read_frame(stream: &mut TcpStream, kind: Kind) -> Result<Frame, NoFrame> {
-    let mut reader = FrameReader::new(kind);
+/// Reads one frame and not an octet more. What came is in the reader, however it ends.
+pub(crate) async fn read_frame(
+    stream: &mut TcpStream,
+    reader: &mut FrameReader,
+) -> Result<Frame, NoFrame> {
     let mut chunk = [0; CHUNK];
     loop {
         let wanted = reader.wanted().min(CHUNK);

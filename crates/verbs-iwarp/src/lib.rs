@@ -11,9 +11,11 @@ mod handshake;
 mod listen;
 mod queue_pair;
 mod socket;
+mod startup;
 mod timers;
 
 pub use config::{Config, CrcMode, FpduPolicy};
+pub use startup::{Exchange, Startup};
 
 use iwarp_proto::mpa::{Frame, MAX_DEPTH, Offer};
 use iwarp_proto::{MAX_MESSAGE, MAX_REGION, MAX_REGIONS, MAX_SENDS};
@@ -45,6 +47,28 @@ impl Iwarp {
     pub fn config(&self) -> &Config {
         &self.config
     }
+
+    /// Connects as [`Provider::connect`] does, and tells what was said on the way: for a look at the
+    /// peer, also at one that does not speak iWARP.
+    pub async fn connect_observed(
+        &self,
+        to: SocketAddr,
+        options: &QpOptions,
+        private_data: &[u8],
+        receives: Vec<WorkRequest>,
+    ) -> (Startup, Result<Connected, SetupError>) {
+        let mut startup = Startup::default();
+        let connecting = connect::connect(
+            &self.config,
+            to,
+            options,
+            private_data,
+            receives,
+            &mut startup,
+        );
+        let connected = connecting.await;
+        (startup, connected)
+    }
 }
 
 impl Provider for Iwarp {
@@ -62,13 +86,10 @@ impl Provider for Iwarp {
         private_data: &'a [u8],
         receives: Vec<WorkRequest>,
     ) -> BoxFuture<'a, Result<Connected, SetupError>> {
-        Box::pin(connect::connect(
-            &self.config,
-            to,
-            options,
-            private_data,
-            receives,
-        ))
+        Box::pin(async move {
+            let connecting = self.connect_observed(to, options, private_data, receives);
+            connecting.await.1
+        })
     }
 
     fn listen<'a>(

@@ -6,7 +6,7 @@ use crate::handshake::{self, NoFrame};
 use crate::queue_pair::IwarpQp;
 use crate::{offer, socket};
 use iwarp_proto::Role;
-use iwarp_proto::mpa::{FrameError, Kind, Requested, Responder};
+use iwarp_proto::mpa::{FrameError, FrameReader, Kind, Requested, Responder};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -135,7 +135,8 @@ impl IwarpIncoming {
     async fn read_request(&mut self, limit: Duration) -> Result<&Requested, SetupError> {
         // If it is given up on the way, it is closed without a word: it said nothing either.
         let mut stream = self.take_stream()?;
-        let reading = handshake::read_frame(&mut stream, Kind::Request);
+        let mut reader = FrameReader::new(Kind::Request);
+        let reading = handshake::read_frame(&mut stream, &mut reader);
         let request = timeout(limit, reading)
             .await
             .map_err(|_| SetupError::TimedOut("the peer's MPA request", limit))?

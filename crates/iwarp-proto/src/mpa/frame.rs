@@ -62,6 +62,9 @@ pub enum Revision {
 pub struct HeaderView<'a>(&'a [u8; HEADER_LEN]);
 
 impl<'a> HeaderView<'a> {
+    /// Octets of the fixed part.
+    pub const LEN: usize = HEADER_LEN;
+
     /// Of the first octets of a frame, if there are enough.
     pub fn new(octets: &'a [u8]) -> Option<Self> {
         octets.first_chunk().map(Self)
@@ -127,7 +130,8 @@ pub struct Rtr {
 }
 
 impl Enhanced {
-    fn parse(octets: &[u8; ENHANCED_LEN]) -> Self {
+    /// What the word says.
+    pub fn parse(octets: &[u8; ENHANCED_LEN]) -> Self {
         let (high, low) = (be::u16_at(octets, 0), be::u16_at(octets, 2));
         // RFC 6581 §9.2: without A the others mean nothing.
         let peer_to_peer = (high & 0x8000 != 0).then_some(Rtr {
@@ -309,6 +313,11 @@ impl FrameReader {
     /// Whether nothing has arrived yet.
     pub fn is_empty(&self) -> bool {
         self.octets.is_empty()
+    }
+
+    /// All that has arrived, a frame or not.
+    pub fn octets(&self) -> &[u8] {
+        &self.octets
     }
 
     /// Takes in octets, at most as many as [`wanted`](Self::wanted), and gives the frame when it

@@ -1,0 +1,30 @@
+//! What is said in setting up a connection, for those who want to look at a peer.
+
+use iwarp_proto::mpa::{Agreed, Frame};
+use std::time::Duration;
+
+/// How a connection was set up (RFC 5044 §7.1), or why not: what both ends said, without a judgement,
+/// and what they agreed on.
+#[derive(Clone, Debug, Default)]
+pub struct Startup {
+    /// One for each TCP connection that was made: none if nobody listens, two if the responder closed
+    /// the first without an answer and was tried again with revision 1.
+    pub exchanges: Vec<Exchange>,
+    /// What both ends agreed on, if they did.
+    pub agreed: Option<Agreed>,
+}
+
+/// An MPA Request, and what came back.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    /// How long TCP took to connect.
+    pub connected: Duration,
+    /// What we sent.
+    pub request: Frame,
+    /// What came until it was a whole Reply, could not become one, or nothing more came. A
+    /// [`HeaderView`](iwarp_proto::mpa::HeaderView) shows its fields. At most 532 octets, and 20 of
+    /// anything that is not MPA.
+    pub received: Vec<u8>,
+    /// How long that took, from the Request on.
+    pub answered: Duration,
+}
