@@ -118,9 +118,16 @@ impl PrivateData {
     ///
     /// An identifier that is followed by something else is not ours, and the search goes on.
     pub fn find(received: &[u8]) -> Option<Self> {
-        received
-            .windows(Self::LEN)
-            .find_map(|octets| PrivateDataView::new(octets).and_then(Self::parse))
+        Self::locate(received).map(|(_, found)| found)
+    }
+
+    /// The same, and how many octets of others are in front of it.
+    pub fn locate(received: &[u8]) -> Option<(usize, Self)> {
+        let mut places = received.windows(Self::LEN).enumerate();
+        places.find_map(|(offset, octets)| {
+            let found = PrivateDataView::new(octets).and_then(Self::parse);
+            found.map(|found| (offset, found))
+        })
     }
 
     /// Its octets.
@@ -188,7 +195,7 @@ mod tests {
             let mut octets = vec![0xf6; offset];
             octets.extend_from_slice(&LINUX_CLIENT);
             octets.resize(64, 0);
-            assert_eq!(PrivateData::find(&octets), Some(linux_client()), "{offset}");
+            assert_eq!(PrivateData::locate(&octets), Some((offset, linux_client())));
         }
     }
 
