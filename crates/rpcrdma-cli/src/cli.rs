@@ -10,6 +10,7 @@ use crate::ls::{self, LsArgs};
 use crate::mkdir::{self, MkdirArgs};
 use crate::mv::{self, MvArgs};
 use crate::ping::{self, PingArgs};
+use crate::probe::{self, ProbeArgs};
 use crate::put::{self, PutArgs};
 use crate::rm::{self, RmArgs};
 use crate::serve::{self, ServeArgs};
@@ -27,6 +28,7 @@ use clap::{ArgAction, CommandFactory, Parser, Subcommand};
   rpcrdma serve .                          export the current directory to this machine
   rpcrdma ls -l nfs://127.0.0.1/           look at it
   rpcrdma put -r photos nfs://127.0.0.1/   copy a directory there
+  rpcrdma probe 127.0.0.1                  say what is there, whatever it is
   rpcrdma help serve                       all there is to say about `serve`
 
 Exit codes: 0 all was done, 1 something failed, 2 the command line was not understood."
@@ -54,6 +56,7 @@ enum Command {
     Stat(StatArgs),
     Df(DfArgs),
     Ping(PingArgs),
+    Probe(ProbeArgs),
     Bench(BenchArgs),
 }
 
@@ -98,6 +101,7 @@ impl Cli {
             Command::Stat(args) => stat::run(&args).await,
             Command::Df(args) => df::run(&args).await,
             Command::Ping(args) => ping::run(&args).await,
+            Command::Probe(args) => probe::run(&args).await,
             Command::Bench(args) => bench::run(args).await,
         }
     }

@@ -23,6 +23,7 @@ mod mkdir;
 mod mv;
 mod partial;
 mod ping;
+mod probe;
 mod progress;
 mod put;
 mod rm;

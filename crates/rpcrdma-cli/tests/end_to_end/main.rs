@@ -4,6 +4,7 @@ mod commands;
 mod errors;
 mod interrupts;
 mod mount;
+mod probe;
 mod running;
 
 use running::{Served, text};
@@ -23,6 +24,7 @@ fn server_ends_well_when_it_is_told_to() {
 fn every_command_explains_itself_with_examples() {
     for command in [
         "serve", "ls", "cat", "get", "put", "mkdir", "rm", "mv", "ln", "stat", "df", "ping",
+        "probe",
     ] {
         let help = text(&running::ok(&[command, "--help"]));
         assert!(help.contains("Examples:\n  rpcrdma "), "{command}: {help}");

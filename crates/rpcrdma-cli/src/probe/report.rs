@@ -1,0 +1,346 @@
+//! What was found, as a program reads it. docs/probe.md says what each field means.
+
+use super::answer::{Answer, VersionTwo};
+use iwarp_proto::mpa::{Enhanced, HeaderView, Kind, NOT_NEGOTIATED, Revision};
+use rpcrdma_proto::private_data::{FORMAT_IDENTIFIER, FORMATS, PrivateData, PrivateDataView};
+use serde::Serialize;
+use std::net::SocketAddr;
+use std::time::Duration;
+use verbs_iwarp::Exchange;
+
+/// Everything. What could not be found out is null.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Report {
+    /// As the user named it.
+    pub(super) server: String,
+    /// The address that was looked at.
+    pub(super) address: String,
+    pub(super) verdict: Verdict,
+    /// The verdict in a sentence that says what to do.
+    pub(super) explanation: String,
+    pub(super) tcp_connect_ms: Option<f64>,
+    pub(super) first_octets: Option<FirstOctets>,
+    /// NFS version 3 over plain TCP, where there is no MPA.
+    pub(super) plain_tcp: Option<ProgramAnswer>,
+    pub(super) mpa: Option<Mpa>,
+    pub(super) private_data: Option<PrivateDataSeen>,
+    pub(super) inline: Option<Inline>,
+    pub(super) rpcrdma: Option<RpcRdma>,
+    pub(super) programs: Vec<ProgramAnswer>,
+    /// Those of NFS that are there, in ascending order.
+    pub(super) nfs_versions: Vec<u32>,
+    /// Those of NFS version 4 that are there.
+    pub(super) nfs4_minor_versions: Vec<u32>,
+    pub(super) rtt_ms: Option<RoundTrip>,
+}
+
+impl Report {
+    /// Of a peer of which nothing is known but that it takes connections.
+    pub(super) fn new(server: String, address: SocketAddr) -> Self {
+        Self {
+            server,
+            address: address.to_string(),
+            verdict: Verdict::MpaOnly,
+            explanation: String::new(),
+            tcp_connect_ms: None,
+            first_octets: None,
+            plain_tcp: None,
+            mpa: None,
+            private_data: None,
+            inline: None,
+            rpcrdma: None,
+            programs: Vec::new(),
+            nfs_versions: Vec::new(),
+            nfs4_minor_versions: Vec::new(),
+            rtt_ms: None,
+        }
+    }
+}
+
+/// What is on the other side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Verdict {
+    /// RPC-over-RDMA.
+    Rpcrdma,
+    /// An iWARP connection on which calls are not answered.
+    MpaOnly,
+    /// MPA, which refused the connection.
+    Rejected,
+    /// An MPA Reply that cannot be accepted.
+    BadMpa,
+    /// Something else over TCP.
+    NotMpa,
+    /// Somebody who closes the connection without a word.
+    Closed,
+    /// Somebody who says nothing.
+    Silent,
+    /// Nobody.
+    Refused,
+    /// No way to it, or somebody who drops what we send.
+    Unreachable,
+}
+
+/// What came in the place of an MPA Reply.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct FirstOctets {
+    pub(super) hex: String,
+    /// With `\xNN` for what is no text.
+    pub(super) text: String,
+}
+
+/// The MPA Reply (RFC 5044 §7.1.1, RFC 6581 §9), as it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Mpa {
+    pub(super) revision: u8,
+    pub(super) enhanced: bool,
+    pub(super) rejected: bool,
+    pub(super) crc: bool,
+    /// Whether CRCs are used when we do not ask for them.
+    pub(super) crc_required: Option<bool>,
+    pub(super) markers: bool,
+    pub(super) peer_to_peer: bool,
+    pub(super) ird: Option<u16>,
+    pub(super) ord: Option<u16>,
+    pub(super) offered_ird: Option<u16>,
+    pub(super) offered_ord: Option<u16>,
+    /// Whether the peer closed the connection when it was offered revision 2.
+    pub(super) fell_back: bool,
+    pub(super) reply: String,
+}
+
+/// The peer's private data, without what belongs to MPA.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct PrivateDataSeen {
+    pub(super) octets: String,
+    /// Octets in front of the message of RFC 8797, if there is one.
+    pub(super) offset: Option<usize>,
+    pub(super) format: Option<&'static str>,
+    pub(super) version: Option<u8>,
+    pub(super) valid: bool,
+    pub(super) reserved_bits: Option<u8>,
+    pub(super) send_size: Option<usize>,
+    pub(super) receive_size: Option<usize>,
+    pub(super) remote_invalidation: Option<bool>,
+}
+
+/// The inline thresholds between the peer and our commands (RFC 8797 §4.2), in octets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Inline {
+    pub(super) to_peer: usize,
+    pub(super) from_peer: usize,
+}
+
+/// What is known of the transport protocol.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct RpcRdma {
+    pub(super) version_one: bool,
+    pub(super) version_two: Option<VersionTwo>,
+    pub(super) credits_asked: u32,
+    pub(super) credits_granted: Option<u32>,
+    /// Whether it invalidated memory of ours with its reply, though it may not have said so.
+    pub(super) invalidates: Option<bool>,
+    pub(super) stray_messages: u64,
+    /// Why the conversation ended early, if it did.
+    pub(super) ended: Option<String>,
+}
+
+/// A call of the procedure NULL, and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct ProgramAnswer {
+    pub(super) name: &'static str,
+    pub(super) program: u32,
+    pub(super) version: u32,
+    #[serde(flatten)]
+    pub(super) answer: Answer,
+}
+
+/// Times of calls of the procedure NULL, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct RoundTrip {
+    pub(super) calls: usize,
+    pub(super) min: f64,
+    pub(super) median: f64,
+    pub(super) max: f64,
+}
+
+impl Verdict {
+    /// From how the setup of a connection went that was not made.
+    pub(super) fn of_failure(exchanges: &[Exchange], error: &verbs::SetupError) -> Self {
+        use verbs::SetupError::{Io, NotOurProtocol, Rejected, TimedOut};
+        let Some(last) = exchanges.last() else {
+            return match error {
+                Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => Self::Refused,
+                Io(_) | Rejected(_) | NotOurProtocol(_) | TimedOut(..) => Self::Unreachable,
+            };
+        };
+        let is_mpa = Kind::Reply
+            .key()
+            .starts_with(&last.received[..last.received.len().min(16)]);
+        match error {
+            Rejected(_) => Self::Rejected,
+            TimedOut(..) if last.received.is_empty() => Self::Silent,
+            Io(_) | NotOurProtocol(_) if last.received.is_empty() => Self::Closed,
+            _ if is_mpa => Self::BadMpa,
+            _ => Self::NotMpa,
+        }
+    }
+}
+
+impl FirstOctets {
+    pub(super) fn new(octets: &[u8]) -> Option<Self> {
+        (!octets.is_empty()).then(|| Self {
+            hex: hex(octets),
+            text: nfs_client::printable(octets),
+        })
+    }
+}
+
+impl Mpa {
+    /// Of what came back, if it begins like a Reply and is not cut off within its fixed part.
+    pub(super) fn new(exchanges: &[Exchange]) -> Option<Self> {
+        let last = exchanges.last()?;
+        let header = HeaderView::new(&last.received).filter(|h| h.key() == Kind::Reply.key())?;
+        let word = last.received[HeaderView::LEN..].first_chunk();
+        // RFC 6581 §6: before revision 2 the bit is reserved.
+        let enhanced = header.enhanced() && header.revision() >= Revision::Two as u8;
+        let word = word.filter(|_| enhanced).map(Enhanced::parse);
+        let depth = |depth: u16| (depth != NOT_NEGOTIATED).then_some(depth);
+        Some(Self {
+            revision: header.revision(),
+            enhanced,
+            rejected: header.reject(),
+            crc: header.crc(),
+            crc_required: None,
+            markers: header.markers(),
+            peer_to_peer: word.is_some_and(|word| word.peer_to_peer.is_some()),
+            ird: word.and_then(|word| depth(word.ird)),
+            ord: word.and_then(|word| depth(word.ord)),
+            offered_ird: last.request.enhanced.map(|word| word.ird),
+            offered_ord: last.request.enhanced.map(|word| word.ord),
+            fell_back: exchanges.len() > 1,
+            reply: hex(&last.received),
+        })
+    }
+}
+
+impl PrivateDataSeen {
+    pub(super) fn new(received: &[u8]) -> Self {
+        let named = |octets: &[u8]| octets.starts_with(&FORMAT_IDENTIFIER.to_be_bytes());
+        // What is valid, or else what at least has the name.
+        let valid = PrivateData::locate(received).map(|(offset, _)| offset);
+        let mut places = received.windows(PrivateData::LEN);
+        let offset = valid.or_else(|| places.position(named));
+        let view = offset.and_then(|offset| PrivateDataView::new(&received[offset..]));
+        let parsed = view.and_then(PrivateData::parse);
+        let of_format = |view: PrivateDataView<'_>| {
+            let mut formats = FORMATS.iter();
+            formats.find(|format| format.identifier == view.identifier())
+        };
+        Self {
+            octets: hex(received),
+            offset,
+            format: view.and_then(of_format).map(|format| format.description),
+            version: view.map(PrivateDataView::version),
+            valid: parsed.is_some(),
+            reserved_bits: view.map(PrivateDataView::reserved),
+            send_size: parsed.map(|parsed| parsed.send.octets()),
+            receive_size: parsed.map(|parsed| parsed.receive.octets()),
+            remote_invalidation: parsed.map(|parsed| parsed.remote_invalidation),
+        }
+    }
+}
+
+impl Inline {
+    pub(super) fn new(ours: PrivateData, received: &[u8]) -> Self {
+        let theirs = PrivateData::find(received).unwrap_or(PrivateData::ABSENT);
+        let thresholds = ours.thresholds(theirs);
+        Self {
+            to_peer: thresholds.send.octets(),
+            from_peer: thresholds.receive.octets(),
+        }
+    }
+}
+
+impl RoundTrip {
+    /// None without a call. The times are put in order.
+    pub(super) fn new(times: &mut [Duration]) -> Option<Self> {
+        times.sort_unstable();
+        let (min, max) = (times.first()?, times.last()?);
+        // Of an even number the slower one in the middle.
+        let median = times[times.len() / 2];
+        Some(Self {
+            calls: times.len(),
+            min: ms(*min),
+            median: ms(median),
+            max: ms(*max),
+        })
+    }
+}
+
+pub(super) fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn hex(octets: &[u8]) -> String {
+    octets.iter().map(|octet| format!("{octet:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OURS: PrivateData = PrivateData {
+        send: rpcrdma_proto::InlineSize::DEFAULT,
+        receive: rpcrdma_proto::InlineSize::MAX,
+        remote_invalidation: true,
+    };
+
+    #[test]
+    fn private_data_is_found_behind_octets_of_others() {
+        let octets = b"\0mine\xf6\xab\x0e\x18\x01\x01\x07\x03";
+        let seen = PrivateDataSeen::new(octets);
+        assert_eq!((seen.offset, seen.valid), (Some(5), true));
+        assert_eq!(
+            (seen.send_size, seen.receive_size),
+            (Some(8192), Some(4096))
+        );
+        assert_eq!(seen.remote_invalidation, Some(true));
+        assert_eq!(seen.octets, "006d696e65f6ab0e1801010703");
+        let inline = Inline::new(OURS, octets);
+        assert_eq!((inline.to_peer, inline.from_peer), (4096, 8192));
+    }
+
+    #[test]
+    fn private_data_of_another_version_is_shown_and_not_believed() {
+        let octets = b"\xf6\xab\x0e\x18\x02\x81\x07\x03";
+        let seen = PrivateDataSeen::new(octets);
+        assert_eq!((seen.offset, seen.valid), (Some(0), false));
+        assert_eq!((seen.version, seen.reserved_bits), (Some(2), Some(0x40)));
+        assert_eq!(seen.send_size, None);
+        let inline = Inline::new(OURS, octets);
+        assert_eq!((inline.to_peer, inline.from_peer), (1024, 1024));
+    }
+
+    #[test]
+    fn foreign_private_data_is_shown_as_it_is() {
+        let seen = PrivateDataSeen::new(b"what");
+        assert_eq!((seen.octets.as_str(), seen.offset), ("77686174", None));
+        assert_eq!((seen.format, seen.valid), (None, false));
+    }
+
+    #[test]
+    fn median_is_in_the_middle() {
+        let times = |ms: &[u64]| {
+            let mut times: Vec<_> = ms.iter().copied().map(Duration::from_millis).collect();
+            RoundTrip::new(&mut times)
+        };
+        assert_eq!(times(&[]), None);
+        let three = times(&[9, 1, 2]).unwrap();
+        assert_eq!(
+            (three.calls, three.min, three.median, three.max),
+            (3, 1.0, 2.0, 9.0)
+        );
+        assert_eq!(times(&[4, 1]).unwrap().median, 4.0);
+    }
+}

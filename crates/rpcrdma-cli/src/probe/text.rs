@@ -1,0 +1,263 @@
+//! What was found, as a person reads it.
+
+use super::answer::{Answer, VersionTwo};
+use super::report::{
+    Inline, Mpa, PrivateDataSeen, ProgramAnswer, Report, RoundTrip, RpcRdma, Verdict,
+};
+use nfs_proto::{MOUNT_PROGRAM, NFS_PROGRAM};
+use std::fmt::{self, Display, Formatter};
+
+/// A report, on one screen.
+pub(super) struct Text<'a>(pub(super) &'a Report);
+
+/// Octets of private data that are shown.
+const SHOWN: usize = 32;
+
+/// The verdict in a sentence. `why` is what the last attempt said.
+pub(super) fn explain(report: &Report, why: &str) -> String {
+    let tcp = "it accepts TCP connections but does not speak MPA";
+    let rdma_port = "NFS/RDMA usually is at port 20049";
+    match (report.verdict, &report.plain_tcp) {
+        (Verdict::Closed | Verdict::Silent, Some(plain)) => {
+            let what = match plain.answer {
+                Answer::Success => "NFS",
+                _ => "RPC",
+            };
+            format!("{tcp}: this is a port of {what} over plain TCP; {rdma_port}")
+        }
+        (Verdict::Closed, None) => {
+            format!("{tcp}: it closes the connection without an answer; {rdma_port}")
+        }
+        (Verdict::Silent, None) => {
+            format!("it accepts TCP connections but did not answer an MPA request: {why}")
+        }
+        (Verdict::NotMpa, _) => {
+            let said = report.first_octets.as_ref().map(|first| &*first.text);
+            format!(
+                "{tcp}: it said \"{}\"; {rdma_port}",
+                said.unwrap_or_default()
+            )
+        }
+        (Verdict::Rpcrdma, _) if report.nfs_versions.is_empty() => {
+            "it answers RPC-over-RDMA, but has no NFS that is known here".to_owned()
+        }
+        (Verdict::Rpcrdma, _) => "it answers NFS over RPC-over-RDMA".to_owned(),
+        (Verdict::MpaOnly, _) => {
+            format!("it accepts iWARP connections but does not answer RPC-over-RDMA: {why}")
+        }
+        (Verdict::Rejected, _) => {
+            "it speaks MPA and refused the connection: it does not allow this \
+             address, has too many connections, or does not like what it was offered"
+                .to_owned()
+        }
+        (Verdict::BadMpa, _) => format!("its MPA reply cannot be accepted: {why}"),
+        (Verdict::Refused, _) => {
+            "nobody listens there: is the server running, and is this its port?".to_owned()
+        }
+        (Verdict::Unreachable, _) => format!("there is no way to it: {why}"),
+    }
+}
+
+impl Display for Text<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let report = self.0;
+        writeln!(f, "{}: {}", report.server, report.explanation)?;
+        if report.server != report.address {
+            row(f, "address", &report.address)?;
+        }
+        if let Some(time) = report.tcp_connect_ms {
+            row(f, "TCP", &format!("connected in {time:.3} ms"))?;
+        }
+        if let Some(mpa) = &report.mpa {
+            mpa_rows(f, mpa)?;
+        }
+        if let Some(private_data) = &report.private_data {
+            private_data_rows(f, private_data)?;
+        }
+        if let Some(Inline { to_peer, from_peer }) = report.inline {
+            let shown = format!("{to_peer} octets to it, {from_peer} octets from it");
+            row(f, "inline", &shown)?;
+        }
+        if let Some(found) = &report.rpcrdma {
+            let announced = report.private_data.as_ref();
+            let announced = announced.and_then(|seen| seen.remote_invalidation);
+            rpcrdma_rows(f, found, announced.unwrap_or(false))?;
+        }
+        for (name, program) in [("NFS", NFS_PROGRAM), ("MOUNT", MOUNT_PROGRAM)] {
+            program_rows(
+                f,
+                name,
+                report.programs.iter().filter(|p| p.program == program),
+            )?;
+        }
+        if !report.nfs4_minor_versions.is_empty() {
+            let minors = report.nfs4_minor_versions.iter().map(|m| format!("4.{m}"));
+            row(f, "NFS version 4", &minors.collect::<Vec<_>>().join(", "))?;
+        }
+        if let Some(RoundTrip {
+            calls,
+            min,
+            median,
+            max,
+        }) = report.rtt_ms
+        {
+            let shown = format!("min/median/max = {min:.3}/{median:.3}/{max:.3} ms, {calls} calls");
+            row(f, "round trip", &shown)?;
+        }
+        Ok(())
+    }
+}
+
+/// A line, with the name of what it is about, or none if the line before it had it.
+fn row(f: &mut Formatter<'_>, name: &str, shown: &str) -> fmt::Result {
+    writeln!(f, "  {name:14} {shown}")
+}
+
+fn mpa_rows(f: &mut Formatter<'_>, mpa: &Mpa) -> fmt::Result {
+    let mut shown = format!("revision {}", mpa.revision);
+    if mpa.enhanced {
+        shown += " enhanced";
+    }
+    if mpa.rejected {
+        shown += ", rejected";
+    }
+    shown += match (mpa.crc, mpa.crc_required) {
+        (_, Some(true)) => ", CRC32C always",
+        (true, Some(false)) => ", CRC32C when asked for",
+        (true, None) => ", CRC32C",
+        (false, _) => ", CRC32C not asked for",
+    };
+    shown += if mpa.markers {
+        ", markers"
+    } else {
+        ", no markers"
+    };
+    if mpa.peer_to_peer {
+        shown += ", peer to peer";
+    }
+    row(f, "MPA", &shown)?;
+    if mpa.fell_back {
+        row(
+            f,
+            "",
+            "it closed the connection when it was offered revision 2",
+        )?;
+    }
+    let depth = |depth: Option<u16>| depth.map_or("not negotiated".into(), |d| d.to_string());
+    if mpa.enhanced {
+        let shown = format!(
+            "IRD {}, ORD {} (offered: {}, {})",
+            depth(mpa.ird),
+            depth(mpa.ord),
+            depth(mpa.offered_ird),
+            depth(mpa.offered_ord)
+        );
+        row(f, "", &shown)?;
+    }
+    Ok(())
+}
+
+fn private_data_rows(f: &mut Formatter<'_>, seen: &PrivateDataSeen) -> fmt::Result {
+    let digits = seen.octets.len().min(2 * SHOWN);
+    let shown = match seen.octets.len() {
+        0 => "none".to_owned(),
+        all if all == digits => seen.octets.clone(),
+        all => format!("{}... ({} octets)", &seen.octets[..digits], all / 2),
+    };
+    row(f, "private data", &shown)?;
+    let Some(offset) = seen.offset else {
+        return match seen.octets.len() {
+            0 => Ok(()),
+            _ => row(f, "", "no RPC-over-RDMA in it (RFC 8797)"),
+        };
+    };
+    let place = match offset {
+        0 => "at the head".to_owned(),
+        offset => format!("behind {offset} other octets"),
+    };
+    let format = seen.format.unwrap_or("unknown");
+    row(f, "", &format!("{format}, {place}"))?;
+    match (seen.send_size, seen.receive_size, seen.version) {
+        (Some(send), Some(receive), _) => {
+            let mut shown = format!("sends up to {send} octets, receives up to {receive}");
+            if seen.reserved_bits.is_some_and(|bits| bits != 0) {
+                shown += "; reserved bits are set";
+            }
+            row(f, "", &shown)
+        }
+        (_, _, Some(version)) => row(
+            f,
+            "",
+            &format!("its version {version} is not known: ignored"),
+        ),
+        (_, _, None) => Ok(()),
+    }
+}
+
+fn rpcrdma_rows(f: &mut Formatter<'_>, found: &RpcRdma, announced: bool) -> fmt::Result {
+    let invalidation = match (announced, found.invalidates) {
+        (true, Some(true)) => "announced, and done",
+        (true, Some(false)) => "announced, but not done in a reply to a call with one handle",
+        (true, None) => "announced",
+        (false, Some(true)) => "not announced, but done",
+        (false, Some(false) | None) => "not announced",
+    };
+    row(f, "invalidation", invalidation)?;
+    let one = if found.version_one {
+        "version 1"
+    } else {
+        "not version 1"
+    };
+    let two = match &found.version_two {
+        None => String::new(),
+        Some(VersionTwo::ErrVers { low, high }) => {
+            format!("; version 2 is refused (ERR_VERS, {low} to {high})")
+        }
+        Some(VersionTwo::Spoken) => "; version 2".to_owned(),
+        Some(VersionTwo::Error { detail } | VersionTwo::Nothing { detail }) => {
+            format!("; to version 2: {detail}")
+        }
+    };
+    row(f, "RPC-over-RDMA", &format!("{one}{two}"))?;
+    if let Some(granted) = found.credits_granted {
+        let shown = format!("{granted} granted, {} asked for", found.credits_asked);
+        row(f, "credits", &shown)?;
+    }
+    if found.stray_messages > 0 {
+        let shown = format!("{} messages that answered nothing", found.stray_messages);
+        row(f, "unasked", &shown)?;
+    }
+    match &found.ended {
+        Some(why) => row(f, "ended early", why),
+        None => Ok(()),
+    }
+}
+
+/// One line for what is there, and one for each version of which something is to be said.
+fn program_rows<'a>(
+    f: &mut Formatter<'_>,
+    name: &str,
+    answers: impl Iterator<Item = &'a ProgramAnswer>,
+) -> fmt::Result {
+    let (there, not): (Vec<_>, Vec<_>) = answers.partition(|p| p.answer == Answer::Success);
+    let mut name = name;
+    if !there.is_empty() {
+        let versions: Vec<_> = there.iter().map(|p| p.version.to_string()).collect();
+        let plural = if versions.len() > 1 { "s" } else { "" };
+        row(f, name, &format!("version{plural} {}", versions.join(", ")))?;
+        name = "";
+    }
+    for other in not {
+        let what = match &other.answer {
+            Answer::Success => continue,
+            // What it has is on the line above.
+            Answer::ProgMismatch { .. } if !there.is_empty() => continue,
+            Answer::ProgMismatch { low, high } => format!("not there; it has {low} to {high}"),
+            Answer::ProgUnavail => "not there: no such program".to_owned(),
+            Answer::Error { detail } | Answer::Nothing { detail } => detail.clone(),
+        };
+        row(f, name, &format!("version {}: {what}", other.version))?;
+        name = "";
+    }
+    Ok(())
+}

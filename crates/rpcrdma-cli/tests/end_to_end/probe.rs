@@ -1,0 +1,259 @@
+//! What `probe` says of peers of all kinds.
+
+use crate::running::{Served, fails, free_port, ok, run, text};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// The command, with a patience that no peer here needs unless it is silent.
+fn probe(addr: &str, args: &[&str]) -> Value {
+    let output = run(&[&["probe", "--json", addr], args].concat());
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(text(&output.stderr), "", "{found}");
+    let expected = if found["verdict"] == "rpcrdma" { 0 } else { 1 };
+    assert_eq!(output.status.code(), Some(expected), "{found}");
+    found
+}
+
+/// Somebody who is no server of ours.
+struct Peer {
+    addr: String,
+    connections: Arc<AtomicUsize>,
+}
+
+/// What such a peer does after it has spoken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    Close,
+    Wait,
+}
+
+impl Peer {
+    /// Says this on each connection, once it was spoken to.
+    fn that(says: &'static [u8], then: Then) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap().to_string();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&connections);
+        std::thread::spawn(move || {
+            let mut kept = Vec::new();
+            for stream in listener.incoming() {
+                counted.fetch_add(1, Relaxed);
+                let mut stream = stream.unwrap();
+                let heard = stream.read(&mut [0; 4096]);
+                if heard.is_ok() && stream.write_all(says).is_ok() && then == Then::Wait {
+                    kept.push(stream);
+                }
+            }
+        });
+        Self { addr, connections }
+    }
+
+    fn probed(&self) -> Value {
+        let found = probe(&self.addr, &["--timeout", "0.5"]);
+        let connections = self.connections.load(Relaxed);
+        assert!(connections <= 3, "{connections} connections");
+        found
+    }
+}
+
+/// The same with every time, of which nothing can be known beforehand, as `T`.
+fn without_times(shown: &str) -> String {
+    let times = |word: &str| {
+        let parts = word.split('/').map(|part| match part.parse::<f64>() {
+            Ok(_) if part.contains('.') => "T",
+            _ => part,
+        });
+        parts.collect::<Vec<_>>().join("/")
+    };
+    let words: Vec<_> = shown.split(' ').map(times).collect();
+    words.join(" ")
+}
+
+#[test]
+fn our_server_is_shown_on_one_screen() {
+    let served = Served::new(&[]);
+    let shown = text(&ok(&["probe", "-c", "5", &served.listening]));
+    let expected = format!(
+        "\
+{}: it answers NFS over RPC-over-RDMA
+  TCP            connected in T ms
+  MPA            revision 2 enhanced, CRC32C always, no markers
+                 IRD 32, ORD 32 (offered: 32, 32)
+  private data   f6ab0e1801010703
+                 RPC-over-RDMA version 1 CM Private Data, at the head
+                 sends up to 8192 octets, receives up to 4096
+  inline         4096 octets to it, 8192 octets from it
+  invalidation   announced, and done
+  RPC-over-RDMA  version 1; version 2 is refused (ERR_VERS, 1 to 1)
+  credits        128 granted, 1024 asked for
+  NFS            version 3
+  MOUNT          version 3
+  round trip     min/median/max = T/T/T ms, 5 calls
+",
+        served.listening
+    );
+    assert_eq!(without_times(&shown), expected);
+}
+
+#[test]
+fn options_of_a_server_are_seen_from_outside() {
+    let served = Served::new(&[
+        "--crc=off",
+        "--inline-size=65536",
+        "--remote-invalidation=off",
+        "--credits=3",
+    ]);
+    let found = probe(&served.listening, &[]);
+    assert_eq!(found["mpa"]["crc_required"], false);
+    assert_eq!(found["private_data"]["send_size"], 65536);
+    assert_eq!(found["private_data"]["receive_size"], 65536);
+    assert_eq!(found["private_data"]["remote_invalidation"], false);
+    assert_eq!(found["inline"], json!({"to_peer": 4096, "from_peer": 8192}));
+    assert_eq!(found["rpcrdma"]["invalidates"], false);
+    assert_eq!(found["rpcrdma"]["credits_granted"], 3);
+    assert_eq!(found["rpcrdma"]["ended"], Value::Null);
+}
+
+#[test]
+fn programs_and_their_versions_are_told_apart() {
+    let served = Served::new(&[]);
+    let found = probe(&served.listening, &["-c", "1"]);
+    let mismatch = |version| {
+        json!({"name": "NFS", "program": 100_003, "version": version,
+            "answer": "prog_mismatch", "low": 3, "high": 3})
+    };
+    let there = |name, program| json!({"name": name, "program": program, "version": 3, "answer": "success"});
+    let programs = json!([
+        mismatch(2),
+        there("NFS", 100_003),
+        mismatch(4),
+        there("MOUNT", 100_005)
+    ]);
+    assert_eq!(found["programs"], programs);
+    assert_eq!(found["nfs_versions"], json!([3]));
+    assert_eq!(found["nfs4_minor_versions"], json!([]));
+    assert_eq!(found["rtt_ms"]["calls"], 1);
+}
+
+#[test]
+fn what_is_not_mpa_is_quoted() {
+    let ssh = Peer::that(b"SSH-2.0-of some\x1b kind\r\n", Then::Wait);
+    let found = ssh.probed();
+    assert_eq!(found["verdict"], "not_mpa");
+    assert_eq!(found["first_octets"]["text"], "SSH-2.0-of some\\x1b kin");
+    let shown = run(&["probe", &ssh.addr]);
+    assert_eq!(shown.status.code(), Some(1));
+    let shown = text(&shown.stdout);
+    let says =
+        "it accepts TCP connections but does not speak MPA: it said \"SSH-2.0-of some\\x1b kin\"";
+    assert!(shown.contains(says), "{shown}");
+}
+
+#[test]
+fn port_of_nfs_over_plain_tcp_is_named_so() {
+    let served = Served::new(&[]);
+    let found = probe(&format!("127.0.0.1:{}", served.mount_port), &[]);
+    assert_eq!(found["verdict"], "closed");
+    assert_eq!(found["plain_tcp"]["answer"], "success");
+    let explanation = found["explanation"].as_str().unwrap();
+    assert!(
+        explanation.contains("port of NFS over plain TCP"),
+        "{explanation}"
+    );
+    assert_eq!(found["mpa"], Value::Null);
+}
+
+#[test]
+fn whoever_says_nothing_is_not_waited_for() {
+    let check = |then, verdict| {
+        let found = Peer::that(b"", then).probed();
+        assert_eq!(found["verdict"], verdict);
+        assert_eq!(found["plain_tcp"], Value::Null);
+    };
+    check(Then::Close, "closed");
+    check(Then::Wait, "silent");
+}
+
+#[test]
+fn closed_port_is_named_so() {
+    let nobody = format!("127.0.0.1:{}", free_port());
+    let found = probe(&nobody, &[]);
+    assert_eq!(found["verdict"], "refused");
+    assert_eq!(found["tcp_connect_ms"], Value::Null);
+}
+
+#[test]
+fn mpa_without_anybody_behind_it_is_shown_as_far_as_it_goes() {
+    const REPLY: &[u8] = b"MPA ID Rep Frame\x90\x02\x00\x11\x00\x07\x3f\xff\
+        other\xf6\xab\x0e\x18\x01\x01\x0f\x01";
+    let found = Peer::that(REPLY, Then::Wait).probed();
+    assert_eq!(found["verdict"], "mpa_only");
+    let mpa = &found["mpa"];
+    assert_eq!((&mpa["ird"], &mpa["ord"]), (&json!(7), &Value::Null));
+    assert_eq!(
+        (&mpa["markers"], &mpa["crc"]),
+        (&json!(true), &json!(false))
+    );
+    assert_eq!(found["private_data"]["offset"], 5);
+    assert_eq!(found["inline"], json!({"to_peer": 2048, "from_peer": 8192}));
+    assert_eq!(found["programs"][0]["answer"], "nothing");
+    assert_eq!(found["programs"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn mpa_reply_that_cannot_be_accepted_is_shown() {
+    let found = Peer::that(
+        b"MPA ID Rep Frame\x50\x03\x00\x04\x00\x01\x00\x02",
+        Then::Wait,
+    )
+    .probed();
+    assert_eq!(found["verdict"], "bad_mpa");
+    assert_eq!(found["mpa"]["revision"], 3);
+    assert_eq!(found["mpa"]["crc"], true);
+}
+
+#[test]
+fn refusal_is_no_absence() {
+    let served = Served::new(&["--allow", "192.0.2.0/24"]);
+    let found = probe(&served.listening, &[]);
+    assert_eq!(found["verdict"], "rejected");
+    assert_eq!(found["mpa"]["rejected"], true);
+}
+
+#[test]
+fn probe_leaves_the_server_as_it_was() {
+    let served = Served::new(&["--max-connections", "4"]);
+    for _ in 0..5 {
+        assert_eq!(probe(&served.listening, &["-c", "1"])["verdict"], "rpcrdma");
+    }
+    ok(&["ls", &served.url("")]);
+}
+
+#[test]
+fn every_field_is_explained() {
+    const PAGE: &str = include_str!("../../../../docs/probe.md");
+    fn check(found: &Value) {
+        for (name, value) in found.as_object().into_iter().flatten() {
+            assert!(PAGE.contains(&format!("`{name}`")), "{name}");
+            check(value);
+        }
+        found.as_array().into_iter().flatten().for_each(check);
+    }
+    let served = Served::new(&[]);
+    check(&probe(&served.listening, &["-c", "1"]));
+    check(&Peer::that(b"HTTP/1.1 400 Bad Request\r\n", Then::Close).probed());
+}
+
+#[test]
+fn what_cannot_be_probed_is_said() {
+    fails(
+        &["probe", "host.invalid"],
+        1,
+        "cannot find the host host.invalid",
+    );
+    fails(&["probe", "127.0.0.1:0"], 2, "1 to 65535");
+    fails(&["probe", "-c", "1001", "127.0.0.1"], 2, "1001");
+}
