@@ -528,7 +528,7 @@ impl Session {
     fn answered(&mut self, xid: u32, is: impl Fn(&What) -> bool) -> Option<What> {
         let answered = self.outstanding.answered(xid, is)?;
         if answered.updates {
-            self.own.sizes.handle_known();
+            self.own.handle_heard();
         }
         Some(answered.what)
     }

@@ -23,6 +23,8 @@ pub(super) struct Own {
     backward: BackwardSupport,
     /// What the peer was told last, or will be told first.
     said: InitXch,
+    /// What it is known to have heard.
+    heard: XcharSpec,
     /// Registered ones that the peer wants to be changed.
     asked: Vec<XcharId>,
     /// What it is to be told of registered ones, one for each.
@@ -59,6 +61,7 @@ impl Own {
             registry: config.registry,
             sizes: ReceiveSizes::new(config.receive_size, config.max_receive_size),
             backward: config.backward,
+            heard: said.start.clone(),
             said,
             asked: Vec::new(),
             changed: VecDeque::new(),
@@ -226,8 +229,15 @@ impl Own {
         Some(update)
     }
 
+    /// The peer has heard all that it was told.
+    pub(super) fn handle_heard(&mut self) {
+        self.sizes.handle_heard();
+        self.heard.clone_from(&self.said.start);
+    }
+
     /// The peer took no note of what it was told.
     pub(super) fn handle_ignored(&mut self) {
+        self.said.start.clone_from(&self.heard);
         let size = self.sizes.handle_ignored();
         self.said.start.set::<ReceiveBufferSize>(&size);
     }

@@ -11,7 +11,7 @@ pub(super) struct ReceiveSizes {
     /// being lowered.
     announced: ReceiveSize,
     /// What it is known to have heard.
-    known: ReceiveSize,
+    heard: ReceiveSize,
     /// While it is being raised: what every Receive holds that is posted.
     ready: ReceiveSize,
     /// The largest it may become.
@@ -66,7 +66,7 @@ impl ReceiveSizes {
     pub(super) fn new(now: ReceiveSize, most: ReceiveSize) -> Self {
         Self {
             announced: now,
-            known: now,
+            heard: now,
             ready: now,
             most: most.max(now),
             change: Change::None,
@@ -90,8 +90,8 @@ impl ReceiveSizes {
     /// taken note of is not yet counted on (xcharext §4.1), and one that it wants lower not any more.
     pub(super) fn for_replies(&self) -> ReceiveSize {
         match self.change {
-            Change::None | Change::Raising { .. } => self.known,
-            Change::Draining { to } | Change::Lowered { to } => self.known.min(to),
+            Change::None | Change::Raising { .. } => self.heard,
+            Change::Draining { to } | Change::Lowered { to } => self.heard.min(to),
         }
     }
 
@@ -196,7 +196,7 @@ impl ReceiveSizes {
     /// The peer was told so.
     pub(super) fn handle_told(&mut self, size: ReceiveSize) {
         self.announced = size;
-        self.known = self.known.min(size);
+        self.heard = self.heard.min(size);
         match &mut self.change {
             Change::None | Change::Draining { .. } => {}
             Change::Raising { to, asked } => {
@@ -210,13 +210,13 @@ impl ReceiveSizes {
     }
 
     /// It has heard all that it was told.
-    pub(super) fn handle_known(&mut self) {
-        self.known = self.announced;
+    pub(super) fn handle_heard(&mut self) {
+        self.heard = self.announced;
     }
 
     /// It took no note of what it was told: what it takes the size for.
     pub(super) fn handle_ignored(&mut self) -> ReceiveSize {
-        self.announced = self.known;
-        self.known
+        self.announced = self.heard;
+        self.heard
     }
 }

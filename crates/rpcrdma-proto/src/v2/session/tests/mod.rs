@@ -5,6 +5,7 @@ mod designs;
 mod hostile;
 mod lowering;
 mod raising;
+mod random;
 mod requests;
 
 use super::*;
