@@ -39,6 +39,9 @@ impl End {
         let closing = matches!(self.state, State::Closing { .. });
         match message {
             Message::Terminate { text, refused } => {
+                // Whoever sent it is closed already, unless somebody else said it in its name: then
+                // it hears that nobody is here any more, as it would from TCP.
+                self.send(now, Message::Fin, inward, outward);
                 self.end(CloseReason::Terminated(text), refused);
             }
             Message::Reset(text) if closing => {
