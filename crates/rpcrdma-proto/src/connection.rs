@@ -265,7 +265,7 @@ impl Connection {
                 link.posts.completed();
                 match Purpose::of(wr) {
                     Purpose::Reply { call } => self.responder.handle_sent(call),
-                    Purpose::Send
+                    Purpose::Call
                     | Purpose::Receive
                     | Purpose::Invalidate { .. }
                     | Purpose::Pull { .. } => {}

@@ -12,6 +12,7 @@ use buffer::{Buffer, Gather, Pool};
 use oncrpc::TransportError;
 use slab::Slab;
 use smallvec::SmallVec;
+use std::collections::VecDeque;
 use std::time::Instant;
 use verbs::{Handle, Invalidated, Limits, Memory, QueuePair, RegisterError, Segment, WorkRequest};
 use xdr::Payload;
@@ -52,6 +53,8 @@ pub(crate) struct Requester {
     exposed: usize,
     calls: Slab<Call>,
     xids: XidTable,
+    /// Sends of calls that have their credit, but were not posted when the grant was lowered.
+    held: VecDeque<WorkRequest>,
 }
 
 #[derive(Debug)]
@@ -83,6 +86,7 @@ impl Requester {
             ready,
             exposed: 0,
             calls: Slab::new(),
+            held: VecDeque::new(),
         }
     }
 
@@ -199,7 +203,7 @@ impl Requester {
             CallForm::Long => Gather::new(),
         };
         link.posts.push(WorkRequest::Send {
-            wr: Purpose::Send.wr(),
+            wr: Purpose::Call.wr(),
             buffer,
             rest,
             invalidate: None,
@@ -263,10 +267,11 @@ impl Requester {
 
     /// The reply is here: the credit is free again, and what is still exposed is invalidated.
     fn answered(&mut self, link: &mut Link, key: u32, outcome: Outcome) {
-        let call = &mut self.calls[key as usize];
-        self.xids.remove(call.request.xid);
         self.credits.give_back();
         link.for_replies = self.credits.used() as usize;
+        self.keep_to_grant(link);
+        let call = &mut self.calls[key as usize];
+        self.xids.remove(call.request.xid);
         let mut left = 0;
         for region in &call.regions {
             if region.back.is_none() {
@@ -283,6 +288,24 @@ impl Requester {
             self.finish(link, key, outcome);
         } else {
             call.state = State::Invalidating { left, outcome };
+        }
+    }
+
+    /// RFC 8166 §3.3.1: a grant that was lowered counts for calls too that wait to be posted.
+    fn keep_to_grant(&mut self, link: &mut Link) {
+        let most = self.credits.in_force() as usize;
+        let mut out = (self.credits.used() as usize).saturating_sub(self.held.len());
+        while out > most
+            && let Some(send) = link.posts.recall()
+        {
+            self.held.push_front(send);
+            out -= 1;
+        }
+        while out < most
+            && let Some(send) = self.held.pop_front()
+        {
+            link.posts.push(send);
+            out += 1;
         }
     }
 

@@ -9,8 +9,8 @@ use verbs::{WorkRequest, WrId};
 pub(crate) enum Purpose {
     /// Takes in a message.
     Receive,
-    /// Sends something whose completion nobody waits for.
-    Send,
+    /// Sends a call of ours. Nobody waits for its completion.
+    Call,
     /// Takes back a handle of an outstanding call.
     Invalidate { call: u32 },
     /// Pulls a Read chunk of a call in service.
@@ -20,7 +20,7 @@ pub(crate) enum Purpose {
 }
 
 const RECEIVE: u64 = 0;
-const SEND: u64 = 1;
+const CALL: u64 = 1;
 const INVALIDATE: u64 = 2;
 const PULL: u64 = 3;
 const REPLY: u64 = 4;
@@ -32,7 +32,7 @@ impl Purpose {
         };
         match self {
             Self::Receive => id(RECEIVE, 0, 0),
-            Self::Send => id(SEND, 0, 0),
+            Self::Call => id(CALL, 0, 0),
             Self::Invalidate { call } => id(INVALIDATE, 0, call),
             Self::Pull { call, chunk } => id(PULL, chunk, call),
             Self::Reply { call } => id(REPLY, 0, call),
@@ -50,7 +50,7 @@ impl Purpose {
         let (chunk, call) = ((wr.0 >> 32) as u8, wr.0 as u32);
         match wr.0 >> 56 {
             RECEIVE => Self::Receive,
-            SEND => Self::Send,
+            CALL => Self::Call,
             INVALIDATE => Self::Invalidate { call },
             PULL => Self::Pull { call, chunk },
             REPLY => Self::Reply { call },
@@ -111,6 +111,15 @@ impl Posts {
         }
     }
 
+    /// Takes back the last Send of a call that was not handed out.
+    pub(crate) fn recall(&mut self) -> Option<WorkRequest> {
+        let call = Purpose::Call.wr();
+        let is_call =
+            |work: &WorkRequest| matches!(work, WorkRequest::Send { wr, .. } if *wr == call);
+        let at = self.queue.iter().rposition(is_call)?;
+        self.queue.remove(at)
+    }
+
     pub(crate) fn completed(&mut self) {
         self.out = self.out.saturating_sub(1);
     }
@@ -129,7 +138,7 @@ mod tests {
     fn every_purpose_survives_the_round_trip() {
         let check = |purpose: Purpose| assert_eq!(Purpose::of(purpose.wr()), purpose);
         check(Purpose::Receive);
-        check(Purpose::Send);
+        check(Purpose::Call);
         check(Purpose::Invalidate { call: u32::MAX });
         check(Purpose::Pull {
             call: u32::MAX,
@@ -143,7 +152,7 @@ mod tests {
         let mut posts = Posts::new(1);
         for _ in 0..2 {
             posts.push(WorkRequest::Invalidate {
-                wr: Purpose::Send.wr(),
+                wr: Purpose::Call.wr(),
                 handle: Handle(1),
             });
         }
@@ -157,7 +166,7 @@ mod tests {
     fn receive_does_not_wait_behind_work_that_does() {
         let mut posts = Posts::new(0);
         posts.push(WorkRequest::Invalidate {
-            wr: Purpose::Send.wr(),
+            wr: Purpose::Call.wr(),
             handle: Handle(1),
         });
         posts.push(WorkRequest::Receive {

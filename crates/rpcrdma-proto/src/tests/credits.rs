@@ -178,6 +178,30 @@ fn grant_can_be_lowered_and_raised_while_all_credits_are_in_use() {
 }
 
 #[test]
+fn call_that_waits_to_be_posted_keeps_to_a_grant_that_was_lowered_meanwhile() {
+    let mut lone = granted(false);
+    let one_more = |lone: &mut Lone, xid| {
+        lone.call(request(xid, call(xid, 40, &[]), bound(100, &[])));
+    };
+    for xid in 1..=3 {
+        one_more(&mut lone, xid);
+        lone.receive().expect("there are credits");
+    }
+    // These two have their credits, but no room to be posted yet.
+    one_more(&mut lone, 4);
+    one_more(&mut lone, 5);
+    let answer = |xid| stream(&reply(xid, 40, &[]));
+    let lowered = wire(procedure::MSG, 1, 2, &Lists::default(), &answer(1));
+    arrive(&mut lone.end.connection, lowered);
+    assert_eq!(lone.receive(), None);
+    for (xid, next) in [(2, 4), (3, 5)] {
+        lone.send_stream(xid, 2, &answer(xid));
+        assert_eq!(lone.receive().expect("the next call").0.xid, next);
+        assert_eq!(lone.receive(), None);
+    }
+}
+
+#[test]
 fn replies_that_are_still_being_sent_do_not_count_against_a_lowered_grant() {
     let mut connection = server().end.connection;
     let call_of = |xid| {
