@@ -9,12 +9,12 @@ use crate::cast::{Stage, count};
 use crate::dice::Dice;
 use crate::echo::{Echo, Shape, Shared};
 use crate::scenario::Backward;
-use crate::watch::{Party, Watched};
 use oncrpc::{
     Answer, Caller, Credential, MAX_REPLY_HEADER, Procedure, Programs, Reply, ReplyBound, RpcError,
     Service, Transport, TransportError, read_reply, write_call,
 };
 use rpcrdma::{Backchannels, BackwardClient};
+use rpcrdma_watch::{Party, Watched};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::JoinSet;

@@ -4,9 +4,9 @@ use crate::back::{Answering, Back, MayCall};
 use crate::cast::{Guest, Host, Stage, count, trouble};
 use crate::dice::Dice;
 use crate::echo::{Echo, How, Mix, Shape};
-use crate::watch::Watched;
 use oncrpc::{Service, Transport, TransportError};
 use rpcrdma::Client;
+use rpcrdma_watch::Watched;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::JoinSet;
 

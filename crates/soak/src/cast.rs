@@ -4,7 +4,6 @@ use crate::back::{MayCall, backchannels};
 use crate::dice::Dice;
 use crate::fickle::Fickle;
 use crate::scenario::Scenario;
-use crate::watch::{Party, Watch, Watched};
 use crate::{Tally, weather};
 use buffer::Pool;
 use oncrpc::Service;
@@ -12,6 +11,7 @@ use rpcrdma::{
     Backchannels, CallbackService, Client, ClientConfig, HealthCheck, HealthChecks, InlineSize,
     Server, ServerConfig, Spin,
 };
+use rpcrdma_watch::{Party, Watch, Watched};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -370,14 +370,14 @@ impl Guest {
     /// The client for one more task, which may be a user of its own.
     pub(crate) fn user(&self, one_in: u32, dice: &mut Dice) -> Watched<Client> {
         match dice.once_in(one_in) {
-            true => self.party.transport(self.client.inner().new_user()),
+            true => self.party.transport(self.client.new_user()),
             false => self.client.clone(),
         }
     }
 
     /// Closes its connection.
     pub(crate) async fn end(&self) {
-        self.client.inner().close().await;
+        self.client.close().await;
     }
 
     /// Once all tasks have ended: nothing is left.
@@ -385,7 +385,7 @@ impl Guest {
         let connections = self.party.tally().connections;
         stage.counts.connections.fetch_add(connections, Relaxed);
         self.party.check_gone();
-        let out = self.client.inner().memory().out;
+        let out = self.client.memory().out;
         if out > 0 {
             stage
                 .watch

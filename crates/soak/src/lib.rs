@@ -6,7 +6,7 @@
 //! rows over software iWARP on loopback, in real time, through a proxy that cuts, delays and splits
 //! what goes through it.
 //!
-//! The checkers of [`watch`] stand between the stack and its provider, and work in any test.
+//! The checkers of [`rpcrdma_watch`] stand between the stack and its provider.
 
 #![allow(
     clippy::missing_panics_doc,
@@ -26,7 +26,6 @@ mod panics;
 mod proxy;
 mod scenario;
 mod sim;
-pub mod watch;
 mod weather;
 
 pub use dice::Dice;

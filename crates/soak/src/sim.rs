@@ -3,9 +3,9 @@
 use crate::cast::{Counts, Guest, Host, Net, Stage, gone};
 use crate::dice::Dice;
 use crate::scenario::{Load, Scenario};
-use crate::watch::{Notes, Watch};
 use crate::weather::Weather;
 use crate::{Report, calls, files, panics};
+use rpcrdma_watch::{Notes, Watch};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;

@@ -17,7 +17,7 @@ fn ready() -> Pair {
 
 fn ready_with(setup: Setup) -> Pair {
     let mut pair = Pair::with(setup);
-    pair.server.connection.handle_client_ready();
+    pair.client_is_ready();
     pair
 }
 
@@ -49,7 +49,7 @@ fn nothing_is_sent_before_the_client_is_ready() {
     pair.call_back(request(5, call(5, 40, &[]), bound(200, &[])));
     assert!(matches!(pair.ended_back(), Err(TransportError::Refused(_))));
     assert_eq!(pair.server.connection.counters().calls_sent, 0);
-    pair.server.connection.handle_client_ready();
+    pair.client_is_ready();
     exchange_back(&mut pair, 6, 40).expect("answered");
 }
 
@@ -120,7 +120,7 @@ fn credits_of_one_direction_say_nothing_about_the_other() {
 fn each_end_has_receives_for_both_directions() {
     let receives = |pair: &Pair| {
         let ends = [&pair.client, &pair.server];
-        ends.map(|end| end.qp.outstanding().receives)
+        ends.map(|end| end.qp.inner().outstanding().receives)
     };
     let mut pair = ready();
     let slack = crate::limits::RECEIVE_SLACK;
@@ -407,7 +407,7 @@ fn calls_of_a_server_go_on_over_the_next_connection_once_the_client_is_ready_aga
         panic!("it has no reply");
     };
     assert_eq!(next.server.connection.room(), 0, "nothing carries over");
-    next.server.connection.handle_client_ready();
+    next.client_is_ready();
     let end = &mut next.server;
     let called = end.connection.call(Instant::now(), again, &mut end.qp);
     assert!(matches!(called, Called::Sent));

@@ -191,7 +191,7 @@ fn call_that_went_as_a_whole_goes_in_chunks_over_a_connection_with_room_for_the_
 }
 
 /// Posts what waits at one end, and says how many octets of its Sends go by reference.
-fn post_all(end: &mut End) -> usize {
+fn post_all<Q: QueuePair>(end: &mut End<Q>) -> usize {
     let mut referred = 0;
     while let Some(work) = end.connection.poll_post() {
         if let WorkRequest::Send { rest, .. } = &work {
@@ -383,19 +383,19 @@ fn one_call_goes_before_the_first_reply_and_then_as_many_as_granted() {
 #[test]
 fn client_posts_receives_for_the_calls_it_sends() {
     let mut pair = Pair::new();
-    let idle = pair.client.qp.outstanding().receives;
+    let idle = pair.client.qp.inner().outstanding().receives;
     exchange(&mut pair, (40, &[]), (40, &[])).expect("answered");
-    assert_eq!(pair.client.qp.outstanding().receives, idle);
+    assert_eq!(pair.client.qp.inner().outstanding().receives, idle);
     for xid in 1..=8 {
         pair.call(request(xid, call(xid, 40, &[]), bound(100, &[])));
     }
     pair.drive();
-    assert_eq!(pair.client.qp.outstanding().receives, idle + 8);
+    assert_eq!(pair.client.qp.inner().outstanding().receives, idle + 8);
     while let Some((id, received)) = pair.calls.pop() {
         let xid = xdr::Reader::from(&received).u32().expect("an XID");
         pair.answer(id, Reply::Message(reply(xid, 4, &[])));
     }
-    assert_eq!(pair.client.qp.outstanding().receives, idle);
+    assert_eq!(pair.client.qp.inner().outstanding().receives, idle);
     pair.check_idle();
 }
 

@@ -163,7 +163,7 @@ fn grant_can_be_lowered_and_raised_while_all_credits_are_in_use() {
         assert_eq!(fill_and_answer(&mut pair, &mut xid), expected);
     }
     let slack = crate::limits::RECEIVE_SLACK;
-    assert_eq!(pair.server.qp.outstanding().receives, 3 + slack);
+    assert_eq!(pair.server.qp.inner().outstanding().receives, 3 + slack);
     pair.server.connection.set_grant(100);
     assert_eq!(
         pair.server.connection.grant(),
@@ -172,7 +172,7 @@ fn grant_can_be_lowered_and_raised_while_all_credits_are_in_use() {
     );
     assert_eq!(fill_and_answer(&mut pair, &mut xid), 3);
     assert_eq!(fill_and_answer(&mut pair, &mut xid), 8);
-    assert_eq!(pair.server.qp.outstanding().receives, 8 + slack);
+    assert_eq!(pair.server.qp.inner().outstanding().receives, 8 + slack);
     assert_eq!(pair.client.qp.closed(), None);
     assert_eq!(pair.server.connection.violation(), None);
 }

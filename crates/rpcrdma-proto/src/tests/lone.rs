@@ -1,6 +1,6 @@
 //! One connection against a peer that is driven by hand, and may do anything.
 
-use super::pair::End;
+use super::pair::{End, MAX_TURNS};
 use super::*;
 use crate::header::{self, Body, Header, Lists, RdmaError, ReadChunk, Segments, procedure};
 use crate::{CallId, Called, Connection, Event};
@@ -11,7 +11,7 @@ use verbs_sim::{EndOptions, Fabric, PairOptions, SimQp};
 
 /// The connection under test, and its peer.
 pub(super) struct Lone {
-    pub(super) end: End,
+    pub(super) end: End<SimQp>,
     pub(super) peer: SimQp,
     pub(super) events: Vec<Event>,
 }
@@ -40,7 +40,14 @@ impl Lone {
     }
 
     pub(super) fn drive(&mut self) {
+        let mut turns = 0;
         while self.end.turn() | self.peer.progress() {
+            turns += 1;
+            assert!(
+                turns < MAX_TURNS,
+                "it has no end: {:?}",
+                self.end.connection
+            );
             while let Some(event) = self.end.connection.poll_event() {
                 self.events.push(event);
             }

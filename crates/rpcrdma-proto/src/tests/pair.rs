@@ -1,17 +1,21 @@
-//! Both ends of a connection, driven until nothing moves.
+//! Both ends of a connection, watched, and driven until nothing moves.
 
-use super::config;
+use super::{bound, call, config, request};
 use crate::{CallId, CallRequest, CallToken, Called, Config, Connection, Event, PrivateData, Role};
 use oncrpc::{Reply, TransportError};
+use rpcrdma_watch::{Watch, WatchedQp};
 use std::task::Waker;
 use std::time::Instant;
 use verbs::QueuePair;
 use verbs_sim::{EndOptions, Fabric, PairOptions, SimQp};
-use xdr::Payload;
+use xdr::{Payload, Reader};
+
+/// Turns after which what is driven is taken to have no end: no test has a tenth of them.
+pub(super) const MAX_TURNS: usize = 100_000;
 
 /// One end: its queue pair and its protocol state.
-pub(super) struct End {
-    pub(super) qp: SimQp,
+pub(super) struct End<Q> {
+    pub(super) qp: Q,
     pub(super) connection: Connection,
 }
 
@@ -36,8 +40,8 @@ pub(super) struct Setup {
 
 pub(super) struct Pair {
     pub(super) fabric: Fabric,
-    pub(super) client: End,
-    pub(super) server: End,
+    pub(super) client: End<WatchedQp<SimQp>>,
+    pub(super) server: End<WatchedQp<SimQp>>,
     /// Calls handed up at the server and not answered yet.
     pub(super) calls: Vec<(CallId, Payload)>,
     /// Replies handed up at the client.
@@ -49,6 +53,19 @@ pub(super) struct Pair {
     pub(super) back: Back,
     /// When calls are sent.
     pub(super) now: Instant,
+    /// After both ends, so that they are gone when it speaks.
+    _verdict: Verdict,
+}
+
+/// Says at the end of a test what the checkers found.
+struct Verdict(Watch);
+
+impl Drop for Verdict {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.0.finish(&[]);
+        }
+    }
 }
 
 impl Default for Setup {
@@ -63,8 +80,8 @@ impl Default for Setup {
     }
 }
 
-impl End {
-    pub(super) fn new(mut qp: SimQp, config: &Config, peer: Option<PrivateData>) -> Self {
+impl<Q: QueuePair> End<Q> {
+    pub(super) fn new(mut qp: Q, config: &Config, peer: Option<PrivateData>) -> Self {
         for receive in config.initial_receives() {
             qp.post(receive).expect("there is room for receives");
         }
@@ -107,18 +124,40 @@ impl End {
             }
         }
     }
+}
 
+impl End<WatchedQp<SimQp>> {
     fn take_events(
         &mut self,
         calls: &mut Vec<(CallId, Payload)>,
         replies: &mut Vec<(CallToken, Result<Payload, TransportError>)>,
     ) {
+        let xid = |message: &Payload| Reader::from(message).u32().expect("an XID");
         while let Some(event) = self.connection.poll_event() {
             match event {
-                Event::Call { id, message } => calls.push((id, message)),
-                Event::Reply { token, reply } => replies.push((token, reply)),
+                Event::Call { id, message } => {
+                    self.qp.party().executed(xid(&message));
+                    calls.push((id, message));
+                }
+                Event::Reply { token, reply } => {
+                    if let Ok(reply) = &reply {
+                        self.qp.party().delivered(xid(reply));
+                    }
+                    replies.push((token, reply));
+                }
             }
         }
+    }
+
+    /// What it is at.
+    fn busy_with(&self) -> String {
+        format!(
+            "calls out {}, calls in {}, closed {:?}, {:?}",
+            self.connection.calls_out(),
+            self.connection.calls_in(),
+            self.qp.closed(),
+            self.qp.inner().outstanding()
+        )
     }
 }
 
@@ -131,6 +170,11 @@ impl Pair {
         let fabric = Fabric::new(setup.seed);
         let (left, right) = fabric.pair(&setup.ends);
         let heard = |config: &Config| setup.private_data.then_some(config.own);
+        let watch = Watch::default();
+        let agreed = |config: &Config| config.own.remote_invalidation && setup.private_data;
+        let agreed = agreed(&setup.client) && agreed(&setup.server);
+        let left = watch.party("client").connected(left, agreed);
+        let right = watch.party("server").accepted(right, agreed);
         Self {
             fabric,
             client: End::new(left, &setup.client, heard(&setup.server)),
@@ -140,6 +184,15 @@ impl Pair {
             waiting: Vec::new(),
             back: Back::default(),
             now: Instant::now(),
+            _verdict: Verdict(watch),
+        }
+    }
+
+    /// The client is ready for calls, and the server knows it.
+    pub(super) fn client_is_ready(&mut self) {
+        self.server.connection.handle_client_ready();
+        for end in [&self.client, &self.server] {
+            end.qp.party().client_is_ready();
         }
     }
 
@@ -164,7 +217,28 @@ impl Pair {
 
     /// Until nothing moves.
     pub(super) fn drive(&mut self) {
-        while self.turn() {}
+        self.drive_within(MAX_TURNS);
+    }
+
+    fn drive_within(&mut self, most: usize) {
+        for _ in 0..most {
+            if !self.turn() {
+                return;
+            }
+        }
+        panic!("it has no end: {}", self.busy_with());
+    }
+
+    fn busy_with(&self) -> String {
+        format!(
+            "client: {}, waiting {}; server: {}, waiting {}; next event {:?}, now {:?}",
+            self.client.busy_with(),
+            self.waiting.len(),
+            self.server.busy_with(),
+            self.back.waiting.len(),
+            self.fabric.next_event(),
+            self.fabric.now()
+        )
     }
 
     /// One turn of both ends, or else a step in time; whether there was one.
@@ -236,6 +310,20 @@ impl Pair {
             assert_eq!(end.connection.calls_in(), 0);
         }
         assert!(self.client.connection.is_quiet() && self.server.connection.is_quiet());
-        assert_eq!(self.client.qp.outstanding().regions, 0);
+        assert_eq!(self.client.qp.inner().outstanding().regions, 0);
     }
+}
+
+#[test]
+#[should_panic(expected = "it has no end: client: calls out 1")]
+fn conversation_without_end_is_stopped() {
+    let mut pair = Pair::new();
+    pair.call(request(5, call(5, 40, &[]), bound(100, &[])));
+    pair.drive_within(1);
+}
+
+#[test]
+#[should_panic(expected = "executes call")]
+fn broken_rule_is_told_at_the_end_of_a_test() {
+    Pair::new().server.qp.party().executed(5);
 }

@@ -240,7 +240,7 @@ struct TwoWays {
 impl TwoWays {
     /// On a pair whose client is ready for calls.
     fn new(mut pair: Pair) -> Self {
-        pair.server.connection.handle_client_ready();
+        pair.client_is_ready();
         Self {
             pair,
             exchanges: Vec::new(),

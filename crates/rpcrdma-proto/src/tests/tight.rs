@@ -25,7 +25,7 @@ fn one_of_each() -> Setup {
 #[test]
 fn calls_of_both_directions_go_on_where_there_is_one_of_each_thing() {
     let mut pair = Pair::with(one_of_each());
-    pair.server.connection.handle_client_ready();
+    pair.client_is_ready();
     // In a Write chunk, a Read chunk, a Position-Zero chunk, a Reply chunk; or all in a Send.
     let shapes: [(usize, &[usize], usize, &[usize]); 5] = [
         (40, &[], 40, &[100_001]),
@@ -144,7 +144,7 @@ fn no_more_calls_are_made_than_there_is_room_for_receives() {
     setup.ends.left.limits.receives = client - 5;
     setup.ends.right.limits.receives = server - 2;
     let mut pair = Pair::with(setup);
-    pair.server.connection.handle_client_ready();
+    pair.client_is_ready();
     for xid in 0..12 {
         pair.call(request(xid, call(xid, 40, &[]), bound(200, &[])));
         pair.call_back(request(xid, call(xid, 40, &[]), bound(200, &[])));

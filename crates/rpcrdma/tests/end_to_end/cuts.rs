@@ -2,9 +2,10 @@
 //! is answered all the same, over the next one.
 
 use crate::echo::{self, Echo, SHAPES, exchange};
+use crate::host::Host;
 use crate::run;
-use rpcrdma::{Client, ClientConfig, Server, ServerConfig, Spin};
-use soak::watch::Watch;
+use crate::stage::anywhere;
+use rpcrdma::{ClientConfig, ServerConfig, Spin};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -36,29 +37,24 @@ async fn survives(mute: Mute, cut: Cut) -> bool {
         Mute::Client => (provider(true), provider(false)),
         Mute::Server => (provider(false), provider(true)),
     };
-    let watch = Watch::default();
-    let (at_client, at_server) = (watch.party("client"), watch.party("server"));
-    let (of_client, of_server) = (at_client.provider(of_client), at_server.provider(of_server));
-    let on = "127.0.0.1:0".parse().expect("an address");
     let service = Arc::new(echo::Shared(Arc::new(Echo::default())));
     let config = ServerConfig {
         workers: 1,
         spin: Spin::Park,
         ..ServerConfig::default()
     };
-    let server = Server::bind(of_server, on, service, config).await;
-    let server = server.expect("it listens");
+    let server = Host::bind(of_server, anywhere(), service, config).await;
     let config = ClientConfig {
         reconnect_first: Duration::from_millis(1),
         spin: Spin::Park,
         ..ClientConfig::default()
     };
-    let client = Client::connect(of_client, server.local_addr(), config).await;
+    let client = server.client(of_client, config).await;
     let client = client.expect("it connects");
     let mut calls = JoinSet::new();
     let large = |(args, _): &&(&[usize], &[usize])| args.contains(&(1 << 20));
     for (args, results) in SHAPES.iter().filter(|shape| !large(shape)) {
-        let client = at_client.transport(client.clone());
+        let client = client.clone();
         calls.spawn(async move { exchange(&client, args, results).await });
     }
     while let Some(done) = calls.join_next().await {
@@ -66,7 +62,6 @@ async fn survives(mute: Mute, cut: Cut) -> bool {
     }
     client.close().await;
     let stats = server.shutdown().await;
-    watch.finish(&[&at_client, &at_server]);
     assert_eq!(client.memory().out, 0);
     assert_eq!(fabric.connections(), []);
     assert_eq!(fabric.outstanding(), Outstanding::default());

@@ -5,6 +5,7 @@ use crate::run;
 use crate::stage::{Stage, sim};
 use oncrpc::{Transport, TransportError};
 use rpcrdma::{Client, ClientConfig, InlineSize, ServerConfig};
+use rpcrdma_watch::Watched;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use verbs::QpOptions;
@@ -103,11 +104,9 @@ fn sized(octets: usize, remote_invalidation: bool) -> ServerConfig {
 
 /// Makes calls of 3000 octets both ways, which one server after the other fails to answer until the
 /// last; each is planned for the server that it goes to.
-async fn calls_across(servers: &[(usize, bool)]) -> Client {
-    let (_fabric, provider) = sim();
+async fn calls_across(servers: &[(usize, bool)]) -> Watched<Client> {
     let (octets, invalidation) = servers[0];
-    let mut stage = Stage::new(provider.clone(), sized(octets, invalidation)).await;
-    let on = stage.server.local_addr();
+    let mut stage = Stage::new(sim().1, sized(octets, invalidation)).await;
     let client = stage.client(quick()).await;
     let mut calls = JoinSet::new();
     for i in 0..5 {
@@ -124,10 +123,9 @@ async fn calls_across(servers: &[(usize, bool)]) -> Client {
         stage.service.echo.wait_for_blocked(1).await;
         let info = client.connection().expect("connected");
         let echo = stage.service.echo.clone();
-        stage.server.shutdown().await;
-        // Its threads may end; nobody hears their answers.
+        stage.begin_anew(sized(octets, invalidation)).await;
+        // The threads of the last one may end; nobody hears their answers.
         echo.open();
-        stage = Stage::at(provider.clone(), on, sized(octets, invalidation)).await;
         stage.service.echo.wait_for_blocked(1).await;
         let next = client.connection().expect("connected");
         assert_ne!(info.thresholds, next.thresholds);
@@ -172,7 +170,8 @@ fn remote_invalidation_is_agreed_on_anew_with_each_connection() {
 fn call_whose_chunks_broke_a_connection_is_refused_on_the_next() {
     run(async {
         let (fabric, provider) = sim();
-        let stage = Stage::new(provider, ServerConfig::default()).await;
+        let mut stage = Stage::new(provider, ServerConfig::default()).await;
+        stage.server.has_lawless_peer();
         let on = stage.server.local_addr();
         let connect = async || {
             let receives = echo::receives(8);
@@ -212,9 +211,7 @@ fn connections_for_which_there_is_no_memory_are_granted_less_and_then_refused() 
         let mut clients = Vec::new();
         let mut granted = Vec::new();
         loop {
-            let provider = stage.provider.clone();
-            let to = stage.server.local_addr();
-            let Ok(client) = Client::connect(provider, to, once()).await else {
+            let Ok(client) = stage.connect(once()).await else {
                 break;
             };
             exchange(&client, &[], &[]).await;
@@ -248,9 +245,7 @@ fn one_address_has_only_so_many_connections() {
         let stage = Stage::new(sim().1, config).await;
         let first = stage.client(once()).await;
         let second = stage.client(once()).await;
-        let provider = stage.provider.clone();
-        let third = Client::connect(provider, stage.server.local_addr(), once()).await;
-        assert!(third.is_err());
+        assert!(stage.connect(once()).await.is_err());
         exchange(&first, &[], &[]).await;
         exchange(&second, &[], &[]).await;
         assert_eq!(stage.server.shutdown().await.refused, 1);

@@ -5,6 +5,7 @@ use crate::run;
 use crate::stage::{Stage, providers, sim};
 use oncrpc::{Transport, TransportError};
 use rpcrdma::{Client, ClientConfig, ServerConfig};
+use rpcrdma_watch::Watched;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
@@ -20,7 +21,7 @@ fn several(connections: usize) -> ClientConfig {
 }
 
 /// Calls that wait until the service lets them go on.
-fn stuck(client: &Client, many: usize) -> JoinSet<Result<xdr::Payload, TransportError>> {
+fn stuck(client: &Watched<Client>, many: usize) -> JoinSet<Result<xdr::Payload, TransportError>> {
     let mut calls = JoinSet::new();
     for _ in 0..many {
         let client = client.clone();
@@ -165,7 +166,7 @@ fn user_with_many_calls_does_not_hold_up_another() {
         let stage = Stage::new(sim().1, config).await;
         let client = stage.client(ClientConfig::default()).await;
         exchange(&client, &[], &[]).await;
-        let other = client.new_user();
+        let other = client.party().transport(client.new_user());
         let done = Arc::new(AtomicU32::new(0));
         let mut calls = JoinSet::new();
         let gate = call(client.next_xid(), echo::BLOCKING, &[], &[]);

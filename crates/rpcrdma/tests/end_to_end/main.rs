@@ -6,6 +6,7 @@ mod backward;
 mod cuts;
 mod echo;
 mod endings;
+mod host;
 mod invalidation;
 mod lines;
 mod over_iwarp;

@@ -1,8 +1,11 @@
 //! Client and server over software iWARP on loopback.
 
 use crate::echo::{self, Echo, Shared, exchange};
+use crate::host::Host;
 use crate::run;
-use rpcrdma::{Client, ClientConfig, InlineSize, Server, ServerConfig};
+use crate::stage::anywhere;
+use rpcrdma::{Client, ClientConfig, InlineSize, ServerConfig};
+use rpcrdma_watch::Watched;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,18 +20,17 @@ fn iwarp(crc: CrcMode) -> Arc<Iwarp> {
     }))
 }
 
-async fn server(config: ServerConfig) -> Server {
-    let service = Arc::new(Shared(Arc::new(Echo::default())));
-    let on = "127.0.0.1:0".parse().expect("an address");
-    Server::bind(iwarp(CrcMode::Off), on, service, config)
-        .await
-        .expect("it listens")
+fn service() -> Arc<Shared> {
+    Arc::new(Shared(Arc::new(Echo::default())))
 }
 
-async fn client(server: &Server, crc: CrcMode, config: ClientConfig) -> Client {
-    Client::connect(iwarp(crc), server.local_addr(), config)
-        .await
-        .expect("it connects")
+async fn server(config: ServerConfig) -> Host {
+    Host::bind(iwarp(CrcMode::Off), anywhere(), service(), config).await
+}
+
+async fn client(server: &Host, crc: CrcMode, config: ClientConfig) -> Watched<Client> {
+    let client = server.client(iwarp(crc), config).await;
+    client.expect("it connects")
 }
 
 #[test]
@@ -133,20 +135,18 @@ fn client_is_told_that_nobody_listens() {
 #[test]
 fn client_outlives_a_restart_of_the_server() {
     run(async {
-        let first = server(ServerConfig::default()).await;
-        let on = first.local_addr();
+        let mut server = server(ServerConfig::default()).await;
         let config = ClientConfig {
             reconnect_first: Duration::from_millis(1),
             ..ClientConfig::default()
         };
-        let client = client(&first, CrcMode::On, config).await;
+        let client = client(&server, CrcMode::On, config).await;
         exchange(&client, &[], &[]).await;
-        first.shutdown().await;
-        let service = Arc::new(Shared(Arc::new(Echo::default())));
-        let second = Server::bind(iwarp(CrcMode::On), on, service, ServerConfig::default())
-            .await
-            .expect("the address is free again");
+        let config = ServerConfig::default();
+        server
+            .begin_anew(iwarp(CrcMode::On), service(), config)
+            .await;
         exchange(&client, &[100_000], &[100_000]).await;
-        assert_eq!(second.shutdown().await.accepted, 1);
+        assert_eq!(server.shutdown().await.accepted, 1);
     });
 }

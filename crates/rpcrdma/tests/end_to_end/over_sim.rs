@@ -1,9 +1,11 @@
 //! Client and server over the simulated fabric, each with its own threads and runtime.
 
 use crate::echo::{self, Echo, call, check, exchange};
+use crate::host::Host;
 use crate::run;
 use oncrpc::{Transport, TransportError};
-use rpcrdma::{Client, ClientConfig, Server, ServerConfig, Spin};
+use rpcrdma::{Client, ClientConfig, ServerConfig, Spin};
+use rpcrdma_watch::Watched;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +16,7 @@ struct World {
     fabric: Fabric,
     provider: Arc<SimProvider>,
     service: Arc<Echo>,
-    server: Server,
+    server: Host,
 }
 
 impl World {
@@ -22,14 +24,13 @@ impl World {
         let fabric = Fabric::new(11);
         let provider = Arc::new(fabric.provider(EndOptions::default()));
         let service = Arc::new(Echo::default());
-        let server = Server::bind(
+        let server = Host::bind(
             Arc::clone(&provider) as Arc<dyn Provider>,
             anywhere(),
             Arc::new(echo::Shared(Arc::clone(&service))),
             config,
         )
-        .await
-        .expect("it listens");
+        .await;
         Self {
             fabric,
             provider,
@@ -38,11 +39,10 @@ impl World {
         }
     }
 
-    async fn client(&self, config: ClientConfig) -> Client {
+    async fn client(&self, config: ClientConfig) -> Watched<Client> {
         let provider = Arc::clone(&self.provider) as Arc<dyn Provider>;
-        Client::connect(provider, self.server.local_addr(), config)
-            .await
-            .expect("it connects")
+        let client = self.server.client(provider, config).await;
+        client.expect("it connects")
     }
 }
 
@@ -506,7 +506,7 @@ fn one_connection_too_many_is_refused() {
         .await;
         let client = world.client(ClientConfig::default()).await;
         let provider = Arc::clone(&world.provider) as Arc<dyn Provider>;
-        let second = Client::connect(provider, world.server.local_addr(), ClientConfig::default());
+        let second = world.server.client(provider, ClientConfig::default());
         assert!(second.await.is_err());
         assert_eq!(world.server.stats().refused, 1);
         exchange(&client, &[], &[]).await;
@@ -553,7 +553,8 @@ fn private_data_of_the_user_arrives_behind_ours() {
 #[test]
 fn garbage_draws_errors_and_harms_nobody() {
     run(async {
-        let world = World::new(server_config()).await;
+        let mut world = World::new(server_config()).await;
+        world.server.has_lawless_peer();
         let client = world.client(ClientConfig::default()).await;
         let on = world.server.local_addr();
         let peer = world

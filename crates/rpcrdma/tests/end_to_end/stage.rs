@@ -1,13 +1,15 @@
 //! A server that can call its clients, and those.
 
 use crate::echo::{Echo, Shared};
+use crate::host::Host;
 use oncrpc::{Answer, Caller, ConnectionId, Programs, Service};
 use rpcrdma::{
-    Backchannels, BackwardClient, CallbackService, Client, ClientConfig, Server, ServerConfig, Spin,
+    Backchannels, BackwardClient, CallbackService, Client, ClientConfig, ServerConfig, Spin,
 };
+use rpcrdma_watch::Watched;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use verbs::Provider;
+use verbs::{Provider, SetupError};
 use verbs_iwarp::Iwarp;
 use verbs_sim::{EndOptions, Fabric};
 use xdr::{Payload, Reader};
@@ -75,52 +77,62 @@ pub(crate) struct Stage {
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) service: Arc<Noting>,
     pub(crate) backchannels: Backchannels,
-    pub(crate) server: Server,
+    pub(crate) server: Host,
 }
 
 impl Stage {
     /// A server that can call back, on this runtime.
     pub(crate) async fn new(provider: Arc<dyn Provider>, config: ServerConfig) -> Self {
-        Self::at(provider, anywhere(), config).await
-    }
-
-    pub(crate) async fn at(
-        provider: Arc<dyn Provider>,
-        on: SocketAddr,
-        config: ServerConfig,
-    ) -> Self {
-        let service = Noting::new();
-        let backchannels = Backchannels::default();
-        let config = ServerConfig {
-            workers: 0,
-            spin: Spin::Park,
-            backchannels: Some(backchannels.clone()),
-            ..config
-        };
+        let (service, backchannels) = (Noting::new(), Backchannels::default());
+        let config = calling_back(config, &backchannels);
         let shared = Arc::clone(&service) as Arc<dyn Service>;
-        let server = Server::bind(Arc::clone(&provider), on, shared, config).await;
+        let server = Host::bind(Arc::clone(&provider), anywhere(), shared, config).await;
         Self {
             provider,
             service,
             backchannels,
-            server: server.expect("it listens"),
+            server,
         }
     }
 
-    pub(crate) async fn client(&self, config: ClientConfig) -> Client {
+    /// Shuts the server down, and has another listen where it did.
+    pub(crate) async fn begin_anew(&mut self, config: ServerConfig) {
+        self.service = Noting::new();
+        let config = calling_back(config, &self.backchannels);
+        let shared = Arc::clone(&self.service) as Arc<dyn Service>;
+        let provider = Arc::clone(&self.provider);
+        self.server.begin_anew(provider, shared, config).await;
+    }
+
+    pub(crate) async fn client(&self, config: ClientConfig) -> Watched<Client> {
+        self.connect(config).await.expect("it connects")
+    }
+
+    pub(crate) async fn connect(
+        &self,
+        config: ClientConfig,
+    ) -> Result<Watched<Client>, SetupError> {
         let config = ClientConfig {
             spin: Spin::Park,
             ..config
         };
-        let provider = Arc::clone(&self.provider);
-        let client = Client::connect(provider, self.server.local_addr(), config).await;
-        client.expect("it connects")
+        self.server.client(Arc::clone(&self.provider), config).await
     }
 
     /// Calls the client that called last, which is said to be ready.
-    pub(crate) fn back(&self) -> BackwardClient {
+    pub(crate) fn back(&self) -> Watched<BackwardClient> {
         let backchannel = self.backchannels.get(self.service.last());
-        backchannel.expect("it is connected").client_is_ready()
+        let back = backchannel.expect("it is connected").client_is_ready();
+        self.server.party().transport(back)
+    }
+}
+
+fn calling_back(config: ServerConfig, backchannels: &Backchannels) -> ServerConfig {
+    ServerConfig {
+        workers: 0,
+        spin: Spin::Park,
+        backchannels: Some(backchannels.clone()),
+        ..config
     }
 }
 

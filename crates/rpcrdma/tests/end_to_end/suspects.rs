@@ -6,6 +6,7 @@ use crate::run_in_virtual_time;
 use crate::stage::Stage;
 use oncrpc::{Transport, TransportError};
 use rpcrdma::{Client, ClientConfig, ServerConfig};
+use rpcrdma_watch::Watched;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -37,7 +38,7 @@ fn quick() -> ClientConfig {
 }
 
 /// Calls with large arguments, all at the same time.
-fn innocent(client: &Client, many: usize) -> JoinSet<()> {
+fn innocent(client: &Watched<Client>, many: usize) -> JoinSet<()> {
     let mut calls = JoinSet::new();
     for i in 0..many {
         let client = client.clone();
@@ -46,7 +47,7 @@ fn innocent(client: &Client, many: usize) -> JoinSet<()> {
     calls
 }
 
-async fn broken(client: &Client) -> Result<xdr::Payload, TransportError> {
+async fn broken(client: &Watched<Client>) -> Result<xdr::Payload, TransportError> {
     let call = call(client.next_xid(), echo::PANIC, &[60_000], &[]);
     client.call(call, echo::bound(&[])).await
 }
@@ -62,8 +63,7 @@ async fn innocent_calls_survive(cuts: &[u64]) {
     let stage = Stage::new(Arc::clone(&provider), ServerConfig::default()).await;
     // Only the server's connections are cut.
     let of_client = Arc::new(fabric.provider(EndOptions::default()));
-    let to = stage.server.local_addr();
-    let client = Client::connect(of_client, to, quick()).await;
+    let client = stage.server.client(of_client, quick()).await;
     let client = client.expect("it connects");
     exchange(&client, &[], &[]).await;
     all_answered(innocent(&client, 16)).await;
@@ -114,7 +114,7 @@ fn call_that_breaks_connections_fails_when_it_was_alone_and_the_others_are_answe
 }
 
 /// Calls one after the other without a gap, until told to end; how many.
-async fn busy(client: Client, mut until: tokio::sync::oneshot::Receiver<()>) -> u32 {
+async fn busy(client: Watched<Client>, mut until: tokio::sync::oneshot::Receiver<()>) -> u32 {
     let mut calls = 0;
     while until.try_recv().is_err() {
         exchange(&client, &[], &[]).await;
@@ -130,8 +130,7 @@ fn suspect_is_answered_though_it_is_never_alone() {
         let (fabric, provider) = cut_after(&[1, 0]);
         let stage = Stage::new(provider, ServerConfig::default()).await;
         let of_client = Arc::new(fabric.provider(EndOptions::default()));
-        let to = stage.server.local_addr();
-        let client = Client::connect(of_client, to, quick()).await;
+        let client = stage.server.client(of_client, quick()).await;
         let client = client.expect("it connects");
         exchange(&client, &[], &[]).await;
         // The one call that was on its way both times.

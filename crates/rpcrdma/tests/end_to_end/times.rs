@@ -41,7 +41,7 @@ fn call_may_take_as_long_as_it_was_given() {
         exchange(&client, &[], &[]).await;
         let ask = |limit, what| {
             let call = call(client.next_xid(), what, &[], &[]);
-            let client = client.within(limit);
+            let client = client.party().transport(client.within(limit));
             async move { client.call(call, echo::bound(&[])).await }
         };
         let start = Instant::now();

@@ -2,9 +2,10 @@
 //! answered all the same, and nothing is left behind.
 
 use crate::echo::{self, Echo, SHAPES, exchange};
+use crate::host::Host;
 use crate::run;
-use rpcrdma::{Client, ClientConfig, Server, ServerConfig, Spin};
-use soak::watch::Watch;
+use crate::stage::anywhere;
+use rpcrdma::{ClientConfig, ServerConfig, Spin};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,13 +53,6 @@ async fn calls_in_weather(seed: u64) {
     });
     let of_client: Arc<dyn Provider> = Arc::new(fabric.provider(choices.end()));
     let of_server: Arc<dyn Provider> = Arc::new(fabric.provider(choices.end()));
-    let watch = Watch::default();
-    let (at_clients, at_server) = (
-        ["one", "two"].map(|name| watch.party(name)),
-        watch.party("server"),
-    );
-    let of_server = at_server.provider(of_server);
-    let on = "127.0.0.1:0".parse().expect("an address");
     let service = Arc::new(echo::Shared(Arc::new(Echo::default())));
     let config = ServerConfig {
         workers: 1,
@@ -66,20 +60,18 @@ async fn calls_in_weather(seed: u64) {
         spin: Spin::Park,
         ..ServerConfig::default()
     };
-    let server = Server::bind(of_server, on, service, config).await;
-    let server = server.expect("it listens");
+    let server = Host::bind(of_server, anywhere(), service, config).await;
     let mut calls = JoinSet::new();
     let mut clients = Vec::new();
-    for party in &at_clients {
+    for _ in 0..2 {
         let config = ClientConfig {
             credits: choices.one_of(&[1, 4, 128]),
             reconnect: false,
             spin: Spin::Park,
             ..ClientConfig::default()
         };
-        let provider = party.provider(Arc::clone(&of_client));
-        let client = Client::connect(provider, server.local_addr(), config).await;
-        clients.push(party.transport(client.expect("it connects")));
+        let client = server.client(Arc::clone(&of_client), config).await;
+        clients.push(client.expect("it connects"));
     }
     let large = |(args, _): &&(&[usize], &[usize])| args.contains(&(1 << 20));
     for (args, results) in SHAPES.iter().filter(|shape| !large(shape)) {
@@ -92,16 +84,11 @@ async fn calls_in_weather(seed: u64) {
         done.unwrap_or_else(|failed| panic!("seed {seed}: {failed}"));
     }
     for client in clients {
-        client.inner().close().await;
-        assert_eq!(
-            client.inner().memory().out,
-            0,
-            "seed {seed}: memory is lost"
-        );
+        client.close().await;
+        assert_eq!(client.memory().out, 0, "seed {seed}: memory is lost");
     }
     let stats = server.shutdown().await;
     assert_eq!(stats.accepted, 2, "seed {seed}: no connection was lost");
-    watch.finish(&[&at_clients[0], &at_clients[1], &at_server]);
     assert_eq!(fabric.outstanding(), Outstanding::default());
     keeper.abort();
 }

@@ -18,6 +18,7 @@ const XID: u32 = 7;
 struct Bench {
     watch: Watch,
     party: Party,
+    at_responder: Party,
     requester: Box<dyn QueuePair>,
     responder: Box<dyn QueuePair>,
 }
@@ -75,9 +76,10 @@ impl Bench {
         let fabric = Fabric::new(1);
         let watch = Watch::default();
         let party = watch.party("requester");
+        let at_responder = watch.party("responder");
         let provider = || -> Arc<dyn Provider> { Arc::new(fabric.provider(EndOptions::default())) };
         let of_requester = party.provider(provider());
-        let of_responder = watch.party("responder").provider(provider());
+        let of_responder = at_responder.provider(provider());
         let said = PrivateData {
             send: InlineSize::DEFAULT,
             receive: InlineSize::DEFAULT,
@@ -101,6 +103,7 @@ impl Bench {
         Self {
             watch,
             party,
+            at_responder,
             requester: connected.expect("it is made").qp,
             responder,
         }
@@ -175,6 +178,7 @@ fn call_that_keeps_all_rules_is_not_found() {
     let handle = bench.region(false);
     let lists = to_be_written(handle, 8);
     bench.call(XID, &lists);
+    bench.at_responder.executed(XID);
     let write = WorkRequest::Write {
         wr: WrId(2),
         source: Gather::from_elem(Bytes::from_static(b"1234"), 1),
@@ -186,11 +190,12 @@ fn call_that_keeps_all_rules_is_not_found() {
     let Bench {
         watch,
         party,
+        at_responder,
         requester,
         responder,
     } = bench;
     drop((requester, responder));
-    watch.finish(&[&party]);
+    watch.finish(&[&party, &at_responder]);
     assert_eq!(party.sent(XID), 1);
 }
 
@@ -256,6 +261,16 @@ fn call_that_is_answered_twice_is_found() {
         bench.call(XID, &Lists::default());
         bench.reply(XID, 1, &Lists::default());
         bench.reply(XID, 1, &Lists::default());
+    });
+}
+
+#[test]
+fn call_that_is_executed_twice_or_never_came_is_found() {
+    check("executes call", |bench| bench.at_responder.executed(XID));
+    check("executes call", |bench| {
+        bench.call(XID, &Lists::default());
+        bench.at_responder.executed(XID);
+        bench.at_responder.executed(XID);
     });
 }
 

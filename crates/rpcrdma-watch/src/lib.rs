@@ -3,7 +3,11 @@
 //! A [`Watch`] gives each user of a provider a [`Party`]. Its [provider](Party::provider) is the
 //! one it is given, watched: it reads each RPC-over-RDMA header that is sent or received, follows
 //! each region from its registration to its end, and notes every rule that is broken. Its
-//! [transport](Party::transport) sees when a reply is delivered.
+//! [transport](Party::transport) sees when a reply is delivered, and its
+//! [service](Party::service) when a call is executed. Without all that, a test of a protocol as a
+//! value makes a [`WatchedQp`] and tells it of both.
+//!
+//! Both ends are to keep to the rules: what a hostile peer makes of them says nothing of its victim.
 //!
 //! Checked are, for either direction of calls:
 //!
@@ -11,29 +15,39 @@
 //!   invalidated before the reply, none twice, and none is offered that is not registered;
 //! - no call is sent without a credit (§3.3.1), nor without a Receive for its reply, and no credit
 //!   is granted without one;
-//! - a responder reads and writes only what the call offered, while it is not answered; it answers
-//!   each call at most once on a connection, not while it still reads its chunks, and invalidates
-//!   only a handle of that call, if both ends agreed to it (RFC 8797 §4.1);
+//! - a responder reads and writes only what the call offered, while it is not answered; it executes
+//!   and answers each call at most once on a connection, answers none while it still reads its
+//!   chunks, and invalidates only a handle of that call, if both ends agreed to it (RFC 8797 §4.1);
 //! - no server calls a client that has not called on that connection, so that it cannot have said
 //!   that it is ready (RFC 8167 §6), and none offers chunks (§5.3);
 //! - each piece of work has one end.
 //!
 //! [`Watch::finish`] says what was found, and whether a queue pair is left.
 
+#![allow(
+    clippy::missing_panics_doc,
+    reason = "a broken test of tests is to stop at once"
+)]
+
 mod call;
 mod provider;
 mod qp;
 mod rules;
+mod service;
 #[cfg(test)]
 mod tests;
 mod transport;
 
-use rules::Rules;
+use oncrpc::Service;
+use rules::{Role, Rules};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use verbs::Provider;
+use std::task::{Poll, Waker};
+use verbs::{Provider, QueuePair};
 
+pub use qp::WatchedQp;
 pub use transport::Watched;
 
 /// Most findings that are kept: the first ones tell the story.
@@ -69,6 +83,8 @@ struct State {
     live: BTreeMap<u64, Arc<Mutex<Rules>>>,
     /// How often a call was sent, by its XID.
     sent: BTreeMap<u32, u32>,
+    /// Of those who wait until no queue pair exists.
+    wakers: Vec<Waker>,
 }
 
 /// What a party has done.
@@ -156,6 +172,22 @@ impl Party {
         Watched::new(self.clone(), transport)
     }
 
+    /// The same service, watched. It answers what comes over this party's provider.
+    pub fn service(&self, service: Arc<dyn Service>) -> Arc<dyn Service> {
+        Arc::new(service::WatchedService::new(self.clone(), service))
+    }
+
+    /// The end of a connection that this party has made, watched; `agreed` says whether both ends may
+    /// invalidate each other's handles. Receives are still to be posted.
+    pub fn connected<Q: QueuePair>(&self, qp: Q, agreed: bool) -> WatchedQp<Q> {
+        WatchedQp::new(self, Box::new(qp), Role::Client, 0, agreed)
+    }
+
+    /// The same of one that it has accepted.
+    pub fn accepted<Q: QueuePair>(&self, qp: Q, agreed: bool) -> WatchedQp<Q> {
+        WatchedQp::new(self, Box::new(qp), Role::Server, 0, agreed)
+    }
+
     /// How often the call with this XID was sent, on all connections together.
     pub fn sent(&self, xid: u32) -> u32 {
         lock(&self.state).sent.get(&xid).copied().unwrap_or(0)
@@ -170,27 +202,56 @@ impl Party {
         }
     }
 
+    /// Waits until no queue pair of it exists.
+    pub async fn gone(&self) {
+        poll_fn(|cx| {
+            let mut state = lock(&self.state);
+            if state.live.is_empty() {
+                return Poll::Ready(());
+            }
+            state.wakers.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// Notes it as a finding if a queue pair of it still exists.
     pub fn check_gone(&self) {
-        let left: Vec<_> = {
-            let state = lock(&self.state);
-            state
-                .live
-                .values()
-                .map(|rules| lock(rules).to_string())
-                .collect()
-        };
-        for rules in left {
+        for rules in self.live() {
+            let rules = lock(&rules).to_string();
             self.shared.finding(format_args!("{rules} is left"));
         }
     }
 
-    /// The reply to a call is in its caller's hands.
-    fn delivered(&self, xid: u32) {
-        let live: Vec<_> = lock(&self.state).live.values().cloned().collect();
-        for rules in live {
+    /// The client of its connections is ready for calls, and has said so by other means than a call.
+    pub fn client_is_ready(&self) {
+        for rules in self.live() {
+            lock(&rules).client_is_ready();
+        }
+    }
+
+    /// The reply to a call is in its caller's hands. A watched [transport](Self::transport) says so
+    /// itself.
+    pub fn delivered(&self, xid: u32) {
+        for rules in self.live() {
             lock(&rules).delivered(xid);
         }
+    }
+
+    /// A call that came is in the hands of the upper layer, whichever connection it came over. A
+    /// watched [service](Self::service) says so itself.
+    pub fn executed(&self, xid: u32) {
+        let mut live = self.live().into_iter();
+        if !live.any(|rules| lock(&rules).executed(xid)) {
+            let name = &self.name;
+            self.shared.finding(format_args!(
+                "{name} executes call {xid:#010x}, which did not come, or was executed before"
+            ));
+        }
+    }
+
+    fn live(&self) -> Vec<Arc<Mutex<Rules>>> {
+        lock(&self.state).live.values().cloned().collect()
     }
 
     fn note(&self, line: impl FnOnce() -> String) {

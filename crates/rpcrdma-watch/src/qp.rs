@@ -4,7 +4,7 @@ use super::rules::{Outcome, Role, Rules};
 use super::{Party, lock};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use verbs::{
     Access, CloseReason, Completion, Handle, IoCounters, Limits, Memory, NotPersistent, PostError,
     QueuePair, RegisterError, WorkRequest,
@@ -13,24 +13,25 @@ use verbs::{
 /// Turns of one queue pair after which it is taken to go in circles: no run has a tenth of them.
 const MAX_TURNS: u64 = 20_000_000;
 
-pub(super) struct WatchedQp {
+/// A queue pair, watched.
+pub struct WatchedQp<Q: QueuePair + ?Sized> {
     party: Party,
     number: u64,
     rules: Arc<Mutex<Rules>>,
     turns: u64,
-    inner: Box<dyn QueuePair>,
+    inner: Box<Q>,
 }
 
-impl WatchedQp {
+impl<Q: QueuePair + ?Sized> WatchedQp<Q> {
     /// A queue pair on which so many Receives are posted, and on which handles may or may not be
     /// invalidated by the peer.
-    pub(super) fn boxed(
+    pub(super) fn new(
         party: &Party,
-        inner: Box<dyn QueuePair>,
+        inner: Box<Q>,
         role: Role,
         receives: usize,
         agreed: bool,
-    ) -> Box<dyn QueuePair> {
+    ) -> Self {
         let mut state = lock(&party.state);
         let number = state.connections;
         state.connections += 1;
@@ -44,13 +45,23 @@ impl WatchedQp {
         )));
         state.live.insert(number, Arc::clone(&rules));
         drop(state);
-        Box::new(Self {
+        Self {
             party: party.clone(),
             number,
             rules,
             turns: 0,
             inner,
-        })
+        }
+    }
+
+    /// What is watched.
+    pub fn inner(&self) -> &Q {
+        &self.inner
+    }
+
+    /// Who holds it.
+    pub fn party(&self) -> &Party {
+        &self.party
     }
 
     fn note(&self, line: impl FnOnce() -> String) {
@@ -59,7 +70,7 @@ impl WatchedQp {
     }
 }
 
-impl QueuePair for WatchedQp {
+impl<Q: QueuePair + ?Sized> QueuePair for WatchedQp<Q> {
     fn limits(&self) -> &Limits {
         self.inner.limits()
     }
@@ -161,12 +172,17 @@ impl QueuePair for WatchedQp {
     }
 }
 
-impl Drop for WatchedQp {
+impl<Q: QueuePair + ?Sized> Drop for WatchedQp<Q> {
     fn drop(&mut self) {
         let mut state = lock(&self.party.state);
         state.live.remove(&self.number);
         let unanswered = lock(&self.rules).unanswered();
+        let wakers = match state.live.is_empty() {
+            true => std::mem::take(&mut state.wakers),
+            false => Vec::new(),
+        };
         drop(state);
+        wakers.into_iter().for_each(Waker::wake);
         self.note(|| {
             let why = self.inner.closed().map(ToString::to_string);
             let why = why.unwrap_or_else(|| "it is dropped".to_owned());

@@ -54,7 +54,13 @@ impl Provider for WatchedProvider {
             };
             let agreed = agreed(private_data, &made.private_data);
             Ok(Connected {
-                qp: WatchedQp::boxed(&self.party, made.qp, Role::Client, posted, agreed),
+                qp: Box::new(WatchedQp::new(
+                    &self.party,
+                    made.qp,
+                    Role::Client,
+                    posted,
+                    agreed,
+                )),
                 private_data: made.private_data,
             })
         })
@@ -125,13 +131,8 @@ impl Incoming for WatchedIncoming {
             let posted = receives.len();
             let agreed = agreed(private_data, &self.request);
             let qp = self.inner.accept(options, private_data, receives).await?;
-            Ok(WatchedQp::boxed(
-                &self.party,
-                qp,
-                Role::Server,
-                posted,
-                agreed,
-            ))
+            let qp = WatchedQp::new(&self.party, qp, Role::Server, posted, agreed);
+            Ok(Box::new(qp) as Box<dyn QueuePair>)
         })
     }
 

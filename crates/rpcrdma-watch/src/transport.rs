@@ -2,9 +2,10 @@
 
 use super::Party;
 use oncrpc::{ReplyBound, Transport, TransportError};
+use std::ops::Deref;
 use xdr::{Payload, Reader};
 
-/// A transport over a watched provider.
+/// A transport over a watched provider. What else the transport can do goes by unseen.
 #[derive(Clone)]
 pub struct Watched<T> {
     party: Party,
@@ -20,9 +21,12 @@ impl<T> Watched<T> {
     pub fn party(&self) -> &Party {
         &self.party
     }
+}
 
-    /// What is watched.
-    pub fn inner(&self) -> &T {
+impl<T> Deref for Watched<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
         &self.inner
     }
 }

@@ -22,7 +22,8 @@ pub(super) struct Rules {
     name: String,
     shared: Arc<Shared>,
     role: Role,
-    /// Whether a call has gone from the client to the server.
+    /// Whether a call has gone from the client to the server, so that the client may be ready for
+    /// calls.
     forward: bool,
     /// Whether both ends may invalidate each other's handles.
     agreed: bool,
@@ -59,6 +60,7 @@ struct CallIn {
     lists: Lists,
     asked: u32,
     reads: usize,
+    executed: bool,
 }
 
 /// What a piece of work changes once it is posted.
@@ -414,6 +416,7 @@ impl Rules {
                     lists: lists.clone(),
                     asked: credits,
                     reads: 0,
+                    executed: false,
                 };
                 if self.calls_in.insert(xid, call).is_some() {
                     self.found(format_args!("call {xid:#010x} comes twice"));
@@ -436,6 +439,17 @@ impl Rules {
             }
             Kind::Other => self.found("a message comes that is none of version one"),
         }
+    }
+
+    pub(super) fn client_is_ready(&mut self) {
+        self.forward = true;
+    }
+
+    /// A call of the peer is in the hands of the upper layer, for the first time; false if there is
+    /// none with that XID that was not.
+    pub(super) fn executed(&mut self, xid: u32) -> bool {
+        let call = self.calls_in.get_mut(&xid);
+        call.is_some_and(|call| !std::mem::replace(&mut call.executed, true))
     }
 
     /// The reply to a call is in its caller's hands: RFC 8166 §4.4.1.

@@ -1,0 +1,121 @@
+//! A server and its clients, with the checkers on.
+
+use oncrpc::Service;
+use rpcrdma::{CallbackService, Client, ClientConfig, Server, ServerConfig, ServerStats};
+use rpcrdma_watch::{Party, Watch, Watched};
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex};
+use verbs::{Provider, SetupError};
+
+/// A server that is watched, as are the clients that it was asked for. When it goes they must have
+/// kept to all rules, and when it is shut down nothing may be left of them.
+pub(crate) struct Host {
+    server: Option<Server>,
+    party: Party,
+    watch: Watch,
+    clients: Mutex<Vec<Party>>,
+    /// Whether a peer of it keeps to no rules, so that nothing can be said.
+    lawless: bool,
+}
+
+impl Host {
+    pub(crate) async fn bind(
+        provider: Arc<dyn Provider>,
+        on: SocketAddr,
+        service: Arc<dyn Service>,
+        config: ServerConfig,
+    ) -> Self {
+        let watch = Watch::default();
+        let mut host = Self {
+            server: None,
+            party: watch.party("server"),
+            watch,
+            clients: Mutex::default(),
+            lawless: false,
+        };
+        host.start(provider, on, service, config).await;
+        host
+    }
+
+    async fn start(
+        &mut self,
+        provider: Arc<dyn Provider>,
+        on: SocketAddr,
+        service: Arc<dyn Service>,
+        config: ServerConfig,
+    ) {
+        let (provider, service) = (self.party.provider(provider), self.party.service(service));
+        let server = Server::bind(provider, on, service, config).await;
+        self.server = Some(server.expect("it listens"));
+    }
+
+    /// Shuts it down, and has another listen where it did.
+    pub(crate) async fn begin_anew(
+        &mut self,
+        provider: Arc<dyn Provider>,
+        service: Arc<dyn Service>,
+        config: ServerConfig,
+    ) {
+        let server = self.server.take().expect("it is there");
+        let on = server.local_addr();
+        server.shutdown().await;
+        self.start(provider, on, service, config).await;
+    }
+
+    /// A client of it over this provider.
+    pub(crate) async fn client(
+        &self,
+        provider: Arc<dyn Provider>,
+        mut config: ClientConfig,
+    ) -> Result<Watched<Client>, SetupError> {
+        let party = {
+            let mut clients = self.clients.lock().expect("no panic holds it");
+            let party = self.watch.party(format_args!("client {}", clients.len()));
+            clients.push(party.clone());
+            party
+        };
+        let callbacks = config.callbacks.take();
+        config.callbacks = callbacks.map(|callbacks| CallbackService(party.service(callbacks.0)));
+        let provider = party.provider(provider);
+        let client = Client::connect(provider, self.local_addr(), config).await?;
+        Ok(party.transport(client))
+    }
+
+    /// The server as a user of its provider.
+    pub(crate) fn party(&self) -> &Party {
+        &self.party
+    }
+
+    /// One of its peers is driven by hand, and breaks rules.
+    pub(crate) fn has_lawless_peer(&mut self) {
+        self.lawless = true;
+    }
+
+    pub(crate) async fn shutdown(mut self) -> ServerStats {
+        let server = self.server.take().expect("it is there");
+        let stats = server.shutdown().await;
+        self.party.gone().await;
+        let clients = std::mem::take(&mut *self.clients.lock().expect("no panic holds it"));
+        for client in clients {
+            client.gone().await;
+        }
+        stats
+    }
+}
+
+impl Deref for Host {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        self.server.as_ref().expect("it is there")
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if !self.lawless && !std::thread::panicking() {
+            self.watch.finish(&[]);
+        }
+    }
+}
