@@ -33,6 +33,8 @@ targets! {
     mpa
     ddp
     rpcrdma_header
+    rpcrdma_v2_header
+    rpcrdma_v2_operations
     rpc
     nfs
     text

@@ -9,6 +9,8 @@
 //! | [`mpa`] | MPA frames in pieces, private data | the cut does not matter; what is read can be sent again; both parts agree |
 //! | [`ddp`] | DDP and RDMAP headers, Terminates | what is read can be sent again, octet by octet |
 //! | [`rpcrdma_header`] | transport headers | what is valid keeps to the limits and can be sent again |
+//! | [`rpcrdma_v2_header`] | transport headers of version two, in each layout | the same; nobody is answered who does not call |
+//! | [`rpcrdma_v2_operations`] | what is in RDMA2_OPTIONAL | the same; all or nothing; what is unknown is skipped |
 //! | [`rpc`] | calls, replies, credentials, records, rpcbind | the same |
 //! | [`nfs`] | arguments and results of NFS and MOUNT | the same, by reference too |
 //! | [`text`] | URLs, universal addresses, networks | the same |
@@ -34,6 +36,7 @@ mod nfs_dispatch;
 mod rpc;
 mod rpcrdma;
 mod rpcrdma_header;
+mod rpcrdma_v2;
 mod script;
 mod site;
 mod text;
@@ -48,4 +51,6 @@ pub use nfs_dispatch::nfs_dispatch;
 pub use rpc::rpc;
 pub use rpcrdma::{rpcrdma_client, rpcrdma_server};
 pub use rpcrdma_header::rpcrdma_header;
+pub use rpcrdma_v2::header::rpcrdma_v2_header;
+pub use rpcrdma_v2::operations::rpcrdma_v2_operations;
 pub use text::text;

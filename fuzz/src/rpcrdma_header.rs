@@ -12,21 +12,13 @@ use rpcrdma_proto::limits::{
 };
 
 /// A chunk is made of at least eight octets, and lists grow by half.
-const MEMORY_PER_OCTET: usize = 32;
-const MEMORY: usize = 4 << 10;
+pub(crate) const MEMORY_PER_OCTET: usize = 32;
+pub(crate) const MEMORY: usize = 4 << 10;
 
 /// A received message.
 pub fn rpcrdma_header(octets: &[u8]) {
     let mut script = Script::new(octets);
-    // Most inputs would never get beyond the version.
-    let made;
-    let message = match script.octet() {
-        0 => script.rest(),
-        _ => {
-            made = made_up(&mut script);
-            &made[..]
-        }
-    };
+    let message = &script.rest_or(made_up);
     let most = MEMORY + MEMORY_PER_OCTET * message.len();
     match within(most, || Header::parse(message)) {
         Ok((header, at)) => valid(message, &header, at),
@@ -41,6 +33,12 @@ pub fn rpcrdma_header(octets: &[u8]) {
 pub(crate) fn made_up(script: &mut Script<'_>) -> Vec<u8> {
     let mut words = vec![script.word(), script.pick(&[1, 1, 1, 1, 1, 1, 1, 2])];
     words.extend([script.number(), script.pick(&[0, 0, 0, 1, 1, 2, 3, 4])]);
+    made_up_lists(script, &mut words);
+    octets(&words)
+}
+
+/// Lists as the script has them, to its end.
+pub(crate) fn made_up_lists(script: &mut Script<'_>, words: &mut Vec<u32>) {
     while !script.is_over() {
         match script.octet() {
             0..64 => words.push(0),
@@ -64,6 +62,10 @@ pub(crate) fn made_up(script: &mut Script<'_>) -> Vec<u8> {
             240.. => words.push(script.number()),
         }
     }
+}
+
+/// Words as they are on the wire.
+pub(crate) fn octets(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
@@ -76,7 +78,7 @@ fn valid(message: &[u8], header: &Header, at: usize) {
     match &header.body {
         Body::Msg(lists) | Body::NoMsg(lists) => {
             within_limits(lists);
-            agree(lists, &message[HeaderView::FIXED_LEN..]);
+            agree(lists, &ListsView::new(&message[HeaderView::FIXED_LEN..]));
             header::emit(
                 &mut emitted,
                 view.procedure(),
@@ -103,7 +105,7 @@ fn valid(message: &[u8], header: &Header, at: usize) {
     assert_eq!((&again, end), (header, emitted.len()));
 }
 
-fn within_limits(lists: &Lists) {
+pub(crate) fn within_limits(lists: &Lists) {
     assert!(lists.reads.len() <= MAX_READ_CHUNKS);
     let read_segments: usize = lists.reads.iter().map(|chunk| chunk.segments.len()).sum();
     assert!(read_segments <= MAX_READ_SEGMENTS);
@@ -121,8 +123,7 @@ fn within_limits(lists: &Lists) {
 }
 
 /// The view of the decoder reads the same.
-fn agree(lists: &Lists, body: &[u8]) {
-    let view = ListsView::new(body);
+pub(crate) fn agree(lists: &Lists, view: &ListsView) {
     assert_eq!(view.error, None);
     let reads: usize = lists.reads.iter().map(|chunk| chunk.segments.len()).sum();
     assert_eq!(view.reads.len(), reads);

@@ -3,6 +3,8 @@
 //! Where they are used up every decision is the first of its choices, so that all inputs come to
 //! an end, and a shorter input is a shorter story.
 
+use std::borrow::Cow;
+
 /// The decisions that are left.
 pub(crate) struct Script<'a>(&'a [u8]);
 
@@ -96,6 +98,15 @@ impl<'a> Script<'a> {
     pub(crate) fn some(&mut self, most: usize) -> &'a [u8] {
         let len = self.below(most + 1);
         self.take(len)
+    }
+
+    /// Everything that is left, as it is or made into something: most octets as they are would
+    /// never get beyond the first words.
+    pub(crate) fn rest_or(&mut self, make: impl FnOnce(&mut Self) -> Vec<u8>) -> Cow<'a, [u8]> {
+        match self.octet() {
+            0 => Cow::Borrowed(self.rest()),
+            _ => Cow::Owned(make(self)),
+        }
     }
 
     /// Everything that is left.

@@ -1,0 +1,4 @@
+//! The messages of version two (cel-01, xcharext).
+
+pub(crate) mod header;
+pub(crate) mod operations;
