@@ -3,8 +3,9 @@
 use crate::connection::Role;
 use crate::direction::Direction;
 use crate::header::{self, HeaderView, RdmaError};
-use crate::v2;
+use crate::v2::{self, header::procedure};
 use buffer::Buffer;
+use xdr::Reader;
 
 /// A version of RPC-over-RDMA that is spoken here. A connection has one of them: its first valid
 /// message decides, and nobody changes it.
@@ -108,27 +109,21 @@ fn told(
             let stream = &message[stream..];
             Some(Direction::of(role, &header, stream, awaited))
         }
-        // The same word in the same place, whatever else the header has.
-        Version::Two => {
-            let body = &message[HeaderView::FIXED_LEN..];
-            let layout = v2::header::WordLayout::None;
-            let word = match v2::header::BodyView::new(view.procedure(), layout, body) {
-                v2::header::BodyView::Chunks(chunks) => chunks.direction,
-                v2::header::BodyView::Optional(optional) => optional.direction,
-                v2::header::BodyView::Error(_) | v2::header::BodyView::Unknown => None,
-            };
-            Direction::from_word(word?)
-        }
+        Version::Two => match view.procedure() {
+            // The same word in the same place, whatever else is behind it.
+            procedure::MSG | procedure::NOMSG | procedure::OPTIONAL => {
+                let word = Reader::new(&message[HeaderView::FIXED_LEN..]).u32().ok()?;
+                Direction::from_word(word)
+            }
+            _ => None,
+        },
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn words(words: &[u32]) -> Vec<u8> {
-        words.iter().flat_map(|word| word.to_be_bytes()).collect()
-    }
+    use crate::header::tests::words;
 
     /// Whether ERR_VERS is owed, at a server and at a client.
     fn refused(wire: &[u32]) -> [bool; 2] {

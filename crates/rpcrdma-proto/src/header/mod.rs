@@ -7,7 +7,7 @@ mod chunk;
 mod emit;
 mod parse;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod view;
 
 pub use chunk::{ReadChunk, Segments, WriteChunk};
@@ -15,8 +15,6 @@ pub use emit::{MIN_LEN, emit, emit_error, emitted_len, plain};
 pub(crate) use emit::{emit_fixed, emit_lists, emit_words, word};
 pub(crate) use parse::parse_lists;
 pub use parse::{Disposition, HeaderError, Malformation};
-#[cfg(test)]
-pub(crate) use tests::any_lists;
 pub use view::{ChunkView, HeaderView, ListsView};
 
 /// The one version of this header.

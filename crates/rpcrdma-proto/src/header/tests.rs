@@ -9,11 +9,11 @@ use proptest::prelude::*;
 use smallvec::smallvec;
 use verbs::{Handle, Segment};
 
-fn words(words: &[u32]) -> Vec<u8> {
+pub(crate) fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
-fn segment(handle: u32, length: u32, offset: u64) -> Segment {
+pub(crate) fn segment(handle: u32, length: u32, offset: u64) -> Segment {
     Segment {
         handle: Handle(handle),
         length,

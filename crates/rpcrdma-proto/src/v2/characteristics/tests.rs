@@ -1,14 +1,11 @@
 //! Characteristics against their octets, good and bad.
 
 use super::*;
+use crate::header::tests::words;
 use crate::invalidation::Design;
 use crate::limits::{MAX_CHARACTERISTIC_LEN, MAX_CHARACTERISTICS};
 use buffer::Buffer;
 use proptest::prelude::*;
-
-fn words(words: &[u32]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_be_bytes()).collect()
-}
 
 fn written(write: impl FnOnce(&mut Writer)) -> Vec<u8> {
     let mut w = Writer::new(Buffer::default());

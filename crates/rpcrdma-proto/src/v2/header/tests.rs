@@ -3,23 +3,11 @@
 
 use super::*;
 use crate::header::Malformation;
+use crate::header::tests::{any_lists, segment, words};
 use crate::limits::MAX_INVALIDATE_HANDLES;
 use buffer::Buffer;
 use proptest::prelude::*;
 use smallvec::smallvec;
-use verbs::Segment;
-
-fn words(words: &[u32]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_be_bytes()).collect()
-}
-
-fn segment(handle: u32, length: u32, offset: u64) -> Segment {
-    Segment {
-        handle: Handle(handle),
-        length,
-        offset,
-    }
-}
 
 fn header(body: Body) -> Header {
     Header {
@@ -344,9 +332,8 @@ fn any_invalidate() -> impl Strategy<Value = Invalidate> {
 }
 
 fn any_body() -> impl Strategy<Value = Body> {
-    let lists = crate::header::any_lists;
-    let lists = move || {
-        (any_direction(), any_invalidate(), lists())
+    let lists = || {
+        (any_direction(), any_invalidate(), any_lists())
             .prop_map(|(direction, invalidate, lists)| chunks(direction, invalidate, lists))
     };
     let info = prop::collection::vec(any::<u8>(), 0..64);

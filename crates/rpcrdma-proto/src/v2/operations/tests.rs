@@ -2,6 +2,7 @@
 //! from the XDR of xcharext §5.2.
 
 use super::*;
+use crate::header::tests::words;
 use crate::v2::characteristics::{
     BackwardRequestSupport, BackwardSupport, Oddities, ReceiveBufferSize, ReceiveSize, Registry,
     RequesterRemoteInvalidation, XcharId,
@@ -9,10 +10,6 @@ use crate::v2::characteristics::{
 use crate::v2::header::{Body, Direction, Disposition, Header, WordLayout};
 use buffer::Buffer;
 use proptest::prelude::*;
-
-fn words(words: &[u32]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_be_bytes()).collect()
-}
 
 fn value(which: u32, data: &[u8]) -> XcharVal {
     XcharVal {
