@@ -5,11 +5,11 @@ use crate::Role;
 use crate::invalidation::Design;
 use crate::limits::FIRST_MESSAGE;
 use crate::v2::characteristics::{
-    BackwardRequestSupport, BackwardSupport, Characteristic, DesignBits, InvalidationDesigns,
-    ReceiveBufferSize, ReceiveSize, RegisterError, Registry, RequesterRemoteInvalidation,
-    SpecError, XcharId, XcharSpec,
+    BackwardRequestSupport, BackwardSupport, Characteristic, Descriptor, DesignBits,
+    InvalidationDesigns, ReceiveBufferSize, ReceiveSize, RegisterError, Registry,
+    RequesterRemoteInvalidation, SpecError, XcharId, XcharSpec,
 };
-use crate::v2::operations::{InitXch, Operation, Supported};
+use crate::v2::operations::{InitXch, Operation, Supported, code};
 
 /// What one end is to be.
 #[derive(Clone, Debug)]
@@ -24,13 +24,15 @@ pub struct Config {
     /// to be at least `receive_size`.
     pub max_receive_size: ReceiveSize,
     /// Whether each handle may be invalidated with a reply that this end exposes as a Requester
-    /// (xcharext §3.2).
+    /// (xcharext §3.2). A server says it only if its calls may have chunks, as nothing else is exposed
+    /// by it.
     pub remote_invalidation: bool,
     /// What this end can do in the backward direction: on a client what it says, on a server how far it
     /// goes itself.
     pub backward: BackwardSupport,
     /// The designs for remote invalidation that may be agreed on, those first that a server would
-    /// rather have; none for the texts as they are.
+    /// rather have; none for the texts as they are. Those that are not agreed on by a characteristic
+    /// of their own (reminv §4.1, §4.2) are left out.
     pub designs: Vec<Design>,
     /// The characteristics that are understood.
     pub registry: Registry,
@@ -86,11 +88,19 @@ impl Config {
         }
     }
 
+    /// Leaves out the designs for which there is nothing to say.
+    pub(super) fn keep_agreeable_designs(&mut self) {
+        let said = |&design: &Design| DesignBits::answer(design).bits() != 0;
+        self.designs.retain(said);
+    }
+
     pub(super) fn into_own(mut self) -> Result<Own, ConfigError> {
         if self.receive_size < ReceiveSize::DEFAULT {
             return Err(ConfigError::SmallReceives(self.receive_size));
         }
-        if !self.designs.is_empty() {
+        let known = self.registry.get(InvalidationDesigns::ID);
+        let known = known.is_some_and(|known| known.name() == InvalidationDesigns::NAME);
+        if !self.designs.is_empty() && !known {
             self.registry.register::<InvalidationDesigns>()?;
         }
         for value in self.registered.values() {
@@ -113,10 +123,11 @@ impl Config {
         if !self.receive_size_changes() {
             said.nochg.insert(0);
         }
-        // A server that registers nothing has nothing to say, and backward requests are what a client
-        // is asked about (xcharext §3.2, §3.3).
+        // A server that exposes nothing has nothing to say, and backward requests are what a client is
+        // asked about (xcharext §3.2, §3.3).
         let client = self.role == Role::Client;
-        if client || self.remote_invalidation {
+        let exposes = self.backward == BackwardSupport::General;
+        if client || (exposes && self.remote_invalidation) {
             said = said.with::<RequesterRemoteInvalidation>(&self.remote_invalidation);
         }
         if client {
@@ -126,13 +137,11 @@ impl Config {
             let offered = DesignBits::offer(self.designs.iter().copied().collect());
             said = said.with::<InvalidationDesigns>(&offered);
         }
+        let updates = self.supported.takes(code::UPDXCH);
         for value in self.registered.values() {
+            let known = self.registry.get(value.which);
             said.start.put(value.clone());
-            let fixed = self
-                .registry
-                .get(value.which)
-                .is_some_and(|known| known.is_fixed());
-            if fixed {
+            if !updates || known.is_some_and(Descriptor::is_fixed) {
                 said.nochg.insert(said.start.len() - 1);
             }
         }

@@ -31,6 +31,9 @@
 
 mod agreement;
 mod config;
+mod counters;
+mod incoming;
+mod outgoing;
 mod outstanding;
 mod own;
 mod peer;
@@ -39,6 +42,7 @@ mod sizes;
 mod tests;
 
 pub use config::{Config, ConfigError};
+pub use counters::Counters;
 pub use own::TellError;
 pub use peer::{RequestError, Settled};
 pub use sizes::RaiseError;
@@ -48,16 +52,14 @@ use self::outstanding::{Outstanding, What};
 use self::own::Own;
 use self::peer::Peer;
 use super::characteristics::{
-    BackwardRequestSupport, BackwardSupport, Characteristic, Oddities, ReceiveSize,
+    BackwardRequestSupport, BackwardSupport, Characteristic, ReceiveSize,
     RequesterRemoteInvalidation, XcharId, XcharVal,
 };
 use super::header::{Direction, Optional, RdmaError};
-use super::operations::{
-    InitXch, Operation, OperationError, ReqXch, RespXch, Supported, UpdXch, Update,
-};
+use super::operations::{Operation, RespXch, Supported};
 use crate::Role;
 use crate::invalidation::Design;
-use crate::limits::{CONTROL_RECEIVES, FIRST_MESSAGE};
+use crate::limits::FIRST_MESSAGE;
 use std::collections::VecDeque;
 
 /// One end's part in agreeing about characteristics, for the life of one connection.
@@ -130,39 +132,6 @@ pub enum Event {
     PeerChanged(XcharId),
 }
 
-/// What a session has done and seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Messages sent, answers included.
-    pub sent: u64,
-    /// Valid operations taken in.
-    pub taken: u64,
-    /// RDMA2_ERR_BAD_HEADER queued for a message of the peer.
-    pub bad_header: u64,
-    /// RDMA2_ERR_INVAL_OPTION queued for a message of the peer.
-    pub inval_option: u64,
-    /// RDMA2_ERROR received for a message of the session.
-    pub refused: u64,
-    /// Replies that were malformed or not supported, and so had no answer.
-    pub bad_replies: u64,
-    /// Replies to nothing.
-    pub stray_replies: u64,
-    /// RESPXCHs whose subsets overlapped, left something out, or named too much.
-    pub odd_responses: u64,
-    /// UPDXCHs that ended a request which there was not.
-    pub stray_ends: u64,
-    /// Values that had no effect: of a second INITXCH, or of what was said not to change.
-    pub ignored: u64,
-    /// Designs for remote invalidation that were named, but could not be agreed on.
-    pub no_design: u64,
-    /// Values of unknown characteristics.
-    pub unknown: u64,
-    /// Values with octets behind their XDR.
-    pub trailing: u64,
-    /// Bits of subsets that were for no value.
-    pub bits_for_nothing: u64,
-}
-
 /// What the peer is owed for a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Answer {
@@ -186,7 +155,8 @@ impl Session {
     /// # Errors
     ///
     /// If the configuration contradicts itself, or does not fit the first message.
-    pub fn new(config: Config) -> Result<Self, ConfigError> {
+    pub fn new(mut config: Config) -> Result<Self, ConfigError> {
+        config.keep_agreeable_designs();
         let (role, supported) = (config.role, config.supported);
         let agreement = Agreement::new(role, config.designs.clone());
         let own = config.into_own()?;
@@ -266,11 +236,15 @@ impl Session {
     /// What both ends can do in the backward direction. What a client knows of a server is what the
     /// server has done (xcharext §3.3).
     pub fn backward(&self) -> BackwardSupport {
-        let own = self.own.backward();
-        match self.role {
-            Role::Client => own.min(self.peer.shown_backward()),
-            Role::Server => own.min(self.peer::<BackwardRequestSupport>()),
-        }
+        let said = self.peer::<BackwardRequestSupport>();
+        let peer = match self.role {
+            Role::Client => self
+                .peer
+                .shown_backward()
+                .map_or(said, |shown| shown.max(said)),
+            Role::Server => said,
+        };
+        peer.min(self.own.backward())
     }
 
     /// The design for remote invalidation that both ends have agreed on. It alone governs then, in
@@ -475,164 +449,7 @@ impl Session {
         message
     }
 
-    /// The client's first message.
-    fn poll_initial(&mut self, next_xid: &mut dyn FnMut() -> u32) -> Option<Message> {
-        if self.outstanding.len() > 0 {
-            return None;
-        }
-        let xid = next_xid();
-        self.outstanding.push(xid, What::Initial);
-        Some(call(xid, Operation::InitXch(self.own.initial())))
-    }
-
-    fn poll_answer(&mut self) -> Option<Message> {
-        let (xid, operation) = match self.answers.pop_front()? {
-            Answer::Initial { xid } => {
-                self.agreement.handle_answered();
-                (xid, Operation::InitXch(self.own.initial()))
-            }
-            Answer::Response { xid, response } => (xid, Operation::RespXch(response)),
-            Answer::Error { xid, error } => return Some(Message::Error { xid, error }),
-        };
-        let optional = operation.to_optional(Direction::Reply);
-        Some(Message::Optional { xid, optional })
-    }
-
-    /// An update, a request, or the empty one whose answer shows that an update has arrived.
-    fn poll_own(&mut self, next_xid: &mut dyn FnMut() -> u32) -> Option<Message> {
-        if !(self.peer.has_said() && self.outstanding.has_room()) {
-            return None;
-        }
-        let requests = self.supported.requests();
-        let update = self.peer.takes_updates() && self.own.has_update();
-        if update && !(requests && self.outstanding.has_update()) {
-            let update = self.own.poll_update()?;
-            let xid = next_xid();
-            self.outstanding.push(xid, What::Update);
-            return Some(call(xid, Operation::UpdXch(update)));
-        }
-        if !requests || self.outstanding.has_request() {
-            return None;
-        }
-        let want = self.peer.poll_request();
-        if want.is_empty() && !self.outstanding.has_update() {
-            return None;
-        }
-        let xid = next_xid();
-        let ids = want.values().iter().map(|value| value.which).collect();
-        self.outstanding.push(xid, What::Request(ids));
-        Some(call(xid, Operation::ReqXch(ReqXch { want })))
-    }
-
-    /// Something came for this message of ours, if `is` meant it.
-    fn answered(&mut self, xid: u32, is: impl Fn(&What) -> bool) -> Option<What> {
-        let answered = self.outstanding.answered(xid, is)?;
-        if answered.updates {
-            self.own.handle_heard();
-        }
-        Some(answered.what)
-    }
-
-    fn refuse(&mut self, xid: u32, direction: Direction, error: OperationError) {
-        match (direction, error) {
-            (Direction::Reply, _) => self.handle_unreadable_reply(xid),
-            (Direction::Call, OperationError::Unsupported(_)) => {
-                self.counters.inval_option += 1;
-                let error = RdmaError::InvalOption;
-                self.answer(Answer::Error { xid, error });
-            }
-            (Direction::Call, OperationError::Malformed { .. }) => {
-                self.counters.bad_header += 1;
-                let error = RdmaError::BadHeader;
-                self.answer(Answer::Error { xid, error });
-            }
-        }
-    }
-
-    fn answer(&mut self, answer: Answer) {
-        if self.answers.len() < CONTROL_RECEIVES {
-            self.answers.push_back(answer);
-        } else {
-            self.flooded = true;
-        }
-    }
-
-    /// The peer says what it is. It is told what we are, however often it asks.
-    fn take_initial(&mut self, xid: u32, init: &InitXch, first: bool) {
-        self.counters.taken += 1;
-        if self.peer.has_said() {
-            self.counters.ignored += init.start.len() as u64;
-        } else {
-            self.peer.handle_initial(init, self.own.registry());
-            match self.agreement.handle_offer(init, first) {
-                Ok(Some(design)) => self.own.say_design(design),
-                Ok(None) => {}
-                Err(_) => self.counters.no_design += 1,
-            }
-        }
-        self.answer(Answer::Initial { xid });
-    }
-
-    /// The peer answers with what it is.
-    fn take_initial_answer(&mut self, xid: u32, init: &InitXch, first: bool) {
-        let ours = |what: &What| *what == What::Initial;
-        if self.answered(xid, ours).is_none() {
-            self.counters.stray_replies += 1;
-            return;
-        }
-        self.counters.taken += 1;
-        self.opening = Opening::Done;
-        if self.peer.has_said() {
-            self.counters.ignored += init.start.len() as u64;
-            return;
-        }
-        self.peer.handle_initial(init, self.own.registry());
-        if self.agreement.handle_choice(init, first).is_err() {
-            self.counters.no_design += 1;
-        }
-    }
-
-    fn take_request(&mut self, xid: u32, request: &ReqXch) {
-        self.counters.taken += 1;
-        let response = self.own.handle_request(request, &mut self.events);
-        self.answer(Answer::Response { xid, response });
-    }
-
-    fn take_response(&mut self, xid: u32, response: RespXch) {
-        let request = |what: &What| matches!(what, What::Request(_));
-        let Some(What::Request(ids)) = self.answered(xid, request) else {
-            self.counters.stray_replies += 1;
-            return;
-        };
-        self.counters.taken += 1;
-        self.counters.odd_responses += u64::from(!response.is_answer_to(ids.len()));
-        self.peer.handle_response(&ids, response, &mut self.events);
-    }
-
-    fn take_update(&mut self, update: UpdXch) {
-        self.counters.taken += 1;
-        let registry = self.own.registry();
-        match self.peer.handle_update(update, registry, &mut self.events) {
-            None => self.counters.ignored += 1,
-            Some(Update::Stray) => self.counters.stray_ends += 1,
-            Some(Update::Unsolicited | Update::Intermediate | Update::Final) => {}
-        }
-    }
-
     fn refresh(&mut self) {
         self.peer_receives = self.peer.awaited_receive_size();
-    }
-}
-
-fn call(xid: u32, operation: Operation) -> Message {
-    let optional = operation.to_optional(Direction::Call);
-    Message::Optional { xid, optional }
-}
-
-impl Counters {
-    fn count(&mut self, oddities: Oddities) {
-        self.unknown += oddities.unknown as u64;
-        self.trailing += oddities.trailing as u64;
-        self.bits_for_nothing += oddities.bits_for_nothing as u64;
     }
 }

@@ -114,9 +114,9 @@ impl Peer {
         wanted.map_or(size, |wanted| size.min(wanted))
     }
 
-    /// What its requests in the backward direction have shown; without any, the default.
-    pub(super) fn shown_backward(&self) -> BackwardSupport {
-        self.shown.unwrap_or_default()
+    /// What its requests in the backward direction have shown, if there were any.
+    pub(super) fn shown_backward(&self) -> Option<BackwardSupport> {
+        self.shown
     }
 
     pub(super) fn handle_backward_call(&mut self, chunks: bool) {

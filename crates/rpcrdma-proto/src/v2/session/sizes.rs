@@ -168,8 +168,10 @@ impl ReceiveSizes {
     /// The smallest Receive that is posted holds so many octets.
     pub(super) fn handle_receives(&mut self, smallest: usize) {
         let smallest = u32::try_from(smallest).unwrap_or(u32::MAX);
-        if let (Change::Raising { .. }, Some(size)) = (self.change, ReceiveSize::new(smallest)) {
-            self.ready = self.ready.max(size);
+        if let (Change::Raising { to, .. }, Some(size)) = (self.change, ReceiveSize::new(smallest))
+        {
+            // Those that are posted from now on hold no more than that.
+            self.ready = self.ready.max(size.min(to));
         }
     }
 
@@ -184,10 +186,9 @@ impl ReceiveSizes {
     pub(super) fn update(&self) -> Option<(ReceiveSize, bool)> {
         match self.change {
             Change::None | Change::Draining { .. } => None,
-            Change::Raising { to, asked } => {
-                let size = self.ready.min(to);
-                let complete = asked.is_some_and(|asked| size >= asked);
-                (size > self.announced).then_some((size, complete))
+            Change::Raising { asked, .. } => {
+                let complete = asked.is_some_and(|asked| self.ready >= asked);
+                (self.ready > self.announced).then_some((self.ready, complete))
             }
             Change::Lowered { to } => Some((to, true)),
         }

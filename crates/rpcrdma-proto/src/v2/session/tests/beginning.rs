@@ -49,6 +49,7 @@ fn what_never_changes_is_said_not_to() {
             panic!("the first message");
         };
         assert!(init.is_fixed::<ReceiveBufferSize>(), "{supported:?}");
+        assert!(init.is_fixed::<Queue>(), "{supported:?}");
     }
 }
 

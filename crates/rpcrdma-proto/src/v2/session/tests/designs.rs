@@ -37,6 +37,8 @@ fn server_takes_the_first_of_its_own_that_the_client_offers() {
     check(&[Design::Fixed], &[Design::PerCall], None);
     check(&all, &[], None);
     check(&[], &all, None);
+    // Not agreed on like this.
+    check(&[Design::PerVersion, Design::PerConnection], &all, None);
 }
 
 #[test]
@@ -56,16 +58,22 @@ fn design_holds_behind_the_answer_and_not_before() {
 
 #[test]
 fn design_alone_governs_where_there_is_one() {
-    let allowed = |design: &[Design]| {
+    let allowed = |design: &[Design], backward| {
         let mut pair = Pair::with(|config| {
             config.remote_invalidation = true;
+            config.backward = backward;
             config.designs = design.to_vec();
         });
         pair.drive();
         [pair.client, pair.server].map(|end| end.peer_allows_invalidation())
     };
-    assert_eq!(allowed(&[]), [true, true]);
-    assert_eq!(allowed(&[Design::PerCall]), [false, false]);
+    assert_eq!(allowed(&[], BackwardSupport::General), [true, true]);
+    // A server without chunks exposes nothing that could be invalidated.
+    assert_eq!(allowed(&[], BackwardSupport::Inline), [false, true]);
+    assert_eq!(
+        allowed(&[Design::PerCall], BackwardSupport::General),
+        [false, false]
+    );
 }
 
 #[test]

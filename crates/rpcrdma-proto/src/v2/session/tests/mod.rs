@@ -9,11 +9,11 @@ mod random;
 mod requests;
 
 use super::*;
-use crate::limits::MAX_CONTROL_MESSAGES;
+use crate::limits::{CONTROL_RECEIVES, MAX_CONTROL_MESSAGES};
 use crate::v2::characteristics::{
     DesignBits, InvalidationDesigns, MayChange, ReceiveBufferSize, Registry, ValueError, XcharSpec,
 };
-use crate::v2::operations::{Outcome, code};
+use crate::v2::operations::{InitXch, Outcome, ReqXch, UpdXch, code};
 use xdr::{Reader, Writer};
 
 /// A characteristic that a user has added: it may grow unasked, and shrink if the peer asks.

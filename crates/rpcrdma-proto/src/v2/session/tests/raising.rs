@@ -132,3 +132,18 @@ fn size_is_neither_lowered_unasked_nor_raised_beyond_the_largest() {
     let mut client = fixed.client;
     check(&mut client, 16_384, RaiseError::Unsupported);
 }
+
+#[test]
+fn receives_that_were_larger_for_a_while_promise_no_more_than_the_next_ones() {
+    let mut pair = Pair::open(|_| {});
+    let client = &mut pair.client;
+    client.raise_receive_size(size(65_536)).expect("it may");
+    request(client, &[receives(5000)]);
+    assert!(response(client).pending.contains(0));
+    // All that are posted are from before the request. From now on they have 5000 octets.
+    client.handle_old_receives_gone(65_536);
+    client.raise_receive_size(size(6000)).expect("it may");
+    let now = receives(5000);
+    let pendclr = true;
+    assert_eq!(update(client), UpdXch { now, pendclr });
+}

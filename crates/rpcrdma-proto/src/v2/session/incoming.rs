@@ -1,0 +1,104 @@
+//! What a session makes of the messages of its peer.
+
+use super::outstanding::What;
+use super::{Answer, Opening, Session};
+use crate::limits::CONTROL_RECEIVES;
+use crate::v2::header::{Direction, RdmaError};
+use crate::v2::operations::{InitXch, OperationError, ReqXch, RespXch, UpdXch, Update};
+
+impl Session {
+    /// Something came for this message of ours, if `is` meant it.
+    pub(super) fn answered(&mut self, xid: u32, is: impl Fn(&What) -> bool) -> Option<What> {
+        let answered = self.outstanding.answered(xid, is)?;
+        if answered.updates {
+            self.own.handle_heard();
+        }
+        Some(answered.what)
+    }
+
+    pub(super) fn refuse(&mut self, xid: u32, direction: Direction, error: OperationError) {
+        match (direction, error) {
+            (Direction::Reply, _) => self.handle_unreadable_reply(xid),
+            (Direction::Call, OperationError::Unsupported(_)) => {
+                self.counters.inval_option += 1;
+                let error = RdmaError::InvalOption;
+                self.answer(Answer::Error { xid, error });
+            }
+            (Direction::Call, OperationError::Malformed { .. }) => {
+                self.counters.bad_header += 1;
+                let error = RdmaError::BadHeader;
+                self.answer(Answer::Error { xid, error });
+            }
+        }
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        if self.answers.len() < CONTROL_RECEIVES {
+            self.answers.push_back(answer);
+        } else {
+            self.flooded = true;
+        }
+    }
+
+    /// The peer says what it is. It is told what we are, however often it asks.
+    pub(super) fn take_initial(&mut self, xid: u32, init: &InitXch, first: bool) {
+        self.counters.taken += 1;
+        if self.peer.has_said() {
+            self.counters.ignored += init.start.len() as u64;
+        } else {
+            self.peer.handle_initial(init, self.own.registry());
+            match self.agreement.handle_offer(init, first) {
+                Ok(Some(design)) => self.own.say_design(design),
+                Ok(None) => {}
+                Err(_) => self.counters.no_design += 1,
+            }
+        }
+        self.answer(Answer::Initial { xid });
+    }
+
+    /// The peer answers with what it is.
+    pub(super) fn take_initial_answer(&mut self, xid: u32, init: &InitXch, first: bool) {
+        let ours = |what: &What| *what == What::Initial;
+        if self.answered(xid, ours).is_none() {
+            self.counters.stray_replies += 1;
+            return;
+        }
+        self.counters.taken += 1;
+        self.opening = Opening::Done;
+        if self.peer.has_said() {
+            self.counters.ignored += init.start.len() as u64;
+            return;
+        }
+        self.peer.handle_initial(init, self.own.registry());
+        if self.agreement.handle_choice(init, first).is_err() {
+            self.counters.no_design += 1;
+        }
+    }
+
+    pub(super) fn take_request(&mut self, xid: u32, request: &ReqXch) {
+        self.counters.taken += 1;
+        let response = self.own.handle_request(request, &mut self.events);
+        self.answer(Answer::Response { xid, response });
+    }
+
+    pub(super) fn take_response(&mut self, xid: u32, response: RespXch) {
+        let request = |what: &What| matches!(what, What::Request(_));
+        let Some(What::Request(ids)) = self.answered(xid, request) else {
+            self.counters.stray_replies += 1;
+            return;
+        };
+        self.counters.taken += 1;
+        self.counters.odd_responses += u64::from(!response.is_answer_to(ids.len()));
+        self.peer.handle_response(&ids, response, &mut self.events);
+    }
+
+    pub(super) fn take_update(&mut self, update: UpdXch) {
+        self.counters.taken += 1;
+        let registry = self.own.registry();
+        match self.peer.handle_update(update, registry, &mut self.events) {
+            None => self.counters.ignored += 1,
+            Some(Update::Stray) => self.counters.stray_ends += 1,
+            Some(Update::Unsolicited | Update::Intermediate | Update::Final) => {}
+        }
+    }
+}
