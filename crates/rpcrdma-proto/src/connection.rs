@@ -432,6 +432,13 @@ impl Connection {
 
     /// The connection is over, and with it every handle: what becomes of the calls that had no end.
     pub fn into_unfinished(mut self) -> Vec<Unfinished> {
-        self.requester.into_unfinished(&mut self.link)
+        self.requester.into_unfinished(&mut self.link, true)
+    }
+
+    /// The same for a connection that nothing has broken: this end gave it up because its peer did
+    /// not speak. That is no sign against any call, and does not count among
+    /// [their losses](crate::CallRequest::losses).
+    pub fn into_unanswered(mut self) -> Vec<Unfinished> {
+        self.requester.into_unfinished(&mut self.link, false)
     }
 }

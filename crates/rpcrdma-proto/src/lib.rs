@@ -47,7 +47,8 @@
 //!
 //! - The calls that had no end ([`Unfinished`]), with the connections that each has cost
 //!   ([`CallRequest::losses`], and [`losses_alone`](CallRequest::losses_alone)): one that costs too
-//!   many is not sent again (RFC 8166 §4.5.3).
+//!   many is not sent again (RFC 8166 §4.5.3). A connection that the driver gave up because its peer
+//!   never spoke has cost none ([`Connection::into_unanswered`]).
 //! - On a server, one [`FailedCalls`] for each client, in the [`Config`] of all its connections. It is
 //!   small, but how many clients are remembered is for the driver to limit.
 //! - On a client, whether a connection ended with [`Violation::LostHandle`]: then the next is made

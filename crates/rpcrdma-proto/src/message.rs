@@ -40,7 +40,7 @@ pub struct CallRequest {
     pub(crate) bound: ReplyBound,
     pub(crate) need: Need,
     pub(crate) reply_chunk: bool,
-    /// Connections that were lost while it was on its way.
+    /// Connections that were lost while it was on its way, and not given up for their silence.
     pub losses: u32,
     /// Those among them that were lost while no other call of this end was.
     pub losses_alone: u32,

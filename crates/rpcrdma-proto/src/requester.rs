@@ -349,13 +349,13 @@ impl Requester {
         self.calls.remove(key as usize);
     }
 
-    /// The connection is over: what becomes of the calls that had no end. Cancelled ones are
-    /// forgotten, as all handles died with the connection.
-    pub(crate) fn into_unfinished(self, link: &mut Link) -> Vec<Unfinished> {
+    /// The connection is over: what becomes of the calls that had no end, with one more loss if that
+    /// counts. Cancelled ones are forgotten, as all handles died with the connection.
+    pub(crate) fn into_unfinished(self, link: &mut Link, counts: bool) -> Vec<Unfinished> {
         // A look whether the peer is there is nobody's call.
-        let counts = |call: &&Call| call.request.need == Need::Call;
+        let is_call = |call: &&Call| call.request.need == Need::Call;
         let calls = self.calls.iter().map(|(_, call)| call);
-        let alone = calls.filter(counts).count() == 1;
+        let alone = calls.filter(is_call).count() == 1;
         let calls = self.calls.into_iter().map(|(_, call)| call);
         let calls = calls.filter(|call| !call.cancelled);
         calls
@@ -368,8 +368,8 @@ impl Requester {
                         Unfinished::Ended(request.token, reply)
                     }
                     State::Awaiting | State::Invalidating { .. } => {
-                        request.losses += 1;
-                        request.losses_alone += u32::from(alone);
+                        request.losses += u32::from(counts);
+                        request.losses_alone += u32::from(counts && alone);
                         Unfinished::Again(request)
                     }
                 }

@@ -116,6 +116,12 @@ pub struct ClientConfig {
     /// that is looked at now and then. A connection on which a call got no reply for as long is
     /// closed, though the call may have been cancelled.
     pub call_timeout: Duration,
+    /// How long a connection may go without its first reply, while one is owed and nothing moves on it,
+    /// before it is given up and the call goes over another with the same XID. Doubled for each such
+    /// connection in a row, up to [`call_timeout`](Self::call_timeout), so that a slow server is
+    /// served in the end; a call's own time still holds, and such a loss is not held against it. It is
+    /// looked at once a second or so. Without [`reconnect`](Self::reconnect) it is not done.
+    pub first_reply_timeout: Duration,
     /// How long making a connection may take.
     pub setup_timeout: Duration,
     /// How long to wait before the next try after a failed one, or a connection that was lost before
@@ -156,6 +162,7 @@ impl Default for ClientConfig {
             remote_invalidation: true,
             test_remote_invalidation: false,
             call_timeout: Duration::from_secs(60),
+            first_reply_timeout: Duration::from_secs(15),
             setup_timeout: Duration::from_secs(10),
             reconnect_first: Duration::from_millis(100),
             reconnect_most: Duration::from_secs(10),

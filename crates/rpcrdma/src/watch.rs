@@ -99,6 +99,43 @@ impl Pulse {
     }
 }
 
+/// How long a new connection has been without the first message that its peer owes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Silence {
+    heard: u64,
+    moved: u64,
+    /// Since when nothing has moved on it.
+    since: Instant,
+}
+
+impl Silence {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            heard: 0,
+            moved: 0,
+            since: now,
+        }
+    }
+
+    /// For how long, given when a call was sent that has no end yet, and how many octets have come and
+    /// gone so far: a call of many octets may take its time on a slow way.
+    pub(crate) fn look(&mut self, now: Instant, owed: Option<Instant>, moved: u64) -> Duration {
+        if moved != self.moved {
+            self.moved = moved;
+            self.since = now;
+        }
+        let owed = owed.filter(|_| self.heard == 0);
+        owed.map_or(Duration::ZERO, |owed| {
+            now.saturating_duration_since(owed.max(self.since))
+        })
+    }
+
+    /// Whether messages of the peer have come since this was asked last, given how many there were.
+    pub(crate) fn listen(&mut self, heard: u64) -> bool {
+        std::mem::replace(&mut self.heard, heard) != heard
+    }
+}
+
 /// How long a connection has not been used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Disuse {
@@ -179,6 +216,22 @@ mod tests {
         assert_eq!(pulse.look(at(12, start), 1, true), Health::Well);
         assert_eq!(pulse.look(at(21, start), 1, true), Health::Well);
         assert_eq!(pulse.look(at(22, start), 1, true), Health::Ask);
+    }
+
+    #[test]
+    fn silence_counts_from_the_call_while_nothing_moves_and_ends_with_the_first_message() {
+        let start = Instant::now();
+        let mut silence = Silence::new(start);
+        let seconds = Duration::from_secs;
+        assert_eq!(silence.look(at(100, start), None, 50), seconds(0));
+        let owed = Some(at(101, start));
+        assert_eq!(silence.look(at(111, start), owed, 50), seconds(10));
+        // Some octets of the call were taken.
+        assert_eq!(silence.look(at(112, start), owed, 60), seconds(0));
+        assert_eq!(silence.look(at(120, start), owed, 60), seconds(8));
+        assert!(!silence.listen(0));
+        assert!(silence.listen(1) && !silence.listen(1));
+        assert_eq!(silence.look(at(200, start), owed, 60), seconds(0));
     }
 
     #[test]

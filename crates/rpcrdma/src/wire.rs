@@ -34,6 +34,8 @@ pub(crate) enum Over {
     Unused(Duration),
     #[error("the peer did not answer within {0:?} when it was asked whether it is there")]
     Silent(Duration),
+    #[error("the server gave no reply on this connection within {0:?}")]
+    Mute(Duration),
     #[error("the chunk of a call did not come within {0:?}")]
     PullTimedOut(Duration),
     #[error("a call got no reply within {0:?}")]

@@ -556,3 +556,20 @@ fn unfinished_calls_come_back_from_a_lost_connection_and_go_over_the_next() {
     next.answer(id, Reply::Message(reply(5, 4, &[])));
     check_reply(&next.ended().expect("answered"), 5, 4, &[]);
 }
+
+#[test]
+fn connection_that_is_given_up_for_its_silence_is_no_loss_of_its_calls() {
+    for (silent, losses) in [(true, 0), (false, 1)] {
+        let mut pair = Pair::new();
+        pair.call(request(5, call(5, 40, &[10]), bound(100, &[])));
+        let connection = pair.client.connection;
+        let unfinished = match silent {
+            true => connection.into_unanswered(),
+            false => connection.into_unfinished(),
+        };
+        let [Unfinished::Again(request)] = &unfinished[..] else {
+            panic!("it has no reply");
+        };
+        assert_eq!((request.losses, request.losses_alone), (losses, losses));
+    }
+}

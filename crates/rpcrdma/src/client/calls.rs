@@ -157,6 +157,14 @@ impl Line {
         }
     }
 
+    /// Puts a call behind the others of its user.
+    fn put_last(&mut self, user: usize, request: CallRequest) {
+        match is_suspect(&request) {
+            true => self.suspects.push(request),
+            false => self.queue.push(user, &mut Some(request)),
+        }
+    }
+
     /// Forgets the calls that nobody waits for.
     fn forget(&mut self, slots: &mut Slab<Slot>) {
         let mut wanted = |request: &CallRequest| waited_for(slots, request.token()).is_some();
@@ -198,13 +206,18 @@ impl Inner {
         self.lines[to].calls += 1;
     }
 
-    fn put_back(&mut self, request: CallRequest) -> Option<Waker> {
+    /// Has a call wait again, on its line or on another that has a connection; who is to be woken.
+    fn queue(
+        &mut self,
+        request: CallRequest,
+        put: impl FnOnce(&mut Line, usize, CallRequest),
+    ) -> Option<Waker> {
         let token = request.token();
         let slot = waited_for(&mut self.slots, token)?;
         slot.queued = true;
         let (from, user) = (slot.line, slot.user);
         let to = self.instead_of(from);
-        self.lines[to].put_back(user, request);
+        put(&mut self.lines[to], user, request);
         if to == from {
             return None;
         }
@@ -228,10 +241,7 @@ impl Inner {
             let to = self.instead_of(from);
             self.give(token, to);
             let line = &mut self.lines[to];
-            match is_suspect(&request) {
-                true => line.suspects.push(request),
-                false => line.queue.push(user, &mut Some(request)),
-            }
+            line.put_last(user, request);
             owners.extend(line.owner.take());
         }
         owners
@@ -457,8 +467,17 @@ impl Calls {
     /// Puts a call back in front of those that wait, because it could not be sent now. If nobody
     /// waits for it any more it is forgotten.
     pub(crate) fn put_back(&self, request: CallRequest) {
+        self.queue(request, Line::put_back);
+    }
+
+    /// The same, behind those that wait.
+    pub(crate) fn put_last(&self, request: CallRequest) {
+        self.queue(request, Line::put_last);
+    }
+
+    fn queue(&self, request: CallRequest, put: impl FnOnce(&mut Line, usize, CallRequest)) {
         let mut inner = self.lock();
-        let owner = inner.put_back(request);
+        let owner = inner.queue(request, put);
         drop(inner);
         wake(owner);
     }

@@ -3,6 +3,7 @@
 pub(crate) mod calls;
 mod connector;
 pub(crate) mod outgoing;
+mod patience;
 mod pump;
 mod queue;
 mod suspects;
@@ -13,6 +14,7 @@ use buffer::{Pool, PoolStats};
 use calls::{Calls, FIRST_USER, Waiting};
 use connector::Connector;
 use oncrpc::{ReplyBound, Transport, TransportError};
+use patience::Patience;
 use pump::Pump;
 use rpcrdma_proto::{Counters, PrivateData, Thresholds};
 use std::net::SocketAddr;
@@ -95,6 +97,7 @@ impl Drop for User {
 struct Shared {
     next_xid: AtomicU32,
     calls: Arc<Calls>,
+    patience: Patience,
     pool: Pool,
     /// Of each line.
     seen: Vec<Mutex<Seen>>,
@@ -179,6 +182,7 @@ impl Client {
         let shared = Arc::new(Shared {
             next_xid: AtomicU32::new(first_xid()),
             calls: Arc::new(Calls::new(connector.config.call_timeout, lines)),
+            patience: Patience::new(connector.config.first_reply_timeout),
             pool: connector.pool.clone(),
             seen: (0..lines).map(|_| Mutex::default()).collect(),
             ended,

@@ -114,6 +114,11 @@ impl Outgoing {
         (now >= oldest + self.longest).then_some(self.longest)
     }
 
+    /// How long any call may take, those included that have more time than others.
+    pub(crate) fn longest(&self) -> Duration {
+        self.longest
+    }
+
     /// Whether there is something to do for those who call, be it now or by a wake-up from now on.
     pub(crate) fn poll_work(&self, cx: &Context<'_>, wire: &Wire) -> bool {
         let can_call = !self.blocked && wire.connection.can_call();

@@ -7,7 +7,7 @@ use super::suspects::MAX_LOSSES;
 use super::{ConnectionInfo, Shared};
 use crate::answers::Answers;
 use crate::spin::{Idle, Spinner, after_others};
-use crate::watch::{Disuse, Health, Pulse, heard, null_call};
+use crate::watch::{Disuse, Health, Pulse, Silence, heard, null_call};
 use crate::wire::{Over, Wire};
 use crate::{ClientConfig, clock};
 use oncrpc::TransportError;
@@ -50,6 +50,7 @@ struct Present {
     answers: Answers,
     /// Whether the server is there, where nobody below us looks.
     pulse: Option<Pulse>,
+    silence: Silence,
     disuse: Disuse,
 }
 
@@ -103,6 +104,7 @@ impl Pump {
             let mut present = self.present(next);
             let over = self.drive(&mut present).await;
             self.spinner.leave();
+            self.listen(&mut present);
             let Present { mut wire, .. } = present;
             wire.log_end(&over);
             if shows_broken_invalidation(&over) {
@@ -118,7 +120,7 @@ impl Pump {
                 _ => self.calls().lost(line, Some(error)),
             }
             // Nothing is to be expected of a peer that is over, or does not speak.
-            if !matches!(over, Over::Closed(_) | Over::Silent(_)) {
+            if !matches!(over, Over::Closed(_) | Over::Silent(_) | Over::Mute(_)) {
                 wire.close().await;
             }
             let counters = *wire.connection.counters();
@@ -144,6 +146,7 @@ impl Pump {
         Present {
             answers: self.connector.answers(&wire),
             pulse: checks.then(|| Pulse::new(self.now, health.after, health.within)),
+            silence: Silence::new(self.now),
             disuse: Disuse::new(self.now),
             wire,
         }
@@ -154,7 +157,12 @@ impl Pump {
     /// §4.5.3).
     fn take_unfinished(&mut self, wire: Wire, over: &Over) {
         let mut again = Vec::new();
-        for unfinished in wire.connection.into_unfinished() {
+        let mute = matches!(over, Over::Mute(_));
+        let unfinished = match mute {
+            true => wire.connection.into_unanswered(),
+            false => wire.connection.into_unfinished(),
+        };
+        for unfinished in unfinished {
             match unfinished {
                 Unfinished::Again(request) if request.losses_alone < MAX_LOSSES => {
                     again.push(request);
@@ -169,7 +177,11 @@ impl Pump {
         // Put back in front, so the one with the lowest token has to be the last.
         again.sort_by_key(|request| std::cmp::Reverse(request.token().0));
         for request in again {
-            self.calls().put_back(request);
+            match mute {
+                // Should the server have no answer to this very call, others get theirs.
+                true => self.calls().put_last(request),
+                false => self.calls().put_back(request),
+            }
         }
     }
 
@@ -270,6 +282,9 @@ impl Pump {
         if let Some(limit) = self.outgoing.overdue(self.now, &present.wire) {
             return Some(Over::CallTimedOut(limit));
         }
+        if let Some(over) = self.check_silence(present) {
+            return Some(over);
+        }
         let limit = self.idle_timeout()?;
         let connection = &present.wire.connection;
         let in_use = connection.calls_out() + connection.calls_in() > 0;
@@ -307,6 +322,30 @@ impl Pump {
                 }
                 None
             }
+        }
+    }
+
+    /// A connection may have been set up by a server that knows nothing of it any more, or cannot
+    /// use it: that shows before anything was heard on it, and another connection may be better.
+    fn check_silence(&mut self, present: &mut Present) -> Option<Over> {
+        self.listen(present);
+        let Present { wire, silence, .. } = present;
+        let io = wire.qp.io_counters();
+        let moved = io.octets_in + io.octets_out;
+        let silent = silence.look(self.now, wire.connection.oldest_call(), moved);
+        let patience = self.shared.patience.present().min(self.outgoing.longest());
+        if silent < patience || !self.connector.config.reconnect {
+            return None;
+        }
+        self.shared.patience.given_up(patience);
+        Some(Over::Mute(patience))
+    }
+
+    /// Notes it if the server has spoken on this connection.
+    fn listen(&self, present: &mut Present) {
+        let heard = heard(present.wire.connection.counters());
+        if present.silence.listen(heard) {
+            self.shared.patience.heard();
         }
     }
 

@@ -11,6 +11,7 @@ mod invalidation;
 mod lines;
 mod over_iwarp;
 mod over_sim;
+mod silence;
 mod stage;
 mod suspects;
 mod times;

@@ -110,6 +110,7 @@ fn client_with_a_slow_call_is_not_idle() {
             ..ClientConfig::default()
         };
         let client = stage.client(config).await;
+        exchange(&client, &[], &[]).await;
         let slow = call(client.next_xid(), echo::LATER, &[], &[]);
         let opened = async {
             tokio::time::sleep(1000 * SECOND).await;

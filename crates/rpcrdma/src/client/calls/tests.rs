@@ -133,6 +133,23 @@ fn call_is_put_back_only_while_somebody_waits_for_it() {
 }
 
 #[test]
+fn call_put_last_lets_those_of_others_and_of_its_user_go_first() {
+    let calls = calls();
+    let other = calls.add_user();
+    let mut waiting: Vec<_> = [(FIRST_USER, 1), (FIRST_USER, 2), (other, 3)]
+        .map(|(user, xid)| Box::pin(of(user, &calls, xid)))
+        .into();
+    for waiting in &mut waiting {
+        assert!(poll(waiting.as_mut()).is_pending());
+    }
+    let request = next(&calls).expect("sent");
+    calls.put_last(request);
+    let mut order: Vec<_> = std::iter::from_fn(|| next(&calls).map(|call| call.xid())).collect();
+    assert_eq!(order.pop(), Some(1));
+    assert_eq!(order.len(), 2);
+}
+
+#[test]
 fn after_the_end_every_call_fails_with_the_reason() {
     let calls = calls();
     let mut before = pin!(waiting(&calls, 1));
