@@ -322,6 +322,7 @@ impl Guest {
         let provider = party.provider(provider);
         let terms = Terms::draw(scenario, dice);
         let usual = ClientConfig::default();
+        let call_timeout = Duration::from_millis(dice.of(scenario.timeouts));
         let config = ClientConfig {
             connections: match scenario.connections {
                 (1, 1) => 1,
@@ -344,7 +345,8 @@ impl Guest {
             receive_size: terms.receive,
             remote_invalidation: terms.remote_invalidation,
             max_segment: dice.of(scenario.segments),
-            call_timeout: Duration::from_millis(dice.of(scenario.timeouts)),
+            call_timeout,
+            first_reply_timeout: call_timeout / dice.of(&[1, 4, 20]),
             setup_timeout: Duration::from_secs(2),
             reconnect_first: Duration::from_millis(dice.of(&[1, 20, 100])),
             reconnect_most: Duration::from_secs(1),
