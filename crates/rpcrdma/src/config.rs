@@ -138,9 +138,10 @@ pub struct ClientConfig {
     /// How to find out that the server is dead.
     pub health: HealthCheck,
     /// What answers calls of the server on our connections (RFC 8167). With it connections are made
-    /// again, and kept, without calls of our own (RFC 8167 §5.4); without it such calls are answered
+    /// again, and kept, without calls of our own (RFC 8167 §5.4), but after the server has closed one
+    /// on which neither end had called: then with the next call. Without it such calls are answered
     /// PROG_UNAVAIL. That we are ready for them is for the upper layer to tell the server (RFC 8167
-    /// §6).
+    /// §6), on each connection.
     pub callbacks: Option<CallbackService>,
     /// Calls of the server that are taken in at a time, if something answers them; at least 1.
     pub backward_credits: u32,

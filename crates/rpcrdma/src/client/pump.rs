@@ -18,7 +18,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 use tracing::debug;
-use verbs::SetupError;
+use verbs::{CloseReason, SetupError};
 use xdr::Payload;
 
 /// Turns without a pause before other tasks of the runtime have theirs.
@@ -41,6 +41,8 @@ pub(crate) struct Pump {
     called: Vec<(CallId, Payload)>,
     /// How long to wait before the next connection: not at all if the last one was of use.
     backoff: Duration,
+    /// The server closed the last connection, and neither end had called on it.
+    unwanted: bool,
 }
 
 /// What goes with one connection.
@@ -74,6 +76,7 @@ impl Pump {
             outgoing: Outgoing::new(calls, line, config.call_timeout),
             called: Vec::new(),
             backoff: Duration::ZERO,
+            unwanted: false,
             shared,
             connector,
         }
@@ -125,6 +128,8 @@ impl Pump {
             }
             let counters = *wire.connection.counters();
             self.shared.lost(line, &counters, wire.qp.io_counters());
+            let silent = counters.calls_sent + counters.calls_received == 0;
+            self.unwanted = silent && over == Over::Closed(CloseReason::Peer);
             if counters.replies_received > 0 || matches!(over, Over::Unused(_)) {
                 self.backoff = Duration::ZERO;
             } else {
@@ -468,9 +473,10 @@ impl Pump {
                 return None;
             }
             let passed = self.now >= start + backoff;
-            let wanted =
-                || self.connector.keeps_connections() || self.calls().wants_connection(line);
-            if passed && wanted() {
+            // RFC 8167 §5.4: the server may have calls for us. It has none before a call of ours has told
+            // it that we are ready (§6), so where it sees no use in waiting, we do not come back for it.
+            let kept = self.connector.keeps_connections() && !self.unwanted;
+            if passed && (kept || self.calls().wants_connection(line)) {
                 return Some(());
             }
             let next_sweep = self.outgoing.next_sweep;

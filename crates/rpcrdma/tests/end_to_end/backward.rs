@@ -353,6 +353,22 @@ fn client_can_be_called_after_it_was_idle_for_a_day() {
 }
 
 #[test]
+fn client_of_which_nobody_says_that_it_is_ready_comes_back_once_and_then_with_its_next_call() {
+    run_in_virtual_time(async {
+        let stage = Stage::new(sim().1, ServerConfig::default()).await;
+        let client = stage.client(answering(&Noting::new())).await;
+        exchange(&client, &[], &[]).await;
+        tokio::time::sleep(Duration::from_secs(500)).await;
+        assert_eq!(stage.server.stats().connections, 1, "it is back");
+        tokio::time::sleep(Duration::from_secs(86_400)).await;
+        assert!(client.connection().is_none());
+        exchange(&client, &[10], &[10]).await;
+        exchange(&stage.back(), &[10], &[10]).await;
+        assert_eq!(stage.server.shutdown().await.accepted, 3);
+    });
+}
+
+#[test]
 fn shutdown_waits_for_the_replies_of_clients() {
     run(async {
         let stage = Stage::new(sim().1, ServerConfig::default()).await;
