@@ -6,7 +6,9 @@ use crate::failure::Ended;
 use crate::interrupt::Interrupt;
 use clap::Args;
 use nfs_proto::{NFS_PROGRAM, NFS_V3};
-use oncrpc::{Credential, MAX_REPLY_HEADER, Procedure, ReplyBound, Transport};
+use oncrpc::{
+    Credential, MAX_REPLY_HEADER, Procedure, ReplyBound, RpcError, Transport, TransportError,
+};
 use serde::Serialize;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -93,7 +95,7 @@ pub(crate) async fn run(args: &PingArgs) -> anyhow::Result<Ended> {
         let called = tokio::select! {
             biased;
             () = interrupt.wait() => break,
-            called = null(&client) => called,
+            called = answered(&client) => called,
         };
         let took = begin.elapsed();
         statistics.add(called.is_ok().then_some(took));
@@ -135,8 +137,15 @@ pub(crate) async fn run(args: &PingArgs) -> anyhow::Result<Ended> {
     )
 }
 
-/// One call of NFS NULL (RFC 1813 §3.3.0).
-async fn null(transport: &impl Transport) -> anyhow::Result<()> {
+/// A call that is answered as it should be.
+async fn answered(client: &impl Transport) -> anyhow::Result<()> {
+    Ok(null(client).await??)
+}
+
+/// One call of NFS NULL (RFC 1813 §3.3.0): what RPC says of it, if there is a reply.
+pub(crate) async fn null(
+    transport: &impl Transport,
+) -> Result<Result<(), RpcError>, TransportError> {
     let xid = transport.next_xid();
     let mut w = xdr::Writer::default();
     let target = Procedure {
@@ -150,8 +159,7 @@ async fn null(transport: &impl Transport) -> anyhow::Result<()> {
         ..ReplyBound::default()
     };
     let reply = transport.call(w.finish(), bound).await?;
-    oncrpc::read_reply(&reply, xid)?;
-    Ok(())
+    Ok(oncrpc::read_reply(&reply, xid).map(drop))
 }
 
 fn ms(time: Duration) -> f64 {

@@ -1,7 +1,7 @@
 //! What an answer means.
 
 use super::conversation::{Heard, Silence};
-use oncrpc::{RpcError, read_reply};
+use oncrpc::{ReplyHeader, RpcError, read_reply};
 use rpcrdma_proto::header::{Body, Header, HeaderView, RdmaError, VERSION, error_code, procedure};
 use serde::Serialize;
 use xdr::{Payload, Reader};
@@ -22,20 +22,6 @@ pub(super) enum Answer {
     Nothing { detail: String },
 }
 
-/// What came of a message of version two.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "answer", rename_all = "snake_case")]
-pub(super) enum VersionTwo {
-    /// It was refused: the peer supports these versions (RFC 8166 §4.5.1).
-    ErrVers { low: u32, high: u32 },
-    /// A message of version two came back.
-    Spoken,
-    /// Something else came back.
-    Error { detail: String },
-    /// Nothing came back.
-    Nothing { detail: String },
-}
-
 impl Answer {
     pub(super) fn new(heard: &Result<Heard, Silence>) -> Self {
         let heard = match heard {
@@ -52,6 +38,14 @@ impl Answer {
         }
     }
 
+    /// What else there is to say.
+    pub(super) fn detail(&self) -> Option<&str> {
+        match self {
+            Self::Error { detail } | Self::Nothing { detail } => Some(detail),
+            Self::Success | Self::ProgMismatch { .. } | Self::ProgUnavail => None,
+        }
+    }
+
     /// From what RPC says, whatever carried it.
     pub(super) fn from_rpc(result: Result<(), RpcError>) -> Self {
         match result {
@@ -60,36 +54,6 @@ impl Answer {
             Err(RpcError::ProgUnavail) => Self::ProgUnavail,
             Err(error) => Self::Error {
                 detail: error.to_string(),
-            },
-        }
-    }
-}
-
-impl VersionTwo {
-    pub(super) fn new(heard: &Result<Heard, Silence>) -> Self {
-        match heard {
-            Ok(heard) => Self::of_message(&heard.message),
-            Err(silence) => Self::Nothing {
-                detail: silence.to_string(),
-            },
-        }
-    }
-
-    fn of_message(message: &[u8]) -> Self {
-        if let Some((low, high)) = supported(message) {
-            return Self::ErrVers { low, high };
-        }
-        match HeaderView::new(message) {
-            Some(header) if header.version() == 2 => Self::Spoken,
-            Some(header) => Self::Error {
-                detail: format!(
-                    "a message of version {}, procedure {}",
-                    header.version(),
-                    header.procedure()
-                ),
-            },
-            None => Self::Error {
-                detail: format!("a message of {} octets", message.len()),
             },
         }
     }
@@ -133,55 +97,33 @@ pub(super) fn is_compound_done(heard: &Heard) -> bool {
     })
 }
 
-/// Whether it is a reply or an error of version one, whatever else is wrong with it.
+/// Whether it is something that only a Responder says: an RPC reply to the call, or an RDMA_ERROR.
+pub(super) fn is_rpcrdma(heard: &Heard) -> bool {
+    match Header::parse(&heard.message) {
+        Ok((Header { body, .. }, offset)) => match body {
+            Body::Msg(_) => {
+                let reply = ReplyHeader::parse(&mut Reader::new(&heard.message[offset..]));
+                reply.is_ok_and(|reply| reply.xid == heard.xid)
+            }
+            Body::Error(_) => true,
+            Body::NoMsg(_) | Body::Done => false,
+        },
+        Err(_) => supported(&heard.message).is_some(),
+    }
+}
+
+/// Whether it says so in version one.
 pub(super) fn is_version_one(heard: &Heard) -> bool {
     let header = HeaderView::new(&heard.message);
-    header.is_some_and(|header| header.version() == VERSION) && supported(&heard.message).is_none()
+    is_rpcrdma(heard)
+        && supported(&heard.message).is_none()
+        && header.is_some_and(|header| header.version() == VERSION)
 }
 
-/// Credits granted with a message, if it is one of RPC-over-RDMA.
+/// Credits granted with a reply. An error grants nothing.
 pub(super) fn credits(heard: &Heard) -> Option<u32> {
-    HeaderView::new(&heard.message).map(HeaderView::credits)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn message(words: &[u32]) -> Vec<u8> {
-        words.iter().flat_map(|word| word.to_be_bytes()).collect()
-    }
-
-    #[test]
-    fn refusal_is_understood_whichever_version_it_has() {
-        for version in [1, 2] {
-            let refusal = message(&[7, version, 32, procedure::ERROR, error_code::VERS, 1, 1]);
-            assert_eq!(
-                VersionTwo::of_message(&refusal),
-                VersionTwo::ErrVers { low: 1, high: 1 }
-            );
-        }
-    }
-
-    #[test]
-    fn what_is_no_refusal_is_not_taken_for_one() {
-        let check = |words: &[u32], expected| {
-            assert_eq!(VersionTwo::of_message(&message(words)), expected);
-        };
-        check(&[7, 2, 32, procedure::MSG, 1, 0, 0, 0], VersionTwo::Spoken);
-        // ERR_VERS without its range, and an error of version two.
-        check(
-            &[7, 2, 32, procedure::ERROR, error_code::VERS, 1],
-            VersionTwo::Spoken,
-        );
-        check(&[7, 2, 32, procedure::ERROR, 2], VersionTwo::Spoken);
-        let odd = |detail: &str| VersionTwo::Error {
-            detail: detail.to_owned(),
-        };
-        check(
-            &[7, 1, 32, procedure::MSG, 0, 0, 0],
-            odd("a message of version 1, procedure 0"),
-        );
-        check(&[7, 2], odd("a message of 8 octets"));
+    match Header::parse(&heard.message) {
+        Ok((header, _)) if matches!(header.body, Body::Msg(_)) => Some(header.credits),
+        Ok(_) | Err(_) => None,
     }
 }

@@ -3,6 +3,8 @@
 
 use oncrpc::{Credential, Procedure};
 use rpcrdma_proto::header::{self, Lists, WriteChunk, procedure};
+use rpcrdma_proto::v2::header::Direction;
+use rpcrdma_proto::v2::operations::Operation;
 use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
 use std::task::Poll;
@@ -28,6 +30,10 @@ pub(super) struct Conversation {
     /// Asked for with each call.
     credits: u32,
     xid: u32,
+    /// The XID of what was said without a wait for an answer.
+    told: Option<u32>,
+    /// What came for that.
+    refusal: Option<Buffer>,
     /// Messages that came and answered nothing.
     pub(super) strays: u64,
 }
@@ -79,6 +85,8 @@ impl Conversation {
             credits,
             // No server remembers this one from an earlier run.
             xid: u32::from_be_bytes([seed[0], seed[1], seed[2], seed[3]]),
+            told: None,
+            refusal: None,
             strays: 0,
         }
     }
@@ -131,23 +139,29 @@ impl Conversation {
         self.ask(message).await
     }
 
-    /// Calls a procedure without arguments in a message of version two, as its first draft has it: an
-    /// RDMA2_MSG without chunks (draft-cel-nfsv4-rpcrdma-version-two-01 §3). Whoever speaks only
-    /// version one answers with ERR_VERS (RFC 8166 §4.5.1).
-    pub(super) async fn call_in_version_two(
-        &mut self,
-        target: Procedure,
-    ) -> Result<Heard, Silence> {
-        /// The direction of a call, no Read list, no Write list and no Reply chunk.
-        const CALL_WITHOUT_CHUNKS: [u32; 4] = [0; 4];
+    /// Sends an operation of version two and waits for what it draws.
+    pub(super) async fn operate(&mut self, operation: &Operation) -> Result<Heard, Silence> {
+        let message = self.operation(operation);
+        self.ask(message).await
+    }
+
+    /// Sends an operation of version two that is answered only if it is refused.
+    pub(super) fn tell(&mut self, operation: &Operation) {
+        let message = self.operation(operation);
+        self.told = Some(self.xid);
+        self.send(message);
+    }
+
+    /// What came for the operation that was told, if anything did.
+    pub(super) fn refusal(&mut self) -> Option<Buffer> {
+        self.refusal.take()
+    }
+
+    fn operation(&mut self, operation: &Operation) -> Buffer {
         let xid = self.next_xid();
         let mut message = Buffer::default();
-        let fixed = [xid, 2, self.credits, procedure::MSG];
-        for word in fixed.into_iter().chain(CALL_WITHOUT_CHUNKS) {
-            message.extend_from_slice(&word.to_be_bytes());
-        }
-        append_call(&mut message, xid, target, &[]);
-        self.ask(message).await
+        operation.emit(&mut message, xid, self.credits, Direction::Call);
+        message
     }
 
     /// Ends the connection in good order; the provider bounds how long that takes.
@@ -177,13 +191,7 @@ impl Conversation {
     async fn ask(&mut self, message: Buffer) -> Result<Heard, Silence> {
         let patience = self.patience;
         let begin = Instant::now();
-        let send = WorkRequest::Send {
-            wr: WrId(0),
-            buffer: message,
-            rest: Gather::new(),
-            invalidate: None,
-        };
-        self.post(send);
+        self.send(message);
         match timeout(patience, self.hear()).await {
             Ok(Ok((message, invalidated))) => Ok(Heard {
                 xid: self.xid,
@@ -196,8 +204,17 @@ impl Conversation {
         }
     }
 
+    fn send(&mut self, message: Buffer) {
+        self.post(WorkRequest::Send {
+            wr: WrId(0),
+            buffer: message,
+            rest: Gather::new(),
+            invalidate: None,
+        });
+    }
+
     fn post(&mut self, work: WorkRequest) {
-        // There is room: one Send at a time, and a Receive only in the place of another.
+        // There is: one or two Sends at a time, and a Receive only in the place of another.
         self.qp.post(work).expect("there is room for one more");
     }
 
@@ -233,7 +250,12 @@ impl Conversation {
                 if buffer.first_chunk() == Some(&self.xid.to_be_bytes()) {
                     return Some((buffer, invalidated.map(|ours| ours.handle)));
                 }
-                self.strays += 1;
+                let xid = buffer.first_chunk().copied().map(u32::from_be_bytes);
+                if xid.is_some() && xid == self.told {
+                    self.refusal = Some(buffer);
+                } else {
+                    self.strays += 1;
+                }
                 None
             }
             // What failed has ended the connection, which says why.

@@ -9,16 +9,18 @@ mod answer;
 mod conversation;
 mod report;
 mod text;
+mod version_two;
 
 use crate::connect::seconds;
 use crate::endpoint::Endpoint;
 use crate::failure::Ended;
-use answer::{Answer, VersionTwo};
+use crate::ping;
+use answer::Answer;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use conversation::{Conversation, Silence};
 use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3};
-use oncrpc::{Credential, MAX_REPLY_HEADER, Procedure, ReplyBound, Transport, TransportError, tcp};
+use oncrpc::{Procedure, tcp};
 use report::{
     FirstOctets, Inline, Mpa, PrivateDataSeen, ProgramAnswer, Report, RoundTrip, RpcRdma, Verdict,
     ms,
@@ -30,6 +32,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use verbs::{Connected, QpOptions, SetupError};
 use verbs_iwarp::{Config, CrcMode, Iwarp, Startup};
+use version_two::VersionTwo;
 
 /// Addresses of a host that are tried, until one takes a TCP connection.
 const MAX_ADDRESSES: usize = 8;
@@ -78,9 +81,9 @@ const fn null(prog: u32, vers: u32) -> Procedure {
   rpcrdma probe files.example.org:20049
   rpcrdma probe --json --timeout 2 192.0.2.7 | jq .verdict
 
-It changes nothing at the server: it makes two connections, and calls procedures that do nothing. The fields
-of --json are explained in docs/probe.md. The verdict is one of: rpcrdma, mpa_only, rejected, bad_mpa,
-not_mpa, closed, silent, refused, unreachable.
+It changes nothing at the server: it makes two connections, and calls procedures that do nothing.
+The fields of --json are explained in docs/probe.md. The verdict is one of: rpcrdma, mpa_only,
+rejected, bad_mpa, not_mpa, closed, silent, refused, unreachable.
 
 Ends with exit code 0 if RPC-over-RDMA is spoken there, and 1 if not.")]
 pub(crate) struct ProbeArgs {
@@ -174,13 +177,13 @@ impl ProbeArgs {
             .filter(|p| p.program == NFS_PROGRAM && p.answer == Answer::Success)
             .map(|p| p.version)
             .collect();
-        if found.credits_granted.is_some() {
-            report.verdict = Verdict::Rpcrdma;
+        if report.verdict == Verdict::Rpcrdma {
             found.version_two = Some(self.look_at_version_two(addr, report).await);
         }
-        let ended = found.ended.clone().unwrap_or_default();
+        let first = report.programs.first().and_then(|p| p.answer.detail());
+        let why = found.ended.as_deref().or(first).unwrap_or_default();
+        report.explanation = text::explain(report, why);
         report.rpcrdma = Some(found);
-        report.explanation = text::explain(report, &ended);
     }
 
     /// Asks all that can be asked in version one, and fills in what the answers tell, up to the first
@@ -201,6 +204,9 @@ impl ProbeArgs {
                 answer,
             });
             let heard = heard?;
+            if answer::is_rpcrdma(&heard) {
+                report.verdict = Verdict::Rpcrdma;
+            }
             found.version_one |= answer::is_version_one(&heard);
             found.credits_granted = answer::credits(&heard).or(found.credits_granted);
         }
@@ -243,9 +249,9 @@ impl ProbeArgs {
             mpa.crc_required = Some(agreed.crc);
         }
         let mut talk = self.conversation(connected);
-        let heard = talk.call_in_version_two(null(NFS_PROGRAM, NFS_V3)).await;
+        let found = version_two::look(&mut talk, ours()).await;
         talk.close().await;
-        VersionTwo::new(&heard)
+        found
     }
 
     async fn connect(
@@ -280,20 +286,11 @@ impl ProbeArgs {
     /// NFS version 3 over plain TCP. None where nothing comes back.
     async fn call_over_tcp(&self, addr: SocketAddr) -> Option<ProgramAnswer> {
         let client = tcp::Client::connect(addr, self.timeout).await.ok()?;
-        let xid = client.next_xid();
-        let mut w = xdr::Writer::default();
-        let target = null(NFS_PROGRAM, NFS_V3);
-        oncrpc::write_call(&mut w, xid, target, &Credential::None);
-        let bound = ReplyBound {
-            fixed: MAX_REPLY_HEADER,
-            ..ReplyBound::default()
-        };
-        let reply: Result<_, TransportError> = client.call(w.finish(), bound).await;
         Some(ProgramAnswer {
             name: "NFS",
             program: NFS_PROGRAM,
             version: NFS_V3,
-            answer: Answer::from_rpc(oncrpc::read_reply(&reply.ok()?, xid).map(drop)),
+            answer: Answer::from_rpc(ping::null(&client).await.ok()?),
         })
     }
 }

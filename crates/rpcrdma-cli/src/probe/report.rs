@@ -1,6 +1,7 @@
 //! What was found, as a program reads it. docs/probe.md says what each field means.
 
-use super::answer::{Answer, VersionTwo};
+use super::answer::Answer;
+use super::version_two::VersionTwo;
 use iwarp_proto::mpa::{Enhanced, HeaderView, Kind, NOT_NEGOTIATED, Revision};
 use rpcrdma_proto::private_data::{FORMAT_IDENTIFIER, FORMATS, PrivateData, PrivateDataView};
 use serde::Serialize;
@@ -282,7 +283,7 @@ pub(super) fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-fn hex(octets: &[u8]) -> String {
+pub(super) fn hex(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 

@@ -1,10 +1,12 @@
 //! What was found, as a person reads it.
 
-use super::answer::{Answer, VersionTwo};
+use super::answer::Answer;
 use super::report::{
     Inline, Mpa, PrivateDataSeen, ProgramAnswer, Report, RoundTrip, RpcRdma, Verdict,
 };
+use super::version_two::{Spoken, VersionTwo};
 use nfs_proto::{MOUNT_PROGRAM, NFS_PROGRAM};
+use serde_json::Value;
 use std::fmt::{self, Display, Formatter};
 
 /// A report, on one screen.
@@ -213,12 +215,15 @@ fn rpcrdma_rows(f: &mut Formatter<'_>, found: &RpcRdma, announced: bool) -> fmt:
         Some(VersionTwo::ErrVers { low, high }) => {
             format!("; version 2 is refused (ERR_VERS, {low} to {high})")
         }
-        Some(VersionTwo::Spoken) => "; version 2".to_owned(),
+        Some(VersionTwo::Spoken(_)) => ", version 2".to_owned(),
         Some(VersionTwo::Error { detail } | VersionTwo::Nothing { detail }) => {
             format!("; to version 2: {detail}")
         }
     };
     row(f, "RPC-over-RDMA", &format!("{one}{two}"))?;
+    if let Some(VersionTwo::Spoken(spoken)) = &found.version_two {
+        version_two_rows(f, spoken)?;
+    }
     if let Some(granted) = found.credits_granted {
         let shown = format!("{granted} granted, {} asked for", found.credits_asked);
         row(f, "credits", &shown)?;
@@ -229,6 +234,31 @@ fn rpcrdma_rows(f: &mut Formatter<'_>, found: &RpcRdma, announced: bool) -> fmt:
     }
     match &found.ended {
         Some(why) => row(f, "ended early", why),
+        None => Ok(()),
+    }
+}
+
+fn version_two_rows(f: &mut Formatter<'_>, spoken: &Spoken) -> fmt::Result {
+    let operations = match &spoken.operations[..] {
+        [] => "none".to_owned(),
+        some => some.join(", "),
+    };
+    row(f, "", &format!("its operations: {operations}"))?;
+    for seen in spoken.characteristics.iter().flatten() {
+        let name = match seen.name {
+            Some(name) => name.to_owned(),
+            None => format!("characteristic {}", seen.id),
+        };
+        let value = match &seen.value {
+            Some(Value::String(word)) => word.clone(),
+            Some(value) => value.to_string(),
+            None => seen.octets.clone(),
+        };
+        let fixed = if seen.fixed { ", for good" } else { "" };
+        row(f, "", &format!("{name}: {value}{fixed}"))?;
+    }
+    match &spoken.odd {
+        Some(odd) => row(f, "", odd),
         None => Ok(()),
     }
 }

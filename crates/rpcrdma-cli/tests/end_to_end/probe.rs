@@ -1,6 +1,7 @@
 //! What `probe` says of peers of all kinds.
 
 use crate::running::{Served, fails, free_port, ok, run, text};
+use hostile_peer::{Heard, as_words, rpc, words};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -57,6 +58,32 @@ impl Peer {
         assert!(connections <= 3, "{connections} connections");
         found
     }
+}
+
+/// A server that answers each message with what `say` makes of its words.
+fn scripted(say: fn(&[u32]) -> Vec<Vec<u32>>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        loop {
+            let mut peer = hostile_peer::Peer::accept(&listener);
+            while let Heard::Message { octets, .. } = peer.hear() {
+                for answer in say(&as_words(&octets)) {
+                    peer.send(&words(&answer));
+                }
+            }
+        }
+    });
+    addr
+}
+
+/// The reply to a call that has gone well. Of a COMPOUND it says so too.
+fn done(xid: u32) -> Vec<u32> {
+    rpc::msg(
+        xid,
+        8,
+        &rpc::accepted(xid, rpc::accept::SUCCESS, &[0, 0, 0]),
+    )
 }
 
 /// The same with every time, of which nothing can be known beforehand, as `T`.
@@ -215,6 +242,108 @@ fn mpa_reply_that_cannot_be_accepted_is_shown() {
     assert_eq!(found["mpa"]["crc"], true);
 }
 
+/// Speaks version one, and version two with characteristics, one of which nobody knows.
+fn versions_one_and_two(message: &[u32]) -> Vec<Vec<u32>> {
+    const INITXCH: u32 = 1;
+    const REQXCH: u32 = 2;
+    const RESPXCH: u32 = 3;
+    match *message {
+        [xid, 1, ..] => vec![done(xid)],
+        // Its RBSIZ of 16384, one that is not known, and that it does remote invalidation for good.
+        [xid, 2, _, 5, 0, INITXCH, ..] => {
+            let characteristics = [3, 1, 4, 16384, 77, 4, 5, 2, 4, 1, 1, 0b100];
+            let header = [xid, 2, 16, 5, 1, INITXCH, 48];
+            vec![[&header[..], &characteristics].concat()]
+        }
+        [xid, 2, _, 5, 0, REQXCH, ..] => vec![vec![xid, 2, 16, 5, 1, RESPXCH, 12, 0, 0, 0]],
+        // UPDXCH is not supported.
+        [xid, 2, ..] => vec![vec![xid, 2, 16, 4, 3]],
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn version_two_is_shown_with_characteristics_and_operations() {
+    let addr = scripted(versions_one_and_two);
+    let found = probe(&addr, &["-c", "1"]);
+    assert_eq!(found["nfs_versions"], json!([2, 3, 4]));
+    assert_eq!(found["nfs4_minor_versions"], json!([0, 1, 2]));
+    let two = &found["rpcrdma"]["version_two"];
+    assert_eq!(two["answer"], "spoken", "{found}");
+    assert_eq!(
+        (&two["odd"], &two["credits_granted"]),
+        (&Value::Null, &json!(16))
+    );
+    let operations = json!(["ROPT_INITXCH", "ROPT_REQXCH", "ROPT_RESPXCH"]);
+    assert_eq!(two["operations"], operations);
+    let seen = |id, name: Option<&str>, value: Value, octets, fixed| json!({"id": id, "name": name, "value": value, "octets": octets, "fixed": fixed});
+    let characteristics = json!([
+        seen(
+            1,
+            Some("Receive Buffer Size"),
+            json!(16384),
+            "00004000",
+            false
+        ),
+        seen(77, None, Value::Null, "00000005", false),
+        seen(
+            2,
+            Some("Requester Remote Invalidation"),
+            json!(true),
+            "00000001",
+            true
+        ),
+    ]);
+    assert_eq!(two["characteristics"], characteristics);
+
+    let shown = text(&ok(&["probe", "-c", "1", &addr]));
+    let expected = "  RPC-over-RDMA  version 1, version 2
+                 its operations: ROPT_INITXCH, ROPT_REQXCH, ROPT_RESPXCH
+                 Receive Buffer Size: 16384
+                 characteristic 77: 00000005
+                 Requester Remote Invalidation: true, for good
+";
+    assert!(shown.contains(expected), "{shown}");
+}
+
+/// Says something of its own before each reply, and refuses all calls but those of NFS version 3
+/// without a chunk.
+fn odd(message: &[u32]) -> Vec<Vec<u32>> {
+    match *message {
+        [xid, 1, _, _, _, _, _, _, _, _, 100_003, 3, ..] => vec![vec![!xid; 7], done(xid)],
+        [xid, 1, ..] => vec![vec![xid, 1, 0, 4, 2]],
+        [xid, ..] => vec![vec![xid, 7, 1, 0, 0, 0, 0]],
+        [] => Vec::new(),
+    }
+}
+
+#[test]
+fn what_a_server_says_wrong_is_shown() {
+    let found = probe(&scripted(odd), &["-c", "2"]);
+    assert_eq!(found["nfs_versions"], json!([3]));
+    assert_eq!(found["programs"][0]["detail"], "RDMA_ERROR, ERR_CHUNK");
+    let rpcrdma = &found["rpcrdma"];
+    assert_eq!(rpcrdma["stray_messages"], 3);
+    assert_eq!(rpcrdma["credits_granted"], 8);
+    assert_eq!(rpcrdma["invalidates"], false);
+    assert_eq!(
+        rpcrdma["version_two"]["detail"],
+        "a message of version 7, procedure 0"
+    );
+}
+
+#[test]
+fn echo_is_no_answer() {
+    let found = probe(&scripted(|message| vec![message.to_vec()]), &[]);
+    assert_eq!(found["verdict"], "mpa_only");
+    assert_eq!(found["rpcrdma"]["version_one"], false);
+    let explanation = found["explanation"].as_str().unwrap();
+    assert!(
+        explanation.contains("the reply is malformed"),
+        "{explanation}"
+    );
+}
+
 #[test]
 fn refusal_is_no_absence() {
     let served = Served::new(&["--allow", "192.0.2.0/24"]);
@@ -244,6 +373,7 @@ fn every_field_is_explained() {
     }
     let served = Served::new(&[]);
     check(&probe(&served.listening, &["-c", "1"]));
+    check(&probe(&scripted(versions_one_and_two), &["-c", "1"]));
     check(&Peer::that(b"HTTP/1.1 400 Bad Request\r\n", Then::Close).probed());
 }
 

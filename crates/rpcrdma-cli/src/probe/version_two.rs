@@ -1,0 +1,327 @@
+//! What the peer knows of RPC-over-RDMA version two.
+//!
+//! The first message of the connection says what we are (ROPT_INITXCH). Who speaks version one only
+//! refuses it with ERR_VERS (RFC 8166 §4.5.1), and who speaks version two without characteristics
+//! with RDMA2_ERR_INVAL_OPTION. Which operations a peer takes in beyond that is found out with two
+//! that ask for nothing: a ROPT_UPDXCH with the value that we have told already, and a ROPT_REQXCH
+//! without a wish.
+
+use super::answer;
+use super::conversation::{Conversation, Heard, Silence};
+use rpcrdma_proto::PrivateData;
+use rpcrdma_proto::v2::characteristics::{
+    BackwardRequestSupport, BackwardSupport, ReceiveBufferSize, ReceiveSize, Registry,
+    RequesterRemoteInvalidation, SpecView, SubsetView, XcharId, XcharVal, XcharValView,
+};
+use rpcrdma_proto::v2::header::{BodyView, ErrorView, HeaderView, VERSION, WordLayout, error_code};
+use rpcrdma_proto::v2::operations::{
+    InitXch, Operation, OperationFields, OperationView, ReqXch, UpdXch, code,
+};
+use serde::Serialize;
+use serde_json::Value;
+
+/// What came of a message of version two.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub(super) enum VersionTwo {
+    /// It was refused: the peer supports these versions (RFC 8166 §4.5.1).
+    ErrVers { low: u32, high: u32 },
+    /// A message of version two came back.
+    Spoken(Spoken),
+    /// Something else came back.
+    Error { detail: String },
+    /// Nothing came back.
+    Nothing { detail: String },
+}
+
+/// How a peer speaks version two.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Spoken {
+    /// None where it has none.
+    pub(super) characteristics: Option<Vec<Characteristic>>,
+    /// Those that it takes in.
+    pub(super) operations: Vec<&'static str>,
+    pub(super) credits_granted: u32,
+    /// What is wrong with what it said.
+    pub(super) odd: Option<String>,
+}
+
+/// What a peer says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Characteristic {
+    pub(super) id: u32,
+    pub(super) name: Option<&'static str>,
+    /// If it is known and can be read.
+    pub(super) value: Option<Value>,
+    pub(super) octets: String,
+    /// Whether it will not change on this connection.
+    pub(super) fixed: bool,
+}
+
+/// Asks all of it, as the first message of a connection.
+pub(super) async fn look(talk: &mut Conversation, ours: PrivateData) -> VersionTwo {
+    let heard = talk.operate(&Operation::InitXch(introduction(ours))).await;
+    let mut found = first_answer(&heard);
+    if let VersionTwo::Spoken(spoken) = &mut found
+        && spoken.characteristics.is_some()
+    {
+        spoken.operations.push("ROPT_INITXCH");
+        if let Err(silence) = look_at_operations(talk, ours, &mut spoken.operations).await {
+            spoken.odd = Some(format!("to ROPT_REQXCH {silence}"));
+        }
+    }
+    found
+}
+
+/// We take in no calls of the peer.
+fn introduction(ours: PrivateData) -> InitXch {
+    InitXch::default()
+        .with::<ReceiveBufferSize>(&receive_size(ours))
+        .with::<RequesterRemoteInvalidation>(&ours.remote_invalidation)
+        .with::<BackwardRequestSupport>(&BackwardSupport::None)
+}
+
+fn receive_size(ours: PrivateData) -> ReceiveSize {
+    let octets = u32::try_from(ours.receive.octets()).ok();
+    octets.and_then(ReceiveSize::new).unwrap_or_default()
+}
+
+fn first_answer(heard: &Result<Heard, Silence>) -> VersionTwo {
+    match heard {
+        Ok(heard) => of_message(&heard.message),
+        Err(silence) => VersionTwo::Nothing {
+            detail: silence.to_string(),
+        },
+    }
+}
+
+fn of_message(message: &[u8]) -> VersionTwo {
+    if let Some((low, high)) = answer::supported(message) {
+        return VersionTwo::ErrVers { low, high };
+    }
+    let Some(header) = HeaderView::new(message) else {
+        return VersionTwo::Error {
+            detail: format!("a message of {} octets", message.len()),
+        };
+    };
+    if header.version() != VERSION {
+        return VersionTwo::Error {
+            detail: format!(
+                "a message of version {}, procedure {}",
+                header.version(),
+                header.procedure()
+            ),
+        };
+    }
+    let mut spoken = Spoken {
+        credits_granted: header.credits(),
+        ..Spoken::default()
+    };
+    spoken.odd = match body(message) {
+        Some(BodyView::Optional(optional)) => {
+            let operation = optional.operation.unwrap_or_default();
+            match OperationView::new(operation, optional.info) {
+                Some(OperationView {
+                    fields: OperationFields::InitXch { start, nochg },
+                    error,
+                    ..
+                }) => {
+                    spoken.characteristics = Some(characteristics(&start, &nochg));
+                    error.map(|error| format!("its ROPT_INITXCH is malformed: {error}"))
+                }
+                _ => Some(format!(
+                    "it answered ROPT_INITXCH with operation {operation}"
+                )),
+            }
+        }
+        Some(BodyView::Error(error)) if is_refusal(error) => None,
+        Some(BodyView::Error(error)) => Some(match error.code {
+            Some(code) => format!("it answered ROPT_INITXCH with error {code}"),
+            None => "it answered ROPT_INITXCH with an error without a code".to_owned(),
+        }),
+        Some(BodyView::Chunks(_) | BodyView::Unknown) | None => {
+            Some(format!("it answered with procedure {}", header.procedure()))
+        }
+    };
+    VersionTwo::Spoken(spoken)
+}
+
+fn body(message: &[u8]) -> Option<BodyView<'_>> {
+    let header = HeaderView::new(message)?;
+    let body = &message[HeaderView::FIXED_LEN..];
+    Some(BodyView::new(header.procedure(), WordLayout::None, body))
+}
+
+/// Whether the operation is not supported (cel-01 §4.2.2).
+fn is_refusal(error: ErrorView) -> bool {
+    error.code == Some(error_code::INVAL_OPTION)
+}
+
+/// What the peer says, known or not, valid or not.
+fn characteristics(start: &SpecView<'_>, nochg: &SubsetView) -> Vec<Characteristic> {
+    let registry = Registry::standard();
+    let is_fixed = |at: usize| {
+        let word = nochg.words.get(at / 32).copied().unwrap_or_default();
+        word >> (at % 32) & 1 != 0
+    };
+    let values = start.values.iter().enumerate();
+    let shown = values.map(|(at, value): (usize, &XcharValView<'_>)| {
+        let known = registry.get(XcharId(value.which));
+        Characteristic {
+            id: value.which,
+            name: known.map(|known| known.name()),
+            value: read(value),
+            octets: super::report::hex(value.data),
+            fixed: is_fixed(at),
+        }
+    });
+    shown.collect()
+}
+
+/// A value of the text, as a program reads it.
+fn read(value: &XcharValView<'_>) -> Option<Value> {
+    let value = XcharVal {
+        which: XcharId(value.which),
+        data: value.data.to_vec(),
+    };
+    let size = value.read::<ReceiveBufferSize>().ok()?;
+    let invalidation = value.read::<RequesterRemoteInvalidation>().ok()?;
+    let backward = value.read::<BackwardRequestSupport>().ok()?;
+    let backward = backward.map(|support| match support {
+        BackwardSupport::None => "none",
+        BackwardSupport::Inline => "inline",
+        BackwardSupport::General => "general",
+    });
+    (size.map(|size| size.octets().into()))
+        .or(invalidation.map(Value::from))
+        .or(backward.map(Value::from))
+}
+
+/// Adds the operations that the peer takes in, beyond the first.
+async fn look_at_operations(
+    talk: &mut Conversation,
+    ours: PrivateData,
+    operations: &mut Vec<&'static str>,
+) -> Result<(), Silence> {
+    talk.tell(&Operation::UpdXch(UpdXch {
+        now: XcharVal::of::<ReceiveBufferSize>(&receive_size(ours)),
+        pendclr: false,
+    }));
+    let heard = talk.operate(&Operation::ReqXch(ReqXch::default())).await?;
+    let answered = match body(&heard.message) {
+        Some(BodyView::Optional(optional)) => optional.operation == Some(code::RESPXCH),
+        _ => false,
+    };
+    if answered {
+        // Whoever takes in the one answers with the other, and takes that in too (xcharext §4).
+        operations.extend(["ROPT_REQXCH", "ROPT_RESPXCH"]);
+    }
+    // It is answered in the order in which it was sent, so that a refusal would be here.
+    if talk.refusal().is_none() {
+        operations.push("ROPT_UPDXCH");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rpcrdma_proto::header::{error_code as one, procedure};
+    use rpcrdma_proto::v2::header::Direction;
+    use serde_json::json;
+    use verbs::Buffer;
+
+    fn message(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_be_bytes()).collect()
+    }
+
+    #[test]
+    fn refusal_is_understood_whichever_version_it_has() {
+        for version in [1, 2] {
+            let refusal = message(&[7, version, 32, procedure::ERROR, one::VERS, 1, 1]);
+            assert_eq!(
+                of_message(&refusal),
+                VersionTwo::ErrVers { low: 1, high: 1 }
+            );
+        }
+    }
+
+    #[test]
+    fn version_two_without_characteristics_is_no_refusal() {
+        let refusal = message(&[7, 2, 32, procedure::ERROR, error_code::INVAL_OPTION]);
+        let expected = Spoken {
+            credits_granted: 32,
+            ..Spoken::default()
+        };
+        assert_eq!(of_message(&refusal), VersionTwo::Spoken(expected));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_shown_as_it_is() {
+        let odd = |words: &[u32], expected: &str| match of_message(&message(words)) {
+            VersionTwo::Spoken(Spoken { odd, .. }) => assert_eq!(odd.as_deref(), Some(expected)),
+            VersionTwo::Error { detail } => assert_eq!(detail, expected),
+            other => panic!("{other:?}"),
+        };
+        odd(
+            &[7, 2, 32, procedure::MSG, 1, 0, 0, 0],
+            "it answered with procedure 0",
+        );
+        // ERR_VERS without its range.
+        odd(
+            &[7, 2, 32, procedure::ERROR, one::VERS, 1],
+            "it answered ROPT_INITXCH with error 1",
+        );
+        odd(
+            &[7, 2, 32, procedure::ERROR],
+            "it answered ROPT_INITXCH with an error without a code",
+        );
+        odd(
+            &[7, 1, 32, procedure::MSG, 0, 0, 0],
+            "a message of version 1, procedure 0",
+        );
+        odd(&[7, 2], "a message of 8 octets");
+        odd(
+            &[7, 2, 32, 5, 1, code::RESPXCH, 0],
+            "it answered ROPT_INITXCH with operation 3",
+        );
+    }
+
+    #[test]
+    fn characteristics_are_shown_with_their_values() {
+        let init = InitXch::default()
+            .with::<ReceiveBufferSize>(&ReceiveSize::new(16384).unwrap())
+            .with::<RequesterRemoteInvalidation>(&true)
+            .with::<BackwardRequestSupport>(&BackwardSupport::General);
+        let mut octets = Buffer::default();
+        Operation::InitXch(init).emit(&mut octets, 7, 64, Direction::Reply);
+        let VersionTwo::Spoken(spoken) = of_message(&octets) else {
+            panic!("it is version two");
+        };
+        assert_eq!((spoken.credits_granted, &spoken.odd), (64, &None));
+        let shown = spoken.characteristics.unwrap();
+        let brief: Vec<_> = (shown.iter())
+            .map(|c| (c.id, c.value.clone(), c.octets.as_str(), c.fixed))
+            .collect();
+        assert_eq!(
+            brief,
+            [
+                (1, Some(json!(16384)), "00004000", false),
+                (2, Some(json!(true)), "00000001", true),
+                (3, Some(json!("general")), "00000002", true)
+            ]
+        );
+    }
+
+    #[test]
+    fn malformed_introduction_is_shown_as_far_as_it_goes() {
+        // Two values are announced, one of which is unknown, and the other cut off.
+        let octets = message(&[7, 2, 32, 5, 1, code::INITXCH, 16, 2, 99, 4, 5]);
+        let VersionTwo::Spoken(spoken) = of_message(&octets) else {
+            panic!("it is version two");
+        };
+        assert!(spoken.odd.unwrap().contains("malformed"));
+        let shown = spoken.characteristics.unwrap();
+        assert_eq!((shown.len(), shown[0].id, shown[0].name), (1, 99, None));
+    }
+}
