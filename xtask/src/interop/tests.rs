@@ -12,6 +12,7 @@ mod linux_mounts_us;
 mod linux_serves_us;
 mod load;
 mod our_client;
+mod probe;
 mod server_restart;
 
 use std::fs;
@@ -34,7 +35,7 @@ pub(super) struct Test {
     pub(super) run: fn(&TestRun<'_>) -> Result<()>,
 }
 
-pub(super) const TESTS: [Test; 12] = [
+pub(super) const TESTS: [Test; 13] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -55,6 +56,13 @@ pub(super) const TESTS: [Test; 12] = [
         usual: true,
         ours: true,
         run: linux_serves_us::run,
+    },
+    Test {
+        name: "probe",
+        about: "what our probe sees in the kernel's server",
+        usual: true,
+        ours: true,
+        run: probe::run,
     },
     Test {
         name: "server-restart",
