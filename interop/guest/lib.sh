@@ -39,7 +39,8 @@ siw_up() {
   modprobe rpcrdma || die 'cannot load rpcrdma'
 }
 
-# The kernel's NFS server with /export, on RDMA port 20049 and MOUNT port 20048.
+# nfsd_up [OPTION...]: the kernel's NFS server with /export, on RDMA port 20049 and MOUNT port 20048;
+# options are those of rpc.nfsd.
 nfsd_up() {
   modprobe nfsd || die 'cannot load nfsd'
   mount -t nfsd nfsd /proc/fs/nfsd
@@ -48,7 +49,7 @@ nfsd_up() {
   chmod 1777 /export
   exportfs -o rw,no_root_squash,insecure,fsid=0,no_subtree_check,async '*:/export' ||
     die 'exportfs fails'
-  rpc.nfsd 4 || die 'rpc.nfsd fails'
+  rpc.nfsd "$@" 4 || die 'rpc.nfsd fails'
   echo 'rdma 20049' >/proc/fs/nfsd/portlist || die 'nfsd does not listen on RDMA'
   rpc.mountd --port 20048 || die 'rpc.mountd does not start'
 }

@@ -170,8 +170,14 @@ fn empty_folder(path: PathBuf) -> Result<PathBuf> {
 
 /// Builds the program under test and says where it is.
 fn build_program() -> Result<PathBuf> {
+    build(&["--release", "--package=rpcrdma-cli"], "rpcrdma")
+}
+
+/// Builds what these arguments select, and says where the program of this name is.
+fn build(arguments: &[&str], name: &str) -> Result<PathBuf> {
     let built = cargo()
-        .args(["build", "--release", "--package=rpcrdma-cli"])
+        .arg("build")
+        .args(arguments)
         .arg("--message-format=json-render-diagnostics")
         .stderr(Stdio::inherit())
         .output()
@@ -182,7 +188,7 @@ fn build_program() -> Result<PathBuf> {
     String::from_utf8_lossy(&built.stdout)
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|message| message["target"]["name"] == "rpcrdma")
+        .filter(|message| message["target"]["name"] == name)
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .context("cargo built no program named rpcrdma")
+        .with_context(|| format!("cargo built no program named {name}"))
 }

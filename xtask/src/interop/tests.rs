@@ -4,6 +4,7 @@ mod capture;
 mod cut_connection;
 mod idle;
 mod inline_sizes;
+mod kernel_calls_back;
 mod kernel_reference;
 mod kernel_restart;
 mod kernel_selftest;
@@ -35,7 +36,7 @@ pub(super) struct Test {
     pub(super) run: fn(&TestRun<'_>) -> Result<()>,
 }
 
-pub(super) const TESTS: [Test; 13] = [
+pub(super) const TESTS: [Test; 14] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -98,6 +99,13 @@ pub(super) const TESTS: [Test; 13] = [
         usual: true,
         ours: true,
         run: kernel_restart::run,
+    },
+    Test {
+        name: "kernel-calls-back",
+        about: "the kernel's server calls our client, also when their connection was lost meanwhile",
+        usual: true,
+        ours: false,
+        run: kernel_calls_back::run,
     },
     Test {
         name: "tshark",

@@ -66,35 +66,59 @@ impl OurClient<'_> {
     /// Begins a command on files; what it says and what happens to it goes to a log of this name.
     pub(super) fn begin(&self, name: &str, arguments: &[&str]) -> Result<Running> {
         let mut command = self.command(arguments);
-        self.spawn(name, &mut command)
+        Running::start(self.run, name, command.arg("-v"))
     }
 
     /// Begins `ping` with these options.
     pub(super) fn begin_ping(&self, name: &str, arguments: &[&str]) -> Result<Running> {
         let mut command = Command::new(self.run.program);
-        command.args(["ping", &self.peer()]).args(arguments);
-        self.spawn(name, &mut command)
-    }
-
-    fn spawn(&self, name: &str, command: &mut Command) -> Result<Running> {
-        let log = self.run.logs.join(format!("{name}.log"));
-        let stdout = File::create(self.run.logs.join(format!("{name}.out")))?;
-        command.arg("-v");
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(stdout)
-            .stderr(File::create(&log)?)
-            .spawn()
-            .with_context(|| format!("cannot run {}", self.run.program.display()))?;
-        Ok(Running {
-            child,
-            line: crate::command::line(command),
-            log,
-        })
+        command.args(["ping", &self.peer(), "-v"]).args(arguments);
+        Running::start(self.run, name, &mut command)
     }
 }
 
 impl Running {
+    /// Begins a command; what it prints and what it logs goes to files of this name.
+    pub(super) fn start(run: &TestRun<'_>, name: &str, command: &mut Command) -> Result<Self> {
+        let log = run.logs.join(format!("{name}.log"));
+        let line = crate::command::line(command);
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(File::create(log.with_extension("out"))?)
+            .stderr(File::create(&log)?)
+            .spawn()
+            .with_context(|| format!("cannot run {line}"))?;
+        Ok(Self { child, line, log })
+    }
+
+    /// Waits until it has printed this line.
+    ///
+    /// # Errors
+    ///
+    /// It has not after `limit`, or ends first.
+    pub(super) fn expect(&mut self, line: &str, limit: Duration) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            let printed = self.printed()?;
+            if printed.lines().any(|printed| printed == line) {
+                return Ok(());
+            }
+            self.still_runs()?;
+            ensure!(
+                start.elapsed() < limit,
+                "{} did not print \"{line}\" within {} s:\n{}",
+                self.line,
+                limit.as_secs(),
+                tail(&printed)
+            );
+            thread::sleep(POLL);
+        }
+    }
+
+    fn printed(&self) -> Result<String> {
+        Ok(fs::read_to_string(self.log.with_extension("out"))?)
+    }
+
     /// # Errors
     ///
     /// It has ended, though there is more to come for it.
@@ -135,8 +159,7 @@ impl Running {
             self.line,
             self.end_of_log()
         );
-        let printed = fs::read_to_string(self.log.with_extension("out"))?;
-        Ok((printed, fs::read_to_string(&self.log)?))
+        Ok((self.printed()?, fs::read_to_string(&self.log)?))
     }
 
     fn end_of_log(&self) -> String {
