@@ -99,6 +99,13 @@ fn without_times(shown: &str) -> String {
     words.join(" ")
 }
 
+/// The same without what is said of version two, in which servers differ.
+fn without_versions(shown: &str) -> String {
+    let begin = shown.find("  RPC-over-RDMA  version 1").unwrap();
+    let end = shown.find("  credits").unwrap();
+    [&shown[..begin], &shown[end..]].concat()
+}
+
 #[test]
 fn our_server_is_shown_on_one_screen() {
     let served = Served::new(&[]);
@@ -114,7 +121,6 @@ fn our_server_is_shown_on_one_screen() {
                  sends up to 8192 octets, receives up to 4096
   inline         4096 octets to it, 8192 octets from it
   invalidation   announced, and done
-  RPC-over-RDMA  version 1; version 2 is refused (ERR_VERS, 1 to 1)
   credits        128 granted, 1024 asked for
   NFS            version 3
   MOUNT          version 3
@@ -122,7 +128,7 @@ fn our_server_is_shown_on_one_screen() {
 ",
         served.listening
     );
-    assert_eq!(without_times(&shown), expected);
+    assert_eq!(without_times(&without_versions(&shown)), expected);
 }
 
 #[test]
@@ -240,6 +246,27 @@ fn mpa_reply_that_cannot_be_accepted_is_shown() {
     assert_eq!(found["verdict"], "bad_mpa");
     assert_eq!(found["mpa"]["revision"], 3);
     assert_eq!(found["mpa"]["crc"], true);
+}
+
+/// Speaks version one only.
+fn version_one(message: &[u32]) -> Vec<Vec<u32>> {
+    match *message {
+        [xid, 1, ..] => vec![done(xid)],
+        [xid, version, ..] => vec![vec![xid, version, 8, 4, 1, 1, 1]],
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn refusal_of_version_two_tells_the_versions_that_there_are() {
+    let addr = scripted(version_one);
+    let found = probe(&addr, &["-c", "1"]);
+    assert_eq!(found["rpcrdma"]["version_one"], true);
+    let refusal = json!({"answer": "err_vers", "low": 1, "high": 1});
+    assert_eq!(found["rpcrdma"]["version_two"], refusal);
+    let shown = text(&ok(&["probe", "-c", "1", &addr]));
+    let expected = "  RPC-over-RDMA  version 1; version 2 is refused (ERR_VERS, 1 to 1)\n";
+    assert!(shown.contains(expected), "{shown}");
 }
 
 /// Speaks version one, and version two with characteristics, one of which nobody knows.
