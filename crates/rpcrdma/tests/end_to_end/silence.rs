@@ -2,10 +2,12 @@
 //! in virtual time.
 
 use crate::echo::{self, Echo, call, check, exchange};
+use crate::host::Host;
 use crate::run_in_virtual_time;
 use crate::stage::anywhere;
 use oncrpc::{Answer, Caller, Reply, Service, Transport, TransportError};
-use rpcrdma::{Client, ClientConfig, Server, ServerConfig, Spin};
+use rpcrdma::{Client, ClientConfig, ServerConfig, Spin};
+use rpcrdma_watch::Watched;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -41,7 +43,7 @@ impl Service for Slow {
 struct Scene {
     fabric: Fabric,
     service: Arc<Slow>,
-    server: Server,
+    server: Host,
 }
 
 impl Scene {
@@ -70,26 +72,26 @@ impl Scene {
             ..ServerConfig::default()
         };
         let shared = Arc::clone(&service) as Arc<dyn Service>;
-        let server = Server::bind(provider, anywhere(), shared, config).await;
+        let server = Host::bind(provider, anywhere(), shared, config).await;
         Self {
             fabric,
             service,
-            server: server.expect("it listens"),
+            server,
         }
     }
 
-    async fn client(&self, config: ClientConfig) -> Client {
+    async fn client(&self, config: ClientConfig) -> Watched<Client> {
         let provider = Arc::new(self.fabric.provider(EndOptions::default()));
         let config = ClientConfig {
             spin: Spin::Park,
             ..config
         };
-        let client = Client::connect(provider, self.server.local_addr(), config).await;
+        let client = self.server.client(provider, config).await;
         client.expect("it connects")
     }
 
     /// Ends all; how many connections there were.
-    async fn end(self, client: Client) -> u64 {
+    async fn end(self, client: Watched<Client>) -> u64 {
         client.close().await;
         let stats = self.server.shutdown().await;
         assert_eq!(self.fabric.outstanding(), Outstanding::default());
@@ -104,7 +106,7 @@ async fn seconds(what: impl Future<Output = ()>) -> u64 {
     start.elapsed().as_secs()
 }
 
-fn calls(client: &Client, many: usize) -> JoinSet<()> {
+fn calls(client: &Watched<Client>, many: usize) -> JoinSet<()> {
     let mut calls = JoinSet::new();
     for i in 0..many {
         let client = client.clone();
@@ -114,7 +116,7 @@ fn calls(client: &Client, many: usize) -> JoinSet<()> {
 }
 
 /// Calls on each of so many connections, and some that wait.
-async fn spread(client: &Client, connections: usize) -> JoinSet<()> {
+async fn spread(client: &Watched<Client>, connections: usize) -> JoinSet<()> {
     let mut all = calls(client, 1);
     while client.connections().len() < connections {
         tokio::task::yield_now().await;
