@@ -5,6 +5,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -289,13 +290,17 @@ fn connect(client: TcpStream, shared: &Arc<Shared>) {
         state.live += 1;
         number = state.taken_in;
     });
-    let shared = Arc::clone(shared);
+    let relayed = Relayed {
+        shared: Arc::clone(shared),
+        number,
+        reset: AtomicBool::new(false),
+    };
     thread::spawn(move || {
         thread::scope(|scope| {
-            scope.spawn(|| pass(&shared, number, To::Server, client, server));
-            scope.spawn(|| pass(&shared, number, To::Client, server_too, client_too));
+            scope.spawn(|| relayed.pass(To::Server, client, server));
+            scope.spawn(|| relayed.pass(To::Client, server_too, client_too));
         });
-        shared.change(|state| state.live -= 1);
+        relayed.shared.change(|state| state.live -= 1);
     });
 }
 
@@ -308,48 +313,64 @@ fn prepared(socket: &TcpStream) -> std::io::Result<TcpStream> {
     socket.try_clone()
 }
 
-/// Passes on what goes one way, until the connection is over in this direction.
-fn pass(shared: &Shared, number: u64, to: To, mut from: TcpStream, mut into: TcpStream) {
-    let mut piece = vec![0; PIECE];
-    let end = loop {
-        if let Some(end) = shared.end_of(number) {
-            break end;
-        }
-        match from.read(&mut piece) {
-            Ok(0) => break End::Close,
-            Ok(octets) => {
-                let admitted = shared.admit(number, to, octets);
-                if !write_all(shared, number, &mut into, &piece[..admitted]) {
-                    break shared.end_of(number).unwrap_or(End::Reset);
-                }
-            }
-            Err(error) if waits(&error) => {}
-            Err(_) => break End::Reset,
-        }
-    };
-    // Either socket may have ended by itself.
-    match end {
-        End::Close => {
-            let _ = into.shutdown(std::net::Shutdown::Write);
-        }
-        End::Reset => {
-            let _ = set_socket_linger(&from, Some(Duration::ZERO));
-            let _ = set_socket_linger(&into, Some(Duration::ZERO));
-        }
-    }
+/// One connection, of which a thread has each direction.
+struct Relayed {
+    shared: Arc<Shared>,
+    number: u64,
+    /// One end has reset it. Only one direction hears of that, and both are over.
+    reset: AtomicBool,
 }
 
-/// Whether all of it went. What was admitted goes even though the connection ends behind it, as
-/// long as the receiver takes it.
-fn write_all(shared: &Shared, number: u64, into: &mut TcpStream, mut octets: &[u8]) -> bool {
-    while !octets.is_empty() {
-        match into.write(octets) {
-            Ok(written) => octets = &octets[written..],
-            Err(error) if waits(&error) && shared.end_of(number).is_none() => {}
-            Err(_) => return false,
+impl Relayed {
+    fn end(&self) -> Option<End> {
+        let reset = self.reset.load(Relaxed).then_some(End::Reset);
+        reset.or_else(|| self.shared.end_of(self.number))
+    }
+
+    /// Passes on what goes one way, until the connection is over in this direction.
+    fn pass(&self, to: To, mut from: TcpStream, mut into: TcpStream) {
+        let mut piece = vec![0; PIECE];
+        let end = loop {
+            if let Some(end) = self.end() {
+                break end;
+            }
+            match from.read(&mut piece) {
+                Ok(0) => break End::Close,
+                Ok(octets) => {
+                    let admitted = self.shared.admit(self.number, to, octets);
+                    if !self.write_all(&mut into, &piece[..admitted]) {
+                        break self.end().unwrap_or(End::Reset);
+                    }
+                }
+                Err(error) if waits(&error) => {}
+                Err(_) => break End::Reset,
+            }
+        };
+        // Either socket may have ended by itself.
+        match end {
+            End::Close => {
+                let _ = into.shutdown(std::net::Shutdown::Write);
+            }
+            End::Reset => {
+                self.reset.store(true, Relaxed);
+                let _ = set_socket_linger(&from, Some(Duration::ZERO));
+                let _ = set_socket_linger(&into, Some(Duration::ZERO));
+            }
         }
     }
-    true
+
+    /// Whether all of it went. What was admitted goes even though the connection ends behind it, as
+    /// long as the receiver takes it.
+    fn write_all(&self, into: &mut TcpStream, mut octets: &[u8]) -> bool {
+        while !octets.is_empty() {
+            match into.write(octets) {
+                Ok(written) => octets = &octets[written..],
+                Err(error) if waits(&error) && self.end().is_none() => {}
+                Err(_) => return false,
+            }
+        }
+        true
+    }
 }
 
 fn waits(error: &std::io::Error) -> bool {
@@ -381,6 +402,18 @@ mod tests {
         let mut read = vec![0; octets];
         from.read_exact(&mut read).unwrap();
         read
+    }
+
+    #[test]
+    fn reset_by_one_end_reaches_the_other_that_says_nothing() {
+        let (mut client, relay, mut server) = connected();
+        client.write_all(b"there").unwrap();
+        assert_eq!(read(&mut server, 5), b"there");
+        set_socket_linger(&server, Some(Duration::ZERO)).unwrap();
+        drop(server);
+        let told = client.read(&mut [0]).unwrap_err();
+        assert_eq!(told.kind(), ErrorKind::ConnectionReset);
+        relay.wait_until_gone(LIMIT).unwrap();
     }
 
     #[test]
