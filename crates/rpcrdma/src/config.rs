@@ -224,6 +224,7 @@ pub struct ServerConfig {
     pub health: HealthCheck,
     /// Octets that chunks of calls and replies may occupy at a time, on all connections together.
     /// A call that needs more waits; calls of one connection have a quarter of it, or one of them more.
+    /// A connection whose calls wait is granted fewer credits until none does.
     pub chunk_memory: usize,
     /// Where buffers come from; none: each worker keeps some of its own.
     pub pool: Option<Pool>,

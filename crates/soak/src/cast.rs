@@ -125,7 +125,7 @@ impl Terms {
         Self {
             send: size(dice),
             receive: size(dice),
-            credits: dice.of(&[1, 2, 3, 8, 32]),
+            credits: dice.of(scenario.credits),
             remote_invalidation: !dice.once_in(4),
         }
     }
@@ -159,9 +159,10 @@ fn server_config(scenario: &Scenario, dice: &mut Dice, pool: Pool) -> ServerConf
         setup_timeout: Duration::from_secs(4),
         pull_timeout: Duration::from_secs(30),
         // Little enough that calls wait for each other.
-        chunk_memory: match tiny {
-            true => dice.of(&[300_000, 2_000_000]),
-            false => usual.chunk_memory,
+        chunk_memory: match scenario.memory {
+            [] if tiny => dice.of(&[300_000, 2_000_000]),
+            [] => usual.chunk_memory,
+            several => dice.of(several),
         },
         drain_timeout: Duration::from_secs(3),
         idle_timeout: Some(Duration::from_secs(dice.of(&[3, 60, 360]))),

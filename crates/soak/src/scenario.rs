@@ -52,6 +52,10 @@ pub struct Scenario {
     pub fickle: bool,
     /// Receives that there is room for: one of these; as usual if there are none.
     pub receives: &'static [usize],
+    /// Credits that each end has for the other: one of these.
+    pub credits: &'static [u32],
+    /// Octets that the server has for chunks: one of these; as usual if there are none.
+    pub memory: &'static [usize],
     /// Whether each call that is not given up has to succeed.
     pub sure: bool,
 }
@@ -128,6 +132,8 @@ const FIRST: Scenario = Scenario {
     health: false,
     fickle: false,
     receives: &[],
+    credits: &[1, 2, 3, 8, 32],
+    memory: &[],
     sure: true,
 };
 
@@ -517,6 +523,22 @@ pub const SCENARIOS: &[Scenario] = &[
         receives: &[6, 7, 9, 12, 20, 40],
         backward: Some(BACKWARD),
         tasks: (2, 12),
+        ..FIRST
+    },
+    // Calls wait for memory, and their clients are granted less meanwhile.
+    Scenario {
+        name: "scarce",
+        weather: Weather {
+            latency: 20,
+            posts: 4,
+            ..CALM
+        },
+        credits: &[8, 32, 64, 128],
+        memory: &[300_000, 2_000_000],
+        backward: Some(BACKWARD),
+        tasks: (10, 60),
+        calls: (1, 4),
+        pauses: (30, 2000),
         ..FIRST
     },
 ];

@@ -2,6 +2,7 @@
 
 mod accept;
 mod backchannel;
+mod grants;
 mod guests;
 mod serve;
 mod stop;

@@ -1,6 +1,7 @@
 //! The task that owns one connection of a server, and answers its calls.
 
 use super::backchannel::BackEnd;
+use super::grants::Grants;
 use super::stop::Stop;
 use super::{Settings, Tally};
 use crate::answers::Answers;
@@ -58,6 +59,7 @@ pub(super) struct Serving {
     seen: (u64, Instant),
     /// Chunks pulled when it was last looked at and some were owed, and when there were more.
     pulled: Option<(u64, Instant)>,
+    grants: Grants,
 }
 
 /// What a turn had to answer.
@@ -83,6 +85,7 @@ impl Serving {
             waiting: VecDeque::new(),
             back: BackEnd::open(&settings.config, caller, wire.qp.limits()),
             spinner: Spinner::new(settings.config.spin, activity),
+            grants: Grants::new(&wire.connection),
             wire,
             settings,
             tally,
@@ -227,9 +230,10 @@ impl Serving {
         }
     }
 
-    /// What is not to be done in every turn: counters, the end, silence.
+    /// What is not to be done in every turn: grants, counters, the end, silence.
     fn look_around(&mut self) -> Option<Over> {
         let now = clock::now();
+        self.grants.adjust(&mut self.wire.connection);
         let (mut calls_back, mut open) = (false, false);
         if let Some(back) = &mut self.back {
             if let Some(over) = back.look_around(now, &mut self.wire) {

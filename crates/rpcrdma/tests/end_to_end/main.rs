@@ -9,6 +9,7 @@ mod endings;
 mod host;
 mod invalidation;
 mod lines;
+mod memory;
 mod over_iwarp;
 mod over_sim;
 mod silence;
