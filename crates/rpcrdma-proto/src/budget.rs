@@ -71,6 +71,13 @@ impl Budget {
         self.lock().free
     }
 
+    /// Whether a call waits for octets that others have taken.
+    pub fn is_short(&self) -> bool {
+        let state = self.lock();
+        let mut waiters = state.waiters.iter();
+        waiters.any(|waiter| self.grants(&waiter.taken, waiter.octets))
+    }
+
     /// Access to it for one more connection.
     pub(crate) fn account(&self) -> Account {
         Account {
@@ -236,6 +243,7 @@ mod tests {
         let [mut a, mut b] = [(); 2].map(|()| Customer::of(&budget));
         let lease = a.take(60).expect("free");
         assert!(b.take(60).is_none());
+        assert!(budget.is_short());
         assert_eq!(b.woken(), 0);
         drop(lease);
         assert_eq!(b.woken(), 1);
@@ -276,6 +284,7 @@ mod tests {
         let first = a.take(20).expect("free");
         let second = a.take(5).expect("within its part");
         assert!(a.take(5).is_none());
+        assert!(!budget.is_short(), "it is its own part that is used up");
         assert!(b.take(75).is_some());
         drop(second);
         assert_eq!(a.woken(), 1);

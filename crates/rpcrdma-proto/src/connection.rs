@@ -14,7 +14,7 @@ use crate::plan::Chunks;
 use crate::private_data::PrivateData;
 use crate::registration::{Registration, Registrations};
 use crate::requester::{Called, Requester, Unfinished, refuse_invalidation};
-use crate::responder::{CallId, Responder, stream_of_call};
+use crate::responder::{CallId, Pulls, Responder, stream_of_call};
 use crate::work::{Posts, Purpose};
 use buffer::{Buffer, Pool};
 use oncrpc::Reply;
@@ -392,10 +392,10 @@ impl Connection {
         self.responder.waiting_for_memory()
     }
 
-    /// How many calls of the peer were pulled whole so far, while it owes chunks of others: a number
-    /// that stays the same for long means that it does not send them. Chunks are not counted one by
-    /// one, or a peer could hold the memory of a call for as many times as long as it has chunks.
-    pub fn waits_for_chunks(&self) -> Option<u64> {
+    /// How many calls of the peer were pulled so far, while it owes chunks of some: numbers that stay
+    /// the same for long mean that it does not send them. Chunks are not counted one by one, or a peer
+    /// could hold the memory of a call for as many times as long as it has chunks.
+    pub fn waits_for_chunks(&self) -> Option<Pulls> {
         self.responder.waits_for_chunks()
     }
 

@@ -96,5 +96,5 @@ pub use message::{CallRequest, CallToken};
 pub use private_data::PrivateData;
 pub use registration::{Registration, Registrations};
 pub use requester::{Called, Unfinished};
-pub use responder::CallId;
+pub use responder::{CallId, Pulls};
 pub use version::{Refusal, Version, version_of};

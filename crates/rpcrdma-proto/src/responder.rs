@@ -48,8 +48,17 @@ pub(crate) struct Responder {
     for_read: VecDeque<(u32, u8)>,
     /// Read requests outstanding, one for each segment.
     reading: usize,
-    /// Calls whose Read chunks all came in.
-    pulled: u64,
+    /// Calls with Read chunks.
+    pulls: Pulls,
+}
+
+/// Calls of the peer whose Read chunks are pulled, one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pulls {
+    /// Calls that have memory for them, since the connection was made.
+    pub begun: u64,
+    /// Those of them whose Read chunks are all here. They come in the order in which they were begun.
+    pub done: u64,
 }
 
 #[derive(Debug)]
@@ -93,7 +102,7 @@ impl Responder {
             for_memory: VecDeque::new(),
             for_read: VecDeque::new(),
             reading: 0,
-            pulled: 0,
+            pulls: Pulls::default(),
         }
     }
 
@@ -124,9 +133,9 @@ impl Responder {
         self.calls.len()
     }
 
-    /// Calls whose Read chunks came in so far, while there are others that the peer owes.
-    pub(crate) fn waits_for_chunks(&self) -> Option<u64> {
-        (self.reading > 0).then_some(self.pulled)
+    /// Calls whose Read chunks were pulled so far, while the peer owes some.
+    pub(crate) fn waits_for_chunks(&self) -> Option<Pulls> {
+        (self.reading > 0).then_some(self.pulls)
     }
 
     /// A valid header that is that of a call.
@@ -255,6 +264,7 @@ impl Responder {
             if call.lists.reads.is_empty() {
                 self.pulled(link, key);
             } else {
+                self.pulls.begun += 1;
                 self.read(link);
             }
         }
@@ -306,7 +316,7 @@ impl Responder {
         pulling.sinks[chunk] = Some(sink);
         pulling.left -= 1;
         if pulling.left == 0 {
-            self.pulled += 1;
+            self.pulls.done += 1;
             self.pulled(link, key);
         }
         self.read(link);

@@ -205,8 +205,9 @@ pub struct ServerConfig {
     pub workers: usize,
     /// How long a client may take to say what it wants before it is dropped.
     pub setup_timeout: Duration,
-    /// How long a client may take to hand over all chunks of a call before its connection is closed.
-    /// The memory for it is there meanwhile, and missing to others.
+    /// How long a client may take to hand over all chunks of a call, one call after the other, before
+    /// its connection is closed. While calls of others wait for memory, it may take as long for all
+    /// the calls that it has begun, so that none has memory of others for more than twice this time.
     pub pull_timeout: Duration,
     /// How long a connection may be without a call before it is closed; none: for ever. One whose
     /// client is ready for calls of ours stays.

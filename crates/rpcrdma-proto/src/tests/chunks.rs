@@ -2,6 +2,7 @@
 
 use super::lone::*;
 use super::*;
+use crate::Pulls;
 use crate::header::{Lists, Segments, WriteChunk, procedure};
 use oncrpc::Reply;
 use smallvec::smallvec;
@@ -279,7 +280,7 @@ fn peer_that_hands_over_chunk_by_chunk_makes_no_progress_until_its_call_is_whole
         progress.push(connection.waits_for_chunks());
         connection.handle_completion(Completion::Read { wr, sink });
     }
-    let expected = [0, 0, 0, 1, 1, 1].map(Some);
+    let expected = [0, 0, 0, 1, 1, 1].map(|done| Some(Pulls { begun: 2, done }));
     assert_eq!(progress, expected);
     assert_eq!(connection.waits_for_chunks(), None);
 }

@@ -4,6 +4,7 @@ mod accept;
 mod backchannel;
 mod grants;
 mod guests;
+mod pulling;
 mod serve;
 mod stop;
 mod worker;

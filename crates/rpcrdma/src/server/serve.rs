@@ -2,6 +2,7 @@
 
 use super::backchannel::BackEnd;
 use super::grants::Grants;
+use super::pulling::Pulling;
 use super::stop::Stop;
 use super::{Settings, Tally};
 use crate::answers::Answers;
@@ -57,8 +58,7 @@ pub(super) struct Serving {
     drain_until: Option<Instant>,
     /// Calls taken in when it was last looked at, and when there were more.
     seen: (u64, Instant),
-    /// Chunks pulled when it was last looked at and some were owed, and when there were more.
-    pulled: Option<(u64, Instant)>,
+    pulling: Pulling,
     grants: Grants,
 }
 
@@ -85,6 +85,7 @@ impl Serving {
             waiting: VecDeque::new(),
             back: BackEnd::open(&settings.config, caller, wire.qp.limits()),
             spinner: Spinner::new(settings.config.spin, activity),
+            pulling: Pulling::new(settings.config.pull_timeout),
             grants: Grants::new(&wire.connection),
             wire,
             settings,
@@ -94,7 +95,6 @@ impl Serving {
             stop,
             drain_until: None,
             seen: (0, clock::now()),
-            pulled: None,
         }
     }
 
@@ -255,14 +255,12 @@ impl Serving {
         {
             return Some(Over::Asked);
         }
-        self.pulled = match (connection.waits_for_chunks(), self.pulled) {
-            (Some(pulled), Some((before, since))) if pulled == before => Some((before, since)),
-            (Some(pulled), _) => Some((pulled, now)),
-            (None, _) => None,
-        };
-        let timeout = self.settings.config.pull_timeout;
-        if self.pulled.is_some_and(|(_, since)| now >= since + timeout) {
-            return Some(Over::PullTimedOut(timeout));
+        let short = || self.settings.budget.is_short();
+        if self
+            .pulling
+            .is_late(now, connection.waits_for_chunks(), short)
+        {
+            return Some(Over::PullTimedOut(self.settings.config.pull_timeout));
         }
         let calls = connection.counters().calls_received;
         // RFC 8167 §5.4: a client that is ready for calls keeps its connection for them.
@@ -275,9 +273,7 @@ impl Serving {
 
     async fn park(&mut self) -> Result<(), Over> {
         let silence = self.settings.config.idle_timeout.map(|t| self.seen.1 + t);
-        let stuck = self
-            .pulled
-            .map(|(_, since)| since + self.settings.config.pull_timeout);
+        let stuck = self.pulling.next(clock::now());
         let back = self.back.as_ref();
         let back = back.and_then(|back| back.next(clock::now(), &self.wire));
         let until = [self.drain_until, silence, stuck, back];
