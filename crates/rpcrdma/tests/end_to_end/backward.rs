@@ -1,6 +1,6 @@
 //! Calls of a server to its clients (RFC 8167).
 
-use crate::echo::{self, call, check, exchange};
+use crate::echo::{self, ask, assert_disconnected, call, check, exchange};
 use crate::stage::{Noting, Stage, answering, providers, sim};
 use crate::{run, run_in_virtual_time};
 use oncrpc::{
@@ -221,8 +221,7 @@ fn client_is_called_while_all_of_its_own_calls_are_stuck() {
             for _ in 0..150 {
                 let client = client.clone();
                 stuck.spawn(async move {
-                    let call = call(client.next_xid(), echo::BLOCKING, &[], &[]);
-                    let reply = client.call(call, echo::bound(&[])).await;
+                    let reply = ask(&client, echo::BLOCKING).await;
                     check(&reply.expect("answered"), &[]);
                 });
             }
@@ -257,10 +256,7 @@ fn calls_to_a_client_end_with_its_connection_and_say_why() {
         let mut calls = JoinSet::new();
         for _ in 0..30 {
             let back = back.clone();
-            calls.spawn(async move {
-                let call = call(back.next_xid(), echo::LATER, &[], &[]);
-                back.call(call, echo::bound(&[])).await
-            });
+            calls.spawn(async move { ask(&back, echo::LATER).await });
         }
         while callbacks.calls() < 1 + 16 {
             tokio::task::yield_now().await;
@@ -273,13 +269,8 @@ fn calls_to_a_client_end_with_its_connection_and_say_why() {
             }
         }
         assert!(stage.backchannels.get(connection).is_none());
-        let late = back
-            .call(call(1, echo::NOW, &[], &[]), echo::bound(&[]))
-            .await;
-        assert!(
-            matches!(late, Err(TransportError::Disconnected(_))),
-            "{late:?}"
-        );
+        let late = ask(&back, echo::NOW).await;
+        assert_disconnected(&late);
         // The client is back without a call of its own (RFC 8167 §5.4), on another connection.
         while stage.backchannels.is_empty() {
             tokio::task::yield_now().await;
@@ -301,8 +292,7 @@ fn call_that_a_client_does_not_answer_ends_in_time_and_costs_no_connection() {
         exchange(&client, &[], &[]).await;
         let back = stage.back();
         let start = Instant::now();
-        let lost = call(back.next_xid(), echo::NOTHING, &[], &[]);
-        let answer = back.call(lost, echo::bound(&[])).await;
+        let answer = ask(&back, echo::NOTHING).await;
         let limit = ServerConfig::default().backward_timeout;
         assert_eq!(answer.err(), Some(TransportError::TimedOut(limit)));
         assert!(start.elapsed() < limit + Duration::from_secs(3));
@@ -320,8 +310,7 @@ fn callers_of_a_client_hear_of_the_rule_that_was_broken() {
         let client = stage.client(answering(&callbacks)).await;
         exchange(&client, &[], &[]).await;
         let back = stage.back();
-        let call = call(back.next_xid(), echo::LATER, &[], &[]);
-        let mut call = std::pin::pin!(back.call(call, echo::bound(&[])));
+        let mut call = std::pin::pin!(ask(&back, echo::LATER));
         tokio::select! {
             biased;
             _ = &mut call => panic!("it waits"),
@@ -376,10 +365,7 @@ fn shutdown_waits_for_the_replies_of_clients() {
         let client = stage.client(answering(&callbacks)).await;
         exchange(&client, &[], &[]).await;
         let back = stage.back();
-        let called = tokio::spawn(async move {
-            let call = call(back.next_xid(), echo::LATER, &[], &[]);
-            back.call(call, echo::bound(&[])).await
-        });
+        let called = tokio::spawn(async move { ask(&back, echo::LATER).await });
         while callbacks.calls() < 1 {
             tokio::task::yield_now().await;
         }
@@ -421,12 +407,8 @@ fn panic_of_a_clients_service_costs_a_connection_and_not_the_client() {
         let client = stage.client(config).await;
         exchange(&client, &[], &[]).await;
         let back = stage.back();
-        let first = call(back.next_xid(), echo::NOW, &[], &[]);
-        let failed = back.call(first, echo::bound(&[])).await;
-        assert!(
-            matches!(failed, Err(TransportError::Disconnected(_))),
-            "{failed:?}"
-        );
+        let failed = ask(&back, echo::NOW).await;
+        assert_disconnected(&failed);
         exchange(&client, &[], &[]).await;
         exchange(&stage.back(), &[10], &[10]).await;
         client.close().await;

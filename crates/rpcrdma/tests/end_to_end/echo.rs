@@ -2,7 +2,8 @@
 
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
-use oncrpc::{Answer, Caller, Reply, ReplyBound, Service, Transport};
+use oncrpc::{Answer, Caller, Reply, ReplyBound, Service, Transport, TransportError};
+use std::pin::Pin;
 use std::sync::{Condvar, Mutex};
 use tokio::sync::{Notify, watch};
 use verbs::{Completion, QueuePair, WorkRequest, WrId};
@@ -82,6 +83,32 @@ pub(crate) async fn exchange(transport: &impl Transport, args: &[usize], results
     let call = call(transport.next_xid(), NOW, args, results);
     let reply = transport.call(call, bound(results)).await;
     check(&reply.expect("answered"), results);
+}
+
+/// What comes of a call without arguments or results that asks the service to do this.
+pub(crate) async fn ask(transport: &impl Transport, what: u32) -> Result<Payload, TransportError> {
+    let call = call(transport.next_xid(), what, &[], &[]);
+    transport.call(call, bound(&[])).await
+}
+
+/// A call ended with its connection.
+pub(crate) fn assert_disconnected(ended: &Result<Payload, TransportError>) {
+    assert!(
+        matches!(ended, Err(TransportError::Disconnected(_))),
+        "{ended:?}"
+    );
+}
+
+/// Begins a call that has no end yet, and waits until one after it is answered.
+pub(crate) async fn on_its_way(
+    mut call: Pin<&mut impl Future<Output = Result<Payload, TransportError>>>,
+    transport: &impl Transport,
+) {
+    tokio::select! {
+        biased;
+        ended = &mut call => panic!("it is to wait: {ended:?}"),
+        () = exchange(transport, &[], &[]) => {}
+    }
 }
 
 /// The service.

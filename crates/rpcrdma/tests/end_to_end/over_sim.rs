@@ -1,6 +1,6 @@
 //! Client and server over the simulated fabric, each with its own threads and runtime.
 
-use crate::echo::{self, Echo, call, check, exchange};
+use crate::echo::{self, Echo, ask, assert_disconnected, call, check, exchange, on_its_way};
 use crate::host::Host;
 use crate::run;
 use oncrpc::{Transport, TransportError};
@@ -197,13 +197,8 @@ fn panicking_service_costs_one_connection_and_no_other() {
                 ..ClientConfig::default()
             })
             .await;
-        let answer = bad
-            .call(call(1, echo::PANIC, &[], &[]), echo::bound(&[]))
-            .await;
-        assert!(
-            matches!(answer, Err(TransportError::Disconnected(_))),
-            "{answer:?}"
-        );
+        let answer = ask(&bad, echo::PANIC).await;
+        assert_disconnected(&answer);
         exchange(&good, &[], &[]).await;
         world.server.shutdown().await;
     });
@@ -221,11 +216,7 @@ fn cancelled_call_leaves_the_connection_usable() {
                 echo::bound(&[90_000]),
             );
             let mut call = std::pin::pin!(call);
-            tokio::select! {
-                biased;
-                _ = &mut call => panic!("it waits for its gate"),
-                () = exchange(&client, &[], &[]) => {}
-            }
+            on_its_way(call.as_mut(), &client).await;
         }
         world.service.open();
         exchange(&client, &[50_000], &[50_000]).await;
@@ -241,16 +232,9 @@ fn shutdown_lets_calls_finish() {
         let world = World::new(server_config()).await;
         let client = world.client(ClientConfig::default()).await;
         exchange(&client, &[], &[]).await;
-        let call = client.call(
-            call(client.next_xid(), echo::BLOCKING, &[], &[]),
-            echo::bound(&[]),
-        );
+        let call = ask(&client, echo::BLOCKING);
         let mut call = std::pin::pin!(call);
-        tokio::select! {
-            biased;
-            _ = &mut call => panic!("it waits for its gate"),
-            () = exchange(&client, &[], &[]) => {}
-        }
+        on_its_way(call.as_mut(), &client).await;
         let service = Arc::clone(&world.service);
         let shutdown = tokio::spawn(world.server.shutdown());
         tokio::task::yield_now().await;
@@ -300,13 +284,8 @@ fn call_that_loses_every_connection_fails() {
                 ..ClientConfig::default()
             })
             .await;
-        let answer = client
-            .call(call(1, echo::PANIC, &[], &[]), echo::bound(&[]))
-            .await;
-        assert!(
-            matches!(answer, Err(TransportError::Disconnected(_))),
-            "{answer:?}"
-        );
+        let answer = ask(&client, echo::PANIC).await;
+        assert_disconnected(&answer);
         assert_eq!(world.server.stats().accepted, 3);
         exchange(&client, &[], &[]).await;
         world.server.shutdown().await;
@@ -325,8 +304,7 @@ fn connection_that_brought_nothing_is_not_made_again_at_once() {
             })
             .await;
         let start = Instant::now();
-        let panic = call(client.next_xid(), echo::PANIC, &[], &[]);
-        let answer = client.call(panic, echo::bound(&[])).await;
+        let answer = ask(&client, echo::PANIC).await;
         assert!(answer.is_err());
         // Before the second connection, and twice as long before the third.
         assert!(start.elapsed() >= 3 * first);
@@ -347,12 +325,7 @@ fn call_without_a_server_ends_in_time_and_says_why() {
             .await;
         exchange(&client, &[], &[]).await;
         world.server.shutdown().await;
-        let answer = client
-            .call(
-                call(client.next_xid(), echo::NOW, &[], &[]),
-                echo::bound(&[]),
-            )
-            .await;
+        let answer = ask(&client, echo::NOW).await;
         match answer {
             Err(TransportError::Unreachable(why)) => {
                 assert!(why.contains("cannot connect"), "{why}")
@@ -373,12 +346,7 @@ fn call_without_a_reply_ends_in_time() {
                 ..ClientConfig::default()
             })
             .await;
-        let answer = client
-            .call(
-                call(client.next_xid(), echo::NOTHING, &[], &[]),
-                echo::bound(&[]),
-            )
-            .await;
+        let answer = ask(&client, echo::NOTHING).await;
         assert!(
             matches!(answer, Err(TransportError::TimedOut(_))),
             "{answer:?}"
@@ -428,32 +396,14 @@ fn closed_client_fails_its_calls_and_later_ones() {
         let world = World::new(server_config()).await;
         let client = world.client(ClientConfig::default()).await;
         exchange(&client, &[], &[]).await;
-        let call_1 = client.call(
-            call(client.next_xid(), echo::NOTHING, &[], &[]),
-            echo::bound(&[]),
-        );
+        let call_1 = ask(&client, echo::NOTHING);
         let mut call_1 = std::pin::pin!(call_1);
-        tokio::select! {
-            biased;
-            _ = &mut call_1 => panic!("it has no reply"),
-            () = exchange(&client, &[], &[]) => {}
-        }
+        on_its_way(call_1.as_mut(), &client).await;
         client.close().await;
         let answer = call_1.await;
-        assert!(
-            matches!(answer, Err(TransportError::Disconnected(_))),
-            "{answer:?}"
-        );
-        let answer = client
-            .call(
-                call(client.next_xid(), echo::NOW, &[], &[]),
-                echo::bound(&[]),
-            )
-            .await;
-        assert!(
-            matches!(answer, Err(TransportError::Disconnected(_))),
-            "{answer:?}"
-        );
+        assert_disconnected(&answer);
+        let answer = ask(&client, echo::NOW).await;
+        assert_disconnected(&answer);
         world.server.shutdown().await;
     });
 }

@@ -1,7 +1,7 @@
 //! Calls that break connections, and those that are on their way with them (RFC 8166 §4.5.3), in
 //! virtual time.
 
-use crate::echo::{self, call, check, exchange};
+use crate::echo::{self, assert_disconnected, call, check, exchange};
 use crate::run_in_virtual_time;
 use crate::stage::Stage;
 use oncrpc::{Transport, TransportError};
@@ -98,10 +98,7 @@ fn call_that_breaks_connections_fails_when_it_was_alone_and_the_others_are_answe
         tokio::task::yield_now().await;
         let after = innocent(&client, 8);
         let failed = guilty.await.expect("it ends");
-        assert!(
-            matches!(failed, Err(TransportError::Disconnected(_))),
-            "{failed:?}"
-        );
+        assert_disconnected(&failed);
         all_answered(before).await;
         all_answered(after).await;
         // Two that it shared at most, and three that it had for itself, be it by chance.

@@ -1,6 +1,6 @@
 //! How long things may take, in virtual time.
 
-use crate::echo::{self, call, check, exchange};
+use crate::echo::{self, ask, call, check, exchange};
 use crate::run_in_virtual_time;
 use crate::stage::{Noting, Stage, answering, anywhere, sim};
 use oncrpc::{Transport, TransportError};
@@ -166,8 +166,7 @@ fn slow_server_answers_health_checks_while_every_other_credit_is_used() {
         let mut calls = tokio::task::JoinSet::new();
         for _ in 0..10 {
             let client = client.clone();
-            let call = call(client.next_xid(), echo::LATER, &[], &[]);
-            calls.spawn(async move { client.call(call, echo::bound(&[])).await });
+            calls.spawn(async move { ask(&client, echo::LATER).await });
         }
         tokio::time::sleep(300 * SECOND).await;
         let asked = client.counters().replies_received - 1;
@@ -210,9 +209,7 @@ fn dead_client_that_was_ready_for_calls_is_noticed() {
             Duration::MAX,
         );
         tokio::time::sleep(60 * SECOND).await;
-        let answer = back
-            .call(call(1, echo::NOW, &[], &[]), echo::bound(&[]))
-            .await;
+        let answer = ask(&back, echo::NOW).await;
         match answer {
             Err(TransportError::Disconnected(why)) => assert!(why.contains("is there"), "{why}"),
             other => panic!("{other:?}"),
