@@ -142,13 +142,14 @@ macro_rules! suite {
 #[macro_export]
 macro_rules! tests {
     ($fixture:expr; $($subject:ident: $($behaviour:ident),+;)+) => {
-        $(mod $subject {
-            #[allow(unused_imports, reason = "a fixture may be a path and need nothing from here")]
-            use super::*;
+        fn fixture() -> impl $crate::Fixture {
+            $fixture
+        }
 
+        $(mod $subject {
             $(#[test]
             fn $behaviour() {
-                $crate::run($fixture, $crate::$subject::$behaviour);
+                $crate::run(super::fixture(), $crate::$subject::$behaviour);
             })+
         })+
     };
