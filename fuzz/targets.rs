@@ -35,6 +35,7 @@ targets! {
     rpcrdma_header
     rpcrdma_v2_header
     rpcrdma_v2_operations
+    rpcrdma_v2_session
     rpc
     nfs
     text

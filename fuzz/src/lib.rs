@@ -11,6 +11,7 @@
 //! | [`rpcrdma_header`] | transport headers | what is valid keeps to the limits and can be sent again |
 //! | [`rpcrdma_v2_header`] | transport headers of version two, in each layout | the same; nobody is answered who does not call |
 //! | [`rpcrdma_v2_operations`] | what is in RDMA2_OPTIONAL | the same; all or nothing; what is unknown is skipped |
+//! | [`rpcrdma_v2_session`] | one end that agrees about characteristics, its user, a peer that says anything | every call is answered, no reply is; messages fit what the peer has for them; each request has its end |
 //! | [`rpc`] | calls, replies, credentials, records, rpcbind | the same |
 //! | [`nfs`] | arguments and results of NFS and MOUNT | the same, by reference too |
 //! | [`text`] | URLs, universal addresses, networks | the same |
@@ -53,4 +54,5 @@ pub use rpcrdma::{rpcrdma_client, rpcrdma_server};
 pub use rpcrdma_header::rpcrdma_header;
 pub use rpcrdma_v2::header::rpcrdma_v2_header;
 pub use rpcrdma_v2::operations::rpcrdma_v2_operations;
+pub use rpcrdma_v2::session::rpcrdma_v2_session;
 pub use text::text;

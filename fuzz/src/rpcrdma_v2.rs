@@ -2,3 +2,4 @@
 
 pub(crate) mod header;
 pub(crate) mod operations;
+pub(crate) mod session;
