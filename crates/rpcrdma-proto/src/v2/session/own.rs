@@ -95,6 +95,7 @@ impl Own {
     pub(super) fn say_design(&mut self, design: Design) {
         let said = std::mem::take(&mut self.said);
         self.said = said.with::<InvalidationDesigns>(&DesignBits::answer(design));
+        self.heard.clone_from(&self.said.start);
     }
 
     fn is_fixed(&self, id: XcharId) -> bool {

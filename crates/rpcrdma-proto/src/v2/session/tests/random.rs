@@ -336,6 +336,11 @@ impl World {
 
     /// What holds when it is quiet: both ends know the same.
     fn check_quiet(&self) {
+        let server = &self.ends[1].session;
+        assert_eq!(
+            server.own::<InvalidationDesigns>().answered(),
+            server.design()
+        );
         for (this, other) in [(0, 1), (1, 0)].map(|(a, b)| (&self.ends[a], &self.ends[b])) {
             assert!(this.coming.is_empty() && this.calls.is_empty());
             assert_eq!(this.session.unsettled().count(), 0);
