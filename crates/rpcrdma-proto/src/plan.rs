@@ -1,12 +1,15 @@
 //! How a call travels: decided from sizes and limits alone (RFC 8166 §3.5).
 
-pub(crate) mod reply;
+mod reply;
 
-use crate::header::{MIN_LEN, emitted_len};
+use crate::header::{Lists, MIN_LEN, WriteChunk, emitted_len};
 use crate::limits::{MAX_READ_CHUNKS, MAX_READ_SEGMENTS, MAX_SEGMENTS_PER_CHUNK, MAX_WRITE_CHUNKS};
 use oncrpc::{ReplyBound, TransportError};
 use smallvec::SmallVec;
+use verbs::{Handle, Segment};
 use xdr::{Payload, padded};
+
+pub use reply::{ReplyPlan, plan_reply};
 
 /// Whether a direction of a connection has chunks: a rule of the version of the protocol, and of
 /// what both ends have agreed.
@@ -224,6 +227,34 @@ impl CallPlan {
     /// Whether it is one Send with nothing offered, as nearly every small call is.
     pub fn is_plain(&self) -> bool {
         self.form == CallForm::Short && self.write_chunks.is_empty() && self.reply_chunk.is_none()
+    }
+
+    /// Octets of each Read chunk of this plan for a call of these sizes.
+    pub fn read_chunks(&self, call: &CallSizes) -> impl Iterator<Item = usize> {
+        let stream = (self.form == CallForm::Long).then(|| call.without(&self.moved));
+        let items = self.moved.iter().map(|&index| call.items[index]);
+        stream.into_iter().chain(items)
+    }
+
+    /// The Write list and the Reply chunk, with segments that have their lengths and name no memory:
+    /// as much as [`plan_reply`] has to know.
+    pub fn offered(&self, limits: &PlanLimits) -> Lists {
+        let chunk = |len: usize| WriteChunk {
+            segments: (0..len)
+                .step_by(limits.max_segment)
+                .map(|start| limits.max_segment.min(len - start))
+                .map(|length| Segment {
+                    handle: Handle(0),
+                    length: u32::try_from(length).expect("a segment's length is a word"),
+                    offset: 0,
+                })
+                .collect(),
+        };
+        Lists {
+            reads: Vec::new(),
+            writes: self.write_chunks.iter().map(|&len| chunk(len)).collect(),
+            reply: self.reply_chunk.map(chunk),
+        }
     }
 
     /// Regions to register for it.

@@ -9,8 +9,7 @@ use crate::header::{
 use crate::invalidation::{Design, Rule};
 use crate::link::{Event, Link, Violation};
 use crate::message::{into_inline, put_inline, split_front};
-use crate::plan::Chunks;
-use crate::plan::reply::{ReplyPlan, plan_reply};
+use crate::plan::{Chunks, ReplyPlan, plan_reply};
 use crate::pull::{self, StreamAt};
 use crate::work::Purpose;
 use buffer::{Buffer, Gather};
@@ -21,7 +20,7 @@ use std::collections::VecDeque;
 use std::task::Waker;
 use tracing::debug;
 use verbs::{Handle, WorkRequest};
-use xdr::Payload;
+use xdr::{Item, Payload};
 
 /// A call that was handed up. It is answered once, by giving this back.
 ///
@@ -458,7 +457,8 @@ impl Responder {
             call.answer_inline(link, key, grant, reply);
             return self.granted(link);
         }
-        let (chunks, long) = match plan_reply(&call.lists, &reply, threshold) {
+        let items = reply.items().iter().map(Item::len);
+        let (chunks, long) = match plan_reply(&call.lists, reply.head().len(), items, threshold) {
             ReplyPlan::Send(chunks) => (chunks, false),
             ReplyPlan::ReplyChunk(chunks) => (chunks, true),
             ReplyPlan::NoRoom => {

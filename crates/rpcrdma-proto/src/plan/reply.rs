@@ -2,11 +2,11 @@
 
 use crate::header::{self, Lists};
 use smallvec::SmallVec;
-use xdr::{Payload, padded};
+use xdr::padded;
 
 /// What a reply takes.
 #[derive(Debug)]
-pub(crate) enum ReplyPlan {
+pub enum ReplyPlan {
     /// In one Send, its items in the Write chunks that these name by index.
     Send(SmallVec<[Option<u8>; 1]>),
     /// The same, and the rest in the Reply chunk.
@@ -16,21 +16,28 @@ pub(crate) enum ReplyPlan {
 }
 
 /// Which item goes where, and whether the rest fits a Send (RFC 8166 §3.5.3, §4.3.2).
-pub(crate) fn plan_reply(offered: &Lists, reply: &Payload, threshold: usize) -> ReplyPlan {
+///
+/// The reply has `head` octets beside its items, and these have so many each, without padding.
+pub fn plan_reply(
+    offered: &Lists,
+    head: usize,
+    items: impl IntoIterator<Item = usize>,
+    threshold: usize,
+) -> ReplyPlan {
     let mut left = offered.writes.iter().enumerate();
     let mut chunks = SmallVec::new();
-    let mut reduced = reply.head().len();
-    for item in reply.items() {
+    let mut reduced = head;
+    for len in items {
         let chunk = match left.next() {
             // RFC 8166 §4.3.2.3: an empty Write chunk asks for its result inline.
             Some((index, chunk)) if !chunk.segments.is_empty() => {
-                if item.len() as u64 > chunk.len() {
+                if len as u64 > chunk.len() {
                     return ReplyPlan::NoRoom;
                 }
                 Some(u8::try_from(index).expect("write chunks are limited"))
             }
             Some(_) | None => {
-                reduced += padded(item.len());
+                reduced += padded(len);
                 None
             }
         };

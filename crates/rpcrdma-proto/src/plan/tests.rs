@@ -2,14 +2,11 @@
 
 #![allow(clippy::cast_possible_truncation)]
 
-use super::reply::{ReplyPlan, plan_reply};
 use super::*;
-use crate::header::{Lists, Segments, WriteChunk};
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
 use proptest::prelude::*;
 use smallvec::smallvec;
-use verbs::{Handle, Segment};
 
 const LIMITS: PlanLimits = PlanLimits {
     send: 4096,
@@ -350,25 +347,6 @@ fn reply_chunk_can_be_asked_for() {
     assert_eq!((both.write_chunks.len(), both.reply_chunk), (1, Some(100)));
 }
 
-/// What a peer is offered by a plan.
-fn offered(plan: &CallPlan, limits: &PlanLimits) -> Lists {
-    let chunk = |len: usize| WriteChunk {
-        segments: (0..len)
-            .step_by(limits.max_segment)
-            .map(|start| Segment {
-                handle: Handle(1),
-                length: limits.max_segment.min(len - start) as u32,
-                offset: 0,
-            })
-            .collect::<Segments>(),
-    };
-    Lists {
-        reads: Vec::new(),
-        writes: plan.write_chunks.iter().map(|&len| chunk(len)).collect(),
-        reply: plan.reply_chunk.map(chunk),
-    }
-}
-
 /// A reply with these octets beside its items, each of which has a length word among them.
 fn message(fixed: usize, items: &[usize]) -> Payload {
     let mut w = xdr::Writer::new(Buffer::with_capacity(64));
@@ -438,8 +416,7 @@ proptest! {
         };
         let long = plan.form == CallForm::Long;
         let rest = call.without(&plan.moved);
-        let mut reads: Vec<usize> = plan.moved.iter().map(|&index| items[index]).collect();
-        reads.extend(long.then_some(rest));
+        let reads: Vec<usize> = plan.read_chunks(&call).collect();
         let segments = reads.iter().map(|&len| limits.segments(len)).sum();
         let inline = if long { 0 } else { rest };
         prop_assert!(header(&plan, &limits, segments) + inline <= limits.send);
@@ -475,7 +452,8 @@ proptest! {
         if reply.head().len() > bound.fixed {
             return Ok(());
         }
-        match plan_reply(&offered(&plan, &limits), &reply, limits.receive) {
+        let head = reply.head().len();
+        match plan_reply(&plan.offered(&limits), head, items, limits.receive) {
             ReplyPlan::Send(_) => {}
             ReplyPlan::ReplyChunk(_) => prop_assert!(plan.reply_chunk.is_some()),
             ReplyPlan::NoRoom => prop_assert!(false, "no room"),
