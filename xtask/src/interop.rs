@@ -6,7 +6,9 @@
 mod debian;
 mod guest;
 mod image;
+mod mix;
 mod packages;
+mod pcap;
 mod relay;
 mod report;
 mod serve;
@@ -23,6 +25,8 @@ use self::image::Image;
 use self::report::Report;
 use self::tests::{TESTS, Test};
 use crate::command::cargo;
+
+pub(crate) use self::mix::{Options as MixOptions, run as record_mix};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -109,12 +113,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let selected = select(&options.only)?;
     let report = Report::start();
-    if options.install {
-        packages::install(&report)?;
-    }
-    packages::check()?;
-    let lab = lab();
-    let image = image::ready(&lab, options.kernel, &report)?;
+    let image = image(options.kernel, options.install, &report)?;
     let program = match &options.program {
         Some(program) => program.canonicalize().context("no such program")?,
         None if selected.iter().any(|test| test.ours) => {
@@ -131,13 +130,22 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             program: &program,
             report: &report,
             keep_captures: options.keep_captures,
-            logs: empty_folder(lab.join("logs").join(&folder))?,
-            work: empty_folder(lab.join("work").join(&folder))?,
+            logs: empty_folder("logs", &folder)?,
+            work: empty_folder("work", &folder)?,
         };
         report.test(test.name, &run.logs, || (test.run)(&run));
         fs::remove_dir_all(&run.work)?;
     }
     report.summary(options.kernel.name())
+}
+
+/// The guest, after a look whether all is there that it takes.
+fn image(kernel: Series, install: bool, report: &Report) -> Result<Image> {
+    if install {
+        packages::install(report)?;
+    }
+    packages::check()?;
+    image::ready(&lab(), kernel, report)
 }
 
 /// The tests of these names; without any, those of a usual run.
@@ -160,7 +168,8 @@ fn lab() -> PathBuf {
     }
 }
 
-fn empty_folder(path: PathBuf) -> Result<PathBuf> {
+fn empty_folder(kind: &str, name: &str) -> Result<PathBuf> {
+    let path = lab().join(kind).join(name);
     if path.exists() {
         fs::remove_dir_all(&path).with_context(|| format!("cannot empty {}", path.display()))?;
     }

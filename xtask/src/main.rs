@@ -1,4 +1,4 @@
-//! The project's chores: `cargo xtask` with `ci`, `tidy`, `fuzz`, `soak`, `interop`.
+//! The project's chores: `cargo xtask` with `ci`, `tidy`, `fuzz`, `soak`, `interop`, `record-mix`.
 
 mod ci;
 mod command;
@@ -32,6 +32,8 @@ enum Chore {
     Soak(soak::Options),
     /// Drive a stock Debian kernel, booted in QEMU, against the program
     Interop(interop::Options),
+    /// Record the calls of Linux' NFS clients at work, for `rpcrdma bench thresholds`
+    RecordMix(interop::MixOptions),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Chore::Fuzz(options) => fuzz::run(&options),
         Chore::Soak(options) => soak::run(&options),
         Chore::Interop(options) => interop::run(&options),
+        Chore::RecordMix(options) => interop::record_mix(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -20,7 +20,7 @@ pub(super) const IMAGE: &str = "vmlinuz";
 pub(super) const MODULES: &str = "lib/modules";
 
 /// What the guest loads; what these depend on comes with them. Some are built into some kernels.
-const WANTED: [&str; 15] = [
+const WANTED: [&str; 16] = [
     "virtio_pci",
     "virtio_net",
     "virtio_rng",
@@ -33,13 +33,22 @@ const WANTED: [&str; 15] = [
     "rpcrdma",
     "lockd",
     "nfsv3",
+    "nfsv4",
     "nfsd",
     "crc32c_generic",
     "libcrc32c",
 ];
 
 /// Without these no test can run: they must be there, built in or not.
-const INDISPENSABLE: [&str; 6] = ["virtio_net", "iw_cm", "rdma_cm", "rpcrdma", "nfsv3", "nfsd"];
+const INDISPENSABLE: [&str; 7] = [
+    "virtio_net",
+    "iw_cm",
+    "rdma_cm",
+    "rpcrdma",
+    "nfsv3",
+    "nfsv4",
+    "nfsd",
+];
 
 /// Files that tell depmod and modprobe what is built in.
 const LISTS: [&str; 3] = [

@@ -1,8 +1,6 @@
 //! Wireshark's view of the kernel's client on our server: it knows iWARP, version one of
 //! RPC-over-RDMA and NFS, and is nobody's friend.
 
-mod pcap;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -15,6 +13,7 @@ use crate::command::{output, tail};
 use crate::interop::TestRun;
 use crate::interop::guest::{Boot, Guest};
 use crate::interop::packages::tool;
+use crate::interop::pcap::{self, Framing};
 use crate::interop::serve::{EXPORT, Serve};
 
 const LIMIT: Duration = Duration::from_secs(240);
@@ -87,7 +86,10 @@ pub(super) fn record(
 pub(super) fn dissect(run: &TestRun<'_>, capture: &Path, port: u16) -> Result<PathBuf> {
     run.report.say(run.name, "tshark reads the capture");
     let frames = run.logs.join("frame-by-frame.pcap");
-    fs::write(&frames, pcap::frame_by_frame(&fs::read(capture)?, port)?)?;
+    fs::write(
+        &frames,
+        pcap::frame_by_frame(&fs::read(capture)?, port, Framing::Mpa)?,
+    )?;
     for (filter, least) in LAYERS {
         let seen = select(&frames, filter)?.len();
         run.report

@@ -1,8 +1,9 @@
-//! Captures rewritten so that every FPDU has a frame of its own.
+//! Captures rewritten so that every message has a frame of its own.
 //!
 //! TCP cuts the stream where it likes, and Wireshark's RPC-over-RDMA dissector keeps its state by
-//! frame: it takes one message of a frame and loses the others. The octets of the stream stay what
-//! they are; only the cuts between TCP segments move to where an MPA frame ends (RFC 5044 §4).
+//! frame: it takes one message of a frame and loses the others. And what it prints about a frame does
+//! not tell which of several messages it is about. The octets of the stream stay what they are; only
+//! the cuts between TCP segments move to where a message ends.
 
 use std::collections::HashMap;
 
@@ -23,6 +24,15 @@ const MAX_PAYLOAD: usize = 65535 - IP_HEADER - TCP_HEADER;
 
 const PROTOCOL_TCP: u8 = 6;
 
+/// What the messages of a stream are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// MPA's Request and Reply, and then FPDUs (RFC 5044 §4).
+    Mpa,
+    /// RPC messages behind record marks (RFC 5531 §11), each in one fragment, as Linux sends them.
+    RecordMarks,
+}
+
 const SYN: u8 = 0x02;
 const PSH_ACK: u8 = 0x18;
 
@@ -34,15 +44,20 @@ const MPA_START_PREFIX: &[u8] = b"MPA ID";
 const FPDU_LENGTH: usize = 2;
 const FPDU_CRC: usize = 4;
 
-/// The connections to TCP port `port` in a capture, one MPA frame per TCP segment. Everything else
-/// is left out.
+/// Octets of a record mark, and the bit in it that says that the message ends with this fragment.
+const RECORD_MARK: usize = 4;
+const LAST_FRAGMENT: u32 = 1 << 31;
+
+/// The connections to TCP port `port` in a capture, one message per TCP segment; one that fits no
+/// packet has several segments to itself. Everything else is left out.
 ///
 /// # Errors
 ///
-/// It is not such a capture, octets of a connection are missing, or a connection is not MPA.
-pub(super) fn frame_by_frame(capture: &[u8], port: u16) -> Result<Vec<u8>> {
+/// It is not such a capture, octets of a connection are missing, or a connection is not framed so.
+pub(super) fn frame_by_frame(capture: &[u8], port: u16, framing: Framing) -> Result<Vec<u8>> {
     let mut rewriter = Rewriter {
         port,
+        framing,
         out: header(),
         positions: HashMap::new(),
     };
@@ -133,14 +148,15 @@ impl<'a> Segment<'a> {
 struct Position {
     /// Of the next octet to be written.
     sequence: u32,
-    /// What came and is not a whole MPA frame yet.
+    /// What came and is not a whole message yet.
     waiting: Vec<u8>,
-    /// A Request or Reply has gone by; FPDUs follow.
+    /// The first message has gone by: MPA's Request or Reply, if it is MPA.
     started: bool,
 }
 
 struct Rewriter {
     port: u16,
+    framing: Framing,
     out: Vec<u8>,
     positions: HashMap<Flow, Position>,
 }
@@ -181,28 +197,27 @@ impl Rewriter {
             .get(usize::try_from(behind)?..)
             .unwrap_or_default();
         position.waiting.extend_from_slice(new);
-        self.write_whole_frames(time, segment.flow)
+        self.write_whole_messages(time, segment.flow)
     }
 
-    fn write_whole_frames(&mut self, time: &[u8], flow: Flow) -> Result<()> {
+    fn write_whole_messages(&mut self, time: &[u8], flow: Flow) -> Result<()> {
         loop {
             let position = self
                 .positions
                 .get_mut(&flow)
                 .expect("the caller has found it");
-            let length = match frame_length(position)? {
+            let length = match self.framing.length(position)? {
                 Some(length) if length <= position.waiting.len() => length,
                 _ => return Ok(()),
             };
-            ensure!(
-                length <= MAX_PAYLOAD,
-                "an FPDU of {length} octets fits no packet"
-            );
-            let frame: Vec<u8> = position.waiting.drain(..length).collect();
-            let sequence = position.sequence;
+            let message: Vec<u8> = position.waiting.drain(..length).collect();
+            let mut sequence = position.sequence;
             position.sequence = sequence.wrapping_add(u32::try_from(length)?);
             position.started = true;
-            self.write(time, flow, sequence, PSH_ACK, &frame);
+            for piece in message.chunks(MAX_PAYLOAD) {
+                self.write(time, flow, sequence, PSH_ACK, piece);
+                sequence = sequence.wrapping_add(u32::try_from(piece.len())?);
+            }
         }
     }
 
@@ -237,8 +252,17 @@ impl Rewriter {
     }
 }
 
-/// Octets of the MPA frame that begins what waits; `None` if that is not known yet.
-fn frame_length(position: &Position) -> Result<Option<usize>> {
+impl Framing {
+    /// Octets of the message that begins what waits; `None` if that is not known yet.
+    fn length(self, position: &Position) -> Result<Option<usize>> {
+        match self {
+            Self::Mpa => mpa_length(position),
+            Self::RecordMarks => record_length(&position.waiting),
+        }
+    }
+}
+
+fn mpa_length(position: &Position) -> Result<Option<usize>> {
     let waiting = position.waiting.as_slice();
     let length_at = |at: usize| {
         let field = waiting.get(at..at + 2)?.try_into().ok()?;
@@ -256,6 +280,16 @@ fn frame_length(position: &Position) -> Result<Option<usize>> {
     Ok(length_at(MPA_START - 2).map(|private_data| MPA_START + private_data))
 }
 
+fn record_length(waiting: &[u8]) -> Result<Option<usize>> {
+    let Some(mark) = waiting.first_chunk() else {
+        return Ok(None);
+    };
+    let mark = u32::from_be_bytes(*mark);
+    ensure!(mark & LAST_FRAGMENT != 0, "a message in several fragments");
+    let length = usize::try_from(mark & !LAST_FRAGMENT)?;
+    Ok(Some(RECORD_MARK + length))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,6 +304,7 @@ mod tests {
     fn capture(segments: &[(u32, &[u8])]) -> Vec<u8> {
         let mut made = Rewriter {
             port: 4711,
+            framing: Framing::Mpa,
             out: header(),
             positions: HashMap::new(),
         };
@@ -297,6 +332,10 @@ mod tests {
         found
     }
 
+    fn rewritten(capture: &[u8], port: u16) -> Result<Vec<u8>> {
+        frame_by_frame(capture, port, Framing::Mpa)
+    }
+
     /// A Request without private data, an FPDU of 3 octets and one of 1: 20, 12 and 8 octets.
     fn stream() -> Vec<u8> {
         let mut octets = b"MPA ID Req Frame\x40\x01\x00\x00".to_vec();
@@ -311,11 +350,35 @@ mod tests {
         for cut in [1, 17, 19, 20, 21, 30, 33, 39] {
             let (head, tail) = stream.split_at(cut);
             let offset = u32::try_from(cut).unwrap();
-            let made = frame_by_frame(&capture(&[(0, head), (offset, tail)]), 4711).unwrap();
+            let made = rewritten(&capture(&[(0, head), (offset, tail)]), 4711).unwrap();
             let lengths: Vec<_> = payloads(&made).iter().map(Vec::len).collect();
             assert_eq!(lengths, [0, 20, 12, 8], "cut at {cut}");
             assert_eq!(payloads(&made).concat(), stream);
         }
+    }
+
+    #[test]
+    fn every_rpc_message_has_segments_of_its_own() {
+        let mut stream = b"\x80\0\0\x03one\x80\x01\0\0".to_vec();
+        stream.resize(stream.len() + 0x10000, 7);
+        stream.extend_from_slice(b"\x80\0\0\x01x");
+        let cut = stream.len() - 3;
+        let pieces = [
+            (0, &stream[..5]),
+            (5, &stream[5..9]),
+            (9, &stream[9..60_000]),
+        ];
+        let rest = [
+            (60_000, &stream[60_000..cut]),
+            (u32::try_from(cut).unwrap(), &stream[cut..]),
+        ];
+        let capture = capture(&[pieces.as_slice(), &rest].concat());
+        let made = frame_by_frame(&capture, 4711, Framing::RecordMarks).unwrap();
+        let lengths: Vec<_> = payloads(&made).iter().map(Vec::len).collect();
+        assert_eq!(lengths, [0, 7, MAX_PAYLOAD, 0x10004 - MAX_PAYLOAD, 5]);
+        assert_eq!(payloads(&made).concat(), stream);
+        let fragment = self::capture(&[(0, b"\0\0\0\x03one")]);
+        assert!(frame_by_frame(&fragment, 4711, Framing::RecordMarks).is_err());
     }
 
     #[test]
@@ -327,24 +390,22 @@ mod tests {
             (0, &stream[..5]),
             (5, &stream[5..]),
         ];
-        let made = frame_by_frame(&capture(&again), 4711).unwrap();
+        let made = rewritten(&capture(&again), 4711).unwrap();
         assert_eq!(payloads(&made).concat(), stream);
-        assert!(
-            frame_by_frame(&capture(&[(0, &stream[..20]), (21, &stream[21..])]), 4711).is_err()
-        );
+        assert!(rewritten(&capture(&[(0, &stream[..20]), (21, &stream[21..])]), 4711).is_err());
     }
 
     #[test]
     fn other_ports_are_left_out() {
-        let made = frame_by_frame(&capture(&[(0, &stream())]), 4712).unwrap();
+        let made = rewritten(&capture(&[(0, &stream())]), 4712).unwrap();
         assert!(payloads(&made).is_empty());
     }
 
     #[test]
     fn what_is_no_capture_or_not_mpa_is_an_error() {
-        assert!(frame_by_frame(b"nothing", 4711).is_err());
-        assert!(frame_by_frame(&capture(&[(0, b"GET / HTTP/1.1\r\n")]), 4711).is_err());
+        assert!(rewritten(b"nothing", 4711).is_err());
+        assert!(rewritten(&capture(&[(0, b"GET / HTTP/1.1\r\n")]), 4711).is_err());
         let whole = capture(&[(0, &stream())]);
-        assert!(frame_by_frame(&whole[..whole.len() - 1], 4711).is_err());
+        assert!(rewritten(&whole[..whole.len() - 1], 4711).is_err());
     }
 }
