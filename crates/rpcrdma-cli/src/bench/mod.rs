@@ -6,21 +6,25 @@
 
 mod child;
 mod load;
+mod plot;
 mod raw;
 mod report;
+mod thresholds;
 
 use crate::failure::{Ended, Usage};
 use anyhow::{Context, Result};
 use child::Child;
-use clap::Args;
+use clap::{Args, Subcommand};
 use load::{Load, Operation};
 use report::{Aim, Cost, Figure, Report, median};
 use rpcrdma::Spin;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::time::Duration;
+use thresholds::ThresholdsArgs;
 
 /// Measure the whole path on loopback, each figure beside the same octets over plain TCP
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:
   rpcrdma bench
   rpcrdma bench --only null --only read_1m --repetitions 15
@@ -30,6 +34,9 @@ It needs two CPUs that are otherwise idle. `null`, `null_crc` and `null_parked` 
 trip of NULL; the others are rates: READ of 4 KiB at depth 1 and 32, READ and WRITE of 1 MiB at
 depth 8. Names ending in `_crc` have CRC32C on, the others off.")]
 pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    command: Option<BenchCommand>,
+
     /// Runs of each kind; ratios are medians over them
     #[arg(short, long, default_value_t = 7, value_name = "N",
         value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -51,6 +58,11 @@ pub(crate) struct BenchArgs {
     /// Be the second process
     #[arg(long, hide = true)]
     child: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum BenchCommand {
+    Thresholds(ThresholdsArgs),
 }
 
 /// Whether the ends of a connection look again for a while before they wait.
@@ -196,6 +208,9 @@ const CALIBRATION: usize = 200;
 const MOST_OPERATIONS: usize = 10_000_000;
 
 pub(crate) async fn run(args: BenchArgs) -> Result<Ended> {
+    if let Some(BenchCommand::Thresholds(args)) = &args.command {
+        return thresholds::run(args);
+    }
     if args.child {
         return child::serve().await;
     }

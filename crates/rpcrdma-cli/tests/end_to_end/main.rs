@@ -6,6 +6,7 @@ mod interrupts;
 mod mount;
 mod probe;
 mod running;
+mod thresholds;
 
 use running::{Served, text};
 use rustix::process::Signal;
@@ -24,7 +25,7 @@ fn server_ends_well_when_it_is_told_to() {
 fn every_command_explains_itself_with_examples() {
     for command in [
         "serve", "ls", "cat", "get", "put", "mkdir", "rm", "mv", "ln", "stat", "df", "ping",
-        "probe",
+        "probe", "bench",
     ] {
         let help = text(&running::ok(&[command, "--help"]));
         assert!(help.contains("Examples:\n  rpcrdma "), "{command}: {help}");

@@ -1,0 +1,445 @@
+//! Line plots as SVG: panels in a grid, each with axes, a legend and its lines.
+//!
+//! Colours follow whether the reader's screen is light or dark; lines differ by marker and dash too.
+//! What a point stands for is said when the pointer rests on it.
+
+mod scale;
+
+use scale::Span;
+pub(super) use scale::{Scale, Unit};
+use std::fmt::Write;
+
+/// A picture: panels from left to right in rows. Those of a row have one y axis, so that they can be
+/// compared.
+pub(super) struct Figure {
+    pub(super) title: String,
+    /// One line below the title: what was done to get this.
+    pub(super) subtitle: String,
+    /// Panels in a row.
+    pub(super) columns: usize,
+    pub(super) panels: Vec<Panel>,
+}
+
+/// One pair of axes with lines.
+pub(super) struct Panel {
+    pub(super) title: String,
+    pub(super) x: Axis,
+    pub(super) y: Axis,
+    pub(super) series: Vec<Series>,
+}
+
+/// What is drawn along one side.
+pub(super) struct Axis {
+    pub(super) label: &'static str,
+    pub(super) scale: Scale,
+    pub(super) unit: Unit,
+}
+
+/// One line, from left to right.
+pub(super) struct Series {
+    pub(super) label: String,
+    pub(super) line: Line,
+    pub(super) points: Vec<(f64, f64)>,
+}
+
+/// How a line is drawn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Line {
+    Solid,
+    Dashed,
+}
+
+/// A rectangle of the picture.
+#[derive(Clone, Copy)]
+struct Area {
+    left: f64,
+    top: f64,
+    width: f64,
+    height: f64,
+}
+
+const PANEL_WIDTH: f64 = 560.0;
+const PLOT_HEIGHT: f64 = 250.0;
+/// Around the axes of a panel: room for its title, for ticks and labels.
+const LEFT: f64 = 62.0;
+const RIGHT: f64 = 30.0;
+const TITLE: f64 = 34.0;
+const BOTTOM: f64 = 62.0;
+/// The picture's title and subtitle.
+const HEAD: f64 = 66.0;
+const LEGEND_LINE: f64 = 18.0;
+/// About the width of a character.
+const CHARACTER: f64 = 6.8;
+/// The sample of a line in the legend, and the gap behind an entry.
+const SAMPLE: f64 = 30.0;
+const GAP: f64 = 14.0;
+
+/// Colours of lines, one after the other: on light and on dark. They can be told apart by those who
+/// do not see red and green (after Okabe and Ito).
+const COLOURS: [(&str, &str); 8] = [
+    ("#0072b2", "#56b4e9"),
+    ("#d55e00", "#ff8c42"),
+    ("#009e73", "#2fd6a6"),
+    ("#aa4499", "#e78ac3"),
+    ("#b8860b", "#f0d050"),
+    ("#5b5fc7", "#a5a8ff"),
+    ("#7a4a1e", "#d0a070"),
+    ("#666666", "#b5b5b5"),
+];
+
+const STYLE: &str = "text{font-family:system-ui,-apple-system,'Segoe UI','Helvetica Neue',Arial,sans-serif;\
+font-size:12px;fill:#24292f}\
+.page{fill:#ffffff}.t{font-size:17px;font-weight:600}.p{font-size:13.5px;font-weight:600}\
+.m{fill:#57606a}.g{stroke:#d8dee4;stroke-width:1}.a{stroke:#8c959f;stroke-width:1;fill:none}\
+.l{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}";
+
+const DARK: &str = "text{fill:#e6edf3}.page{fill:#0d1117}.m{fill:#9da7b1}\
+.g{stroke:#262c36}.a{stroke:#6e7681}";
+
+impl Figure {
+    /// The whole document.
+    pub(super) fn to_svg(&self) -> String {
+        let columns = self.columns.max(1);
+        let rows: Vec<&[Panel]> = self.panels.chunks(columns).collect();
+        let width = PANEL_WIDTH * columns.min(self.panels.len()).max(1) as f64;
+        let heights: Vec<f64> = rows.iter().map(|row| row_height(row)).collect();
+        let height = HEAD + heights.iter().sum::<f64>();
+        let mut out = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+             width=\"{width}\" height=\"{height}\" role=\"img\">\n<title>{}</title>\n<style>{STYLE}",
+            escaped(&self.title)
+        );
+        let colours = |out: &mut String, dark: bool| {
+            for (index, (on_light, on_dark)) in COLOURS.iter().enumerate() {
+                let colour = if dark { on_dark } else { on_light };
+                let _ = write!(
+                    out,
+                    ".s{index}{{stroke:{colour}}}.f{index}{{fill:{colour}}}"
+                );
+            }
+        };
+        colours(&mut out, false);
+        let _ = write!(out, "@media(prefers-color-scheme:dark){{{DARK}");
+        colours(&mut out, true);
+        out += "}</style>\n";
+        let _ = writeln!(
+            out,
+            "<rect class=\"page\" width=\"{width}\" height=\"{height}\"/>"
+        );
+        text(&mut out, "t", (LEFT, 30.0), "start", &self.title);
+        text(&mut out, "m", (LEFT, 50.0), "start", &self.subtitle);
+        let mut top = HEAD;
+        for (row, height) in rows.iter().zip(&heights) {
+            let points = row.iter().flat_map(Panel::points);
+            let scale = row.first().map_or(Scale::Linear, |panel| panel.y.scale);
+            let y = Span::of(points.map(|point| point.1), scale, true);
+            for (column, panel) in row.iter().enumerate() {
+                let corner = (PANEL_WIDTH * column as f64, top);
+                panel.draw(&mut out, corner, legend_height(row), &y);
+            }
+            top += height;
+        }
+        out += "</svg>\n";
+        out
+    }
+}
+
+/// Every how many-th tick along `width` has room to be labelled.
+fn labelled(ticks: &[(f64, String)], width: f64) -> usize {
+    let longest = ticks
+        .iter()
+        .map(|(_, said)| said.chars().count())
+        .max()
+        .unwrap_or(0);
+    let room = CHARACTER * (longest + 1) as f64;
+    let gaps = ticks.len().saturating_sub(1);
+    (1..=ticks.len())
+        .find(|&each| width * each as f64 >= room * gaps as f64)
+        .unwrap_or(ticks.len().max(1))
+}
+
+/// Panels of a row have their axes at one height, so the largest legend counts.
+fn legend_height(row: &[Panel]) -> f64 {
+    let lines = row.iter().map(|panel| panel.legend().1).max().unwrap_or(0);
+    LEGEND_LINE * lines as f64
+}
+
+fn row_height(row: &[Panel]) -> f64 {
+    TITLE + legend_height(row) + PLOT_HEIGHT + BOTTOM
+}
+
+impl Panel {
+    fn points(&self) -> impl Iterator<Item = &(f64, f64)> {
+        self.series.iter().flat_map(|series| &series.points)
+    }
+
+    /// Where each entry of the legend stands, column and line, and the number of lines.
+    fn legend(&self) -> (Vec<(f64, usize)>, usize) {
+        let (mut at, mut line) = (0.0, 0);
+        let mut places = Vec::new();
+        for series in &self.series {
+            let width = SAMPLE + CHARACTER * series.label.chars().count() as f64;
+            if at > 0.0 && at + width > PANEL_WIDTH - LEFT - RIGHT {
+                (at, line) = (0.0, line + 1);
+            }
+            places.push((at, line));
+            at += width + GAP;
+        }
+        let lines = if places.is_empty() { 0 } else { line + 1 };
+        (places, lines)
+    }
+
+    fn draw(&self, out: &mut String, (left, top): (f64, f64), legend: f64, y: &Span) {
+        let area = Area {
+            left: left + LEFT,
+            top: top + TITLE + legend,
+            width: PANEL_WIDTH - LEFT - RIGHT,
+            height: PLOT_HEIGHT,
+        };
+        text(out, "p", (area.left, top + 18.0), "start", &self.title);
+        for (index, (series, (at, line))) in self.series.iter().zip(self.legend().0).enumerate() {
+            let x = area.left + at;
+            let y = top + TITLE + LEGEND_LINE * line as f64;
+            series.draw(out, index, &[(x, y), (x + SAMPLE - 7.0, y)]);
+            marker(out, index, (x + (SAMPLE - 7.0) / 2.0, y), None);
+            text(out, "", (x + SAMPLE, y + 4.0), "start", &series.label);
+        }
+        let x = Span::of(self.points().map(|point| point.0), self.x.scale, false);
+        self.axes(out, area, &x, y);
+        for (index, series) in self.series.iter().enumerate() {
+            let place = |&(at, value): &(f64, f64)| {
+                (
+                    area.left + area.width * x.part(at),
+                    area.top + area.height * (1.0 - y.part(value)),
+                )
+            };
+            let places: Vec<_> = series.points.iter().map(place).collect();
+            series.draw(out, index, &places);
+            for (place, (at, value)) in places.iter().zip(&series.points) {
+                let said = format!(
+                    "{}: {} at {}",
+                    series.label,
+                    self.y.unit.exactly(*value),
+                    self.x.unit.exactly(*at)
+                );
+                marker(out, index, *place, Some(&said));
+            }
+        }
+    }
+
+    fn axes(&self, out: &mut String, area: Area, x: &Span, y: &Span) {
+        let (right, bottom) = (area.left + area.width, area.top + area.height);
+        for value in y.ticks() {
+            let at = bottom - area.height * y.part(value);
+            line(out, "g", (area.left, at), (right, at));
+            text(
+                out,
+                "m",
+                (area.left - 8.0, at + 4.0),
+                "end",
+                &self.y.unit.tick(value),
+            );
+        }
+        let ticks: Vec<(f64, String)> = x
+            .ticks()
+            .into_iter()
+            .map(|value| (value, self.x.unit.tick(value)))
+            .collect();
+        let each = labelled(&ticks, area.width);
+        for (index, (value, said)) in ticks.iter().enumerate() {
+            let at = area.left + area.width * x.part(*value);
+            line(out, "g", (at, area.top), (at, bottom));
+            if index % each == 0 {
+                text(out, "m", (at, bottom + 18.0), "middle", said);
+            }
+        }
+        let _ = writeln!(
+            out,
+            "<path class=\"a\" d=\"M{:.1} {:.1}V{bottom:.1}H{right:.1}\"/>",
+            area.left, area.top
+        );
+        let middle = area.left + area.width / 2.0;
+        text(out, "m", (middle, bottom + 38.0), "middle", self.x.label);
+        let at = (area.left - 46.0, area.top + area.height / 2.0);
+        let _ = writeln!(
+            out,
+            "<text class=\"m\" text-anchor=\"middle\" transform=\"translate({:.1} {:.1})rotate(-90)\">{}</text>",
+            at.0,
+            at.1,
+            escaped(self.y.label)
+        );
+    }
+}
+
+impl Series {
+    fn draw(&self, out: &mut String, index: usize, places: &[(f64, f64)]) {
+        let dash = match self.line {
+            Line::Solid => "",
+            Line::Dashed => " stroke-dasharray=\"7 5\"",
+        };
+        let points: Vec<String> = places
+            .iter()
+            .map(|(x, y)| format!("{x:.1},{y:.1}"))
+            .collect();
+        let _ = writeln!(
+            out,
+            "<polyline class=\"l s{}\"{dash} points=\"{}\"/>",
+            index % COLOURS.len(),
+            points.join(" ")
+        );
+    }
+}
+
+/// A mark whose shape tells the lines apart without their colours.
+fn marker(out: &mut String, index: usize, (x, y): (f64, f64), said: Option<&str>) {
+    let shape = match index % 4 {
+        0 => "m-3.6 0a3.6 3.6 0 1 0 7.2 0a3.6 3.6 0 1 0-7.2 0z",
+        1 => "m-3.2-3.2h6.4v6.4h-6.4z",
+        2 => "m0-4.4l4.2 7.4h-8.4z",
+        _ => "m0-4.6l4.6 4.6-4.6 4.6-4.6-4.6z",
+    };
+    let colour = index % COLOURS.len();
+    let _ = write!(
+        out,
+        "<path class=\"f{colour}\" d=\"M{x:.1} {y:.1}{shape}\">"
+    );
+    if let Some(said) = said {
+        let _ = write!(out, "<title>{}</title>", escaped(said));
+    }
+    *out += "</path>\n";
+}
+
+fn line(out: &mut String, class: &str, from: (f64, f64), to: (f64, f64)) {
+    let _ = writeln!(
+        out,
+        "<path class=\"{class}\" d=\"M{:.1} {:.1}L{:.1} {:.1}\"/>",
+        from.0, from.1, to.0, to.1
+    );
+}
+
+fn text(out: &mut String, class: &str, (x, y): (f64, f64), anchor: &str, said: &str) {
+    let _ = writeln!(
+        out,
+        "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>",
+        escaped(said)
+    );
+}
+
+fn escaped(said: &str) -> String {
+    let said = said.replace('&', "&amp;").replace('<', "&lt;");
+    said.replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(label: &str, panels: usize) -> Figure {
+        let panel = || Panel {
+            title: "panel".into(),
+            x: Axis {
+                label: "octets",
+                scale: Scale::Log(2),
+                unit: Unit::Octets,
+            },
+            y: Axis {
+                label: "operations",
+                scale: Scale::Linear,
+                unit: Unit::Number,
+            },
+            series: vec![Series {
+                label: label.into(),
+                line: Line::Dashed,
+                points: vec![(1024.0, 2.0), (2048.0, 1.0), (4096.0, 0.0)],
+            }],
+        };
+        Figure {
+            title: "title".into(),
+            subtitle: String::new(),
+            columns: 2,
+            panels: std::iter::repeat_with(panel).take(panels).collect(),
+        }
+    }
+
+    #[test]
+    fn extremes_of_a_line_lie_on_the_edges_of_its_axes() {
+        let svg = figure("line", 1).to_svg();
+        let (left, right) = (LEFT, PANEL_WIDTH - RIGHT);
+        let top = HEAD + TITLE + LEGEND_LINE;
+        let bottom = top + PLOT_HEIGHT;
+        let points = format!(
+            "points=\"{left:.1},{top:.1} {:.1},{:.1} {right:.1},{bottom:.1}\"",
+            left.midpoint(right),
+            top.midpoint(bottom)
+        );
+        assert!(svg.contains(&points), "{points} is not in {svg}");
+        assert!(svg.contains("<title>line: 2 at 1 KiB</title>"), "{svg}");
+    }
+
+    #[test]
+    fn panels_fill_rows() {
+        let size = |panels| {
+            let svg = figure("line", panels).to_svg();
+            let (_, rest) = svg.split_once("viewBox=\"0 0 ").unwrap();
+            rest.split_once('"').unwrap().0.to_owned()
+        };
+        let row = TITLE + LEGEND_LINE + PLOT_HEIGHT + BOTTOM;
+        assert_eq!(size(1), format!("{PANEL_WIDTH} {}", HEAD + row));
+        assert_eq!(size(2), format!("{} {}", 2.0 * PANEL_WIDTH, HEAD + row));
+        assert_eq!(
+            size(3),
+            format!("{} {}", 2.0 * PANEL_WIDTH, HEAD + 2.0 * row)
+        );
+    }
+
+    #[test]
+    fn ticks_without_room_have_no_labels() {
+        let ticks: Vec<_> = (0..9)
+            .map(|n| (f64::from(n), "256 KiB".to_owned()))
+            .collect();
+        assert_eq!(labelled(&ticks, 8.0 * CHARACTER * 8.1), 1);
+        assert_eq!(labelled(&ticks, 8.0 * CHARACTER * 7.9), 2);
+        assert_eq!(labelled(&ticks, 1.0), 9);
+        assert_eq!(labelled(&[], 1.0), 1);
+    }
+
+    #[test]
+    fn panels_of_a_row_have_one_y_axis() {
+        let mut figure = figure("line", 3);
+        figure.panels[1].series[0].points[0].1 = 4.0;
+        let svg = figure.to_svg();
+        // The first of each line: half as high as the axis, at its end, and at the end of another.
+        let first = |line: &str| line.split([',', ' ']).nth(1).unwrap().to_owned();
+        let found: Vec<_> = svg.split("points=\"").skip(1).map(first).collect();
+        let top = HEAD + TITLE + LEGEND_LINE;
+        let row = TITLE + LEGEND_LINE + PLOT_HEIGHT + BOTTOM;
+        for at in [top + PLOT_HEIGHT / 2.0, top, top + row] {
+            assert!(
+                found.contains(&format!("{at:.1}")),
+                "{at:.1} is not among {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn labels_cannot_break_the_document() {
+        let svg = figure("<a> & \"b\"", 1).to_svg();
+        assert!(svg.contains("&lt;a&gt; &amp; &quot;b&quot;") && !svg.contains("<a>"));
+    }
+
+    #[test]
+    fn legend_that_is_too_long_for_a_line_goes_on_in_the_next() {
+        let mut figure = figure(&"x".repeat(48), 1);
+        let panel = &mut figure.panels[0];
+        for _ in 0..2 {
+            let points = panel.series[0].points.clone();
+            panel.series.push(Series {
+                label: "short".into(),
+                line: Line::Solid,
+                points,
+            });
+        }
+        let lines: Vec<_> = panel.legend().0.iter().map(|&(_, line)| line).collect();
+        assert_eq!(lines, [0, 0, 1]);
+    }
+}

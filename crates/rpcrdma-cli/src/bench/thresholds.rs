@@ -1,0 +1,120 @@
+//! `rpcrdma bench thresholds`: how many explicit RDMA operations the calls of a mix cost as the inline
+//! threshold grows (RFC 8797 §3.1).
+//!
+//! Nothing is measured: each call of the mix is handed to the planners of our client and our server, at
+//! each threshold, and what they decide is counted.
+
+mod cost;
+mod mix;
+mod report;
+
+use crate::failure::{Ended, Usage};
+use anyhow::{Context, Result};
+use clap::Args;
+use cost::{Bound, Cost, Form};
+use mix::Call;
+use report::Report;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Count the explicit RDMA operations of recorded NFS calls as the inline threshold grows
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  rpcrdma bench thresholds
+  rpcrdma bench thresholds --part stat --part list
+  rpcrdma bench thresholds --threshold 8 --threshold 9
+  rpcrdma bench thresholds --svg thresholds.svg
+  rpcrdma bench thresholds --json > thresholds.json
+
+Each call is planned by the same code that plans calls of the other commands; nothing is sent.
+Reads and writes are RDMA Reads and RDMA Writes of the server; registrations are those of the
+client's memory. `exact`, `recorded` and `unknown` say what the client knows of the size of a reply:
+what it will be, what the client worked out that was recorded, or nothing but the largest of a
+session.
+
+The mix that comes with the program was recorded from Linux' NFS client at work. One of your own is
+a file of tab-separated values with the columns nfs, part, calls, call, argument, reply, result,
+room, result_room and operations: how many calls of so many octets there were, of which so many are
+data that may move by itself, the same of their replies, and the largest reply that the client was
+prepared for.")]
+pub(crate) struct ThresholdsArgs {
+    /// Take the calls from this file instead
+    #[arg(long, value_name = "FILE")]
+    mix: Option<PathBuf>,
+
+    /// Count only the calls of this part of the work; may be given several times
+    #[arg(long, value_name = "NAME")]
+    part: Vec<String>,
+
+    /// Plan for this threshold instead of the powers of two; may be given several times
+    #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u16).range(1..=256))]
+    threshold: Vec<u16>,
+
+    /// Draw a plot into this file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// The thresholds in KiB, from what every peer has to take to the largest that can be told to one
+/// (RFC 8166 §3.3.3, RFC 8797 §4.2).
+const THRESHOLDS: [u16; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+
+pub(crate) fn run(args: &ThresholdsArgs) -> Result<Ended> {
+    let calls = calls(args)?;
+    let thresholds = match &args.threshold[..] {
+        [] => &THRESHOLDS,
+        chosen => chosen,
+    };
+    let thresholds: Vec<usize> = thresholds
+        .iter()
+        .map(|&kib| usize::from(kib) << 10)
+        .collect();
+    let report = Report::new(&calls, &thresholds)?;
+    if let Some(path) = &args.svg {
+        std::fs::write(path, report.plot().to_svg())
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
+    } else {
+        report.print(&mut out)?;
+    }
+    Ok(Ended::Well)
+}
+
+/// The calls that were asked for.
+fn calls(args: &ThresholdsArgs) -> Result<Vec<Call>> {
+    let mut calls = match &args.mix {
+        None => mix::recorded(),
+        Some(path) => std::fs::read_to_string(path)
+            .map_err(anyhow::Error::from)
+            .and_then(|text| mix::parse(&text))
+            .with_context(|| format!("the mix {}", path.display()))?,
+    };
+    let parts = distinct(&calls, |call| &call.part);
+    if let Some(unknown) = args.part.iter().find(|name| !parts.contains(name)) {
+        return Err(Usage(format!(
+            "there is no part {unknown} in the mix; there are {}",
+            parts.join(", ")
+        ))
+        .into());
+    }
+    calls.retain(|call| args.part.is_empty() || args.part.contains(&call.part));
+    Ok(calls)
+}
+
+/// What there is of something, in the order of the mix.
+fn distinct(calls: &[Call], name: impl Fn(&Call) -> &String) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for call in calls {
+        if !names.contains(name(call)) {
+            names.push(name(call).clone());
+        }
+    }
+    names
+}

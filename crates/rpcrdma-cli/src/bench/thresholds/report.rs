@@ -1,0 +1,354 @@
+//! Sums over a mix, and how they are shown.
+
+use super::{Bound, Call, Cost, Form, distinct};
+use crate::bench::plot::{Axis, Figure, Line, Panel, Scale, Series, Unit};
+use anyhow::{Context, Result};
+use rpcrdma::ClientConfig;
+use serde::Serialize;
+use std::io::Write;
+
+/// All that was counted.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    /// Calls under way at a time, each with a Receive of the threshold's size at either end.
+    credits: u32,
+    /// Each version, knowledge of replies and threshold, over all calls of the version.
+    pub(super) results: Vec<Counts>,
+    /// The same of each part of the work.
+    pub(super) parts: Vec<Counts>,
+}
+
+/// What the calls of one version of NFS cost at one threshold, per call.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Counts {
+    pub(super) nfs: String,
+    /// The part of the work; none is all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) part: Option<String>,
+    pub(super) bound: Bound,
+    pub(super) threshold: usize,
+    /// How many calls were looked at.
+    pub(super) calls: u64,
+    pub(super) rdma_reads: f64,
+    pub(super) rdma_writes: f64,
+    /// Both together.
+    pub(super) rdma_operations: f64,
+    pub(super) registrations: f64,
+    /// Of these, those left to the client to invalidate where the server invalidates one of each call.
+    pub(super) local_invalidations: f64,
+    /// Parts of one.
+    pub(super) short: f64,
+    pub(super) chunked: f64,
+    pub(super) long: f64,
+    /// Octets of the two Sends of a call.
+    pub(super) octets_sent: f64,
+    /// Octets of Receives that either end of a connection keeps posted.
+    pub(super) receives: u64,
+}
+
+impl Counts {
+    /// # Errors
+    ///
+    /// If one of the calls cannot be carried.
+    pub(super) fn of<'a>(
+        calls: impl Iterator<Item = &'a Call>,
+        (nfs, part): (&str, Option<&str>),
+        threshold: usize,
+        bound: Bound,
+    ) -> Result<Self> {
+        let mut all = Self {
+            nfs: nfs.to_owned(),
+            part: part.map(str::to_owned),
+            bound,
+            threshold,
+            receives: u64::from(ClientConfig::default().credits) * threshold as u64,
+            ..Self::default()
+        };
+        for call in
+            calls.filter(|call| call.nfs == nfs && part.is_none_or(|part| call.part == part))
+        {
+            let cost = Cost::of(call, threshold, bound)
+                .with_context(|| format!("{} of {} octets", call.operations, call.call))?;
+            all.calls += u64::from(call.calls);
+            let times = f64::from(call.calls);
+            all.rdma_reads += times * cost.reads as f64;
+            all.rdma_writes += times * cost.writes as f64;
+            all.registrations += times * cost.registrations as f64;
+            all.local_invalidations += times * cost.registrations.saturating_sub(1) as f64;
+            all.octets_sent += times * cost.sent as f64;
+            *match cost.form {
+                Form::Short => &mut all.short,
+                Form::Chunked => &mut all.chunked,
+                Form::Long => &mut all.long,
+            } += times;
+        }
+        all.rdma_operations = all.rdma_reads + all.rdma_writes;
+        for sum in [
+            &mut all.rdma_reads,
+            &mut all.rdma_writes,
+            &mut all.rdma_operations,
+            &mut all.registrations,
+            &mut all.local_invalidations,
+            &mut all.short,
+            &mut all.chunked,
+            &mut all.long,
+            &mut all.octets_sent,
+        ] {
+            *sum /= all.calls.max(1) as f64;
+        }
+        Ok(all)
+    }
+}
+
+/// Above the columns of a table.
+const HEAD: &str = "\
+threshold     RDMA    RDMA    both           registrations  left to   Short Chunked   Long    octets   Receives
+             Reads  Writes           exact  record unknown   client       %       %      %  in Sends";
+
+impl Report {
+    /// # Errors
+    ///
+    /// If one of the calls cannot be carried.
+    pub(super) fn new(calls: &[Call], thresholds: &[usize]) -> Result<Self> {
+        let versions = distinct(calls, |call| &call.nfs);
+        let names = distinct(calls, |call| &call.part);
+        let mut results = Vec::new();
+        let mut parts = Vec::new();
+        for nfs in &versions {
+            for &threshold in thresholds {
+                let of = |part, bound| Counts::of(calls.iter(), (nfs, part), threshold, bound);
+                for bound in Bound::ALL {
+                    results.push(of(None, bound)?);
+                }
+                for part in &names {
+                    parts.push(of(Some(part), Bound::Recorded)?);
+                }
+            }
+        }
+        parts.retain(|counts| counts.calls > 0);
+        Ok(Self {
+            credits: ClientConfig::default().credits,
+            results,
+            parts,
+        })
+    }
+
+    fn versions(&self) -> Vec<&str> {
+        let mut versions: Vec<&str> = self
+            .results
+            .iter()
+            .map(|counts| counts.nfs.as_str())
+            .collect();
+        versions.dedup();
+        versions
+    }
+
+    /// At each threshold, what one version costs with one knowledge of replies.
+    fn row(&self, nfs: &str, bound: Bound) -> impl Iterator<Item = &Counts> {
+        self.results
+            .iter()
+            .filter(move |counts| counts.nfs == nfs && counts.bound == bound)
+    }
+
+    /// The tables for people.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be written.
+    pub(super) fn print(&self, out: &mut impl Write) -> std::io::Result<()> {
+        for nfs in self.versions() {
+            let calls = self
+                .row(nfs, Bound::Recorded)
+                .next()
+                .map_or(0, |counts| counts.calls);
+            writeln!(out, "NFSv{nfs}, {calls} calls; per call:\n\n{HEAD}")?;
+            let rows = self
+                .row(nfs, Bound::Exact)
+                .zip(self.row(nfs, Bound::Unknown));
+            for (counts, (exact, unknown)) in self.row(nfs, Bound::Recorded).zip(rows) {
+                writeln!(
+                    out,
+                    "{:>9}  {:>7.3} {:>7.3} {:>7.3}  {:>6.3} {:>7.3} {:>7.3}  {:>7.3}  {:>6.1} {:>7.1} {:>6.1}  {:>8.0}  {:>9}",
+                    size(counts.threshold as u64),
+                    counts.rdma_reads,
+                    counts.rdma_writes,
+                    counts.rdma_operations,
+                    exact.registrations,
+                    counts.registrations,
+                    unknown.registrations,
+                    counts.local_invalidations,
+                    100.0 * counts.short,
+                    100.0 * counts.chunked,
+                    100.0 * counts.long,
+                    counts.octets_sent,
+                    size(counts.receives),
+                )?;
+            }
+            writeln!(out)?;
+        }
+        writeln!(
+            out,
+            "RDMA Reads and Writes are the server's, registrations the client's: if it knew how large each reply\n\
+             will be, with the bounds that were recorded, and if it knew none. What else is shown is with the recorded\n\
+             ones. Left to the client: handles to invalidate where the server invalidates one of each call. Receives:\n\
+             what {} credits of that size take at either end of a connection.",
+            self.credits
+        )
+    }
+
+    /// Operations and registrations of each version, and below them the operations of each part.
+    pub(super) fn plot(&self) -> Figure {
+        let mut panels = Vec::new();
+        for nfs in self.versions() {
+            let line = |label: &str, line, bound, of: fn(&Counts) -> f64| Series {
+                label: label.to_owned(),
+                line,
+                points: self
+                    .row(nfs, bound)
+                    .map(|counts| (counts.threshold as f64, of(counts)))
+                    .collect(),
+            };
+            let registrations = |counts: &Counts| counts.registrations;
+            let series = vec![
+                line("RDMA Reads", Line::Solid, Bound::Recorded, |counts| {
+                    counts.rdma_reads
+                }),
+                line("RDMA Writes", Line::Solid, Bound::Recorded, |counts| {
+                    counts.rdma_writes
+                }),
+                line("registrations", Line::Solid, Bound::Recorded, registrations),
+                line(
+                    "registrations, had it known the replies",
+                    Line::Dashed,
+                    Bound::Exact,
+                    registrations,
+                ),
+            ];
+            panels.push(panel(format!("NFSv{nfs}"), series));
+        }
+        for nfs in self.versions() {
+            let mut series: Vec<Series> = Vec::new();
+            for counts in self.parts.iter().filter(|counts| counts.nfs == nfs) {
+                let part = counts.part.as_deref().unwrap_or_default();
+                let point = (counts.threshold as f64, counts.rdma_operations);
+                match series.iter_mut().find(|series| series.label == part) {
+                    Some(series) => series.points.push(point),
+                    None => series.push(Series {
+                        label: part.to_owned(),
+                        line: Line::Solid,
+                        points: vec![point],
+                    }),
+                }
+            }
+            // One that is nowhere else than at zero only hides the axis.
+            series.retain(|series| series.points.iter().any(|&(_, value)| value > 0.0));
+            panels.push(panel(
+                format!("NFSv{nfs}, RDMA Reads and Writes of each part"),
+                series,
+            ));
+        }
+        Figure {
+            title: "Explicit RDMA operations by inline threshold".into(),
+            subtitle: "Recorded NFS calls, planned at each threshold; per call".into(),
+            columns: self.versions().len(),
+            panels,
+        }
+    }
+}
+
+fn panel(title: String, series: Vec<Series>) -> Panel {
+    Panel {
+        title,
+        x: Axis {
+            label: "inline threshold, both ways",
+            scale: Scale::Log(2),
+            unit: Unit::Octets,
+        },
+        y: Axis {
+            label: "per call",
+            scale: Scale::Linear,
+            unit: Unit::Number,
+        },
+        series,
+    }
+}
+
+fn size(octets: u64) -> String {
+    match octets {
+        _ if octets.is_multiple_of(1 << 20) => format!("{} MiB", octets >> 20),
+        _ => format!("{} KiB", octets >> 10),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::thresholds::mix;
+
+    /// Three small calls, and a READ and a WRITE of 8 KiB in a part of their own.
+    const MIX: &str = "nfs\tpart\tcalls\tcall\targument\treply\tresult\troom\tresult_room\toperations\n\
+        3\tstat\t3\t140\t0\t116\t0\t200\t0\tGETATTR\n\
+        3\tdata\t1\t160\t0\t8320\t8192\t128\t8192\tREAD\n\
+        3\tdata\t1\t8352\t8192\t160\t0\t200\t0\tWRITE\n";
+
+    fn report() -> Report {
+        Report::new(&mix::parse(MIX).unwrap(), &[1024, 8192, 16384]).unwrap()
+    }
+
+    #[test]
+    fn counts_are_means_over_calls() {
+        let report = report();
+        let at = |threshold| {
+            let mut row = report.row("3", Bound::Recorded);
+            row.find(|counts| counts.threshold == threshold).unwrap()
+        };
+        for threshold in [1024, 8192] {
+            let counts = at(threshold);
+            assert_eq!(counts.calls, 5);
+            let operations = (
+                counts.rdma_reads,
+                counts.rdma_writes,
+                counts.rdma_operations,
+            );
+            assert_eq!(operations, (0.2, 0.2, 0.4));
+            assert_eq!(
+                (counts.registrations, counts.local_invalidations),
+                (0.4, 0.0)
+            );
+            assert_eq!((counts.short, counts.chunked, counts.long), (0.6, 0.4, 0.0));
+        }
+        assert_eq!((at(16384).rdma_operations, at(16384).short), (0.0, 1.0));
+        assert_eq!(at(16384).receives, 128 * 16384);
+    }
+
+    #[test]
+    fn client_that_does_not_know_its_replies_registers_memory_for_each() {
+        let report = report();
+        let mut row = report.row("3", Bound::Unknown);
+        // A Reply chunk each, and a chunk for the data of two.
+        assert_eq!(row.next().unwrap().registrations, 1.4);
+        // The data of the WRITE goes in the Send.
+        assert_eq!(row.last().unwrap().registrations, 1.2);
+    }
+
+    #[test]
+    fn parts_are_counted_and_drawn_by_themselves() {
+        let report = report();
+        let of = |part: &str| {
+            report
+                .parts
+                .iter()
+                .find(|counts| counts.part.as_deref() == Some(part))
+                .unwrap()
+        };
+        assert_eq!((of("stat").calls, of("stat").rdma_operations), (3, 0.0));
+        assert_eq!((of("data").calls, of("data").rdma_operations), (2, 1.0));
+        let plot = report.plot();
+        let drawn: Vec<_> = plot.panels[1]
+            .series
+            .iter()
+            .map(|series| series.label.as_str())
+            .collect();
+        assert_eq!(drawn, ["data"]);
+    }
+}
