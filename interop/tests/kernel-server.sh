@@ -60,5 +60,6 @@ while read -r command argument <&3; do
     *) die "unknown command $command" ;;
   esac
 done
+dmesg | sed -n '/cut here/,/end trace/p'
 dmesg | grep -iE 'svcrdma|siw|nfsd|BUG|WARN' | tail -n 20
 exit 0
