@@ -7,9 +7,10 @@
 //!
 //! # What its owner does
 //!
-//! - It posts [`CONTROL_RECEIVES`] beyond all credits for the messages of the peer's session, and
-//!   makes no Receive smaller than [`receive_size`](Session::receive_size). Messages of a session
-//!   take no credit; their XIDs are those of calls and replies of their direction.
+//! - It posts [`CONTROL_RECEIVES`](crate::limits::CONTROL_RECEIVES) beyond all credits for the
+//!   messages of the peer's session, and makes no Receive smaller than
+//!   [`receive_size`](Session::receive_size). Messages of a session take no credit; their XIDs are
+//!   those of calls and replies of their direction.
 //! - While [`opening`](Session::opening) is not [`Opening::Done`] it keeps to what that says.
 //! - It hands in each RDMA2_OPTIONAL ([`handle_optional`](Session::handle_optional)), each
 //!   RDMA2_ERROR ([`handle_error`](Session::handle_error), which says whether that was for a message
