@@ -117,17 +117,20 @@ impl Silence {
         }
     }
 
-    /// For how long, given when a call was sent that has no end yet, and how many octets have come and
-    /// gone so far: a call of many octets may take its time on a slow way.
-    pub(crate) fn look(&mut self, now: Instant, owed: Option<Instant>, moved: u64) -> Duration {
+    /// For how long, if it owes one, given when a call was sent that has no end yet, and how many octets
+    /// have come and gone so far: a call of many octets may take its time on a slow way.
+    pub(crate) fn look(
+        &mut self,
+        now: Instant,
+        owed: Option<Instant>,
+        moved: u64,
+    ) -> Option<Duration> {
         if moved != self.moved {
             self.moved = moved;
             self.since = now;
         }
-        let owed = owed.filter(|_| self.heard == 0);
-        owed.map_or(Duration::ZERO, |owed| {
-            now.saturating_duration_since(owed.max(self.since))
-        })
+        let owed = owed.filter(|_| self.heard == 0)?;
+        Some(now.saturating_duration_since(owed.max(self.since)))
     }
 
     /// Whether messages of the peer have come since this was asked last, given how many there were.
@@ -222,8 +225,8 @@ mod tests {
     fn silence_counts_from_the_call_while_nothing_moves_and_ends_with_the_first_message() {
         let start = Instant::now();
         let mut silence = Silence::new(start);
-        let seconds = Duration::from_secs;
-        assert_eq!(silence.look(at(100, start), None, 50), seconds(0));
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!(silence.look(at(100, start), None, 50), None);
         let owed = Some(at(101, start));
         assert_eq!(silence.look(at(111, start), owed, 50), seconds(10));
         // Some octets of the call were taken.
@@ -231,7 +234,7 @@ mod tests {
         assert_eq!(silence.look(at(120, start), owed, 60), seconds(8));
         assert!(!silence.listen(0));
         assert!(silence.listen(1) && !silence.listen(1));
-        assert_eq!(silence.look(at(200, start), owed, 60), seconds(0));
+        assert_eq!(silence.look(at(200, start), owed, 60), None);
     }
 
     #[test]

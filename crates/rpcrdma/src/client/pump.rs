@@ -337,7 +337,7 @@ impl Pump {
         let Present { wire, silence, .. } = present;
         let io = wire.qp.io_counters();
         let moved = io.octets_in + io.octets_out;
-        let silent = silence.look(self.now, wire.connection.oldest_call(), moved);
+        let silent = silence.look(self.now, wire.connection.oldest_call(), moved)?;
         let patience = self.shared.patience.present().min(self.outgoing.longest());
         if silent < patience || !self.connector.config.reconnect {
             return None;
