@@ -16,8 +16,9 @@
 //! - no call is sent without a credit (§3.3.1), nor without a Receive for its reply, and no credit
 //!   is granted without one;
 //! - a responder reads and writes only what the call offered, while it is not answered; it executes
-//!   and answers each call at most once on a connection, answers none while it still reads its
-//!   chunks, and invalidates only a handle of that call, if both ends agreed to it (RFC 8797 §4.1);
+//!   each call at most as often as it came, answers it at most once on a connection and not while it
+//!   still reads its chunks, and invalidates only a handle of that call, if both ends agreed to it
+//!   (RFC 8797 §4.1);
 //! - no server calls a client that has not called on that connection, so that it cannot have said
 //!   that it is ready (RFC 8167 §6), and none offers chunks (§5.3);
 //! - each piece of work has one end.
@@ -83,6 +84,9 @@ struct State {
     live: BTreeMap<u64, Arc<Mutex<Rules>>>,
     /// How often a call was sent, by its XID.
     sent: BTreeMap<u32, u32>,
+    /// Calls that came and were not executed, by their XID: the same may come over several
+    /// connections.
+    to_execute: BTreeMap<u32, u32>,
     /// Of those who wait until no queue pair exists.
     wakers: Vec<Waker>,
 }
@@ -241,13 +245,24 @@ impl Party {
     /// A call that came is in the hands of the upper layer, whichever connection it came over. A
     /// watched [service](Self::service) says so itself.
     pub fn executed(&self, xid: u32) {
-        let mut live = self.live().into_iter();
-        if !live.any(|rules| lock(&rules).executed(xid)) {
+        let came = {
+            let mut state = lock(&self.state);
+            let left = state.to_execute.entry(xid).or_default();
+            let came = *left > 0;
+            *left = left.saturating_sub(1);
+            came
+        };
+        if !came {
             let name = &self.name;
             self.shared.finding(format_args!(
                 "{name} executes call {xid:#010x}, which did not come, or was executed before"
             ));
         }
+    }
+
+    /// A call came.
+    fn called(&self, xid: u32) {
+        *lock(&self.state).to_execute.entry(xid).or_default() += 1;
     }
 
     fn live(&self) -> Vec<Arc<Mutex<Rules>>> {

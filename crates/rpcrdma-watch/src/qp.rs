@@ -1,5 +1,6 @@
 //! A queue pair that is watched.
 
+use super::call::Kind;
 use super::rules::{Outcome, Role, Rules};
 use super::{Party, lock};
 use std::net::SocketAddr;
@@ -129,6 +130,9 @@ impl<Q: QueuePair + ?Sized> QueuePair for WatchedQp<Q> {
         let message = lock(&self.rules).completed(&completion);
         if let Some(message) = message {
             self.note(|| format!("receives {message}"));
+            if let Kind::Call(_) = message.kind {
+                self.party.called(message.xid);
+            }
         }
         Some(completion)
     }

@@ -60,7 +60,6 @@ struct CallIn {
     lists: Lists,
     asked: u32,
     reads: usize,
-    executed: bool,
 }
 
 /// What a piece of work changes once it is posted.
@@ -416,7 +415,6 @@ impl Rules {
                     lists: lists.clone(),
                     asked: credits,
                     reads: 0,
-                    executed: false,
                 };
                 if self.calls_in.insert(xid, call).is_some() {
                     self.found(format_args!("call {xid:#010x} comes twice"));
@@ -443,13 +441,6 @@ impl Rules {
 
     pub(super) fn client_is_ready(&mut self) {
         self.forward = true;
-    }
-
-    /// A call of the peer is in the hands of the upper layer, for the first time; false if there is
-    /// none with that XID that was not.
-    pub(super) fn executed(&mut self, xid: u32) -> bool {
-        let call = self.calls_in.get_mut(&xid);
-        call.is_some_and(|call| !std::mem::replace(&mut call.executed, true))
     }
 
     /// The reply to a call is in its caller's hands: RFC 8166 §4.4.1.

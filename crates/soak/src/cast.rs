@@ -193,6 +193,10 @@ impl Host {
         back: &MayCall,
     ) -> Self {
         let provider = party.provider(stage.net.provider(dice));
+        let service = {
+            let party = party.clone();
+            Box::new(move || party.service(service()))
+        };
         let pool = Pool::new(KEEP);
         let backchannels = backchannels(back);
         let config = ServerConfig {
@@ -331,7 +335,7 @@ impl Guest {
             },
             callbacks: { back.as_ref() }
                 .and_then(|back| back.client(number, dice))
-                .map(CallbackService),
+                .map(|service| CallbackService(party.service(service))),
             backward_credits: match back {
                 Some(_) => dice.of(&[1, 2, 5, 16]),
                 None => usual.backward_credits,
