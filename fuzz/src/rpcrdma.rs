@@ -11,7 +11,8 @@ use calls::{Calls, Handed};
 use peer::Peer;
 use rpcrdma_proto::header::{Body, Header};
 use rpcrdma_proto::{
-    Budget, Config, Connection, Event, FailedCalls, InlineSize, PrivateData, Registrations, Role,
+    Budget, Characteristics, Config, Connection, Event, FailedCalls, InlineSize, PrivateData,
+    Registrations, Role, Versions, Xids,
 };
 use std::task::Waker;
 use verbs::{QueuePair, WorkError, WorkRequest};
@@ -61,7 +62,10 @@ impl Stage {
     fn new(role: Role, script: &mut Script<'_>) -> Self {
         let config = Config {
             role,
+            versions: Versions::One,
+            xids: Xids::starting_at(1 << 31),
             own: private_data(script),
+            characteristics: Characteristics::default(),
             credits: 1 + u32::from(script.octet() % 8),
             backward_credits: u32::from(script.octet() % 4),
             reserve_credit: script.one_in(4),

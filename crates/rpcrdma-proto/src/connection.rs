@@ -1,21 +1,27 @@
 //! One connection: both roles, sharing what is received.
 
 use crate::budget::Budget;
+use crate::characteristics::Characteristics;
 use crate::counters::Counters;
 use crate::credits::{Allowance, Need};
-use crate::direction::Direction;
 use crate::failed::FailedCalls;
-use crate::header::{Body, Disposition, Header, HeaderError};
-use crate::inline::Thresholds;
+use crate::inline::{InlineSize, Thresholds};
+use crate::invalidation::{Design, Rule};
+use crate::layout::Layout;
 use crate::limits::{MAX_CREDITS, RECEIVE_SLACK};
 use crate::link::{Event, Link, Violation, receive};
 use crate::message::{CallRequest, CallToken};
+use crate::negotiation::{Phase, Versions};
 use crate::plan::Chunks;
 use crate::private_data::PrivateData;
+use crate::receives::Receives;
 use crate::registration::{Registration, Registrations};
-use crate::requester::{Called, Requester, Unfinished, refuse_invalidation};
-use crate::responder::{CallId, Pulls, Responder, stream_of_call};
+use crate::requester::{Called, Requester, Unfinished};
+use crate::responder::{CallId, Pulls, Responder};
+use crate::v2::session::Session;
+use crate::version::Version;
 use crate::work::{Posts, Purpose};
+use crate::xid::Xids;
 use buffer::{Buffer, Pool};
 use oncrpc::Reply;
 use std::collections::VecDeque;
@@ -38,8 +44,15 @@ pub enum Role {
 pub struct Config {
     /// Which end.
     pub role: Role,
+    /// What it speaks.
+    pub versions: Versions,
+    /// Where the XIDs come from of messages that are not calls, in the direction in which this end
+    /// calls: from where those of its calls do, as an error says nothing but the XID.
+    pub xids: Xids,
     /// What we say about ourselves.
     pub own: PrivateData,
+    /// The same where version two is spoken.
+    pub characteristics: Characteristics,
     /// Credits to ask for, or to grant at most; taken to be within 1 and
     /// [`MAX_CREDITS`](crate::limits::MAX_CREDITS). No more are asked for than the provider has room
     /// for Receives.
@@ -71,10 +84,19 @@ pub struct Config {
 /// in completions and posts what comes out.
 #[derive(Debug)]
 pub struct Connection {
-    role: Role,
-    link: Link,
-    requester: Requester,
-    responder: Responder,
+    pub(crate) role: Role,
+    pub(crate) versions: Versions,
+    pub(crate) phase: Phase,
+    pub(crate) xids: Xids,
+    /// Where version two may be spoken, or is.
+    pub(crate) session: Option<Box<Session>>,
+    /// The size of Receives once version two is spoken, if that is larger than before.
+    pub(crate) raise_to: InlineSize,
+    /// Credits that the peer asked for with its last message about characteristics.
+    pub(crate) control_asked: u32,
+    pub(crate) link: Link,
+    pub(crate) requester: Requester,
+    pub(crate) responder: Responder,
 }
 
 impl Config {
@@ -89,6 +111,11 @@ impl Config {
     /// Receives that are posted at a time, at most.
     pub fn receives(&self) -> usize {
         (self.credits_forward() + self.credits_backward()) as usize + RECEIVE_SLACK
+    }
+
+    /// Octets of each Receive.
+    pub fn receive_size(&self) -> usize {
+        self.versions.receive_size(self.own.receive).octets()
     }
 
     /// Credits for calls of ours, and for those of the peer.
@@ -108,7 +135,7 @@ impl Config {
 
     /// The Receives to post before the connection is made (RFC 8166 §3.3.2).
     pub fn initial_receives(&self) -> Vec<WorkRequest> {
-        let size = self.own.receive.octets();
+        let size = self.receive_size();
         (0..self.first_receives())
             .map(|_| receive(self.pool.take(size)))
             .collect()
@@ -122,7 +149,8 @@ impl Connection {
     ///
     /// # Panics
     ///
-    /// If R is set though something is exposed that must not be invalidated remotely.
+    /// If R is set though something is exposed that must not be invalidated remotely, or if the
+    /// characteristics contradict themselves or do not fit a message of 1024 octets.
     pub fn new(config: &Config, peer: Option<PrivateData>, limits: &Limits) -> Self {
         let peer = peer.unwrap_or(PrivateData::ABSENT);
         assert!(
@@ -136,10 +164,19 @@ impl Connection {
         // in the way of all that is to be sent.
         let room = limits.receives.saturating_sub(config.first_receives());
         let of_us = u32::try_from(room).map_or(of_us, |room| room.min(of_us));
+        let thresholds = config.own.thresholds(peer);
         let link = Link {
             own: config.own,
             peer,
-            thresholds: config.own.thresholds(peer),
+            // RFC 8797 §4.1: if both have set R.
+            rule: match config.own.remote_invalidation && peer.remote_invalidation {
+                true => Rule::By(Design::PerConnection),
+                false => Rule::Never,
+            },
+            layout: Layout::One,
+            send_limit: thresholds.send.octets(),
+            last_resort_limit: thresholds.send.octets(),
+            reply_limit: thresholds.receive.octets(),
             limits: limits.clone(),
             max_chunk,
             max_segment: match config.max_segment {
@@ -149,7 +186,8 @@ impl Connection {
             },
             pool: config.pool.clone(),
             posts: Posts::new(limits.sends),
-            receives: config.first_receives(),
+            receives: Receives::new(config.first_receives(), config.receive_size()),
+            receive_size: config.receive_size(),
             for_calls: of_peer as usize,
             for_replies: 0,
             events: VecDeque::new(),
@@ -164,17 +202,47 @@ impl Connection {
         let reserve = config.reserve_credit && config.role == Role::Client;
         let allowance = Allowance::new(of_us, reserve);
         let failed = config.failed_calls.clone();
-        Self {
+        let mut this = Self {
             role: config.role,
+            versions: config.versions,
+            phase: Phase::Settled,
+            xids: config.xids.clone(),
+            session: config.session(limits).map(Box::new),
+            raise_to: config.characteristics.raise_to,
+            control_asked: 0,
             link,
             requester: Requester::new(allowance, of_calls, config.mixed_long, ready),
             responder: Responder::new(of_peer, of_replies, failed, config.budget.account()),
+        };
+        match (config.role, config.versions) {
+            (_, Versions::One) => {}
+            (Role::Client, Versions::Two | Versions::Auto) => this.offer(),
+            (Role::Server, Versions::Two) => this.settle(Version::Two),
+            (Role::Server, Versions::Auto) => this.phase = Phase::Listening,
+        }
+        this
+    }
+
+    /// Where the XIDs of this connection's own calls come from.
+    pub fn xids(&self) -> Xids {
+        self.xids.clone()
+    }
+
+    /// What is spoken; `None` as long as that is not settled. Until then no call can be sent.
+    pub fn version(&self) -> Option<Version> {
+        match (self.phase, self.link.layout) {
+            (Phase::Offered { .. } | Phase::Listening, _) => None,
+            (Phase::Settled, Layout::One) => Some(Version::One),
+            (Phase::Settled, Layout::Two(_)) => Some(Version::Two),
         }
     }
 
-    /// The largest message in each direction.
+    /// The largest message in each direction, in whole KiB. Where version two is spoken they change.
     pub fn thresholds(&self) -> Thresholds {
-        self.link.thresholds
+        Thresholds {
+            send: InlineSize::at_most(self.link.send_limit),
+            receive: InlineSize::at_most(self.link.reply_limit),
+        }
     }
 
     /// What the peer said about itself, or is taken to have said.
@@ -198,15 +266,23 @@ impl Connection {
     }
 
     /// Calls of ours that can be sent now, as far as credits go; the credit that is kept back for
-    /// health checks is not counted. On a server 0 until the client is ready.
+    /// health checks is not counted. 0 until it is settled what is spoken, and on a server until the
+    /// client is ready.
     pub fn room(&self) -> usize {
-        self.requester.room(Need::Call)
+        self.room_for(Need::Call)
+    }
+
+    fn room_for(&self, need: Need) -> usize {
+        match self.phase {
+            Phase::Offered { .. } | Phase::Listening => 0,
+            Phase::Settled => self.requester.room(need),
+        }
     }
 
     /// Whether a [health check](CallRequest::as_health_check) can be sent now, as far as credits
     /// go.
     pub fn can_check_health(&self) -> bool {
-        self.requester.room(Need::HealthCheck) > 0
+        self.room_for(Need::HealthCheck) > 0
     }
 
     /// On a server: the upper layer has learnt that the client is ready for calls, so that they may
@@ -266,6 +342,7 @@ impl Connection {
                 match Purpose::of(wr) {
                     Purpose::Reply { call } => self.responder.handle_sent(call),
                     Purpose::Call
+                    | Purpose::Control
                     | Purpose::Receive
                     | Purpose::Invalidate { .. }
                     | Purpose::Pull { .. } => {}
@@ -305,69 +382,20 @@ impl Connection {
     }
 
     fn handle_message(&mut self, message: Buffer, invalidated: Option<Invalidated>) {
-        self.link.receives -= 1;
+        self.link.receives.used();
         self.take_message(message, invalidated);
         // In the place of what was taken in, as far as something may come for it.
         self.link.post_receives();
-    }
-
-    fn take_message(&mut self, message: Buffer, invalidated: Option<Invalidated>) {
-        let link = &mut self.link;
-        let (header, stream) = match Header::parse(&message) {
-            Ok(parsed) => parsed,
-            Err(error) => {
-                refuse_invalidation(link, invalidated);
-                let owed = self.owed(error);
-                return self.responder.handle_invalid(&mut self.link, owed);
-            }
-        };
-        if header.body == Body::Done {
-            // RFC 8166 §4.6.2.
-            refuse_invalidation(link, invalidated);
-            link.counters.discarded += 1;
-            return;
-        }
-        let awaited = || self.requester.awaits(header.xid);
-        match Direction::of(self.role, &header, &message[stream..], awaited) {
-            Direction::Reply => {
-                let requester = &mut self.requester;
-                requester.handle_reply(link, header, message, stream, invalidated);
-            }
-            Direction::Call => {
-                refuse_invalidation(link, invalidated);
-                self.take_call(header, message, stream);
-            }
-        }
-    }
-
-    fn take_call(&mut self, header: Header, message: Buffer, stream: usize) {
-        match (stream_of_call(&header, stream), header.body) {
-            (Some(at), Body::Msg(lists) | Body::NoMsg(lists)) if self.responder.takes_calls() => {
-                let (xid, asked) = (header.xid, header.credits);
-                let responder = &mut self.responder;
-                responder.handle_call(&mut self.link, xid, asked, lists, message, at);
-            }
-            // Nobody here has said that calls are taken (RFC 8167 §6).
-            _ => self.link.counters.discarded += 1,
-        }
-    }
-
-    /// What the peer is owed for an invalid header. RFC 8166 §4.5: a Requester discards a reply,
-    /// and a client has mostly replies. An error for a reply would be taken for the end of some
-    /// call, so a server discards what may be a reply to a call of its own.
-    fn owed(&self, error: HeaderError) -> Disposition {
-        let owed = error.disposition();
-        let awaited = owed.xid().is_some_and(|xid| self.requester.awaits(xid));
-        if self.role == Role::Client || awaited {
-            return Disposition::Discard;
-        }
-        owed
+        self.note_receives();
     }
 
     /// Sends a call, if there is a credit and room for what it exposes. Memory is registered on
     /// `qp`, the queue pair of this connection, so that handles are known when the call is made.
     pub fn call(&mut self, now: Instant, request: CallRequest, qp: &mut dyn QueuePair) -> Called {
-        self.requester.call(now, &mut self.link, request, qp)
+        match self.phase {
+            Phase::Offered { .. } | Phase::Listening => Called::NoRoom(request),
+            Phase::Settled => self.requester.call(now, &mut self.link, request, qp),
+        }
     }
 
     /// When the call of ours was sent that has waited longest for its end, be it cancelled or not.
@@ -412,7 +440,8 @@ impl Connection {
 
     /// The next work to post.
     pub fn poll_post(&mut self) -> Option<WorkRequest> {
-        self.link.posts.next()
+        let next = self.link.posts.next();
+        next.or_else(|| self.poll_control())
     }
 
     /// The provider had no room for this work after all. It is handed out again, before any other.

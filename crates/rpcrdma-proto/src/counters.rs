@@ -77,8 +77,14 @@ counters! {
     errors_received,
     /// ERR_VERS sent.
     version_errors_sent,
-    /// ERR_CHUNK sent.
+    /// ERR_CHUNK sent, and in version two BAD_HEADER.
     chunk_errors_sent,
+    /// (Version two) INVAL_OPTION sent.
+    option_errors_sent,
+    /// (Version two) Messages about characteristics sent, errors not counted.
+    control_sent,
+    /// (Version two) Messages about characteristics that came, valid or not.
+    control_received,
     /// Calls whose chunks broke the connection, to be refused on the next (RFC 8166 §4.5.3).
     calls_condemned,
     /// Messages discarded: what is no valid header and draws no error, RDMA_DONE, calls where none

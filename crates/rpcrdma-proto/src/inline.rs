@@ -40,7 +40,7 @@ impl InlineSize {
     }
 
     /// In octets.
-    pub fn octets(self) -> usize {
+    pub const fn octets(self) -> usize {
         self.0 as usize
     }
 }

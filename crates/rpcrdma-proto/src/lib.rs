@@ -59,21 +59,27 @@
 //! decoders, and a parsed type that holds only what is valid.
 
 mod budget;
+mod characteristics;
 mod connection;
+mod control;
 mod counters;
 mod credits;
 mod direction;
 mod failed;
 pub mod header;
 mod inline;
+mod intake;
 mod invalidation;
+mod layout;
 pub mod limits;
 mod link;
 mod message;
+mod negotiation;
 mod outcome;
 pub mod plan;
 pub mod private_data;
 mod pull;
+mod receives;
 mod registration;
 mod requester;
 mod responder;
@@ -85,16 +91,20 @@ mod work;
 mod xid;
 
 pub use budget::Budget;
+pub use characteristics::Characteristics;
 pub use connection::{Config, Connection, Role};
 pub use counters::Counters;
 pub use direction::Direction;
 pub use failed::FailedCalls;
 pub use inline::{InlineSize, Thresholds};
 pub use invalidation::{Design, Designs, Selection};
+pub use layout::Layout;
 pub use link::{Event, Violation};
 pub use message::{CallRequest, CallToken};
+pub use negotiation::{DEFAULT_INLINE, Versions};
 pub use private_data::PrivateData;
 pub use registration::{Registration, Registrations};
 pub use requester::{Called, Unfinished};
 pub use responder::{CallId, Pulls};
 pub use version::{Refusal, Version, version_of};
+pub use xid::Xids;

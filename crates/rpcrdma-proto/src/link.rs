@@ -1,10 +1,12 @@
 //! What both roles of a connection share.
 
 use crate::counters::Counters;
-use crate::inline::Thresholds;
+use crate::invalidation::Rule;
+use crate::layout::Layout;
 use crate::limits::RECEIVE_SLACK;
 use crate::message::CallToken;
 use crate::private_data::PrivateData;
+use crate::receives::Receives;
 use crate::responder::CallId;
 use crate::work::{Posts, Purpose};
 use buffer::{Buffer, Pool};
@@ -53,6 +55,20 @@ pub enum Violation {
     /// without it.
     #[error("a handle was invalidated remotely and the provider did not say so")]
     LostHandle,
+    /// The peer speaks none of the versions that we do.
+    #[error("the peer speaks versions {low} to {high} of RPC-over-RDMA, and this end none of them")]
+    NoCommonVersion {
+        /// The lowest.
+        low: u32,
+        /// The highest.
+        high: u32,
+    },
+    /// The peer did not understand the offer to speak version two, and did not say what it speaks.
+    #[error("the peer did not understand the offer of version two (cel-01 §5)")]
+    OfferNotUnderstood,
+    /// The peer sends messages about characteristics and does not take in the answers.
+    #[error("the peer sends more messages about characteristics than it takes in answers")]
+    ControlFlood,
     /// Memory could not be registered though there was room.
     #[error("the provider registers no memory")]
     NotRegistered,
@@ -65,10 +81,13 @@ impl Violation {
             Self::ForeignHandle(_)
             | Self::UnwantedInvalidation(_)
             | Self::BeyondCredits(_)
+            | Self::ControlFlood
             // The peer has named memory that is not there, or sends more than it was told to.
             | Self::WorkFailed(WorkError::RemoteAccess | WorkError::TooLong) => true,
             Self::WorkFailed(WorkError::Flushed | WorkError::NoSuchHandle)
             | Self::LostHandle
+            | Self::NoCommonVersion { .. }
+            | Self::OfferNotUnderstood
             | Self::NotRegistered => false,
         }
     }
@@ -79,14 +98,25 @@ impl Violation {
 pub(crate) struct Link {
     pub(crate) own: PrivateData,
     pub(crate) peer: PrivateData,
-    pub(crate) thresholds: Thresholds,
+    /// Which handles go with our replies.
+    pub(crate) rule: Rule,
+    /// How headers are laid out.
+    pub(crate) layout: Layout,
+    /// Octets of the largest message that we send.
+    pub(crate) send_limit: usize,
+    /// Octets of the largest reply that we send to a call if there is no other way.
+    pub(crate) last_resort_limit: usize,
+    /// Octets of the largest reply for which a call of ours needs no Reply chunk.
+    pub(crate) reply_limit: usize,
     pub(crate) limits: Limits,
     pub(crate) max_chunk: usize,
     pub(crate) max_segment: usize,
     pub(crate) pool: Pool,
     pub(crate) posts: Posts,
+    /// Octets of the next Receive.
+    pub(crate) receive_size: usize,
     /// Receives posted.
-    pub(crate) receives: usize,
+    pub(crate) receives: Receives,
     /// Of these, those for calls that the peer may send.
     pub(crate) for_calls: usize,
     /// Those for replies to calls of ours.
@@ -105,16 +135,16 @@ impl Link {
     /// Posts Receives until there are enough for both directions (RFC 8167 §4.3). They go out
     /// before any Send that is queued, so that a peer is never told of one that is not there.
     pub(crate) fn post_receives(&mut self) {
-        while self.receives < self.for_calls + self.for_replies + RECEIVE_SLACK {
-            self.receives += 1;
-            let buffer = self.pool.take(self.own.receive.octets());
+        while self.receives.posted() < self.for_calls + self.for_replies + RECEIVE_SLACK {
+            self.receives.post(self.receive_size);
+            let buffer = self.pool.take(self.receive_size);
             self.posts.push(receive(buffer));
         }
     }
 
     /// An empty buffer for one message that we send.
     pub(crate) fn send_buffer(&self) -> Buffer {
-        self.pool.take(self.thresholds.send.octets())
+        self.pool.take(self.last_resort_limit)
     }
 }
 

@@ -1,7 +1,6 @@
 //! RPC messages as far as the transport looks into them.
 
 use crate::credits::Need;
-use crate::header::MIN_LEN;
 use crate::plan::CallSizes;
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
@@ -232,7 +231,7 @@ pub(crate) fn put_inline(
 /// for the header in front: a reply that was written over its call is not moved at all.
 pub(crate) fn into_inline(
     message: Payload,
-    header: &[u8; MIN_LEN],
+    header: &[u8],
     buffer: impl FnOnce() -> Buffer,
 ) -> (Buffer, Gather) {
     let end = message.head().len();
@@ -281,6 +280,7 @@ pub(crate) fn split_front(pieces: &mut Gather, mut len: usize) -> Gather {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::header::MIN_LEN;
 
     fn pieces(pieces: &[&'static [u8]]) -> Gather {
         pieces.iter().map(|p| Bytes::from_static(p)).collect()

@@ -2,7 +2,8 @@
 
 mod reply;
 
-use crate::header::{Lists, MIN_LEN, WriteChunk, emitted_len};
+use crate::header::{self, Lists, WriteChunk};
+use crate::layout::Layout;
 use crate::limits::{MAX_READ_CHUNKS, MAX_READ_SEGMENTS, MAX_SEGMENTS_PER_CHUNK, MAX_WRITE_CHUNKS};
 use oncrpc::{ReplyBound, TransportError};
 use smallvec::SmallVec;
@@ -25,6 +26,8 @@ pub enum Chunks {
 /// What a plan has to keep to on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanLimits {
+    /// How headers are laid out.
+    pub layout: Layout,
     /// Octets of the largest message that we send.
     pub send: usize,
     /// Octets of the largest message that comes back.
@@ -136,10 +139,11 @@ impl CallPlan {
         // A Position is a word.
         check(call.stream, u32::MAX as usize)?;
         let whole = bound.fixed + bound.results.iter().map(|&len| padded(len)).sum::<usize>();
-        let fits = MIN_LEN + whole <= limits.receive;
+        let min_len = limits.layout.min_len();
+        let fits = min_len + whole <= limits.receive;
         if limits.chunks == Chunks::Refused {
-            check(MIN_LEN + whole, limits.receive)?;
-            check(MIN_LEN + call.stream, limits.send)?;
+            check(min_len + whole, limits.receive)?;
+            check(min_len + call.stream, limits.send)?;
         }
         if limits.chunks == Chunks::Refused || fits && !call.reply_chunk {
             return Self::with(call, Offer::default(), limits);
@@ -164,7 +168,7 @@ impl CallPlan {
         // and not what replies usually are.
         let placed = limits.check_results(&bound.results).and_then(|()| {
             let writes = bound.results.iter().map(|&len| limits.segments(len));
-            let left = emitted_len(0, writes, None) + bound.fixed;
+            let left = limits.layout.emitted_len(0, writes, None) + bound.fixed;
             let long = left > limits.receive || call.reply_chunk;
             let offer = Offer {
                 write_chunks: bound.results.clone(),
@@ -182,7 +186,7 @@ impl CallPlan {
             limits.check_chunk(len, MAX_SEGMENTS_PER_CHUNK)?;
         }
         let header = |read_segments| {
-            emitted_len(
+            limits.layout.emitted_len(
                 read_segments,
                 offer.write_chunks.iter().map(|&len| limits.segments(len)),
                 offer.reply_chunk.map(|len| limits.segments(len)),
@@ -324,7 +328,7 @@ fn by_size<'a>(call: &'a CallSizes, limits: &'a PlanLimits) -> impl Iterator<Ite
     let worth_it = |&index: &usize| {
         let len = call.items[index];
         (1..=limits.max_chunk).contains(&len)
-            && padded(len) > emitted_len(limits.segments(len), std::iter::empty(), None) - MIN_LEN
+            && padded(len) > header::read_segments_len(limits.segments(len))
     };
     let mut items: SmallVec<[usize; 4]> = (0..call.items.len()).filter(worth_it).collect();
     items.sort_by_key(|&index| std::cmp::Reverse(call.items[index]));
@@ -351,7 +355,7 @@ impl Moved {
 
     /// Octets that the header gets.
     fn header(&self) -> usize {
-        emitted_len(self.segments, std::iter::empty(), None) - MIN_LEN
+        header::read_segments_len(self.segments)
     }
 
     fn in_order(mut self) -> SmallVec<[usize; 1]> {

@@ -1,7 +1,9 @@
 //! The role that calls.
 
 use crate::credits::{Allowance, Need};
+use crate::direction::Direction;
 use crate::header::{self, Header, Lists, ReadChunk, Segments, WriteChunk};
+use crate::layout::{Contents, Layout};
 use crate::link::{Event, Link, Violation};
 use crate::message::{CallRequest, CallToken};
 use crate::outcome::{Outcome, Region, RegionUse, assemble, judge};
@@ -49,6 +51,10 @@ pub(crate) struct Requester {
     mixed_long: bool,
     /// Whether the peer is ready for calls (RFC 8167 §6).
     ready: bool,
+    /// Why it never will be, if it has said so.
+    never: Option<&'static str>,
+    /// Calls that were on their way when the mark was set, and still are.
+    marked: Marked,
     /// Regions exposed to the peer.
     exposed: usize,
     calls: Slab<Call>,
@@ -57,9 +63,20 @@ pub(crate) struct Requester {
     held: VecDeque<WorkRequest>,
 }
 
+/// A mark between the calls that were sent before it and those after it.
+#[derive(Debug, Default)]
+struct Marked {
+    /// Of calls that are sent now.
+    epoch: u32,
+    set: bool,
+    left: usize,
+}
+
 #[derive(Debug)]
 struct Call {
     request: CallRequest,
+    /// Between which marks it was sent.
+    epoch: u32,
     /// When it was sent.
     sent: Instant,
     offered: Lists,
@@ -84,10 +101,57 @@ impl Requester {
             chunks,
             mixed_long,
             ready,
+            never: None,
+            marked: Marked::default(),
             exposed: 0,
             calls: Slab::new(),
             held: VecDeque::new(),
         }
+    }
+
+    /// Whether the peer takes calls with chunks, without, or not at all: as it has said.
+    pub(crate) fn set_chunks(&mut self, chunks: Option<Chunks>) {
+        match chunks {
+            Some(chunks) => self.chunks = chunks,
+            None => self.never = Some("the peer takes no calls (BKREQSUP_NONE, xcharext §3.3)"),
+        }
+    }
+
+    /// Whether calls wait that were made as large as the peer took messages then.
+    pub(crate) fn holds_calls(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Tells the calls that are on their way now from those to come, until
+    /// [`forget_mark`](Self::forget_mark).
+    pub(crate) fn mark(&mut self) {
+        if !self.marked.set {
+            self.marked = Marked {
+                epoch: self.marked.epoch.wrapping_add(1),
+                set: true,
+                left: self.credits.used() as usize,
+            };
+        }
+    }
+
+    /// Calls that were on their way at the mark, and have no reply yet.
+    pub(crate) fn marked(&self) -> usize {
+        self.marked.left
+    }
+
+    /// The next mark is another one.
+    pub(crate) fn forget_mark(&mut self) {
+        self.marked.set = false;
+    }
+
+    /// The peer has granted credits in a message that is no reply to a call.
+    pub(crate) fn handle_grant(&mut self, credits: u32) {
+        self.credits.handle_grant(credits);
+    }
+
+    /// Credits that are asked for.
+    pub(crate) fn asked(&self) -> u32 {
+        self.credits.asked()
     }
 
     /// Credits in force.
@@ -139,15 +203,16 @@ impl Requester {
         let refused = match (self.credits.asked(), self.ready) {
             (0, _) => Some("this end has no credits to ask for"),
             (1.., false) => Some("the peer is not ready for calls (RFC 8167 §6)"),
-            (1.., true) => None,
+            (1.., true) => self.never,
         };
         if let Some(why) = refused {
             return Called::Failed(request.token, TransportError::Refused(why));
         }
         let sizes = request.sizes();
         let limits = PlanLimits {
-            send: link.thresholds.send.octets(),
-            receive: link.thresholds.receive.octets(),
+            layout: link.layout,
+            send: link.send_limit,
+            receive: link.reply_limit,
             max_chunk: link.max_chunk,
             max_segment: link.max_segment,
             regions: link.limits.regions,
@@ -195,7 +260,13 @@ impl Requester {
         };
         let mut buffer = link.send_buffer();
         let asked = self.credits.asked();
-        header::emit(&mut buffer, proc, request.xid, asked, &offered);
+        let contents = Contents {
+            proc,
+            direction: Direction::Call,
+            invalidate: link.layout.nothing_to_invalidate(),
+            lists: offered,
+        };
+        let offered = link.layout.emit(&mut buffer, request.xid, asked, contents);
         let rest = match plan.form {
             CallForm::Short | CallForm::Chunked => {
                 request.message.put_inline(&mut buffer, &plan.moved)
@@ -210,6 +281,7 @@ impl Requester {
         });
         entry.insert(Call {
             request,
+            epoch: self.marked.epoch,
             sent: now,
             offered,
             regions,
@@ -232,6 +304,25 @@ impl Requester {
         }
         call.cancelled = true;
         link.counters.cancelled += 1;
+    }
+
+    /// An error that ends a call, with the handle that the peer took along.
+    pub(crate) fn handle_refused(
+        &mut self,
+        link: &mut Link,
+        xid: u32,
+        error: TransportError,
+        invalidated: Option<Invalidated>,
+    ) {
+        let Some(key) = self.xids.get(xid) else {
+            link.counters.unknown_replies += 1;
+            refuse_invalidation(link, invalidated);
+            return;
+        };
+        if take_back(link, &mut self.calls[key as usize], invalidated) {
+            link.counters.errors_received += 1;
+            self.answered(link, key, Outcome::Failed(error));
+        }
     }
 
     /// A message that answers a call, with the handle that the peer took along.
@@ -272,6 +363,7 @@ impl Requester {
         self.keep_to_grant(link);
         let call = &mut self.calls[key as usize];
         self.xids.remove(call.request.xid);
+        self.marked.left -= usize::from(call.epoch != self.marked.epoch);
         let mut left = 0;
         for region in &call.regions {
             if region.back.is_none() {
@@ -481,7 +573,7 @@ fn take_back(link: &mut Link, call: &mut Call, invalidated: Option<Invalidated>)
     };
     region.back = Some(memory);
     link.counters.remote_invalidations += 1;
-    if !link.peer.remote_invalidation {
+    if link.layout == Layout::One && !link.peer.remote_invalidation {
         link.counters.remote_invalidations_without_r += 1;
     }
     true

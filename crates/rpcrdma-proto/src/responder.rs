@@ -2,11 +2,10 @@
 
 use crate::budget::{Account, Lease};
 use crate::credits::Grant;
+use crate::direction::Direction;
 use crate::failed::{FailedCall, FailedCalls};
-use crate::header::{
-    self, Disposition, Header, Lists, Malformation, RdmaError, Segments, WriteChunk,
-};
-use crate::invalidation::{Design, Rule};
+use crate::header::{self, Header, Lists, Malformation, Segments, WriteChunk, procedure};
+use crate::layout::{Contents, Owed, Rejection};
 use crate::link::{Event, Link, Violation};
 use crate::message::{into_inline, put_inline, split_front};
 use crate::plan::{Chunks, ReplyPlan, plan_reply};
@@ -113,6 +112,16 @@ impl Responder {
     /// Credits granted with the next reply, at most.
     pub(crate) fn grant(&self) -> u32 {
         self.credits.now()
+    }
+
+    /// What to grant to whoever asks for so many.
+    pub(crate) fn offer(&self, asked: u32) -> u32 {
+        self.credits.offer(asked)
+    }
+
+    /// Whether calls may come with chunks.
+    pub(crate) fn set_chunks(&mut self, chunks: Chunks) {
+        self.chunks = chunks;
     }
 
     /// Changes what is granted from the next reply on.
@@ -358,27 +367,19 @@ impl Responder {
         self.refuse(link, key);
     }
 
-    /// Answers a header that is not valid (RFC 8166 §4.5).
-    pub(crate) fn handle_invalid(&mut self, link: &mut Link, owed: Disposition) {
-        let (xid, version, asked, error) = match owed {
-            Disposition::Discard => {
+    /// Answers a message that is not processed (RFC 8166 §4.5).
+    pub(crate) fn handle_invalid(&mut self, link: &mut Link, owed: Owed) {
+        let (xid, version, asked, rejection) = match owed {
+            Owed::Nothing => {
                 link.counters.discarded += 1;
                 return;
             }
-            Disposition::ErrVers {
+            Owed::Error {
                 xid,
                 version,
                 credits,
-            } => {
-                let supported = RdmaError::Version {
-                    low: header::VERSION,
-                    high: header::VERSION,
-                };
-                (xid, version, credits, supported)
-            }
-            Disposition::ErrChunk { xid, credits } => {
-                (xid, header::VERSION, credits, RdmaError::Chunk)
-            }
+                rejection,
+            } => (xid, version, credits, rejection),
         };
         if self.is_full(link) {
             return;
@@ -390,17 +391,17 @@ impl Responder {
             state: State::Dispatched,
             lease: None,
         });
-        self.send_error(link, key, version, error);
+        self.send_error(link, key, version, rejection);
     }
 
-    /// ERR_CHUNK for a call in service.
+    /// ERR_CHUNK for a call in service, in version two BAD_HEADER.
     fn refuse(&mut self, link: &mut Link, key: u32) {
-        self.send_error(link, key, header::VERSION, RdmaError::Chunk);
+        self.send_error(link, key, link.layout.version(), Rejection::Header);
     }
 
     /// Ends a call with an error, unless that would complete another call for which Reads of ours
     /// are outstanding: a peer that uses an XID twice might free the memory that they read.
-    fn send_error(&mut self, link: &mut Link, key: u32, version: u32, error: RdmaError) {
+    fn send_error(&mut self, link: &mut Link, key: u32, version: u32, rejection: Rejection) {
         let Call { xid, asked, .. } = self.calls[key as usize];
         let pulling = |call: &Call| matches!(call.state, State::Pulling(_));
         if self.calls.iter().any(|(_, c)| c.xid == xid && pulling(c)) {
@@ -409,16 +410,17 @@ impl Responder {
             self.calls.remove(key as usize);
             return;
         }
-        match error {
-            RdmaError::Chunk => link.counters.chunk_errors_sent += 1,
-            RdmaError::Version { .. } => link.counters.version_errors_sent += 1,
+        match rejection {
+            Rejection::Header => link.counters.chunk_errors_sent += 1,
+            Rejection::Versions { .. } => link.counters.version_errors_sent += 1,
+            Rejection::Operation => link.counters.option_errors_sent += 1,
         }
         // A Requester need not believe what an error grants, so it counts for nothing here.
         let grant = self.credits.offer(asked);
         let call = &mut self.calls[key as usize];
         call.state = State::Replying { left: 1 };
         let mut buffer = link.send_buffer();
-        header::emit_error(&mut buffer, xid, version, grant, error);
+        rejection.emit(&mut buffer, xid, version, grant);
         link.posts.push(WorkRequest::Send {
             wr: Purpose::Reply { call: key }.wr(),
             buffer,
@@ -452,13 +454,21 @@ impl Responder {
     fn answer(&mut self, link: &mut Link, key: u32, reply: Payload) {
         let grant = self.credits.offer(self.calls[key as usize].asked);
         let call = &mut self.calls[key as usize];
-        let threshold = link.thresholds.send.octets();
-        if call.lists.is_empty() && header::MIN_LEN + reply.stream_len() <= threshold {
+        let (layout, limit) = (link.layout, link.send_limit);
+        if call.lists.is_empty() && layout.min_len() + reply.stream_len() <= limit {
             call.answer_inline(link, key, grant, reply);
             return self.granted(link);
         }
-        let items = reply.items().iter().map(Item::len);
-        let (chunks, long) = match plan_reply(&call.lists, reply.head().len(), items, threshold) {
+        let (head, lists) = (reply.head().len(), &call.lists);
+        let plan = |limit| {
+            let items = reply.items().iter().map(Item::len);
+            plan_reply(layout, lists, head, items, limit)
+        };
+        let planned = match plan(limit) {
+            ReplyPlan::NoRoom if link.last_resort_limit > limit => plan(link.last_resort_limit),
+            planned => planned,
+        };
+        let (chunks, long) = match planned {
             ReplyPlan::Send(chunks) => (chunks, false),
             ReplyPlan::ReplyChunk(chunks) => (chunks, true),
             ReplyPlan::NoRoom => {
@@ -495,6 +505,16 @@ impl Responder {
             writer.link.counters.write_octets_written += item.len() as u64;
         }
         let mut buffer = writer.link.send_buffer();
+        let xid = call.xid;
+        let emit = |out: &mut Buffer, proc, lists| {
+            let contents = Contents {
+                proc,
+                direction: Direction::Reply,
+                invalidate: layout.nothing_to_invalidate(),
+                lists,
+            };
+            layout.emit(out, xid, grant, contents);
+        };
         let moved = |index: usize| chunks.get(index).is_some_and(Option::is_some);
         let rest = if long {
             let offered = call
@@ -508,12 +528,10 @@ impl Responder {
             writer.write(&offered.segments, stream);
             writer.link.counters.reply_chunks_filled += 1;
             writer.link.counters.reply_octets_written += len as u64;
-            let proc = header::procedure::NOMSG;
-            header::emit(&mut buffer, proc, call.xid, grant, &lists);
+            emit(&mut buffer, procedure::NOMSG, lists);
             Gather::new()
         } else {
-            let proc = header::procedure::MSG;
-            header::emit(&mut buffer, proc, call.xid, grant, &lists);
+            emit(&mut buffer, procedure::MSG, lists);
             put_inline(&reply, &mut buffer, moved)
         };
         let left = writer.posted + 1;
@@ -552,7 +570,7 @@ impl Responder {
 impl Call {
     /// A reply that fits a Send, to a call that offered no chunk: nearly every one that is small.
     fn answer_inline(&mut self, link: &mut Link, key: u32, grant: u32, reply: Payload) {
-        let header = header::plain(self.xid, grant);
+        let header = link.layout.plain(Direction::Reply, self.xid, grant);
         let (buffer, rest) = into_inline(reply, &header, || link.send_buffer());
         link.posts.push(WorkRequest::Send {
             wr: Purpose::Reply { call: key }.wr(),
@@ -610,14 +628,9 @@ fn memory_of(lists: &Lists, max_chunk: usize) -> usize {
     usize::try_from(reads.saturating_add(replies)).unwrap_or(usize::MAX)
 }
 
-/// The handle to take along with a reply: one of this very call, if both ends have set R
-/// (RFC 8797 §4.1).
+/// The handle to take along with a reply.
 fn to_invalidate(link: &mut Link, offered: &Lists) -> Option<Handle> {
-    let rule = match link.own.remote_invalidation && link.peer.remote_invalidation {
-        true => Rule::By(Design::PerConnection),
-        false => Rule::Never,
-    };
-    let handle = rule.take(offered, &[], || None).handle;
+    let handle = link.rule.take(offered, &[], || None).handle;
     link.counters.invalidations_sent += u64::from(handle.is_some());
     handle
 }

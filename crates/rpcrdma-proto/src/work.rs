@@ -11,6 +11,8 @@ pub(crate) enum Purpose {
     Receive,
     /// Sends a call of ours. Nobody waits for its completion.
     Call,
+    /// Sends what is no call and no reply. Nobody waits for its completion.
+    Control,
     /// Takes back a handle of an outstanding call.
     Invalidate { call: u32 },
     /// Pulls a Read chunk of a call in service.
@@ -24,6 +26,7 @@ const CALL: u64 = 1;
 const INVALIDATE: u64 = 2;
 const PULL: u64 = 3;
 const REPLY: u64 = 4;
+const CONTROL: u64 = 5;
 
 impl Purpose {
     pub(crate) fn wr(self) -> WrId {
@@ -33,6 +36,7 @@ impl Purpose {
         match self {
             Self::Receive => id(RECEIVE, 0, 0),
             Self::Call => id(CALL, 0, 0),
+            Self::Control => id(CONTROL, 0, 0),
             Self::Invalidate { call } => id(INVALIDATE, 0, call),
             Self::Pull { call, chunk } => id(PULL, chunk, call),
             Self::Reply { call } => id(REPLY, 0, call),
@@ -51,6 +55,7 @@ impl Purpose {
         match wr.0 >> 56 {
             RECEIVE => Self::Receive,
             CALL => Self::Call,
+            CONTROL => Self::Control,
             INVALIDATE => Self::Invalidate { call },
             PULL => Self::Pull { call, chunk },
             REPLY => Self::Reply { call },
@@ -101,6 +106,11 @@ impl Posts {
         Some(work)
     }
 
+    /// Whether nothing waits and something could be posted, Receives not counted.
+    pub(crate) fn has_room(&self) -> bool {
+        self.queue.is_empty() && self.out < self.limit
+    }
+
     pub(crate) fn put_back(&mut self, work: WorkRequest) {
         match work {
             WorkRequest::Receive { .. } => self.receives.push_front(work),
@@ -139,6 +149,7 @@ mod tests {
         let check = |purpose: Purpose| assert_eq!(Purpose::of(purpose.wr()), purpose);
         check(Purpose::Receive);
         check(Purpose::Call);
+        check(Purpose::Control);
         check(Purpose::Invalidate { call: u32::MAX });
         check(Purpose::Pull {
             call: u32::MAX,

@@ -1,4 +1,23 @@
-//! Finding a call by its XID.
+//! XIDs, and finding a call by its own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Where XIDs come from: of calls, and of what else is sent in their direction. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Xids(Arc<AtomicU32>);
+
+impl Xids {
+    /// XIDs in sequence, from this one on.
+    pub fn starting_at(first: u32) -> Self {
+        Self(Arc::new(AtomicU32::new(first)))
+    }
+
+    /// The next one; after 2^32 of them they begin anew.
+    pub fn next(&self) -> u32 {
+        self.0.fetch_add(1, Relaxed)
+    }
+}
 
 /// Calls by XID: a table indexed by the low bits of the XID.
 ///

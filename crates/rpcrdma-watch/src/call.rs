@@ -3,6 +3,10 @@
 use buffer::gather_len;
 use bytes::Bytes;
 use rpcrdma_proto::header::{Body, Header, Lists};
+use rpcrdma_proto::v2::characteristics::Registry;
+use rpcrdma_proto::v2::header::{self as two, WordLayout};
+use rpcrdma_proto::v2::operations::{Operation, Supported};
+use rpcrdma_proto::{Direction, Version, version_of};
 use std::fmt;
 
 /// `msg_type` of a reply (RFC 5531 §9).
@@ -11,10 +15,11 @@ const REPLY: u32 = 1;
 /// A message, as far as the rules look at it.
 #[derive(Debug)]
 pub(super) struct Message {
+    pub(super) version: Version,
     pub(super) xid: u32,
     pub(super) credits: u32,
     pub(super) kind: Kind,
-    len: usize,
+    pub(super) len: usize,
 }
 
 #[derive(Debug)]
@@ -22,6 +27,8 @@ pub(super) enum Kind {
     Call(Lists),
     Reply(Lists),
     Error,
+    /// What an end of version two says beside calls; none if that is no valid operation.
+    Control(Direction, Option<Operation>),
     /// No header that we know.
     Other,
 }
@@ -30,13 +37,11 @@ impl Message {
     /// The message in these octets, and those that follow by reference.
     pub(super) fn parse(octets: &[u8], rest: &[Bytes]) -> Self {
         let len = octets.len() + gather_len(rest);
+        if version_of(octets) == Some(Version::Two.number()) {
+            return Self::parse_two(octets, len);
+        }
         let Ok((header, stream)) = Header::parse(octets) else {
-            return Self {
-                xid: 0,
-                credits: 0,
-                kind: Kind::Other,
-                len,
-            };
+            return Self::other(Version::One, len);
         };
         let (xid, credits) = (header.xid, header.credits);
         let kind = match header.body {
@@ -57,9 +62,48 @@ impl Message {
             Body::Done => Kind::Other,
         };
         Self {
+            version: Version::One,
             xid,
             credits,
             kind,
+            len,
+        }
+    }
+
+    /// In version two the header says which way it goes.
+    fn parse_two(octets: &[u8], len: usize) -> Self {
+        let version = Version::Two;
+        let Ok((header, stream)) = two::Header::parse(octets, WordLayout::None) else {
+            return Self::other(version, len);
+        };
+        let kind = match header.body {
+            two::Body::Msg(chunks) | two::Body::NoMsg(chunks) => match chunks.direction {
+                Direction::Call => Kind::Call(chunks.lists),
+                Direction::Reply => Kind::Reply(chunks.lists),
+            },
+            two::Body::Error(_) => Kind::Error,
+            two::Body::Optional(optional) => {
+                let (all, known) = (Supported::All, Registry::standard());
+                let operation = Operation::parse(&optional, &octets[stream..], all, &known);
+                let operation = operation.ok().map(|(operation, _)| operation);
+                Kind::Control(optional.direction, operation)
+            }
+        };
+        Self {
+            version,
+            xid: header.xid,
+            credits: header.credits,
+            kind,
+            len,
+        }
+    }
+
+    fn other(version: Version, len: usize) -> Self {
+        Self {
+            version,
+            xid: 0,
+            credits: 0,
+            kind: Kind::Other,
             len,
         }
     }
@@ -74,6 +118,9 @@ impl fmt::Display for Message {
             Kind::Call(lists) => ("call", lists),
             Kind::Reply(lists) => ("reply", lists),
             Kind::Error => return write!(f, "error {xid:#010x} of {len}, credits {credits}"),
+            Kind::Control(direction, operation) => {
+                return write!(f, "{direction:?} {xid:#010x} of {len}: {operation:?}");
+            }
             Kind::Other => return write!(f, "message of {len}"),
         };
         write!(f, "{what} {xid:#010x} of {len}, credits {credits}")?;

@@ -237,7 +237,12 @@ impl Party {
     /// The reply to a call is in its caller's hands. A watched [transport](Self::transport) says so
     /// itself.
     pub fn delivered(&self, xid: u32) {
-        for rules in self.live() {
+        let mut live = self.live();
+        // A call that is made again over another connection has no reply there.
+        if live.iter().any(|rules| lock(rules).has_reply(xid)) {
+            live.retain(|rules| lock(rules).has_reply(xid));
+        }
+        for rules in live {
             lock(&rules).delivered(xid);
         }
     }

@@ -3,7 +3,13 @@
 use super::Shared;
 use super::call::{Kind, Message};
 use rpcrdma_proto::header::{Lists, Segments, WriteChunk};
-use std::collections::BTreeMap;
+use rpcrdma_proto::v2::characteristics::{
+    BackwardRequestSupport, BackwardSupport, ReceiveBufferSize, ReceiveSize,
+    RequesterRemoteInvalidation,
+};
+use rpcrdma_proto::v2::operations::{InitXch, Operation};
+use rpcrdma_proto::{Direction, Version};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use verbs::{Completion, Handle, RemoteAddress, Segment, WorkRequest, WrId};
@@ -25,8 +31,9 @@ pub(super) struct Rules {
     /// Whether a call has gone from the client to the server, so that the client may be ready for
     /// calls.
     forward: bool,
-    /// Whether both ends may invalidate each other's handles.
+    /// Whether both ends may invalidate each other's handles, where version one is spoken.
     agreed: bool,
+    two: Two,
     closed: bool,
     /// Receives posted and not complete.
     receives: usize,
@@ -46,6 +53,42 @@ pub(super) struct Rules {
     /// Reads on their way, each with the call that it is for.
     reads: Vec<(WrId, u32)>,
 }
+
+/// What version two adds.
+#[derive(Debug)]
+struct Two {
+    /// What is spoken, as the first call says.
+    spoken: Option<Version>,
+    /// Operations of ours and of the peer that may be answered.
+    out: BTreeSet<u32>,
+    come: BTreeSet<u32>,
+    /// The offer of a client, until it is answered.
+    offer: Option<u32>,
+    /// Octets of the largest message that the peer takes.
+    size: usize,
+    /// What the peer said of itself.
+    invalidation: bool,
+    general: bool,
+}
+
+impl Default for Two {
+    fn default() -> Self {
+        Self {
+            spoken: None,
+            out: BTreeSet::new(),
+            come: BTreeSet::new(),
+            offer: None,
+            size: DEFAULT_SIZE,
+            invalidation: false,
+            general: false,
+        }
+    }
+}
+
+/// Octets of the largest message of version two that everybody takes (cel-01 §2.3), and of the first
+/// (cel-01 §5).
+const DEFAULT_SIZE: usize = 4096;
+const FIRST_SIZE: usize = 1024;
 
 #[derive(Debug)]
 struct Region {
@@ -98,6 +141,7 @@ impl Rules {
             role,
             forward: false,
             agreed,
+            two: Two::default(),
             closed: false,
             receives,
             work: receives,
@@ -148,6 +192,7 @@ impl Rules {
     }
 
     fn judge_message(&self, message: &Message, invalidate: Option<Handle>) {
+        self.judge_version(message);
         match &message.kind {
             Kind::Call(lists) => {
                 self.judge_call(message, lists);
@@ -156,8 +201,42 @@ impl Rules {
                 }
             }
             Kind::Reply(lists) => self.judge_reply(message, Some(lists), invalidate),
+            // An operation may be refused, too.
+            Kind::Error if self.two.come.contains(&message.xid) => {}
             Kind::Error => self.judge_reply(message, None, invalidate),
-            Kind::Other => self.found("a message that is none of version one"),
+            Kind::Control(direction, operation) => {
+                let xid = message.xid;
+                if operation.is_none() || invalidate.is_some() {
+                    self.found(format_args!("{message} is no valid operation"));
+                }
+                if *direction == Direction::Reply && !self.two.come.contains(&xid) {
+                    self.found(format_args!("{xid:#010x} is answered, but nobody asked"));
+                }
+            }
+            Kind::Other => self.found("a message that is none of either version"),
+        }
+    }
+
+    /// One version is spoken on a connection, and of version two nothing before the offer is answered
+    /// (cel-01 §5), nor a message that is larger than the peer says that it takes.
+    fn judge_version(&self, message: &Message) {
+        let (version, len) = (message.version, message.len);
+        let error = matches!(message.kind, Kind::Error);
+        if !error && self.two.spoken.is_some_and(|spoken| spoken != version) {
+            self.found(format_args!("{message} is of another version"));
+        }
+        if self.two.offer.is_some() {
+            self.found(format_args!(
+                "{message} is sent before the offer is answered"
+            ));
+        }
+        let first = self.role == Role::Client && matches!(message.kind, Kind::Control(..));
+        let size = match first && self.two.spoken.is_none() {
+            true => FIRST_SIZE,
+            false => self.two.size,
+        };
+        if version == Version::Two && len > size {
+            self.found(format_args!("{message} goes to Receives of {size}"));
         }
     }
 
@@ -186,7 +265,8 @@ impl Rules {
                     "call {xid:#010x} to a client that may not be ready"
                 ));
             }
-            if offered(lists).next().is_some() {
+            let chunks = message.version == Version::Two && self.two.general;
+            if !chunks && offered(lists).next().is_some() {
                 self.found(format_args!("call {xid:#010x} to a client offers chunks"));
             }
         }
@@ -230,7 +310,11 @@ impl Rules {
         }
         if let Some(handle) = invalidate {
             let mine = offered(&call.lists).any(|(segment, _)| segment.handle == handle);
-            if !mine || !self.agreed {
+            let agreed = match message.version {
+                Version::One => self.agreed,
+                Version::Two => self.two.invalidation,
+            };
+            if !mine || !agreed {
                 self.found(format_args!(
                     "the reply to {xid:#010x} invalidates {handle:?}"
                 ));
@@ -301,6 +385,7 @@ impl Rules {
     }
 
     fn sent(&mut self, message: Message) {
+        self.spoken(&message);
         match message.kind {
             Kind::Call(lists) => {
                 let handles = handles(&lists);
@@ -313,13 +398,53 @@ impl Rules {
                 self.answered.remove(&message.xid);
                 self.calls_out.insert(message.xid, handles);
             }
+            Kind::Control(Direction::Call, operation) => {
+                self.two.out.insert(message.xid);
+                if matches!(operation, Some(Operation::InitXch(_))) && self.role == Role::Client {
+                    self.two.offer = Some(message.xid);
+                }
+            }
+            Kind::Control(Direction::Reply, operation) => {
+                self.two.come.remove(&message.xid);
+                if matches!(operation, Some(Operation::InitXch(_))) {
+                    self.given = message.credits as usize;
+                }
+            }
             Kind::Reply(_) | Kind::Error => {
+                self.two.come.remove(&message.xid);
                 self.calls_in.remove(&message.xid);
                 if matches!(message.kind, Kind::Reply(_)) {
                     self.given = message.credits as usize;
                 }
             }
             Kind::Other => {}
+        }
+    }
+
+    fn spoken(&mut self, message: &Message) {
+        if matches!(message.kind, Kind::Call(_) | Kind::Reply(_)) {
+            self.two.spoken.get_or_insert(message.version);
+        }
+    }
+
+    /// What the peer says of itself.
+    fn learn(&mut self, operation: &Operation) {
+        match operation {
+            Operation::InitXch(InitXch { start, .. }) => {
+                let two = &mut self.two;
+                two.size = start
+                    .get::<ReceiveBufferSize>()
+                    .map_or(two.size, ReceiveSize::octets);
+                two.invalidation = start.get::<RequesterRemoteInvalidation>() == Some(true);
+                let backward = start.get::<BackwardRequestSupport>();
+                two.general = backward == Some(BackwardSupport::General);
+            }
+            Operation::UpdXch(update) => {
+                if let Ok(Some(size)) = update.now.read::<ReceiveBufferSize>() {
+                    self.two.size = size.octets();
+                }
+            }
+            Operation::ReqXch(_) | Operation::RespXch(_) => {}
         }
     }
 
@@ -402,7 +527,30 @@ impl Rules {
 
     fn received(&mut self, message: &Message) {
         let (xid, credits) = (message.xid, message.credits);
+        self.spoken(message);
         match &message.kind {
+            Kind::Control(direction, operation) => {
+                match direction {
+                    Direction::Call => {
+                        self.two.come.insert(xid);
+                    }
+                    Direction::Reply => {
+                        if !self.two.out.remove(&xid) {
+                            self.found(format_args!("{message} comes, and nobody asked"));
+                        }
+                        if self.two.offer == Some(xid) {
+                            self.two.offer = None;
+                            self.granted = credits.max(1) as usize;
+                        }
+                    }
+                }
+                operation.iter().for_each(|operation| self.learn(operation));
+            }
+            Kind::Error if self.two.out.remove(&xid) => {
+                if self.two.offer == Some(xid) {
+                    self.two.offer = None;
+                }
+            }
             Kind::Call(lists) => {
                 match self.role {
                     Role::Server => self.forward = true,
@@ -435,12 +583,17 @@ impl Rules {
                     self.granted = credits.max(1) as usize;
                 }
             }
-            Kind::Other => self.found("a message comes that is none of version one"),
+            Kind::Other => self.found("a message comes that is none of either version"),
         }
     }
 
     pub(super) fn client_is_ready(&mut self) {
         self.forward = true;
+    }
+
+    /// Whether a reply to this call of ours came, and is not delivered yet.
+    pub(super) fn has_reply(&self, xid: u32) -> bool {
+        self.answered.contains_key(&xid)
     }
 
     /// The reply to a call is in its caller's hands: RFC 8166 §4.4.1.

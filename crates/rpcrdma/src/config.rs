@@ -3,7 +3,7 @@
 use crate::Backchannels;
 use buffer::Pool;
 use oncrpc::Service;
-use rpcrdma_proto::InlineSize;
+use rpcrdma_proto::{InlineSize, Versions};
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +11,9 @@ use verbs::Limits;
 
 /// Most connections of one client; Linux has the same limit.
 pub const MAX_CONNECTIONS: usize = 16;
+
+/// How long a server that did not speak version two is not asked again. It may be another by then.
+pub const REMEMBER_VERSION_ONE: Duration = Duration::from_secs(600);
 
 /// What the owner of a connection does while there is nothing to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,6 +96,14 @@ pub struct ClientConfig {
     /// Connections over which calls are spread: 1 to [`MAX_CONNECTIONS`]. All that follows is for
     /// each of them.
     pub connections: usize,
+    /// The versions of RPC-over-RDMA that are spoken. Version two has no RFC, so it is not spoken by
+    /// default. With [`Versions::Auto`] it is offered first, for one round trip of each new
+    /// connection; a server that turns it down, or does not answer, is spoken to in version one, and
+    /// for [`REMEMBER_VERSION_ONE`] without asking.
+    pub versions: Versions,
+    /// How long a server may take to answer the offer of version two before the connection is given
+    /// up.
+    pub version_timeout: Duration,
     /// Credits asked for, which is also how many replies can be awaited at a time; at least 1.
     pub credits: u32,
     /// The largest message to send in one Send.
@@ -100,6 +111,9 @@ pub struct ClientConfig {
     /// The largest message to receive in one Receive. By default twice what Linux has, so that a
     /// READ of 4 KiB from a server that knows of it comes in one Send.
     pub receive_size: InlineSize,
+    /// The largest Receive that a server may ask for where version two is spoken (xcharext §4.2). As
+    /// many as there are credits may be posted.
+    pub max_receive_size: InlineSize,
     /// Octets of the largest chunk, and so of the largest message.
     pub max_chunk: usize,
     /// Octets of the largest segment of a chunk that is offered; 0 for chunks of one segment.
@@ -145,6 +159,12 @@ pub struct ClientConfig {
     pub callbacks: Option<CallbackService>,
     /// Calls of the server that are taken in at a time, if something answers them; at least 1.
     pub backward_credits: u32,
+    /// Octets that chunks of calls of the server and of our replies may occupy at a time, on each
+    /// connection. Where version two is spoken, calls with chunks are taken if something answers
+    /// them.
+    pub chunk_memory: usize,
+    /// How long a server may take to hand over all chunks of a call before its connection is closed.
+    pub pull_timeout: Duration,
     /// Octets for the peer's user, sent behind our own private data.
     pub private_data: Vec<u8>,
     /// What to do while there is nothing to do.
@@ -155,9 +175,12 @@ impl Default for ClientConfig {
     fn default() -> Self {
         Self {
             connections: 1,
+            versions: Versions::One,
+            version_timeout: Duration::from_secs(5),
             credits: 128,
             send_size: InlineSize::DEFAULT,
             receive_size: InlineSize::at_most(2 * InlineSize::DEFAULT.octets()),
+            max_receive_size: InlineSize::at_most(8 * InlineSize::DEFAULT.octets()),
             max_chunk: 4 << 20,
             max_segment: 0,
             remote_invalidation: true,
@@ -172,6 +195,8 @@ impl Default for ClientConfig {
             health: HealthCheck::default(),
             callbacks: None,
             backward_credits: 16,
+            chunk_memory: 16 << 20,
+            pull_timeout: Duration::from_secs(30),
             private_data: Vec::new(),
             spin: Spin::default(),
         }
@@ -181,11 +206,16 @@ impl Default for ClientConfig {
 /// How a [`Server`](crate::Server) behaves.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
+    /// The versions of RPC-over-RDMA that are spoken. With [`Versions::Auto`] each client has the one
+    /// it begins with.
+    pub versions: Versions,
     /// Most credits granted to a client, each good for one call at a time; at least 1.
     pub credits: u32,
     /// The largest message to send in one Send, to a client that takes as much.
     pub send_size: InlineSize,
     /// The largest message to receive in one Receive. Each client has as many as it has credits.
+    /// Where version two is spoken it becomes the size of what we send, as an end sends as much as it
+    /// receives (xcharext §3.1).
     pub receive_size: InlineSize,
     /// Octets that are pulled for one call at most, and of the largest chunk that is written.
     pub max_chunk: usize,
@@ -238,6 +268,7 @@ pub struct ServerConfig {
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
+            versions: Versions::Auto,
             credits: 128,
             send_size: InlineSize::at_most(2 * InlineSize::DEFAULT.octets()),
             receive_size: InlineSize::DEFAULT,

@@ -16,7 +16,8 @@ mod wire;
 
 pub use client::{Client, ConnectionInfo, TimedClient};
 pub use config::{
-    CallbackService, ClientConfig, HealthCheck, HealthChecks, MAX_CONNECTIONS, ServerConfig, Spin,
+    CallbackService, ClientConfig, HealthCheck, HealthChecks, MAX_CONNECTIONS,
+    REMEMBER_VERSION_ONE, ServerConfig, Spin,
 };
-pub use rpcrdma_proto::{Counters, InlineSize, PrivateData, Thresholds};
+pub use rpcrdma_proto::{Counters, InlineSize, PrivateData, Thresholds, Version, Versions};
 pub use server::{Backchannel, Backchannels, BackwardClient, Server, ServerStats};

@@ -40,6 +40,8 @@ pub(crate) enum Over {
     PullTimedOut(Duration),
     #[error("a call got no reply within {0:?}")]
     CallTimedOut(Duration),
+    #[error("the offer of version two of RPC-over-RDMA was not answered within {0:?}")]
+    NoVersion(Duration),
     #[error("closed by this end")]
     Asked,
 }
@@ -146,7 +148,8 @@ mod tests {
     use super::*;
     use buffer::Pool;
     use rpcrdma_proto::{
-        Budget, Config, FailedCalls, InlineSize, PrivateData, Registrations, Role,
+        Budget, Characteristics, Config, FailedCalls, InlineSize, PrivateData, Registrations, Role,
+        Versions, Xids,
     };
     use std::net::SocketAddr;
     use std::sync::Arc;
@@ -220,6 +223,9 @@ mod tests {
         let limits = verbs_sim::EndOptions::default().limits;
         let config = Config {
             role: Role::Server,
+            versions: Versions::One,
+            xids: Xids::starting_at(1),
+            characteristics: Characteristics::default(),
             own: PrivateData {
                 send: InlineSize::DEFAULT,
                 receive: InlineSize::DEFAULT,

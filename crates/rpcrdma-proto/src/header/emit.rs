@@ -21,10 +21,15 @@ pub fn emitted_len(
     write_chunks: impl Iterator<Item = usize>,
     reply_chunk: Option<usize>,
 ) -> usize {
-    let reads = read_segments * READ_SEGMENT_LEN;
+    let reads = read_segments_len(read_segments);
     let writes: usize = write_chunks.map(|n| 8 + n * SEGMENT_LEN).sum();
     let reply = reply_chunk.map_or(0, |n| 4 + n * SEGMENT_LEN);
     MIN_LEN + reads + writes + reply
+}
+
+/// Octets of so many segments in the Read list.
+pub(crate) fn read_segments_len(segments: usize) -> usize {
+    segments * READ_SEGMENT_LEN
 }
 
 /// The header of an RDMA_MSG without chunks.

@@ -12,7 +12,7 @@ mod view;
 
 pub use chunk::{ReadChunk, Segments, WriteChunk};
 pub use emit::{MIN_LEN, emit, emit_error, emitted_len, plain};
-pub(crate) use emit::{emit_fixed, emit_lists, emit_words, word};
+pub(crate) use emit::{emit_fixed, emit_lists, emit_words, read_segments_len, word};
 pub(crate) use parse::parse_lists;
 pub use parse::{Disposition, HeaderError, Malformation};
 pub use view::{ChunkView, HeaderView, ListsView};

@@ -110,16 +110,6 @@ pub enum Disposition {
     },
 }
 
-impl Disposition {
-    /// Of the message that something is owed for.
-    pub(crate) fn xid(self) -> Option<u32> {
-        match self {
-            Self::Discard => None,
-            Self::ErrVers { xid, .. } | Self::ErrChunk { xid, .. } => Some(xid),
-        }
-    }
-}
-
 impl HeaderError {
     /// What a Responder owes the peer.
     pub fn disposition(self) -> Disposition {

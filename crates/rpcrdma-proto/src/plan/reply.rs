@@ -1,6 +1,7 @@
 //! How a reply travels: decided by the Responder from what it was offered (RFC 8166 §3.5.3).
 
-use crate::header::{self, Lists};
+use crate::header::Lists;
+use crate::layout::Layout;
 use smallvec::SmallVec;
 use xdr::padded;
 
@@ -19,6 +20,7 @@ pub enum ReplyPlan {
 ///
 /// The reply has `head` octets beside its items, and these have so many each, without padding.
 pub fn plan_reply(
+    layout: Layout,
     offered: &Lists,
     head: usize,
     items: impl IntoIterator<Item = usize>,
@@ -45,7 +47,7 @@ pub fn plan_reply(
     }
     let writes = offered.writes.iter().map(|chunk| chunk.segments.len());
     let room = offered.reply.as_ref();
-    let header = header::emitted_len(0, writes, room.map(|chunk| chunk.segments.len()));
+    let header = layout.emitted_len(0, writes, room.map(|chunk| chunk.segments.len()));
     if header + reduced <= threshold {
         return ReplyPlan::Send(chunks);
     }

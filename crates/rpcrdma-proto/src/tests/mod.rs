@@ -4,6 +4,7 @@
 
 mod backward;
 mod calls;
+mod characteristics;
 mod chunks;
 mod credits;
 mod invalidation;
@@ -13,10 +14,11 @@ mod pair;
 mod random;
 mod replies;
 mod tight;
+mod versions;
 
 use crate::{
-    Budget, CallRequest, CallToken, Config, FailedCalls, InlineSize, PrivateData, Registrations,
-    Role, Unfinished,
+    Budget, CallRequest, CallToken, Characteristics, Config, FailedCalls, InlineSize, PrivateData,
+    Registrations, Role, Unfinished, Versions, Xids,
 };
 use buffer::{Buffer, Gather, Pool};
 use bytes::Bytes;
@@ -27,6 +29,9 @@ use xdr::{Payload, Writer};
 fn config(role: Role) -> Config {
     Config {
         role,
+        versions: Versions::One,
+        xids: Xids::starting_at(0x8000_0000),
+        characteristics: Characteristics::default(),
         own: PrivateData {
             send: InlineSize::DEFAULT,
             receive: InlineSize::DEFAULT,

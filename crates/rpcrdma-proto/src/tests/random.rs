@@ -2,6 +2,9 @@
 
 use super::pair::{Pair, Setup};
 use super::*;
+use crate::v2::characteristics::{BackwardSupport, ReceiveBufferSize, ReceiveSize, XcharVal};
+use crate::v2::session::Session;
+use crate::{Connection, Version};
 use oncrpc::{Reply, TransportError};
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -44,6 +47,23 @@ struct World {
     private_data: bool,
     budget: usize,
     mixed_long: bool,
+    /// Of the client and of the server.
+    versions: [Versions; 2],
+    /// What becomes of Receives in version two, in KiB: of the client and of the server.
+    raise_to: [usize; 2],
+    backward: BackwardSupport,
+}
+
+/// Versions of which both ends speak one.
+fn versions() -> impl Strategy<Value = [Versions; 2]> {
+    use Versions::{Auto, One, Two};
+    prop_oneof![
+        3 => Just([One, One]),
+        1 => Just([One, Auto]),
+        1 => Just([Auto, One]),
+        1 => Just([Two, Auto]),
+        4 => Just([Auto, Auto]),
+    ]
 }
 
 fn world() -> impl Strategy<Value = World> {
@@ -59,20 +79,31 @@ fn world() -> impl Strategy<Value = World> {
         ),
         any::<[bool; 3]>(),
         prop_oneof![Just(1 << 20), Just(40_000_usize)],
+        versions(),
+        [1..16_usize, 1..16_usize],
+        prop_oneof![
+            Just(BackwardSupport::Inline),
+            Just(BackwardSupport::General)
+        ],
     )
-        .prop_map(|(seed, max_segment, reads, room, flags, budget)| {
-            let [remote_invalidation, private_data, mixed_long] = flags;
-            World {
-                seed,
-                max_segment,
-                reads,
-                room,
-                remote_invalidation,
-                private_data,
-                budget,
-                mixed_long,
-            }
-        })
+        .prop_map(
+            |(seed, max_segment, reads, room, flags, budget, versions, raise_to, backward)| {
+                let [remote_invalidation, private_data, mixed_long] = flags;
+                World {
+                    seed,
+                    max_segment,
+                    reads,
+                    room,
+                    remote_invalidation,
+                    private_data,
+                    budget,
+                    mixed_long,
+                    versions,
+                    raise_to,
+                    backward,
+                }
+            },
+        )
 }
 
 impl World {
@@ -86,6 +117,15 @@ impl World {
         setup.client.mixed_long = self.mixed_long;
         setup.client.own.remote_invalidation = self.remote_invalidation;
         setup.server.budget = Budget::new(self.budget);
+        for (end, of_end) in [&mut setup.client, &mut setup.server].into_iter().zip(0..) {
+            end.versions = self.versions[of_end];
+            end.characteristics = Characteristics {
+                raise_to: InlineSize::at_most(self.raise_to[of_end] << 10),
+                largest: InlineSize::at_most(LARGEST),
+                backward: self.backward,
+                ..Characteristics::default()
+            };
+        }
         let (sends, regions, credits) = self.room;
         setup.client.credits = credits;
         setup.server.credits = credits;
@@ -200,11 +240,34 @@ proptest! {
     }
 }
 
+/// Octets of the largest Receive there may be in version two.
+const LARGEST: usize = 32 << 10;
+
+/// Which end.
+#[derive(Clone, Copy, Debug)]
+enum Side {
+    Client,
+    Server,
+}
+
+fn side() -> impl Strategy<Value = Side> {
+    prop_oneof![Just(Side::Client), Just(Side::Server)]
+}
+
 /// What may happen to a connection that is used in both directions.
 #[derive(Clone, Debug)]
 enum Step {
     Call(Exchange),
-    CallBack { call: usize, reply: usize },
+    /// Octets of the fixed parts; and of an item of each, where calls have chunks.
+    CallBack {
+        call: usize,
+        reply: usize,
+        item: usize,
+    },
+    /// An end asks the other for Receives of so many octets.
+    Ask(Side, u32),
+    /// An end makes its Receives larger.
+    Raise(Side, u32),
     Turns(usize),
     Answer(Index),
     AnswerBack(Index),
@@ -217,7 +280,10 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => exchange().prop_map(Step::Call),
-        4 => (0..800_usize, 0..800_usize).prop_map(|(call, reply)| Step::CallBack { call, reply }),
+        4 => (0..800_usize, 0..800_usize, 0..20_000_usize)
+            .prop_map(|(call, reply, item)| Step::CallBack { call, reply, item }),
+        1 => (side(), 4096..LARGEST as u32).prop_map(|(side, octets)| Step::Ask(side, octets)),
+        1 => (side(), 4096..LARGEST as u32).prop_map(|(side, octets)| Step::Raise(side, octets)),
         6 => (1..8_usize).prop_map(Step::Turns),
         5 => any::<Index>().prop_map(Step::Answer),
         5 => any::<Index>().prop_map(Step::AnswerBack),
@@ -232,7 +298,8 @@ fn step() -> impl Strategy<Value = Step> {
 struct TwoWays {
     pair: Pair,
     exchanges: Vec<Exchange>,
-    back: Vec<(usize, usize)>,
+    /// Octets of call and reply, and the items of each.
+    back: Vec<(usize, usize, Vec<usize>)>,
     cancelled: Vec<u32>,
     cancelled_back: Vec<u32>,
 }
@@ -241,12 +308,27 @@ impl TwoWays {
     /// On a pair whose client is ready for calls.
     fn new(mut pair: Pair) -> Self {
         pair.client_is_ready();
-        Self {
+        let mut this = Self {
             pair,
             exchanges: Vec::new(),
             back: Vec::new(),
             cancelled: Vec::new(),
             cancelled_back: Vec::new(),
+        };
+        // By its first call a client says that it is ready, and what it speaks.
+        this.step(Step::Call(Exchange {
+            call: (0, Vec::new()),
+            reply: (0, Vec::new()),
+            cancelled: false,
+        }));
+        this.pair.drive();
+        this
+    }
+
+    fn end(&mut self, side: Side) -> &mut Connection {
+        match side {
+            Side::Client => &mut self.pair.client.connection,
+            Side::Server => &mut self.pair.server.connection,
         }
     }
 
@@ -257,14 +339,35 @@ impl TwoWays {
                 ask(pair, self.exchanges.len() as u32, &exchange);
                 self.exchanges.push(exchange);
             }
-            Step::CallBack { call: len, reply } => {
+            Step::CallBack {
+                call: len,
+                reply,
+                item,
+            } => {
                 let xid = self.back.len() as u32;
+                let session = pair.server.connection.session();
+                let general = |s: &Session| s.backward() == BackwardSupport::General;
+                let settled = pair.server.connection.version() == Some(Version::Two);
+                let items = match settled && session.is_some_and(general) {
+                    true => vec![item],
+                    false => Vec::new(),
+                };
                 pair.call_back(request(
                     xid,
-                    call(xid, len, &[]),
-                    bound(12 + xdr::padded(reply), &[]),
+                    call(xid, len, &items),
+                    bound(12 + xdr::padded(reply) + 8 * items.len(), &items),
                 ));
-                self.back.push((len, reply));
+                self.back.push((len, reply, items));
+            }
+            // Whether it can be done is not known here.
+            Step::Ask(side, octets) => {
+                let size = ReceiveSize::new(octets).expect("no less than the least");
+                let want = vec![XcharVal::of::<ReceiveBufferSize>(&size)];
+                let _ = self.end(side).request_peer(want);
+            }
+            Step::Raise(side, octets) => {
+                let size = ReceiveSize::new(octets).expect("no less than the least");
+                let _ = self.end(side).raise_receive_size(size);
             }
             Step::Turns(turns) => {
                 for _ in 0..turns {
@@ -316,9 +419,9 @@ impl TwoWays {
         let back = &mut self.pair.back;
         let (id, received) = back.calls.remove(pick);
         let xid = xdr::Reader::from(&received).u32().expect("an XID");
-        let (len, answer) = self.back[xid as usize];
-        assert_eq!(stream(&received), stream(&call(xid, len, &[])));
-        let answer = Reply::Message(reply(xid, answer, &[]));
+        let (len, answer, items) = &self.back[xid as usize];
+        assert_eq!(stream(&received), stream(&call(xid, *len, items)));
+        let answer = Reply::Message(reply(xid, *answer, items));
         self.pair.client.connection.reply(id, answer);
     }
 
@@ -361,9 +464,9 @@ impl TwoWays {
                 "one end for each call"
             );
         }
-        for (xid, &(_, fixed)) in (0..).zip(&self.back) {
+        for (xid, (_, fixed, items)) in (0..).zip(&self.back) {
             match ends.remove(&u64::from(xid)) {
-                Some(reply) => check_reply(&reply.expect("answered"), xid, fixed, &[]),
+                Some(reply) => check_reply(&reply.expect("answered"), xid, *fixed, items),
                 None => assert!(self.cancelled_back.contains(&xid), "call {xid} has no end"),
             }
         }
@@ -455,7 +558,10 @@ proptest! {
             &pair.back.waiting,
             pair.back.replies,
             pair.server.connection.into_unfinished(),
-            |xid, reply| check_reply(reply, xid, back[xid as usize].1, &[]),
+            |xid, reply| {
+                let (_, fixed, items) = &back[xid as usize];
+                check_reply(reply, xid, *fixed, items);
+            },
         );
         prop_assert!(lost.iter().all(|xid| cancelled_back.contains(xid)), "{:?}", lost);
     }

@@ -1,22 +1,24 @@
 //! How the connections of a client are made.
 
 use super::ConnectionInfo;
-use crate::config::{ClientConfig, MAX_CONNECTIONS};
+use crate::config::{ClientConfig, MAX_CONNECTIONS, REMEMBER_VERSION_ONE};
 use crate::receives::share;
 use crate::watch::null_call;
 use crate::wire::{Over, Wire};
 use crate::{answers::Answers, clock};
 use buffer::Pool;
 use oncrpc::{Answer, Caller, Programs, Reply, Service};
+use rpcrdma_proto::v2::characteristics::BackwardSupport;
 use rpcrdma_proto::{
-    Budget, Called, Config, Connection, Event, FailedCalls, PrivateData, Registrations, Role,
-    Violation,
+    Budget, Called, Characteristics, Config, Connection, Event, FailedCalls, PrivateData,
+    Registrations, Role, Version, Versions, Violation, Xids,
 };
 use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use tracing::{debug, warn};
 use verbs::{Connected, Provider, QpOptions, SetupError};
 use xdr::Payload;
@@ -34,6 +36,10 @@ pub(crate) struct Connector {
     pub(crate) to: SocketAddr,
     pub(crate) config: ClientConfig,
     pub(crate) pool: Pool,
+    /// Of all its connections.
+    pub(crate) xids: Xids,
+    /// Until when the server is taken to speak version one alone.
+    version_one_until: Mutex<Option<Instant>>,
     /// Answers calls of the server.
     service: Arc<dyn Service>,
     /// The provider says that it understands remote invalidation, and does not.
@@ -52,6 +58,8 @@ impl Connector {
             provider,
             to,
             pool: Pool::new(KEEP),
+            xids: Xids::starting_at(super::first_xid()),
+            version_one_until: Mutex::new(None),
             service,
             invalidation_broken: AtomicBool::new(false),
             invalidation_tested: AtomicBool::new(!config.test_remote_invalidation),
@@ -108,7 +116,67 @@ impl Connector {
         }
     }
 
+    /// A connection on which it is settled what is spoken.
     async fn connect_once(&self) -> Result<(Wire, ConnectionInfo), SetupError> {
+        let versions = self.versions();
+        match self.connect_speaking(versions).await {
+            Ok(made) => Ok(made),
+            Err(Failure::Version(over)) if versions == Versions::Auto && !says_otherwise(&over) => {
+                // cel-01 §5.2: then the server is taken to speak version one.
+                debug!(to = %self.to, %over, "version two was not answered: version one from now on");
+                self.remember_version_one();
+                let made = self.connect_speaking(Versions::One).await;
+                made.map_err(|failure| failure.into_error(self.to))
+            }
+            Err(failure) => Err(failure.into_error(self.to)),
+        }
+    }
+
+    /// What the next connection is to speak.
+    fn versions(&self) -> Versions {
+        let until = *self.version_one_until();
+        match self.config.versions {
+            Versions::Auto if until.is_some_and(|until| clock::now() < until) => Versions::One,
+            versions => versions,
+        }
+    }
+
+    fn remember_version_one(&self) {
+        *self.version_one_until() = Some(clock::now() + REMEMBER_VERSION_ONE);
+    }
+
+    fn version_one_until(&self) -> MutexGuard<'_, Option<Instant>> {
+        let until = &self.version_one_until;
+        until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn connect_speaking(
+        &self,
+        versions: Versions,
+    ) -> Result<(Wire, ConnectionInfo), Failure> {
+        let (mut wire, private_data) = self.establish(versions).await?;
+        let settled = tokio::time::timeout(self.config.version_timeout, settle(&mut wire));
+        let over = match settled.await {
+            Ok(Ok(version)) => {
+                if versions == Versions::Auto && version == Version::One {
+                    self.remember_version_one();
+                }
+                let info = info(&wire, version, private_data);
+                debug!(peer = %info.peer, ?version, thresholds = ?info.thresholds, "connected: {}", info.description);
+                return Ok((wire, info));
+            }
+            Ok(Err(over)) => over,
+            Err(_) => Over::NoVersion(self.config.version_timeout),
+        };
+        if !matches!(over, Over::Closed(_)) {
+            wire.close().await;
+        }
+        Err(Failure::Version(over))
+    }
+
+    /// A connection, and the private data of the server. What is spoken is not settled yet, if there
+    /// is a choice.
+    async fn establish(&self, versions: Versions) -> Result<(Wire, Vec<u8>), SetupError> {
         let limits = self.provider.limits();
         let own = PrivateData {
             send: self.config.send_size,
@@ -124,7 +192,19 @@ impl Connector {
             share(limits.receives, self.config.credits, backward).ok_or_else(too_few)?;
         let config = Config {
             role: Role::Client,
+            versions,
+            xids: self.xids.clone(),
             own,
+            characteristics: Characteristics {
+                largest: self.config.max_receive_size,
+                // Each end sends as much as it receives (xcharext §3.1).
+                raise_to: self.config.send_size,
+                backward: match &self.config.callbacks {
+                    Some(_) => BackwardSupport::General,
+                    None => BackwardSupport::None,
+                },
+                ..Characteristics::default()
+            },
             credits,
             backward_credits,
             reserve_credit: self.config.health.is_done(&limits),
@@ -133,12 +213,12 @@ impl Connector {
             mixed_long: false,
             registrations: Registrations::OF_CALLS,
             failed_calls: FailedCalls::new(),
-            budget: Budget::new(0),
+            budget: Budget::new(self.config.chunk_memory),
             pool: self.pool.clone(),
         };
         let options = QpOptions {
             receives: config.receives(),
-            receive_size: own.receive.octets(),
+            receive_size: config.receive_size(),
             setup_timeout: self.config.setup_timeout,
             ..QpOptions::default()
         };
@@ -151,16 +231,7 @@ impl Connector {
             .await?;
         let peer = PrivateData::find(&private_data);
         let connection = Connection::new(&config, peer, qp.limits());
-        let info = ConnectionInfo {
-            peer: qp.peer_addr(),
-            description: qp.describe(),
-            thresholds: connection.thresholds(),
-            peer_private_data: peer,
-            raw_private_data: private_data,
-            credits: connection.credits(),
-        };
-        debug!(peer = %info.peer, thresholds = ?info.thresholds, "connected: {}", info.description);
-        Ok((Wire::new(qp, connection), info))
+        Ok((Wire::new(qp, connection), private_data))
     }
 
     /// Has the server invalidate memory of ours, and looks whether the provider tells us of it. The
@@ -168,7 +239,7 @@ impl Connector {
     async fn test_invalidation(&self, wire: &mut Wire) -> Result<(), Over> {
         let limit = self.config.setup_timeout;
         let test = async {
-            let request = null_call(super::first_xid(), self.config.health.program);
+            let request = null_call(self.xids.next(), self.config.health.program);
             let request = request.with_reply_chunk();
             match wire
                 .connection
@@ -200,6 +271,64 @@ impl Connector {
             Ok(tested) => tested,
             Err(_) => Err(Over::CallTimedOut(limit)),
         }
+    }
+}
+
+/// Why there is no connection.
+enum Failure {
+    Setup(SetupError),
+    /// It was there, and it was not settled what is spoken on it.
+    Version(Over),
+}
+
+impl From<SetupError> for Failure {
+    fn from(error: SetupError) -> Self {
+        Self::Setup(error)
+    }
+}
+
+impl Failure {
+    fn into_error(self, to: SocketAddr) -> SetupError {
+        match self {
+            Self::Setup(error) => error,
+            Self::Version(over) => SetupError::NotOurProtocol(format!(
+                "{to} does not speak a version of RPC-over-RDMA that was asked for: {over}"
+            )),
+        }
+    }
+}
+
+/// Until it is settled what is spoken.
+async fn settle(wire: &mut Wire) -> Result<Version, Over> {
+    loop {
+        if let Some(version) = wire.connection.version() {
+            return Ok(version);
+        }
+        let moved = wire.turn();
+        if let Some(over) = wire.over() {
+            return Err(over);
+        }
+        if !moved {
+            std::future::poll_fn(|cx| wire.poll_ready(cx)).await;
+        }
+    }
+}
+
+/// Whether a server has said that it speaks neither version.
+fn says_otherwise(over: &Over) -> bool {
+    matches!(over, Over::Violation(Violation::NoCommonVersion { .. }))
+}
+
+fn info(wire: &Wire, version: Version, private_data: Vec<u8>) -> ConnectionInfo {
+    let Wire { qp, connection, .. } = wire;
+    ConnectionInfo {
+        peer: qp.peer_addr(),
+        description: qp.describe(),
+        version,
+        thresholds: connection.thresholds(),
+        peer_private_data: PrivateData::find(&private_data),
+        raw_private_data: private_data,
+        credits: connection.credits(),
     }
 }
 

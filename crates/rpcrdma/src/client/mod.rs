@@ -16,9 +16,8 @@ use connector::Connector;
 use oncrpc::{ReplyBound, Transport, TransportError};
 use patience::Patience;
 use pump::Pump;
-use rpcrdma_proto::{Counters, PrivateData, Thresholds};
+use rpcrdma_proto::{Connection, Counters, PrivateData, Thresholds, Version, Xids};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -60,7 +59,9 @@ pub struct ConnectionInfo {
     pub peer: SocketAddr,
     /// The provider's words for what it agreed.
     pub description: String,
-    /// The largest message in each direction.
+    /// The version of RPC-over-RDMA that is spoken.
+    pub version: Version,
+    /// The largest message in each direction; where version two is spoken they may change.
     pub thresholds: Thresholds,
     /// What the server said about itself, if it said anything we understand (RFC 8797).
     pub peer_private_data: Option<PrivateData>,
@@ -95,7 +96,7 @@ impl Drop for User {
 
 /// What handles and the owners of the connections share.
 struct Shared {
-    next_xid: AtomicU32,
+    xids: Xids,
     calls: Arc<Calls>,
     patience: Patience,
     pool: Pool,
@@ -128,19 +129,20 @@ impl Shared {
     }
 
     fn next_xid(&self) -> u32 {
-        self.next_xid.fetch_add(1, Relaxed)
+        self.xids.next()
     }
 
     fn connected(&self, line: usize, info: ConnectionInfo) {
         self.seen(line).info = Some(info);
     }
 
-    fn publish(&self, line: usize, counters: &Counters, io: IoCounters, credits: u32) {
+    fn publish(&self, line: usize, connection: &Connection, io: IoCounters) {
         let mut seen = self.seen(line);
-        seen.present = *counters;
+        seen.present = *connection.counters();
         seen.present_io = io;
         if let Some(info) = &mut seen.info {
-            info.credits = credits;
+            info.credits = connection.credits();
+            info.thresholds = connection.thresholds();
         }
     }
 
@@ -180,7 +182,7 @@ impl Client {
         let lines = connector.lines();
         let (ended, watch_ended) = watch::channel(0);
         let shared = Arc::new(Shared {
-            next_xid: AtomicU32::new(first_xid()),
+            xids: connector.xids.clone(),
             calls: Arc::new(Calls::new(connector.config.call_timeout, lines)),
             patience: Patience::new(connector.config.first_reply_timeout),
             pool: connector.pool.clone(),

@@ -6,6 +6,7 @@ use super::outgoing::{Outgoing, SWEEP};
 use super::suspects::MAX_LOSSES;
 use super::{ConnectionInfo, Shared};
 use crate::answers::Answers;
+use crate::server::pulling::Pulling;
 use crate::spin::{Idle, Spinner, after_others};
 use crate::watch::{Disuse, Health, Pulse, Silence, heard, null_call};
 use crate::wire::{Over, Wire};
@@ -14,7 +15,7 @@ use oncrpc::TransportError;
 use rpcrdma_proto::{CallId, Called, Event, Unfinished};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 use tracing::debug;
@@ -54,6 +55,7 @@ struct Present {
     pulse: Option<Pulse>,
     silence: Silence,
     disuse: Disuse,
+    pulling: Pulling,
 }
 
 impl Drop for Pump {
@@ -153,6 +155,7 @@ impl Pump {
             pulse: checks.then(|| Pulse::new(self.now, health.after, health.within)),
             silence: Silence::new(self.now),
             disuse: Disuse::new(self.now),
+            pulling: Pulling::new(self.connector.config.pull_timeout),
             wire,
         }
     }
@@ -252,6 +255,10 @@ impl Pump {
     fn deliver(&mut self, present: &mut Present) -> Result<bool, Over> {
         let Present { wire, answers, .. } = present;
         let connection = &mut wire.connection;
+        if connection.waits_for_memory() {
+            // It is memory of this connection alone, so none comes back but in its own turns.
+            connection.handle_memory(Waker::noop());
+        }
         let answered = answers.under_way() > 0 && answers.finish(connection)?;
         if !connection.has_events() {
             return Ok(answered);
@@ -290,8 +297,13 @@ impl Pump {
         if let Some(over) = self.check_silence(present) {
             return Some(over);
         }
-        let limit = self.idle_timeout()?;
         let connection = &present.wire.connection;
+        // The memory is of this connection alone: nobody else is short of it.
+        let owed = connection.waits_for_chunks();
+        if present.pulling.is_late(self.now, owed, || false) {
+            return Some(Over::PullTimedOut(self.connector.config.pull_timeout));
+        }
+        let limit = self.idle_timeout()?;
         let in_use = connection.calls_out() + connection.calls_in() > 0;
         // Those of all connections count: they come and go together.
         let used = self.calls().made();
@@ -355,11 +367,9 @@ impl Pump {
     }
 
     fn publish(&self, wire: &Wire) {
-        let connection = &wire.connection;
         let io = wire.qp.io_counters();
         let line = self.outgoing.line;
-        self.shared
-            .publish(line, connection.counters(), io, connection.credits());
+        self.shared.publish(line, &wire.connection, io);
     }
 
     async fn park(&mut self, present: &mut Present) -> Result<(), Over> {

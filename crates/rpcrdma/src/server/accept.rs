@@ -5,12 +5,18 @@ use super::serve::Serving;
 use super::stop::Stop;
 use super::worker::Worker;
 use super::{Settings, State, Tally};
+use crate::ServerConfig;
+use crate::client::first_xid;
 use crate::receives::share;
 use crate::spin::Activity;
 use crate::wire::Wire;
 use buffer::Pool;
 use rpcrdma_proto::limits::{MAX_CREDITS, RECEIVE_SLACK};
-use rpcrdma_proto::{Config, Connection, PrivateData, Registrations, Role};
+use rpcrdma_proto::v2::characteristics::BackwardSupport;
+use rpcrdma_proto::{
+    Characteristics, Config, Connection, InlineSize, PrivateData, Registrations, Role, Version,
+    Xids,
+};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{
@@ -190,7 +196,15 @@ impl Arrival {
         let (credits, backward_credits) = credits?;
         let config = Config {
             role: Role::Server,
+            versions: settings.versions,
+            xids: Xids::starting_at(first_xid()),
             own,
+            characteristics: Characteristics {
+                // Each end sends as much as it receives (xcharext §3.1).
+                raise_to: settings.send_size,
+                backward: BackwardSupport::General,
+                ..Characteristics::default()
+            },
             credits,
             backward_credits,
             reserve_credit: false,
@@ -204,7 +218,7 @@ impl Arrival {
         };
         let options = QpOptions {
             receives: config.receives(),
-            receive_size: own.receive.octets(),
+            receive_size: config.receive_size(),
             setup_timeout: settings.setup_timeout,
             ..QpOptions::default()
         };
@@ -226,9 +240,18 @@ impl Arrival {
         };
         let forward = config.credits.clamp(1, MAX_CREDITS);
         let wanted = (forward + backward) as usize + RECEIVE_SLACK;
-        let size = config.receive_size.octets();
+        let size = largest_receive(config).octets();
         let taken = self.place.take_receives(wanted.min(room), size);
         let none = || io::Error::from(io::ErrorKind::OutOfMemory).into();
         share(taken, forward, backward).ok_or_else(none)
+    }
+}
+
+/// The largest Receive that is ever posted for a client.
+fn largest_receive(config: &ServerConfig) -> InlineSize {
+    let size = config.versions.receive_size(config.receive_size);
+    match config.versions.speak(Version::Two) {
+        true => size.max(config.send_size),
+        false => size,
     }
 }

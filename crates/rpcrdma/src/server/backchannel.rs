@@ -1,14 +1,13 @@
 //! Calls from a server to its clients, over the connections on which they call (RFC 8167).
 
 use crate::client::calls::{Calls, FIRST_USER, Waiting};
-use crate::client::first_xid;
 use crate::client::outgoing::Outgoing;
 use crate::clock;
 use crate::config::{HealthCheck, ServerConfig};
 use crate::watch::{Health, Pulse, heard, null_call};
 use crate::wire::{Over, Wire};
 use oncrpc::{Caller, ConnectionId, ReplyBound, Transport, TransportError};
-use rpcrdma_proto::{CallToken, Called};
+use rpcrdma_proto::{CallToken, Called, Xids};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{
@@ -18,7 +17,6 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Context;
 use std::time::Instant;
-use verbs::Limits;
 use xdr::Payload;
 
 /// The connections on which clients can be called, of one server or of several.
@@ -82,7 +80,8 @@ pub struct Backchannel {
 
 /// Calls one client, over the one connection for which it was made.
 ///
-/// Calls go in one Send each, and so do their replies: what is larger fails (RFC 8167 §5.3). They
+/// In version one, calls go in one Send each, and so do their replies: what is larger fails (RFC 8167
+/// §5.3). Where version two is spoken it is for the client to say what it takes (xcharext §3.3). They
 /// wait for a credit of the client's, and fail with their
 /// [time](crate::ServerConfig::backward_timeout) or with the connection. Whoever wants a call to
 /// survive that makes it again when the client is back and ready, with the same XID (RFC 8167 §5.4).
@@ -96,7 +95,7 @@ pub struct BackwardClient {
 struct Back {
     caller: Caller,
     calls: Arc<Calls>,
-    next_xid: AtomicU32,
+    xids: Xids,
     /// The upper layer knows that the client is ready.
     ready: AtomicBool,
     /// Calls that may be under way, as the client said last.
@@ -163,7 +162,7 @@ impl BackwardClient {
 
 impl Transport for BackwardClient {
     fn next_xid(&self) -> u32 {
-        self.back.next_xid.fetch_add(1, Relaxed)
+        self.back.xids.next()
     }
 
     fn call(
@@ -199,7 +198,7 @@ pub(super) struct BackEnd {
 
 impl BackEnd {
     /// `None` if clients are not called.
-    pub(super) fn open(config: &ServerConfig, caller: Caller, limits: &Limits) -> Option<Self> {
+    pub(super) fn open(config: &ServerConfig, caller: Caller, wire: &Wire) -> Option<Self> {
         let registry = config.backchannels.clone()?;
         let (timeout, health) = (config.backward_timeout, config.health);
         let pulse = || Pulse::new(clock::now(), health.after, health.within);
@@ -207,7 +206,7 @@ impl BackEnd {
         calls.connected(LINE);
         let back = Arc::new(Back {
             caller,
-            next_xid: AtomicU32::new(first_xid()),
+            xids: wire.connection.xids(),
             ready: AtomicBool::new(false),
             credits: AtomicU32::new(1),
             calls: Arc::clone(&calls),
@@ -218,7 +217,7 @@ impl BackEnd {
             registry,
             outgoing: Outgoing::new(calls, LINE, timeout),
             ready: false,
-            pulse: health.is_done(limits).then(pulse),
+            pulse: health.is_done(wire.qp.limits()).then(pulse),
             health,
             why: TransportError::Disconnected("the server has ended".into()),
         })
@@ -273,7 +272,7 @@ impl BackEnd {
             Health::Silent(within) => Some(Over::Silent(within)),
             Health::Ask => {
                 if connection.can_check_health() {
-                    let xid = self.back.next_xid.fetch_add(1, Relaxed);
+                    let xid = self.back.xids.next();
                     let request = null_call(xid, self.health.program).as_health_check();
                     if let Called::Sent = connection.call(now, request, wire.qp.as_mut()) {
                         pulse.asked(now);

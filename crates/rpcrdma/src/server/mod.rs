@@ -4,7 +4,7 @@ mod accept;
 mod backchannel;
 mod grants;
 mod guests;
-mod pulling;
+pub(crate) mod pulling;
 mod serve;
 mod stop;
 mod worker;

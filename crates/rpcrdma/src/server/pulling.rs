@@ -13,7 +13,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// calls. So while others wait for memory, all that was begun at some time is to be here after the
 /// same time: none keeps memory from them for more than twice as long.
 #[derive(Debug)]
-pub(super) struct Pulling {
+pub(crate) struct Pulling {
     timeout: Duration,
     owed: Option<Owed>,
 }
@@ -27,7 +27,7 @@ struct Owed {
 }
 
 impl Pulling {
-    pub(super) fn new(timeout: Duration) -> Self {
+    pub(crate) fn new(timeout: Duration) -> Self {
         Self {
             timeout,
             owed: None,
@@ -35,7 +35,7 @@ impl Pulling {
     }
 
     /// Whether the time for something is over.
-    pub(super) fn is_late(
+    pub(crate) fn is_late(
         &mut self,
         now: Instant,
         pulls: Option<Pulls>,
@@ -61,7 +61,7 @@ impl Pulling {
     }
 
     /// When to look again at the latest.
-    pub(super) fn next(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
         let owed = self.owed?;
         let whole = owed.begun.1 + self.timeout;
         Some((owed.done.1 + self.timeout).min(whole.max(now + LOOK_AGAIN)))

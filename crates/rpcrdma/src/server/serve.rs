@@ -83,7 +83,7 @@ impl Serving {
         Self {
             answers: Answers::new(Arc::clone(&settings.service), caller),
             waiting: VecDeque::new(),
-            back: BackEnd::open(&settings.config, caller, wire.qp.limits()),
+            back: BackEnd::open(&settings.config, caller, &wire),
             spinner: Spinner::new(settings.config.spin, activity),
             pulling: Pulling::new(settings.config.pull_timeout),
             grants: Grants::new(&wire.connection),
@@ -332,7 +332,8 @@ mod tests {
     use buffer::{Buffer, Pool};
     use oncrpc::{Answer, Reply, Service};
     use rpcrdma_proto::{
-        Budget, Config, Connection, FailedCalls, InlineSize, PrivateData, Registrations, Role,
+        Budget, Characteristics, Config, Connection, FailedCalls, InlineSize, PrivateData,
+        Registrations, Role, Versions, Xids,
     };
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
     use std::sync::{Mutex, PoisonError};
@@ -363,6 +364,9 @@ mod tests {
         let budget = Budget::new(0);
         let config = Config {
             role: Role::Server,
+            versions: Versions::One,
+            xids: Xids::starting_at(1),
+            characteristics: Characteristics::default(),
             own: PrivateData {
                 send: InlineSize::DEFAULT,
                 receive: InlineSize::DEFAULT,

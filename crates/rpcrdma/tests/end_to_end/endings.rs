@@ -204,7 +204,8 @@ fn call_whose_chunks_broke_a_connection_is_refused_on_the_next() {
 fn connections_for_which_there_is_no_memory_are_granted_less_and_then_refused() {
     run(async {
         let config = ServerConfig {
-            receive_memory: 200 * 4096,
+            // What a Receive comes to have in version two (xcharext §3.1).
+            receive_memory: 200 * 8192,
             ..ServerConfig::default()
         };
         let stage = Stage::new(sim().1, config).await;

@@ -16,6 +16,7 @@ mod silence;
 mod stage;
 mod suspects;
 mod times;
+mod versions;
 mod weather;
 
 use std::ops::Deref;

@@ -517,8 +517,8 @@ fn garbage_draws_errors_and_harms_nobody() {
         peer.send(&[1, 2, 3]);
         peer.send(&[1, 1, 8, 3, 0, 0, 0]);
         peer.send(&[1, 1, 8, 4, 2]);
-        peer.send(&[1, 2, 8, 0, 0, 0, 0]);
-        assert_eq!(peer.receive().await, [1, 2, 8, 4, 1, 1, 1]);
+        peer.send(&[1, 3, 8, 0, 0, 0, 0]);
+        assert_eq!(peer.receive().await, [1, 3, 8, 4, 1, 1, 2]);
         peer.send(&[3, 1, 8, 0, 7, 0, 0]);
         assert_eq!(peer.receive().await, [3, 1, 8, 4, 2]);
         peer.send(&[4, 1, 8, 2, 0, 0, 0]);

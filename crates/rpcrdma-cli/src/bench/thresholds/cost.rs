@@ -4,6 +4,7 @@ use super::mix::Call;
 use anyhow::{Result, bail};
 use oncrpc::ReplyBound;
 use rpcrdma::ClientConfig;
+use rpcrdma_proto::Layout;
 use rpcrdma_proto::header::{Lists, emitted_len};
 use rpcrdma_proto::plan::{
     CallForm, CallPlan, CallSizes, Chunks, PlanLimits, ReplyPlan, plan_reply,
@@ -76,7 +77,8 @@ impl Cost {
         let (reads, rest_of_call) = pulled(&plan, &sizes, &limits);
         let result = (call.result_room > 0).then_some(call.result);
         let head = call.reply - padded(call.result);
-        let (long_reply, placed) = match plan_reply(&offered, head, result, threshold) {
+        let (long_reply, placed) = match plan_reply(Layout::One, &offered, head, result, threshold)
+        {
             ReplyPlan::Send(chunks) => (false, chunks),
             ReplyPlan::ReplyChunk(chunks) => (true, chunks),
             ReplyPlan::NoRoom => bail!("there is no room for the reply"),
@@ -108,6 +110,7 @@ impl Cost {
 fn limits(threshold: usize) -> PlanLimits {
     let max_chunk = ClientConfig::default().max_chunk;
     PlanLimits {
+        layout: Layout::One,
         send: threshold,
         receive: threshold,
         max_chunk,

@@ -1,0 +1,301 @@
+//! Which version two ends speak, and what is said to messages of the other (cel-01 §5).
+
+use super::pair::{End, Pair, Setup};
+use super::*;
+use crate::{Config, Connection, InlineSize, Thresholds, Version, Violation};
+use oncrpc::{Reply, TransportError};
+use verbs::{Completion, QueuePair, WorkRequest, WrId};
+use verbs_sim::{EndOptions, Fabric, PairOptions, SimQp};
+
+fn speaking(client: Versions, server: Versions) -> Pair {
+    let mut setup = Setup::default();
+    setup.client.versions = client;
+    setup.server.versions = server;
+    Pair::with(setup)
+}
+
+/// One call there and one reply back.
+fn check_call(pair: &mut Pair, xid: u32) {
+    pair.call(request(xid, call(xid, 100, &[5000]), bound(100, &[9000])));
+    let (id, message) = pair.arrived();
+    assert_eq!(stream(&message), stream(&call(xid, 100, &[5000])));
+    pair.answer(id, Reply::Message(reply(xid, 60, &[9000])));
+    check_reply(&pair.ended().expect("a reply"), xid, 60, &[9000]);
+    pair.check_idle();
+}
+
+#[test]
+fn ends_speak_the_highest_version_that_both_do() {
+    use Version::{One, Two};
+    let check = |client, server, version| {
+        let mut pair = speaking(client, server);
+        pair.drive();
+        assert_eq!(pair.client.connection.version(), Some(version));
+        check_call(&mut pair, 1);
+        assert_eq!(pair.server.connection.version(), Some(version));
+        check_call(&mut pair, 2);
+    };
+    check(Versions::One, Versions::One, One);
+    check(Versions::One, Versions::Auto, One);
+    check(Versions::Auto, Versions::One, One);
+    check(Versions::Auto, Versions::Two, Two);
+    check(Versions::Two, Versions::Auto, Two);
+    check(Versions::Auto, Versions::Auto, Two);
+}
+
+#[test]
+fn ends_without_a_common_version_have_no_connection() {
+    let mut pair = speaking(Versions::Two, Versions::One);
+    pair.drive();
+    let none = Violation::NoCommonVersion { low: 1, high: 1 };
+    assert_eq!(pair.client.connection.violation(), Some(none));
+    let mut pair = speaking(Versions::One, Versions::Two);
+    pair.call(request(1, call(1, 100, &[]), bound(100, &[])));
+    assert!(matches!(pair.ended(), Err(TransportError::Refused(_))));
+    assert_eq!(pair.server.connection.counters().version_errors_sent, 1);
+}
+
+#[test]
+fn nothing_is_called_before_the_version_is_settled() {
+    let mut pair = speaking(Versions::Auto, Versions::Auto);
+    assert_eq!(pair.client.connection.version(), None);
+    assert_eq!(pair.client.connection.room(), 0);
+    pair.call(request(1, call(1, 100, &[]), bound(100, &[])));
+    assert_eq!(pair.waiting.len(), 1);
+    let (id, _) = pair.arrived();
+    pair.answer(id, Reply::Message(reply(1, 60, &[])));
+    assert!(pair.ended().is_ok());
+}
+
+#[test]
+fn sizes_of_private_data_are_those_of_version_one_alone() {
+    let sizes = |versions| {
+        let mut setup = Setup::default();
+        for config in [&mut setup.client, &mut setup.server] {
+            config.versions = versions;
+            config.own.send = InlineSize::at_most(2048);
+            config.own.receive = InlineSize::at_most(2048);
+        }
+        let mut pair = Pair::with(setup);
+        pair.drive();
+        check_call(&mut pair, 1);
+        let Thresholds { send, receive } = pair.client.connection.thresholds();
+        (send.octets(), receive.octets())
+    };
+    assert_eq!(sizes(Versions::One), (2048, 2048));
+    assert_eq!(sizes(Versions::Auto), (4096, 4096));
+}
+
+/// One connection, and a peer whose octets the test makes up.
+struct Lone {
+    fabric: Fabric,
+    end: End<SimQp>,
+    peer: SimQp,
+}
+
+impl Lone {
+    fn new(role: Role, versions: Versions) -> Self {
+        let config = Config {
+            versions,
+            ..config(role)
+        };
+        let fabric = Fabric::new(5);
+        let (qp, mut peer) = fabric.pair(&PairOptions::both(EndOptions::default()));
+        for _ in 0..8 {
+            let buffer = Buffer::with_capacity(8192);
+            let wr = WrId(0);
+            peer.post(WorkRequest::Receive { wr, buffer })
+                .expect("room");
+        }
+        let end = End::new(qp, &config, None);
+        Self { fabric, end, peer }
+    }
+
+    fn connection(&mut self) -> &mut Connection {
+        &mut self.end.connection
+    }
+
+    /// What the connection has sent, word by word.
+    fn heard(&mut self) -> Vec<Vec<u32>> {
+        let mut heard = Vec::new();
+        loop {
+            let moved = self.end.turn() | self.peer.progress();
+            while let Some(completion) = self.peer.poll_cq() {
+                if let Completion::Receive { buffer, .. } = completion {
+                    let words = buffer.chunks_exact(4);
+                    heard.push(
+                        words
+                            .map(|w| u32::from_be_bytes(w.try_into().unwrap()))
+                            .collect(),
+                    );
+                }
+            }
+            if moved {
+                continue;
+            }
+            match self.fabric.next_event() {
+                Some(time) => self.fabric.advance_to(time),
+                None => return heard,
+            }
+        }
+    }
+
+    fn say(&mut self, words: &[u32]) -> Vec<Vec<u32>> {
+        let octets: Vec<u8> = words.iter().flat_map(|w| w.to_be_bytes()).collect();
+        let send = WorkRequest::Send {
+            wr: WrId(1),
+            buffer: Buffer::from(octets),
+            rest: Gather::new(),
+            invalidate: None,
+        };
+        self.peer.post(send).expect("room");
+        self.heard()
+    }
+}
+
+/// A client that has made its offer; also the XID of that.
+fn offered(versions: Versions) -> (Lone, u32) {
+    let mut lone = Lone::new(Role::Client, versions);
+    let heard = lone.heard();
+    assert_eq!(heard.len(), 1, "the offer and nothing else");
+    let xid = heard[0][0];
+    // An RDMA2_OPTIONAL, a call, ROPT_INITXCH.
+    assert_eq!(
+        heard[0][1..7],
+        [2, 8, 5, 0, 1, (heard[0].len() as u32 - 7) * 4]
+    );
+    (lone, xid)
+}
+
+#[test]
+fn each_answer_to_the_offer_has_its_consequence() {
+    let check = |answer: &[u32], version, violation| {
+        let (mut lone, xid) = offered(Versions::Auto);
+        let mut words = vec![xid];
+        words.extend(answer);
+        assert!(lone.say(&words).is_empty());
+        assert_eq!(lone.connection().version(), version, "{answer:?}");
+        assert_eq!(lone.connection().violation(), violation, "{answer:?}");
+    };
+    // What Linux says: version two echoed, version one supported.
+    check(&[2, 64, 4, 1, 1, 1], Some(Version::One), None);
+    check(&[1, 64, 4, 1, 1, 1], Some(Version::One), None);
+    check(&[2, 64, 4, 1, 0, 7], Some(Version::One), None);
+    check(&[2, 64, 4, 3], Some(Version::Two), None);
+    let none = |low, high| Some(Violation::NoCommonVersion { low, high });
+    check(&[2, 64, 4, 1, 3, 4], None, none(3, 4));
+    check(&[2, 64, 4, 1, 2, 1], None, none(2, 1));
+    check(&[2, 64, 4, 2], Some(Version::Two), None);
+    check(&[1, 64, 4, 2], None, Some(Violation::OfferNotUnderstood));
+    // What cannot be read is an answer all the same, and says nothing but its version.
+    check(&[2, 64, 5, 1, 1, 4, 7], Some(Version::Two), None);
+    // No answers.
+    check(&[2, 64, 4, 1, 1], None, None);
+    check(&[3, 64, 4, 1, 1, 1], None, None);
+    check(&[2, 64, 4, 9], None, None);
+    check(&[1, 64, 0, 0, 0, 0, 5, 1], None, None);
+}
+
+#[test]
+fn answer_to_something_else_is_no_answer() {
+    let (mut lone, xid) = offered(Versions::Auto);
+    assert!(lone.say(&[xid + 1, 2, 64, 4, 1, 1, 1]).is_empty());
+    assert_eq!(lone.connection().version(), None);
+    assert_eq!(lone.connection().counters().discarded, 1);
+}
+
+#[test]
+fn version_two_without_characteristics_begins_with_one_small_call() {
+    let (mut lone, xid) = offered(Versions::Auto);
+    lone.say(&[xid, 2, 64, 4, 3]);
+    let sizes = lone.connection().thresholds();
+    assert_eq!((sizes.send.octets(), sizes.receive.octets()), (1024, 4096));
+    assert_eq!(lone.connection().room(), 1);
+    let End { qp, connection } = &mut lone.end;
+    let called = connection.call(
+        std::time::Instant::now(),
+        request(9, call(9, 8, &[]), bound(60, &[])),
+        qp,
+    );
+    assert!(matches!(called, crate::Called::Sent));
+    // Version two, its direction, and three empty lists.
+    assert_eq!(lone.heard()[0][..9], [9, 2, 8, 0, 0, 0, 0, 0, 9]);
+    // An error proves nothing.
+    lone.say(&[9, 2, 8, 4, 2]);
+    assert_eq!(lone.connection().thresholds().send.octets(), 1024);
+    let End { qp, connection } = &mut lone.end;
+    connection.call(
+        std::time::Instant::now(),
+        request(10, call(10, 8, &[]), bound(60, &[])),
+        qp,
+    );
+    lone.heard();
+    lone.say(&[10, 2, 6, 0, 1, 0, 0, 0, 10, 1, 0]);
+    assert_eq!(lone.connection().thresholds().send.octets(), 4096);
+    assert_eq!(lone.connection().room(), 6);
+}
+
+#[test]
+fn server_answers_each_version_in_its_own_words() {
+    let check = |versions, message: &[u32], expected: &[u32], version| {
+        let mut lone = Lone::new(Role::Server, versions);
+        let heard = lone.say(message);
+        assert_eq!(
+            heard.first().map_or(&[][..], |m| m),
+            expected,
+            "{message:?}"
+        );
+        assert_eq!(lone.connection().version(), version, "{message:?}");
+    };
+    let (one, two) = (Some(Version::One), Some(Version::Two));
+    let auto = Versions::Auto;
+    // An operation that is not known pins version two; anything malformed pins nothing.
+    check(auto, &[7, 2, 4, 5, 0, 99, 0], &[7, 2, 4, 4, 3], two);
+    check(auto, &[7, 2, 4, 9, 0, 0, 0, 0], &[7, 2, 4, 4, 2], None);
+    check(auto, &[7, 1, 4, 9, 0, 0, 0], &[7, 1, 4, 4, 2], None);
+    check(auto, &[7, 1, 4, 0, 0, 0, 0, 7, 0], &[], one);
+    check(auto, &[7, 2, 4, 0, 0, 0, 0, 0, 7, 0], &[], two);
+    check(
+        auto,
+        &[7, 3, 4, 0, 0, 0, 0, 7, 0],
+        &[7, 3, 4, 4, 1, 1, 2],
+        None,
+    );
+    check(
+        auto,
+        &[7, 0, 4, 0, 0, 0, 0, 7, 0],
+        &[7, 0, 4, 4, 1, 1, 2],
+        None,
+    );
+    check(
+        Versions::One,
+        &[7, 2, 4, 5, 0, 99, 0],
+        &[7, 2, 4, 4, 1, 1, 1],
+        one,
+    );
+    check(
+        Versions::Two,
+        &[7, 1, 4, 0, 0, 0, 0, 7, 0],
+        &[7, 1, 4, 4, 1, 2, 2],
+        two,
+    );
+    // An error or a reply draws nothing and pins nothing.
+    check(auto, &[7, 2, 4, 4, 2], &[], None);
+    check(auto, &[7, 2, 4, 0, 1, 0, 0, 0, 7, 1], &[], None);
+    check(auto, &[7, 2, 4, 5, 1, 99, 0], &[], None);
+    // What says that it is a call is one (cel-01 §4.2.2).
+    check(auto, &[7, 2, 4, 0, 0, 0, 0, 0, 7, 1], &[7, 2, 4, 4, 2], two);
+}
+
+#[test]
+fn message_of_another_version_is_refused_once_the_version_is_settled() {
+    let mut lone = Lone::new(Role::Server, Versions::Auto);
+    lone.say(&[7, 1, 4, 0, 0, 0, 0, 7, 0]);
+    let heard = lone.say(&[8, 2, 4, 0, 0, 0, 0, 0, 8, 0]);
+    assert_eq!(heard, [[8, 2, 4, 4, 1, 1, 1]]);
+    let mut lone = Lone::new(Role::Server, Versions::Auto);
+    lone.say(&[7, 2, 4, 0, 0, 0, 0, 0, 7, 0]);
+    let heard = lone.say(&[8, 1, 4, 0, 0, 0, 0, 8, 0]);
+    assert_eq!(heard, [[8, 1, 4, 4, 1, 2, 2]]);
+    assert_eq!(lone.connection().violation(), None);
+}

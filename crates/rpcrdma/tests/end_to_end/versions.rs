@@ -1,0 +1,270 @@
+//! Which version of RPC-over-RDMA is spoken, and with whom it is not tried again.
+
+use crate::echo::{self, Peer, exchange};
+use crate::stage::{Noting, Stage, answering, anywhere, providers, sim};
+use crate::{run, run_in_virtual_time};
+use oncrpc::Transport;
+use rpcrdma::{Client, ClientConfig, REMEMBER_VERSION_ONE, ServerConfig, Spin, Version, Versions};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use verbs::{Listener, QpOptions};
+
+fn speaking(versions: Versions) -> ClientConfig {
+    ClientConfig {
+        versions,
+        reconnect_first: Duration::from_millis(1),
+        spin: Spin::Park,
+        ..ClientConfig::default()
+    }
+}
+
+fn serving(versions: Versions) -> ServerConfig {
+    ServerConfig {
+        versions,
+        ..ServerConfig::default()
+    }
+}
+
+#[test]
+fn each_version_that_both_ends_speak_carries_calls_of_every_shape() {
+    run(async {
+        for provider in providers() {
+            for (client, server, version) in [
+                (Versions::One, Versions::Auto, Version::One),
+                (Versions::Auto, Versions::One, Version::One),
+                (Versions::Auto, Versions::Auto, Version::Two),
+                (Versions::Two, Versions::Two, Version::Two),
+            ] {
+                let stage = Stage::new(Arc::clone(&provider), serving(server)).await;
+                let client = stage.client(speaking(client)).await;
+                let info = client.connection().expect("connected");
+                assert_eq!(info.version, version);
+                for &(args, results) in echo::SHAPES {
+                    exchange(&client, args, results).await;
+                }
+                client.close().await;
+                let stats = stage.server.shutdown().await;
+                assert_eq!(stats.accepted, 1, "it goes on on the same connection");
+            }
+        }
+    });
+}
+
+#[test]
+fn server_has_clients_of_both_versions_at_a_time() {
+    run(async {
+        let stage = Stage::new(sim().1, ServerConfig::default()).await;
+        let one = stage.client(speaking(Versions::One)).await;
+        let two = stage.client(speaking(Versions::Two)).await;
+        for &(args, results) in echo::SHAPES {
+            tokio::join!(exchange(&one, args, results), exchange(&two, args, results));
+        }
+        let versions = [one, two].map(|client| client.connection().expect("connected").version);
+        assert_eq!(versions, [Version::One, Version::Two]);
+    });
+}
+
+#[test]
+fn sizes_grow_with_the_traffic_of_version_two() {
+    run(async {
+        let stage = Stage::new(sim().1, ServerConfig::default()).await;
+        let client = stage.client(speaking(Versions::Two)).await;
+        let receive = || {
+            let info = client.connection().expect("connected");
+            info.thresholds.receive.octets()
+        };
+        assert_eq!(receive(), 4096);
+        let mut calls = 0;
+        while receive() == 4096 {
+            exchange(&client, &[], &[]).await;
+            calls += 1;
+            assert!(calls < 1000, "it stays at 4096 octets");
+        }
+        assert_eq!(receive(), 8192);
+        let before = client.counters().write_chunks_offered;
+        exchange(&client, &[], &[4096]).await;
+        assert_eq!(client.counters().write_chunks_offered, before);
+    });
+}
+
+#[test]
+fn client_that_speaks_version_two_takes_calls_with_chunks() {
+    run(async {
+        for (versions, takes) in [(Versions::One, false), (Versions::Two, true)] {
+            let stage = Stage::new(sim().1, ServerConfig::default()).await;
+            let service = Noting::new();
+            let config = ClientConfig {
+                callbacks: answering(&service).callbacks,
+                ..speaking(versions)
+            };
+            let client = stage.client(config).await;
+            exchange(&client, &[], &[]).await;
+            let back = stage.back();
+            exchange(&back, &[300], &[300]).await;
+            let sizes: (&[usize], &[usize]) = (&[100_001], &[50_002, 3]);
+            let call = echo::call(back.next_xid(), echo::NOW, sizes.0, sizes.1);
+            let called = back.call(call, echo::bound(sizes.1)).await;
+            assert_eq!(called.is_ok(), takes);
+            assert_eq!(service.calls(), 1 + usize::from(takes));
+        }
+    });
+}
+
+#[test]
+fn client_that_answers_no_calls_says_so_in_version_two() {
+    run(async {
+        let stage = Stage::new(sim().1, ServerConfig::default()).await;
+        let client = stage.client(speaking(Versions::Two)).await;
+        exchange(&client, &[], &[]).await;
+        let back = stage.back();
+        let call = echo::call(back.next_xid(), echo::NOW, &[], &[]);
+        let called = back.call(call, echo::bound(&[])).await;
+        let error = called.expect_err("refused").to_string();
+        assert!(error.contains("BKREQSUP_NONE"), "{error}");
+    });
+}
+
+#[test]
+fn server_that_turns_version_two_down_is_asked_once() {
+    run(async {
+        let stage = Stage::new(sim().1, serving(Versions::One)).await;
+        let config = ClientConfig {
+            connections: 3,
+            ..speaking(Versions::Auto)
+        };
+        let client = stage.client(config).await;
+        while client.connections().len() < 3 {
+            exchange(&client, &[], &[]).await;
+        }
+        client.close().await;
+        let stats = stage.server.shutdown().await;
+        assert_eq!((stats.accepted, stats.counters.version_errors_sent), (3, 1));
+    });
+}
+
+#[test]
+fn client_that_wants_version_two_alone_says_what_the_server_speaks() {
+    run(async {
+        let stage = Stage::new(sim().1, serving(Versions::One)).await;
+        let to = stage.server.local_addr();
+        let provider = Arc::clone(&stage.provider);
+        let client = Client::connect(provider, to, speaking(Versions::Two)).await;
+        let error = client.err().expect("no common version").to_string();
+        assert!(error.contains("speaks versions 1 to 1"), "{error}");
+    });
+}
+
+/// The next connection, taken in by a peer that the test drives by hand.
+async fn taken_in(listener: &mut dyn Listener) -> Peer {
+    let mut incoming = listener.accept().await.expect("a connection");
+    let limit = Duration::from_secs(10);
+    incoming.request(limit).await.expect("a request");
+    let options = QpOptions::default();
+    let accepted = incoming.accept(&options, b"", echo::receives(8)).await;
+    Peer::new(accepted.expect("accepted"))
+}
+
+/// Takes in calls without arguments and results in version one, and answers them.
+async fn answer_in_version_one(mut peer: Peer) {
+    loop {
+        let call = peer.receive().await;
+        assert_eq!(call[1], 1, "version one is spoken");
+        peer.send(&[call[0], 1, 8, 0, 0, 0, 0, call[0], 1, 0]);
+    }
+}
+
+#[test]
+fn server_that_drops_whoever_offers_version_two_is_spoken_to_in_version_one() {
+    run(async {
+        let (_fabric, provider) = sim();
+        let mut listener = provider.listen(anywhere()).await.expect("it listens");
+        let to = listener.local_addr();
+        let server = async {
+            let mut first = taken_in(listener.as_mut()).await;
+            assert_eq!(first.receive().await[1], 2);
+            drop(first);
+            answer_in_version_one(taken_in(listener.as_mut()).await).await;
+        };
+        let client = async {
+            let client = Client::connect(provider.clone(), to, speaking(Versions::Auto)).await;
+            let client = client.expect("it connects");
+            let info = client.connection().expect("connected");
+            assert_eq!(info.version, Version::One);
+            exchange(&client, &[], &[]).await;
+        };
+        tokio::select! {
+            () = server => unreachable!("it serves for ever"),
+            () = client => {}
+        }
+    });
+}
+
+#[test]
+fn server_that_does_not_answer_the_offer_is_given_up_after_a_while() {
+    run_in_virtual_time(async {
+        let (_fabric, provider) = sim();
+        let mut listener = provider.listen(anywhere()).await.expect("it listens");
+        let to = listener.local_addr();
+        let server = async {
+            // It stays open, and says nothing.
+            let _silent = taken_in(listener.as_mut()).await;
+            answer_in_version_one(taken_in(listener.as_mut()).await).await;
+        };
+        let client = async {
+            let begin = Instant::now();
+            let config = speaking(Versions::Auto);
+            let limit = config.version_timeout;
+            let client = Client::connect(provider.clone(), to, config).await;
+            assert!(begin.elapsed() >= limit);
+            exchange(&client.expect("it connects"), &[], &[]).await;
+        };
+        tokio::select! {
+            () = server => unreachable!("it serves for ever"),
+            () = client => {}
+        }
+    });
+}
+
+/// Connections are lost each time; what the client begins each of them with.
+#[test]
+fn connection_lost_after_version_two_was_turned_down_is_followed_by_version_one_for_a_while() {
+    run_in_virtual_time(async {
+        let (_fabric, provider) = sim();
+        let mut listener = provider.listen(anywhere()).await.expect("it listens");
+        let to = listener.local_addr();
+        let server = async {
+            let mut peer = taken_in(listener.as_mut()).await;
+            let offer = peer.receive().await;
+            peer.send(&[offer[0], 2, 8, 4, 1, 1, 1]);
+            assert_eq!(peer.receive().await[1], 1);
+            drop(peer);
+            let mut peer = taken_in(listener.as_mut()).await;
+            let call = peer.receive().await;
+            assert_eq!(call[1], 1, "it is not asked again");
+            peer.send(&[call[0], 1, 8, 0, 0, 0, 0, call[0], 1, 0]);
+            peer.receive().await;
+            drop(peer);
+            let mut peer = taken_in(listener.as_mut()).await;
+            let offer = peer.receive().await;
+            assert_eq!(offer[1], 2, "it may be another server by now");
+            peer.send(&[offer[0], 2, 8, 4, 1, 1, 1]);
+            answer_in_version_one(peer).await;
+        };
+        let client = async {
+            let config = ClientConfig {
+                idle_timeout: None,
+                ..speaking(Versions::Auto)
+            };
+            let client = Client::connect(provider.clone(), to, config).await;
+            let client = client.expect("it connects");
+            exchange(&client, &[], &[]).await;
+            tokio::time::sleep(REMEMBER_VERSION_ONE).await;
+            exchange(&client, &[], &[]).await;
+        };
+        tokio::select! {
+            () = server => unreachable!("it serves for ever"),
+            () = client => {}
+        }
+    });
+}
