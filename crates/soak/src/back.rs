@@ -253,6 +253,8 @@ impl Back {
                 Err(RpcError::ProgUnavail) => Ok(true),
                 other => Err(format!("a client without a service says {other:?}")),
             },
+            // In version two it has said before that nothing is answered there (xcharext §3.3).
+            Err(TransportError::Refused(why)) if why.contains("BKREQSUP_NONE") => Ok(true),
             Err(
                 TransportError::TimedOut(_)
                 | TransportError::Disconnected(_)

@@ -149,6 +149,7 @@ fn server_config(scenario: &Scenario, dice: &mut Dice, pool: Pool) -> ServerConf
     let usual = ServerConfig::default();
     let tiny = scenario.sizes == Sizes::Tiny;
     ServerConfig {
+        versions: dice.of(scenario.speak.1),
         credits: terms.credits,
         send_size: terms.send,
         receive_size: terms.receive,
@@ -345,6 +346,8 @@ impl Guest {
                 several => Some(Duration::from_secs(dice.of(several))),
             },
             health: health(scenario, dice, usual.health),
+            versions: dice.of(scenario.speak.0),
+            version_timeout: Duration::from_secs(2),
             credits: terms.credits,
             send_size: terms.send,
             receive_size: terms.receive,

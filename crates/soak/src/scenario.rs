@@ -2,6 +2,7 @@
 
 use crate::echo::{EVERY_KIND, Kind, Mix};
 use crate::weather::{CALM, Sizes, Weather};
+use rpcrdma::Versions;
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +17,8 @@ pub struct Scenario {
     pub tasks: (usize, usize),
     /// Calls of each task, one after the other.
     pub calls: (usize, usize),
+    /// What each client speaks, and each server: one of these.
+    pub speak: (&'static [Versions], &'static [Versions]),
     /// What goes wrong below.
     pub weather: Weather,
     /// How much there is room for.
@@ -114,6 +117,7 @@ const FIRST: Scenario = Scenario {
     clients: (1, 3),
     tasks: (1, 6),
     calls: (1, 8),
+    speak: (&[Versions::One], &[Versions::Auto]),
     weather: CALM,
     sizes: Sizes::Usual,
     inline: &[1024, 1024, 2048, 4096, 4096, 8192, 65_536],
@@ -164,6 +168,18 @@ const ALL_AT_ONCE: Weather = Weather {
     setups: 8,
     posts: 3,
     registrations: 12,
+};
+
+/// Both ends, from the first message on.
+const TWO: (&[Versions], &[Versions]) = (&[Versions::Auto, Versions::Two], &[Versions::Auto]);
+
+/// Of a server with chunks.
+const BACKWARD_TWO: Backward = Backward {
+    mix: Mix {
+        shapes: EVERY_KIND,
+        ..BACKWARD.mix
+    },
+    ..BACKWARD
 };
 
 /// What is played, from the simple to the wild.
@@ -539,6 +555,139 @@ pub const SCENARIOS: &[Scenario] = &[
         tasks: (10, 60),
         calls: (1, 4),
         pauses: (30, 2000),
+        ..FIRST
+    },
+    Scenario {
+        name: "two",
+        speak: TWO,
+        ..FIRST
+    },
+    // Whoever a server has, it answers each in its own version.
+    Scenario {
+        name: "versions",
+        clients: (2, 5),
+        speak: (
+            &[Versions::One, Versions::Auto, Versions::Two],
+            &[Versions::Auto],
+        ),
+        ..FIRST
+    },
+    Scenario {
+        name: "versions-refused",
+        speak: (&[Versions::Auto], &[Versions::One]),
+        connections: (1, 3),
+        ..FIRST
+    },
+    // The next server may speak other versions than this one.
+    Scenario {
+        name: "versions-restarts",
+        speak: (
+            &[Versions::One, Versions::Auto],
+            &[Versions::One, Versions::Auto],
+        ),
+        restarts: (1, 4),
+        calls: (4, 12),
+        weather: Weather {
+            cuts: 3,
+            setups: 4,
+            stalls: 6,
+            ..CALM
+        },
+        timeouts: ANY_TIME,
+        blows: (0, 4),
+        sure: false,
+        ..FIRST
+    },
+    // So many calls that Receives of former sizes are used up, amid everything else.
+    Scenario {
+        name: "two-grows",
+        speak: TWO,
+        inline: &[1024, 4096, 8192, 20_000, 65_536],
+        tasks: (4, 12),
+        calls: (10, 60),
+        pauses: (20, 200),
+        ..FIRST
+    },
+    Scenario {
+        name: "two-cuts",
+        speak: TWO,
+        inline: &[1024, 8192, 65_536],
+        weather: Weather {
+            cuts: 2,
+            failures: 8,
+            posts: 4,
+            ..CALM
+        },
+        tasks: (2, 10),
+        calls: (4, 30),
+        cancel: 12,
+        timeouts: ANY_TIME,
+        sure: false,
+        ..FIRST
+    },
+    Scenario {
+        name: "two-files",
+        load: FILES,
+        speak: TWO,
+        tasks: (1, 3),
+        calls: (4, 16),
+        weather: Weather {
+            latency: 15,
+            cuts: 3,
+            stalls: 6,
+            posts: 4,
+            ..CALM
+        },
+        blows: (0, 4),
+        timeouts: &[20_000, 60_000],
+        sure: false,
+        ..FIRST
+    },
+    // Calls of the server with chunks of every kind.
+    Scenario {
+        name: "two-backward",
+        speak: TWO,
+        backward: Some(BACKWARD_TWO),
+        ..FIRST
+    },
+    Scenario {
+        name: "two-backward-cuts",
+        speak: TWO,
+        backward: Some(BACKWARD_TWO),
+        weather: Weather {
+            cuts: 2,
+            stalls: 8,
+            failures: 12,
+            posts: 8,
+            ..CALM
+        },
+        cancel: 8,
+        timeouts: ANY_TIME,
+        blows: (0, 5),
+        sure: false,
+        ..FIRST
+    },
+    Scenario {
+        name: "two-wild",
+        load: Load::Calls(Mix {
+            shapes: EVERY_KIND,
+            later: (4, 3000),
+            never: 40,
+        }),
+        speak: (&[Versions::Auto, Versions::Two], &[Versions::Auto]),
+        backward: Some(BACKWARD_TWO),
+        weather: ALL_AT_ONCE,
+        sizes: Sizes::Tiny,
+        cancel: 10,
+        timeouts: ANY_TIME,
+        restarts: (0, 2),
+        blows: (0, 4),
+        calls: (2, 20),
+        connections: (1, 3),
+        users: 3,
+        health: true,
+        fickle: true,
+        sure: false,
         ..FIRST
     },
 ];
