@@ -47,6 +47,8 @@ impl ConnectArgs {
         let usual = ClientConfig::default();
         ClientConfig {
             connections: self.nconnect.into(),
+            versions: self.transport.versions(),
+            version_timeout: usual.version_timeout.min(self.timeout),
             credits: self.transport.credits,
             send_size: self.transport.inline_size_or(usual.send_size),
             receive_size: self.transport.inline_size_or(usual.receive_size),

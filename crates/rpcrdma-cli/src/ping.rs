@@ -59,6 +59,9 @@ struct Statistics {
 #[derive(Serialize)]
 struct Report<'a> {
     server: &'a str,
+    /// Of RPC-over-RDMA, if there is a connection in the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rpcrdma_version: Option<u32>,
     sent: u64,
     received: u64,
     loss_percent: f64,
@@ -83,9 +86,17 @@ pub(crate) async fn run(args: &PingArgs) -> anyhow::Result<Ended> {
     let server = args.server.to_string();
     let mut out = std::io::stdout();
     if !args.json {
-        let about = client.connection().map(|info| info.description);
-        let about = about.unwrap_or_else(|| args.connect.transport.describe());
-        writeln!(out, "PING {server}: NFS NULL over RPC-over-RDMA ({about})")?;
+        let (version, about) = match client.connection() {
+            Some(info) => (
+                format!(" version {}", info.version.number()),
+                info.description,
+            ),
+            None => (String::new(), args.connect.transport.describe()),
+        };
+        writeln!(
+            out,
+            "PING {server}: NFS NULL over RPC-over-RDMA{version} ({about})"
+        )?;
     }
     let start = Instant::now();
     let mut statistics = Statistics::default();
@@ -121,9 +132,10 @@ pub(crate) async fn run(args: &PingArgs) -> anyhow::Result<Ended> {
         }
     }
     let total = start.elapsed();
+    let version = client.connection().map(|info| info.version.number());
     client.close().await;
     if args.json {
-        let report = statistics.report(&server, total);
+        let report = statistics.report(&server, version, total);
         writeln!(out, "{}", serde_json::to_string(&report)?)?;
     } else {
         writeln!(out, "\n{}", statistics.text(&server, total))?;
@@ -208,9 +220,15 @@ impl Statistics {
         })
     }
 
-    fn report<'a>(&self, server: &'a str, total: Duration) -> Report<'a> {
+    fn report<'a>(
+        &self,
+        server: &'a str,
+        rpcrdma_version: Option<u32>,
+        total: Duration,
+    ) -> Report<'a> {
         Report {
             server,
+            rpcrdma_version,
             sent: self.sent,
             received: self.received,
             loss_percent: self.loss_percent(),
@@ -268,7 +286,7 @@ mod tests {
     fn without_an_answer_there_are_no_times() {
         let none = statistics(&[None, None]);
         assert_eq!(none.round_trip(), None);
-        let json = serde_json::to_string(&none.report("h:1", Duration::ZERO)).unwrap();
+        let json = serde_json::to_string(&none.report("h:1", None, Duration::ZERO)).unwrap();
         assert_eq!(
             json,
             r#"{"server":"h:1","sent":2,"received":0,"loss_percent":100.0,"total_ms":0.0}"#

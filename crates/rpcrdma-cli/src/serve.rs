@@ -265,6 +265,7 @@ impl ServeArgs {
     fn config(&self) -> ServerConfig {
         let usual = ServerConfig::default();
         ServerConfig {
+            versions: self.transport.versions(),
             credits: self.transport.credits,
             send_size: self.transport.inline_size_or(usual.send_size),
             receive_size: self.transport.inline_size_or(usual.receive_size),

@@ -1,7 +1,7 @@
 //! Which provider is used, and how connections behave.
 
 use clap::{Args, ValueEnum};
-use rpcrdma::{InlineSize, Spin};
+use rpcrdma::{InlineSize, Spin, Versions};
 use std::sync::Arc;
 use verbs::Provider;
 use verbs_iwarp::{Config, CrcMode, Iwarp};
@@ -21,6 +21,11 @@ pub(crate) struct TransportArgs {
     /// The same as --crc=off: no CRC is asked for; it is still used when the peer asks
     #[arg(long, conflicts_with = "crc")]
     no_crc: bool,
+
+    /// Versions of RPC-over-RDMA: `auto` offers version two, which has no RFC, and goes on in version
+    /// one where it is turned down; `serve` takes what each client begins with
+    #[arg(long, value_enum, default_value_t, value_name = "VERSION")]
+    rpcrdma_version: VersionName,
 
     /// Calls under way at a time, per connection
     #[arg(long, default_value_t = 128, value_name = "N",
@@ -51,6 +56,16 @@ enum ProviderName {
     /// Software iWARP over TCP: needs no hardware, and Linux speaks it through siw
     #[default]
     Iwarp,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum VersionName {
+    #[default]
+    Auto,
+    #[value(name = "1")]
+    One,
+    #[value(name = "2")]
+    Two,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -119,6 +134,14 @@ impl TransportArgs {
             CrcMode::Strict => "CRC strict",
         };
         format!("{provider}, {crc}")
+    }
+
+    pub(crate) fn versions(&self) -> Versions {
+        match self.rpcrdma_version {
+            VersionName::Auto => Versions::Auto,
+            VersionName::One => Versions::One,
+            VersionName::Two => Versions::Two,
+        }
     }
 
     /// The size that was asked for, in both directions, or else the usual one of a direction.

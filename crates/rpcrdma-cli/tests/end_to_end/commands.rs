@@ -229,6 +229,51 @@ fn pings_are_answered_and_counted() {
     assert!(shown.contains("2 calls, 2 replies, 0% lost"), "{shown}");
 }
 
+/// What the program prints is the same, whichever version carries it.
+#[test]
+fn every_command_does_the_same_over_each_version() {
+    let served = Served::new(&[]);
+    let content = data((3 << 20) + 1);
+    let source = served.local("source", &content);
+    fs::create_dir_all(served.dir.join("a/b")).unwrap();
+    for name in 0..300 {
+        fs::write(served.dir.join(format!("a/b/{name}")), "").unwrap();
+    }
+    let over = |version: &str| {
+        let copy = served.url(&format!("a/of {version}"));
+        let version = format!("--rpcrdma-version={version}");
+        ok(&["put", &version, &source, &copy]);
+        let got = served.beside("got");
+        ok(&["get", &version, &copy, &got]);
+        assert_eq!(fs::read(&got).unwrap(), content, "{version}");
+        ok(&["rm", &version, &copy]);
+        ok(&["ls", "-R", &version, &served.url("")])
+    };
+    let listing = over("1");
+    assert!(text(&listing).lines().count() > 300);
+    assert_eq!(over("2"), listing);
+    assert_eq!(over("auto"), listing);
+}
+
+#[test]
+fn version_that_is_spoken_can_be_chosen_at_either_end() {
+    let spoken = |server: &str, client: &str| {
+        let served = Served::new(&[&format!("--rpcrdma-version={server}")]);
+        let client = format!("--rpcrdma-version={client}");
+        let report = text(&ok(&["ping", "-c1", "--json", &client, &served.listening]));
+        json(&report)["rpcrdma_version"].as_u64().unwrap()
+    };
+    assert_eq!(spoken("auto", "auto"), 2);
+    assert_eq!(spoken("auto", "1"), 1);
+    assert_eq!(spoken("1", "auto"), 1);
+    let served = Served::new(&["--rpcrdma-version=1"]);
+    fails(
+        &["ping", "--rpcrdma-version=2", "-c1", &served.listening],
+        1,
+        "the peer speaks versions 1 to 1",
+    );
+}
+
 #[test]
 fn several_exports_have_their_own_names() {
     let other = tempfile::tempdir().unwrap();

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 
 use super::kernel_server::KernelServer;
 use super::our_client::OurClient;
 use super::{MIB, sha256, write_noise};
 use crate::interop::TestRun;
+use crate::interop::relay::Relay;
 
 /// Size of the files that are moved, in MiB.
 const BIG_MIB: usize = 64;
@@ -37,6 +38,9 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
 
     client.step("ping");
     client.ping(5, SHORT_LIMIT)?;
+
+    client.step("version two is turned down");
+    check_versions(run, &server)?;
 
     client.step("ls -lR");
     let listing = client
@@ -85,4 +89,31 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
         slowest.as_secs_f64()
     ));
     server.stop()
+}
+
+/// The kernel turns version two down with ERR_VERS, and our client goes on in version one on the
+/// connection on which it heard that (cel-01 §5.2).
+fn check_versions(run: &TestRun<'_>, server: &KernelServer<'_>) -> Result<()> {
+    let relay = Relay::start(server.port)?;
+    let client = OurClient {
+        run,
+        port: relay.port,
+        mount_port: server.mount_port,
+    };
+    let Err(refused) = client.ping_speaking("2", SHORT_LIMIT) else {
+        bail!("the kernel speaks version two");
+    };
+    let words = "the peer speaks versions 1 to 1";
+    ensure!(
+        format!("{refused:#}").contains(words),
+        "it is not ERR_VERS that turned it down: {refused:#}"
+    );
+    let before = relay.taken_in();
+    let said = client.ping_speaking("auto", SHORT_LIMIT)?.stdout;
+    for part in ["\"rpcrdma_version\":1", "\"received\":3"] {
+        ensure!(said.contains(part), "ping does not say {part}: {said}");
+    }
+    let connections = relay.taken_in() - before;
+    ensure!(connections == 1, "it took {connections} connections");
+    Ok(())
 }

@@ -49,6 +49,14 @@ impl OurClient<'_> {
         within(&mut command, limit, &self.run.work)
     }
 
+    /// The same, speaking what `--rpcrdma-version` says; its result in JSON.
+    pub(super) fn ping_speaking(&self, version: &str, limit: Duration) -> Result<Finished> {
+        let mut command = Command::new(self.run.program);
+        command.args(["ping", &self.peer(), "-c", "3", "-i", "0.1", "--json"]);
+        command.args(["--rpcrdma-version", version]);
+        within(&mut command, limit, &self.run.work)
+    }
+
     /// A command on files, which needs MOUNT.
     pub(super) fn files(&self, arguments: &[&str], limit: Duration) -> Result<Finished> {
         within(&mut self.command(arguments), limit, &self.run.work)
