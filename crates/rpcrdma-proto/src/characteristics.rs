@@ -18,9 +18,11 @@ pub struct Characteristics {
     /// Octets of the Receives that are posted once it is known that version two is spoken. The peer
     /// is told when those of its beginning are used up.
     pub raise_to: InlineSize,
-    /// Octets of the largest Receive there may ever be, and of the largest message that is sent; at
-    /// least that of `raise_to`.
+    /// Octets of the largest Receive there may ever be; at least that of `raise_to`.
     pub largest: InlineSize,
+    /// Octets of the largest message that is sent, to a peer that receives as much; at least that of
+    /// the largest Receive.
+    pub largest_sent: InlineSize,
     /// What this end can do in the backward direction: on a client what it says, on a server how far
     /// it goes itself.
     pub backward: BackwardSupport,
@@ -40,6 +42,7 @@ impl Default for Characteristics {
             supported: Supported::All,
             raise_to: InlineSize::MIN,
             largest: InlineSize::MIN,
+            largest_sent: InlineSize::MIN,
             backward: BackwardSupport::Inline,
             designs: Vec::new(),
             registry: Registry::standard(),
@@ -83,6 +86,7 @@ impl Config {
             supported: said.supported,
             receive_size: receive.into(),
             max_receive_size: self.largest_receive().into(),
+            max_send_size: said.largest_sent.into(),
             remote_invalidation: self.own.remote_invalidation,
             backward: match limits.outstanding_reads {
                 // Chunks of a call have to be read.

@@ -176,6 +176,8 @@ impl Connection {
             layout: Layout::One,
             send_limit: thresholds.send.octets(),
             last_resort_limit: thresholds.send.octets(),
+            largest_sent: config.characteristics.largest_sent.octets(),
+            largest_reply: 0,
             reply_limit: thresholds.receive.octets(),
             limits: limits.clone(),
             max_chunk,
@@ -289,6 +291,12 @@ impl Connection {
     /// be sent from now on (RFC 8167 §6).
     pub fn handle_client_ready(&mut self) {
         self.requester.handle_ready();
+    }
+
+    /// Octets that the largest reply of late would have had as one message, without what went by Write
+    /// chunks, of those that could be one if the peer's Receives were larger. It is 0 after that.
+    pub fn take_largest_reply(&mut self) -> usize {
+        std::mem::take(&mut self.link.largest_reply)
     }
 
     /// Credits that are granted with the next reply, at most.

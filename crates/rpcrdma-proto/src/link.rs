@@ -106,6 +106,10 @@ pub(crate) struct Link {
     pub(crate) send_limit: usize,
     /// Octets of the largest reply that we send to a call if there is no other way.
     pub(crate) last_resort_limit: usize,
+    /// Octets of the largest message that we ever send.
+    pub(crate) largest_sent: usize,
+    /// Of the replies since this was looked at that could be sent so, octets of the largest.
+    pub(crate) largest_reply: usize,
     /// Octets of the largest reply for which a call of ours needs no Reply chunk.
     pub(crate) reply_limit: usize,
     pub(crate) limits: Limits,
@@ -139,6 +143,13 @@ impl Link {
             self.receives.post(self.receive_size);
             let buffer = self.pool.take(self.receive_size);
             self.posts.push(receive(buffer));
+        }
+    }
+
+    /// A reply goes out that has, or would have, so many octets as one message.
+    pub(crate) fn note_reply(&mut self, octets: usize) {
+        if octets <= self.largest_sent {
+            self.largest_reply = self.largest_reply.max(octets);
         }
     }
 

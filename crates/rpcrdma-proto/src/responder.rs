@@ -456,6 +456,7 @@ impl Responder {
         let call = &mut self.calls[key as usize];
         let (layout, limit) = (link.layout, link.send_limit);
         if call.lists.is_empty() && layout.min_len() + reply.stream_len() <= limit {
+            link.note_reply(layout.min_len() + reply.stream_len());
             call.answer_inline(link, key, grant, reply);
             return self.granted(link);
         }
@@ -516,6 +517,8 @@ impl Responder {
             layout.emit(out, xid, grant, contents);
         };
         let moved = |index: usize| chunks.get(index).is_some_and(Option::is_some);
+        // Octets that went, or would have gone, in one Send.
+        let mut needed = 0;
         let rest = if long {
             let offered = call
                 .lists
@@ -529,12 +532,15 @@ impl Responder {
             writer.link.counters.reply_chunks_filled += 1;
             writer.link.counters.reply_octets_written += len as u64;
             emit(&mut buffer, procedure::NOMSG, lists);
+            needed += len;
             Gather::new()
         } else {
             emit(&mut buffer, procedure::MSG, lists);
             put_inline(&reply, &mut buffer, moved)
         };
         let left = writer.posted + 1;
+        needed += buffer.len() + buffer::gather_len(&rest);
+        link.note_reply(needed);
         let invalidate = to_invalidate(link, &call.lists);
         // Right behind the Writes: order on the stream is enough (RFC 5040 §5.5).
         link.posts.push(WorkRequest::Send {

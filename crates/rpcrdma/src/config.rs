@@ -213,6 +213,10 @@ pub struct ServerConfig {
     pub credits: u32,
     /// The largest message to send in one Send, to a client that takes as much.
     pub send_size: InlineSize,
+    /// The largest message to send in one Send where version two is spoken. A client whose replies
+    /// would fit that is asked for Receives as large, and for smaller ones again after a while without
+    /// such replies (xcharext §4.2).
+    pub max_send_size: InlineSize,
     /// The largest message to receive in one Receive. Each client has as many as it has credits.
     /// Where version two is spoken it becomes the size of what we send, as an end sends as much as it
     /// receives (xcharext §3.1).
@@ -271,6 +275,7 @@ impl Default for ServerConfig {
             versions: Versions::Auto,
             credits: 128,
             send_size: InlineSize::at_most(2 * InlineSize::DEFAULT.octets()),
+            max_send_size: InlineSize::at_most(8 * InlineSize::DEFAULT.octets()),
             receive_size: InlineSize::DEFAULT,
             max_chunk: 4 << 20,
             remote_invalidation: true,

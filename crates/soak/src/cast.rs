@@ -150,6 +150,7 @@ fn server_config(scenario: &Scenario, dice: &mut Dice, pool: Pool) -> ServerConf
     let tiny = scenario.sizes == Sizes::Tiny;
     ServerConfig {
         versions: dice.of(scenario.speak.1),
+        max_send_size: InlineSize::at_most(dice.of(scenario.inline)),
         credits: terms.credits,
         send_size: terms.send,
         receive_size: terms.receive,
@@ -347,6 +348,7 @@ impl Guest {
             },
             health: health(scenario, dice, usual.health),
             versions: dice.of(scenario.speak.0),
+            max_receive_size: InlineSize::at_most(dice.of(scenario.inline)),
             version_timeout: Duration::from_secs(2),
             credits: terms.credits,
             send_size: terms.send,

@@ -202,6 +202,7 @@ impl Arrival {
             characteristics: Characteristics {
                 // Each end sends as much as it receives (xcharext §3.1).
                 raise_to: settings.send_size,
+                largest_sent: settings.max_send_size,
                 backward: BackwardSupport::General,
                 ..Characteristics::default()
             },

@@ -1,6 +1,7 @@
 //! The answering end.
 
 mod accept;
+mod asking;
 mod backchannel;
 mod grants;
 mod guests;

@@ -1,5 +1,6 @@
 //! The task that owns one connection of a server, and answers its calls.
 
+use super::asking::Asking;
 use super::backchannel::BackEnd;
 use super::grants::Grants;
 use super::pulling::Pulling;
@@ -60,6 +61,7 @@ pub(super) struct Serving {
     seen: (u64, Instant),
     pulling: Pulling,
     grants: Grants,
+    asking: Asking,
 }
 
 /// What a turn had to answer.
@@ -87,6 +89,7 @@ impl Serving {
             spinner: Spinner::new(settings.config.spin, activity),
             pulling: Pulling::new(settings.config.pull_timeout),
             grants: Grants::new(&wire.connection),
+            asking: Asking::new(clock::now()),
             wire,
             settings,
             tally,
@@ -234,6 +237,7 @@ impl Serving {
     fn look_around(&mut self) -> Option<Over> {
         let now = clock::now();
         self.grants.adjust(&mut self.wire.connection);
+        self.asking.look(now, &mut self.wire.connection);
         let (mut calls_back, mut open) = (false, false);
         if let Some(back) = &mut self.back {
             if let Some(over) = back.look_around(now, &mut self.wire) {

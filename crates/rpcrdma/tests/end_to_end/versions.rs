@@ -89,6 +89,45 @@ fn sizes_grow_with_the_traffic_of_version_two() {
 }
 
 #[test]
+fn client_is_asked_for_receives_that_its_replies_fit_and_for_smaller_ones_again() {
+    run_in_virtual_time(async {
+        let stage = Stage::new(sim().1, ServerConfig::default()).await;
+        let config = ClientConfig {
+            idle_timeout: None,
+            ..speaking(Versions::Two)
+        };
+        let client = stage.client(config).await;
+        // So many small results that the reply is long.
+        let results = [5; 900];
+        let in_chunks = async || {
+            let before = client.counters().reply_octets_received;
+            exchange(&client, &[], &results).await;
+            client.counters().reply_octets_received - before
+        };
+        assert!(in_chunks().await > 0);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let mut calls = 0;
+        while in_chunks().await > 0 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            calls += 1;
+            assert!(calls < 1000, "it is not asked for larger ones");
+        }
+        let mut calls = 0;
+        loop {
+            for _ in 0..200 {
+                exchange(&client, &[], &[]).await;
+            }
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            calls += 1;
+            assert!(calls < 1000, "it is not asked for smaller ones");
+            if calls % 10 == 0 && in_chunks().await > 0 {
+                break;
+            }
+        }
+    });
+}
+
+#[test]
 fn client_that_speaks_version_two_takes_calls_with_chunks() {
     run(async {
         for (versions, takes) in [(Versions::One, false), (Versions::Two, true)] {

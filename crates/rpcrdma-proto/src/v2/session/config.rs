@@ -20,9 +20,11 @@ pub struct Config {
     pub supported: Supported,
     /// Octets of each Receive that is posted at first: what is told as Receive Buffer Size.
     pub receive_size: ReceiveSize,
-    /// Octets of the largest Receive there may ever be; also of the largest message that is sent. Taken
-    /// to be at least `receive_size`.
+    /// Octets of the largest Receive there may ever be. Taken to be at least `receive_size`.
     pub max_receive_size: ReceiveSize,
+    /// Octets of the largest message that is sent. Taken to be at least those of the largest Receive,
+    /// as each end sends as much as it receives.
+    pub max_send_size: ReceiveSize,
     /// Whether each handle may be invalidated with a reply that this end exposes as a Requester
     /// (xcharext §3.2). A server says it only if its calls may have chunks, as nothing else is exposed
     /// by it.
@@ -80,6 +82,7 @@ impl Config {
             supported: Supported::All,
             receive_size: ReceiveSize::DEFAULT,
             max_receive_size: ReceiveSize::DEFAULT,
+            max_send_size: ReceiveSize::DEFAULT,
             remote_invalidation: false,
             backward: BackwardSupport::Inline,
             designs: Vec::new(),

@@ -203,7 +203,7 @@ impl Session {
     fn limit(&self, receives: ReceiveSize) -> usize {
         match self.opening {
             Opening::Exchanging | Opening::Cautious => FIRST_MESSAGE,
-            Opening::Done => receives.min(self.own.sizes.most()).octets(),
+            Opening::Done => receives.min(self.own.largest_sent()).octets(),
         }
     }
 

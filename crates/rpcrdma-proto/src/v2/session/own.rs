@@ -7,7 +7,7 @@ use crate::invalidation::Design;
 use crate::limits::FIRST_MESSAGE;
 use crate::v2::characteristics::{
     BackwardSupport, Characteristic, DesignBits, InvalidationDesigns, MayChange, ReceiveBufferSize,
-    Registry, SpecError, XcharId, XcharSpec, XcharVal,
+    ReceiveSize, Registry, SpecError, XcharId, XcharSpec, XcharVal,
 };
 use crate::v2::operations::{
     InitXch, Operation, Outcome, ReqXch, RespXch, Supported, UpdXch, code,
@@ -20,6 +20,7 @@ pub(super) struct Own {
     supported: Supported,
     registry: Registry,
     pub(super) sizes: ReceiveSizes,
+    max_send_size: ReceiveSize,
     backward: BackwardSupport,
     /// What the peer was told last, or will be told first.
     said: InitXch,
@@ -60,6 +61,7 @@ impl Own {
             supported: config.supported,
             registry: config.registry,
             sizes: ReceiveSizes::new(config.receive_size, config.max_receive_size),
+            max_send_size: config.max_send_size,
             backward: config.backward,
             heard: said.start.clone(),
             said,
@@ -79,6 +81,11 @@ impl Own {
     /// What the peer was told, or is to be told at first.
     pub(super) fn said(&self) -> &XcharSpec {
         &self.said.start
+    }
+
+    /// Octets of the largest message that is ever sent.
+    pub(super) fn largest_sent(&self) -> ReceiveSize {
+        self.max_send_size.max(self.sizes.most())
     }
 
     /// For an INITXCH.
