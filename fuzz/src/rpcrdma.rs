@@ -73,6 +73,7 @@ impl Stage {
             max_segment: script.pick(&[0, 0, 4096, 5001]),
             mixed_long: script.flag(),
             registrations: Registrations::OF_CALLS,
+            persistent: None,
             failed_calls: FailedCalls::new(),
             budget: Budget::new(script.pick(&[40_000, 1 << 20])),
             pool: Pool::new(1 << 20),

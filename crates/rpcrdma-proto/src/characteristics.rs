@@ -29,6 +29,10 @@ pub struct Characteristics {
     /// The designs for remote invalidation that may be agreed on, those first that a server would
     /// rather have; none for the texts as they are.
     pub designs: Vec<Design>,
+    /// Whether each end of version two is taken to allow that any handle of a call is invalidated,
+    /// without a word about it (reminv §4.1). It is a matter of configuration: both ends have to have
+    /// it, and neither announces it.
+    pub remote_invalidation_by_version: bool,
     /// The characteristics that are understood.
     pub registry: Registry,
     /// Values of those that a user has added.
@@ -45,6 +49,7 @@ impl Default for Characteristics {
             largest_sent: InlineSize::MIN,
             backward: BackwardSupport::Inline,
             designs: Vec::new(),
+            remote_invalidation_by_version: false,
             registry: Registry::standard(),
             registered: XcharSpec::default(),
         }
@@ -70,6 +75,26 @@ impl Config {
         }
     }
 
+    /// The designs that this end can keep to: with memory that must not be invalidated, or a provider
+    /// that takes no Send with Invalidate, a Requester has to be the one who selects (reminv §2.3).
+    fn designs(&self, limits: &Limits) -> Vec<Design> {
+        let select = !self.may_lose_any(limits);
+        let designs = self.characteristics.designs.iter().copied();
+        designs
+            .filter(|design| !select || design.tolerates_persistent())
+            .collect()
+    }
+
+    /// Whether each handle that this end exposes may be invalidated remotely.
+    fn may_lose_any(&self, limits: &Limits) -> bool {
+        self.registrations.remote_invalidation(true, limits)
+    }
+
+    /// Whether the version that is spoken says that any handle may go (reminv §4.1).
+    pub(crate) fn by_version(&self, limits: &Limits) -> bool {
+        self.characteristics.remote_invalidation_by_version && self.may_lose_any(limits)
+    }
+
     /// The session of a new connection, if version two may be spoken on it.
     ///
     /// # Panics
@@ -93,7 +118,7 @@ impl Config {
                 0 => said.backward.min(BackwardSupport::Inline),
                 1.. => said.backward,
             },
-            designs: said.designs,
+            designs: self.designs(limits),
             registry: said.registry,
             registered: said.registered,
         };

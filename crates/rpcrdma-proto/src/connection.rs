@@ -6,12 +6,13 @@ use crate::counters::Counters;
 use crate::credits::{Allowance, Need};
 use crate::failed::FailedCalls;
 use crate::inline::{InlineSize, Thresholds};
-use crate::invalidation::{Design, Rule};
+use crate::invalidation::{Accepts, Design, Rule};
 use crate::layout::Layout;
 use crate::limits::{MAX_CREDITS, RECEIVE_SLACK};
 use crate::link::{Event, Link, Violation, receive};
 use crate::message::{CallRequest, CallToken};
 use crate::negotiation::{Phase, Versions};
+use crate::persistent::{PersistentArguments, PersistentPool};
 use crate::plan::Chunks;
 use crate::private_data::PrivateData;
 use crate::receives::Receives;
@@ -72,6 +73,9 @@ pub struct Config {
     pub mixed_long: bool,
     /// What is exposed on this connection: R in `own` has to be in keeping with it.
     pub registrations: Registrations,
+    /// Memory that stays registered for arguments, if there is to be any. Then `registrations` has
+    /// [`Registration::Persistent`].
+    pub persistent: Option<PersistentArguments>,
     /// Calls of this client that broke an earlier connection; on a client without meaning.
     pub failed_calls: FailedCalls,
     /// Memory for what is pulled and written.
@@ -92,6 +96,8 @@ pub struct Connection {
     pub(crate) session: Option<Box<Session>>,
     /// The size of Receives once version two is spoken, if that is larger than before.
     pub(crate) raise_to: InlineSize,
+    /// Whether version two says by itself that any handle may go (reminv §4.1).
+    pub(crate) by_version: bool,
     /// Credits that the peer asked for with its last message about characteristics.
     pub(crate) control_asked: u32,
     pub(crate) link: Link,
@@ -157,6 +163,10 @@ impl Connection {
             !config.own.remote_invalidation || !config.registrations.has(Registration::Persistent),
             "R is set only if every handle may be invalidated remotely (RFC 8797 §3.2)"
         );
+        assert!(
+            config.persistent.is_none() || config.registrations.has(Registration::Persistent),
+            "what is exposed is to be known"
+        );
         let max_chunk = config.max_chunk.min(limits.max_region);
         let max_chunk = max_chunk.min(limits.max_message as usize);
         let (of_us, of_peer) = config.both_credits();
@@ -173,6 +183,7 @@ impl Connection {
                 true => Rule::By(Design::PerConnection),
                 false => Rule::Never,
             },
+            accepts: Accepts::of(None, config.own.remote_invalidation),
             layout: Layout::One,
             send_limit: thresholds.send.octets(),
             last_resort_limit: thresholds.send.octets(),
@@ -201,6 +212,7 @@ impl Connection {
             Role::Client => (Chunks::Allowed, Chunks::Refused, true),
             Role::Server => (Chunks::Refused, Chunks::Allowed, false),
         };
+        let persistent = PersistentPool::new(config.persistent);
         let reserve = config.reserve_credit && config.role == Role::Client;
         let allowance = Allowance::new(of_us, reserve);
         let failed = config.failed_calls.clone();
@@ -211,9 +223,10 @@ impl Connection {
             xids: config.xids.clone(),
             session: config.session(limits).map(Box::new),
             raise_to: config.characteristics.raise_to,
+            by_version: config.by_version(limits),
             control_asked: 0,
             link,
-            requester: Requester::new(allowance, of_calls, config.mixed_long, ready),
+            requester: Requester::new(allowance, of_calls, config.mixed_long, ready, persistent),
             responder: Responder::new(of_peer, of_replies, failed, config.budget.account()),
         };
         match (config.role, config.versions) {

@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, Role};
 use crate::direction::Direction;
-use crate::invalidation::{Design, Rule};
+use crate::invalidation::{Accepts, Design, Rule};
 use crate::layout::Layout;
 use crate::limits::FIRST_MESSAGE;
 use crate::link::Violation;
@@ -135,9 +135,13 @@ impl Connection {
         link.reply_limit = session.reply_limit();
         link.receive_size = session.receive_size();
         let design = session.design();
-        link.layout = Layout::Two(design.map_or(WordLayout::None, word_of));
+        link.layout = Layout::Two(WordLayout::of(design));
+        let by_version = self.by_version;
+        let all_may_go = link.own.remote_invalidation || by_version;
+        link.accepts = Accepts::of(design, all_may_go);
         link.rule = match design {
             Some(design) => Rule::By(design),
+            None if by_version => Rule::By(Design::PerVersion),
             None if session.peer_allows_invalidation() => Rule::By(Design::PerConnection),
             None => Rule::Never,
         };
@@ -292,16 +296,5 @@ impl Connection {
         });
         let next = self.link.posts.next();
         next.expect("there is room, and nothing before it")
-    }
-}
-
-/// The word that the chunk lists have under a design (reminv §4).
-fn word_of(design: Design) -> WordLayout {
-    match design {
-        Design::PerVersion | Design::PerConnection | Design::Fixed | Design::InterCall => {
-            WordLayout::None
-        }
-        Design::PerCall => WordLayout::One,
-        Design::PerCallSeveral => WordLayout::Several,
     }
 }

@@ -69,10 +69,16 @@ counters! {
     remote_invalidations,
     /// Of these, those by a peer that did not set R itself (Linux' server does so).
     remote_invalidations_without_r,
+    /// Of these, those of a call that was not the one answered (reminv §4.6).
+    remote_invalidations_inter_call,
     /// Handles of ours that we invalidated.
     local_invalidations,
     /// Handles of the peer that we invalidated with a reply.
     invalidations_sent,
+    /// Of these, those of a call that was not the one answered (reminv §4.6).
+    invalidations_sent_inter_call,
+    /// Handles that a call of the peer named for invalidation and did not offer (reminv §5.3).
+    foreign_handles_named,
     /// RDMA_ERROR messages received that ended a call.
     errors_received,
     /// ERR_VERS sent.

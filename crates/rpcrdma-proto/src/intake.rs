@@ -8,8 +8,8 @@ use crate::link::Violation;
 use crate::message::{self, REPLY};
 use crate::negotiation::Phase;
 use crate::requester::refuse_invalidation;
-use crate::responder::stream_of_call;
-use crate::v2::header::{self as two, WordLayout};
+use crate::responder::{NewCall, stream_of_call};
+use crate::v2::header::{self as two, ChunkLists, Invalidate, WordLayout};
 use crate::version::{Refusal, Version};
 use buffer::Buffer;
 use oncrpc::TransportError;
@@ -123,7 +123,7 @@ impl Connection {
             }
             Direction::Call => {
                 refuse_invalidation(link, invalidated);
-                self.take_call(header, message, stream);
+                self.take_call(header, Invalidate::Unsaid, message, stream);
             }
         }
     }
@@ -147,9 +147,23 @@ impl Connection {
             }
         };
         let two::Header { xid, credits, body } = header;
-        let (direction, body) = match body {
-            two::Body::Msg(chunks) => (chunks.direction, Body::Msg(chunks.lists)),
-            two::Body::NoMsg(chunks) => (chunks.direction, Body::NoMsg(chunks.lists)),
+        let (direction, named, body) = match body {
+            two::Body::Msg(chunks) => {
+                let ChunkLists {
+                    direction,
+                    invalidate,
+                    lists,
+                } = chunks;
+                (direction, invalidate, Body::Msg(lists))
+            }
+            two::Body::NoMsg(chunks) => {
+                let ChunkLists {
+                    direction,
+                    invalidate,
+                    lists,
+                } = chunks;
+                (direction, invalidate, Body::NoMsg(lists))
+            }
             two::Body::Error(error) => {
                 if self.take_control_error(xid, error) {
                     return refuse_invalidation(&mut self.link, invalidated);
@@ -183,18 +197,24 @@ impl Connection {
                         rejection: Rejection::Header,
                     });
                 }
-                self.take_call(header, message, stream);
+                self.take_call(header, named, message, stream);
             }
         }
         self.note_message(direction, chunks);
     }
 
-    fn take_call(&mut self, header: Header, message: Buffer, stream: usize) {
+    fn take_call(&mut self, header: Header, named: Invalidate, message: Buffer, stream: usize) {
         match (stream_of_call(&header, stream), header.body) {
             (Some(at), Body::Msg(lists) | Body::NoMsg(lists)) if self.responder.takes_calls() => {
-                let (xid, asked) = (header.xid, header.credits);
-                let responder = &mut self.responder;
-                responder.handle_call(&mut self.link, xid, asked, lists, message, at);
+                let call = NewCall {
+                    xid: header.xid,
+                    asked: header.credits,
+                    lists,
+                    named,
+                    message,
+                    at,
+                };
+                self.responder.handle_call(&mut self.link, call);
             }
             // Nobody here has said that calls are taken (RFC 8167 §6).
             _ => self.link.counters.discarded += 1,

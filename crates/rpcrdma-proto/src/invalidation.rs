@@ -5,6 +5,7 @@
 //! Version one knows one of them, [`Design::PerConnection`] (RFC 8797 §4.1).
 
 use crate::header::{Lists, WriteChunk};
+use crate::v2::header::Invalidate;
 use verbs::Handle;
 
 /// Who says which handle goes, and how: a design of reminv §4.
@@ -152,6 +153,27 @@ pub(crate) enum Rule {
     By(Design),
 }
 
+/// Which handles of ours may come with a reply of the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Accepts {
+    /// None.
+    Nothing,
+    /// Any of the call that is answered, whatever it named: reminv §3.2 has a Requester be prepared
+    /// for any, or none.
+    OfCall,
+    /// Those too that other calls offer to be read.
+    OfAnyCall,
+}
+
+/// What the headers of a call say about remote invalidation, and what became of its handles.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    /// What the call named.
+    pub(crate) named: Invalidate,
+    /// Handles that went with the replies to other calls.
+    pub(crate) spent: Vec<Handle>,
+}
+
 /// What a Responder takes along with a reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken {
@@ -161,22 +183,48 @@ pub(crate) struct Taken {
     pub(crate) foreign: bool,
 }
 
+impl Accepts {
+    /// What a Requester takes that said in its version of the protocol whether each of its handles
+    /// may go, with this design agreed upon.
+    pub(crate) fn of(design: Option<Design>, all_may_go: bool) -> Self {
+        match design {
+            Some(Design::InterCall) => Self::OfAnyCall,
+            Some(
+                Design::PerVersion
+                | Design::PerConnection
+                | Design::Fixed
+                | Design::PerCall
+                | Design::PerCallSeveral,
+            ) => Self::OfCall,
+            None if all_may_go => Self::OfCall,
+            None => Self::Nothing,
+        }
+    }
+}
+
 impl Rule {
     /// The handle to take along with the reply to a call that offered these `lists` and named these
-    /// handles. `spent` finds one of another call, which it does not need any more.
+    /// handles, of which some are `spent` already. `of_others` finds one that another call does not
+    /// need any more.
     pub(crate) fn take(
         self,
         offered: &Lists,
-        named: &[Handle],
-        spent: impl FnOnce() -> Option<Handle>,
+        said: Option<&Said>,
+        of_others: impl FnOnce() -> Option<Handle>,
     ) -> Taken {
-        let any = || written(offered).chain(read(offered)).next();
+        let (named, spent) = said.map_or((&[][..], &[][..]), |said| {
+            (said.named.handles(), said.spent.as_slice())
+        });
+        let any = || {
+            let mut all = written(offered).chain(read(offered));
+            all.find(|handle| !spent.contains(handle))
+        };
         let handle = match self {
             Self::Never => None,
             Self::By(Design::PerVersion | Design::PerConnection) => any(),
             Self::By(Design::Fixed) => in_order(offered).next(),
             Self::By(Design::PerCall | Design::PerCallSeveral) => return one_of(named, offered),
-            Self::By(Design::InterCall) => any().or_else(spent),
+            Self::By(Design::InterCall) => any().or_else(of_others),
         };
         Taken {
             handle,
@@ -187,7 +235,7 @@ impl Rule {
 
 /// The first of the named handles, 0 being none (reminv §5.3), if it is one that the call offers.
 fn one_of(named: &[Handle], offered: &Lists) -> Taken {
-    let of_call = |named: Handle| in_order(offered).any(|handle| handle == named);
+    let of_call = |handle| offers(offered, handle);
     let mut taken = Taken::default();
     for &handle in named.iter().filter(|&&handle| handle != Handle(0)) {
         if of_call(handle) {
@@ -199,20 +247,46 @@ fn one_of(named: &[Handle], offered: &Lists) -> Taken {
     taken
 }
 
+/// A handle that a call offers to be read, if it can do without: all of it has been read, and another
+/// is left for its own reply. One that it offers twice is in use.
+pub(crate) fn spare(offered: &Lists, spent: &[Handle]) -> impl Iterator<Item = Handle> {
+    let left = in_order(offered).filter(|handle| !spent.contains(handle));
+    let several = left.clone().nth(1).is_some();
+    let once =
+        move |handle: &Handle| in_order(offered).filter(|other| other == handle).count() == 1;
+    read(offered)
+        .filter(move |handle| several && !spent.contains(handle))
+        .filter(once)
+}
+
+/// Octets that a call offers behind a handle.
+pub(crate) fn octets_of(offered: &Lists, handle: Handle) -> u64 {
+    let reads = offered.reads.iter().map(|chunk| &chunk.segments);
+    let writes = offered.writes.iter().chain(&offered.reply);
+    let segments = reads.chain(writes.map(|chunk| &chunk.segments)).flatten();
+    let of_handle = segments.filter(|segment| segment.handle == handle);
+    of_handle.map(|segment| u64::from(segment.length)).sum()
+}
+
+/// Whether a call offers this handle.
+pub(crate) fn offers(offered: &Lists, handle: Handle) -> bool {
+    in_order(offered).any(|other| other == handle)
+}
+
 /// The handles of a call in the order of its header.
-fn in_order(offered: &Lists) -> impl Iterator<Item = Handle> {
+fn in_order(offered: &Lists) -> impl Iterator<Item = Handle> + Clone {
     read(offered).chain(written(offered))
 }
 
 /// The handles that a call offers to be read. A segment without octets may have no memory behind its
 /// handle, so it does not count: to kill what is not there would be the end of the connection.
-fn read(offered: &Lists) -> impl Iterator<Item = Handle> {
+fn read(offered: &Lists) -> impl Iterator<Item = Handle> + Clone {
     let chunks = offered.reads.iter().map(|chunk| &chunk.segments);
     chunks.flatten().filter(|s| s.length > 0).map(|s| s.handle)
 }
 
 /// Those that it offers to be written to.
-fn written(offered: &Lists) -> impl Iterator<Item = Handle> {
+fn written(offered: &Lists) -> impl Iterator<Item = Handle> + Clone {
     let chunks = offered.writes.iter().chain(&offered.reply);
     let segments = chunks.flat_map(|WriteChunk { segments }| segments);
     segments.filter(|s| s.length > 0).map(|s| s.handle)
@@ -254,12 +328,18 @@ mod tests {
 
     #[track_caller]
     fn check(rule: Rule, offered: &Lists, named: &[u32], expected: Option<u32>, foreign: bool) {
-        let named: Vec<Handle> = named.iter().copied().map(Handle).collect();
+        let said = Said {
+            named: Invalidate::Several(named.iter().copied().map(Handle).collect()),
+            spent: Vec::new(),
+        };
         let expected = Taken {
             handle: expected.map(Handle),
             foreign,
         };
-        assert_eq!(rule.take(offered, &named, || Some(Handle(7))), expected);
+        assert_eq!(
+            rule.take(offered, Some(&said), || Some(Handle(7))),
+            expected
+        );
     }
 
     #[test]

@@ -118,6 +118,14 @@ impl Layout {
         }
     }
 
+    /// The same for these lists.
+    pub(crate) fn len_of(self, lists: &Lists) -> usize {
+        let reads = lists.reads.iter().map(|chunk| chunk.segments.len()).sum();
+        let writes = lists.writes.iter().map(|chunk| chunk.segments.len());
+        let reply = lists.reply.as_ref().map(|chunk| chunk.segments.len());
+        self.emitted_len(reads, writes, reply)
+    }
+
     /// What a message says that has no handle for the peer to invalidate.
     pub(crate) fn nothing_to_invalidate(self) -> Invalidate {
         match self {

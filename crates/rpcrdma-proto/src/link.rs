@@ -1,7 +1,7 @@
 //! What both roles of a connection share.
 
 use crate::counters::Counters;
-use crate::invalidation::Rule;
+use crate::invalidation::{Accepts, Rule};
 use crate::layout::Layout;
 use crate::limits::RECEIVE_SLACK;
 use crate::message::CallToken;
@@ -100,6 +100,8 @@ pub(crate) struct Link {
     pub(crate) peer: PrivateData,
     /// Which handles go with our replies.
     pub(crate) rule: Rule,
+    /// Which handles of ours may come with the peer's.
+    pub(crate) accepts: Accepts,
     /// How headers are laid out.
     pub(crate) layout: Layout,
     /// Octets of the largest message that we send.

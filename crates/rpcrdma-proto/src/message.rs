@@ -39,6 +39,7 @@ pub struct CallRequest {
     pub(crate) bound: ReplyBound,
     pub(crate) need: Need,
     pub(crate) reply_chunk: bool,
+    pub(crate) move_items: bool,
     /// Connections that were lost while it was on its way, and not given up for their silence.
     pub losses: u32,
     /// Those among them that were lost while no other call of this end was.
@@ -60,6 +61,7 @@ impl CallRequest {
             bound,
             need: Need::Call,
             reply_chunk: false,
+            move_items: false,
             losses: 0,
             losses_alone: 0,
         }
@@ -80,6 +82,14 @@ impl CallRequest {
     #[must_use]
     pub fn with_reply_chunk(mut self) -> Self {
         self.reply_chunk = true;
+        self
+    }
+
+    /// The same with a chunk for each item of the call, and for each result of its reply, even if all
+    /// of it fits a Send: for whoever measures what chunks cost.
+    #[must_use]
+    pub fn with_items_moved(mut self) -> Self {
+        self.move_items = true;
         self
     }
 
@@ -105,6 +115,7 @@ impl CallRequest {
             stream: head.len() + items.iter().map(|&len| padded(len)).sum::<usize>(),
             items,
             reply_chunk: self.reply_chunk,
+            move_items: self.move_items,
         }
     }
 }

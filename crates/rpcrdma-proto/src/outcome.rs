@@ -17,6 +17,16 @@ pub(crate) struct Region {
     pub(crate) back: Option<Memory>,
 }
 
+impl Region {
+    pub(crate) fn new(handle: Handle, used_as: RegionUse) -> Self {
+        Self {
+            handle,
+            used_as,
+            back: None,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RegionUse {
     /// The peer reads it.

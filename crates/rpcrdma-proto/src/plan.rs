@@ -53,6 +53,8 @@ pub struct CallSizes {
     pub items: SmallVec<[usize; 1]>,
     /// Whether a Reply chunk is offered even if the reply fits a Send.
     pub reply_chunk: bool,
+    /// Whether each item, and each result, has a chunk of its own even if it fits a Send.
+    pub move_items: bool,
 }
 
 /// How the call itself travels.
@@ -109,6 +111,7 @@ impl From<&Payload> for CallSizes {
             stream: message.stream_len(),
             items: message.items().iter().map(xdr::Item::len).collect(),
             reply_chunk: false,
+            move_items: false,
         }
     }
 }
@@ -145,7 +148,10 @@ impl CallPlan {
             check(min_len + whole, limits.receive)?;
             check(min_len + call.stream, limits.send)?;
         }
-        if limits.chunks == Chunks::Refused || fits && !call.reply_chunk {
+        // A chunk that is always empty is worth nothing on its own.
+        let eligible = bound.results.iter().any(|&len| len > 0);
+        let plain = fits && !call.reply_chunk && !(call.move_items && eligible);
+        if limits.chunks == Chunks::Refused || plain {
             return Self::with(call, Offer::default(), limits);
         }
         let in_reply_chunk = || {
@@ -158,9 +164,8 @@ impl CallPlan {
                 limits,
             )
         };
-        // A chunk that is always empty is worth nothing on its own.
-        let eligible = bound.results.iter().any(|&len| len > 0);
-        if fits || !eligible || bound.results.len() > MAX_WRITE_CHUNKS {
+        let worth_it = !fits || call.move_items;
+        if !worth_it || !eligible || bound.results.len() > MAX_WRITE_CHUNKS {
             return in_reply_chunk();
         }
         // RFC 8166 §4.3.3: a Reply chunk whenever what is left of the reply may not fit a Send. A
@@ -207,12 +212,16 @@ impl CallPlan {
             write_chunks: offer.write_chunks.clone(),
             reply_chunk: offer.reply_chunk,
         };
-        if header(0) + call.stream <= limits.send {
+        let whole = header(0) + call.stream <= limits.send;
+        if whole && !call.move_items {
             return Ok(plan(CallForm::Short, SmallVec::new()));
         }
         let room = limits.send.saturating_sub(header(0));
         if let Some(moved) = chunked(call, room, regions, limits) {
             return Ok(plan(CallForm::Chunked, moved));
+        }
+        if whole {
+            return Ok(plan(CallForm::Short, SmallVec::new()));
         }
         // A region for what is at Position zero.
         let Some(others) = regions.checked_sub(1) else {
@@ -261,6 +270,14 @@ impl CallPlan {
         }
     }
 
+    /// Octets of the call that are in the Send, behind the header.
+    pub fn inline(&self, call: &CallSizes) -> usize {
+        match self.form {
+            CallForm::Short | CallForm::Chunked => call.without(&self.moved),
+            CallForm::Long => 0,
+        }
+    }
+
     /// Regions to register for it.
     pub fn regions(&self) -> usize {
         let writes = self.write_chunks.iter().filter(|&&len| len > 0).count();
@@ -285,12 +302,16 @@ fn chunked(
     limits: &PlanLimits,
 ) -> Option<SmallVec<[usize; 1]>> {
     let mut moved = Moved::default();
-    for index in by_size(call, limits).take(MAX_READ_CHUNKS.min(regions)) {
+    let mut items = by_size(call, limits)
+        .take(MAX_READ_CHUNKS.min(regions))
+        .peekable();
+    while let Some(index) = items.next() {
         moved.add(call, index, limits);
         if moved.segments > MAX_READ_SEGMENTS {
             return None;
         }
-        if moved.header() + call.stream - moved.octets <= room {
+        let enough = !call.move_items || items.peek().is_none();
+        if enough && moved.header() + call.stream - moved.octets <= room {
             return Some(moved.in_order());
         }
     }

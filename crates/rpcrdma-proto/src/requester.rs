@@ -3,11 +3,15 @@
 use crate::credits::{Allowance, Need};
 use crate::direction::Direction;
 use crate::header::{self, Header, Lists, ReadChunk, Segments, WriteChunk};
+use crate::invalidation::{self, Accepts};
 use crate::layout::{Contents, Layout};
+use crate::limits::MAX_INVALIDATE_HANDLES;
 use crate::link::{Event, Link, Violation};
 use crate::message::{CallRequest, CallToken};
 use crate::outcome::{Outcome, Region, RegionUse, assemble, judge};
-use crate::plan::{CallForm, CallPlan, Chunks, PlanLimits};
+use crate::persistent::PersistentPool;
+use crate::plan::{CallForm, CallPlan, CallSizes, Chunks, PlanLimits};
+use crate::v2::header::Invalidate;
 use crate::work::Purpose;
 use crate::xid::XidTable;
 use buffer::{Buffer, Gather, Pool};
@@ -16,7 +20,10 @@ use slab::Slab;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::time::Instant;
-use verbs::{Handle, Invalidated, Limits, Memory, QueuePair, RegisterError, Segment, WorkRequest};
+use verbs::{
+    Handle, Invalidated, Invalidation, Limits, Memory, QueuePair, RegisterError, Segment,
+    WorkRequest,
+};
 use xdr::Payload;
 
 /// What became of a call handed to [`Connection::call`](crate::Connection::call).
@@ -55,8 +62,9 @@ pub(crate) struct Requester {
     never: Option<&'static str>,
     /// Calls that were on their way when the mark was set, and still are.
     marked: Marked,
-    /// Regions exposed to the peer.
+    /// Regions exposed to the peer, but for those that stay.
     exposed: usize,
+    persistent: PersistentPool,
     calls: Slab<Call>,
     xids: XidTable,
     /// Sends of calls that have their credit, but were not posted when the grant was lowered.
@@ -81,8 +89,18 @@ struct Call {
     sent: Instant,
     offered: Lists,
     regions: Vec<Region>,
+    /// Persistent regions that its arguments are in.
+    lent: SmallVec<[Handle; 1]>,
     cancelled: bool,
     state: State,
+}
+
+/// What a call offers to the peer.
+#[derive(Default)]
+struct Offered {
+    lists: Lists,
+    regions: Vec<Region>,
+    lent: SmallVec<[Handle; 1]>,
 }
 
 #[derive(Debug)]
@@ -94,7 +112,13 @@ enum State {
 }
 
 impl Requester {
-    pub(crate) fn new(credits: Allowance, chunks: Chunks, mixed_long: bool, ready: bool) -> Self {
+    pub(crate) fn new(
+        credits: Allowance,
+        chunks: Chunks,
+        mixed_long: bool,
+        ready: bool,
+        persistent: PersistentPool,
+    ) -> Self {
         Self {
             xids: XidTable::new(credits.asked() as usize),
             credits,
@@ -104,6 +128,7 @@ impl Requester {
             never: None,
             marked: Marked::default(),
             exposed: 0,
+            persistent,
             calls: Slab::new(),
             held: VecDeque::new(),
         }
@@ -224,7 +249,8 @@ impl Requester {
             Err(error) => return Called::Failed(request.token, error),
         };
         let regions = plan.regions();
-        if self.room(request.need) == 0 || self.exposed + regions > link.limits.regions {
+        let exposed = self.exposed + self.persistent.made();
+        if self.room(request.need) == 0 || exposed + regions > link.limits.regions {
             link.counters.credit_waits += 1;
             return Called::NoRoom(request);
         }
@@ -235,10 +261,14 @@ impl Requester {
             return Called::Failed(request.token, error);
         }
         let offered = match plan.is_plain() {
-            true => Ok((Lists::default(), Vec::new())),
-            false => offer(&plan, &mut request, link, qp),
+            true => Ok(Offered::default()),
+            false => offer(&plan, &mut request, link, &mut self.persistent, qp),
         };
-        let (offered, regions) = match offered {
+        let Offered {
+            lists,
+            regions,
+            lent,
+        } = match offered {
             Ok(offered) => offered,
             Err(error) => {
                 self.xids.remove(request.xid);
@@ -263,8 +293,8 @@ impl Requester {
         let contents = Contents {
             proc,
             direction: Direction::Call,
-            invalidate: link.layout.nothing_to_invalidate(),
-            lists: offered,
+            invalidate: may_go(link, &plan, &sizes, &lists, &regions),
+            lists,
         };
         let offered = link.layout.emit(&mut buffer, request.xid, asked, contents);
         let rest = match plan.form {
@@ -285,6 +315,7 @@ impl Requester {
             sent: now,
             offered,
             regions,
+            lent,
             cancelled: false,
             state: State::Awaiting,
         });
@@ -319,7 +350,7 @@ impl Requester {
             refuse_invalidation(link, invalidated);
             return;
         };
-        if take_back(link, &mut self.calls[key as usize], invalidated) {
+        if self.take_back(link, key, invalidated) {
             link.counters.errors_received += 1;
             self.answered(link, key, Outcome::Failed(error));
         }
@@ -339,10 +370,10 @@ impl Requester {
             refuse_invalidation(link, invalidated);
             return;
         };
-        let call = &mut self.calls[key as usize];
-        if !take_back(link, call, invalidated) {
+        if !self.take_back(link, key, invalidated) {
             return;
         }
+        let call = &mut self.calls[key as usize];
         let credits = header.credits;
         let outcome = judge(&call.offered, header, message, stream);
         match &outcome {
@@ -356,6 +387,41 @@ impl Requester {
         self.answered(link, key, outcome);
     }
 
+    /// Takes back the handle that came with a reply to the call `key`; false if the peer must not have
+    /// done that.
+    ///
+    /// In version one it does not matter whether the peer set R itself: a Linux server never does,
+    /// and invalidates.
+    fn take_back(&mut self, link: &mut Link, key: u32, invalidated: Option<Invalidated>) -> bool {
+        let Some(Invalidated { handle, memory }) = invalidated else {
+            return true;
+        };
+        if link.accepts == Accepts::Nothing {
+            link.fail(Violation::UnwantedInvalidation(handle));
+            return false;
+        }
+        let of_call = region(&mut self.calls[key as usize], handle);
+        let region = match (of_call, link.accepts) {
+            (Some(region), _) => Some(region),
+            (None, Accepts::OfAnyCall) => {
+                let found = spare_region(&mut self.calls, handle);
+                link.counters.remote_invalidations_inter_call += u64::from(found.is_some());
+                found
+            }
+            (None, Accepts::OfCall | Accepts::Nothing) => None,
+        };
+        let Some(region) = region else {
+            link.fail(Violation::ForeignHandle(handle));
+            return false;
+        };
+        region.back = Some(memory);
+        link.counters.remote_invalidations += 1;
+        if link.layout == Layout::One && !link.peer.remote_invalidation {
+            link.counters.remote_invalidations_without_r += 1;
+        }
+        true
+    }
+
     /// The reply is here: the credit is free again, and what is still exposed is invalidated.
     fn answered(&mut self, link: &mut Link, key: u32, outcome: Outcome) {
         self.credits.give_back();
@@ -363,6 +429,7 @@ impl Requester {
         self.keep_to_grant(link);
         let call = &mut self.calls[key as usize];
         self.xids.remove(call.request.xid);
+        self.persistent.give_back(std::mem::take(&mut call.lent));
         self.marked.left -= usize::from(call.epoch != self.marked.epoch);
         let mut left = 0;
         for region in &call.regions {
@@ -475,19 +542,14 @@ fn offer(
     plan: &CallPlan,
     request: &mut CallRequest,
     link: &mut Link,
+    persistent: &mut PersistentPool,
     qp: &mut dyn QueuePair,
-) -> Result<(Lists, Vec<Region>), RegisterError> {
-    let mut lists = Lists::default();
-    let mut regions = Vec::new();
-    let mut register = |memory, used_as, len| {
-        let handle = qp.register(memory)?;
-        regions.push(Region {
-            handle,
-            used_as,
-            back: None,
-        });
-        Ok(segments(handle, len, link.max_segment))
-    };
+) -> Result<Offered, RegisterError> {
+    let Offered {
+        mut lists,
+        mut regions,
+        mut lent,
+    } = Offered::default();
     let counters = &mut link.counters;
     let mut arguments: SmallVec<[(usize, Gather); 1]> = SmallVec::new();
     if plan.form == CallForm::Long {
@@ -500,9 +562,20 @@ fn offer(
     }
     for (position, data) in arguments {
         let len = buffer::gather_len(&data);
+        let handle = match persistent.lend(&data, qp)? {
+            Some(handle) => {
+                lent.push(handle);
+                handle
+            }
+            None => {
+                let handle = qp.register(Memory::Source(data))?;
+                regions.push(Region::new(handle, RegionUse::Argument));
+                handle
+            }
+        };
         lists.reads.push(ReadChunk {
             position: u32::try_from(position).expect("the plan limits messages"),
-            segments: register(Memory::Source(data), RegionUse::Argument, len)?,
+            segments: segments(handle, len, link.max_segment),
         });
         counters.read_chunks_offered += 1;
         counters.read_octets_offered += len as u64;
@@ -511,22 +584,29 @@ fn offer(
         // A result that is always empty has an empty Write chunk (RFC 8166 §4.3.2.3).
         let segments = match len {
             0 => Segments::new(),
-            _ => register(
-                Memory::Sink(sink(&link.pool, &link.limits, len)),
-                RegionUse::Result(index),
-                len,
-            )?,
+            _ => {
+                let sink = sink(&link.pool, &link.limits, len);
+                let handle = qp.register(Memory::Sink(sink))?;
+                regions.push(Region::new(handle, RegionUse::Result(index)));
+                segments(handle, len, link.max_segment)
+            }
         };
         lists.writes.push(WriteChunk { segments });
         counters.write_chunks_offered += 1;
     }
     if let Some(len) = plan.reply_chunk {
         let sink = sink(&link.pool, &link.limits, len);
-        let segments = register(Memory::Sink(sink), RegionUse::Reply, len)?;
+        let handle = qp.register(Memory::Sink(sink))?;
+        regions.push(Region::new(handle, RegionUse::Reply));
+        let segments = segments(handle, len, link.max_segment);
         lists.reply = Some(WriteChunk { segments });
         counters.reply_chunks_offered += 1;
     }
-    Ok((lists, regions))
+    Ok(Offered {
+        lists,
+        regions,
+        lent,
+    })
 }
 
 /// Memory for `len` octets to be written into. That of the pool may be larger than was asked for,
@@ -555,28 +635,49 @@ fn region(call: &mut Call, handle: Handle) -> Option<&mut Region> {
     call.regions.iter_mut().find(exposed)
 }
 
-/// Takes back the handle that came with a reply to `call`; false if the peer must not have done
-/// that.
-///
-/// Whether the peer set R itself does not matter: a Linux server never does, and invalidates.
-fn take_back(link: &mut Link, call: &mut Call, invalidated: Option<Invalidated>) -> bool {
-    let Some(Invalidated { handle, memory }) = invalidated else {
-        return true;
-    };
-    if !link.own.remote_invalidation {
-        link.fail(Violation::UnwantedInvalidation(handle));
-        return false;
+/// The region with this handle that a call without a reply offers to be read.
+fn spare_region(calls: &mut Slab<Call>, handle: Handle) -> Option<&mut Region> {
+    let waiting = calls.iter_mut().map(|(_, call)| call);
+    let waiting = waiting.filter(|call| matches!(call.state, State::Awaiting));
+    let region = waiting.filter_map(|call| region(call, handle)).next()?;
+    (region.used_as == RegionUse::Argument).then_some(region)
+}
+
+/// What a call says about which of its handles may go, where it has a word for that.
+fn may_go(
+    link: &Link,
+    plan: &CallPlan,
+    sizes: &CallSizes,
+    lists: &Lists,
+    regions: &[Region],
+) -> Invalidate {
+    let able = link.limits.remote_invalidation == Invalidation::Region;
+    match link.layout.nothing_to_invalidate() {
+        // reminv §5.2: the largest may be worth most. One that stays is not among them, as it must
+        // not go.
+        Invalidate::One(_) if able => {
+            let octets = |region: &&Region| invalidation::octets_of(lists, region.handle);
+            Invalidate::One(
+                regions
+                    .iter()
+                    .max_by_key(octets)
+                    .map(|region| region.handle),
+            )
+        }
+        Invalidate::Several(_) if able => {
+            let sent = link.layout.len_of(lists) + plan.inline(sizes);
+            let room = link.send_limit.saturating_sub(sent);
+            let most = MAX_INVALIDATE_HANDLES.min(room / size_of::<u32>());
+            Invalidate::Several(
+                regions
+                    .iter()
+                    .take(most)
+                    .map(|region| region.handle)
+                    .collect(),
+            )
+        }
+        other => other,
     }
-    let Some(region) = region(call, handle) else {
-        link.fail(Violation::ForeignHandle(handle));
-        return false;
-    };
-    region.back = Some(memory);
-    link.counters.remote_invalidations += 1;
-    if link.layout == Layout::One && !link.peer.remote_invalidation {
-        link.counters.remote_invalidations_without_r += 1;
-    }
-    true
 }
 
 /// A message that answers no call of ours must not invalidate anything.

@@ -5,11 +5,13 @@ use crate::credits::Grant;
 use crate::direction::Direction;
 use crate::failed::{FailedCall, FailedCalls};
 use crate::header::{self, Header, Lists, Malformation, Segments, WriteChunk, procedure};
-use crate::layout::{Contents, Owed, Rejection};
+use crate::invalidation::{self, Design, Rule, Said};
+use crate::layout::{Contents, Layout, Owed, Rejection};
 use crate::link::{Event, Link, Violation};
 use crate::message::{into_inline, put_inline, split_front};
 use crate::plan::{Chunks, ReplyPlan, plan_reply};
 use crate::pull::{self, StreamAt};
+use crate::v2::header::Invalidate;
 use crate::work::Purpose;
 use buffer::{Buffer, Gather};
 use oncrpc::Reply;
@@ -65,9 +67,22 @@ struct Call {
     /// Credits that it asked for.
     asked: u32,
     lists: Lists,
+    /// Where a call says something about remote invalidation, or others can take its handles.
+    said: Option<Box<Said>>,
     state: State,
     /// Its memory, but while the call is handed up.
     lease: Option<Lease>,
+}
+
+/// A call as it came.
+pub(crate) struct NewCall {
+    pub(crate) xid: u32,
+    /// Credits that it asked for.
+    pub(crate) asked: u32,
+    pub(crate) lists: Lists,
+    pub(crate) named: Invalidate,
+    pub(crate) message: Buffer,
+    pub(crate) at: StreamAt,
 }
 
 #[derive(Debug)]
@@ -147,15 +162,15 @@ impl Responder {
     }
 
     /// A valid header that is that of a call.
-    pub(crate) fn handle_call(
-        &mut self,
-        link: &mut Link,
-        xid: u32,
-        asked: u32,
-        mut lists: Lists,
-        message: Buffer,
-        at: StreamAt,
-    ) {
+    pub(crate) fn handle_call(&mut self, link: &mut Link, call: NewCall) {
+        let NewCall {
+            xid,
+            asked,
+            mut lists,
+            named,
+            message,
+            at,
+        } = call;
         link.counters.calls_received += 1;
         if self.is_full(link) {
             return;
@@ -190,9 +205,14 @@ impl Responder {
             xid,
             asked,
             lists,
+            said: None,
             state: State::Dispatched,
             lease: None,
         };
+        if named != Invalidate::Unsaid || link.rule == Rule::By(Design::InterCall) {
+            let spent = Vec::new();
+            call.said = Some(Box::new(Said { named, spent }));
+        }
         if let Err(cause) = checked {
             let key = self.insert(call);
             self.malformed(link, key, cause);
@@ -224,6 +244,7 @@ impl Responder {
             xid,
             asked,
             lists: Lists::default(),
+            said: None,
             state: State::Dispatched,
             lease: None,
         });
@@ -388,6 +409,7 @@ impl Responder {
             xid,
             asked,
             lists: Lists::default(),
+            said: None,
             state: State::Dispatched,
             lease: None,
         });
@@ -457,7 +479,13 @@ impl Responder {
         let (layout, limit) = (link.layout, link.send_limit);
         if call.lists.is_empty() && layout.min_len() + reply.stream_len() <= limit {
             link.note_reply(layout.min_len() + reply.stream_len());
-            call.answer_inline(link, key, grant, reply);
+            // Only then may a handle go that is not of the call: this one has none.
+            let invalidate = match link.rule {
+                Rule::By(Design::InterCall) => self.handle_to_take(link, key),
+                Rule::By(_) | Rule::Never => None,
+            };
+            let call = &mut self.calls[key as usize];
+            call.answer_inline(link, key, grant, reply, invalidate);
             return self.granted(link);
         }
         let (head, lists) = (reply.head().len(), &call.lists);
@@ -507,11 +535,12 @@ impl Responder {
         }
         let mut buffer = writer.link.send_buffer();
         let xid = call.xid;
+        let copied = copied(layout, call.said.as_deref());
         let emit = |out: &mut Buffer, proc, lists| {
             let contents = Contents {
                 proc,
                 direction: Direction::Reply,
-                invalidate: layout.nothing_to_invalidate(),
+                invalidate: copied,
                 lists,
             };
             layout.emit(out, xid, grant, contents);
@@ -541,7 +570,8 @@ impl Responder {
         let left = writer.posted + 1;
         needed += buffer.len() + buffer::gather_len(&rest);
         link.note_reply(needed);
-        let invalidate = to_invalidate(link, &call.lists);
+        let invalidate = self.handle_to_take(link, key);
+        let call = &mut self.calls[key as usize];
         // Right behind the Writes: order on the stream is enough (RFC 5040 §5.5).
         link.posts.push(WorkRequest::Send {
             wr,
@@ -552,6 +582,45 @@ impl Responder {
         link.counters.replies_sent += 1;
         call.state = State::Replying { left };
         self.granted(link);
+    }
+
+    /// The handle to take along with the reply to the call `key`.
+    fn handle_to_take(&mut self, link: &mut Link, key: u32) -> Option<Handle> {
+        let call = &self.calls[key as usize];
+        let mut of_other = None;
+        let taken = link.rule.take(&call.lists, call.said.as_deref(), || {
+            of_other = self.spare(key);
+            of_other.map(|(_, handle)| handle)
+        });
+        if let Some((other, handle)) = of_other {
+            let said = &mut self.calls[other as usize].said;
+            said.get_or_insert_default().spent.push(handle);
+            link.counters.invalidations_sent_inter_call += 1;
+        }
+        link.counters.invalidations_sent += u64::from(taken.handle.is_some());
+        link.counters.foreign_handles_named += u64::from(taken.foreign);
+        taken.handle
+    }
+
+    /// A handle that another call than `key` offers to be read, of which nothing more is needed
+    /// (reminv §4.6): it has been read, its reply is still to come, and no other call offers it.
+    fn spare(&self, key: u32) -> Option<(u32, Handle)> {
+        let read = self.calls.iter().filter(|&(other, call)| {
+            other != key as usize && matches!(call.state, State::Dispatched)
+        });
+        let mut spare = read.flat_map(|(other, call)| {
+            let spent = call.said.as_ref().map_or(&[][..], |said| &said.spent);
+            invalidation::spare(&call.lists, spent).map(move |handle| (other, handle))
+        });
+        let alone = |other, handle| {
+            let mut calls = self.calls.iter().filter(|&(this, _)| this != other);
+            !calls.any(|(_, call)| invalidation::offers(&call.lists, handle))
+        };
+        let (other, handle) = spare.find(|&(other, handle)| alone(other, handle))?;
+        Some((
+            u32::try_from(other).expect("calls are limited by credits"),
+            handle,
+        ))
     }
 
     /// A reply is queued that says what is granted.
@@ -575,14 +644,21 @@ impl Responder {
 
 impl Call {
     /// A reply that fits a Send, to a call that offered no chunk: nearly every one that is small.
-    fn answer_inline(&mut self, link: &mut Link, key: u32, grant: u32, reply: Payload) {
+    fn answer_inline(
+        &mut self,
+        link: &mut Link,
+        key: u32,
+        grant: u32,
+        reply: Payload,
+        invalidate: Option<Handle>,
+    ) {
         let header = link.layout.plain(Direction::Reply, self.xid, grant);
         let (buffer, rest) = into_inline(reply, &header, || link.send_buffer());
         link.posts.push(WorkRequest::Send {
             wr: Purpose::Reply { call: key }.wr(),
             buffer,
             rest,
-            invalidate: None,
+            invalidate,
         });
         link.counters.replies_sent += 1;
         self.state = State::Replying { left: 1 };
@@ -634,11 +710,13 @@ fn memory_of(lists: &Lists, max_chunk: usize) -> usize {
     usize::try_from(reads.saturating_add(replies)).unwrap_or(usize::MAX)
 }
 
-/// The handle to take along with a reply.
-fn to_invalidate(link: &mut Link, offered: &Lists) -> Option<Handle> {
-    let handle = link.rule.take(offered, &[], || None).handle;
-    link.counters.invalidations_sent += u64::from(handle.is_some());
-    handle
+/// The word for remote invalidation in a reply: one handle is copied from the call, several are not
+/// (reminv §5.3).
+fn copied(layout: Layout, said: Option<&Said>) -> Invalidate {
+    match said.map(|said| &said.named) {
+        Some(one @ Invalidate::One(_)) => one.clone(),
+        Some(Invalidate::Several(_) | Invalidate::Unsaid) | None => layout.nothing_to_invalidate(),
+    }
 }
 
 /// Whether a header that is valid can be that of a call, and where its stream is.

@@ -8,6 +8,7 @@ use rpcrdma_proto::v2::header::{self as two, WordLayout};
 use rpcrdma_proto::v2::operations::{Operation, Supported};
 use rpcrdma_proto::{Direction, Version, version_of};
 use std::fmt;
+use verbs::Handle;
 
 /// `msg_type` of a reply (RFC 5531 §9).
 const REPLY: u32 = 1;
@@ -19,6 +20,8 @@ pub(super) struct Message {
     pub(super) xid: u32,
     pub(super) credits: u32,
     pub(super) kind: Kind,
+    /// Handles that may be invalidated, where there is a word for it (reminv §4.4, §4.5).
+    pub(super) named: Vec<Handle>,
     pub(super) len: usize,
 }
 
@@ -34,11 +37,12 @@ pub(super) enum Kind {
 }
 
 impl Message {
-    /// The message in these octets, and those that follow by reference.
-    pub(super) fn parse(octets: &[u8], rest: &[Bytes]) -> Self {
+    /// The message in these octets, and those that follow by reference, where version two has these
+    /// words for remote invalidation.
+    pub(super) fn parse(octets: &[u8], rest: &[Bytes], words: WordLayout) -> Self {
         let len = octets.len() + gather_len(rest);
         if version_of(octets) == Some(Version::Two.number()) {
-            return Self::parse_two(octets, len);
+            return Self::parse_two(octets, len, words);
         }
         let Ok((header, stream)) = Header::parse(octets) else {
             return Self::other(Version::One, len);
@@ -66,21 +70,26 @@ impl Message {
             xid,
             credits,
             kind,
+            named: Vec::new(),
             len,
         }
     }
 
     /// In version two the header says which way it goes.
-    fn parse_two(octets: &[u8], len: usize) -> Self {
+    fn parse_two(octets: &[u8], len: usize, words: WordLayout) -> Self {
         let version = Version::Two;
-        let Ok((header, stream)) = two::Header::parse(octets, WordLayout::None) else {
+        let Ok((header, stream)) = two::Header::parse(octets, words) else {
             return Self::other(version, len);
         };
+        let mut named = Vec::new();
         let kind = match header.body {
-            two::Body::Msg(chunks) | two::Body::NoMsg(chunks) => match chunks.direction {
-                Direction::Call => Kind::Call(chunks.lists),
-                Direction::Reply => Kind::Reply(chunks.lists),
-            },
+            two::Body::Msg(chunks) | two::Body::NoMsg(chunks) => {
+                named.extend_from_slice(chunks.invalidate.handles());
+                match chunks.direction {
+                    Direction::Call => Kind::Call(chunks.lists),
+                    Direction::Reply => Kind::Reply(chunks.lists),
+                }
+            }
             two::Body::Error(_) => Kind::Error,
             two::Body::Optional(optional) => {
                 let (all, known) = (Supported::All, Registry::standard());
@@ -94,6 +103,7 @@ impl Message {
             xid: header.xid,
             credits: header.credits,
             kind,
+            named,
             len,
         }
     }
@@ -104,6 +114,7 @@ impl Message {
             xid: 0,
             credits: 0,
             kind: Kind::Other,
+            named: Vec::new(),
             len,
         }
     }

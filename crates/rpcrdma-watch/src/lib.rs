@@ -18,7 +18,7 @@
 //! - a responder reads and writes only what the call offered, while it is not answered; it executes
 //!   each call at most as often as it came, answers it at most once on a connection and not while it
 //!   still reads its chunks, and invalidates only a handle of that call, if both ends agreed to it
-//!   (RFC 8797 §4.1);
+//!   (RFC 8797 §4.1), and the one that their design says, where they have one (reminv §4);
 //! - no server calls a client that has not called on that connection, so that it cannot have said
 //!   that it is ready (RFC 8167 §6), and none offers chunks (§5.3);
 //! - each piece of work has one end.

@@ -60,6 +60,12 @@ impl<Q: QueuePair + ?Sized> WatchedQp<Q> {
         &self.inner
     }
 
+    /// Both ends were told that version two lets any handle of a call be invalidated (reminv §4.1):
+    /// nothing that they say shows it.
+    pub fn by_version(&self) {
+        lock(&self.rules).by_version();
+    }
+
     /// Who holds it.
     pub fn party(&self) -> &Party {
         &self.party
@@ -93,12 +99,13 @@ impl<Q: QueuePair + ?Sized> QueuePair for WatchedQp<Q> {
 
     fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
         let len = memory.len();
+        let stays = matches!(memory, Memory::Persistent(..));
         let source = match memory {
             Memory::Source(_) | Memory::Persistent(Access::Read, _) => true,
             Memory::Sink(_) | Memory::Persistent(Access::Write, _) => false,
         };
         let handle = self.inner.register(memory)?;
-        lock(&self.rules).registered(handle, len, source);
+        lock(&self.rules).registered(handle, len, source, stays);
         Ok(handle)
     }
 

@@ -4,11 +4,12 @@ use super::Shared;
 use super::call::{Kind, Message};
 use rpcrdma_proto::header::{Lists, Segments, WriteChunk};
 use rpcrdma_proto::v2::characteristics::{
-    BackwardRequestSupport, BackwardSupport, ReceiveBufferSize, ReceiveSize,
-    RequesterRemoteInvalidation,
+    BackwardRequestSupport, BackwardSupport, DesignBits, InvalidationDesigns, ReceiveBufferSize,
+    ReceiveSize, RequesterRemoteInvalidation,
 };
+use rpcrdma_proto::v2::header::WordLayout;
 use rpcrdma_proto::v2::operations::{InitXch, Operation};
-use rpcrdma_proto::{Direction, Version};
+use rpcrdma_proto::{Design, Direction, Version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -69,6 +70,10 @@ struct Two {
     /// What the peer said of itself.
     invalidation: bool,
     general: bool,
+    /// Whether any handle of a call may go without a word about it (reminv §4.1).
+    by_version: bool,
+    /// The design that a server has answered (reminv §4).
+    design: Option<Design>,
 }
 
 impl Default for Two {
@@ -81,6 +86,8 @@ impl Default for Two {
             size: DEFAULT_SIZE,
             invalidation: false,
             general: false,
+            by_version: false,
+            design: None,
         }
     }
 }
@@ -94,6 +101,8 @@ const FIRST_SIZE: usize = 1024;
 struct Region {
     len: u64,
     source: bool,
+    /// It is registered from one call to the next.
+    stays: bool,
     /// A call without a reply has offered it.
     offered: bool,
 }
@@ -101,6 +110,7 @@ struct Region {
 #[derive(Debug)]
 struct CallIn {
     lists: Lists,
+    named: Vec<Handle>,
     asked: u32,
     reads: usize,
 }
@@ -169,7 +179,7 @@ impl Rules {
                 invalidate,
                 ..
             } => {
-                let message = Message::parse(buffer, rest);
+                let message = Message::parse(buffer, rest, self.words());
                 self.judge_message(&message, *invalidate);
                 Outcome::Message(message)
             }
@@ -310,11 +320,23 @@ impl Rules {
         }
         if let Some(handle) = invalidate {
             let mine = offered(&call.lists).any(|(segment, _)| segment.handle == handle);
-            let agreed = match message.version {
-                Version::One => self.agreed,
-                Version::Two => self.two.invalidation,
+            let right = match (message.version, self.two.design) {
+                (Version::One, _) => mine && self.agreed,
+                (Version::Two, None) => mine && (self.two.invalidation || self.two.by_version),
+                (Version::Two, Some(design)) => match design {
+                    Design::PerVersion | Design::PerConnection => mine,
+                    Design::Fixed => {
+                        let mut offered = offered(&call.lists).map(|(segment, _)| segment);
+                        let first = offered.find(|segment| segment.length > 0);
+                        first.is_some_and(|first| first.handle == handle)
+                    }
+                    Design::PerCall | Design::PerCallSeveral => {
+                        mine && call.named.contains(&handle)
+                    }
+                    Design::InterCall => mine || self.is_spare(handle),
+                },
             };
-            if !mine || !agreed {
+            if !right {
                 self.found(format_args!(
                     "the reply to {xid:#010x} invalidates {handle:?}"
                 ));
@@ -337,6 +359,26 @@ impl Rules {
                 ));
             }
         }
+    }
+
+    /// reminv §4.6: the handle is of a chunk that was read for another call, which has no reply.
+    fn is_spare(&self, handle: Handle) -> bool {
+        let mut calls = self.calls_in.values();
+        calls.any(|call| {
+            let mut reads = call.lists.reads.iter().flat_map(|chunk| &chunk.segments);
+            let read = call.reads == 0;
+            read && reads.any(|segment| segment.handle == handle)
+        })
+    }
+
+    /// The words of version two for remote invalidation.
+    fn words(&self) -> WordLayout {
+        WordLayout::of(self.two.design)
+    }
+
+    /// Version two says by itself that any handle of a call may go.
+    pub(super) fn by_version(&mut self) {
+        self.two.by_version = true;
     }
 
     fn judge_write(&self, to: RemoteAddress, len: u64) {
@@ -406,8 +448,9 @@ impl Rules {
             }
             Kind::Control(Direction::Reply, operation) => {
                 self.two.come.remove(&message.xid);
-                if matches!(operation, Some(Operation::InitXch(_))) {
+                if let Some(Operation::InitXch(answer)) = &operation {
                     self.given = message.credits as usize;
+                    self.agree(answer);
                 }
             }
             Kind::Reply(_) | Kind::Error => {
@@ -425,6 +468,12 @@ impl Rules {
         if matches!(message.kind, Kind::Call(_) | Kind::Reply(_)) {
             self.two.spoken.get_or_insert(message.version);
         }
+    }
+
+    /// A server answers: from here on its design holds.
+    fn agree(&mut self, answer: &InitXch) {
+        let design = answer.start.get::<InvalidationDesigns>();
+        self.two.design = design.and_then(DesignBits::answered);
     }
 
     /// What the peer says of itself.
@@ -448,10 +497,11 @@ impl Rules {
         }
     }
 
-    pub(super) fn registered(&mut self, handle: Handle, len: usize, source: bool) {
+    pub(super) fn registered(&mut self, handle: Handle, len: usize, source: bool, stays: bool) {
         let region = Region {
             len: len as u64,
             source,
+            stays,
             offered: false,
         };
         if handle == Handle(0) || self.regions.insert(handle, region).is_some() {
@@ -474,7 +524,7 @@ impl Rules {
         } = completion
         {
             self.receive_done();
-            let message = Message::parse(buffer, &[]);
+            let message = Message::parse(buffer, &[], self.words());
             if let Some(lost) = invalidated {
                 self.invalidated_by_peer(&message, lost.handle);
             }
@@ -510,8 +560,15 @@ impl Rules {
 
     fn invalidated_by_peer(&mut self, message: &Message, handle: Handle) {
         let xid = message.xid;
-        let of_call = self.calls_out.get(&xid);
-        if !of_call.is_some_and(|handles| handles.contains(&handle)) {
+        let mut calls = self
+            .calls_out
+            .iter()
+            .filter(|(other, _)| match self.two.design {
+                Some(Design::InterCall) => true,
+                Some(_) | None => **other == xid,
+            });
+        let right = calls.any(|(_, handles)| handles.contains(&handle));
+        if !right || self.regions.get(&handle).is_some_and(|region| region.stays) {
             self.found(format_args!(
                 "the reply to {xid:#010x} took {handle:?} along"
             ));
@@ -541,6 +598,9 @@ impl Rules {
                         if self.two.offer == Some(xid) {
                             self.two.offer = None;
                             self.granted = credits.max(1) as usize;
+                            if let Some(Operation::InitXch(answer)) = operation {
+                                self.agree(answer);
+                            }
                         }
                     }
                 }
@@ -561,6 +621,7 @@ impl Rules {
                 }
                 let call = CallIn {
                     lists: lists.clone(),
+                    named: message.named.clone(),
                     asked: credits,
                     reads: 0,
                 };
@@ -604,7 +665,7 @@ impl Rules {
             return;
         }
         for handle in handles.iter().flatten() {
-            if self.regions.contains_key(handle) {
+            if self.regions.get(handle).is_some_and(|region| !region.stays) {
                 self.found(format_args!(
                     "the reply to {xid:#010x} is delivered with {handle:?} exposed"
                 ));

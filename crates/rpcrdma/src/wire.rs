@@ -238,6 +238,7 @@ mod tests {
             max_segment: 0,
             mixed_long: false,
             registrations: Registrations::OF_CALLS,
+            persistent: None,
             failed_calls: FailedCalls::new(),
             budget: Budget::new(0),
             pool: Pool::new(0),

@@ -95,6 +95,70 @@ pub trait QueuePair: Send {
     fn describe(&self) -> String;
 }
 
+impl<Q: QueuePair + ?Sized> QueuePair for Box<Q> {
+    fn limits(&self) -> &Limits {
+        (**self).limits()
+    }
+
+    fn post(&mut self, work: WorkRequest) -> Result<(), PostError> {
+        (**self).post(work)
+    }
+
+    fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
+        (**self).register(memory)
+    }
+
+    fn copy_in(
+        &mut self,
+        handle: Handle,
+        offset: usize,
+        octets: &[u8],
+    ) -> Result<(), NotPersistent> {
+        (**self).copy_in(handle, offset, octets)
+    }
+
+    fn copy_out(
+        &mut self,
+        handle: Handle,
+        offset: usize,
+        octets: &mut [u8],
+    ) -> Result<(), NotPersistent> {
+        (**self).copy_out(handle, offset, octets)
+    }
+
+    fn poll_cq(&mut self) -> Option<Completion> {
+        (**self).poll_cq()
+    }
+
+    fn progress(&mut self) -> bool {
+        (**self).progress()
+    }
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        (**self).poll_ready(cx)
+    }
+
+    fn closed(&self) -> Option<&CloseReason> {
+        (**self).closed()
+    }
+
+    fn close(&mut self) {
+        (**self).close();
+    }
+
+    fn peer_addr(&self) -> SocketAddr {
+        (**self).peer_addr()
+    }
+
+    fn io_counters(&self) -> IoCounters {
+        (**self).io_counters()
+    }
+
+    fn describe(&self) -> String {
+        (**self).describe()
+    }
+}
+
 /// What a queue pair has asked of the system and of memory since it was made.
 ///
 /// A provider without system calls or copies leaves them at zero.

@@ -34,6 +34,7 @@ fn try_plan(
         stream,
         items: items.into(),
         reply_chunk: false,
+        move_items: false,
     };
     let bound = ReplyBound {
         fixed,
@@ -132,6 +133,7 @@ fn small_segments_count_against_the_header() {
         stream: 3000 + 20_000,
         items: smallvec![20_000],
         reply_chunk: false,
+        move_items: false,
     };
     let bound = ReplyBound::default();
     let plan = CallPlan::new(&call, &bound, &limits).expect("it can be carried");
@@ -140,6 +142,7 @@ fn small_segments_count_against_the_header() {
         stream: 3000 + 60_000,
         items: smallvec![60_000],
         reply_chunk: false,
+        move_items: false,
     };
     let plan = CallPlan::new(&call, &bound, &limits).expect("it can be carried");
     assert_eq!(plan.form, CallForm::Long);
@@ -160,6 +163,7 @@ fn sizes(stream: usize, items: &[usize]) -> CallSizes {
         stream,
         items: items.into(),
         reply_chunk: false,
+        move_items: false,
     }
 }
 
@@ -338,6 +342,7 @@ fn direction_without_chunks_has_one_send_for_each_message() {
 fn reply_chunk_can_be_asked_for() {
     let call = CallSizes {
         reply_chunk: true,
+        move_items: false,
         ..sizes(100, &[])
     };
     let plan = |fixed, results: &[usize]| {
@@ -464,4 +469,23 @@ proptest! {
             ReplyPlan::NoRoom => prop_assert!(false, "no room"),
         }
     }
+}
+
+#[test]
+fn items_and_results_move_though_they_fit_where_that_is_wanted() {
+    let mut call = sizes(200, &[40, 60]);
+    call.move_items = true;
+    let bound = ReplyBound {
+        fixed: 40,
+        results: smallvec![50, 70],
+    };
+    let plan = CallPlan::new(&call, &bound, &LIMITS).expect("it goes");
+    assert_eq!(plan.form, CallForm::Chunked);
+    assert_eq!(plan.moved[..], [0, 1]);
+    assert_eq!(plan.write_chunks[..], [50, 70]);
+    assert_eq!(plan.reply_chunk, None);
+    call = sizes(200, &[]);
+    call.move_items = true;
+    let plan = CallPlan::new(&call, &ReplyBound::default(), &LIMITS).expect("it goes");
+    assert!(plan.is_plain());
 }

@@ -7,6 +7,7 @@ mod calls;
 mod characteristics;
 mod chunks;
 mod credits;
+mod designs;
 mod invalidation;
 mod lone;
 mod malformed;
@@ -44,6 +45,7 @@ fn config(role: Role) -> Config {
         max_segment: 0,
         mixed_long: false,
         registrations: Registrations::OF_CALLS,
+        persistent: None,
         failed_calls: FailedCalls::new(),
         budget: Budget::new(64 << 20),
         pool: Pool::new(1 << 20),

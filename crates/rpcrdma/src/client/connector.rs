@@ -212,6 +212,7 @@ impl Connector {
             max_segment: self.config.max_segment,
             mixed_long: false,
             registrations: Registrations::OF_CALLS,
+            persistent: None,
             failed_calls: FailedCalls::new(),
             budget: Budget::new(self.config.chunk_memory),
             pool: self.pool.clone(),

@@ -213,6 +213,7 @@ impl Arrival {
             max_segment: 0,
             mixed_long: false,
             registrations: Registrations::OF_CALLS,
+            persistent: None,
             failed_calls: self.place.failed.clone(),
             budget: self.settings.budget.clone(),
             pool: self.pool.clone(),

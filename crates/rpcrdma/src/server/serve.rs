@@ -383,6 +383,7 @@ mod tests {
             max_segment: 0,
             mixed_long: false,
             registrations: Registrations::OF_CALLS,
+            persistent: None,
             failed_calls: FailedCalls::new(),
             budget: budget.clone(),
             pool: Pool::new(0),

@@ -71,6 +71,7 @@ impl Cost {
             stream: call.call,
             items: item(call.argument),
             reply_chunk: false,
+            move_items: false,
         };
         let plan = CallPlan::new(&sizes, &reply_bound(call, bound), &limits)?;
         let offered = plan.offered(&limits);

@@ -1,0 +1,78 @@
+//! Memory for arguments that stays registered from one call to the next.
+
+use buffer::{Buffer, Gather};
+use verbs::{Access, Handle, Memory, QueuePair, RegisterError};
+
+/// Memory of a Requester that stays registered (reminv §2.2): the arguments of a call are copied
+/// into it, which is cheaper than to register theirs, as long as they are small.
+///
+/// It is not out of the peer's reach between calls, as RFC 8166 §4.4.1 has it: the peer can read
+/// what it has been sent before, and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PersistentArguments {
+    /// Regions of a connection at most. Beyond them, and for what is larger, memory is registered
+    /// for each call.
+    pub regions: usize,
+    /// Octets of each.
+    pub octets: usize,
+}
+
+/// The persistent regions of one connection.
+#[derive(Debug)]
+pub(crate) struct PersistentPool {
+    limits: Option<PersistentArguments>,
+    made: usize,
+    free: Vec<Handle>,
+}
+
+impl PersistentPool {
+    pub(crate) fn new(limits: Option<PersistentArguments>) -> Self {
+        Self {
+            limits,
+            made: 0,
+            free: Vec::new(),
+        }
+    }
+
+    /// Regions registered.
+    pub(crate) fn made(&self) -> usize {
+        self.made
+    }
+
+    /// A region with these octets in it, if there is one for them. It is registered when it is first
+    /// needed.
+    pub(crate) fn lend(
+        &mut self,
+        octets: &Gather,
+        qp: &mut dyn QueuePair,
+    ) -> Result<Option<Handle>, RegisterError> {
+        let Some(limits) = self.limits else {
+            return Ok(None);
+        };
+        if buffer::gather_len(octets) > limits.octets {
+            return Ok(None);
+        }
+        let handle = match self.free.pop() {
+            Some(handle) => handle,
+            None if self.made < limits.regions => {
+                let buffer = Buffer::with_capacity(limits.octets);
+                let handle = qp.register(Memory::Persistent(Access::Read, buffer))?;
+                self.made += 1;
+                handle
+            }
+            None => return Ok(None),
+        };
+        let mut at = 0;
+        for piece in octets {
+            qp.copy_in(handle, at, piece)
+                .expect("it was registered with so many octets, and nobody else can invalidate it");
+            at += piece.len();
+        }
+        Ok(Some(handle))
+    }
+
+    /// Calls that were lent these have their reply.
+    pub(crate) fn give_back(&mut self, handles: impl IntoIterator<Item = Handle>) {
+        self.free.extend(handles);
+    }
+}

@@ -1,0 +1,257 @@
+//! Remote invalidation under each design that two ends agree on (reminv §4).
+
+use super::pair::{Pair, Setup};
+use super::*;
+use crate::v2::characteristics::BackwardSupport;
+use crate::{Design, PersistentArguments, Registration};
+use oncrpc::Reply;
+use verbs::Invalidation;
+
+/// Two ends that speak version two, and are ready for these designs.
+fn setup(client: &[Design], server: &[Design]) -> Setup {
+    let mut setup = Setup::default();
+    setup.client.versions = Versions::Two;
+    setup.server.versions = Versions::Two;
+    setup.client.characteristics.designs = client.to_vec();
+    setup.server.characteristics.designs = server.to_vec();
+    setup
+}
+
+fn agreed(pair: &Pair) -> [Option<Design>; 2] {
+    [&pair.client, &pair.server].map(|end| {
+        let session = end.connection.session().expect("version two");
+        session.design()
+    })
+}
+
+const ARGUMENT: usize = 20_000;
+const RESULT: usize = 30_000;
+
+/// Sends a call that offers memory to be read and memory to be written, and gives it as it arrives.
+fn send(pair: &mut Pair, xid: u32) -> crate::CallId {
+    pair.call(request(
+        xid,
+        call(xid, 4, &[ARGUMENT]),
+        bound(40, &[RESULT]),
+    ));
+    let (id, message) = pair.arrived();
+    assert_eq!(stream(&message), stream(&call(xid, 4, &[ARGUMENT])));
+    id
+}
+
+fn answer(pair: &mut Pair, id: crate::CallId, xid: u32) {
+    pair.answer(id, Reply::Message(reply(xid, 4, &[RESULT])));
+    check_reply(&pair.ended().expect("a reply"), xid, 4, &[RESULT]);
+}
+
+/// Handles of the client that its peer invalidated, and that it invalidated itself.
+fn invalidated(pair: &Pair) -> (u64, u64) {
+    let counters = pair.client.connection.counters();
+    (counters.remote_invalidations, counters.local_invalidations)
+}
+
+#[test]
+fn under_each_design_one_handle_of_the_call_goes_with_its_reply() {
+    for design in [
+        Design::Fixed,
+        Design::PerCall,
+        Design::PerCallSeveral,
+        Design::InterCall,
+    ] {
+        let mut pair = Pair::with(setup(&[design], &[design]));
+        for xid in 0..10 {
+            let id = send(&mut pair, xid);
+            answer(&mut pair, id, xid);
+        }
+        pair.check_idle();
+        assert_eq!(agreed(&pair), [Some(design); 2]);
+        assert_eq!(invalidated(&pair), (10, 10), "{design}");
+    }
+}
+
+#[test]
+fn ends_that_agree_on_no_design_keep_to_what_each_said_of_all_its_handles() {
+    for (client, server) in [
+        (&[Design::Fixed][..], &[Design::PerCall][..]),
+        (&[], &[Design::PerCall]),
+        (&[Design::PerCall], &[]),
+    ] {
+        for wanted in [true, false] {
+            let mut setup = setup(client, server);
+            setup.client.own.remote_invalidation = wanted;
+            let mut pair = Pair::with(setup);
+            let id = send(&mut pair, 1);
+            answer(&mut pair, id, 1);
+            assert_eq!(agreed(&pair), [None; 2]);
+            let remote = u64::from(wanted);
+            assert_eq!(invalidated(&pair), (remote, 2 - remote));
+        }
+    }
+}
+
+#[test]
+fn version_that_says_it_by_itself_needs_no_word() {
+    for (client, server, remote) in [(true, true, 1), (true, false, 0)] {
+        let mut setup = setup(&[], &[]);
+        for (end, by_version) in [(&mut setup.client, client), (&mut setup.server, server)] {
+            end.own.remote_invalidation = false;
+            end.characteristics.remote_invalidation_by_version = by_version;
+        }
+        let mut pair = Pair::with(setup);
+        let id = send(&mut pair, 1);
+        answer(&mut pair, id, 1);
+        assert_eq!(invalidated(&pair), (remote, 2 - remote));
+    }
+}
+
+/// A client with memory that stays.
+fn with_persistent(designs: &[Design]) -> Setup {
+    let mut setup = setup(designs, &Design::ALL);
+    setup.client.own.remote_invalidation = false;
+    setup.client.registrations = Registrations::OF_CALLS.with(Registration::Persistent);
+    setup.client.persistent = Some(PersistentArguments {
+        regions: 1,
+        octets: ARGUMENT,
+    });
+    setup
+}
+
+#[test]
+fn requester_that_selects_keeps_what_is_to_stay() {
+    for design in [Design::PerCall, Design::PerCallSeveral] {
+        let mut pair = Pair::with(with_persistent(&[Design::Fixed, design]));
+        for xid in 0..5 {
+            let id = send(&mut pair, xid);
+            answer(&mut pair, id, xid);
+        }
+        // One region, registered once; that of the result went with the reply.
+        assert_eq!(invalidated(&pair), (5, 0));
+        assert_eq!(pair.client.qp.inner().outstanding().regions, 1);
+    }
+}
+
+#[test]
+fn arguments_for_which_no_persistent_memory_is_left_are_registered() {
+    let mut pair = Pair::with(with_persistent(&[Design::PerCallSeveral]));
+    // One credit comes before the first reply.
+    let id = send(&mut pair, 1);
+    answer(&mut pair, id, 1);
+    let one = send(&mut pair, 2);
+    let other = send(&mut pair, 3);
+    assert_eq!(pair.client.connection.exposed(), 1 + 2);
+    answer(&mut pair, one, 2);
+    answer(&mut pair, other, 3);
+    assert_eq!(invalidated(&pair), (3, 1));
+    assert_eq!(pair.client.qp.inner().outstanding().regions, 1);
+}
+
+#[test]
+fn memory_that_is_to_stay_rules_out_that_anybody_else_selects() {
+    let others = [Design::Fixed, Design::InterCall];
+    let mut pair = Pair::with(with_persistent(&others));
+    let id = send(&mut pair, 1);
+    answer(&mut pair, id, 1);
+    assert_eq!(agreed(&pair), [None; 2]);
+    assert_eq!(invalidated(&pair), (0, 1));
+}
+
+#[test]
+fn requester_whose_provider_cannot_take_it_names_no_handle() {
+    let designs = [Design::PerCall, Design::Fixed];
+    let mut setup = setup(&designs, &designs);
+    setup.client.own.remote_invalidation = false;
+    setup.ends.left.limits.remote_invalidation = Invalidation::None;
+    let mut pair = Pair::with(setup);
+    let id = send(&mut pair, 1);
+    answer(&mut pair, id, 1);
+    assert_eq!(agreed(&pair), [Some(Design::PerCall); 2]);
+    assert_eq!(invalidated(&pair), (0, 2));
+}
+
+#[test]
+fn reply_to_another_call_takes_along_what_has_been_read() {
+    let designs = [Design::InterCall];
+    let mut pair = Pair::with(setup(&designs, &designs));
+    let id = send(&mut pair, 1);
+    answer(&mut pair, id, 1);
+    let before = invalidated(&pair);
+    let large = send(&mut pair, 2);
+    pair.call(request(3, call(3, 4, &[]), bound(40, &[])));
+    let (small, _) = pair.arrived();
+    pair.answer(small, Reply::Message(reply(3, 4, &[])));
+    check_reply(&pair.ended().expect("a reply"), 3, 4, &[]);
+    assert_eq!(invalidated(&pair), (before.0 + 1, before.1));
+    answer(&mut pair, large, 2);
+    assert_eq!(invalidated(&pair), (before.0 + 2, before.1));
+    let counters = pair.client.connection.counters();
+    assert_eq!(counters.remote_invalidations_inter_call, 1);
+    pair.check_idle();
+}
+
+#[test]
+fn last_handle_of_a_call_is_left_for_its_own_reply() {
+    let designs = [Design::InterCall];
+    let mut pair = Pair::with(setup(&designs, &designs));
+    let id = send(&mut pair, 1);
+    answer(&mut pair, id, 1);
+    let before = invalidated(&pair);
+    pair.call(request(2, call(2, 4, &[ARGUMENT]), bound(40, &[])));
+    let (one_handle, _) = pair.arrived();
+    pair.call(request(3, call(3, 4, &[]), bound(40, &[])));
+    let (small, _) = pair.arrived();
+    pair.answer(small, Reply::Message(reply(3, 4, &[])));
+    pair.ended().expect("a reply");
+    assert_eq!(invalidated(&pair), before);
+    pair.answer(one_handle, Reply::Message(reply(2, 4, &[])));
+    pair.ended().expect("a reply");
+    assert_eq!(invalidated(&pair), (before.0 + 1, before.1));
+}
+
+#[test]
+fn calls_of_a_server_keep_to_the_same_design() {
+    for design in [Design::Fixed, Design::PerCall, Design::PerCallSeveral] {
+        let mut setup = setup(&[design], &[design]);
+        setup.client.characteristics.backward = BackwardSupport::General;
+        setup.server.characteristics.backward = BackwardSupport::General;
+        let mut pair = Pair::with(setup);
+        pair.drive();
+        pair.client_is_ready();
+        pair.call_back(request(1, call(1, 4, &[ARGUMENT]), bound(40, &[RESULT])));
+        let (id, message) = pair.arrived_back();
+        assert_eq!(stream(&message), stream(&call(1, 4, &[ARGUMENT])));
+        pair.answer_back(id, Reply::Message(reply(1, 4, &[RESULT])));
+        check_reply(&pair.ended_back().expect("a reply"), 1, 4, &[RESULT]);
+        let counters = pair.server.connection.counters();
+        assert_eq!(counters.remote_invalidations, 1, "{design}");
+        assert_eq!(counters.local_invalidations, 1, "{design}");
+    }
+}
+
+#[test]
+fn reply_copies_the_handle_of_its_call() {
+    let words = crate::v2::header::WordLayout::One;
+    let mut pair = Pair::with(setup(&[Design::PerCall], &[Design::PerCall]));
+    let id = send(&mut pair, 1);
+    pair.server
+        .connection
+        .reply(id, Reply::Message(reply(1, 4, &[RESULT])));
+    let posted = std::iter::from_fn(|| pair.server.connection.poll_post());
+    let sent: Vec<_> = posted
+        .filter_map(|work| match work {
+            verbs::WorkRequest::Send {
+                buffer, invalidate, ..
+            } => Some((buffer, invalidate)),
+            _ => None,
+        })
+        .collect();
+    let [(message, Some(handle))] = &sent[..] else {
+        panic!("one reply with a handle: {sent:?}");
+    };
+    let (header, _) = crate::v2::header::Header::parse(message, words).expect("a header");
+    let crate::v2::header::Body::Msg(chunks) = header.body else {
+        panic!("{header:?}");
+    };
+    assert_eq!(chunks.invalidate.handles(), [*handle]);
+    // The result is larger than the argument.
+    assert_eq!(chunks.lists.writes[0].segments[0].handle, *handle);
+}
