@@ -5,6 +5,7 @@
 //! machine drifts by more than what is to be seen.
 
 mod child;
+mod invalidation;
 mod load;
 mod plot;
 mod raw;
@@ -15,6 +16,7 @@ use crate::failure::{Ended, Usage};
 use anyhow::{Context, Result};
 use child::Child;
 use clap::{Args, Subcommand};
+use invalidation::InvalidationArgs;
 use load::{Load, Operation};
 use report::{Aim, Cost, Figure, Report, median};
 use rpcrdma::Spin;
@@ -62,6 +64,7 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum BenchCommand {
+    Invalidation(InvalidationArgs),
     Thresholds(ThresholdsArgs),
 }
 
@@ -208,8 +211,10 @@ const CALIBRATION: usize = 200;
 const MOST_OPERATIONS: usize = 10_000_000;
 
 pub(crate) async fn run(args: BenchArgs) -> Result<Ended> {
-    if let Some(BenchCommand::Thresholds(args)) = &args.command {
-        return thresholds::run(args);
+    match &args.command {
+        Some(BenchCommand::Invalidation(args)) => return invalidation::run(args).await,
+        Some(BenchCommand::Thresholds(args)) => return thresholds::run(args),
+        None => {}
     }
     if args.child {
         return child::serve().await;

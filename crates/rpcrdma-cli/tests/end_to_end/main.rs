@@ -3,6 +3,7 @@
 mod commands;
 mod errors;
 mod interrupts;
+mod invalidation;
 mod mount;
 mod probe;
 mod running;

@@ -1,0 +1,140 @@
+//! What a measurement runs on: a provider, and the time it takes.
+
+use anyhow::{Context, Result};
+use rpcrdma_proto::Config;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+use verbs::{Provider, QpOptions, QueuePair};
+use verbs_iwarp::{Config as IwarpConfig, CrcMode, Iwarp};
+use verbs_sim::{Costs, EndOptions, Fabric, PairOptions, SimQp};
+
+/// How long the request of a connection on loopback may take.
+const SETUP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A provider with a clock.
+pub(super) trait Bed {
+    type Qp: QueuePair;
+
+    /// The time.
+    fn now(&self) -> Duration;
+
+    /// Until when the host of this end is busy.
+    fn busy_until(&self, qp: &Self::Qp) -> Duration;
+
+    /// Lets time pass: until something happens, or at most until then.
+    fn wait(&mut self, until: Option<Duration>);
+}
+
+/// Both ends in virtual time, with what work costs an RNIC and its host.
+pub(super) struct Simulated {
+    fabric: Fabric,
+}
+
+impl Simulated {
+    /// A bed, and both ends of a connection with their Receives posted.
+    ///
+    /// # Errors
+    ///
+    /// If there is no room for the Receives.
+    pub(super) fn connect(
+        costs: Costs,
+        client: &Config,
+        server: &Config,
+    ) -> Result<(Self, SimQp, SimQp)> {
+        let fabric = Fabric::new(1);
+        let end = EndOptions {
+            costs,
+            ..EndOptions::default()
+        };
+        let (mut left, mut right) = fabric.pair(&PairOptions::both(end));
+        for (qp, config) in [(&mut left, client), (&mut right, server)] {
+            for receive in config.initial_receives() {
+                qp.post(receive).context("there is no room for Receives")?;
+            }
+        }
+        Ok((Self { fabric }, left, right))
+    }
+}
+
+impl Bed for Simulated {
+    type Qp = SimQp;
+
+    fn now(&self) -> Duration {
+        self.fabric.now()
+    }
+
+    fn busy_until(&self, qp: &SimQp) -> Duration {
+        qp.busy_until()
+    }
+
+    fn wait(&mut self, until: Option<Duration>) {
+        let next = [self.fabric.next_event(), until];
+        if let Some(next) = next.into_iter().flatten().min() {
+            self.fabric.advance_to(next);
+        }
+    }
+}
+
+/// Both ends over TCP on loopback, driven by one thread.
+pub(super) struct Software {
+    begun: Instant,
+}
+
+impl Software {
+    /// A bed, and both ends of a connection with their Receives posted.
+    ///
+    /// # Errors
+    ///
+    /// If the connection is not made.
+    pub(super) async fn connect(
+        client: &Config,
+        server: &Config,
+    ) -> Result<(Self, Box<dyn QueuePair>, Box<dyn QueuePair>)> {
+        let iwarp = Iwarp::new(IwarpConfig {
+            crc: CrcMode::Off,
+            ..IwarpConfig::default()
+        });
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let mut listener = iwarp.listen(any).await.context("cannot listen")?;
+        let to = listener.local_addr();
+        let options = |config: &Config| QpOptions {
+            receives: config.receives() + config.initial_receives().len(),
+            receive_size: config.largest_receive().octets(),
+            ..QpOptions::default()
+        };
+        let (of_client, of_server) = (options(client), options(server));
+        let accept = async {
+            let mut incoming = listener.accept().await?;
+            incoming.request(SETUP_TIMEOUT).await?;
+            incoming
+                .accept(&of_server, &[], server.initial_receives())
+                .await
+        };
+        let connect = iwarp.connect(to, &of_client, &[], client.initial_receives());
+        let (connected, accepted) = tokio::join!(connect, accept);
+        let bed = Self {
+            begun: Instant::now(),
+        };
+        Ok((
+            bed,
+            connected.context("cannot connect")?.qp,
+            accepted.context("cannot accept")?,
+        ))
+    }
+}
+
+impl Bed for Software {
+    type Qp = Box<dyn QueuePair>;
+
+    fn now(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    fn busy_until(&self, _: &Self::Qp) -> Duration {
+        Duration::ZERO
+    }
+
+    fn wait(&mut self, _: Option<Duration>) {
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,164 @@
+//! A queue pair that counts what is asked of it.
+
+use rpcrdma_proto::header::Header;
+use rpcrdma_proto::v2::header::{Header as HeaderTwo, VERSION as TWO, WordLayout};
+use serde::Serialize;
+use std::ops::{AddAssign, SubAssign};
+use std::task::{Context, Poll};
+use verbs::{
+    CloseReason, Completion, Handle, Limits, Memory, NotPersistent, PostError, QueuePair,
+    RegisterError, WorkRequest,
+};
+
+/// What was asked of one end, or of both.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct Counts {
+    /// Work posted, Receives and invalidations of its own included.
+    pub(super) posted: u64,
+    /// Regions registered: on an RNIC each is a work request too.
+    pub(super) registrations: u64,
+    /// Completions that the host has to wait for: of Receives, Reads and invalidations.
+    pub(super) completions: u64,
+    /// Invalidations of its own.
+    pub(super) local_invalidations: u64,
+    /// Sends with Invalidate.
+    pub(super) sends_with_invalidate: u64,
+    /// Octets of transport header in its Sends.
+    pub(super) header_octets: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.posted += other.posted;
+        self.registrations += other.registrations;
+        self.completions += other.completions;
+        self.local_invalidations += other.local_invalidations;
+        self.sends_with_invalidate += other.sends_with_invalidate;
+        self.header_octets += other.header_octets;
+    }
+}
+
+impl SubAssign for Counts {
+    fn sub_assign(&mut self, other: Self) {
+        self.posted -= other.posted;
+        self.registrations -= other.registrations;
+        self.completions -= other.completions;
+        self.local_invalidations -= other.local_invalidations;
+        self.sends_with_invalidate -= other.sends_with_invalidate;
+        self.header_octets -= other.header_octets;
+    }
+}
+
+/// Counts, and passes on.
+pub(super) struct Counted<Q> {
+    pub(super) inner: Q,
+    /// How headers are laid out on this connection.
+    words: WordLayout,
+    pub(super) counts: Counts,
+}
+
+impl<Q> Counted<Q> {
+    pub(super) fn new(inner: Q, words: WordLayout) -> Self {
+        Self {
+            inner,
+            words,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Octets of the transport header of a message.
+    fn header_len(&self, message: &[u8]) -> usize {
+        let version = message.get(4..8).map(|word| word == TWO.to_be_bytes());
+        let stream = match version {
+            Some(true) => HeaderTwo::parse(message, self.words).map(|(_, at)| at).ok(),
+            Some(false) | None => Header::parse(message).map(|(_, at)| at).ok(),
+        };
+        stream.unwrap_or(message.len())
+    }
+}
+
+impl<Q: QueuePair> QueuePair for Counted<Q> {
+    fn limits(&self) -> &Limits {
+        self.inner.limits()
+    }
+
+    fn post(&mut self, work: WorkRequest) -> Result<(), PostError> {
+        let mut counts = Counts {
+            posted: 1,
+            ..Counts::default()
+        };
+        match &work {
+            WorkRequest::Send {
+                buffer, invalidate, ..
+            } => {
+                counts.header_octets = self.header_len(buffer) as u64;
+                counts.sends_with_invalidate = u64::from(invalidate.is_some());
+            }
+            WorkRequest::Invalidate { .. } => counts.local_invalidations = 1,
+            WorkRequest::Receive { .. } | WorkRequest::Write { .. } | WorkRequest::Read { .. } => {}
+        }
+        self.inner.post(work)?;
+        self.counts += counts;
+        Ok(())
+    }
+
+    fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
+        let handle = self.inner.register(memory)?;
+        self.counts.registrations += 1;
+        Ok(handle)
+    }
+
+    fn copy_in(
+        &mut self,
+        handle: Handle,
+        offset: usize,
+        octets: &[u8],
+    ) -> Result<(), NotPersistent> {
+        self.inner.copy_in(handle, offset, octets)
+    }
+
+    fn copy_out(
+        &mut self,
+        handle: Handle,
+        offset: usize,
+        octets: &mut [u8],
+    ) -> Result<(), NotPersistent> {
+        self.inner.copy_out(handle, offset, octets)
+    }
+
+    fn poll_cq(&mut self) -> Option<Completion> {
+        let completion = self.inner.poll_cq()?;
+        self.counts.completions += u64::from(match completion {
+            Completion::Send { .. } | Completion::Write { .. } => false,
+            Completion::Receive { .. }
+            | Completion::Read { .. }
+            | Completion::Invalidate { .. }
+            | Completion::Failed { .. } => true,
+        });
+        Some(completion)
+    }
+
+    fn progress(&mut self) -> bool {
+        self.inner.progress()
+    }
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn closed(&self) -> Option<&CloseReason> {
+        self.inner.closed()
+    }
+
+    fn close(&mut self) {
+        self.inner.close();
+    }
+
+    fn peer_addr(&self) -> std::net::SocketAddr {
+        self.inner.peer_addr()
+    }
+
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+}

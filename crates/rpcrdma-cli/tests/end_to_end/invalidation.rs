@@ -1,0 +1,92 @@
+//! What `bench invalidation` finds, prints and draws.
+
+use crate::running::{fails, ok, text};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+
+const BENCH: [&str; 7] = [
+    "bench",
+    "invalidation",
+    "--payload",
+    "8192",
+    "--calls",
+    "24",
+    "--provider",
+];
+
+fn rows(arguments: &[&str]) -> Vec<Value> {
+    let said = ok(&[&BENCH[..], arguments, &["--json"]].concat());
+    let report: Value = serde_json::from_slice(&said).unwrap();
+    assert_eq!(report["model"]["interrupt_ns"], 4000);
+    report["rows"].as_array().unwrap().clone()
+}
+
+/// One figure of the measurement with dynamic memory, this traffic, design and number of handles.
+fn figure(rows: &[Value], traffic: &str, design: &str, stags: u64, name: &str) -> f64 {
+    let row = rows.iter().find(|row| {
+        row["traffic"] == traffic
+            && row["design"] == design
+            && row["stags"] == stags
+            && row["memory"] == "dynamic"
+    });
+    row.unwrap()[name].as_f64().unwrap()
+}
+
+#[test]
+fn each_design_costs_what_its_text_says() {
+    let rows = rows(&["sim"]);
+    let alone = |design, stags, name| figure(&rows, "alone", design, stags, name);
+    for design in ["per_version", "per_connection", "fixed", "inter_call"] {
+        // One handle of each call goes with its reply, for nothing on the wire.
+        for stags in [1, 2, 4] {
+            let of_none = alone("none", stags, "work_requests");
+            assert_eq!(alone(design, stags, "work_requests"), of_none - 1.0);
+            let of_none = alone("none", stags, "header_octets");
+            assert_eq!(alone(design, stags, "header_octets"), of_none);
+        }
+        let share = alone(design, 4, "local_share");
+        assert_eq!(share, 0.75, "{design}");
+    }
+    // A word each way; a count each way, and the handles of a call.
+    let plain = alone("none", 4, "header_octets");
+    assert_eq!(alone("per_call", 4, "header_octets"), plain + 8.0);
+    assert_eq!(alone("per_call_several", 4, "header_octets"), plain + 24.0);
+    // Nobody has to be woken for the only handle of a call.
+    assert!(alone("per_call", 1, "latency_us") < alone("none", 1, "latency_us"));
+    // Between calls a second one goes, where there are replies that have none of their own.
+    let mixed = |design| figure(&rows, "mixed", design, 2, "local_share");
+    assert_eq!(mixed("per_connection"), 0.5);
+    assert!(mixed("inter_call") < 0.5);
+    // Memory that stays goes with those designs only in which the client selects, and with none.
+    let stays = rows.iter().filter(|row| row["memory"] == "persistent");
+    let designs: BTreeSet<_> = stays.map(|row| row["design"].as_str().unwrap()).collect();
+    assert!(
+        designs
+            .into_iter()
+            .eq(["none", "per_call", "per_call_several"])
+    );
+}
+
+#[test]
+fn software_provider_is_measured_too_and_a_plot_is_drawn() {
+    let rows = rows(&["iwarp", "--design", "none", "--design", "per_call"]);
+    let alone = |design| figure(&rows, "alone", design, 1, "local_share");
+    assert_eq!((alone("none"), alone("per_call")), (1.0, 0.0));
+    let folder = tempfile::tempdir().unwrap();
+    let svg = folder.path().join("plot.svg");
+    let drawn = ["sim", "--design", "none", "--design", "fixed", "--svg"];
+    let arguments = [&BENCH[..], &drawn, &[svg.to_str().unwrap()]].concat();
+    let said = text(&ok(&arguments));
+    assert!(
+        said.contains("latency us") && said.contains("fixed"),
+        "{said}"
+    );
+    assert!(fs::read_to_string(&svg).unwrap().starts_with("<svg "));
+}
+
+#[test]
+fn unknown_design_is_a_wrong_use_that_names_the_known_ones() {
+    let bench = ["bench", "invalidation", "--design", "per_moon"];
+    fails(&bench, 2, "there are none, per_version, per_connection");
+}
