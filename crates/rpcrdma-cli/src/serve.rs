@@ -171,6 +171,7 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<Ended> {
         listening: server.local_addr(),
         mount_port: mount.addr.port(),
         read_only: args.read_only,
+        versions: args.transport.versions(),
         provider: args.transport.describe(),
         allowed: describe_networks(&allow),
         user: args.describe_user(files.for_callers),

@@ -3,6 +3,7 @@
 use super::exports::Export;
 use crate::show;
 use nfs_client::{NfsUrl, printable};
+use rpcrdma::Versions;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt;
@@ -16,6 +17,8 @@ pub(crate) struct Announcement<'a> {
     /// Port of MOUNT over TCP, at the same address.
     pub(crate) mount_port: u16,
     pub(crate) read_only: bool,
+    /// Of RPC-over-RDMA.
+    pub(crate) versions: Versions,
     /// The provider, in words.
     pub(crate) provider: String,
     /// Who may connect.
@@ -117,9 +120,14 @@ fn quoted(word: &str) -> Cow<'_, str> {
 
 impl fmt::Display for Announcement<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let versions = match self.versions {
+            Versions::One => "version one",
+            Versions::Two => "version two",
+            Versions::Auto => "versions one and two",
+        };
         writeln!(
             f,
-            "serving NFSv3 on RPC-over-RDMA version one ({})\n",
+            "serving NFSv3 on RPC-over-RDMA {versions} ({})\n",
             self.provider
         )?;
         let how = if self.read_only {
@@ -184,6 +192,7 @@ mod tests {
             listening: listening.parse().unwrap(),
             mount_port: 815,
             read_only: true,
+            versions: Versions::Auto,
             provider: "provider".to_owned(),
             allowed: "nobody".to_owned(),
             user: "somebody".to_owned(),
