@@ -87,6 +87,8 @@ struct State {
     /// Calls that came and were not executed, by their XID: the same may come over several
     /// connections.
     to_execute: BTreeMap<u32, u32>,
+    /// Replies that came over queue pairs that are gone, and were not delivered, by their XID.
+    to_deliver: BTreeMap<u32, u32>,
     /// Of those who wait until no queue pair exists.
     wakers: Vec<Waker>,
 }
@@ -238,9 +240,14 @@ impl Party {
     /// itself.
     pub fn delivered(&self, xid: u32) {
         let mut live = self.live();
-        // A call that is made again over another connection has no reply there.
+        // A call that is made again over another connection may have no reply there.
         if live.iter().any(|rules| lock(rules).has_reply(xid)) {
             live.retain(|rules| lock(rules).has_reply(xid));
+        } else if let Some(left) = lock(&self.state).to_deliver.get_mut(&xid)
+            && *left > 0
+        {
+            *left -= 1;
+            return;
         }
         for rules in live {
             lock(&rules).delivered(xid);

@@ -187,7 +187,12 @@ impl<Q: QueuePair + ?Sized> Drop for WatchedQp<Q> {
     fn drop(&mut self) {
         let mut state = lock(&self.party.state);
         state.live.remove(&self.number);
-        let unanswered = lock(&self.rules).unanswered();
+        let rules = lock(&self.rules);
+        let unanswered = rules.unanswered();
+        for xid in rules.undelivered() {
+            *state.to_deliver.entry(xid).or_default() += 1;
+        }
+        drop(rules);
         let wakers = match state.live.is_empty() {
             true => std::mem::take(&mut state.wakers),
             false => Vec::new(),

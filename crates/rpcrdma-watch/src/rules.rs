@@ -657,6 +657,11 @@ impl Rules {
         self.answered.contains_key(&xid)
     }
 
+    /// Calls of ours with a reply that is not delivered.
+    pub(super) fn undelivered(&self) -> impl Iterator<Item = u32> {
+        self.answered.keys().copied()
+    }
+
     /// The reply to a call is in its caller's hands: RFC 8166 §4.4.1.
     pub(super) fn delivered(&mut self, xid: u32) {
         let handles = self.answered.remove(&xid);
