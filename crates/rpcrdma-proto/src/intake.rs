@@ -170,7 +170,9 @@ impl Connection {
                 }
                 let error = TransportError::Refused(why(error));
                 let requester = &mut self.requester;
-                return requester.handle_refused(&mut self.link, xid, error, invalidated);
+                requester.handle_refused(&mut self.link, xid, error, invalidated);
+                // It may have been the last that the session waits for.
+                return self.note_message(Direction::Reply, false);
             }
             two::Body::Optional(optional) => {
                 refuse_invalidation(link, invalidated);

@@ -426,7 +426,9 @@ impl Requester {
     fn answered(&mut self, link: &mut Link, key: u32, outcome: Outcome) {
         self.credits.give_back();
         link.for_replies = self.credits.used() as usize;
-        self.keep_to_grant(link);
+        let xid = self.calls[key as usize].request.xid;
+        self.held.retain(|send| !is_of(send, xid));
+        self.keep_to_grant(link, xid);
         let call = &mut self.calls[key as usize];
         self.xids.remove(call.request.xid);
         self.persistent.give_back(std::mem::take(&mut call.lent));
@@ -451,14 +453,18 @@ impl Requester {
     }
 
     /// RFC 8166 §3.3.1: a grant that was lowered counts for calls too that wait to be posted.
-    fn keep_to_grant(&mut self, link: &mut Link) {
+    /// The call `answered` is over: a peer that answered it before it was sent will not get it, as
+    /// its handles are about to die.
+    fn keep_to_grant(&mut self, link: &mut Link, answered: u32) {
         let most = self.credits.in_force() as usize;
         let mut out = (self.credits.used() as usize).saturating_sub(self.held.len());
         while out > most
             && let Some(send) = link.posts.recall()
         {
-            self.held.push_front(send);
-            out -= 1;
+            if !is_of(&send, answered) {
+                self.held.push_front(send);
+                out -= 1;
+            }
         }
         while out < most
             && let Some(send) = self.held.pop_front()
@@ -535,6 +541,11 @@ impl Requester {
             })
             .collect()
     }
+}
+
+/// Whether a Send is that of the call with this XID, which is its first word in either version.
+fn is_of(send: &WorkRequest, xid: u32) -> bool {
+    matches!(send, WorkRequest::Send { buffer, .. } if buffer.starts_with(&xid.to_be_bytes()))
 }
 
 /// Registers what the plan offers.

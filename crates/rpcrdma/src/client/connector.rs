@@ -263,7 +263,10 @@ impl Connector {
                 if let Some(over) = wire.over() {
                     return Err(over);
                 }
-                if !moved {
+                if moved {
+                    // A server that goes on sending must not keep the timeout from its turn.
+                    tokio::task::yield_now().await;
+                } else {
                     std::future::poll_fn(|cx| wire.poll_ready(cx)).await;
                 }
             }
@@ -309,7 +312,10 @@ async fn settle(wire: &mut Wire) -> Result<Version, Over> {
         if let Some(over) = wire.over() {
             return Err(over);
         }
-        if !moved {
+        if moved {
+            // As above.
+            tokio::task::yield_now().await;
+        } else {
             std::future::poll_fn(|cx| wire.poll_ready(cx)).await;
         }
     }
