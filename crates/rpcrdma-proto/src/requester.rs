@@ -427,8 +427,10 @@ impl Requester {
         self.credits.give_back();
         link.for_replies = self.credits.used() as usize;
         let xid = self.calls[key as usize].request.xid;
+        // A peer that answers a call before it was sent will not get it: its handles are about to die.
         self.held.retain(|send| !is_of(send, xid));
-        self.keep_to_grant(link, xid);
+        link.posts.forget(|send| is_of(send, xid));
+        self.keep_to_grant(link);
         let call = &mut self.calls[key as usize];
         self.xids.remove(call.request.xid);
         self.persistent.give_back(std::mem::take(&mut call.lent));
@@ -453,18 +455,14 @@ impl Requester {
     }
 
     /// RFC 8166 §3.3.1: a grant that was lowered counts for calls too that wait to be posted.
-    /// The call `answered` is over: a peer that answered it before it was sent will not get it, as
-    /// its handles are about to die.
-    fn keep_to_grant(&mut self, link: &mut Link, answered: u32) {
+    fn keep_to_grant(&mut self, link: &mut Link) {
         let most = self.credits.in_force() as usize;
         let mut out = (self.credits.used() as usize).saturating_sub(self.held.len());
         while out > most
             && let Some(send) = link.posts.recall()
         {
-            if !is_of(&send, answered) {
-                self.held.push_front(send);
-                out -= 1;
-            }
+            self.held.push_front(send);
+            out -= 1;
         }
         while out < most
             && let Some(send) = self.held.pop_front()
@@ -543,9 +541,18 @@ impl Requester {
     }
 }
 
-/// Whether a Send is that of the call with this XID, which is its first word in either version.
-fn is_of(send: &WorkRequest, xid: u32) -> bool {
-    matches!(send, WorkRequest::Send { buffer, .. } if buffer.starts_with(&xid.to_be_bytes()))
+/// Whether it is the Send of the call with this XID, which is its first word in either version.
+fn is_of(work: &WorkRequest, xid: u32) -> bool {
+    let call = Purpose::Call.wr();
+    match work {
+        WorkRequest::Send { wr, buffer, .. } => {
+            *wr == call && buffer.starts_with(&xid.to_be_bytes())
+        }
+        WorkRequest::Receive { .. }
+        | WorkRequest::Write { .. }
+        | WorkRequest::Read { .. }
+        | WorkRequest::Invalidate { .. } => false,
+    }
 }
 
 /// Registers what the plan offers.

@@ -130,6 +130,13 @@ impl Posts {
         self.queue.remove(at)
     }
 
+    /// Drops the last piece of work like this that was not handed out, if there is any.
+    pub(crate) fn forget(&mut self, is_it: impl Fn(&WorkRequest) -> bool) {
+        if let Some(at) = self.queue.iter().rposition(is_it) {
+            self.queue.remove(at);
+        }
+    }
+
     pub(crate) fn completed(&mut self) {
         self.out = self.out.saturating_sub(1);
     }
