@@ -1,6 +1,6 @@
 //! A queue pair and the protocol state on it, which are driven as one.
 
-use rpcrdma_proto::{Connection, Violation};
+use rpcrdma_proto::{Connection, Version, Violation};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tracing::{debug, error, trace, warn};
@@ -105,6 +105,30 @@ impl Wire {
         self.qp.poll_ready(cx)
     }
 
+    /// Waits until there may be something to do. After something moved that is only the turn of
+    /// others, and of timeouts: a peer that goes on sending must not keep them from it.
+    pub(crate) async fn pause(&mut self, moved: bool) {
+        if moved {
+            tokio::task::yield_now().await;
+        } else {
+            std::future::poll_fn(|cx| self.poll_ready(cx)).await;
+        }
+    }
+
+    /// Goes on until it is settled what is spoken.
+    pub(crate) async fn settle(&mut self) -> Result<Version, Over> {
+        loop {
+            if let Some(version) = self.connection.version() {
+                return Ok(version);
+            }
+            let moved = self.turn();
+            if let Some(over) = self.over() {
+                return Err(over);
+            }
+            self.pause(moved).await;
+        }
+    }
+
     /// Tells the operator and the developer why it ended.
     pub(crate) fn log_end(&self, over: &Over) {
         let peer = self.qp.peer_addr();
@@ -128,12 +152,8 @@ impl Wire {
         self.qp.close();
         let closing = async {
             while self.qp.closed().is_none() {
-                if self.qp.progress() {
-                    // A peer that goes on sending must not keep others from their turn.
-                    tokio::task::yield_now().await;
-                } else {
-                    std::future::poll_fn(|cx| self.qp.poll_ready(cx)).await;
-                }
+                let moved = self.qp.progress();
+                self.pause(moved).await;
                 while self.qp.poll_cq().is_some() {}
             }
         };
@@ -218,12 +238,12 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn others_have_their_turn_while_a_connection_ends_whose_peer_keeps_sending() {
+    /// A connection whose peer sends without a pause, until another task has had its turn.
+    fn flooded(role: Role, versions: Versions) -> Wire {
         let limits = verbs_sim::EndOptions::default().limits;
         let config = Config {
-            role: Role::Server,
-            versions: Versions::One,
+            role,
+            versions,
             xids: Xids::starting_at(1),
             characteristics: Characteristics::default(),
             own: PrivateData {
@@ -245,17 +265,29 @@ mod tests {
         };
         let connection = Connection::new(&config, None, &limits);
         let over = Arc::new(AtomicBool::new(false));
-        let other = tokio::spawn({
+        tokio::spawn({
             let over = Arc::clone(&over);
             async move { over.store(true, SeqCst) }
         });
         let turns = 0;
-        let qp = Box::new(Flooded {
+        let qp = Flooded {
             limits,
             over,
             turns,
-        });
-        Wire::new(qp, connection).close().await;
-        other.await.expect("it had its turn");
+        };
+        Wire::new(Box::new(qp), connection)
+    }
+
+    #[tokio::test]
+    async fn others_have_their_turn_while_a_connection_ends_whose_peer_keeps_sending() {
+        let mut wire = flooded(Role::Server, Versions::One);
+        wire.close().await;
+    }
+
+    #[tokio::test]
+    async fn others_have_their_turn_before_it_is_settled_what_is_spoken() {
+        let mut wire = flooded(Role::Client, Versions::Auto);
+        let settled = wire.settle().await;
+        assert!(matches!(settled, Err(Over::Closed(CloseReason::Local))));
     }
 }

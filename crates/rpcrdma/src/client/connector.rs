@@ -121,7 +121,9 @@ impl Connector {
         let versions = self.versions();
         match self.connect_speaking(versions).await {
             Ok(made) => Ok(made),
-            Err(Failure::Version(over)) if versions == Versions::Auto && !says_otherwise(&over) => {
+            Err(Failure::Version(over))
+                if versions == Versions::Auto && may_speak_version_one(&over) =>
+            {
                 // cel-01 §5.2: then the server is taken to speak version one.
                 debug!(to = %self.to, %over, "version two was not answered: version one from now on");
                 self.remember_version_one();
@@ -155,7 +157,7 @@ impl Connector {
         versions: Versions,
     ) -> Result<(Wire, ConnectionInfo), Failure> {
         let (mut wire, private_data) = self.establish(versions).await?;
-        let settled = tokio::time::timeout(self.config.version_timeout, settle(&mut wire));
+        let settled = tokio::time::timeout(self.config.version_timeout, wire.settle());
         let over = match settled.await {
             Ok(Ok(version)) => {
                 if versions == Versions::Auto && version == Version::One {
@@ -263,12 +265,7 @@ impl Connector {
                 if let Some(over) = wire.over() {
                     return Err(over);
                 }
-                if moved {
-                    // A server that goes on sending must not keep the timeout from its turn.
-                    tokio::task::yield_now().await;
-                } else {
-                    std::future::poll_fn(|cx| wire.poll_ready(cx)).await;
-                }
+                wire.pause(moved).await;
             }
         };
         match tokio::time::timeout(limit, test).await {
@@ -302,28 +299,23 @@ impl Failure {
     }
 }
 
-/// Until it is settled what is spoken.
-async fn settle(wire: &mut Wire) -> Result<Version, Over> {
-    loop {
-        if let Some(version) = wire.connection.version() {
-            return Ok(version);
-        }
-        let moved = wire.turn();
-        if let Some(over) = wire.over() {
-            return Err(over);
-        }
-        if moved {
-            // As above.
-            tokio::task::yield_now().await;
-        } else {
-            std::future::poll_fn(|cx| wire.poll_ready(cx)).await;
-        }
+/// Whether a server may speak version one, and nothing else: its connection was lost, it did not
+/// answer in time, or its answer was none of version two. Whatever else went wrong says nothing of
+/// that.
+fn may_speak_version_one(over: &Over) -> bool {
+    match over {
+        Over::Closed(_) | Over::NoVersion(_) => true,
+        Over::Violation(violation) => matches!(violation, Violation::OfferNotUnderstood),
+        Over::Impossible
+        | Over::ServiceFailed
+        | Over::Idle(_)
+        | Over::Unused(_)
+        | Over::Silent(_)
+        | Over::Mute(_)
+        | Over::PullTimedOut(_)
+        | Over::CallTimedOut(_)
+        | Over::Asked => false,
     }
-}
-
-/// Whether a server has said that it speaks neither version.
-fn says_otherwise(over: &Over) -> bool {
-    matches!(over, Over::Violation(Violation::NoCommonVersion { .. }))
 }
 
 fn info(wire: &Wire, version: Version, private_data: Vec<u8>) -> ConnectionInfo {

@@ -149,7 +149,9 @@ impl Peer {
         events: &mut VecDeque<Event>,
     ) -> Option<Update> {
         let id = update.now.which;
-        if !is_taken(id, registry) || self.fixed.contains(&id) {
+        // One that never changes does not either where its owner has left it out of `nochg`.
+        let never = registry.get(id).is_some_and(|known| known.is_fixed());
+        if !is_taken(id, registry) || never || self.fixed.contains(&id) {
             return None;
         }
         let pending = self

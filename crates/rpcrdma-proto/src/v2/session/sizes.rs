@@ -218,6 +218,13 @@ impl ReceiveSizes {
     /// It took no note of what it was told: what it takes the size for.
     pub(super) fn handle_ignored(&mut self) -> ReceiveSize {
         self.announced = self.heard;
+        // What was to be less than the peer had been told is more than it took note of: that is to be
+        // raised, once Receives hold as much.
+        if let Change::Draining { to } | Change::Lowered { to } = self.change
+            && to > self.heard
+        {
+            self.raise_to(to, Some(to));
+        }
         self.heard
     }
 }

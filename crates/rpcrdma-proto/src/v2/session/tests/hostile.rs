@@ -98,3 +98,19 @@ fn server_calls_back_with_what_both_can() {
         assert_eq!(server.server.backward(), ours.min(theirs));
     }
 }
+
+#[test]
+fn what_never_changes_is_not_changed_by_an_update_though_nochg_left_it_out() {
+    let mut session = Session::new(config(Role::Server)).expect("it is in order");
+    let init = InitXch::default().with::<RequesterRemoteInvalidation>(&false);
+    let init = InitXch {
+        nochg: Default::default(),
+        ..init
+    };
+    say(&mut session, 1, Direction::Call, Operation::InitXch(init));
+    let now = XcharVal::of::<RequesterRemoteInvalidation>(&true);
+    let pendclr = false;
+    let update = UpdXch { now, pendclr };
+    say(&mut session, 2, Direction::Call, Operation::UpdXch(update));
+    assert!(!session.peer::<RequesterRemoteInvalidation>());
+}

@@ -127,3 +127,26 @@ fn end_that_could_not_tell_when_it_is_done_rejects() {
     let refused = pair.server.request_peer(vec![receives(4096)]);
     assert_eq!(refused, Err(RequestError::Fixed(ReceiveBufferSize::ID)));
 }
+
+#[test]
+fn size_between_what_was_told_and_what_was_heard_is_told_when_receives_hold_it() {
+    let mut pair = Pair::open(|_| {});
+    let client = &mut pair.client;
+    client.raise_receive_size(size(16_384)).expect("it may");
+    client.handle_old_receives_gone(16_384);
+    let (told, _) = optional(client);
+    pair.server
+        .request_peer(vec![receives(8192)])
+        .expect("it may");
+    deliver(next(&mut pair.server).expect("a request"), &mut pair.client);
+    let client = &mut pair.client;
+    while next(client).is_some() {}
+    assert!(client.handle_error(told, RdmaError::BadHeader));
+    client.handle_calls_drained();
+    // Those of the beginning are posted again, or still.
+    assert_eq!(client.receive_size(), 8192);
+    client.handle_old_receives_gone(4096);
+    assert_eq!(next(client), None);
+    client.handle_old_receives_gone(8192);
+    assert_eq!(client.own::<ReceiveBufferSize>(), size(4096));
+}
