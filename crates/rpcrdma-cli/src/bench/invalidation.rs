@@ -189,11 +189,7 @@ pub(crate) async fn run(args: &InvalidationArgs) -> Result<Ended> {
         std::fs::write(path, report.plot().to_svg())
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        report.print();
-    }
+    super::print(args.json, &report, Report::print)?;
     Ok(Ended::Well)
 }
 

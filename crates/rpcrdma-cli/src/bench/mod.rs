@@ -21,6 +21,8 @@ use load::{Load, Operation};
 use report::{Aim, Cost, Figure, Report, median};
 use rpcrdma::Spin;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde::Serialize;
+use std::io::{StdoutLock, Write};
 use std::time::Duration;
 use thresholds::ThresholdsArgs;
 
@@ -254,12 +256,23 @@ pub(crate) async fn run(args: BenchArgs) -> Result<Ended> {
         results,
         idle_connection,
     };
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        report.print();
-    }
+    print(args.json, &report, Report::print)?;
     Ok(Ended::Well)
+}
+
+/// Prints what was measured: one JSON document, or a table.
+fn print<R: Serialize>(
+    json: bool,
+    report: &R,
+    table: fn(&R, &mut StdoutLock<'static>) -> std::io::Result<()>,
+) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    if json {
+        writeln!(out, "{}", serde_json::to_string_pretty(report)?)?;
+    } else {
+        table(report, &mut out)?;
+    }
+    Ok(())
 }
 
 async fn measure(m: &Measurement, args: &BenchArgs, child: &mut Child) -> Result<Figure> {

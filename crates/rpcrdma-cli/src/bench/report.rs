@@ -1,6 +1,7 @@
 //! Figures, and how they are printed.
 
 use serde::Serialize;
+use std::io::Write;
 
 /// One line of the report.
 #[derive(Clone, Debug, Serialize)]
@@ -83,8 +84,9 @@ pub(super) struct Idle {
 
 impl Report {
     /// The table for people.
-    pub(super) fn print(&self) {
-        println!(
+    pub(super) fn print(&self, out: &mut impl Write) -> std::io::Result<()> {
+        writeln!(
+            out,
             "{:<17} {:>11} {:>11} {:<6} {:>6} {:>8}  {:>5} {:>8} {:>8} {:>7} {:>7} {:>6} {:>6} {:>6} {:>6} {:>9}",
             "",
             "ours",
@@ -102,8 +104,9 @@ impl Report {
             "allocs",
             "allocs",
             "copied",
-        );
-        println!(
+        )?;
+        writeln!(
+            out,
             "{:<17} {:>11} {:>11} {:<6} {:>6} {:>8}  {:>5} {:>8} {:>8} {:>7} {:>7} {:>6} {:>6} {:>6} {:>6} {:>9}",
             "",
             "",
@@ -121,14 +124,15 @@ impl Report {
             "client",
             "server",
             "octets",
-        );
+        )?;
         for f in &self.results {
             let (sign, limit) = match f.aim {
                 Aim::AtMost(limit) => ("<=", limit),
                 Aim::AtLeast(limit) => (">=", limit),
             };
             let met = if f.aim.is_met(f.ratio) { ' ' } else { '!' };
-            println!(
+            writeln!(
+                out,
                 "{:<17} {:>11.2} {:>11.2} {:<6} {:>6.3}{met} {sign} {limit:>4.2}  {:>2}/{:<2} {:>8.1} {:>8.1} {:>7.2} {:>7.2} {:>6.2} {:>6.2} {:>6.2} {:>6.2} {:>9.0}",
                 f.name,
                 f.value,
@@ -146,19 +150,22 @@ impl Report {
                 f.cost.client_allocations,
                 f.cost.server_allocations,
                 f.cost.octets_copied,
-            );
+            )?;
         }
-        println!(
+        writeln!(
+            out,
             "\nan idle connection: {} KiB resident at the client, {} KiB at the server",
             self.idle_connection.client / 1024,
             self.idle_connection.server / 1024,
-        );
-        println!(
+        )?;
+        writeln!(
+            out,
             "\nEach figure is the median over repetitions that alternate with the same octets over plain TCP\n\
              between the same two processes; ends that park are kept on CPUs of their own. `!` marks a ratio\n\
              short of its aim. Per operation: CPU time, system calls that moved octets, allocations,\n\
              payload octets copied by our code."
         );
+        Ok(())
     }
 }
 

@@ -14,7 +14,6 @@ use clap::Args;
 use cost::{Bound, Cost, Form};
 use mix::Call;
 use report::Report;
-use std::io::Write;
 use std::path::PathBuf;
 
 /// Count the explicit RDMA operations of recorded NFS calls as the inline threshold grows
@@ -78,12 +77,7 @@ pub(crate) fn run(args: &ThresholdsArgs) -> Result<Ended> {
         std::fs::write(path, report.plot().to_svg())
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
-    } else {
-        report.print(&mut out)?;
-    }
+    super::print(args.json, &report, Report::print)?;
     Ok(Ended::Well)
 }
 

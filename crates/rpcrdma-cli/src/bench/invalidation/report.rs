@@ -5,6 +5,7 @@ use super::{NONE, ProviderName};
 use crate::bench::plot::{Axis, Figure, Line, Panel, Scale, Series, Unit};
 use rpcrdma_proto::Design;
 use serde::Serialize;
+use std::io::Write;
 use std::time::Duration;
 use verbs_sim::Costs;
 
@@ -175,8 +176,9 @@ impl Report {
         Some(self.rows.iter().find(without)?.latency_us)
     }
 
-    pub(super) fn print(&self) {
-        println!(
+    pub(super) fn print(&self, out: &mut impl Write) -> std::io::Result<()> {
+        writeln!(
+            out,
             "{:<8} {:<7} {:<10} {:>5} {:>8} {:<17} {:>6} {:>6} {:>7} {:>11} {:>7} {:>6}",
             "provider",
             "traffic",
@@ -190,7 +192,7 @@ impl Report {
             "latency us",
             "of none",
             "local"
-        );
+        )?;
         let mut rows: Vec<&Row> = self.rows.iter().collect();
         // What is to be compared stands together.
         rows.sort_by_key(|row| {
@@ -214,7 +216,8 @@ impl Report {
                 Some(without) => format!("{:.3}", row.latency_us / without),
                 None => "-".to_owned(),
             };
-            println!(
+            writeln!(
+                out,
                 "{:<8} {:<7} {:<10} {:>5} {:>8} {:<17} {:>6.2} {:>6.2} {:>7.1} {:>11.2} {:>7} {:>5.0}%",
                 row.provider,
                 row.traffic,
@@ -228,8 +231,9 @@ impl Report {
                 row.latency_us,
                 share,
                 row.local_share * 100.0
-            );
+            )?;
         }
+        Ok(())
     }
 
     /// The latency under each design beside that without any, in the model.
