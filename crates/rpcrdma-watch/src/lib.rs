@@ -18,7 +18,11 @@
 //! - a responder reads and writes only what the call offered, while it is not answered; it executes
 //!   each call at most as often as it came, answers it at most once on a connection and not while it
 //!   still reads its chunks, and invalidates only a handle of that call, if both ends agreed to it
-//!   (RFC 8797 §4.1), and the one that their design says, where they have one (reminv §4);
+//!   (RFC 8797 §4.1), and the one that their design says, where they have one (reminv §4): the first,
+//!   one that the call names, or one that was read to its end for another call;
+//! - a server answers with a design that its client offered; a call names handles of its own; memory
+//!   that stays registered is offered by one call at a time, is not written to meanwhile, and not
+//!   exposed where somebody else says what goes (reminv §2.3);
 //! - no server calls a client that has not called on that connection, so that it cannot have said
 //!   that it is ready (RFC 8167 §6), and none offers chunks (§5.3);
 //! - each piece of work has one end.
@@ -31,6 +35,7 @@
 )]
 
 mod call;
+mod offer;
 mod provider;
 mod qp;
 mod rules;
@@ -40,6 +45,7 @@ mod tests;
 mod transport;
 
 use oncrpc::Service;
+use rpcrdma_proto::Design;
 use rules::{Role, Rules};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -66,6 +72,8 @@ pub struct Watch {
 #[derive(Default)]
 struct Shared {
     findings: Mutex<Vec<String>>,
+    /// Connections by the design for remote invalidation that was agreed on (reminv §4).
+    designs: Mutex<BTreeMap<Design, u64>>,
     notes: Option<Notes>,
 }
 
@@ -80,6 +88,8 @@ pub struct Party {
 #[derive(Default)]
 struct State {
     connections: u64,
+    /// Whether version two lets any handle go without a word (reminv §4.1).
+    by_version: bool,
     /// Of each queue pair that exists.
     live: BTreeMap<u64, Arc<Mutex<Rules>>>,
     /// How often a call was sent, by its XID.
@@ -111,8 +121,8 @@ impl Watch {
     pub fn with_notes(notes: Notes) -> Self {
         Self {
             shared: Arc::new(Shared {
-                findings: Mutex::default(),
                 notes: Some(notes),
+                ..Shared::default()
             }),
         }
     }
@@ -134,6 +144,11 @@ impl Watch {
     /// What was found so far.
     pub fn findings(&self) -> Vec<String> {
         lock(&self.shared.findings).clone()
+    }
+
+    /// Connections on which each design was agreed on (reminv §4), by a message.
+    pub fn designs(&self) -> BTreeMap<Design, u64> {
+        lock(&self.shared.designs).clone()
     }
 
     /// At the end of a test: nothing was found, and nothing is left of these parties.
@@ -160,6 +175,10 @@ impl Shared {
         }
     }
 
+    fn agreed(&self, design: Design) {
+        *lock(&self.designs).entry(design).or_default() += 1;
+    }
+
     fn note(&self, line: impl FnOnce() -> String) {
         if let Some(notes) = &self.notes {
             notes(line());
@@ -168,6 +187,12 @@ impl Shared {
 }
 
 impl Party {
+    /// It was told, as were its peers, that version two lets any handle of a call be invalidated
+    /// (reminv §4.1), which nothing that is said shows: for connections from now on.
+    pub fn by_version(&self, is_so: bool) {
+        lock(&self.state).by_version = is_so;
+    }
+
     /// The same provider, watched.
     pub fn provider(&self, provider: Arc<dyn Provider>) -> Arc<dyn Provider> {
         Arc::new(provider::WatchedProvider::new(self.clone(), provider))

@@ -44,6 +44,9 @@ impl<Q: QueuePair + ?Sized> WatchedQp<Q> {
             receives,
             agreed,
         )));
+        if state.by_version {
+            lock(&rules).by_version();
+        }
         state.live.insert(number, Arc::clone(&rules));
         drop(state);
         Self {
@@ -115,6 +118,7 @@ impl<Q: QueuePair + ?Sized> QueuePair for WatchedQp<Q> {
         offset: usize,
         octets: &[u8],
     ) -> Result<(), NotPersistent> {
+        lock(&self.rules).changed(handle);
         self.inner.copy_in(handle, offset, octets)
     }
 

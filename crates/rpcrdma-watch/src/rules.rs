@@ -2,14 +2,15 @@
 
 use super::Shared;
 use super::call::{Kind, Message};
+use super::offer::{self, Offer, handles, segments};
 use rpcrdma_proto::header::{Lists, Segments, WriteChunk};
 use rpcrdma_proto::v2::characteristics::{
-    BackwardRequestSupport, BackwardSupport, DesignBits, InvalidationDesigns, ReceiveBufferSize,
-    ReceiveSize, RequesterRemoteInvalidation,
+    BackwardRequestSupport, BackwardSupport, InvalidationDesigns, ReceiveBufferSize, ReceiveSize,
+    RequesterRemoteInvalidation,
 };
 use rpcrdma_proto::v2::header::WordLayout;
 use rpcrdma_proto::v2::operations::{InitXch, Operation};
-use rpcrdma_proto::{Design, Direction, Version};
+use rpcrdma_proto::{Design, Designs, Direction, Version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -42,7 +43,7 @@ pub(super) struct Rules {
     work: usize,
     regions: BTreeMap<Handle, Region>,
     /// Calls of ours that have no reply.
-    calls_out: BTreeMap<u32, Vec<Handle>>,
+    calls_out: BTreeMap<u32, Offer>,
     /// Calls of ours that have one, some of whose regions may still be exposed.
     answered: BTreeMap<u32, Vec<Handle>>,
     /// Calls that may be on their way at a time (RFC 8166 §3.3.3).
@@ -51,8 +52,8 @@ pub(super) struct Rules {
     given: usize,
     /// Calls of the peer that are not answered.
     calls_in: BTreeMap<u32, CallIn>,
-    /// Reads on their way, each with the call that it is for.
-    reads: Vec<(WrId, u32)>,
+    /// Reads on their way.
+    reads: Vec<ReadOut>,
 }
 
 /// What version two adds.
@@ -70,6 +71,10 @@ struct Two {
     /// What the peer said of itself.
     invalidation: bool,
     general: bool,
+    /// Whether we have said that any handle of ours may go (xcharext §3.2).
+    own_invalidation: bool,
+    /// The designs that the client has offered.
+    offered: Designs,
     /// Whether any handle of a call may go without a word about it (reminv §4.1).
     by_version: bool,
     /// The design that a server has answered (reminv §4).
@@ -86,6 +91,8 @@ impl Default for Two {
             size: DEFAULT_SIZE,
             invalidation: false,
             general: false,
+            own_invalidation: false,
+            offered: Designs::NONE,
             by_version: false,
             design: None,
         }
@@ -109,17 +116,26 @@ struct Region {
 
 #[derive(Debug)]
 struct CallIn {
-    lists: Lists,
-    named: Vec<Handle>,
+    offer: Offer,
     asked: u32,
     reads: usize,
+    /// Segments of its chunks that were not read to the end.
+    unread: Vec<Segment>,
+}
+
+/// A Read on its way, and the call that it is for.
+#[derive(Debug)]
+pub(super) struct ReadOut {
+    wr: WrId,
+    xid: u32,
+    from: Vec<Segment>,
 }
 
 /// What a piece of work changes once it is posted.
 pub(super) enum Outcome {
     Receive,
     Message(Message),
-    Read(WrId, Option<u32>),
+    Read(Option<ReadOut>),
     Other,
 }
 
@@ -132,7 +148,7 @@ impl Outcome {
                 kind: Kind::Call(_),
                 ..
             }) => Some(*xid),
-            Self::Receive | Self::Message(_) | Self::Read(..) | Self::Other => None,
+            Self::Receive | Self::Message(_) | Self::Read(_) | Self::Other => None,
         }
     }
 }
@@ -187,7 +203,7 @@ impl Rules {
                 self.judge_write(*to, source.iter().map(|piece| piece.len() as u64).sum());
                 Outcome::Other
             }
-            WorkRequest::Read { wr, from, .. } => Outcome::Read(*wr, self.judge_read(from)),
+            WorkRequest::Read { wr, from, .. } => Outcome::Read(self.judge_read(*wr, from)),
             WorkRequest::Invalidate { handle, .. } => {
                 match self.regions.get(handle) {
                     None => self.found(format_args!("{handle:?} is invalidated, but is not there")),
@@ -276,11 +292,11 @@ impl Rules {
                 ));
             }
             let chunks = message.version == Version::Two && self.two.general;
-            if !chunks && offered(lists).next().is_some() {
+            if !chunks && segments(lists).next().is_some() {
                 self.found(format_args!("call {xid:#010x} to a client offers chunks"));
             }
         }
-        for (segment, source) in offered(lists) {
+        for (segment, source) in segments(lists) {
             let end = segment.offset.checked_add(u64::from(segment.length));
             let right = self.regions.get(&segment.handle).is_some_and(|region| {
                 region.source == source && end.is_some_and(|end| end <= region.len)
@@ -289,6 +305,50 @@ impl Rules {
             if !right && segment.length > 0 {
                 self.found(format_args!("call {xid:#010x} offers {segment:?}"));
             }
+        }
+        let others_choose =
+            { self.may_come(message.version) }.is_some_and(|design| !design.tolerates_persistent());
+        let handles = handles(lists);
+        for handle in &handles {
+            let Some(region) = self.regions.get(handle) else {
+                continue;
+            };
+            if region.offered {
+                self.found(format_args!(
+                    "call {xid:#010x} offers {handle:?}, as another does that has no reply"
+                ));
+            }
+            if region.stays && others_choose {
+                self.found(format_args!(
+                    "call {xid:#010x} offers {handle:?}, which is to stay, and may lose it"
+                ));
+            }
+        }
+        for named in &message.named {
+            let goes = self.regions.get(named).is_some_and(|region| !region.stays);
+            if !goes || !handles.contains(named) {
+                self.found(format_args!("call {xid:#010x} names {named:?}"));
+            }
+        }
+    }
+
+    /// By which design the peer's replies may take along handles of ours, where version two is spoken.
+    fn may_come(&self, version: Version) -> Option<Design> {
+        let two = &self.two;
+        let any = two.own_invalidation || two.by_version;
+        match version {
+            Version::One => self.agreed.then_some(Design::PerConnection),
+            Version::Two => two.design.or(any.then_some(Design::PerConnection)),
+        }
+    }
+
+    /// By which design our replies may take along handles of the peer.
+    fn may_send(&self, version: Version) -> Option<Design> {
+        let two = &self.two;
+        let any = two.invalidation || two.by_version;
+        match version {
+            Version::One => self.agreed.then_some(Design::PerConnection),
+            Version::Two => two.design.or(any.then_some(Design::PerConnection)),
         }
     }
 
@@ -318,37 +378,14 @@ impl Rules {
                 "{may_come} calls may come, and {replies} replies, with {receives} Receives"
             ));
         }
-        if let Some(handle) = invalidate {
-            let mine = offered(&call.lists).any(|(segment, _)| segment.handle == handle);
-            let right = match (message.version, self.two.design) {
-                (Version::One, _) => mine && self.agreed,
-                (Version::Two, None) => mine && (self.two.invalidation || self.two.by_version),
-                (Version::Two, Some(design)) => match design {
-                    Design::PerVersion | Design::PerConnection => mine,
-                    Design::Fixed => {
-                        let mut offered = offered(&call.lists).map(|(segment, _)| segment);
-                        let first = offered.find(|segment| segment.length > 0);
-                        first.is_some_and(|first| first.handle == handle)
-                    }
-                    Design::PerCall | Design::PerCallSeveral => {
-                        mine && call.named.contains(&handle)
-                    }
-                    Design::InterCall => mine || self.is_spare(handle),
-                },
-            };
-            if !right {
-                self.found(format_args!(
-                    "the reply to {xid:#010x} invalidates {handle:?}"
-                ));
-            }
-        }
+        self.judge_invalidation(message, call, invalidate);
         if let Some(lists) = lists {
             let chunks = |lists: &Lists| -> Vec<Segments> {
                 let all = lists.writes.iter().chain(&lists.reply);
                 all.map(|chunk: &WriteChunk| chunk.segments.clone())
                     .collect()
             };
-            let (offered, returned) = (chunks(&call.lists), chunks(lists));
+            let (offered, returned) = (chunks(&call.offer.lists), chunks(lists));
             let fits = |(offered, returned): (&Segments, &Segments)| {
                 let pairs = offered.iter().zip(returned);
                 offered.len() == returned.len() && { pairs }.all(|(o, r)| r.length <= o.length)
@@ -361,14 +398,51 @@ impl Rules {
         }
     }
 
-    /// reminv §4.6: the handle is of a chunk that was read for another call, which has no reply.
-    fn is_spare(&self, handle: Handle) -> bool {
-        let mut calls = self.calls_in.values();
-        calls.any(|call| {
-            let mut reads = call.lists.reads.iter().flat_map(|chunk| &chunk.segments);
-            let read = call.reads == 0;
-            read && reads.any(|segment| segment.handle == handle)
-        })
+    /// Which handle goes with a reply, and what the reply says of it.
+    fn judge_invalidation(&self, message: &Message, call: &CallIn, invalidate: Option<Handle>) {
+        let xid = message.xid;
+        let design = self.may_send(message.version);
+        if let Some(handle) = invalidate {
+            let right = design.is_some_and(|design| call.offer.may_go(design, handle));
+            let spare = design == Some(Design::InterCall) && self.is_spare(xid, handle);
+            if !right && !spare {
+                self.found(format_args!(
+                    "the reply to {xid:#010x} invalidates {handle:?}"
+                ));
+            }
+        }
+        if message.version == Version::One || !matches!(message.kind, Kind::Reply(_)) {
+            return;
+        }
+        // reminv §5.3: the reply copies the one handle that its call names, and of several says none.
+        let copied = match self.two.design {
+            Some(Design::PerCall) => call.offer.named.as_slice(),
+            _ => &[],
+        };
+        if message.named != copied {
+            let named = &message.named;
+            self.found(format_args!("the reply to {xid:#010x} names {named:?}"));
+        }
+        if !call.offer.named.is_empty() && invalidate.is_none() {
+            self.found(format_args!(
+                "the reply to {xid:#010x} invalidates nothing, though its call says what may go"
+            ));
+        }
+    }
+
+    /// reminv §4.6: the handle is of a chunk of another call, it was read to its end, and nobody else
+    /// needs it.
+    fn is_spare(&self, xid: u32, handle: Handle) -> bool {
+        let others = self.calls_in.iter().filter(|(other, _)| **other != xid);
+        let mut others = others
+            .map(|(_, call)| call)
+            .filter(|call| call.offer.has(handle))
+            .peekable();
+        let read = |call: &CallIn| {
+            let unread = { call.unread.iter() }.any(|segment| segment.handle == handle);
+            call.offer.is_only_read(handle) && !unread
+        };
+        others.peek().is_some() && others.all(read)
     }
 
     /// The words of version two for remote invalidation.
@@ -388,7 +462,8 @@ impl Rules {
             segment.handle == to.handle && to.offset >= segment.offset && end <= last
         };
         let right = self.calls_in.values().any(|call| {
-            let chunks = call.lists.writes.iter().chain(&call.lists.reply);
+            let lists = &call.offer.lists;
+            let chunks = lists.writes.iter().chain(&lists.reply);
             { chunks }.any(|chunk| chunk.segments.iter().any(within))
         });
         if !right {
@@ -399,15 +474,19 @@ impl Rules {
     }
 
     /// The call whose chunk is read.
-    fn judge_read(&self, from: &[Segment]) -> Option<u32> {
+    fn judge_read(&self, wr: WrId, from: &[Segment]) -> Option<ReadOut> {
         let call = self.calls_in.iter().find(|(_, call)| {
-            let mut chunks = call.lists.reads.iter();
+            let mut chunks = call.offer.lists.reads.iter();
             chunks.any(|chunk| from.iter().all(|segment| chunk.segments.contains(segment)))
         });
         if call.is_none() {
             self.found(format_args!("a Read of {from:?}, which no call offers"));
         }
-        call.map(|(xid, _)| *xid)
+        call.map(|(&xid, _)| ReadOut {
+            wr,
+            xid,
+            from: from.to_vec(),
+        })
     }
 
     /// It was posted; to no effect, if the connection is over.
@@ -415,13 +494,13 @@ impl Rules {
         match outcome {
             Outcome::Receive => self.receives += 1,
             Outcome::Message(message) if !over => self.sent(message),
-            Outcome::Read(wr, Some(xid)) if !over => {
-                self.reads.push((wr, xid));
-                if let Some(call) = self.calls_in.get_mut(&xid) {
+            Outcome::Read(Some(read)) if !over => {
+                if let Some(call) = self.calls_in.get_mut(&read.xid) {
                     call.reads += 1;
                 }
+                self.reads.push(read);
             }
-            Outcome::Message(_) | Outcome::Read(..) | Outcome::Other => {}
+            Outcome::Message(_) | Outcome::Read(_) | Outcome::Other => {}
         }
         self.work += 1;
     }
@@ -430,26 +509,29 @@ impl Rules {
         self.spoken(&message);
         match message.kind {
             Kind::Call(lists) => {
-                let handles = handles(&lists);
-                for handle in &handles {
-                    if let Some(region) = self.regions.get_mut(handle) {
+                for handle in handles(&lists) {
+                    if let Some(region) = self.regions.get_mut(&handle) {
                         region.offered = true;
                     }
                 }
                 self.forward |= self.role == Role::Client;
                 self.answered.remove(&message.xid);
-                self.calls_out.insert(message.xid, handles);
+                let named = message.named;
+                self.calls_out.insert(message.xid, Offer { lists, named });
             }
             Kind::Control(Direction::Call, operation) => {
                 self.two.out.insert(message.xid);
-                if matches!(operation, Some(Operation::InitXch(_))) && self.role == Role::Client {
+                if let (Some(Operation::InitXch(init)), Role::Client) = (&operation, self.role) {
                     self.two.offer = Some(message.xid);
+                    self.introduce(init);
+                    self.two.offered = offered(init);
                 }
             }
             Kind::Control(Direction::Reply, operation) => {
                 self.two.come.remove(&message.xid);
                 if let Some(Operation::InitXch(answer)) = &operation {
                     self.given = message.credits as usize;
+                    self.introduce(answer);
                     self.agree(answer);
                 }
             }
@@ -470,10 +552,27 @@ impl Rules {
         }
     }
 
-    /// A server answers: from here on its design holds.
+    /// We say what we are.
+    fn introduce(&mut self, said: &InitXch) {
+        let said = said.start.get::<RequesterRemoteInvalidation>();
+        self.two.own_invalidation = said == Some(true);
+    }
+
+    /// A server answers: from here on its design holds, which is one that was offered.
     fn agree(&mut self, answer: &InitXch) {
-        let design = answer.start.get::<InvalidationDesigns>();
-        self.two.design = design.and_then(DesignBits::answered);
+        let Some(bits) = answer.start.get::<InvalidationDesigns>() else {
+            return;
+        };
+        let design = bits.answered();
+        let right = design.is_some_and(|design| self.two.offered.has(design));
+        if !right || !answer.is_fixed::<InvalidationDesigns>() {
+            let offered = self.two.offered;
+            self.found(format_args!("{bits:?} is answered to {offered:?}"));
+        }
+        self.two.design = design;
+        if let (Some(design), Role::Client) = (design, self.role) {
+            self.shared.agreed(design);
+        }
     }
 
     /// What the peer says of itself.
@@ -550,24 +649,32 @@ impl Rules {
     }
 
     fn read_done(&mut self, wr: WrId) {
-        if let Some(at) = self.reads.iter().position(|(read, _)| *read == wr) {
-            let (_, xid) = self.reads.remove(at);
+        if let Some(at) = self.reads.iter().position(|read| read.wr == wr) {
+            let ReadOut { xid, from, .. } = self.reads.remove(at);
             if let Some(call) = self.calls_in.get_mut(&xid) {
                 call.reads -= 1;
+                call.unread.retain(|segment| !from.contains(segment));
             }
         }
     }
 
     fn invalidated_by_peer(&mut self, message: &Message, handle: Handle) {
         let xid = message.xid;
-        let mut calls = self
-            .calls_out
-            .iter()
-            .filter(|(other, _)| match self.two.design {
-                Some(Design::InterCall) => true,
-                Some(_) | None => **other == xid,
-            });
-        let right = calls.any(|(_, handles)| handles.contains(&handle));
+        let design = match message.version {
+            // Linux' server does so without setting R itself.
+            Version::One => Some(Design::PerConnection),
+            Version::Two => self.may_come(Version::Two),
+        };
+        let of_call = self.calls_out.get(&xid);
+        let of_call = of_call.filter(|call| call.has(handle));
+        let right = match (of_call, design) {
+            (Some(call), Some(design)) => call.may_go(design, handle),
+            (None, Some(Design::InterCall)) => {
+                let mut others = self.calls_out.values();
+                others.any(|call| call.is_only_read(handle))
+            }
+            (_, None) | (None, _) => false,
+        };
         if !right || self.regions.get(&handle).is_some_and(|region| region.stays) {
             self.found(format_args!(
                 "the reply to {xid:#010x} took {handle:?} along"
@@ -590,6 +697,11 @@ impl Rules {
                 match direction {
                     Direction::Call => {
                         self.two.come.insert(xid);
+                        if let (Some(Operation::InitXch(init)), Role::Server) =
+                            (operation, self.role)
+                        {
+                            self.two.offered = offered(init);
+                        }
                     }
                     Direction::Reply => {
                         if !self.two.out.remove(&xid) {
@@ -619,9 +731,13 @@ impl Rules {
                     )),
                     Role::Client => {}
                 }
+                let read = segments(lists).filter(|(segment, read)| *read && segment.length > 0);
                 let call = CallIn {
-                    lists: lists.clone(),
-                    named: message.named.clone(),
+                    unread: read.map(|(segment, _)| segment).collect(),
+                    offer: Offer {
+                        lists: lists.clone(),
+                        named: message.named.clone(),
+                    },
                     asked: credits,
                     reads: 0,
                 };
@@ -630,9 +746,10 @@ impl Rules {
                 }
             }
             Kind::Reply(_) | Kind::Error => {
-                let Some(handles) = self.calls_out.remove(&xid) else {
+                let Some(call) = self.calls_out.remove(&xid) else {
                     return self.found(format_args!("a reply to {xid:#010x} that is no call"));
                 };
+                let handles = handles(&call.lists);
                 for handle in &handles {
                     if let Some(region) = self.regions.get_mut(handle) {
                         region.offered = false;
@@ -645,6 +762,15 @@ impl Rules {
                 }
             }
             Kind::Other => self.found("a message comes that is none of either version"),
+        }
+    }
+
+    /// Octets are copied into memory that stays registered.
+    pub(super) fn changed(&self, handle: Handle) {
+        if { self.regions.get(&handle) }.is_some_and(|region| region.offered) {
+            self.found(format_args!(
+                "{handle:?} is written to while a call offers it"
+            ));
         }
     }
 
@@ -665,7 +791,7 @@ impl Rules {
     /// The reply to a call is in its caller's hands: RFC 8166 §4.4.1.
     pub(super) fn delivered(&mut self, xid: u32) {
         let handles = self.answered.remove(&xid);
-        let handles = handles.or_else(|| self.calls_out.get(&xid).cloned());
+        let handles = handles.or_else(|| Some(offer::handles(&self.calls_out.get(&xid)?.lists)));
         if self.closed {
             return;
         }
@@ -703,19 +829,8 @@ impl fmt::Display for Rules {
     }
 }
 
-/// All segments that a call offers, and whether they are to be read.
-fn offered(lists: &Lists) -> impl Iterator<Item = (Segment, bool)> + '_ {
-    let reads = lists.reads.iter().flat_map(|chunk| &chunk.segments);
-    let writes = lists.writes.iter().chain(&lists.reply);
-    let writes = writes.flat_map(|chunk| &chunk.segments);
-    reads
-        .map(|segment| (*segment, true))
-        .chain(writes.map(|segment| (*segment, false)))
-}
-
-fn handles(lists: &Lists) -> Vec<Handle> {
-    let mut handles: Vec<_> = offered(lists).map(|(segment, _)| segment.handle).collect();
-    handles.sort_unstable();
-    handles.dedup();
-    handles
+/// The designs that a client offers.
+fn offered(init: &InitXch) -> Designs {
+    let bits = init.start.get::<InvalidationDesigns>();
+    bits.unwrap_or_default().offered()
 }
