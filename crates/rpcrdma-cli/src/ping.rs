@@ -9,6 +9,7 @@ use nfs_proto::{NFS_PROGRAM, NFS_V3};
 use oncrpc::{
     Credential, MAX_REPLY_HEADER, Procedure, ReplyBound, RpcError, Transport, TransportError,
 };
+use rpcrdma::{ConnectionInfo, Design};
 use serde::Serialize;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -59,15 +60,34 @@ struct Statistics {
 #[derive(Serialize)]
 struct Report<'a> {
     server: &'a str,
-    /// Of RPC-over-RDMA, if there is a connection in the end.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rpcrdma_version: Option<u32>,
+    #[serde(flatten)]
+    agreed: Agreed,
     sent: u64,
     received: u64,
     loss_percent: f64,
     total_ms: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     rtt_ms: Option<RoundTrip>,
+}
+
+/// What was agreed on, if there is a connection in the end.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Agreed {
+    /// Of RPC-over-RDMA.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rpcrdma_version: Option<u32>,
+    /// The design by which the server may invalidate our handles, if it may.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remote_invalidation: Option<&'static str>,
+}
+
+impl From<&ConnectionInfo> for Agreed {
+    fn from(info: &ConnectionInfo) -> Self {
+        Self {
+            rpcrdma_version: Some(info.version.number()),
+            remote_invalidation: info.remote_invalidation.map(Design::name),
+        }
+    }
 }
 
 /// Round-trip times in milliseconds.
@@ -87,10 +107,12 @@ pub(crate) async fn run(args: &PingArgs) -> anyhow::Result<Ended> {
     let mut out = std::io::stdout();
     if !args.json {
         let (version, about) = match client.connection() {
-            Some(info) => (
-                format!(" version {}", info.version.number()),
-                info.description,
-            ),
+            Some(info) => {
+                let number = info.version.number();
+                let design = info.remote_invalidation.map_or("off", Design::name);
+                let version = format!(" version {number}, remote invalidation {design}");
+                (version, info.description)
+            }
             None => (String::new(), args.connect.transport.describe()),
         };
         writeln!(
@@ -132,10 +154,10 @@ pub(crate) async fn run(args: &PingArgs) -> anyhow::Result<Ended> {
         }
     }
     let total = start.elapsed();
-    let version = client.connection().map(|info| info.version.number());
+    let agreed = client.connection().as_ref().map(Agreed::from);
     client.close().await;
     if args.json {
-        let report = statistics.report(&server, version, total);
+        let report = statistics.report(&server, agreed.unwrap_or_default(), total);
         writeln!(out, "{}", serde_json::to_string(&report)?)?;
     } else {
         writeln!(out, "\n{}", statistics.text(&server, total))?;
@@ -220,15 +242,10 @@ impl Statistics {
         })
     }
 
-    fn report<'a>(
-        &self,
-        server: &'a str,
-        rpcrdma_version: Option<u32>,
-        total: Duration,
-    ) -> Report<'a> {
+    fn report<'a>(&self, server: &'a str, agreed: Agreed, total: Duration) -> Report<'a> {
         Report {
             server,
-            rpcrdma_version,
+            agreed,
             sent: self.sent,
             received: self.received,
             loss_percent: self.loss_percent(),
@@ -286,7 +303,8 @@ mod tests {
     fn without_an_answer_there_are_no_times() {
         let none = statistics(&[None, None]);
         assert_eq!(none.round_trip(), None);
-        let json = serde_json::to_string(&none.report("h:1", None, Duration::ZERO)).unwrap();
+        let json =
+            serde_json::to_string(&none.report("h:1", Agreed::default(), Duration::ZERO)).unwrap();
         assert_eq!(
             json,
             r#"{"server":"h:1","sent":2,"received":0,"loss_percent":100.0,"total_ms":0.0}"#

@@ -49,6 +49,8 @@ const POOL_KEEP: usize = 64 << 20;
       two directories under names of their own
   rpcrdma serve /srv/data --listen 0.0.0.0 --allow 192.168.1.0/24
       one directory to everybody in that network
+  rpcrdma serve . --remote-invalidation inter_call,per_call,per_connection
+      clients of version two may have their memory invalidated by another design
 
 An interrupt (Ctrl-C) or SIGTERM lets calls finish and ends with exit code 0; a second one ends at
 once. The server believes the user ids it is told (AUTH_SYS): allow only machines you trust.")]
@@ -172,6 +174,7 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<Ended> {
         mount_port: mount.addr.port(),
         read_only: args.read_only,
         versions: args.transport.versions(),
+        remote_invalidation: &args.transport.remote_invalidation(),
         provider: args.transport.describe(),
         allowed: describe_networks(&allow),
         user: args.describe_user(files.for_callers),

@@ -1,7 +1,7 @@
 //! Which provider is used, and how connections behave.
 
 use clap::{Args, ValueEnum};
-use rpcrdma::{InlineSize, Spin, Versions};
+use rpcrdma::{Design, InlineSize, Spin, Versions};
 use std::sync::Arc;
 use verbs::Provider;
 use verbs_iwarp::{Config, CrcMode, Iwarp};
@@ -37,10 +37,14 @@ pub(crate) struct TransportArgs {
     #[arg(long, value_name = "OCTETS", value_parser = inline_size)]
     inline_size: Option<usize>,
 
-    /// Whether messages may carry along which memory of their receiver's is not needed any more:
-    /// `off` for hardware that says it can do so, and cannot
-    #[arg(long, value_enum, default_value_t, value_name = "WHETHER")]
-    remote_invalidation: Invalidate,
+    /// How replies may take along a handle of memory that their receiver does not need any more: `on`
+    /// (per_connection), `off` for hardware that says it can do so and cannot, or designs with commas
+    /// between, the best first: per_version, per_connection, fixed, per_call, per_call_several,
+    /// inter_call. A client offers them, `serve` takes the first that is offered; all but
+    /// per_connection need version two
+    #[arg(long, visible_alias = "invalidation", default_value = "on", value_name = "HOW",
+        value_parser = invalidation)]
+    remote_invalidation: Invalidation,
 
     /// What to do while there is nothing to do: look again and again for the least latency, or
     /// let the system wake us
@@ -76,12 +80,9 @@ enum Crc {
     Strict,
 }
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Invalidate {
-    #[default]
-    On,
-    Off,
-}
+/// The designs for remote invalidation that may be used.
+#[derive(Clone, Debug)]
+pub(crate) struct Invalidation(pub(crate) Vec<Design>);
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum SpinName {
@@ -101,6 +102,24 @@ fn inline_size(text: &str) -> Result<usize, String> {
         return Err(format!("it is not in {min}..={max}"));
     }
     Ok(octets)
+}
+
+/// Designs for remote invalidation, by their names (reminv §4).
+pub(crate) fn invalidation(text: &str) -> Result<Invalidation, String> {
+    match text {
+        "on" => return Ok(Invalidation(vec![Design::PerConnection])),
+        "off" | "none" => return Ok(Invalidation(Vec::new())),
+        _ => {}
+    }
+    let design = |name: &str| {
+        name.trim()
+            .parse()
+            .map_err(|error| format!("{name}: {error}"))
+    };
+    text.split(',')
+        .map(design)
+        .collect::<Result<_, _>>()
+        .map(Invalidation)
 }
 
 impl TransportArgs {
@@ -149,11 +168,8 @@ impl TransportArgs {
         self.inline_size.map_or(usual, InlineSize::at_most)
     }
 
-    pub(crate) fn remote_invalidation(&self) -> bool {
-        match self.remote_invalidation {
-            Invalidate::On => true,
-            Invalidate::Off => false,
-        }
+    pub(crate) fn remote_invalidation(&self) -> Vec<Design> {
+        self.remote_invalidation.0.clone()
     }
 
     pub(crate) fn spin(&self) -> Spin {

@@ -265,6 +265,20 @@ impl Connection {
         self.link.peer
     }
 
+    /// The design by which the peer may invalidate handles of ours with its replies (reminv §4), if it
+    /// may. Where version two is spoken it is known once the peer has said what it is.
+    pub fn design(&self) -> Option<Design> {
+        if self.link.accepts == Accepts::Nothing {
+            return None;
+        }
+        let agreed = self.session().and_then(Session::design);
+        let by_version = self.by_version && matches!(self.link.layout, Layout::Two(_));
+        Some(agreed.unwrap_or(match by_version {
+            true => Design::PerVersion,
+            false => Design::PerConnection,
+        }))
+    }
+
     /// Calls of ours that may be on their way at a time.
     pub fn credits(&self) -> u32 {
         self.requester.credits()

@@ -84,6 +84,22 @@ impl std::fmt::Display for Design {
     }
 }
 
+/// No design has this name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no such design; there are {}", Design::ALL.map(Design::name).join(", "))]
+pub struct UnknownDesign;
+
+impl std::str::FromStr for Design {
+    type Err = UnknownDesign;
+
+    /// The design with this [name](Self::name).
+    fn from_str(name: &str) -> Result<Self, UnknownDesign> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|design| design.name() == name)
+            .ok_or(UnknownDesign)
+    }
+}
+
 /// A set of designs: what an end can do, or is ready to agree to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Designs(u32);
@@ -413,6 +429,20 @@ mod tests {
             Some(Design::PerCall)
         );
         assert!(some.has(Design::Fixed) && !some.has(Design::InterCall));
+    }
+
+    #[test]
+    fn designs_are_found_by_their_names_alone() {
+        for design in Design::ALL {
+            assert_eq!(design.to_string().parse(), Ok(design));
+        }
+        let none = "none".parse::<Design>().unwrap_err().to_string();
+        assert!(
+            none.ends_with(
+                "per_version, per_connection, fixed, per_call, per_call_several, inter_call"
+            ),
+            "{none}"
+        );
     }
 
     #[test]

@@ -98,7 +98,7 @@ pub use counters::Counters;
 pub use direction::Direction;
 pub use failed::FailedCalls;
 pub use inline::{InlineSize, Thresholds};
-pub use invalidation::{Design, Designs, Selection};
+pub use invalidation::{Design, Designs, Selection, UnknownDesign};
 pub use layout::Layout;
 pub use link::{Event, Violation};
 pub use message::{CallRequest, CallToken};

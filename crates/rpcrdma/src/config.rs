@@ -3,7 +3,7 @@
 use crate::Backchannels;
 use buffer::Pool;
 use oncrpc::Service;
-use rpcrdma_proto::{InlineSize, Versions};
+use rpcrdma_proto::{Design, InlineSize, PersistentArguments, Versions};
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,8 +118,23 @@ pub struct ClientConfig {
     pub max_chunk: usize,
     /// Octets of the largest segment of a chunk that is offered; 0 for chunks of one segment.
     pub max_segment: usize,
-    /// Whether the server may invalidate our handles with its replies (R, RFC 8797 §4.1).
-    pub remote_invalidation: bool,
+    /// The designs (draft-cel-nfsv4-reminv-design-03 §4) by which the server may invalidate our handles
+    /// with its replies, and we its own; none: nothing is invalidated.
+    ///
+    /// [`Design::PerConnection`], the only one by default, is R (RFC 8797 §4.1), and in version two
+    /// XCHAR_REQREMINV (xcharext §3.2). With [`Design::PerVersion`] version two has it without a word:
+    /// then the server has to be told the same. The others are offered where version two is spoken, by
+    /// an experimental characteristic; if the server takes one, that alone governs. For a client their
+    /// order does not matter.
+    ///
+    /// Where the provider cannot have its memory invalidated, or some of ours
+    /// [stays](Self::persistent_arguments), only those are agreed to in which each call says what may
+    /// go, and with [`Design::PerVersion`] version two is not spoken.
+    pub remote_invalidation: Vec<Design>,
+    /// Memory of each connection that stays registered (reminv §2.2): arguments that are no larger are
+    /// copied there. The server can read what was there last until it is used again, so it is none by
+    /// default.
+    pub persistent_arguments: Option<PersistentArguments>,
     /// Whether the first connection begins with a call that shows whether the provider does remote
     /// invalidation as it says: memory that nobody needs is offered, and looked at when the server
     /// has invalidated it. If it does not, or the test has no end, the client connects again without
@@ -183,7 +198,8 @@ impl Default for ClientConfig {
             max_receive_size: InlineSize::at_most(8 * InlineSize::DEFAULT.octets()),
             max_chunk: 4 << 20,
             max_segment: 0,
-            remote_invalidation: true,
+            remote_invalidation: vec![Design::PerConnection],
+            persistent_arguments: None,
             test_remote_invalidation: false,
             call_timeout: Duration::from_secs(60),
             first_reply_timeout: Duration::from_secs(15),
@@ -223,9 +239,17 @@ pub struct ServerConfig {
     pub receive_size: InlineSize,
     /// Octets that are pulled for one call at most, and of the largest chunk that is written.
     pub max_chunk: usize,
-    /// Whether we say that remote invalidation is understood (R, RFC 8797 §4.1): a reply takes a
-    /// handle of the client's along only if both ends have said so.
-    pub remote_invalidation: bool,
+    /// The designs (draft-cel-nfsv4-reminv-design-03 §4) by which a reply takes a handle of the client's
+    /// along; none: it never does.
+    ///
+    /// [`Design::PerConnection`], the only one by default, is R (RFC 8797 §4.1), which both ends have to
+    /// say, and in version two XCHAR_REQREMINV (xcharext §3.2). With [`Design::PerVersion`] version two
+    /// has it without a word: then all clients have to be told the same. Of the others the first is
+    /// taken that a client of version two offers, and that alone governs; if none of them is, the first
+    /// two do.
+    ///
+    /// What [a client](ClientConfig::remote_invalidation) cannot keep to, a server cannot either.
+    pub remote_invalidation: Vec<Design>,
     /// Connections at a time; one more is refused.
     pub max_connections: usize,
     /// The same for those from one address, so that no machine has all of them.
@@ -278,7 +302,7 @@ impl Default for ServerConfig {
             max_send_size: InlineSize::at_most(8 * InlineSize::DEFAULT.octets()),
             receive_size: InlineSize::DEFAULT,
             max_chunk: 4 << 20,
-            remote_invalidation: true,
+            remote_invalidation: vec![Design::PerConnection],
             max_connections: 1024,
             max_connections_per_address: 512,
             receive_memory: 512 << 20,

@@ -8,6 +8,7 @@ mod answers;
 mod client;
 mod clock;
 mod config;
+mod invalidation;
 mod receives;
 mod server;
 mod spin;
@@ -19,5 +20,7 @@ pub use config::{
     CallbackService, ClientConfig, HealthCheck, HealthChecks, MAX_CONNECTIONS,
     REMEMBER_VERSION_ONE, ServerConfig, Spin,
 };
-pub use rpcrdma_proto::{Counters, InlineSize, PrivateData, Thresholds, Version, Versions};
+pub use rpcrdma_proto::{
+    Counters, Design, InlineSize, PersistentArguments, PrivateData, Thresholds, Version, Versions,
+};
 pub use server::{Backchannel, Backchannels, BackwardClient, Server, ServerStats};

@@ -8,8 +8,8 @@ use crate::{Tally, weather};
 use buffer::Pool;
 use oncrpc::Service;
 use rpcrdma::{
-    Backchannels, CallbackService, Client, ClientConfig, HealthCheck, HealthChecks, InlineSize,
-    Server, ServerConfig, Spin,
+    Backchannels, CallbackService, Client, ClientConfig, Design, HealthCheck, HealthChecks,
+    InlineSize, Server, ServerConfig, Spin,
 };
 use rpcrdma_watch::{Party, Watch, Watched};
 use std::future::Future;
@@ -116,7 +116,7 @@ struct Terms {
     send: InlineSize,
     receive: InlineSize,
     credits: u32,
-    remote_invalidation: bool,
+    remote_invalidation: Vec<Design>,
 }
 
 impl Terms {
@@ -126,7 +126,7 @@ impl Terms {
             send: size(dice),
             receive: size(dice),
             credits: dice.of(scenario.credits),
-            remote_invalidation: !dice.once_in(4),
+            remote_invalidation: vec![Design::PerConnection; (!dice.once_in(4)).into()],
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::connect::seconds;
 use crate::endpoint::Endpoint;
 use crate::failure::Ended;
 use crate::ping;
+use crate::transport::{self, Invalidation};
 use answer::Answer;
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -80,6 +81,7 @@ const fn null(prog: u32, vers: u32) -> Procedure {
   rpcrdma probe 127.0.0.1
   rpcrdma probe files.example.org:20049
   rpcrdma probe --json --timeout 2 192.0.2.7 | jq .verdict
+  rpcrdma probe --remote-invalidation fixed,per_call,per_call_several,inter_call 127.0.0.1
 
 It changes nothing at the server: it makes two connections, and calls procedures that do nothing.
 The fields of --json are explained in docs/probe.md. The verdict is one of: rpcrdma, mpa_only,
@@ -99,6 +101,13 @@ pub(crate) struct ProbeArgs {
     /// How long to wait for each answer
     #[arg(long, default_value = "5", value_name = "SECONDS", value_parser = seconds)]
     timeout: Duration,
+
+    /// Designs for remote invalidation to offer in version two, with commas between: what is answered
+    /// shows which one the server takes. It is an experimental characteristic, so nothing is offered
+    /// without this
+    #[arg(long, visible_alias = "invalidation", value_name = "DESIGN[,DESIGN...]",
+        value_parser = transport::invalidation)]
+    remote_invalidation: Option<Invalidation>,
 
     /// Print nothing but one JSON object
     #[arg(long)]
@@ -249,7 +258,11 @@ impl ProbeArgs {
             mpa.crc_required = Some(agreed.crc);
         }
         let mut talk = self.conversation(connected);
-        let found = version_two::look(&mut talk, ours()).await;
+        let designs = self
+            .remote_invalidation
+            .as_ref()
+            .map_or(&[][..], |all| &all.0);
+        let found = version_two::look(&mut talk, ours(), designs).await;
         talk.close().await;
         found
     }

@@ -5,18 +5,22 @@
 //! with RDMA2_ERR_INVAL_OPTION. Which operations a peer takes in beyond that is found out with two
 //! that ask for nothing: a ROPT_UPDXCH with the value that we have told already, and a ROPT_REQXCH
 //! without a wish.
+//!
+//! A design for remote invalidation that is agreed on adds a word to messages of calls, of which there
+//! are none here.
 
 use super::answer;
 use super::conversation::{Conversation, Heard, Silence};
-use rpcrdma_proto::PrivateData;
 use rpcrdma_proto::v2::characteristics::{
-    BackwardRequestSupport, BackwardSupport, ReceiveBufferSize, ReceiveSize, Registry,
-    RequesterRemoteInvalidation, SpecView, SubsetView, XcharId, XcharVal, XcharValView,
+    BackwardRequestSupport, BackwardSupport, Characteristic as _, DesignBits, InvalidationDesigns,
+    ReceiveBufferSize, ReceiveSize, Registry, RequesterRemoteInvalidation, SpecView, SubsetView,
+    XcharId, XcharVal, XcharValView,
 };
 use rpcrdma_proto::v2::header::{BodyView, ErrorView, HeaderView, VERSION, WordLayout, error_code};
 use rpcrdma_proto::v2::operations::{
     InitXch, Operation, OperationFields, OperationView, ReqXch, UpdXch, code,
 };
+use rpcrdma_proto::{Design, PrivateData};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -59,9 +63,20 @@ pub(super) struct Characteristic {
 }
 
 /// Asks all of it, as the first message of a connection.
-pub(super) async fn look(talk: &mut Conversation, ours: PrivateData) -> VersionTwo {
-    let heard = talk.operate(&Operation::InitXch(introduction(ours))).await;
-    let mut found = first_answer(&heard);
+pub(super) async fn look(
+    talk: &mut Conversation,
+    ours: PrivateData,
+    designs: &[Design],
+) -> VersionTwo {
+    let said = introduction(ours, designs);
+    let said_designs = said.start.position(InvalidationDesigns::ID).is_some();
+    let heard = talk.operate(&Operation::InitXch(said)).await;
+    let mut known = Registry::standard();
+    if said_designs {
+        let registered = known.register::<InvalidationDesigns>();
+        registered.expect("the text has no characteristic with its id");
+    }
+    let mut found = first_answer(&heard, &known);
     if let VersionTwo::Spoken(spoken) = &mut found
         && spoken.characteristics.is_some()
     {
@@ -74,11 +89,15 @@ pub(super) async fn look(talk: &mut Conversation, ours: PrivateData) -> VersionT
 }
 
 /// We take in no calls of the peer.
-fn introduction(ours: PrivateData) -> InitXch {
-    InitXch::default()
+fn introduction(ours: PrivateData, designs: &[Design]) -> InitXch {
+    let usual = InitXch::default()
         .with::<ReceiveBufferSize>(&receive_size(ours))
         .with::<RequesterRemoteInvalidation>(&ours.remote_invalidation)
-        .with::<BackwardRequestSupport>(&BackwardSupport::None)
+        .with::<BackwardRequestSupport>(&BackwardSupport::None);
+    match DesignBits::offer(designs.iter().copied().collect()) {
+        none if none == DesignBits::default() => usual,
+        some => usual.with::<InvalidationDesigns>(&some),
+    }
 }
 
 fn receive_size(ours: PrivateData) -> ReceiveSize {
@@ -86,16 +105,16 @@ fn receive_size(ours: PrivateData) -> ReceiveSize {
     octets.and_then(ReceiveSize::new).unwrap_or_default()
 }
 
-fn first_answer(heard: &Result<Heard, Silence>) -> VersionTwo {
+fn first_answer(heard: &Result<Heard, Silence>, known: &Registry) -> VersionTwo {
     match heard {
-        Ok(heard) => of_message(&heard.message),
+        Ok(heard) => of_message(&heard.message, known),
         Err(silence) => VersionTwo::Nothing {
             detail: silence.to_string(),
         },
     }
 }
 
-fn of_message(message: &[u8]) -> VersionTwo {
+fn of_message(message: &[u8], known: &Registry) -> VersionTwo {
     if let Some((low, high)) = answer::supported(message) {
         return VersionTwo::ErrVers { low, high };
     }
@@ -126,7 +145,7 @@ fn of_message(message: &[u8]) -> VersionTwo {
                     error,
                     ..
                 }) => {
-                    spoken.characteristics = Some(characteristics(&start, &nochg));
+                    spoken.characteristics = Some(characteristics(&start, &nochg, known));
                     error.map(|error| format!("its ROPT_INITXCH is malformed: {error}"))
                 }
                 _ => Some(format!(
@@ -158,19 +177,22 @@ fn is_refusal(error: ErrorView) -> bool {
 }
 
 /// What the peer says, known or not, valid or not.
-fn characteristics(start: &SpecView<'_>, nochg: &SubsetView) -> Vec<Characteristic> {
-    let registry = Registry::standard();
+fn characteristics(
+    start: &SpecView<'_>,
+    nochg: &SubsetView,
+    known: &Registry,
+) -> Vec<Characteristic> {
     let is_fixed = |at: usize| {
         let word = nochg.words.get(at / 32).copied().unwrap_or_default();
         word >> (at % 32) & 1 != 0
     };
     let values = start.values.iter().enumerate();
     let shown = values.map(|(at, value): (usize, &XcharValView<'_>)| {
-        let known = registry.get(XcharId(value.which));
+        let known = known.get(XcharId(value.which));
         Characteristic {
             id: value.which,
             name: known.map(|known| known.name()),
-            value: read(value),
+            value: known.and_then(|_| read(value)),
             octets: super::report::hex(value.data),
             fixed: is_fixed(at),
         }
@@ -178,7 +200,7 @@ fn characteristics(start: &SpecView<'_>, nochg: &SubsetView) -> Vec<Characterist
     shown.collect()
 }
 
-/// A value of the text, as a program reads it.
+/// A value that is known, as a program reads it.
 fn read(value: &XcharValView<'_>) -> Option<Value> {
     let value = XcharVal {
         which: XcharId(value.which),
@@ -186,6 +208,7 @@ fn read(value: &XcharValView<'_>) -> Option<Value> {
     };
     let size = value.read::<ReceiveBufferSize>().ok()?;
     let invalidation = value.read::<RequesterRemoteInvalidation>().ok()?;
+    let designs = value.read::<InvalidationDesigns>().ok()?;
     let backward = value.read::<BackwardRequestSupport>().ok()?;
     let backward = backward.map(|support| match support {
         BackwardSupport::None => "none",
@@ -195,6 +218,9 @@ fn read(value: &XcharValView<'_>) -> Option<Value> {
     (size.map(|size| size.octets().into()))
         .or(invalidation.map(Value::from))
         .or(backward.map(Value::from))
+        .or(designs
+            .and_then(DesignBits::answered)
+            .map(|design| design.name().into()))
 }
 
 /// Adds the operations that the peer takes in, beyond the first.
@@ -231,6 +257,10 @@ mod tests {
     use serde_json::json;
     use verbs::Buffer;
 
+    fn of(message: &[u8]) -> VersionTwo {
+        of_message(message, &Registry::standard())
+    }
+
     fn message(words: &[u32]) -> Vec<u8> {
         words.iter().flat_map(|word| word.to_be_bytes()).collect()
     }
@@ -239,10 +269,7 @@ mod tests {
     fn refusal_is_understood_whichever_version_it_has() {
         for version in [1, 2] {
             let refusal = message(&[7, version, 32, procedure::ERROR, one::VERS, 1, 1]);
-            assert_eq!(
-                of_message(&refusal),
-                VersionTwo::ErrVers { low: 1, high: 1 }
-            );
+            assert_eq!(of(&refusal), VersionTwo::ErrVers { low: 1, high: 1 });
         }
     }
 
@@ -253,12 +280,12 @@ mod tests {
             credits_granted: 32,
             ..Spoken::default()
         };
-        assert_eq!(of_message(&refusal), VersionTwo::Spoken(expected));
+        assert_eq!(of(&refusal), VersionTwo::Spoken(expected));
     }
 
     #[test]
     fn what_makes_no_sense_is_shown_as_it_is() {
-        let odd = |words: &[u32], expected: &str| match of_message(&message(words)) {
+        let odd = |words: &[u32], expected: &str| match of(&message(words)) {
             VersionTwo::Spoken(Spoken { odd, .. }) => assert_eq!(odd.as_deref(), Some(expected)),
             VersionTwo::Error { detail } => assert_eq!(detail, expected),
             other => panic!("{other:?}"),
@@ -295,7 +322,7 @@ mod tests {
             .with::<BackwardRequestSupport>(&BackwardSupport::General);
         let mut octets = Buffer::default();
         Operation::InitXch(init).emit(&mut octets, 7, 64, Direction::Reply);
-        let VersionTwo::Spoken(spoken) = of_message(&octets) else {
+        let VersionTwo::Spoken(spoken) = of(&octets) else {
             panic!("it is version two");
         };
         assert_eq!((spoken.credits_granted, &spoken.odd), (64, &None));
@@ -317,7 +344,7 @@ mod tests {
     fn malformed_introduction_is_shown_as_far_as_it_goes() {
         // Two values are announced, one of which is unknown, and the other cut off.
         let octets = message(&[7, 2, 32, 5, 1, code::INITXCH, 16, 2, 99, 4, 5]);
-        let VersionTwo::Spoken(spoken) = of_message(&octets) else {
+        let VersionTwo::Spoken(spoken) = of(&octets) else {
             panic!("it is version two");
         };
         assert!(spoken.odd.unwrap().contains("malformed"));

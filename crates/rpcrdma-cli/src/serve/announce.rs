@@ -3,7 +3,7 @@
 use super::exports::Export;
 use crate::show;
 use nfs_client::{NfsUrl, printable};
-use rpcrdma::Versions;
+use rpcrdma::{Design, Versions};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt;
@@ -19,6 +19,8 @@ pub(crate) struct Announcement<'a> {
     pub(crate) read_only: bool,
     /// Of RPC-over-RDMA.
     pub(crate) versions: Versions,
+    /// By which clients may have their handles invalidated.
+    pub(crate) remote_invalidation: &'a [Design],
     /// The provider, in words.
     pub(crate) provider: String,
     /// Who may connect.
@@ -34,6 +36,8 @@ pub(crate) struct Announcement<'a> {
 struct Line<'a> {
     listening: SocketAddr,
     mount_port: u16,
+    /// Names of designs.
+    remote_invalidation: Vec<&'static str>,
     exports: Vec<ExportLine<'a>>,
 }
 
@@ -59,8 +63,14 @@ impl Announcement<'_> {
         serde_json::to_string(&Line {
             listening: self.listening,
             mount_port: self.mount_port,
+            remote_invalidation: self.designs(),
             exports: exports.collect(),
         })
+    }
+
+    fn designs(&self) -> Vec<&'static str> {
+        let designs = self.remote_invalidation.iter();
+        designs.map(|design| design.name()).collect()
     }
 
     /// The address as clients are to write it, without a port or brackets.
@@ -158,6 +168,10 @@ impl fmt::Display for Announcement<'_> {
         writeln!(f, "allowed    {}", self.allowed)?;
         writeln!(f, "user       {}", self.user)?;
         writeln!(f, "limits     {}", self.limits)?;
+        match self.designs().as_slice() {
+            [] => writeln!(f, "handles    never invalidated remotely")?,
+            some => writeln!(f, "handles    invalidated remotely: {}", some.join(", "))?,
+        }
         writeln!(f, "state      {}", self.state)?;
         let Some(first) = self.exports.first() else {
             return Ok(());
@@ -193,6 +207,7 @@ mod tests {
             mount_port: 815,
             read_only: true,
             versions: Versions::Auto,
+            remote_invalidation: &[Design::PerCall, Design::PerConnection],
             provider: "provider".to_owned(),
             allowed: "nobody".to_owned(),
             user: "somebody".to_owned(),
@@ -268,6 +283,8 @@ mod tests {
             let said: serde_json::Value = serde_json::from_str(&line).unwrap();
             assert_eq!(said["listening"], "127.0.0.1:4711");
             assert_eq!(said["mount_port"], 815);
+            let designs = serde_json::json!(["per_call", "per_connection"]);
+            assert_eq!(said["remote_invalidation"], designs);
             assert_eq!(said["exports"][0]["name"], "/data");
             assert_eq!(said["exports"][0]["read_only"], true);
             assert_eq!(said["exports"][0]["url"], "nfs://127.0.0.1:4711/data");

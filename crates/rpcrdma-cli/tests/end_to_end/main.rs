@@ -1,6 +1,7 @@
 //! The program against itself: a server, and every command that works on it.
 
 mod commands;
+mod designs;
 mod errors;
 mod interrupts;
 mod invalidation;

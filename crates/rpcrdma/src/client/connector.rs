@@ -2,6 +2,7 @@
 
 use super::ConnectionInfo;
 use crate::config::{ClientConfig, MAX_CONNECTIONS, REMEMBER_VERSION_ONE};
+use crate::invalidation::Terms;
 use crate::receives::share;
 use crate::watch::null_call;
 use crate::wire::{Over, Wire};
@@ -11,7 +12,7 @@ use oncrpc::{Answer, Caller, Programs, Reply, Service};
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
 use rpcrdma_proto::{
     Budget, Called, Characteristics, Config, Connection, Event, FailedCalls, PrivateData,
-    Registrations, Role, Version, Versions, Violation, Xids,
+    Registration, Registrations, Role, Version, Versions, Violation, Xids,
 };
 use std::io;
 use std::net::SocketAddr;
@@ -90,16 +91,27 @@ impl Connector {
         }
     }
 
-    /// What to say in R. Handles are made for each call and can go at any time after it.
-    fn offers_invalidation(&self) -> bool {
-        let wanted = self.config.remote_invalidation && !self.invalidation_broken.load(Relaxed);
-        Registrations::OF_CALLS.remote_invalidation(wanted, &self.provider.limits())
+    /// What is exposed.
+    fn registrations(&self) -> Registrations {
+        match self.config.persistent_arguments {
+            Some(_) => Registrations::OF_CALLS.with(Registration::Persistent),
+            None => Registrations::OF_CALLS,
+        }
+    }
+
+    /// How the next connection may have its handles invalidated.
+    fn terms(&self) -> Terms {
+        let wanted = &self.config.remote_invalidation;
+        match self.invalidation_broken.load(Relaxed) {
+            true => Terms::without(wanted),
+            false => Terms::new(wanted, self.registrations(), &self.provider.limits()),
+        }
     }
 
     /// A new connection: nothing of an earlier one carries over.
     pub(crate) async fn connect(&self) -> Result<(Wire, ConnectionInfo), SetupError> {
         let (mut wire, info) = self.connect_once().await?;
-        if self.invalidation_tested.load(Relaxed) || !self.offers_invalidation() {
+        if self.invalidation_tested.load(Relaxed) || info.remote_invalidation.is_none() {
             return Ok((wire, info));
         }
         let tested = self.test_invalidation(&mut wire).await;
@@ -118,8 +130,10 @@ impl Connector {
 
     /// A connection on which it is settled what is spoken.
     async fn connect_once(&self) -> Result<(Wire, ConnectionInfo), SetupError> {
-        let versions = self.versions();
-        match self.connect_speaking(versions).await {
+        // The provider may say something else by the time that it connects.
+        let terms = self.terms();
+        let versions = self.versions(terms.versions(self.config.versions)?);
+        match self.connect_speaking(versions, &terms).await {
             Ok(made) => Ok(made),
             Err(Failure::Version(over))
                 if versions == Versions::Auto && may_speak_version_one(&over) =>
@@ -127,17 +141,17 @@ impl Connector {
                 // cel-01 §5.2: then the server is taken to speak version one.
                 debug!(to = %self.to, %over, "version two was not answered: version one from now on");
                 self.remember_version_one();
-                let made = self.connect_speaking(Versions::One).await;
+                let made = self.connect_speaking(Versions::One, &terms).await;
                 made.map_err(|failure| failure.into_error(self.to))
             }
             Err(failure) => Err(failure.into_error(self.to)),
         }
     }
 
-    /// What the next connection is to speak.
-    fn versions(&self) -> Versions {
+    /// What the next connection is to speak of these.
+    fn versions(&self, versions: Versions) -> Versions {
         let until = *self.version_one_until();
-        match self.config.versions {
+        match versions {
             Versions::Auto if until.is_some_and(|until| clock::now() < until) => Versions::One,
             versions => versions,
         }
@@ -155,8 +169,9 @@ impl Connector {
     async fn connect_speaking(
         &self,
         versions: Versions,
+        terms: &Terms,
     ) -> Result<(Wire, ConnectionInfo), Failure> {
-        let (mut wire, private_data) = self.establish(versions).await?;
+        let (mut wire, private_data) = self.establish(versions, terms).await?;
         let settled = tokio::time::timeout(self.config.version_timeout, wire.settle());
         let over = match settled.await {
             Ok(Ok(version)) => {
@@ -178,12 +193,16 @@ impl Connector {
 
     /// A connection, and the private data of the server. What is spoken is not settled yet, if there
     /// is a choice.
-    async fn establish(&self, versions: Versions) -> Result<(Wire, Vec<u8>), SetupError> {
+    async fn establish(
+        &self,
+        versions: Versions,
+        terms: &Terms,
+    ) -> Result<(Wire, Vec<u8>), SetupError> {
         let limits = self.provider.limits();
         let own = PrivateData {
             send: self.config.send_size,
             receive: self.config.receive_size,
-            remote_invalidation: self.offers_invalidation(),
+            remote_invalidation: terms.announces(),
         };
         let backward = match &self.config.callbacks {
             Some(_) => self.config.backward_credits.max(1),
@@ -205,6 +224,8 @@ impl Connector {
                     Some(_) => BackwardSupport::General,
                     None => BackwardSupport::None,
                 },
+                remote_invalidation_by_version: terms.by_version(),
+                designs: terms.designs(),
                 ..Characteristics::default()
             },
             credits,
@@ -213,8 +234,8 @@ impl Connector {
             max_chunk: self.config.max_chunk,
             max_segment: self.config.max_segment,
             mixed_long: false,
-            registrations: Registrations::OF_CALLS,
-            persistent: None,
+            registrations: self.registrations(),
+            persistent: self.config.persistent_arguments,
             failed_calls: FailedCalls::new(),
             budget: Budget::new(self.config.chunk_memory),
             pool: self.pool.clone(),
@@ -325,6 +346,7 @@ fn info(wire: &Wire, version: Version, private_data: Vec<u8>) -> ConnectionInfo 
         description: qp.describe(),
         version,
         thresholds: connection.thresholds(),
+        remote_invalidation: connection.design(),
         peer_private_data: PrivateData::find(&private_data),
         raw_private_data: private_data,
         credits: connection.credits(),

@@ -16,7 +16,7 @@ use connector::Connector;
 use oncrpc::{ReplyBound, Transport, TransportError};
 use patience::Patience;
 use pump::Pump;
-use rpcrdma_proto::{Connection, Counters, PrivateData, Thresholds, Version, Xids};
+use rpcrdma_proto::{Connection, Counters, Design, PrivateData, Thresholds, Version, Xids};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -63,6 +63,8 @@ pub struct ConnectionInfo {
     pub version: Version,
     /// The largest message in each direction; where version two is spoken they may change.
     pub thresholds: Thresholds,
+    /// The design (reminv §4) by which the server may invalidate our handles, if it may.
+    pub remote_invalidation: Option<Design>,
     /// What the server said about itself, if it said anything we understand (RFC 8797).
     pub peer_private_data: Option<PrivateData>,
     /// The server's private data as it came.

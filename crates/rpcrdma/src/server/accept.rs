@@ -7,6 +7,7 @@ use super::worker::Worker;
 use super::{Settings, State, Tally};
 use crate::ServerConfig;
 use crate::client::first_xid;
+use crate::invalidation::Terms;
 use crate::receives::share;
 use crate::spin::Activity;
 use crate::wire::Wire;
@@ -187,16 +188,17 @@ impl Arrival {
         let credits = self.credits(limits.receives);
         let settings = &self.settings.config;
         let request = incoming.request(settings.setup_timeout).await?;
+        let registrations = Registrations::OF_CALLS;
+        let terms = Terms::new(&settings.remote_invalidation, registrations, &limits);
         let own = PrivateData {
             send: settings.send_size,
             receive: settings.receive_size,
-            remote_invalidation: Registrations::OF_CALLS
-                .remote_invalidation(settings.remote_invalidation, &limits),
+            remote_invalidation: terms.announces(),
         };
         let (credits, backward_credits) = credits?;
         let config = Config {
             role: Role::Server,
-            versions: settings.versions,
+            versions: terms.versions(settings.versions)?,
             xids: Xids::starting_at(first_xid()),
             own,
             characteristics: Characteristics {
@@ -204,6 +206,8 @@ impl Arrival {
                 raise_to: settings.send_size,
                 largest_sent: settings.max_send_size,
                 backward: BackwardSupport::General,
+                remote_invalidation_by_version: terms.by_version(),
+                designs: terms.designs(),
                 ..Characteristics::default()
             },
             credits,
@@ -212,7 +216,7 @@ impl Arrival {
             max_chunk: settings.max_chunk,
             max_segment: 0,
             mixed_long: false,
-            registrations: Registrations::OF_CALLS,
+            registrations,
             persistent: None,
             failed_calls: self.place.failed.clone(),
             budget: self.settings.budget.clone(),

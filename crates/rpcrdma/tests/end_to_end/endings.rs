@@ -4,7 +4,7 @@ use crate::echo::{self, Peer, call, check, exchange};
 use crate::run;
 use crate::stage::{Stage, sim};
 use oncrpc::{Transport, TransportError};
-use rpcrdma::{Client, ClientConfig, InlineSize, ServerConfig};
+use rpcrdma::{Client, ClientConfig, Design, InlineSize, ServerConfig};
 use rpcrdma_watch::Watched;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -96,7 +96,7 @@ fn sized(octets: usize, remote_invalidation: bool) -> ServerConfig {
     ServerConfig {
         send_size: InlineSize::at_most(octets),
         receive_size: InlineSize::at_most(octets),
-        remote_invalidation,
+        remote_invalidation: vec![Design::PerConnection; remote_invalidation.into()],
         drain_timeout: Duration::from_millis(1),
         ..ServerConfig::default()
     }

@@ -1,7 +1,7 @@
 //! A server and its clients, with the checkers on.
 
 use oncrpc::Service;
-use rpcrdma::{CallbackService, Client, ClientConfig, Server, ServerConfig, ServerStats};
+use rpcrdma::{CallbackService, Client, ClientConfig, Design, Server, ServerConfig, ServerStats};
 use rpcrdma_watch::{Party, Watch, Watched};
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -45,6 +45,8 @@ impl Host {
         service: Arc<dyn Service>,
         config: ServerConfig,
     ) {
+        self.party
+            .by_version(by_version(&config.remote_invalidation));
         let (provider, service) = (self.party.provider(provider), self.party.service(service));
         let server = Server::bind(provider, on, service, config).await;
         self.server = Some(server.expect("it listens"));
@@ -75,6 +77,7 @@ impl Host {
             clients.push(party.clone());
             party
         };
+        party.by_version(by_version(&config.remote_invalidation));
         let callbacks = config.callbacks.take();
         config.callbacks = callbacks.map(|callbacks| CallbackService(party.service(callbacks.0)));
         let provider = party.provider(provider);
@@ -102,6 +105,11 @@ impl Host {
         }
         stats
     }
+}
+
+/// Whether nothing that is said shows that any handle may go.
+fn by_version(designs: &[Design]) -> bool {
+    designs.contains(&Design::PerVersion)
 }
 
 impl Deref for Host {

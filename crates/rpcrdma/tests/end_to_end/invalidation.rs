@@ -15,7 +15,7 @@ use verbs::{
 };
 
 /// Keeps to itself which handle came with a message.
-struct Silent(Arc<dyn Provider>);
+pub(crate) struct Silent(pub(crate) Arc<dyn Provider>);
 
 struct SilentQp(Box<dyn QueuePair>);
 

@@ -4,6 +4,7 @@
 
 mod backward;
 mod cuts;
+mod designs;
 mod echo;
 mod endings;
 mod host;
