@@ -13,7 +13,7 @@ use verbs::{
 
 /// The queue pair under a connection, and the memory that its peer can reach.
 pub(crate) struct Hand {
-    limits: Limits,
+    pub(crate) limits: Limits,
     next_handle: u32,
     pub(crate) regions: BTreeMap<Handle, Memory>,
     pub(crate) receives: VecDeque<(WrId, Buffer)>,
@@ -125,6 +125,14 @@ impl Hand {
             buffer,
             invalidated,
         })
+    }
+
+    /// Regions that are for one call each.
+    pub(crate) fn of_calls(&self) -> impl Iterator<Item = Handle> {
+        let stays = |memory: &Memory| matches!(memory, Memory::Persistent(..));
+        let regions = self.regions.iter();
+        let regions = regions.filter(move |(_, memory)| !stays(memory));
+        regions.map(|(handle, _)| *handle)
     }
 
     /// Everything that is posted comes back undone.

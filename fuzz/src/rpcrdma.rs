@@ -1,6 +1,8 @@
 //! One end of RPC-over-RDMA, its user, and a peer that says anything at any time.
 
 mod calls;
+mod control;
+mod form;
 mod peer;
 
 use crate::hand::Hand;
@@ -8,14 +10,21 @@ use crate::memory::within_and_back;
 use crate::script::Script;
 use buffer::{Pool, gather_len};
 use calls::{Calls, Handed};
+use form::{Body, Form, Message};
 use peer::Peer;
-use rpcrdma_proto::header::{Body, Header};
-use rpcrdma_proto::{
-    Budget, Characteristics, Config, Connection, Event, FailedCalls, InlineSize, PrivateData,
-    Registrations, Role, Versions, Xids,
+use rpcrdma_proto::limits::{CONTROL_RECEIVES, FIRST_MESSAGE, MAX_CONTROL_MESSAGES};
+use rpcrdma_proto::v2::characteristics::{
+    BackwardSupport, ReceiveBufferSize, ReceiveSize, XcharVal,
 };
+use rpcrdma_proto::v2::operations::Supported;
+use rpcrdma_proto::v2::session::Session;
+use rpcrdma_proto::{
+    Budget, Characteristics, Config, Connection, Design, Direction, Event, FailedCalls, InlineSize,
+    PersistentArguments, PrivateData, Registration, Registrations, Role, Versions, Violation, Xids,
+};
+use std::ops::Range;
 use std::task::Waker;
-use verbs::{QueuePair, WorkError, WorkRequest};
+use verbs::{Handle, Invalidation, Limits, QueuePair, WorkError, WorkRequest};
 
 /// Chunks of both directions, Receives, and what the pool keeps of them.
 const MEMORY: usize = 16 << 20;
@@ -25,6 +34,9 @@ const STEPS: usize = 300;
 
 /// Octets of the largest chunk.
 const MAX_CHUNK: usize = 64 << 10;
+
+/// What an input begins with that has version two in it. Few did before there was one.
+const TWO: Range<u8> = 128..240;
 
 /// The end that connected.
 pub fn rpcrdma_client(octets: &[u8]) {
@@ -56,13 +68,18 @@ struct Stage {
     /// What our user calls, and what it was called for.
     calls: Calls,
     peer: Peer,
+    /// Octets of the largest message that could be sent since nothing waited to be.
+    largest: usize,
+    /// Whether something was sent before it was settled what is spoken.
+    offered: bool,
 }
 
 impl Stage {
     fn new(role: Role, script: &mut Script<'_>) -> Self {
-        let config = Config {
+        let versions = versions(script);
+        let mut config = Config {
             role,
-            versions: Versions::One,
+            versions,
             xids: Xids::starting_at(1 << 31),
             own: private_data(script),
             characteristics: Characteristics::default(),
@@ -80,6 +97,9 @@ impl Stage {
         };
         let peer = (!script.one_in(4)).then(|| private_data(script));
         let mut hand = Hand::new(script);
+        if versions != Versions::One {
+            of_version_two(script, &mut config, &mut hand.limits);
+        }
         for receive in config.initial_receives() {
             hand.post(receive).expect("there is room for Receives");
         }
@@ -89,11 +109,18 @@ impl Stage {
             calls: Calls::default(),
             config,
             hand,
+            largest: 0,
+            offered: false,
         }
     }
 
     fn step(&mut self, script: &mut Script<'_>) {
-        match script.octet() % 32 {
+        let choices = match self.config.versions {
+            Versions::One => 32,
+            Versions::Two | Versions::Auto => 48,
+        };
+        match script.octet() % choices {
+            32.. => self.of_version_two(script),
             0..5 => self
                 .calls
                 .call(script, &mut self.connection, &mut self.hand),
@@ -122,25 +149,72 @@ impl Stage {
         self.events();
     }
 
+    /// What only happens where version two may be spoken.
+    fn of_version_two(&mut self, script: &mut Script<'_>) {
+        match script.octet() % 16 {
+            0..12 => self.hear(script, Peer::control),
+            12..14 => {
+                let to = size(1024 + script.number() % (32 << 10));
+                let _ = self.connection.raise_receive_size(to);
+            }
+            _ => {
+                let to = size(1024 + script.number() % (32 << 10));
+                let want = XcharVal::of::<ReceiveBufferSize>(&to);
+                let _ = self.connection.request_peer(vec![want]);
+            }
+        }
+    }
+
     /// What is to be posted is, unless the provider has no room after all.
     fn turn(&mut self, script: &mut Script<'_>) {
         self.post(script.one_in(6));
     }
 
     fn post(&mut self, refuse: bool) {
-        while let Some(work) = self.connection.poll_post() {
-            self.judge(&work);
+        loop {
+            self.note_limits();
+            let Some(work) = self.connection.poll_post() else {
+                break;
+            };
+            // What it says itself may be in force from then on.
+            self.note_limits();
+            let message = self.judge(&work);
             if refuse {
                 self.connection.handle_refused(work);
                 return;
             }
-            if let WorkRequest::Send { buffer, rest, .. } = &work {
-                let message = [&buffer[..], &rest.concat()].concat();
+            if let (WorkRequest::Send { invalidate, .. }, Some(message)) = (&work, message) {
+                if Form::of(&self.connection).is_none() && self.config.role == Role::Client {
+                    // cel-01 §5: one message, until it is answered.
+                    let again = std::mem::replace(&mut self.offered, true);
+                    assert!(
+                        !again,
+                        "a second message before it is settled what is spoken"
+                    );
+                }
+                if let Some(handle) = invalidate {
+                    self.judge_invalidation(message.xid, *handle);
+                }
                 self.peer.heard(&message);
             }
             self.hand.post(work).expect("it keeps to the limits");
         }
         self.all_posted();
+    }
+
+    /// A message that was made before a limit was lowered may still go.
+    fn note_limits(&mut self) {
+        // A call may also be kept back, by a grant that was lowered.
+        if self.connection.is_quiet() && self.connection.calls_out() == 0 {
+            self.largest = 0;
+        }
+        let connection = &self.connection;
+        let now = match (Form::of(connection), connection.session()) {
+            (None, _) if self.config.role == Role::Client => FIRST_MESSAGE,
+            (Some(Form::Two(_)), Some(session)) => session.last_resort_limit(),
+            _ => connection.thresholds().send.octets(),
+        };
+        self.largest = self.largest.max(now);
     }
 
     /// With everything posted there is a Receive for whatever the peer may send.
@@ -151,24 +225,48 @@ impl Stage {
         let receives = self.hand.receives.len();
         let grant = self.connection.grant() as usize;
         let unanswered = self.calls.unanswered();
+        let control = match self.config.versions {
+            Versions::One => 0,
+            Versions::Two | Versions::Auto => CONTROL_RECEIVES,
+        };
         assert!(
-            receives >= grant + unanswered,
+            receives >= grant + unanswered + control,
             "{receives} Receives for a grant of {grant} and {unanswered} calls"
         );
         assert!(receives <= self.config.receives());
+        let least = self.receive_size();
+        for (_, buffer) in &self.hand.receives {
+            assert!(buffer.capacity() >= least, "a Receive of less than {least}");
+        }
     }
 
-    /// Work has to be right in itself.
-    fn judge(&self, work: &WorkRequest) {
+    /// Octets that every Receive holds: what the peer was told, unless it asked for less.
+    fn receive_size(&self) -> usize {
+        let session = self.connection.session();
+        match session.filter(|_| self.connection.version().is_some()) {
+            None => self.config.own.receive.octets(),
+            Some(session) => {
+                let told = session.own::<ReceiveBufferSize>().octets();
+                assert!(session.receive_size() <= self.config.largest_receive().octets());
+                told.min(session.receive_size())
+            }
+        }
+    }
+
+    /// Work has to be right in itself. Of a Send it is the message.
+    fn judge(&mut self, work: &WorkRequest) -> Option<Message> {
         match work {
             WorkRequest::Receive { buffer, .. } => {
-                assert!(buffer.capacity() >= self.config.own.receive.octets());
+                assert!(buffer.capacity() >= self.receive_size());
             }
             WorkRequest::Send { buffer, rest, .. } => {
-                let message = [&buffer[..], &rest.concat()].concat();
-                assert!(message.len() <= self.connection.thresholds().send.octets());
-                let (header, at) = peer::parse(&message);
-                self.judge_message(&header, &message[at..]);
+                let octets = [&buffer[..], &rest.concat()].concat();
+                assert!(octets.len() <= self.largest, "{} octets", octets.len());
+                let form = Form::of(&self.connection);
+                let first = || Form::of_first(&octets, self.config.versions);
+                let message = form.unwrap_or_else(first).parse_own(&octets);
+                self.judge_message(&message, octets.len());
+                return Some(message);
             }
             WorkRequest::Write { source, to, .. } => {
                 let len = gather_len(source);
@@ -187,31 +285,89 @@ impl Stage {
                 assert!(self.hand.regions.contains_key(handle), "{handle:?} is dead");
             }
         }
+        None
     }
 
-    fn judge_message(&self, header: &Header, stream: &[u8]) {
-        let is_call = match &header.body {
-            Body::Msg(_) => stream[4..8] == [0; 4],
-            Body::NoMsg(lists) => lists.reads.first().is_some_and(|chunk| chunk.position == 0),
-            Body::Error(_) => false,
+    fn judge_message(&mut self, message: &Message, octets: usize) {
+        let most = self.config.credits.max(self.config.backward_credits);
+        let is_call = match &message.body {
+            Body::Rpc {
+                direction,
+                named,
+                lists,
+            } => {
+                let is_call = *direction == Some(Direction::Call);
+                if is_call {
+                    self.calls.judge(message.xid, named, lists, &self.hand);
+                }
+                is_call
+            }
+            Body::Error => false,
+            Body::Optional(optional) => {
+                assert!(octets <= FIRST_MESSAGE);
+                assert!(message.credits <= most);
+                return assert!(!optional.info.is_empty(), "each operation says something");
+            }
             Body::Done => panic!("nobody says RDMA_DONE any more"),
         };
-        assert!(header.credits > 0);
+        assert!(message.credits > 0);
         if is_call {
-            self.calls.judge(header, &self.hand);
             return;
         }
-        assert!(header.credits <= self.config.credits.max(self.config.backward_credits));
+        assert!(message.credits <= most);
         // Whoever has the answer may free what the call offered.
-        if self.peer.calls_with(header.xid) == 1 {
+        if self.peer.calls_with(message.xid) == 1 {
             let reading = self.hand.work.iter().any(|work| match work {
                 WorkRequest::Read { from, .. } => from
                     .iter()
-                    .any(|segment| self.peer.xid_of(segment.handle) == Some(header.xid)),
+                    .any(|segment| self.peer.xid_of(segment.handle) == Some(message.xid)),
                 _ => false,
             });
             assert!(!reading, "an answer while chunks of its call are read");
         }
+    }
+
+    /// A handle of the peer's goes with the answer to `xid`: one that it may lose, and that nobody
+    /// needs any more.
+    fn judge_invalidation(&mut self, xid: u32, handle: Handle) {
+        self.peer.killed(handle);
+        let reading = self.hand.work.iter().any(|work| match work {
+            WorkRequest::Read { from, .. } => from.iter().any(|segment| segment.handle == handle),
+            _ => false,
+        });
+        assert!(!reading, "{handle:?} is invalidated while it is read");
+        let session = self.connection.session();
+        let design = session.and_then(Session::design);
+        let allowed = session.is_none_or(|session| {
+            let by_version = self.config.characteristics.remote_invalidation_by_version;
+            design.is_some() || by_version || session.peer_allows_invalidation()
+        });
+        assert!(
+            allowed,
+            "{handle:?} is invalidated and nobody said that it may be"
+        );
+        let Some(call) = self.peer.call_with(xid) else {
+            return;
+        };
+        match design {
+            Some(Design::PerCall | Design::PerCallSeveral) => {
+                assert!(call.named.contains(&handle), "{handle:?} was not named");
+            }
+            Some(Design::InterCall) if !call.offers(handle) => {
+                let Some(owner) = self.peer.xid_of(handle) else {
+                    return;
+                };
+                assert!(
+                    !self.peer.was_answered(owner),
+                    "{handle:?} may be used again"
+                );
+                let owner = self.peer.call_with(owner);
+                assert!(owner.is_none_or(|owner| owner.offers_source(handle)));
+                return;
+            }
+            _ => {}
+        }
+        assert!(call.offers(handle), "{handle:?} is of another call");
     }
 
     fn complete(&mut self, script: &mut Script<'_>) {
@@ -237,8 +393,10 @@ impl Stage {
         script: &mut Script<'_>,
         say: fn(&mut Peer, &mut Script<'_>, &mut Hand) -> Vec<u8>,
     ) {
+        self.peer.form = Form::of(&self.connection);
         let message = say(&mut self.peer, script, &mut self.hand);
-        let invalidate = if script.one_in(3) {
+        let able = self.hand.limits().remote_invalidation == Invalidation::Region;
+        let invalidate = if script.one_in(3) && able {
             self.peer.victim(script, &message, &self.hand)
         } else {
             None
@@ -247,7 +405,9 @@ impl Stage {
             return;
         };
         self.peer.said(&message);
-        self.calls.said(self.config.role, &message);
+        if let Some(message) = self.peer.form_of(&message).parse(&message) {
+            self.calls.said(self.config.role, &message);
+        }
         self.connection.handle_completion(completion);
     }
 
@@ -261,13 +421,19 @@ impl Stage {
                 Event::Reply { token, reply } => self.calls.ended(token, reply, &self.hand),
             }
         }
+        while self.connection.poll_characteristics().is_some() {}
+        self.note_limits();
     }
 
     fn check(&self) {
-        if self.connection.violation().is_some() {
+        if let Some(violation) = self.connection.violation() {
+            assert!(!is_ours(violation), "{violation}");
             return;
         }
-        assert_eq!(self.connection.exposed(), self.hand.regions.len());
+        assert_eq!(self.connection.exposed(), self.hand.of_calls().count());
+        let session = self.connection.session();
+        let outstanding = session.map_or(0, Session::outstanding);
+        assert!(outstanding <= MAX_CONTROL_MESSAGES);
         assert!(self.connection.calls_out() >= self.calls.on_their_way());
         let most = 2 * self.config.credits.max(self.config.backward_credits) as usize;
         assert!(self.connection.calls_in() <= most.max(2));
@@ -290,6 +456,75 @@ impl Stage {
         assert!(budget.free() >= total);
         assert_eq!(pool.stats().out, 0, "octets of the pool that are lost");
     }
+}
+
+/// Whether it is this end that cannot go on, though everything that it posts is done.
+fn is_ours(violation: Violation) -> bool {
+    match violation {
+        Violation::ForeignHandle(_)
+        | Violation::UnwantedInvalidation(_)
+        | Violation::BeyondCredits(_)
+        | Violation::NoCommonVersion { .. }
+        | Violation::OfferNotUnderstood
+        | Violation::ControlFlood => false,
+        Violation::WorkFailed(_) | Violation::LostHandle | Violation::NotRegistered => true,
+    }
+}
+
+fn size(octets: u32) -> ReceiveSize {
+    ReceiveSize::new(octets).expect("not too small")
+}
+
+fn versions(script: &mut Script<'_>) -> Versions {
+    match script.peek() {
+        Some(first) if TWO.contains(&first) => {
+            script.octet();
+            script.pick(&[Versions::Auto, Versions::Two])
+        }
+        Some(_) | None => Versions::One,
+    }
+}
+
+/// What there is to decide only where version two may be spoken.
+fn of_version_two(script: &mut Script<'_>, config: &mut Config, limits: &mut Limits) {
+    let sizes = [1024, 8 << 10, 5 << 10, peer::LARGEST];
+    let size = |script: &mut Script<'_>| InlineSize::at_most(script.pick(&sizes));
+    config.characteristics = Characteristics {
+        supported: match script.one_in(4) {
+            true => script.pick(&Supported::ALL),
+            false => Supported::All,
+        },
+        raise_to: size(script),
+        largest: size(script),
+        largest_sent: size(script),
+        backward: script.pick(&[
+            BackwardSupport::General,
+            BackwardSupport::Inline,
+            BackwardSupport::None,
+        ]),
+        designs: match script.below(8) {
+            0 | 1 => Vec::new(),
+            2 => Design::ALL.to_vec(),
+            3 => vec![Design::Fixed],
+            4 => vec![Design::PerCall],
+            5 => vec![Design::PerCallSeveral],
+            _ => vec![Design::InterCall],
+        },
+        remote_invalidation_by_version: script.one_in(8),
+        ..Characteristics::default()
+    };
+    if script.one_in(4) {
+        limits.remote_invalidation = Invalidation::None;
+    }
+    if script.one_in(4) {
+        config.registrations = config.registrations.with(Registration::Persistent);
+        config.persistent = Some(PersistentArguments {
+            regions: 1 + script.below(3),
+            octets: script.pick(&[64, 4096]),
+        });
+    }
+    let wanted = config.own.remote_invalidation;
+    config.own.remote_invalidation = config.registrations.remote_invalidation(wanted, limits);
 }
 
 fn private_data(script: &mut Script<'_>) -> PrivateData {

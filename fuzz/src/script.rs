@@ -34,6 +34,11 @@ impl<'a> Script<'a> {
         self.0.is_empty()
     }
 
+    /// The next octet, which is taken by nobody yet.
+    pub(crate) fn peek(&self) -> Option<u8> {
+        self.0.first().copied()
+    }
+
     pub(crate) fn octet(&mut self) -> u8 {
         let Some((first, rest)) = self.0.split_first() else {
             return 0;

@@ -1,12 +1,15 @@
 //! The calls of our own user, and those that it has to answer.
 
+use super::form::{Body, Message};
 use crate::hand::Hand;
 use crate::script::Script;
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
 use oncrpc::{Reply, ReplyBound, TransportError};
-use rpcrdma_proto::header::{Body, Header};
-use rpcrdma_proto::{CallId, CallRequest, CallToken, Called, Connection, Role, Unfinished};
+use rpcrdma_proto::header::Lists;
+use rpcrdma_proto::{
+    CallId, CallRequest, CallToken, Called, Connection, Direction, Role, Unfinished,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 use verbs::Handle;
@@ -29,6 +32,8 @@ pub(super) struct Calls {
 struct Out {
     xid: u32,
     handles: BTreeSet<Handle>,
+    /// Handles that its header offers: those too that stay.
+    offered: BTreeSet<Handle>,
     cancelled: bool,
     /// The peer has said something with its XID since.
     answered: bool,
@@ -63,10 +68,11 @@ impl Calls {
                     !self.out.values().any(|out| out.xid == xid && !out.answered),
                     "two calls on their way with one XID"
                 );
-                let handles = hand.regions.keys().copied();
+                let handles = hand.of_calls();
                 let out = Out {
                     xid,
                     handles: handles.filter(|handle| !before.contains(handle)).collect(),
+                    offered: BTreeSet::new(),
                     cancelled: false,
                     answered: false,
                 };
@@ -129,31 +135,25 @@ impl Calls {
     }
 
     /// The peer says something: perhaps it answers a call (RFC 8167 §4.2).
-    pub(super) fn said(&mut self, role: Role, message: &[u8]) {
-        let Ok((header, at)) = Header::parse(message) else {
-            return;
+    pub(super) fn said(&mut self, role: Role, message: &Message) {
+        let usual = match role {
+            Role::Client => Direction::Reply,
+            Role::Server => Direction::Call,
         };
-        let answers = match &header.body {
-            Body::Msg(_) => match message[at..].get(4..8) {
-                Some([0, 0, 0, 0]) => false,
-                Some([0, 0, 0, 1]) => true,
-                Some(_) | None => role == Role::Client,
-            },
-            Body::NoMsg(lists) => lists.reads.first().is_none_or(|chunk| chunk.position > 0),
-            Body::Error(_) => true,
-            Body::Done => false,
+        let answers = match &message.body {
+            Body::Rpc { direction, .. } => direction.unwrap_or(usual) == Direction::Reply,
+            Body::Error => true,
+            Body::Done | Body::Optional(_) => false,
         };
         let mut out = self.out.values_mut();
-        if answers && let Some(out) = out.find(|out| out.xid == header.xid && !out.answered) {
+        if answers && let Some(out) = out.find(|out| out.xid == message.xid && !out.answered) {
             out.answered = true;
         }
     }
 
-    /// A call that goes out offers only memory that is registered.
-    pub(super) fn judge(&self, header: &Header, hand: &Hand) {
-        let (Body::Msg(lists) | Body::NoMsg(lists)) = &header.body else {
-            panic!("a call has lists");
-        };
+    /// A call that goes out offers only memory that is registered, and that no other call offers; and
+    /// it names nothing else, nor what is to stay.
+    pub(super) fn judge(&mut self, xid: u32, named: &[Handle], lists: &Lists, hand: &Hand) {
         let reads = lists.reads.iter().map(|chunk| &chunk.segments);
         let writes = lists.writes.iter().chain(&lists.reply);
         for segment in reads.chain(writes.map(|chunk| &chunk.segments)).flatten() {
@@ -163,6 +163,25 @@ impl Calls {
                 segment.offset + u64::from(segment.length) <= len,
                 "{segment:?} of a region of {len}"
             );
+        }
+        let reads = lists.reads.iter().map(|chunk| &chunk.segments);
+        let writes = lists.writes.iter().chain(&lists.reply);
+        let segments = reads.chain(writes.map(|chunk| &chunk.segments)).flatten();
+        let offered: BTreeSet<Handle> = segments.map(|segment| segment.handle).collect();
+        let may_go: BTreeSet<Handle> = hand.of_calls().collect();
+        for handle in named {
+            let go = offered.contains(handle) && may_go.contains(handle);
+            assert!(go, "{handle:?} is named");
+        }
+        for out in self.out.values_mut().filter(|out| !out.answered) {
+            if out.xid == xid {
+                out.offered.clone_from(&offered);
+            } else {
+                assert!(
+                    out.offered.is_disjoint(&offered),
+                    "two calls offer the same"
+                );
+            }
         }
     }
 

@@ -1,14 +1,16 @@
 //! The peer: what it says, and what it has offered and heard.
 
+use super::control::Control;
+use super::form::{Body, Form, Message};
 use crate::hand::Hand;
 use crate::rpcrdma_header::made_up;
 use crate::script::Script;
 use buffer::Buffer;
 use rpcrdma_proto::header::{
-    self, Body, Header, HeaderView, Lists, RdmaError, ReadChunk, Segments, VERSION, WriteChunk,
-    procedure,
+    self, HeaderView, Lists, RdmaError, ReadChunk, Segments, VERSION, WriteChunk, procedure,
 };
-use rpcrdma_proto::{Config, Role};
+use rpcrdma_proto::v2::header::WordLayout;
+use rpcrdma_proto::{Config, Direction, Role, Versions};
 use std::collections::BTreeSet;
 use verbs::{Handle, RemoteAddress, Segment};
 use xdr::Payload;
@@ -20,29 +22,68 @@ const XIDS: usize = 24;
 const REMEMBERED: usize = 16;
 
 /// Octets of a message at most: those of the largest Receive here.
-const LARGEST: usize = 8 << 10;
+pub(super) const LARGEST: usize = 16 << 10;
 
 pub(super) struct Peer {
     role: Role,
+    versions: Versions,
     credits: u32,
+    /// What is spoken; `None` as long as that is not settled.
+    pub(super) form: Option<Form>,
+    /// What it has to say about characteristics.
+    pub(super) control: Control,
     /// A part of the handles of the next call.
     next: u32,
     /// What it has offered to be read, and in which call.
     sources: Vec<(Segment, u32)>,
     /// What it has offered to be written.
     sinks: Vec<Segment>,
-    /// XIDs of its calls.
+    /// XIDs of its messages.
     called: Vec<u32>,
+    /// Its calls.
+    calls: Vec<Called>,
+    /// XIDs that we have answered.
+    answered: BTreeSet<u32>,
+    /// Handles that we have invalidated.
+    killed: BTreeSet<Handle>,
     /// Calls of ours, with what they offer.
     heard: Vec<(u32, Lists)>,
     /// Handles that were in them: others cannot be guessed.
     told: BTreeSet<Handle>,
 }
 
+/// A call of the peer.
+pub(super) struct Called {
+    pub(super) xid: u32,
+    pub(super) named: Vec<Handle>,
+    lists: Lists,
+}
+
+impl Called {
+    pub(super) fn offers(&self, handle: Handle) -> bool {
+        let reads = self.lists.reads.iter().map(|chunk| &chunk.segments);
+        let writes = self.lists.writes.iter().chain(&self.lists.reply);
+        let segments = reads.chain(writes.map(|chunk| &chunk.segments)).flatten();
+        let mut with_octets = segments.filter(|segment| segment.length > 0);
+        with_octets.any(|segment| segment.handle == handle)
+    }
+
+    pub(super) fn offers_source(&self, handle: Handle) -> bool {
+        let mut segments = self.lists.reads.iter().flat_map(|chunk| &chunk.segments);
+        segments.any(|segment| segment.handle == handle)
+    }
+}
+
 impl Peer {
     pub(super) fn new(role: Role, config: &Config) -> Self {
         Self {
             role,
+            versions: config.versions,
+            form: None,
+            control: Control::new(role),
+            calls: Vec::new(),
+            answered: BTreeSet::new(),
+            killed: BTreeSet::new(),
             credits: config.credits,
             next: 0x4000_0000,
             sources: Vec::new(),
@@ -50,6 +91,20 @@ impl Peer {
             called: Vec::new(),
             heard: Vec::new(),
             told: BTreeSet::new(),
+        }
+    }
+
+    /// The form of its next message: the right one, or nearly always.
+    fn form(&self, script: &mut Script<'_>) -> Form {
+        let two = Form::Two(WordLayout::None);
+        match (self.versions, self.form) {
+            (Versions::One, _) => Form::One,
+            (_, None) => script.pick(&[two, two, Form::One]),
+            (_, Some(form)) if script.one_in(24) => match form {
+                Form::One => two,
+                Form::Two(_) => script.pick(&[Form::One, Form::Two(WordLayout::One)]),
+            },
+            (_, Some(form)) => form,
         }
     }
 
@@ -64,8 +119,11 @@ impl Peer {
         } else {
             Lists::default()
         };
+        let form = self.form(script);
+        let named = self.named(script, form, &lists);
         let mut message = Buffer::default();
-        header::emit(&mut message, proc, xid, script.number(), &lists);
+        let fixed = (xid, script.number());
+        form.emit(&mut message, proc, fixed, Direction::Call, &named, &lists);
         if proc == procedure::MSG {
             let inner = if script.one_in(12) { xid ^ 1 } else { xid };
             for word in [inner, 0, 2, 7, 7, 7, 0, 0, 0, 0] {
@@ -76,6 +134,20 @@ impl Peer {
         }
         spoil(script, &mut message);
         message.to_vec()
+    }
+
+    /// Handles for a call to name: its own, and sometimes others.
+    fn named(&self, script: &mut Script<'_>, form: Form, lists: &Lists) -> Vec<Handle> {
+        let (Form::One | Form::Two(WordLayout::None)) = form else {
+            let reads = lists.reads.iter().map(|chunk| &chunk.segments);
+            let writes = lists.writes.iter().chain(&lists.reply);
+            let segments = reads.chain(writes.map(|chunk| &chunk.segments)).flatten();
+            let mut own: Vec<Handle> = segments.map(|segment| segment.handle).collect();
+            own.push(Handle(self.next - script.number() % 0x200));
+            let many = script.below(own.len().min(17) + 1);
+            return (0..many).map(|_| script.pick(&own)).collect();
+        };
+        Vec::new()
     }
 
     fn lists(&mut self, script: &mut Script<'_>, proc: u32) -> Lists {
@@ -169,8 +241,11 @@ impl Peer {
         } else {
             self.credits
         };
+        let form = self.form(script);
+        let named = self.named(script, form, &offered);
         let mut message = Buffer::default();
-        header::emit(&mut message, proc, xid, credits, &lists);
+        let fixed = (xid, credits);
+        form.emit(&mut message, proc, fixed, Direction::Reply, &named, &lists);
         if proc == procedure::MSG {
             message.extend_from_slice(&reply_header(xid));
             message.extend_from_slice(&vec![0; 4 * script.pick(&[0, 1, 5, 200])]);
@@ -198,6 +273,13 @@ impl Peer {
         }
         let len = usize::try_from(chunk.len()).expect("our chunks are small");
         script.pick(&[24, 28, 0, len]).min(len)
+    }
+
+    /// Something about characteristics.
+    pub(super) fn control(&mut self, script: &mut Script<'_>, _: &mut Hand) -> Vec<u8> {
+        let mut message = self.control.say(script);
+        spoil(script, &mut message);
+        message.to_vec()
     }
 
     /// Whatever comes to its mind.
@@ -237,8 +319,8 @@ impl Peer {
         let handles: Vec<Handle> = if script.one_in(8) {
             hand.regions.keys().copied().collect()
         } else {
-            let lists = Header::parse(message).ok().map(|(header, _)| header.body);
-            let Some(Body::Msg(lists) | Body::NoMsg(lists)) = lists else {
+            let message = self.form_of(message).parse(message);
+            let Some(Body::Rpc { lists, .. }) = message.map(|message| message.body) else {
                 return None;
             };
             let segments = lists.writes.iter().chain(&lists.reply);
@@ -264,41 +346,77 @@ impl Peer {
         }
     }
 
+    /// How a message of the peer is read.
+    pub(super) fn form_of(&self, message: &[u8]) -> Form {
+        let first = || Form::of_first(message, self.versions);
+        self.form.unwrap_or_else(first)
+    }
+
     /// What was said is on its way, with all that it offers.
     pub(super) fn said(&mut self, message: &[u8]) {
         let Some(view) = HeaderView::new(message) else {
             return;
         };
         self.called.push(view.xid());
-        let Ok((header, _)) = Header::parse(message) else {
-            return;
-        };
-        let (Body::Msg(lists) | Body::NoMsg(lists)) = header.body else {
+        let Some(Message {
+            xid,
+            body: Body::Rpc { named, lists, .. },
+            ..
+        }) = self.form_of(message).parse(message)
+        else {
             return;
         };
         let sources = lists.reads.iter().flat_map(|chunk| &chunk.segments);
-        self.sources
-            .extend(sources.map(|segment| (*segment, header.xid)));
+        self.sources.extend(sources.map(|segment| (*segment, xid)));
         let sinks = lists.writes.iter().chain(&lists.reply);
         self.sinks.extend(sinks.flat_map(|chunk| &chunk.segments));
+        self.calls.push(Called { xid, named, lists });
     }
 
     /// A message of ours.
-    pub(super) fn heard(&mut self, message: &[u8]) {
-        let (header, at) = parse(message);
-        let is_call = message
-            .get(at + 4..at + 8)
-            .is_none_or(|word| word == [0; 4]);
-        if let (Body::Msg(lists) | Body::NoMsg(lists), true) = (header.body, is_call) {
-            let reads = lists.reads.iter().map(|chunk| &chunk.segments);
-            let writes = lists.writes.iter().chain(&lists.reply);
-            let segments = reads.chain(writes.map(|chunk| &chunk.segments));
-            self.told
-                .extend(segments.flatten().map(|segment| segment.handle));
-            if self.heard.len() < REMEMBERED {
-                self.heard.push((header.xid, lists));
+    pub(super) fn heard(&mut self, message: &Message) {
+        match &message.body {
+            Body::Rpc {
+                direction: Some(Direction::Reply),
+                ..
             }
+            | Body::Error => {
+                self.answered.insert(message.xid);
+            }
+            Body::Rpc { lists, .. } => {
+                let reads = lists.reads.iter().map(|chunk| &chunk.segments);
+                let writes = lists.writes.iter().chain(&lists.reply);
+                let segments = reads.chain(writes.map(|chunk| &chunk.segments));
+                self.told
+                    .extend(segments.flatten().map(|segment| segment.handle));
+                if self.heard.len() < REMEMBERED {
+                    self.heard.push((message.xid, lists.clone()));
+                }
+            }
+            Body::Optional(optional) => self.control.heard(message.xid, optional),
+            Body::Done => {}
         }
+    }
+
+    /// We take this handle along with a message.
+    pub(super) fn killed(&mut self, handle: Handle) {
+        let offered = self.calls.iter().filter(|call| call.offers(handle));
+        let offers = offered.count();
+        assert!(offers > 0, "{handle:?} was never offered");
+        let first = self.killed.insert(handle);
+        assert!(first || offers > 1, "{handle:?} is killed twice");
+    }
+
+    /// The only call with this XID, if only one message had it.
+    pub(super) fn call_with(&self, xid: u32) -> Option<&Called> {
+        let mut calls = self.calls.iter().filter(|call| call.xid == xid);
+        let call = calls.next()?;
+        (self.calls_with(xid) == 1).then_some(call)
+    }
+
+    /// Whether we have answered something with this XID.
+    pub(super) fn was_answered(&self, xid: u32) -> bool {
+        self.answered.contains(&xid)
     }
 
     pub(super) fn has_offered_sink(&self, to: RemoteAddress, len: usize) -> bool {
@@ -336,16 +454,6 @@ impl Peer {
         let xid = message.head().first_chunk();
         xid.is_some_and(|xid| self.called.contains(&u32::from_be_bytes(*xid)))
     }
-}
-
-/// A message of ours, which is valid. An ERR_VERS has the version that it is about (RFC 8166 §4.5.1).
-pub(super) fn parse(message: &[u8]) -> (Header, usize) {
-    let mut message = message.to_vec();
-    let view = HeaderView::new(&message).expect("what we send has a header");
-    if view.procedure() == procedure::ERROR && view.version() != VERSION {
-        message[4..8].copy_from_slice(&VERSION.to_be_bytes());
-    }
-    Header::parse(&message).expect("what we send is valid")
 }
 
 fn reply_header(xid: u32) -> Vec<u8> {

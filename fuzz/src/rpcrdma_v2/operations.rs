@@ -67,7 +67,7 @@ fn registry(script: &mut Script<'_>) -> Registry {
 }
 
 /// The fields of an operation as the script has them, and whatever else to its end.
-pub(super) fn made_up(script: &mut Script<'_>, operation: u32) -> Vec<u8> {
+pub(crate) fn made_up(script: &mut Script<'_>, operation: u32) -> Vec<u8> {
     let mut words = Vec::new();
     match operation {
         code::INITXCH => {
