@@ -13,6 +13,7 @@
 mod attacks;
 mod crc;
 mod ddp;
+pub mod header;
 mod mpa;
 mod peer;
 pub mod rpc;
@@ -22,11 +23,14 @@ mod victim;
 
 pub use attacks::{ATTACKS, Attack, Side};
 pub use ddp::{Segment, opcode};
+pub use header::Version;
 pub use mpa::{Request, private_data};
 pub use peer::{Cause, Heard, Peer};
 pub use scene::{Scene, assert_goes_on};
 pub use target::{PROGRAM, Target, procedure, quick};
-pub use victim::{Calling, Offered, Victim, connect_to, connect_to_nobody, connect_within};
+pub use victim::{
+    Calling, Offered, Victim, connect_to, connect_to_nobody, connect_within, offer_to, offering,
+};
 
 /// Octets of these words, as XDR has them.
 pub fn words(words: &[u32]) -> Vec<u8> {

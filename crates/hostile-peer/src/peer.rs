@@ -1,9 +1,10 @@
 //! One end of an iWARP connection, in plain sight.
 
-use crate::as_words;
 use crate::crc::crc32c;
 use crate::ddp::{Segment, opcode};
+use crate::header::{direction, operation, optional, procedure};
 use crate::mpa::{Header, Request, private_data};
+use crate::{as_words, words};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -255,7 +256,7 @@ impl Peer {
     /// Asks for memory of the other end's.
     pub fn read_request(&mut self, stag: u32, offset: u64, length: u32) {
         let sequence = self.next(QUEUE_READ);
-        let mut request = crate::words(&[SINK, 0, 0, length, stag]);
+        let mut request = words(&[SINK, 0, 0, length, stag]);
         request.extend(offset.to_be_bytes());
         let place = [QUEUE_READ, sequence, 0];
         self.segment(&Segment::untagged(opcode::READ_REQUEST, 0, place, &request));
@@ -337,6 +338,32 @@ impl Peer {
         match self.hear() {
             Heard::Message { octets, .. } => as_words(&octets),
             other => panic!("expected an answer, heard {other:?}"),
+        }
+    }
+
+    /// A client of version two that has said this about itself in its first message, and was
+    /// answered.
+    #[track_caller]
+    pub fn introduced(to: SocketAddr, said: &[u32]) -> Self {
+        let mut peer = Self::connect(to);
+        let (call, init) = (direction::CALL, operation::INITXCH);
+        peer.send(&words(&optional(1, call, init, said)));
+        let answer = peer.answer();
+        let reply = [procedure::OPTIONAL, direction::REPLY, init];
+        assert_eq!((answer[0], &answer[3..6]), (1, &reply[..]));
+        peer
+    }
+
+    /// The next message with this XID that is not about characteristics of the other end's: it may
+    /// say what these are, or ask for others, of which nothing is answered.
+    #[track_caller]
+    pub fn answer_to(&mut self, xid: u32) -> Vec<u32> {
+        loop {
+            let answer = self.answer();
+            if answer[3..5] != [procedure::OPTIONAL, direction::CALL] {
+                assert_eq!(answer[0], xid);
+                return answer;
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! One call of a client that a server can do wrong by.
 
+use crate::header::{Version, procedure};
 use crate::peer::{Cause, Peer};
 use crate::rpc::accepted;
 use crate::victim::{Calling, Offered, Victim};
@@ -8,6 +9,8 @@ use oncrpc::TransportError;
 
 /// A client with one call on its way, which offers a Read chunk and a Write chunk.
 pub struct Scene {
+    /// What is spoken.
+    pub version: Version,
     /// The client.
     pub client: Victim,
     /// Its server.
@@ -30,14 +33,23 @@ impl Scene {
     ///
     /// If the call does not come, or offers anything else; the methods, if they find something else
     /// than they say.
-    #[expect(clippy::new_without_default, reason = "it connects, and makes a call")]
-    pub fn new() -> Self {
-        let (client, mut server) = Victim::connected();
+    pub fn of(version: Version) -> Self {
+        let (client, server) = Victim::speaking(version);
+        Self::between(version, client, server)
+    }
+
+    /// A scene between these two, who speak this version.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::of`].
+    pub fn between(version: Version, client: Victim, mut server: Peer) -> Self {
         let data: Vec<u8> = (0..=250).cycle().take(Self::LENGTH as usize).collect();
         let calling = client.echo(&data);
         let offered = Offered::parse(&server.answer());
         assert_eq!((offered.reads.len(), offered.writes.len()), (1, 1));
         Self {
+            version,
             client,
             server,
             data,
@@ -61,7 +73,13 @@ impl Scene {
         let [handle, _, high, low] = self.offered.writes[0][0];
         let xid = self.offered.xid;
         let header = [xid, 1, 4, 0, 0, 1, 1, handle, written, high, low, 0, 0];
-        [&header[..], &accepted(xid, 0, &[written])].concat()
+        let reply = [&header[..], &accepted(xid, 0, &[written])].concat();
+        self.version.reply(&reply)
+    }
+
+    /// Sends a message that is written down as one of version one.
+    pub fn say(&mut self, message: &[u32]) {
+        self.server.send(&words(&self.version.reply(message)));
     }
 
     /// Both ends, when the call has its reply.
@@ -99,8 +117,16 @@ impl Scene {
 #[track_caller]
 pub fn assert_goes_on(client: &Victim, server: &mut Peer) {
     let calling = client.echo(b"four");
-    let xid = Offered::parse(&server.answer()).xid;
+    // What the client has to say about itself is let pass.
+    let mut messages = std::iter::repeat_with(|| server.answer());
+    let call = messages.find(|message| message[3] != procedure::OPTIONAL);
+    let call = call.expect("there is no end to it");
+    let (xid, version) = (
+        Offered::parse(&call).xid,
+        Version::BOTH[call[1] as usize - 1],
+    );
     let result = accepted(xid, 0, &[4, u32::from_be_bytes(*b"four")]);
-    server.send(&words(&[&[xid, 1, 4, 0, 0, 0, 0][..], &result].concat()));
+    let reply = [&[xid, 1, 4, 0, 0, 0, 0][..], &result].concat();
+    server.send(&words(&version.reply(&reply)));
     client.outcome(calling).expect("a reply");
 }

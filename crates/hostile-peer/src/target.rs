@@ -6,7 +6,7 @@ use oncrpc::{
     AcceptStatus, Answer, Call, Credential, Procedure, Program, Programs, Reply, ReplyBound,
     ReplyHeader, ReplyStatus, Service, Transport, TransportError, write_call,
 };
-use rpcrdma::{Client, ClientConfig, Server, ServerConfig, ServerStats};
+use rpcrdma::{Client, ClientConfig, Design, Server, ServerConfig, ServerStats};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -70,6 +70,11 @@ impl Program for Echo {
     }
 }
 
+/// A service of [`PROGRAM`].
+pub(crate) fn echo() -> Programs {
+    Programs::new().with(Echo)
+}
+
 /// Octets that the pool of a server keeps for reuse: so few that no thread keeps any for itself, and
 /// what is out is exactly what is used.
 const KEPT: usize = 512 << 10;
@@ -115,13 +120,24 @@ impl Target {
     /// The same, with another configuration.
     pub fn configured(config: ServerConfig) -> Self {
         let provider = Iwarp::default();
-        Self::with(provider, config, Programs::new().with(Echo), PROGRAM, 2)
+        Self::with(provider, config, echo(), PROGRAM, 2)
     }
 
     /// The same, over a provider with another configuration.
     pub fn over(provider: verbs_iwarp::Config) -> Self {
         let provider = Iwarp::new(provider);
-        Self::with(provider, steady(), Programs::new().with(Echo), PROGRAM, 2)
+        Self::with(provider, steady(), echo(), PROGRAM, 2)
+    }
+
+    /// A server that takes these designs for remote invalidation, the best first.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
+    pub fn taking(designs: &[Design]) -> Self {
+        let mut config = steady();
+        config.remote_invalidation = designs.to_vec();
+        Self::configured(config)
     }
 
     /// A server of this service, of which the client calls the procedure NULL of this program and

@@ -1,11 +1,13 @@
 //! A client that calls a server which breaks the rules.
 
+use crate::header::{Version, direction, initial, operation, optional, procedure as proc};
 use crate::peer::Peer;
-use crate::target::{PROGRAM, ask, procedure};
+use crate::target::{PROGRAM, ask, echo, procedure};
+use crate::words;
 use buffer::Gather;
 use bytes::Bytes;
 use oncrpc::{Procedure, ReplyBound, TransportError};
-use rpcrdma::{Client, ClientConfig};
+use rpcrdma::{CallbackService, Client, ClientConfig, Versions};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,8 +48,22 @@ fn once() -> ClientConfig {
         reconnect: false,
         call_timeout: Duration::from_secs(60),
         setup_timeout: Duration::from_secs(60),
+        version_timeout: Duration::from_secs(60),
         ..ClientConfig::default()
     }
+}
+
+/// A client that speaks this version, and no other.
+fn speaking(version: Version) -> ClientConfig {
+    offering(match version {
+        Version::One => Versions::One,
+        Version::Two => Versions::Two,
+    })
+}
+
+/// A client that speaks these versions, and does not try again.
+pub fn offering(versions: Versions) -> ClientConfig {
+    ClientConfig { versions, ..once() }
 }
 
 fn runtime() -> Runtime {
@@ -98,6 +114,25 @@ pub fn connect_within(setup_timeout: Duration, serve: impl FnOnce(&TcpListener))
     }
 }
 
+/// What comes of connecting with an offer of version two to a server that does this, once it has
+/// taken in the offer, in words.
+///
+/// # Panics
+///
+/// If it comes to a connection.
+pub fn offer_to(config: ClientConfig, serve: impl FnOnce(&mut Peer, &[u32])) -> SetupError {
+    let runtime = runtime();
+    let (listener, connecting) = connecting(&runtime, config);
+    let mut server = Peer::accept(&listener);
+    let offer = server.answer();
+    serve(&mut server, &offer);
+    drop((listener, server));
+    match runtime.block_on(connecting).expect("no panic") {
+        Err(error) => error,
+        Ok(_) => panic!("the client takes this for an answer"),
+    }
+}
+
 /// What comes of connecting where nobody listens.
 ///
 /// # Panics
@@ -122,6 +157,80 @@ impl Victim {
     /// If they do not come together.
     pub fn connected() -> (Self, Peer) {
         Self::with_patience(once().call_timeout)
+    }
+
+    /// The same in this version. In version two the server has said nothing about itself but that.
+    ///
+    /// # Panics
+    ///
+    /// If they do not come together.
+    pub fn speaking(version: Version) -> (Self, Peer) {
+        match version {
+            Version::One => Self::meeting(speaking(version), Peer::accept),
+            Version::Two => Self::agreeing(speaking(version), &initial(&[], &[])),
+        }
+    }
+
+    /// A client of version two with a service of its own, which takes calls of the server.
+    ///
+    /// # Panics
+    ///
+    /// If they do not come together.
+    pub fn called_back() -> (Self, Peer) {
+        let config = ClientConfig {
+            callbacks: Some(CallbackService(Arc::new(echo()))),
+            ..speaking(Version::Two)
+        };
+        Self::agreeing(config, &initial(&[], &[]))
+    }
+
+    /// A client of version two that does not allow its handles to be invalidated.
+    ///
+    /// # Panics
+    ///
+    /// If they do not come together.
+    pub fn that_keeps_its_handles() -> (Self, Peer) {
+        let config = ClientConfig {
+            remote_invalidation: Vec::new(),
+            ..speaking(Version::Two)
+        };
+        Self::agreeing(config, &initial(&[], &[]))
+    }
+
+    /// A client of version two whose server answers its offer with this about itself.
+    ///
+    /// # Panics
+    ///
+    /// If they do not come together.
+    pub fn told(said: &[u32]) -> (Self, Peer) {
+        Self::agreeing(speaking(Version::Two), said)
+    }
+
+    fn agreeing(config: ClientConfig, said: &[u32]) -> (Self, Peer) {
+        Self::offering(config, |server, offer| {
+            let (reply, init) = (direction::REPLY, operation::INITXCH);
+            server.send(&words(&optional(offer[0], reply, init, said)));
+        })
+    }
+
+    /// A client that offers version two, and whose server answers in this way, knowing the words of
+    /// the offer.
+    ///
+    /// # Panics
+    ///
+    /// If they do not come together.
+    pub fn offering(config: ClientConfig, answer: impl FnOnce(&mut Peer, &[u32])) -> (Self, Peer) {
+        Self::meeting(config, |listener| {
+            let mut server = Peer::accept(listener);
+            let offer = server.answer();
+            assert_eq!(offer[1], 2, "the version");
+            assert_eq!(
+                offer[3..6],
+                [proc::OPTIONAL, direction::CALL, operation::INITXCH]
+            );
+            answer(&mut server, &offer);
+            server
+        })
     }
 
     /// The same, with a client that waits this long for a reply.
@@ -222,9 +331,16 @@ impl Offered {
     ///
     /// If it is no RDMA_MSG or RDMA_NOMSG.
     pub fn parse(message: &[u32]) -> Self {
-        assert_eq!(message[1], 1, "the version");
         assert!(message[3] <= 1, "a call");
-        let mut words = message[4..].iter().copied();
+        let lists = match message[1] {
+            1 => 4,
+            2 => {
+                assert_eq!(message[4], direction::CALL);
+                5
+            }
+            version => panic!("version {version}"),
+        };
+        let mut words = message[lists..].iter().copied();
         let mut next = || words.next().expect("a whole header");
         let mut offered = Self {
             xid: message[0],

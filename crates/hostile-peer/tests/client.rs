@@ -2,7 +2,7 @@
 
 use hostile_peer::rpc::accepted;
 use hostile_peer::{
-    Cause, Heard, Peer, Scene, Victim, assert_goes_on, connect_to, connect_to_nobody,
+    Cause, Heard, Peer, Scene, Version, Victim, assert_goes_on, connect_to, connect_to_nobody,
     connect_within, words,
 };
 use oncrpc::TransportError;
@@ -28,150 +28,184 @@ fn finish(mut scene: Scene) {
 
 #[test]
 fn good_server_is_believed() {
-    let mut scene = Scene::new();
-    let source = scene.source();
-    scene.server.read_request(source, 0, LENGTH);
-    assert_eq!(scene.server.hear(), Heard::Read(scene.data.clone()));
-    finish(scene);
+    for version in Version::BOTH {
+        let mut scene = Scene::of(version);
+        let source = scene.source();
+        scene.server.read_request(source, 0, LENGTH);
+        assert_eq!(scene.server.hear(), Heard::Read(scene.data.clone()));
+        finish(scene);
+    }
 }
 
 #[test]
 fn memory_beyond_what_was_offered_cannot_be_written() {
-    // It is the region that is checked, which may be a little larger than what was offered of it:
-    // up to the next power of two. The last is beyond the end of all offsets.
-    for (offset, length, cause) in [
-        (1 << 17, 1, Cause(1, 1, 1)),
-        ((1 << 17) - 1, 2, Cause(1, 1, 1)),
-        (u64::from(LENGTH), 40_000, Cause(1, 1, 1)),
-        (1 << 40, 8, Cause(1, 1, 1)),
-        (u64::MAX, 1, Cause(1, 1, 3)),
-        (u64::MAX - 7, 9, Cause(1, 1, 3)),
-    ] {
-        let mut scene = Scene::new();
-        let sink = scene.sink();
-        scene.server.write(sink, offset, &vec![0xbb; length]);
-        scene.assert_terminated(cause);
+    for version in Version::BOTH {
+        // It is the region that is checked, which may be a little larger than what was offered of it:
+        // up to the next power of two. The last is beyond the end of all offsets.
+        for (offset, length, cause) in [
+            (1 << 17, 1, Cause(1, 1, 1)),
+            ((1 << 17) - 1, 2, Cause(1, 1, 1)),
+            (u64::from(LENGTH), 40_000, Cause(1, 1, 1)),
+            (1 << 40, 8, Cause(1, 1, 1)),
+            (u64::MAX, 1, Cause(1, 1, 3)),
+            (u64::MAX - 7, 9, Cause(1, 1, 3)),
+        ] {
+            let mut scene = Scene::of(version);
+            let sink = scene.sink();
+            scene.server.write(sink, offset, &vec![0xbb; length]);
+            scene.assert_terminated(cause);
+        }
     }
 }
 
 #[test]
 fn memory_beyond_what_was_offered_cannot_be_read() {
-    for (offset, length, cause) in [
-        (0, LENGTH + 1, Cause(0, 1, 1)),
-        (u64::from(LENGTH), 1, Cause(0, 1, 1)),
-        (u64::MAX, 1, Cause(0, 1, 4)),
-        (1, u32::MAX, Cause(0, 1, 1)),
-    ] {
-        let mut scene = Scene::new();
-        let source = scene.source();
-        scene.server.read_request(source, offset, length);
-        scene.assert_terminated(cause);
+    for version in Version::BOTH {
+        for (offset, length, cause) in [
+            (0, LENGTH + 1, Cause(0, 1, 1)),
+            (u64::from(LENGTH), 1, Cause(0, 1, 1)),
+            (u64::MAX, 1, Cause(0, 1, 4)),
+            (1, u32::MAX, Cause(0, 1, 1)),
+        ] {
+            let mut scene = Scene::of(version);
+            let source = scene.source();
+            scene.server.read_request(source, offset, length);
+            scene.assert_terminated(cause);
+        }
     }
 }
 
 #[test]
 fn memory_is_reached_only_in_the_way_that_was_offered() {
-    let mut scene = Scene::new();
-    let source = scene.source();
-    scene.server.write(source, 0, b"changed");
-    scene.assert_terminated(Cause(0, 1, 2));
-    let mut scene = Scene::new();
-    let sink = scene.sink();
-    scene.server.read_request(sink, 0, 8);
-    scene.assert_terminated(Cause(0, 1, 2));
+    for version in Version::BOTH {
+        let mut scene = Scene::of(version);
+        let source = scene.source();
+        scene.server.write(source, 0, b"changed");
+        scene.assert_terminated(Cause(0, 1, 2));
+        let mut scene = Scene::of(version);
+        let sink = scene.sink();
+        scene.server.read_request(sink, 0, 8);
+        scene.assert_terminated(Cause(0, 1, 2));
+    }
 }
 
 #[test]
 fn handles_that_were_not_offered_reach_nothing() {
-    for other in [1, 0x80, 0x100, 0x8000_0000] {
-        let mut scene = Scene::new();
-        let sink = scene.sink();
-        scene.server.write(sink ^ other, 0, b"x");
-        scene.assert_terminated(Cause(1, 1, 0));
-        let mut scene = Scene::new();
-        let source = scene.source();
-        scene.server.read_request(source ^ other, 0, 1);
-        scene.assert_terminated(Cause(0, 1, 0));
-        let mut scene = Scene::new();
-        let (sink, reply) = (scene.sink(), words(&scene.reply(LENGTH)));
-        scene.server.send_and_invalidate(&reply, sink ^ other);
-        scene.assert_terminated(Cause(0, 1, 9));
+    for version in Version::BOTH {
+        for other in [1, 0x80, 0x100, 0x8000_0000] {
+            let mut scene = Scene::of(version);
+            let sink = scene.sink();
+            scene.server.write(sink ^ other, 0, b"x");
+            scene.assert_terminated(Cause(1, 1, 0));
+            let mut scene = Scene::of(version);
+            let source = scene.source();
+            scene.server.read_request(source ^ other, 0, 1);
+            scene.assert_terminated(Cause(0, 1, 0));
+            let mut scene = Scene::of(version);
+            let (sink, reply) = (scene.sink(), words(&scene.reply(LENGTH)));
+            scene.server.send_and_invalidate(&reply, sink ^ other);
+            scene.assert_terminated(Cause(0, 1, 9));
+        }
     }
 }
 
 #[test]
 fn memory_is_out_of_reach_when_its_call_has_its_reply() {
-    for by_server in [true, false] {
-        let mut scene = Scene::new();
-        let (sink, reply) = (scene.sink(), words(&scene.reply(LENGTH)));
-        if by_server {
-            scene.server.send_and_invalidate(&reply, sink);
-        } else {
-            scene.server.send(&reply);
+    for version in Version::BOTH {
+        for by_server in [true, false] {
+            let mut scene = Scene::of(version);
+            let (sink, reply) = (scene.sink(), words(&scene.reply(LENGTH)));
+            if by_server {
+                scene.server.send_and_invalidate(&reply, sink);
+            } else {
+                scene.server.send(&reply);
+            }
+            // Whoever is dropped hangs up.
+            let (_client, mut server) = scene.answered();
+            server.write(sink, 0, b"too late");
+            server.assert_terminated(Cause(1, 1, 0));
         }
-        // Whoever is dropped hangs up.
-        let (_client, mut server) = scene.answered();
-        server.write(sink, 0, b"too late");
-        server.assert_terminated(Cause(1, 1, 0));
     }
 }
 
 #[test]
 fn what_is_no_reply_is_discarded_and_the_call_goes_on() {
-    let good = Scene::new();
+    let good = Scene::of(Version::One);
     let xid = good.offered.xid;
     finish(good);
     assert_ne!(xid, 0);
-    let nonsense: &[fn(u32) -> Vec<u8>] = &[
+    let nonsense: &[fn(u32) -> Vec<u32>] = &[
         |_| Vec::new(),
-        |_| b"short".to_vec(),
-        |xid| words(&[xid, 1, 4, 0, 0]),
-        |xid| words(&[xid, 1, 4, 0, 0, 0]),
-        |xid| words(&[xid, 2, 4, 0, 0, 0, 0]),
-        |xid| words(&[xid, 1, 4, 77, 0, 0, 0]),
-        |xid| words(&[xid, 1, 4, 0, 2, 0, 0]),
-        |xid| words(&[xid, 1, 4, 0, 0, 1, 1 << 28]),
-        |xid| words(&[xid, 1, 4, 3, 0, 0, 0]),
-        |xid| words(&[xid, 1, 4, 4]),
-        |xid| words(&[xid, 1, 4, 4, 99]),
-        |xid| words(&[xid, 1, 4, 4, 1, 1]),
-        |xid| words(&[xid ^ 1, 1, 4, 4, 2]),
+        |xid| vec![xid],
+        |xid| vec![xid, 1, 4, 0, 0],
+        |xid| vec![xid, 1, 4, 0, 0, 0],
+        |xid| vec![xid, 1, 4, 77, 0, 0, 0],
+        |xid| vec![xid, 1, 4, 0, 2, 0, 0],
+        |xid| vec![xid, 1, 4, 0, 0, 1, 1 << 28],
+        |xid| vec![xid, 1, 4, 3, 0, 0, 0],
+        |xid| vec![xid, 1, 4, 4],
+        |xid| vec![xid, 1, 4, 4, 99],
+        |xid| vec![xid, 1, 4, 4, 1, 1],
+        |xid| vec![xid ^ 1, 1, 4, 4, 2],
         |xid| {
-            words(
-                &[
-                    &[xid ^ 1, 1, 4, 0, 0, 0, 0][..],
-                    &accepted(xid ^ 1, 0, &[0]),
-                ]
-                .concat(),
-            )
+            let header = [xid ^ 1, 1, 4, 0, 0, 0, 0];
+            [&header[..], &accepted(xid ^ 1, 0, &[0])].concat()
         },
-        // A call from the server: the client never said that it is ready for any (RFC 8167 §6).
-        |xid| words(&[xid, 1, 4, 0, 0, 0, 0, xid, 0, 2, 1, 1, 1, 0, 0, 0, 0]),
     ];
-    for make in nonsense {
-        let mut scene = Scene::new();
+    for (version, make) in Version::BOTH
+        .into_iter()
+        .flat_map(|version| nonsense.iter().map(move |make| (version, make)))
+    {
+        let mut scene = Scene::of(version);
         let message = make(scene.offered.xid);
-        scene.server.send(&message);
+        scene.say(&message);
+        // The same in the other version is no reply either.
+        let other = match version {
+            Version::One => Version::Two,
+            Version::Two => Version::One,
+        };
+        scene.server.send(&words(&other.reply(&message)));
+        scene.server.send(b"short");
+        finish(scene);
+    }
+}
+
+#[test]
+fn call_of_a_server_for_which_nobody_is_ready_is_not_executed() {
+    for version in Version::BOTH {
+        let mut scene = Scene::of(version);
+        let xid = scene.offered.xid;
+        // The client never said that it is ready for any (RFC 8167 §6), in version two that it is not
+        // (BKREQSUP_NONE, xcharext §3.3).
+        let call = [xid, 1, 4, 0, 0, 0, 0, xid, 0, 2, 1, 1, 1, 0, 0, 0, 0];
+        scene.server.send(&words(&version.call(&call)));
+        let unavailable = [&[xid, 1, 1, 0, 0, 0, 0][..], &accepted(xid, 1, &[])].concat();
+        assert_eq!(scene.server.answer(), version.reply(&unavailable));
         finish(scene);
     }
 }
 
 #[test]
 fn errors_end_the_call_and_nothing_else() {
-    for error in [&[2][..], &[1, 1, 1], &[1, 2, 2]] {
-        let Scene {
-            client,
-            mut server,
-            calling,
-            offered,
-            ..
-        } = Scene::new();
-        server.send(&words(&[&[offered.xid, 1, 4, 4], error].concat()));
-        match client.outcome(calling) {
-            Err(TransportError::Refused(_)) => {}
-            other => panic!("expected a refusal, got {:?}", other.map(drop)),
+    for version in Version::BOTH {
+        // The last is of version two alone, and means nothing in version one.
+        let errors = [&[2][..], &[1, 1, 1], &[1, 2, 2], &[1, 7, 3], &[3]];
+        for error in &errors[..3 + version.number() as usize] {
+            let mut scene = Scene::of(version);
+            let xid = scene.offered.xid;
+            scene.say(&[&[xid, 1, 4, 4], *error].concat());
+            let Scene {
+                client,
+                mut server,
+                calling,
+                ..
+            } = scene;
+            match client.outcome(calling) {
+                Err(TransportError::Refused(_)) => {}
+                other => panic!("expected a refusal, got {:?}", other.map(drop)),
+            }
+            assert_goes_on(&client, &mut server);
         }
-        assert_goes_on(&client, &mut server);
     }
 }
 
@@ -202,10 +236,19 @@ fn replies_with_chunks_that_were_not_offered_end_the_call_and_nothing_else() {
         // Another XID in the message.
         |reply| reply[13] ^= 1,
     ];
-    for (number, change) in changes.iter().enumerate() {
-        let scene = Scene::new();
+    let changes = changes.iter().enumerate();
+    for (version, (number, change)) in Version::BOTH
+        .into_iter()
+        .flat_map(|version| changes.clone().map(move |change| (version, change)))
+    {
+        let scene = Scene::of(version);
         let mut reply = scene.reply(LENGTH);
+        // They are of headers without a direction word.
+        let direction = (version == Version::Two).then(|| reply.remove(4));
         change(&mut reply);
+        if let Some(direction) = direction {
+            reply.insert(4, direction);
+        }
         let Scene {
             client,
             mut server,
@@ -231,13 +274,15 @@ fn replies_with_chunks_that_were_not_offered_end_the_call_and_nothing_else() {
 
 #[test]
 fn credits_of_zero_and_of_too_many_are_taken_for_one_and_for_what_was_asked() {
-    for credits in [0, u32::MAX] {
-        let mut scene = Scene::new();
-        let mut reply = scene.reply(LENGTH);
-        reply[2] = credits;
-        scene.server.send(&words(&reply));
-        let (client, mut server) = scene.answered();
-        assert_goes_on(&client, &mut server);
+    for version in Version::BOTH {
+        for credits in [0, u32::MAX] {
+            let mut scene = Scene::of(version);
+            let mut reply = scene.reply(LENGTH);
+            reply[2] = credits;
+            scene.server.send(&words(&reply));
+            let (client, mut server) = scene.answered();
+            assert_goes_on(&client, &mut server);
+        }
     }
 }
 
@@ -253,9 +298,11 @@ fn server_that_is_silent_is_given_up() {
 
 #[test]
 fn server_that_hangs_up_ends_the_call() {
-    let mut scene = Scene::new();
-    scene.server.hang_up();
-    scene.assert_lost();
+    for version in Version::BOTH {
+        let mut scene = Scene::of(version);
+        scene.server.hang_up();
+        scene.assert_lost();
+    }
 }
 
 #[track_caller]

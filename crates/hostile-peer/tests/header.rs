@@ -1,7 +1,8 @@
-//! Transport headers that are wrong, and what RFC 8166 §4.5 owes for each. The connection goes on.
+//! Transport headers that are wrong, and what RFC 8166 §4.5 owes for each, in version two as well
+//! (cel-01 §4.2.3). The connection goes on. All is written down as it is in version one.
 
 use hostile_peer::rpc::accept;
-use hostile_peer::{Heard, PROGRAM, Peer, Target, procedure, quick, rpc, words};
+use hostile_peer::{Heard, PROGRAM, Peer, Target, Version, procedure, quick, rpc, words};
 use rpcrdma::ServerConfig;
 
 const XID: u32 = 0x5a5a_0001;
@@ -32,8 +33,8 @@ fn echo_call(length: u32) -> Vec<u32> {
 
 const AFTER_ECHO: u32 = 44;
 
-fn message(proc: u32, lists: &[u32], stream: &[u32]) -> Vec<u8> {
-    words(&[&[XID, 1, 32, proc], lists, stream].concat())
+fn message(proc: u32, lists: &[u32], stream: &[u32]) -> Vec<u32> {
+    [&[XID, 1, 32, proc], lists, stream].concat()
 }
 
 fn connect(target: &Target) -> Peer {
@@ -45,32 +46,36 @@ fn connect(target: &Target) -> Peer {
 
 /// Asserts that a good call is answered next, so that nothing else came before.
 #[track_caller]
-fn assert_goes_on(peer: &mut Peer) {
+fn assert_goes_on(peer: &mut Peer, version: Version) {
     let xid = XID + 1;
-    peer.send(&words(&rpc::msg(xid, 32, &rpc::call(xid, PROGRAM, 2, 0))));
+    let call = rpc::msg(xid, 32, &rpc::call(xid, PROGRAM, 2, 0));
+    peer.send(&words(&version.call(&call)));
     let expected = rpc::msg(xid, CREDITS, &rpc::accepted(xid, 0, &[]));
-    assert_eq!(peer.answer(), expected);
+    assert_eq!(peer.answer(), version.reply(&expected));
 }
 
+/// In either version.
 #[track_caller]
-fn answered(target: &Target, message: &[u8], expected: &[u32]) {
-    let mut peer = connect(target);
-    peer.send(message);
-    assert_eq!(peer.answer(), expected);
-    assert_goes_on(&mut peer);
+fn answered(target: &Target, message: &[u32], expected: &[u32]) {
+    for version in Version::BOTH {
+        let mut peer = connect(target);
+        peer.send(&words(&version.call(message)));
+        assert_eq!(peer.answer(), version.reply(expected));
+        assert_goes_on(&mut peer, version);
+    }
     target.assert_serves();
 }
 
 #[track_caller]
-fn refused(target: &Target, message: &[u8]) {
+fn refused(target: &Target, message: &[u32]) {
     answered(target, message, &[XID, 1, CREDITS, ERROR, ERR_CHUNK]);
 }
 
 #[track_caller]
-fn discarded(target: &Target, message: &[u8]) {
+fn discarded(target: &Target, version: Version, message: &[u8]) {
     let mut peer = connect(target);
     peer.send(message);
-    assert_goes_on(&mut peer);
+    assert_goes_on(&mut peer, version);
     target.assert_serves();
 }
 
@@ -80,28 +85,36 @@ fn unknown_versions_draw_err_vers_with_those_that_are_known() {
     for version in [0, 3, 0x0100_0000, u32::MAX] {
         let vers = [XID, version, CREDITS, ERROR, ERR_VERS, 1, 2];
         let header = [XID, version, 32, MSG, 0, 0, 0];
-        let call = words(&[&header[..], &null_call()].concat());
-        answered(&target, &call, &vers);
+        let call = [&header[..], &null_call()].concat();
         // Whatever follows the four words that all versions have is not looked at.
-        answered(&target, &words(&[XID, version, 32, 77, 9, 9, 9]), &vers);
+        for message in [call, vec![XID, version, 32, 77, 9, 9, 9]] {
+            let mut peer = connect(&target);
+            peer.send(&words(&message));
+            assert_eq!(peer.answer(), vers);
+            assert_goes_on(&mut peer, Version::One);
+        }
+        target.assert_serves();
     }
 }
 
 #[test]
 fn messages_under_28_octets_are_discarded() {
     let target = Target::start();
-    let whole = message(MSG, &[0, 0, 0], &[]);
-    for len in 0..28 {
-        discarded(&target, &whole[..len]);
+    for version in Version::BOTH {
+        let whole = words(&version.call(&message(MSG, &[0, 0, 0], &[])));
+        // In version two the direction word counts too.
+        for len in 0..whole.len() {
+            discarded(&target, version, &whole[..len]);
+        }
+        let other_version = words(&[XID, 9, 32, MSG, 0, 0]);
+        discarded(&target, version, &other_version);
     }
-    let other_version = words(&[XID, 9, 32, MSG, 0, 0]);
-    discarded(&target, &other_version);
 }
 
 #[test]
 fn unknown_procedures_draw_err_chunk() {
     let target = Target::start();
-    for proc in [MSGP, 5, 77, u32::MAX] {
+    for proc in [MSGP, 6, 77, u32::MAX] {
         refused(&target, &message(proc, &[0, 0, 0], &null_call()));
     }
 }
@@ -109,23 +122,35 @@ fn unknown_procedures_draw_err_chunk() {
 #[test]
 fn errors_and_what_is_no_longer_in_use_are_discarded() {
     let target = Target::start();
-    discarded(&target, &message(DONE, &[0, 0, 0], &[]));
-    discarded(&target, &message(ERROR, &[ERR_CHUNK], &[]));
-    discarded(&target, &message(ERROR, &[ERR_VERS, 1, 1], &[]));
-    discarded(&target, &message(ERROR, &[ERR_VERS], &[]));
-    discarded(&target, &message(ERROR, &[99, 0, 0], &[]));
-    discarded(&target, &words(&[XID, 2, 32, ERROR, ERR_VERS, 1, 1]));
+    let done = message(DONE, &[0, 0, 0], &[]);
+    discarded(&target, Version::One, &words(&done));
+    for version in Version::BOTH {
+        for error in [
+            &[ERR_CHUNK][..],
+            &[ERR_VERS, 1, 1],
+            &[ERR_VERS],
+            &[99, 0, 0],
+        ] {
+            let error = version.reply(&message(ERROR, error, &[]));
+            discarded(&target, version, &words(&error));
+        }
+        let of_other = words(&[XID, 3 - version.number(), 32, ERROR, ERR_VERS, 1, 1]);
+        discarded(&target, version, &of_other);
+    }
 }
 
 #[test]
 fn replies_to_calls_never_made_are_discarded() {
     let target = Target::start();
-    let reply = rpc::accepted(XID, 0, &[]);
-    discarded(&target, &message(MSG, &[0, 0, 0], &reply));
+    let reply = message(MSG, &[0, 0, 0], &rpc::accepted(XID, 0, &[]));
+    for version in Version::BOTH {
+        discarded(&target, version, &words(&version.reply(&reply)));
+    }
     // Neither a call nor a reply.
     let mut neither = null_call();
     neither[1] = 7;
-    discarded(&target, &message(MSG, &[0, 0, 0], &neither));
+    let neither = message(MSG, &[0, 0, 0], &neither);
+    discarded(&target, Version::One, &words(&neither));
 }
 
 #[test]
@@ -245,12 +270,16 @@ fn xid_that_differs_from_that_of_the_call_draws_err_chunk() {
     let other = rpc::call(XID + 9, PROGRAM, 2, 0);
     refused(&target, &message(MSG, &[0, 0, 0], &other));
     // The same where the call is in a chunk: it shows when it was pulled.
-    let mut peer = connect(&target);
-    peer.memory.insert(7, words(&other));
-    peer.send(&message(NOMSG, &[1, 0, 7, 40, 0, 0, 0, 0, 0], &[]));
-    assert_eq!(peer.answer(), [XID, 1, CREDITS, ERROR, ERR_CHUNK]);
-    assert_eq!(peer.reads, 1);
-    assert_goes_on(&mut peer);
+    for version in Version::BOTH {
+        let mut peer = connect(&target);
+        peer.memory.insert(7, words(&other));
+        let call = message(NOMSG, &[1, 0, 7, 40, 0, 0, 0, 0, 0], &[]);
+        peer.send(&words(&version.call(&call)));
+        let error = [XID, version.number(), CREDITS, ERROR, ERR_CHUNK];
+        assert_eq!(peer.answer(), error);
+        assert_eq!(peer.reads, 1);
+        assert_goes_on(&mut peer, version);
+    }
 }
 
 #[test]
@@ -315,8 +344,14 @@ fn reply_without_room_for_it_draws_err_chunk() {
 #[test]
 fn good_chunks_of_every_kind_are_served() {
     let target = Target::start();
+    for version in Version::BOTH {
+        serves_good_chunks(&target, version);
+    }
+}
+
+fn serves_good_chunks(target: &Target, version: Version) {
     let octets: Vec<u8> = (0..=255).cycle().take(64 << 10).collect();
-    let mut peer = connect(&target);
+    let mut peer = connect(target);
     // The same connection for all of them: each leaves it as it was.
     peer.memory.insert(1, vec![0; 8192]);
     peer.memory.insert(2, vec![0; 8192]);
@@ -326,22 +361,27 @@ fn good_chunks_of_every_kind_are_served() {
     let lists = [
         1, AFTER_ECHO, STAG, 3, 0, 256, 1, AFTER_ECHO, STAG, 2, 0, 3, 0, 0, 0,
     ];
-    peer.send(&message(MSG, &lists, &echo_call(5)));
+    peer.send(&words(&version.call(&message(MSG, &lists, &echo_call(5)))));
     let echoed = [
         &[XID, 1, CREDITS, MSG, 0, 0, 0],
         &success(&[5, 0x0001_0203, 0x0400_0000])[..],
     ];
-    assert_eq!(peer.answer(), echoed.concat());
+    assert_eq!(peer.answer(), version.reply(&echoed.concat()));
 
     // The result in a Write chunk of two segments; its handle may be taken away with the reply.
     let lists = [
         1, AFTER_ECHO, STAG, 4999, 0, 7, 0, 1, 2, 1, 1001, 0, 3, 2, 8000, 0, 1, 0, 0,
     ];
-    peer.send(&message(MSG, &lists, &echo_call(4999)));
+    peer.send(&words(&version.call(&message(
+        MSG,
+        &lists,
+        &echo_call(4999),
+    ))));
     let written = [
         XID, 1, CREDITS, MSG, 0, 1, 2, 1, 1001, 0, 3, 2, 3998, 0, 1, 0, 0,
     ];
-    assert_eq!(peer.answer(), [&written[..], &success(&[4999])].concat());
+    let written = [&written[..], &success(&[4999])].concat();
+    assert_eq!(peer.answer(), version.reply(&written));
     assert_eq!(peer.memory[&1][3..1004], octets[7..1008]);
     assert_eq!(peer.memory[&2][1..3999], octets[1008..5006]);
     assert!(peer.memory[&2][3999..].iter().all(|octet| *octet == 0));
@@ -351,26 +391,31 @@ fn good_chunks_of_every_kind_are_served() {
     call.extend_from_slice(&octets[..5000]);
     peer.memory.insert(3, call);
     let lists = [1, 0, 3, 44 + 5000, 0, 0, 0, 0, 1, 1, 1, 8192, 0, 0];
-    peer.send(&message(NOMSG, &lists, &[]));
+    peer.send(&words(&version.call(&message(NOMSG, &lists, &[]))));
     let written = [XID, 1, CREDITS, NOMSG, 0, 0, 1, 1, 1, 28 + 5000, 0, 0];
-    assert_eq!(peer.answer(), written);
+    assert_eq!(peer.answer(), version.reply(&written));
     let reply = &peer.memory[&1][..28 + 5000];
     assert_eq!(reply[..28], words(&success(&[5000])));
     assert_eq!(reply[28..], octets[..5000]);
-    assert_goes_on(&mut peer);
+    assert_goes_on(&mut peer, version);
 }
 
 #[test]
 fn credits_are_granted_within_one_and_what_the_server_has() {
     let target = Target::start();
-    for (asked, granted) in [(0, 1), (1, 1), (16, 16), (17, 16), (u32::MAX, 16)] {
+    let granted = [(0, 1), (1, 1), (16, 16), (17, 16), (u32::MAX, 16)];
+    for (version, (asked, granted)) in Version::BOTH
+        .into_iter()
+        .flat_map(|version| granted.map(|granted| (version, granted)))
+    {
         let mut peer = connect(&target);
-        peer.send(&words(&rpc::msg(XID, asked, &null_call())));
+        peer.send(&words(&version.call(&rpc::msg(XID, asked, &null_call()))));
         let expected = rpc::msg(XID, granted, &rpc::accepted(XID, 0, &[]));
-        assert_eq!(peer.answer(), expected);
+        assert_eq!(peer.answer(), version.reply(&expected));
         // Errors grant credits as well.
-        peer.send(&words(&[XID, 1, asked, NOMSG, 0, 0, 0]));
-        assert_eq!(peer.answer(), [XID, 1, granted, ERROR, ERR_CHUNK]);
+        peer.send(&words(&version.call(&[XID, 1, asked, NOMSG, 0, 0, 0])));
+        let error = [XID, version.number(), granted, ERROR, ERR_CHUNK];
+        assert_eq!(peer.answer(), error);
     }
     target.assert_serves();
 }
@@ -378,35 +423,41 @@ fn credits_are_granted_within_one_and_what_the_server_has() {
 #[test]
 fn peer_that_goes_far_beyond_its_credits_is_dropped() {
     let target = Target::start();
-    let mut peer = connect(&target);
-    peer.answers_reads = false;
-    // Calls that cannot end, as their chunks never come; each is taken in before the next.
-    for number in 1..2 * CREDITS {
-        peer.send(&stuck_call(XID + 100 + number));
-        peer.send(&message(MSGP, &[0, 0, 0], &[]));
-        assert_eq!(peer.answer(), [XID, 1, CREDITS, ERROR, ERR_CHUNK]);
+    for version in Version::BOTH {
+        let mut peer = connect(&target);
+        peer.answers_reads = false;
+        let stuck = |xid| words(&version.call(&stuck_call(xid)));
+        // Calls that cannot end, as their chunks never come; each is taken in before the next.
+        for number in 1..2 * CREDITS {
+            peer.send(&stuck(XID + 100 + number));
+            let refused = version.call(&message(MSGP, &[0, 0, 0], &[]));
+            peer.send(&words(&refused));
+            let error = [XID, version.number(), CREDITS, ERROR, ERR_CHUNK];
+            assert_eq!(peer.answer(), error);
+        }
+        peer.send(&stuck(XID + 98));
+        peer.send(&stuck(XID + 99));
+        peer.assert_closed();
+        target.assert_serves();
     }
-    peer.send(&stuck_call(XID + 98));
-    peer.send(&stuck_call(XID + 99));
-    peer.assert_closed();
-    target.assert_serves();
 }
 
 /// A call with a chunk of eight octets.
-fn stuck_call(xid: u32) -> Vec<u8> {
+fn stuck_call(xid: u32) -> Vec<u32> {
     let header = [xid, 1, 32, MSG, 1, AFTER_ECHO, STAG, 8, 0, 0, 0, 0, 0];
     let call = rpc::call_with(xid, [PROGRAM, 2, procedure::ECHO], &[8]);
-    words(&[&header[..], &call].concat())
+    [&header[..], &call].concat()
 }
 
 #[test]
 fn peer_that_hangs_up_while_its_chunks_are_pulled_is_forgotten() {
     let target = Target::start();
-    for _ in 0..5 {
+    for version in Version::BOTH.repeat(3) {
         let mut peer = connect(&target);
         peer.answers_reads = false;
         let lists = [1, AFTER_ECHO, STAG, 1 << 20, 0, 0, 0, 0, 0];
-        peer.send(&message(MSG, &lists, &echo_call(1 << 20)));
+        let call = message(MSG, &lists, &echo_call(1 << 20));
+        peer.send(&words(&version.call(&call)));
         peer.hang_up();
         peer.assert_closed();
     }
@@ -417,9 +468,10 @@ fn peer_that_hangs_up_while_its_chunks_are_pulled_is_forgotten() {
 fn peer_that_answers_late_holds_up_nobody_and_misses_nothing() {
     let target = Target::start();
     target.assert_echoes(&[7; 100_000]);
-    let mut peers: Vec<_> = (0..4).map(|_| connect(&target)).collect();
+    let versions = Version::BOTH.repeat(2);
+    let mut peers: Vec<_> = versions.iter().map(|_| connect(&target)).collect();
     // Calls whose chunks are asked for at once, and handed over when we come to it.
-    for peer in &mut peers {
+    for (peer, version) in peers.iter_mut().zip(&versions) {
         peer.memory.insert(1, vec![0; 1 << 20]);
         let lists = [
             1, AFTER_ECHO, STAG, 60_000, 0, 0, 0, 1, 1, 1, 60_000, 0, 0, 0, 0,
@@ -427,16 +479,19 @@ fn peer_that_answers_late_holds_up_nobody_and_misses_nothing() {
         for number in 0..CREDITS {
             let xid = XID + number;
             let call = rpc::call_with(xid, [PROGRAM, 2, procedure::ECHO], &[60_000]);
-            peer.send(&words(&[&[xid, 1, 32, MSG], &lists[..], &call].concat()));
+            let call = [&[xid, 1, 32, MSG], &lists[..], &call].concat();
+            peer.send(&words(&version.call(&call)));
         }
     }
     target.assert_echoes(&[8; 100_000]);
     target.assert_serves();
-    // One of them does in the end.
-    for _ in 0..CREDITS {
-        peers[0].answer();
+    // One of each version does in the end.
+    for (peer, &version) in peers.iter_mut().zip(&versions).take(2) {
+        for _ in 0..CREDITS {
+            peer.answer();
+        }
+        assert_goes_on(peer, version);
     }
-    assert_goes_on(&mut peers[0]);
     drop(peers);
     target.assert_serves();
 }
@@ -444,11 +499,17 @@ fn peer_that_answers_late_holds_up_nobody_and_misses_nothing() {
 #[test]
 fn peer_that_takes_in_nothing_is_dropped_and_holds_up_nobody() {
     let target = Target::start();
-    let mut peer = connect(&target);
+    for version in Version::BOTH {
+        takes_in_nothing(&target, version);
+    }
+}
+
+fn takes_in_nothing(target: &Target, version: Version) {
+    let mut peer = connect(target);
     // Replies of far more than sockets hold, none of which is read. Calls that cannot be answered
     // pile up, until they are more than the credits allow.
     let call = [echo_call(3000), vec![0; 750]].concat();
-    let call = message(MSG, &[0, 0, 0], &call);
+    let call = words(&version.call(&message(MSG, &[0, 0, 0], &call)));
     for _ in 0..8000 {
         peer.send(&call);
     }
@@ -473,35 +534,39 @@ fn chunks_that_never_come_take_no_memory_from_others_for_long() {
         ..quick()
     });
     target.assert_echoes(&[7; 100_000]);
-    // All the memory there is, for a chunk that is promised and not handed over.
-    let mut peer = connect(&target);
-    peer.answers_reads = false;
-    let lists = [1, AFTER_ECHO, STAG, 1 << 20, 0, 0, 0, 0, 0];
-    peer.send(&message(MSG, &lists, &echo_call(1 << 20)));
-    // It goes on to say good things, which keep its connection busy.
-    for _ in 0..10 {
-        assert_goes_on(&mut peer);
+    for version in Version::BOTH {
+        // All the memory there is, for a chunk that is promised and not handed over.
+        let mut peer = connect(&target);
+        peer.answers_reads = false;
+        let lists = [1, AFTER_ECHO, STAG, 1 << 20, 0, 0, 0, 0, 0];
+        let call = message(MSG, &lists, &echo_call(1 << 20));
+        peer.send(&words(&version.call(&call)));
+        // It goes on to say good things, which keep its connection busy.
+        for _ in 0..10 {
+            assert_goes_on(&mut peer, version);
+        }
+        target.assert_echoes(&[8; 100_000]);
+        peer.assert_closed();
     }
-    target.assert_echoes(&[8; 100_000]);
-    peer.assert_closed();
     target.assert_serves();
 }
 
 #[test]
 fn what_was_refused_is_counted() {
     let target = Target::start();
-    let mut peer = connect(&target);
-    for _ in 0..3 {
-        peer.send(&message(77, &[0, 0, 0], &[]));
+    for version in Version::BOTH {
+        let mut peer = connect(&target);
+        for _ in 0..3 {
+            peer.send(&words(&version.call(&message(77, &[0, 0, 0], &[]))));
+            peer.answer();
+        }
+        peer.send(&words(&[XID, 3, 32, MSG, 0, 0, 0]));
         peer.answer();
+        peer.send(b"too short");
+        assert_goes_on(&mut peer, version);
     }
-    peer.send(&words(&[XID, 3, 32, MSG, 0, 0, 0]));
-    peer.answer();
-    peer.send(b"too short");
-    assert_goes_on(&mut peer);
-    drop(peer);
     let counters = target.stop().counters;
-    assert_eq!(counters.chunk_errors_sent, 3);
-    assert_eq!(counters.version_errors_sent, 1);
-    assert_eq!(counters.discarded, 1);
+    assert_eq!(counters.chunk_errors_sent, 6);
+    assert_eq!(counters.version_errors_sent, 2);
+    assert_eq!(counters.discarded, 2);
 }

@@ -3,7 +3,8 @@
 
 use buffer::Pool;
 use hostile_peer::{
-    Heard, Offered, PROGRAM, Peer, Request, Segment, Target, Victim, opcode, rpc, words,
+    Heard, Offered, PROGRAM, Peer, Request, Segment, Target, Version, Victim, header, opcode, rpc,
+    words,
 };
 use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3};
 use oncrpc::Programs;
@@ -311,13 +312,43 @@ fn handshakes_that_are_nearly_right_harm_nobody() {
     assert_unharmed(&target);
 }
 
+/// Something that a server may say about itself, or ask for.
+fn operation(dice: &mut Dice) -> Vec<u32> {
+    use header::{characteristic as id, direction, operation};
+    let sizes = [1024, 4096, 8192, 65_536, u32::MAX];
+    let values = [
+        (id::RBSIZ, sizes[dice.below(sizes.len())]),
+        (id::REQREMINV, 1),
+    ];
+    let xid = XID + dice.next() % 8;
+    let pendclr = dice.below(2) == 0;
+    match dice.below(4) {
+        0 => {
+            let info = header::initial(&values, &[dice.word()]);
+            header::optional(xid, direction::CALL, operation::INITXCH, &info)
+        }
+        1 => {
+            let info = header::specification(&values[..dice.below(3)]);
+            header::optional(xid, direction::CALL, operation::REQXCH, &info)
+        }
+        2 => {
+            let info = [1, dice.word(), 1, dice.word(), 0];
+            header::optional(xid, direction::REPLY, operation::RESPXCH, &info)
+        }
+        _ => {
+            let info = header::update(values[0].1, pendclr);
+            header::optional(xid, direction::CALL, operation::UPDXCH, &info)
+        }
+    }
+}
+
 #[test]
 fn replies_that_are_nearly_right_harm_no_client() {
     count_panics();
     let mut dice = Dice(0x5eed_0005);
     let (mut good, mut bad) = (0, 0);
-    for _ in 0..600 {
-        let (client, mut server) = Victim::connected();
+    for version in Version::BOTH.repeat(400) {
+        let (client, mut server) = Victim::speaking(version);
         let length = [4, 3000, 100_000][dice.below(3)];
         let calling = client.echo(&vec![0x17; length as usize]);
         let offered = Offered::parse(&server.answer());
@@ -333,8 +364,12 @@ fn replies_that_are_nearly_right_harm_no_client() {
         if offered.writes.is_empty() {
             reply.extend(rpc::opaque(&vec![0x17; length as usize])[1..].iter());
         }
+        let reply = version.reply(&reply);
         for _ in 0..dice.below(4) {
-            let mut near = reply.clone();
+            let mut near = match (version, dice.below(2)) {
+                (Version::Two, 0) => operation(&mut dice),
+                _ => reply.clone(),
+            };
             let from = dice.below(2);
             dice.spoil(&mut near, from);
             server.send(&words(&near)[..(near.len() * 4).min(4096)]);

@@ -1,7 +1,7 @@
 //! RPC messages that are wrong, in good headers: the answers of RFC 5531 §9.
 
 use hostile_peer::rpc::accept;
-use hostile_peer::{PROGRAM, Peer, Target, procedure, rpc, words};
+use hostile_peer::{PROGRAM, Peer, Target, Version, procedure, rpc, words};
 
 const XID: u32 = 0x0bad_ca11;
 const RPC_MISMATCH: u32 = 0;
@@ -10,13 +10,15 @@ const AUTH_BADCRED: u32 = 1;
 const AUTH_BADVERF: u32 = 3;
 const AUTH_SYS: u32 = 1;
 
-/// Each call is answered like this, on a connection that goes on.
+/// Each call is answered like this, in either version, on a connection that goes on.
 #[track_caller]
 fn check(target: &Target, call: &[u32], expected: &[u32]) {
-    let mut peer = Peer::connect(target.addr());
-    for _ in 0..2 {
-        peer.send(&words(&rpc::msg(XID, 4, call)));
-        assert_eq!(peer.answer(), rpc::msg(XID, 4, expected));
+    for version in Version::BOTH {
+        let mut peer = Peer::connect(target.addr());
+        for _ in 0..2 {
+            peer.send(&words(&version.call(&rpc::msg(XID, 4, call))));
+            assert_eq!(peer.answer(), version.reply(&rpc::msg(XID, 4, expected)));
+        }
     }
     target.assert_serves();
 }

@@ -1,6 +1,7 @@
 //! Peers that begin something and do not go on, beyond the handshake.
 
-use hostile_peer::{PROGRAM, Peer, Segment, Target, opcode, quick, rpc, words};
+use hostile_peer::header::{direction, initial, operation, optional};
+use hostile_peer::{PROGRAM, Peer, Segment, Target, Version, opcode, quick, rpc, words};
 use rpcrdma::ServerConfig;
 use std::time::{Duration, Instant};
 
@@ -9,12 +10,29 @@ const XID: u32 = 0x0051_0e00;
 /// Peers at a time.
 const PEERS: usize = 32;
 
+/// What a client begins with.
+fn first_message(version: Version) -> Vec<u8> {
+    words(&match version {
+        Version::One => rpc::msg(XID, 8, &rpc::call(XID, PROGRAM, 2, 0)),
+        Version::Two => {
+            let said = initial(&[], &[]);
+            optional(XID, direction::CALL, operation::INITXCH, &said)
+        }
+    })
+}
+
+/// Where such connections stop.
+fn stops() -> impl Iterator<Item = (Version, usize)> + Clone {
+    let stops = |version| (0..4).map(move |stop| (version, stop));
+    Version::BOTH.into_iter().flat_map(stops)
+}
+
 /// A connection that has said this much of a frame, or of a message.
-fn stopped(target: &Target, stop: usize) -> Peer {
+fn stopped(target: &Target, (version, stop): (Version, usize)) -> Peer {
     let mut peer = Peer::connect(target.addr());
     let sequence = peer.next(0);
-    let call = words(&rpc::msg(XID, 8, &rpc::call(XID, PROGRAM, 2, 0)));
-    let segment = Segment::untagged(opcode::SEND, 0, [0, sequence, 0], &call);
+    let place = [0, sequence, 0];
+    let segment = Segment::untagged(opcode::SEND, 0, place, &first_message(version));
     let framed = peer.framed(&segment.emit());
     match stop {
         0 => peer.octets(&framed[..1]),
@@ -29,9 +47,8 @@ fn stopped(target: &Target, stop: usize) -> Peer {
 #[test]
 fn half_a_frame_and_half_a_message_hold_up_nobody() {
     let target = Target::start();
-    let peers: Vec<_> = (0..PEERS)
-        .map(|number| stopped(&target, number % 4))
-        .collect();
+    let stops = stops().cycle().take(PEERS);
+    let peers: Vec<_> = stops.map(|stop| stopped(&target, stop)).collect();
     target.assert_serves();
     target.assert_echoes(&[7; 100_000]);
     drop(peers);
@@ -46,10 +63,10 @@ fn connection_that_stops_in_the_middle_ends_when_it_is_idle_for_too_long() {
         ..quick()
     });
     let began = Instant::now();
-    for mut peer in (0..4)
-        .map(|stop| stopped(&target, stop))
-        .collect::<Vec<_>>()
-    {
+    let mut peers: Vec<_> = stops().map(|stop| stopped(&target, stop)).collect();
+    // One that was answered, and makes no call.
+    peers.push(Peer::introduced(target.addr(), &initial(&[], &[])));
+    for mut peer in peers {
         peer.drain();
         // It was the clock that ended it, not the octets.
         assert!(began.elapsed() >= idle / 2);
