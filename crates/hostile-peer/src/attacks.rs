@@ -5,6 +5,8 @@
 //! for IPsec, and nothing that a peer says can show it. §7 is about programs that share an RNIC with
 //! others: here each connection has its own, in a process with one owner. So what is left of it for
 //! a peer to try is §6.
+//!
+//! What is not of version two alone is tried in both versions, by the same tests.
 
 /// Who is attacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +60,9 @@ const DISCARDS: &str = "nothing: the connection goes on, and no call ends by it"
 
 /// What a Responder does about a header that it cannot process (RFC 8166 §4.5.2).
 const ERR_CHUNK: &str = "ERR_CHUNK, and the connection goes on";
+
+/// The same in version two, for what only that has.
+const BAD_HEADER: &str = "RDMA2_ERR_BAD_HEADER, and the connection goes on";
 
 /// Every attack.
 pub const ATTACKS: &[Attack] = &[
@@ -358,7 +363,7 @@ pub const ATTACKS: &[Attack] = &[
         Server,
         "sends headers of version two that are no XDR, have directions that there are not, or say that \
          they are calls and are not",
-        "RDMA2_ERR_BAD_HEADER, and the connection goes on",
+        BAD_HEADER,
         &[
             "version_two::headers_that_are_wrong_draw_bad_header",
             "version_two::headers_that_are_nearly_right_harm_nobody",
@@ -366,31 +371,219 @@ pub const ATTACKS: &[Attack] = &[
     ),
     attack(
         "cel-01 §4.2",
-        Server,
-        "sends replies and errors of version two that nobody asked for",
+        Both,
+        "sends replies and errors of version two that nobody asked for, one or very many",
         DISCARDS,
-        &["version_two::replies_that_nobody_asked_for_are_discarded"],
+        &[
+            "version_two::replies_that_nobody_asked_for_are_discarded",
+            "version_two::storm_that_draws_no_answer_makes_nothing_grow",
+            "version_two_client::what_nobody_asked_for_is_discarded",
+        ],
+    ),
+    attack(
+        "cel-01 §5",
+        Client,
+        "changes to the other version on a connection",
+        "ERR_VERS for a call, nothing for a reply; the connection goes on in the one that is spoken",
+        &["version_two_client::message_of_the_other_version_is_refused_if_it_is_a_call"],
+    ),
+    attack(
+        "cel-01 §5",
+        Server,
+        "begins with anything but a good INITXCH: too long, a reply, an error, another operation, calls \
+         before the answer",
+        "what is no reply decides what is spoken; only what fits no Receive ends the connection",
+        &[
+            "version_two::first_message_may_be_anything_that_fits_a_receive",
+            "version_two::client_that_does_not_wait_for_the_answer_is_answered_in_order",
+        ],
+    ),
+    attack(
+        "cel-01 §5.1",
+        Client,
+        "answers the offer with another XID, direction or version, with what cannot be read, or takes a \
+         handle along",
+        "it is discarded, or defaults hold; a handle ends the connection",
+        &[
+            "version_two_client::what_is_no_answer_to_the_offer_is_discarded",
+            "version_two_client::answers_that_say_nothing_leave_what_everybody_has",
+            "version_two_client::nothing_can_be_invalidated_before_there_is_a_call",
+        ],
+    ),
+    attack(
+        "cel-01 §5.1",
+        Client,
+        "does not answer the offer, answers half of it, or says other things without a pause",
+        "the connection ends with its time, or when there are no Receives left",
+        &[
+            "version_two_client::offer_that_is_not_answered_in_time_is_given_up",
+            "version_two_client::flood_before_the_answer_ends_the_connection",
+        ],
+    ),
+    attack(
+        "cel-01 §5.2",
+        Client,
+        "lies about the versions it speaks",
+        "a range is taken at its word: with version one in it that is spoken, else the connection ends",
+        &[
+            "version_two_client::ranges_without_a_version_that_is_spoken_end_the_connection",
+            "version_two_client::ranges_with_version_one_are_believed_on_this_connection",
+        ],
+    ),
+    attack(
+        "cel-01 §5.2",
+        Client,
+        "sends RDMA2_ERR_VERS and other errors for a call in the middle of a connection",
+        "that call ends, and nothing else",
+        &["client::errors_end_the_call_and_nothing_else"],
+    ),
+    attack(
+        "cel-01 §5",
+        Client,
+        "grants no credits, or 2^32-1, with its answer to the offer",
+        "one, and as many as were asked for",
+        &["version_two_client::credits_of_the_answer_are_within_one_and_what_was_asked"],
     ),
     attack(
         "xcharext §4",
-        Server,
+        Both,
         "sends operations that there are not, or characteristics that are none",
         "RDMA2_ERR_INVAL_OPTION or RDMA2_ERR_BAD_HEADER, and nothing of it takes effect",
-        &["version_two::operations_that_are_wrong_are_refused_and_change_nothing"],
+        &[
+            "version_two::operations_that_are_wrong_are_refused_and_change_nothing",
+            "version_two_client::operations_of_a_server_are_answered_and_harm_no_call",
+        ],
     ),
     attack(
-        "xcharext §4.2",
+        "xcharext §2.1",
         Server,
-        "asks for Receives of 4 GiB, or says that it has some",
-        "none is larger than was configured",
-        &["version_two::receives_of_any_size_may_be_asked_for"],
+        "lies about lengths of characteristics, or sends more of them than there can be",
+        BAD_HEADER,
+        &[
+            "version_two::lengths_that_lie_draw_bad_header",
+            "version_two::more_than_there_can_be_draws_bad_header",
+        ],
+    ),
+    attack(
+        "xcharext §3.1",
+        Both,
+        "asks for Receives of 4 GiB, or of nearly none, or says that it has such",
+        "none is larger than was configured, or smaller than everybody has",
+        &[
+            "version_two::receives_of_any_size_may_be_asked_for",
+            "version_two_client::operations_of_a_server_are_answered_and_harm_no_call",
+            "version_two_client::server_with_small_receives_is_sent_small_messages",
+        ],
+    ),
+    attack(
+        "xcharext §3.1",
+        Both,
+        "has Receives of another size with each message",
+        "what was said last is kept to",
+        &[
+            "version_two::size_that_is_another_with_each_message_is_kept_to",
+            "version_two_client::size_of_a_server_that_is_another_with_each_message_is_kept_to",
+        ],
+    ),
+    attack(
+        "xcharext §3.1",
+        Server,
+        "sends what is longer than it was told, or before it was told",
+        TERMINATES,
+        &["version_two::larger_messages_are_taken_when_that_was_said_and_not_before"],
+    ),
+    attack(
+        "xcharext §3.3",
+        Client,
+        "calls with chunks where that was not allowed, or with hostile ones where it was",
+        "RDMA2_ERR_BAD_HEADER; chunks that it does not hand over end the connection, and nothing is left",
+        &[
+            "version_two_client::chunks_for_a_client_without_a_service_are_refused",
+            "version_two_client::hostile_chunks_of_a_server_draw_bad_header",
+            "version_two_client::chunks_that_a_server_does_not_hand_over_cost_its_connection_alone",
+        ],
+    ),
+    attack(
+        "xcharext §4.1",
+        Server,
+        "says what it is again and again, or changes what it said would not",
+        "it is answered; only the first counts",
+        &[
+            "version_two::introduction_is_answered_each_time_and_counts_once",
+            "version_two::what_was_said_not_to_change_does_not",
+        ],
     ),
     attack(
         "xcharext §4",
-        Server,
+        Both,
         "asks without a pause, and takes in no answer",
         "the connection ends",
-        &["version_two::flood_of_operations_ends_the_connection"],
+        &[
+            "version_two::flood_of_operations_ends_the_connection",
+            "version_two_client::flood_of_operations_ends_the_connection_and_its_calls",
+        ],
+    ),
+    attack(
+        "xcharext §4.3",
+        Server,
+        "answers a request never, with another XID, twice, with an error, or with subsets that overlap \
+         or leave something out",
+        "nothing waits for it, and nothing changes but what was said to be done",
+        &[
+            "asked::request_that_is_never_answered_or_stays_pending_is_waited_for_by_nobody",
+            "asked::answers_that_say_nothing_or_two_things_change_nothing",
+            "asked::answer_to_something_else_is_none",
+            "asked::client_that_refuses_to_be_asked_is_served",
+            "asked::size_that_is_lowered_while_more_is_asked_for_is_kept_to",
+        ],
+    ),
+    attack(
+        "xcharext §3.2",
+        Client,
+        "takes along a handle of a client that has not allowed it",
+        "the end of the connection",
+        &["version_two_client::handles_of_a_client_that_keeps_them_cannot_be_taken"],
+    ),
+    attack(
+        "reminv §4",
+        Both,
+        "agrees on a design that was not offered, on several, or too late",
+        "nothing is agreed on",
+        &[
+            "designs::client_agrees_on_exactly_one_design_that_it_offered",
+            "designs::server_agrees_on_nothing_that_was_not_offered_rightly",
+            "designs::design_alone_governs_where_there_is_one",
+            "version_two_client::designs_that_were_not_offered_are_not_agreed_on",
+        ],
+    ),
+    attack(
+        "reminv §4",
+        Client,
+        "takes along a handle of another call, one that was never made or is gone, or memory that stays",
+        "the end of the connection, unless it is one to be read and the design is inter-call",
+        &[
+            "designs::each_handle_of_a_call_may_go_once",
+            "designs::handles_that_were_never_made_cannot_go",
+            "designs::handle_of_another_call_goes_only_between_calls_and_if_it_is_to_be_read",
+            "designs::memory_that_stays_cannot_go_and_is_not_named",
+        ],
+    ),
+    attack(
+        "reminv §5.3",
+        Server,
+        "names a handle that is not of the call, or more than there can be",
+        "a foreign one is left alone; what is no array draws RDMA2_ERR_BAD_HEADER",
+        &[
+            "designs::server_takes_what_the_design_allows_and_nothing_that_is_foreign",
+            "designs::names_that_are_no_array_draw_bad_header",
+        ],
+    ),
+    attack(
+        "reminv §5.3",
+        Client,
+        "replies with words that nobody said, or that are none",
+        DISCARDS,
+        &["designs::words_of_a_reply_mean_nothing_unless_they_are_no_words"],
     ),
     attack(
         "RFC 8166 §4.5.2",
@@ -480,8 +673,8 @@ pub const ATTACKS: &[Attack] = &[
         "RFC 8167 §6",
         Client,
         "calls a client that has not said that it takes calls",
-        DISCARDS,
-        &["client::what_is_no_reply_is_discarded_and_the_call_goes_on"],
+        "PROG_UNAVAIL: nothing is executed",
+        &["client::call_of_a_server_for_which_nobody_is_ready_is_not_executed"],
     ),
     // RPC and NFS.
     attack(

@@ -1,41 +1,26 @@
 //! Messages of version two that are wrong (cel-01, xcharext), and what is owed for each.
 
-use hostile_peer::{Heard, PROGRAM, Peer, Target, as_words, procedure, rpc, words};
+use hostile_peer::header::characteristic::RBSIZ;
+use hostile_peer::header::direction::{CALL, REPLY};
+use hostile_peer::header::error::{HEADER as BAD_HEADER, INVAL_OPTION, VERS as ERR_VERS};
+use hostile_peer::header::operation::{INITXCH, REQXCH, RESPXCH, UPDXCH};
+use hostile_peer::header::procedure::{ERROR, MSG, NOMSG, OPTIONAL};
+use hostile_peer::header::{self, initial, specification, update};
+use hostile_peer::{Cause, Heard, PROGRAM, Peer, Target, as_words, procedure, rpc, words};
 
 const XID: u32 = 0x5a5a_0001;
 
 /// What the server grants at most.
 const CREDITS: u32 = 16;
 
-const MSG: u32 = 0;
-const NOMSG: u32 = 1;
-const ERROR: u32 = 4;
-const OPTIONAL: u32 = 5;
-
-const CALL: u32 = 0;
-const REPLY: u32 = 1;
-
-const ERR_VERS: u32 = 1;
-const BAD_HEADER: u32 = 2;
-const INVAL_OPTION: u32 = 3;
-
-const INITXCH: u32 = 1;
-const REQXCH: u32 = 2;
-const RESPXCH: u32 = 3;
-const UPDXCH: u32 = 4;
-
-/// A whole number of words, for the length of opaque data.
-fn octets(words: &[u32]) -> u32 {
-    u32::try_from(words.len() * 4).expect("test data is short")
-}
+const TOO_LONG: Cause = Cause(1, 2, 5);
 
 fn message(proc: u32, rest: &[u32], stream: &[u32]) -> Vec<u8> {
     words(&[&[XID, 2, 32, proc], rest, stream].concat())
 }
 
 fn optional(direction: u32, operation: u32, info: &[u32]) -> Vec<u8> {
-    let fixed = [XID, 2, 32, OPTIONAL, direction, operation, octets(info)];
-    words(&[&fixed, info].concat())
+    words(&header::optional(XID, direction, operation, info))
 }
 
 /// A NULL call of version two, and its reply.
@@ -78,6 +63,29 @@ fn discarded(target: &Target, message: &[u8]) {
     peer.send(message);
     assert_goes_on(&mut peer);
     target.assert_serves();
+}
+
+/// A client that has said this about itself in its first message, and was answered.
+#[track_caller]
+fn introduced(target: &Target, values: &[(u32, u32)], nochg: &[u32]) -> Peer {
+    Peer::introduced(target.addr(), &initial(values, nochg))
+}
+
+/// Whether the reply to a call comes that has so many octets of data inline, as the call has.
+#[track_caller]
+fn is_echoed_inline(peer: &mut Peer, octets: u32) -> bool {
+    let call = rpc::call_with(XID, [PROGRAM, 2, procedure::ECHO], &[octets]);
+    let data = vec![0x77; octets as usize / 4];
+    peer.send(&message(MSG, &[CALL, 0, 0, 0], &[call, data].concat()));
+    let answer = peer.answer_to(XID);
+    if answer[3..] == [ERROR, BAD_HEADER] {
+        return false;
+    }
+    let reply = rpc::accepted(XID, 0, &[octets]);
+    assert_eq!(answer[3..8], [MSG, REPLY, 0, 0, 0]);
+    assert!(answer[8..].starts_with(&reply));
+    assert_eq!(answer.len(), 8 + reply.len() + octets as usize / 4);
+    true
 }
 
 #[test]
@@ -135,6 +143,12 @@ fn replies_that_nobody_asked_for_are_discarded() {
     discarded(&target, &optional(REPLY, INITXCH, &[0, 0]));
     discarded(&target, &optional(REPLY, RESPXCH, &[0, 0, 0]));
     discarded(&target, &optional(REPLY, 77, &[]));
+    // A call that says it is a reply; operations of the other direction; what is malformed.
+    let call = rpc::call(XID, PROGRAM, 2, procedure::NULL);
+    discarded(&target, &message(MSG, &[REPLY, 0, 0, 0], &call));
+    discarded(&target, &optional(REPLY, REQXCH, &[0]));
+    discarded(&target, &optional(REPLY, INITXCH, &[u32::MAX]));
+    discarded(&target, &optional(REPLY, RESPXCH, &[1, 1, 1, 1]));
 }
 
 #[test]
@@ -157,41 +171,296 @@ fn operations_that_are_wrong_are_refused_and_change_nothing() {
     refuse(INITXCH, &[0, 0, 0], BAD_HEADER);
     refuse(REQXCH, &[1, 2, 4, 7], BAD_HEADER);
     refuse(UPDXCH, &[1, 4, 8192, 2], BAD_HEADER);
+    // What belongs into the other direction.
+    refuse(RESPXCH, &[0, 0, 0], BAD_HEADER);
+    refuse(INITXCH, &[], BAD_HEADER);
     // The stream of a call behind an operation.
     let call = rpc::call(XID, PROGRAM, 2, procedure::NULL);
     let behind = [optional(CALL, INITXCH, &[0, 0]), words(&call)].concat();
     refused(&target, &behind, BAD_HEADER);
     let counters = target.stop().counters;
     assert_eq!(counters.option_errors_sent, 8);
-    assert_eq!(counters.chunk_errors_sent, 10);
+    assert_eq!(counters.chunk_errors_sent, 12);
+}
+
+#[test]
+fn lengths_that_lie_draw_bad_header() {
+    let target = Target::start();
+    let lies = |len, rest: &[u32]| {
+        let lie = message(OPTIONAL, &[CALL, INITXCH, len], rest);
+        refused(&target, &lie, BAD_HEADER);
+    };
+    // Of the information: more than there is, fewer, none, and what is no whole word.
+    let info = initial(&[(RBSIZ, 8192)], &[]);
+    for len in [24, 4000, 1 << 31, u32::MAX, 16, 4, 0, 17, 19] {
+        lies(len, &info);
+    }
+    // Of a value, of the set of values, and of the set of those that do not change.
+    lies(20, &[1, RBSIZ, 8, 8192, 0]);
+    lies(20, &[1, RBSIZ, 3, 8192, 0]);
+    lies(20, &[1, RBSIZ, u32::MAX, 8192, 0]);
+    lies(20, &[2, RBSIZ, 4, 8192, 0]);
+    lies(20, &[1 << 28, RBSIZ, 4, 8192, 0]);
+    lies(20, &[1, RBSIZ, 4, 8192, 1]);
+    lies(24, &[1, RBSIZ, 4, 8192, 1 << 30, 1]);
+}
+
+#[test]
+fn more_than_there_can_be_draws_bad_header() {
+    let target = Target::start();
+    let unknown = |count: u32| -> Vec<u32> {
+        let values = (0..count).flat_map(|at| [1000 + at, 0]);
+        [count].into_iter().chain(values).chain([0]).collect()
+    };
+    refused(&target, &optional(CALL, INITXCH, &unknown(129)), BAD_HEADER);
+    // What nobody knows is there once as well.
+    let mut twice = unknown(128);
+    twice[3] = 1000;
+    refused(&target, &optional(CALL, INITXCH, &twice), BAD_HEADER);
+    let words_of_a_subset = [0, 5, 0, 0, 0, 0, 0];
+    let subset = optional(CALL, INITXCH, &words_of_a_subset);
+    refused(&target, &subset, BAD_HEADER);
+    let mut peer = speaking(&target);
+    peer.send(&optional(CALL, INITXCH, &unknown(128)));
+    assert_eq!(peer.answer()[3..6], [OPTIONAL, REPLY, INITXCH]);
+    assert_goes_on(&mut peer);
+}
+
+#[test]
+fn first_message_may_be_anything_that_fits_a_receive() {
+    let target = Target::start();
+    // Of one characteristic that nobody knows; the message has 1024 octets, more, and one too many.
+    let padded = |octets: usize| {
+        let value = octets - 4 * 11;
+        let len = u32::try_from(value).unwrap();
+        let mut info = vec![1, 1000, len];
+        info.extend(vec![0; value / 4]);
+        info.push(0);
+        let mut message = optional(CALL, INITXCH, &info);
+        message.resize(octets, 0);
+        message
+    };
+    for octets in [1024, 1028, 4096] {
+        let mut peer = Peer::connect(target.addr());
+        peer.send(&padded(octets));
+        assert_eq!(peer.answer()[3..6], [OPTIONAL, REPLY, INITXCH]);
+        assert_goes_on(&mut peer);
+    }
+    let mut peer = Peer::connect(target.addr());
+    peer.send(&padded(4100));
+    peer.assert_terminated(TOO_LONG);
+    // None of these says what is spoken.
+    for undecided in [
+        message(ERROR, &[BAD_HEADER], &[]),
+        optional(REPLY, INITXCH, &initial(&[], &[])),
+        optional(REPLY, RESPXCH, &[0, 0, 0]),
+        message(MSG, &[REPLY, 0, 0, 0], &rpc::accepted(XID, 0, &[])),
+        message(MSG, &[REPLY, 7, 0, 0], &[]),
+    ] {
+        let mut peer = Peer::connect(target.addr());
+        peer.send(&undecided);
+        peer.send(&words(&rpc::msg(XID, 32, &rpc::call(XID, PROGRAM, 2, 0))));
+        assert_eq!(peer.answer()[..4], [XID, 1, CREDITS, MSG]);
+    }
+    // These do, whether or not there was an INITXCH.
+    let mut peer = Peer::connect(target.addr());
+    peer.send(&optional(CALL, REQXCH, &[0]));
+    assert_eq!(peer.answer()[3..], [OPTIONAL, REPLY, RESPXCH, 12, 0, 0, 0]);
+    assert_goes_on(&mut peer);
+    let mut peer = Peer::connect(target.addr());
+    peer.send(&optional(CALL, UPDXCH, &update(1024, true)));
+    peer.send(&optional(CALL, 77, &[]));
+    assert_eq!(peer.answer(), [XID, 2, CREDITS, ERROR, INVAL_OPTION]);
+    assert_goes_on(&mut peer);
+    target.assert_serves();
+}
+
+#[test]
+fn client_that_does_not_wait_for_the_answer_is_answered_in_order() {
+    let target = Target::start();
+    let mut peer = Peer::connect(target.addr());
+    peer.send(&optional(CALL, INITXCH, &initial(&[(RBSIZ, 4096)], &[])));
+    let calls: Vec<_> = (2..6).map(|number| null(XID + number)).collect();
+    for (call, _) in &calls {
+        peer.send(call);
+    }
+    // Each is answered once; calls may overtake what is said about characteristics.
+    let mut heard: Vec<_> = (0..5).map(|_| peer.answer()).collect();
+    let init = heard.iter().position(|answer| answer[3] == OPTIONAL);
+    let init = heard.remove(init.expect("an answer to INITXCH"));
+    assert_eq!(init[..2], [XID, 2]);
+    assert!(
+        heard
+            .into_iter()
+            .eq(calls.into_iter().map(|(_, reply)| reply))
+    );
+    assert_goes_on(&mut peer);
+}
+
+#[test]
+fn introduction_is_answered_each_time_and_counts_once() {
+    let target = Target::start();
+    let mut peer = introduced(&target, &[(RBSIZ, 4096)], &[]);
+    let first = optional(CALL, INITXCH, &initial(&[(RBSIZ, 1024)], &[1]));
+    for _ in 0..3 {
+        peer.send(&first);
+        assert_eq!(peer.answer()[3..6], [OPTIONAL, REPLY, INITXCH]);
+    }
+    assert!(is_echoed_inline(&mut peer, 3000));
+    target.assert_serves();
+}
+
+#[test]
+fn what_was_said_not_to_change_does_not() {
+    let target = Target::start();
+    for (nochg, changes) in [
+        (&[][..], true),
+        (&[1], false),
+        (&[u32::MAX, u32::MAX], false),
+        // Of values that there are not.
+        (&[0xffff_fffe, u32::MAX], true),
+    ] {
+        let mut peer = introduced(&target, &[(RBSIZ, 4096)], nochg);
+        peer.send(&optional(CALL, UPDXCH, &update(1024, false)));
+        assert_eq!(is_echoed_inline(&mut peer, 3000), !changes, "{nochg:x?}");
+    }
+    target.assert_serves();
+}
+
+#[test]
+fn size_that_is_another_with_each_message_is_kept_to() {
+    let target = Target::start();
+    let mut peer = introduced(&target, &[(RBSIZ, 1024)], &[]);
+    assert!(!is_echoed_inline(&mut peer, 3000));
+    for round in 0..100 {
+        let (octets, fits) = [(4096, true), (1024, false), (u32::MAX, true)][round % 3];
+        // A value too small for anybody, and one that is none, change nothing.
+        peer.send(&optional(CALL, UPDXCH, &update(1023, false)));
+        assert_eq!(peer.answer_to(XID)[3..], [ERROR, BAD_HEADER]);
+        peer.send(&optional(CALL, UPDXCH, &update(octets, round % 2 == 0)));
+        assert_eq!(is_echoed_inline(&mut peer, 3000), fits, "round {round}");
+    }
+    drop(peer);
+    target.assert_serves();
+    target.assert_baseline();
 }
 
 #[test]
 fn receives_of_any_size_may_be_asked_for() {
     let target = Target::start();
     let mut peer = speaking(&target);
-    peer.send(&optional(CALL, INITXCH, &[1, 1, 4, u32::MAX, 0]));
+    let all = initial(&[(RBSIZ, u32::MAX)], &[]);
+    peer.send(&optional(CALL, INITXCH, &all));
     let init = peer.answer();
     assert_eq!(init[..6], [XID, 2, CREDITS, OPTIONAL, REPLY, INITXCH]);
     assert_goes_on(&mut peer);
-    peer.send(&optional(CALL, REQXCH, &[1, 1, 4, u32::MAX]));
-    let answer = peer.answer();
-    assert_eq!(answer[..6], [XID, 2, CREDITS, OPTIONAL, REPLY, RESPXCH]);
-    peer.send(&optional(CALL, UPDXCH, &[1, 4, u32::MAX, 0]));
+    for octets in [0, 1023, 1024, 4095, 4097, u32::MAX] {
+        let want = specification(&[(RBSIZ, octets)]);
+        peer.send(&optional(CALL, REQXCH, &want));
+        let answer = peer.answer_to(XID);
+        match octets {
+            0 | 1023 => assert_eq!(answer, [XID, 2, CREDITS, ERROR, BAD_HEADER]),
+            _ => assert_eq!(answer[..6], [XID, 2, CREDITS, OPTIONAL, REPLY, RESPXCH]),
+        }
+    }
+    peer.send(&optional(CALL, UPDXCH, &update(u32::MAX, false)));
     assert_goes_on(&mut peer);
+    target.assert_serves();
+}
+
+#[test]
+fn larger_messages_are_taken_when_that_was_said_and_not_before() {
+    let target = Target::start();
+    // A server of version two makes its Receives larger by itself (docs/version-two.md).
+    let mut peer = introduced(&target, &[], &[]);
+    peer.send(&vec![0; 4097]);
+    peer.assert_terminated(TOO_LONG);
+    for (octets, taken) in [(8192, true), (8193, false)] {
+        let mut peer = introduced(&target, &[], &[]);
+        let mut calls = 0;
+        let told = loop {
+            let (call, reply) = null(XID + 2);
+            peer.send(&call);
+            calls += 1;
+            assert!(calls < 100, "it is not told");
+            let answer = peer.answer();
+            if answer[3] == OPTIONAL {
+                // It goes on to ask, so that it knows when this was heard.
+                assert_eq!(peer.answer_to(XID + 2), reply);
+                break answer;
+            }
+            assert_eq!(answer, reply);
+        };
+        assert_eq!(told[4..6], [CALL, UPDXCH]);
+        assert_eq!(told[7..], update(8192, false));
+        let mut message = null(XID).0;
+        message.resize(octets, 0);
+        peer.send(&message);
+        if taken {
+            assert_eq!(peer.answer_to(XID)[3..5], [MSG, REPLY]);
+        } else {
+            let end = loop {
+                match peer.hear() {
+                    Heard::Message { .. } => {}
+                    end => break end,
+                }
+            };
+            assert_eq!(end, Heard::Terminate(TOO_LONG));
+        }
+    }
     target.assert_serves();
 }
 
 #[test]
 fn flood_of_operations_ends_the_connection() {
     let target = Target::start();
-    let mut peer = speaking(&target);
-    for _ in 0..2000 {
-        peer.send(&optional(CALL, REQXCH, &[0]));
+    let requests = [
+        optional(CALL, REQXCH, &[0]),
+        optional(CALL, REQXCH, &specification(&[(RBSIZ, u32::MAX)])),
+        optional(CALL, INITXCH, &initial(&[(RBSIZ, 4096)], &[])),
+        optional(CALL, 77, &[]),
+    ];
+    for request in requests {
+        let mut peer = speaking(&target);
+        for _ in 0..2000 {
+            peer.send(&request);
+        }
+        // Some are answered first; waiting in vain would be a failure.
+        while !matches!(peer.hear(), Heard::Terminate(_) | Heard::Closed) {}
+        drop(peer);
+        target.assert_serves();
     }
-    // Some are answered first; waiting in vain would be a failure.
-    while !matches!(peer.hear(), Heard::Terminate(_) | Heard::Closed) {}
+    target.assert_baseline();
+}
+
+#[test]
+fn storm_that_draws_no_answer_makes_nothing_grow() {
+    let target = Target::start();
+    let storms = [
+        optional(CALL, UPDXCH, &update(4096, true)),
+        optional(REPLY, RESPXCH, &[1, 1, 1, 1, 1, 1]),
+        optional(REPLY, INITXCH, &initial(&[(RBSIZ, 1024)], &[])),
+        optional(REPLY, 77, &[]),
+        message(ERROR, &[BAD_HEADER], &[]),
+        message(ERROR, &[INVAL_OPTION], &[]),
+        message(ERROR, &[ERR_VERS, 1, 1], &[]),
+        message(ERROR, &[ERR_VERS, 7, 3], &[]),
+        words(&[XID, 1, 32, ERROR, ERR_VERS, 1, 1]),
+        message(MSG, &[REPLY, 0, 0, 0], &rpc::accepted(XID, 0, &[])),
+        message(MSG, &[CALL], &[]),
+    ];
+    for storm in storms {
+        let mut peer = introduced(&target, &[(RBSIZ, 4096)], &[]);
+        for round in 0..300 {
+            // As fast as it is allowed to: there are Receives for four beyond the credits.
+            (0..8).for_each(|_| peer.send(&storm));
+            let (call, reply) = null(XID + 2 + round);
+            peer.send(&call);
+            assert_eq!(peer.answer_to(XID + 2 + round), reply);
+        }
+    }
     target.assert_serves();
+    target.assert_baseline();
 }
 
 /// Numbers from a seed.

@@ -1,0 +1,428 @@
+//! Remote invalidation under the designs of reminv §4, with a peer that names, takes or agrees on
+//! what it must not.
+
+use hostile_peer::header::characteristic::{DESIGNS, REQREMINV};
+use hostile_peer::header::direction::{CALL, REPLY};
+use hostile_peer::header::error::HEADER as BAD_HEADER;
+use hostile_peer::header::operation::INITXCH;
+use hostile_peer::header::procedure::{ERROR, MSG, OPTIONAL};
+use hostile_peer::header::{initial, optional};
+use hostile_peer::{
+    Calling, Cause, Heard, Offered, PROGRAM, Peer, Target, Victim, as_words, offering, procedure,
+    rpc, words,
+};
+use oncrpc::TransportError;
+use rpcrdma::{ClientConfig, Design, PersistentArguments, Versions};
+
+const CANNOT_INVALIDATE: Cause = Cause(0, 1, 9);
+const TAGGED_INVALID_STAG: Cause = Cause(1, 1, 0);
+
+const XID: u32 = 0x5a5a_0001;
+
+/// Handles of ours, and one that is in no call.
+const SOURCE: u32 = 0x51;
+const SINK: u32 = 0x52;
+const FOREIGN: u32 = 0x99;
+
+/// The bit of a design (`docs/version-two.md`).
+fn bit(design: Design) -> u32 {
+    match design {
+        Design::PerVersion => 1,
+        Design::PerConnection => 2,
+        Design::Fixed => 4,
+        Design::PerCall => 8,
+        Design::PerCallSeveral => 16,
+        Design::InterCall => 32,
+    }
+}
+
+/// What is between the direction word and the lists, where these handles are named.
+fn naming(design: Design, named: &[u32]) -> Vec<u32> {
+    match design {
+        Design::PerCall => vec![named.first().copied().unwrap_or(0)],
+        Design::PerCallSeveral => {
+            let count = u32::try_from(named.len()).unwrap();
+            [&[count], named].concat()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A client on a connection where this design was agreed on.
+#[track_caller]
+fn agreed(target: &Target, design: Design) -> Peer {
+    let mut peer = Peer::connect(target.addr());
+    peer.memory.insert(SOURCE, vec![7; 8000]);
+    peer.memory.insert(SINK, vec![0; 8000]);
+    let offer = initial(&[(DESIGNS, u32::MAX)], &[1]);
+    peer.send(&words(&optional(XID, CALL, INITXCH, &offer)));
+    let answer = peer.answer();
+    assert_eq!(answer[3..6], [OPTIONAL, REPLY, INITXCH]);
+    let chosen = [DESIGNS, 4, bit(design)];
+    assert!(
+        answer.windows(3).any(|value| value == chosen),
+        "{answer:x?}"
+    );
+    peer
+}
+
+/// Sends a call that offers both handles, with these words before its lists.
+fn call(peer: &mut Peer, before: &[u32]) {
+    let lists = [1, 44, SOURCE, 5000, 0, 0, 0, 1, 1, SINK, 5000, 0, 0, 0, 0];
+    let call = rpc::call_with(XID, [PROGRAM, 2, procedure::ECHO], &[5000]);
+    let message = [&[XID, 2, 32, MSG, CALL], before, &lists, &call].concat();
+    peer.send(&words(&message));
+}
+
+/// The next message, and the handle that it takes along.
+#[track_caller]
+fn taken(peer: &mut Peer) -> (Vec<u32>, Option<u32>) {
+    match peer.hear() {
+        Heard::Message {
+            octets,
+            invalidated,
+        } => (as_words(&octets), invalidated),
+        other => panic!("expected an answer, heard {other:?}"),
+    }
+}
+
+#[test]
+fn server_takes_what_the_design_allows_and_nothing_that_is_foreign() {
+    for (design, named, expected) in [
+        (Design::Fixed, &[][..], Some(SOURCE)),
+        (Design::InterCall, &[], Some(SINK)),
+        (Design::PerCall, &[0], None),
+        (Design::PerCall, &[SINK], Some(SINK)),
+        (Design::PerCall, &[SOURCE], Some(SOURCE)),
+        (Design::PerCall, &[FOREIGN], None),
+        (Design::PerCall, &[u32::MAX], None),
+        (Design::PerCallSeveral, &[], None),
+        (Design::PerCallSeveral, &[FOREIGN], None),
+        (Design::PerCallSeveral, &[FOREIGN, 0, SINK], Some(SINK)),
+        (Design::PerCallSeveral, &[FOREIGN; 16], None),
+    ] {
+        let target = Target::taking(&[design]);
+        let mut peer = agreed(&target, design);
+        for _ in 0..3 {
+            call(&mut peer, &naming(design, named));
+            let (reply, invalidated) = taken(&mut peer);
+            assert_eq!(reply[..5], [XID, 2, 16, MSG, REPLY]);
+            assert_eq!(invalidated, expected, "{design}: {named:x?}");
+            // The word is copied; an array is not.
+            let copied: &[u32] = match design {
+                Design::PerCall => &named[..1],
+                Design::PerCallSeveral => &[0],
+                _ => &[],
+            };
+            assert!(reply[5..].starts_with(copied));
+        }
+        target.assert_serves();
+    }
+}
+
+#[test]
+fn names_that_are_no_array_draw_bad_header() {
+    let target = Target::taking(&[Design::PerCallSeveral]);
+    let mut peer = agreed(&target, Design::PerCallSeveral);
+    let many: Vec<u32> = [17].into_iter().chain([SINK; 17]).collect();
+    for before in [&many[..], &[1 << 28], &[u32::MAX, SINK], &[3, SINK]] {
+        call(&mut peer, before);
+        assert_eq!(taken(&mut peer).0[3..], [ERROR, BAD_HEADER]);
+    }
+    // As it was before there was an agreement.
+    let null = rpc::call(XID, PROGRAM, 2, procedure::NULL);
+    let without = [&[XID, 2, 32, MSG, CALL, 0, 0, 0], &null[..]].concat();
+    peer.send(&words(&without));
+    assert_eq!(taken(&mut peer).0[3..], [ERROR, BAD_HEADER]);
+    assert_eq!(peer.reads, 0);
+    call(&mut peer, &naming(Design::PerCallSeveral, &[SINK]));
+    assert_eq!(taken(&mut peer).1, Some(SINK));
+    target.assert_serves();
+}
+
+#[test]
+fn server_agrees_on_nothing_that_was_not_offered_rightly() {
+    for (taking, bits, nochg) in [
+        // Not offered, not among those that are taken, without a meaning, or not for good.
+        (vec![Design::PerCall], 0, 1),
+        (vec![Design::PerCall], 4 | 16 | 32, 1),
+        (vec![Design::PerCall], 0xffff_ffc3, 1),
+        (vec![Design::PerCall], 8, 0),
+        (Vec::new(), u32::MAX, 1),
+    ] {
+        let target = Target::taking(&taking);
+        let mut peer = Peer::connect(target.addr());
+        let offer = initial(&[(DESIGNS, bits)], &[nochg]);
+        peer.send(&words(&optional(XID, CALL, INITXCH, &offer)));
+        assert!(!peer.answer().contains(&DESIGNS), "{taking:?} of {bits:x}");
+        // A later one does not count.
+        let good = initial(&[(DESIGNS, u32::MAX)], &[1]);
+        peer.send(&words(&optional(XID, CALL, INITXCH, &good)));
+        assert!(!peer.answer().contains(&DESIGNS));
+        peer.memory.insert(SOURCE, vec![7; 8000]);
+        peer.memory.insert(SINK, vec![0; 8000]);
+        // So a word for it is taken for a list, and without one nothing goes.
+        call(&mut peer, &[SINK]);
+        assert_eq!(taken(&mut peer).0[3..], [ERROR, BAD_HEADER]);
+        call(&mut peer, &[]);
+        assert_eq!(taken(&mut peer).1, None);
+        target.assert_serves();
+    }
+}
+
+#[test]
+fn design_alone_governs_where_there_is_one() {
+    let target = Target::taking(&[Design::PerCall, Design::PerConnection]);
+    let mut peer = Peer::connect(target.addr());
+    peer.memory.insert(SOURCE, vec![7; 8000]);
+    peer.memory.insert(SINK, vec![0; 8000]);
+    // All may go, and nothing but what is named.
+    let offer = initial(&[(REQREMINV, 1), (DESIGNS, 8)], &[3]);
+    peer.send(&words(&optional(XID, CALL, INITXCH, &offer)));
+    assert!(peer.answer().contains(&DESIGNS));
+    call(&mut peer, &[0]);
+    assert_eq!(taken(&mut peer).1, None);
+    target.assert_serves();
+}
+
+/// A client that offers these designs, whose server answers with these bits.
+fn answered(designs: &[Design], bits: u32, nochg: u32) -> (Victim, Peer) {
+    let config = ClientConfig {
+        remote_invalidation: designs.to_vec(),
+        ..offering(Versions::Two)
+    };
+    meeting(config, bits, nochg)
+}
+
+fn meeting(config: ClientConfig, bits: u32, nochg: u32) -> (Victim, Peer) {
+    Victim::offering(config, |server, offer| {
+        assert!(offer.contains(&DESIGNS), "it is offered");
+        let mut answer = initial(&[(DESIGNS, bits)], &[nochg]);
+        answer = optional(offer[0], REPLY, INITXCH, &answer);
+        server.send(&words(&answer));
+    })
+}
+
+/// A call of the client that offers a Read chunk and a Write chunk, and what it names.
+struct Called {
+    calling: Calling,
+    offered: Offered,
+    named: Vec<u32>,
+}
+
+impl Called {
+    #[track_caller]
+    fn hear(design: Option<Design>, client: &Victim, server: &mut Peer) -> Self {
+        let calling = client.echo(&[3; 50_000]);
+        let mut message = loop {
+            let message = server.answer();
+            if message[3] != OPTIONAL {
+                break message;
+            }
+        };
+        let named = match design {
+            Some(Design::PerCall) => vec![message.remove(5)],
+            Some(Design::PerCallSeveral) => {
+                let count = message.remove(5);
+                message.drain(5..5 + count as usize).collect()
+            }
+            _ => Vec::new(),
+        };
+        let offered = Offered::parse(&message);
+        assert_eq!((offered.reads.len(), offered.writes.len()), (1, 1));
+        Self {
+            calling,
+            offered,
+            named,
+        }
+    }
+
+    fn source(&self) -> u32 {
+        self.offered.reads[0][0]
+    }
+
+    fn sink(&self) -> u32 {
+        self.offered.writes[0][0][0]
+    }
+
+    /// A reply with these words before its lists.
+    fn reply(&self, before: &[u32]) -> Vec<u8> {
+        let [handle, _, high, low] = self.offered.writes[0][0];
+        let xid = self.offered.xid;
+        let lists = [0, 1, 1, handle, 0, high, low, 0, 0];
+        let result = rpc::accepted(xid, 0, &[0]);
+        words(&[&[xid, 2, 4, MSG, REPLY], before, &lists, &result].concat())
+    }
+}
+
+#[track_caller]
+fn assert_lost(client: &Victim, called: Called) {
+    match client.outcome(called.calling) {
+        Err(TransportError::Disconnected(_)) => {}
+        other => panic!(
+            "expected the loss of the connection, got {:?}",
+            other.map(drop)
+        ),
+    }
+}
+
+const SELECTABLE: [Design; 4] = [
+    Design::Fixed,
+    Design::PerCall,
+    Design::PerCallSeveral,
+    Design::InterCall,
+];
+
+#[test]
+fn client_agrees_on_exactly_one_design_that_it_offered() {
+    let two = bit(Design::PerCall) | bit(Design::PerCallSeveral);
+    for (bits, nochg) in [
+        (0, 1),
+        (two, 1),
+        (u32::MAX, 1),
+        // Not offered, of no meaning, and not for good.
+        (bit(Design::PerCallSeveral), 1),
+        (bit(Design::InterCall), 1),
+        (1, 1),
+        (2, 1),
+        (1 << 31, 1),
+        (bit(Design::PerCall), 0),
+    ] {
+        let (client, mut server) = answered(&[Design::PerCall, Design::Fixed], bits, nochg);
+        for _ in 0..2 {
+            let called = Called::hear(None, &client, &mut server);
+            server.send(&called.reply(&[]));
+            client.outcome(called.calling).expect("a reply");
+        }
+        // Nor did it allow that anything goes.
+        let called = Called::hear(None, &client, &mut server);
+        server.send_and_invalidate(&called.reply(&[]), called.sink());
+        server.drain();
+        assert_lost(&client, called);
+    }
+}
+
+#[test]
+fn each_handle_of_a_call_may_go_once() {
+    for design in SELECTABLE {
+        let (client, mut server) = answered(&[design], bit(design), 1);
+        let before = naming(design, &[]);
+        for handle in [Called::source, Called::sink] {
+            let called = Called::hear(Some(design), &client, &mut server);
+            let (source, sink) = (called.source(), called.sink());
+            assert!(
+                called
+                    .named
+                    .iter()
+                    .all(|named| [source, sink].contains(named))
+            );
+            server.send_and_invalidate(&called.reply(&before), handle(&called));
+            client.outcome(called.calling).expect("a reply");
+        }
+        // What went is no handle any more, for another call or by itself.
+        let gone = Called::hear(Some(design), &client, &mut server);
+        server.send_and_invalidate(&gone.reply(&before), gone.sink());
+        let sink = gone.sink();
+        client.outcome(gone.calling).expect("a reply");
+        let called = Called::hear(Some(design), &client, &mut server);
+        server.send_and_invalidate(&called.reply(&before), sink);
+        server.assert_terminated(CANNOT_INVALIDATE);
+        assert_lost(&client, called);
+        drop(server);
+        client.assert_nothing_is_left();
+    }
+}
+
+#[test]
+fn handles_that_were_never_made_cannot_go() {
+    for design in SELECTABLE {
+        for other in [1, 0x100, 0x8000_0000] {
+            let (client, mut server) = answered(&[design], bit(design), 1);
+            let called = Called::hear(Some(design), &client, &mut server);
+            let reply = called.reply(&naming(design, &[]));
+            server.send_and_invalidate(&reply, called.sink() ^ other);
+            server.assert_terminated(CANNOT_INVALIDATE);
+            assert_lost(&client, called);
+        }
+    }
+}
+
+#[test]
+fn handle_of_another_call_goes_only_between_calls_and_if_it_is_to_be_read() {
+    for design in SELECTABLE {
+        for (handle, goes) in [
+            (
+                Called::source as fn(&Called) -> u32,
+                design == Design::InterCall,
+            ),
+            (Called::sink, false),
+        ] {
+            let (client, mut server) = answered(&[design], bit(design), 1);
+            let before = naming(design, &[]);
+            let first = Called::hear(Some(design), &client, &mut server);
+            let second = Called::hear(Some(design), &client, &mut server);
+            server.send_and_invalidate(&second.reply(&before), handle(&first));
+            if !goes {
+                server.drain();
+                assert_lost(&client, first);
+                assert_lost(&client, second);
+                continue;
+            }
+            client.outcome(second.calling).expect("a reply");
+            // It goes once, and its own call has its reply.
+            let source = first.source();
+            server.send(&first.reply(&before));
+            client.outcome(first.calling).expect("a reply");
+            server.write(source, 0, b"gone");
+            server.assert_terminated(TAGGED_INVALID_STAG);
+        }
+    }
+}
+
+#[test]
+fn words_of_a_reply_mean_nothing_unless_they_are_no_words() {
+    for (design, meaningless, wrong) in [
+        (Design::PerCall, &[FOREIGN][..], &[][..]),
+        (Design::PerCallSeveral, &[2, FOREIGN, FOREIGN], &[17]),
+    ] {
+        let (client, mut server) = answered(&[design], bit(design), 1);
+        let called = Called::hear(Some(design), &client, &mut server);
+        server.send(&called.reply(meaningless));
+        client.outcome(called.calling).expect("a reply");
+        // One that cannot be read is discarded.
+        let called = Called::hear(Some(design), &client, &mut server);
+        server.send(&called.reply(wrong));
+        server.send(&called.reply(meaningless));
+        client.outcome(called.calling).expect("a reply");
+    }
+}
+
+#[test]
+fn memory_that_stays_cannot_go_and_is_not_named() {
+    let config = ClientConfig {
+        remote_invalidation: Design::ALL[1..].to_vec(),
+        persistent_arguments: Some(PersistentArguments {
+            regions: 4,
+            octets: 64 << 10,
+        }),
+        ..offering(Versions::Two)
+    };
+    let design = Design::PerCall;
+    let (client, mut server) = meeting(config, bit(design), 1);
+    let before = naming(design, &[]);
+    let called = Called::hear(Some(design), &client, &mut server);
+    assert_eq!(called.named, [called.sink()]);
+    let stays = called.source();
+    server.send_and_invalidate(&called.reply(&before), called.sink());
+    client.outcome(called.calling).expect("a reply");
+    // The same memory again; between calls it can be read, and never be written or invalidated.
+    let called = Called::hear(Some(design), &client, &mut server);
+    assert_eq!(called.source(), stays);
+    server.read_request(stays, 0, 4);
+    assert_eq!(server.hear(), Heard::Read(vec![3; 4]));
+    server.send_and_invalidate(&called.reply(&before), stays);
+    server.drain();
+    assert_lost(&client, called);
+    drop(server);
+    client.assert_nothing_is_left();
+}
