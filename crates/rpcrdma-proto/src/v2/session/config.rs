@@ -9,7 +9,7 @@ use crate::v2::characteristics::{
     InvalidationDesigns, ReceiveBufferSize, ReceiveSize, RegisterError, Registry,
     RequesterRemoteInvalidation, SpecError, XcharId, XcharSpec,
 };
-use crate::v2::operations::{InitXch, Operation, Supported, code};
+use crate::v2::operations::{InitXch, Supported, code};
 
 /// What one end is to be.
 #[derive(Clone, Debug)]
@@ -114,11 +114,11 @@ impl Config {
         }
         self.registry.check(&self.registered)?;
         let said = self.initial();
-        let len = Operation::InitXch(said.clone()).emitted_len();
-        if len > FIRST_MESSAGE {
-            return Err(ConfigError::TooLong(len));
+        let own = Own::new(self, said);
+        match own.initial_len(None) {
+            0..=FIRST_MESSAGE => Ok(own),
+            len => Err(ConfigError::TooLong(len)),
         }
-        Ok(Own::new(self, said))
     }
 
     fn initial(&self) -> InitXch {

@@ -3,6 +3,7 @@
 use super::Event;
 use super::config::{Config, is_builtin};
 use super::sizes::ReceiveSizes;
+use crate::Role;
 use crate::invalidation::Design;
 use crate::limits::FIRST_MESSAGE;
 use crate::v2::characteristics::{
@@ -22,6 +23,8 @@ pub(super) struct Own {
     pub(super) sizes: ReceiveSizes,
     max_send_size: ReceiveSize,
     backward: BackwardSupport,
+    /// Whether a design for remote invalidation may be said too.
+    may_choose: bool,
     /// What the peer was told last, or will be told first.
     said: InitXch,
     /// What it is known to have heard.
@@ -50,8 +53,8 @@ pub enum TellError {
     /// The peer has not asked for it.
     #[error("no request for characteristic {0} is pending")]
     NotAsked(XcharId),
-    /// It is too large for a message.
-    #[error("an update of {0} octets, of {FIRST_MESSAGE} at most")]
+    /// With it, all that is to be said would not fit a message any more.
+    #[error("characteristics would take {0} octets of a message of {FIRST_MESSAGE}")]
     TooLong(usize),
 }
 
@@ -63,6 +66,7 @@ impl Own {
             sizes: ReceiveSizes::new(config.receive_size, config.max_receive_size),
             max_send_size: config.max_send_size,
             backward: config.backward,
+            may_choose: config.role == Role::Server && !config.designs.is_empty(),
             heard: said.start.clone(),
             said,
             asked: Vec::new(),
@@ -91,6 +95,25 @@ impl Own {
     /// For an INITXCH.
     pub(super) fn initial(&self) -> InitXch {
         self.said.clone()
+    }
+
+    /// Octets of the longest INITXCH that there may be, with this value if it is told. Of a change that
+    /// the peer is not known to have heard of both values count: it may come to either.
+    pub(super) fn initial_len(&self, told: Option<&XcharVal>) -> usize {
+        let mut longest = self.initial();
+        if self.may_choose {
+            longest = longest.with::<InvalidationDesigns>(&DesignBits::default());
+        }
+        let changed = self.changed.iter().map(|update| &update.now);
+        let others = self.heard.values().iter().chain(changed).chain(told);
+        for value in others {
+            let said = longest.start.position(value.which);
+            let said = said.map(|at| &longest.start.values()[at]);
+            if said.is_none_or(|said| said.data.len() < value.data.len()) {
+                longest.start.put(value.clone());
+            }
+        }
+        Operation::InitXch(longest).emitted_len()
     }
 
     /// Whether changes can be told.
@@ -198,11 +221,12 @@ impl Own {
     }
 
     fn update(&mut self, now: XcharVal, pendclr: bool) -> Result<(), TellError> {
-        let update = UpdXch { now, pendclr };
-        let len = Operation::UpdXch(update.clone()).emitted_len();
+        // Of that an UPDXCH is a part.
+        let len = self.initial_len(Some(&now));
         if len > FIRST_MESSAGE {
             return Err(TellError::TooLong(len));
         }
+        let update = UpdXch { now, pendclr };
         let id = update.now.which;
         match self.changed.iter_mut().find(|known| known.now.which == id) {
             Some(known) => {

@@ -3,6 +3,7 @@
 mod beginning;
 mod designs;
 mod hostile;
+mod lengths;
 mod lowering;
 mod raising;
 mod random;
