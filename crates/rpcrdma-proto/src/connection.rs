@@ -212,7 +212,7 @@ impl Connection {
             Role::Client => (Chunks::Allowed, Chunks::Refused, true),
             Role::Server => (Chunks::Refused, Chunks::Allowed, false),
         };
-        let persistent = PersistentPool::new(config.persistent);
+        let persistent = PersistentPool::new(config.persistent, limits);
         let reserve = config.reserve_credit && config.role == Role::Client;
         let allowance = Allowance::new(of_us, reserve);
         let failed = config.failed_calls.clone();

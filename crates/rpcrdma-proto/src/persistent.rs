@@ -1,7 +1,11 @@
 //! Memory for arguments that stays registered from one call to the next.
 
 use buffer::{Buffer, Gather};
-use verbs::{Access, Handle, Memory, QueuePair, RegisterError};
+use verbs::{Access, Handle, Limits, Memory, QueuePair, RegisterError};
+
+/// Regions that are left for what is registered for each call, if there are as many: the largest call
+/// needs one for itself, and one for its reply.
+const LEFT_FOR_A_CALL: usize = 2;
 
 /// Memory of a Requester that stays registered (reminv §2.2): the arguments of a call are copied
 /// into it, which is cheaper than to register theirs, as long as they are small.
@@ -11,9 +15,10 @@ use verbs::{Access, Handle, Memory, QueuePair, RegisterError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PersistentArguments {
     /// Regions of a connection at most. Beyond them, and for what is larger, memory is registered
-    /// for each call.
+    /// for each call. They are no more than half of those that the provider has, as the rest is for
+    /// that.
     pub regions: usize,
-    /// Octets of each.
+    /// Octets of each; no more than the provider allows.
     pub octets: usize,
 }
 
@@ -26,12 +31,24 @@ pub(crate) struct PersistentPool {
 }
 
 impl PersistentPool {
-    pub(crate) fn new(limits: Option<PersistentArguments>) -> Self {
+    /// As many as are wanted, as far as the provider goes.
+    pub(crate) fn new(wanted: Option<PersistentArguments>, limits: &Limits) -> Self {
+        let spare = limits.regions.saturating_sub(LEFT_FOR_A_CALL);
+        let most = spare.min(limits.regions / 2);
+        let limits = wanted.map(|wanted| PersistentArguments {
+            regions: wanted.regions.min(most),
+            octets: wanted.octets.min(limits.max_region),
+        });
         Self {
             limits,
             made: 0,
             free: Vec::new(),
         }
+    }
+
+    /// Regions that are ever registered.
+    pub(crate) fn most(&self) -> usize {
+        self.limits.map_or(0, |limits| limits.regions)
     }
 
     /// Regions registered.

@@ -240,7 +240,7 @@ impl Requester {
             receive: link.reply_limit,
             max_chunk: link.max_chunk,
             max_segment: link.max_segment,
-            regions: link.limits.regions,
+            regions: link.limits.regions - self.persistent.most(),
             chunks: self.chunks,
             mixed_long: self.mixed_long,
         };

@@ -146,6 +146,37 @@ fn arguments_for_which_no_persistent_memory_is_left_are_registered() {
 }
 
 #[test]
+fn memory_that_stays_leaves_room_for_that_of_each_call() {
+    for regions in 2..6 {
+        let mut setup = with_persistent(&[Design::PerCall]);
+        setup.client.persistent = Some(PersistentArguments {
+            regions: 100,
+            octets: RESULT + 1,
+        });
+        setup.ends.left.limits.regions = regions;
+        setup.ends.left.limits.max_region = RESULT;
+        let mut pair = Pair::with(setup);
+        pair.drive();
+        // All arguments are in memory that may stay, as far as it goes.
+        for xid in 0..6 {
+            pair.call(request(xid, call(xid, 4, &[1000; 5]), bound(40, &[])));
+        }
+        for _ in 0..6 {
+            pair.drive();
+            let (id, message) = pair.calls.remove(0);
+            let xid = xdr::Reader::from(&message).u32().expect("an XID");
+            pair.answer(id, Reply::Message(reply(xid, 4, &[])));
+        }
+        pair.replies.clear();
+        let id = send(&mut pair, 7);
+        answer(&mut pair, id, 7);
+        // If there were as many regions for it, it would take five.
+        pair.call(request(8, call(8, 4, &[5000; 5]), bound(40, &[])));
+        pair.arrived();
+    }
+}
+
+#[test]
 fn memory_that_is_to_stay_rules_out_that_anybody_else_selects() {
     let others = [Design::Fixed, Design::InterCall];
     let mut pair = Pair::with(with_persistent(&others));
