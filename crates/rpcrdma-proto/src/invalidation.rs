@@ -251,7 +251,7 @@ impl Rule {
 
 /// The first of the named handles, 0 being none (reminv §5.3), if it is one that the call offers.
 fn one_of(named: &[Handle], offered: &Lists) -> Taken {
-    let of_call = |handle| offers(offered, handle);
+    let of_call = |handle| in_order(offered).any(|other| other == handle);
     let mut taken = Taken::default();
     for &handle in named.iter().filter(|&&handle| handle != Handle(0)) {
         if of_call(handle) {
@@ -263,16 +263,20 @@ fn one_of(named: &[Handle], offered: &Lists) -> Taken {
     taken
 }
 
-/// A handle that a call offers to be read, if it can do without: all of it has been read, and another
-/// is left for its own reply. One that it offers twice is in use.
+/// The handles that a call offers to be read, if all of that has been read: it can do without one of
+/// them as long as another is left for its own reply.
 pub(crate) fn spare(offered: &Lists, spent: &[Handle]) -> impl Iterator<Item = Handle> {
     let left = in_order(offered).filter(|handle| !spent.contains(handle));
     let several = left.clone().nth(1).is_some();
-    let once =
-        move |handle: &Handle| in_order(offered).filter(|other| other == handle).count() == 1;
-    read(offered)
-        .filter(move |handle| several && !spent.contains(handle))
-        .filter(once)
+    read(offered).filter(move |handle| several && !spent.contains(handle))
+}
+
+/// Segments that a call offers.
+pub(crate) fn segments(offered: &Lists) -> usize {
+    let reads = offered.reads.iter().map(|chunk| chunk.segments.len());
+    let writes = offered.writes.iter().chain(&offered.reply);
+    let writes = writes.map(|chunk| chunk.segments.len());
+    reads.chain(writes).sum()
 }
 
 /// Octets that a call offers behind a handle.
@@ -284,13 +288,8 @@ pub(crate) fn octets_of(offered: &Lists, handle: Handle) -> u64 {
     of_handle.map(|segment| u64::from(segment.length)).sum()
 }
 
-/// Whether a call offers this handle.
-pub(crate) fn offers(offered: &Lists, handle: Handle) -> bool {
-    in_order(offered).any(|other| other == handle)
-}
-
 /// The handles of a call in the order of its header.
-fn in_order(offered: &Lists) -> impl Iterator<Item = Handle> + Clone {
+pub(crate) fn in_order(offered: &Lists) -> impl Iterator<Item = Handle> + Clone {
     read(offered).chain(written(offered))
 }
 

@@ -31,6 +31,13 @@ pub const MAX_FAILED_CALLS: usize = 64;
 /// invalidates one of them.
 pub const MAX_INVALIDATE_HANDLES: usize = 16;
 
+/// (Version two) Segments that the calls in service offer, for a reply to take along a handle of
+/// another call than its own (reminv §4.6). If they offer more, none is looked for.
+pub const MAX_SPARE_SEGMENTS: usize = 1024;
+
+/// (Version two) Handles of other calls that are looked at for one reply (reminv §4.6).
+pub const MAX_SPARE_CANDIDATES: usize = 8;
+
 /// (Version two) Characteristics in one message (xcharext §2.1). Those of the first message of a
 /// connection, which has at most 1024 octets, cannot be more.
 pub const MAX_CHARACTERISTICS: usize = 128;

@@ -7,6 +7,7 @@ use crate::failed::{FailedCall, FailedCalls};
 use crate::header::{self, Header, Lists, Malformation, Segments, WriteChunk, procedure};
 use crate::invalidation::{self, Design, Rule, Said};
 use crate::layout::{Contents, Layout, Owed, Rejection};
+use crate::limits::{MAX_SPARE_CANDIDATES, MAX_SPARE_SEGMENTS};
 use crate::link::{Event, Link, Violation};
 use crate::message::{into_inline, put_inline, split_front};
 use crate::plan::{Chunks, ReplyPlan, plan_reply};
@@ -603,20 +604,26 @@ impl Responder {
     }
 
     /// A handle that another call than `key` offers to be read, of which nothing more is needed
-    /// (reminv §4.6): it has been read, its reply is still to come, and no other call offers it.
+    /// (reminv §4.6): it has been read, its reply is still to come, and nobody else offers it. What is
+    /// looked at has a limit, as this is for every reply, and a client decides how much there is.
     fn spare(&self, key: u32) -> Option<(u32, Handle)> {
-        let read = self.calls.iter().filter(|&(other, call)| {
+        let calls = || self.calls.iter();
+        let segments = calls().map(|(_, call)| invalidation::segments(&call.lists));
+        if segments.sum::<usize>() > MAX_SPARE_SEGMENTS {
+            return None;
+        }
+        let read = calls().filter(|&(other, call)| {
             other != key as usize && matches!(call.state, State::Dispatched)
         });
-        let mut spare = read.flat_map(|(other, call)| {
+        let spare = read.flat_map(|(other, call)| {
             let spent = call.said.as_ref().map_or(&[][..], |said| &said.spent);
             invalidation::spare(&call.lists, spent).map(move |handle| (other, handle))
         });
-        let alone = |other, handle| {
-            let mut calls = self.calls.iter().filter(|&(this, _)| this != other);
-            !calls.any(|(_, call)| invalidation::offers(&call.lists, handle))
+        let alone = |&(_, handle): &(usize, Handle)| {
+            let all = calls().flat_map(|(_, call)| invalidation::in_order(&call.lists));
+            all.filter(|&other| other == handle).count() == 1
         };
-        let (other, handle) = spare.find(|&(other, handle)| alone(other, handle))?;
+        let (other, handle) = spare.take(MAX_SPARE_CANDIDATES).find(alone)?;
         Some((
             u32::try_from(other).expect("calls are limited by credits"),
             handle,

@@ -1,11 +1,17 @@
 //! Remote invalidation under each design that two ends agree on (reminv §4).
 
+use super::lone::{self, read_chunk, segment};
 use super::pair::{Pair, Setup};
 use super::*;
+use crate::direction::Direction;
+use crate::header::{Lists, WriteChunk, procedure};
+use crate::layout::Contents;
+use crate::limits::{MAX_SEGMENTS_PER_CHUNK, MAX_SPARE_CANDIDATES, MAX_SPARE_SEGMENTS};
 use crate::v2::characteristics::BackwardSupport;
-use crate::{Design, PersistentArguments, Registration};
+use crate::v2::header::Invalidate;
+use crate::{Design, Event, PersistentArguments, Registration};
 use oncrpc::Reply;
-use verbs::Invalidation;
+use verbs::{Completion, Handle, Invalidation, WorkRequest};
 
 /// Two ends that speak version two, and are ready for these designs.
 fn setup(client: &[Design], server: &[Design]) -> Setup {
@@ -238,6 +244,71 @@ fn last_handle_of_a_call_is_left_for_its_own_reply() {
     assert_eq!(invalidated(&pair), (before.0 + 1, before.1));
 }
 
+/// The handle that goes along with the reply to a small call, while another call has been read that
+/// offers these, and Write chunks of so many segments.
+fn taken_along(read: impl Iterator<Item = u32>, written: usize) -> Option<Handle> {
+    let mut pair = Pair::with(setup(&[Design::InterCall], &[Design::InterCall]));
+    pair.drive();
+    let server = &mut pair.server.connection;
+    let mut take = |xid, lists| {
+        let mut octets = Buffer::default();
+        let contents = Contents {
+            proc: procedure::MSG,
+            direction: Direction::Call,
+            invalidate: Invalidate::Unsaid,
+            lists,
+        };
+        server.link.layout.emit(&mut octets, xid, 8, contents);
+        octets.extend_from_slice(&stream(&call(xid, 40, &[])));
+        lone::arrive(server, octets.to_vec());
+        while let Some(work) = server.poll_post() {
+            if let WorkRequest::Read { wr, mut sink, from } = work {
+                sink.set_len(8 * from.len());
+                server.handle_completion(Completion::Read { wr, sink });
+            }
+        }
+        match server.poll_event() {
+            Some(Event::Call { id, .. }) => id,
+            other => panic!("{other:?}"),
+        }
+    };
+    let segments = read.map(|handle| segment(handle, 8)).collect();
+    let written = vec![segment(1000, 8); written];
+    let chunks = written.chunks(MAX_SEGMENTS_PER_CHUNK);
+    let lists = Lists {
+        reads: vec![read_chunk(52, segments)],
+        writes: chunks
+            .map(|segments| WriteChunk {
+                segments: segments.into(),
+            })
+            .collect(),
+        reply: None,
+    };
+    let _large = take(5, lists);
+    let small = take(6, Lists::default());
+    server.reply(small, Reply::Message(reply(6, 4, &[])));
+    match server.poll_post() {
+        Some(WorkRequest::Send { invalidate, .. }) => invalidate,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_another_call_offers_is_looked_through_as_far_as_the_limits_go() {
+    // Those that are offered twice are in use.
+    let twice = |handles| (1..=handles).flat_map(|handle| [handle; 2]);
+    let candidates = MAX_SPARE_CANDIDATES as u32;
+    let once = Some(Handle(50));
+    assert_eq!(taken_along([50, 51].into_iter(), 1), once);
+    let few = twice(candidates / 2 - 1).chain([50]);
+    assert_eq!(taken_along(few, 1), once);
+    let many = twice(candidates / 2).chain([50]);
+    assert_eq!(taken_along(many, 1), None);
+    let written = MAX_SPARE_SEGMENTS - 2;
+    assert_eq!(taken_along([50, 51].into_iter(), written), once);
+    assert_eq!(taken_along([50, 51].into_iter(), written + 1), None);
+}
+
 #[test]
 fn calls_of_a_server_keep_to_the_same_design() {
     for design in [Design::Fixed, Design::PerCall, Design::PerCallSeveral] {
@@ -269,7 +340,7 @@ fn reply_copies_the_handle_of_its_call() {
     let posted = std::iter::from_fn(|| pair.server.connection.poll_post());
     let sent: Vec<_> = posted
         .filter_map(|work| match work {
-            verbs::WorkRequest::Send {
+            WorkRequest::Send {
                 buffer, invalidate, ..
             } => Some((buffer, invalidate)),
             _ => None,
