@@ -24,6 +24,9 @@ impl Connection {
             Phase::Listening => self.take_first(message, invalidated),
             Phase::Offered { xid } => self.take_answer(xid, &message, invalidated),
         }
+        if let Some(session) = self.session.as_deref_mut() {
+            session.handle_heard();
+        }
     }
 
     /// A message in the version of this connection, or so it should be.

@@ -7,11 +7,12 @@ use crate::direction::Direction;
 use crate::header::{Lists, WriteChunk, procedure};
 use crate::layout::Contents;
 use crate::limits::{MAX_SEGMENTS_PER_CHUNK, MAX_SPARE_CANDIDATES, MAX_SPARE_SEGMENTS};
-use crate::v2::characteristics::BackwardSupport;
+use crate::v2::characteristics::{BackwardSupport, Characteristic, InvalidationDesigns};
 use crate::v2::header::Invalidate;
-use crate::{Design, Event, PersistentArguments, Registration};
+use crate::{Connection, Design, Event, PersistentArguments, Registration};
 use oncrpc::Reply;
 use verbs::{Completion, Handle, Invalidation, WorkRequest};
+use verbs_sim::EndOptions;
 
 /// Two ends that speak version two, and are ready for these designs.
 fn setup(client: &[Design], server: &[Design]) -> Setup {
@@ -242,6 +243,47 @@ fn last_handle_of_a_call_is_left_for_its_own_reply() {
     pair.answer(one_handle, Reply::Message(reply(2, 4, &[])));
     pair.ended().expect("a reply");
     assert_eq!(invalidated(&pair), (before.0 + 1, before.1));
+}
+
+/// One end that is ready for two designs, by itself.
+fn ready(role: Role) -> Connection {
+    let mut config = config(role);
+    config.versions = Versions::Auto;
+    config.characteristics.designs = vec![Design::PerCall, Design::Fixed];
+    Connection::new(&config, None, &EndOptions::default().limits)
+}
+
+fn arrive(end: &mut Connection, words: &[u32]) {
+    let octets = words.iter().flat_map(|word| word.to_be_bytes());
+    lone::arrive(end, octets.collect());
+}
+
+/// An INITXCH that says nothing but these bits, and perhaps that they never change.
+fn naming(xid: u32, direction: Direction, bits: u32, fixed: bool) -> [u32; 13] {
+    let id = InvalidationDesigns::ID.0;
+    let direction = direction as u32;
+    let nochg = u32::from(fixed);
+    [xid, 2, 8, 5, direction, 1, 24, 1, id, 4, bits, 1, nochg]
+}
+
+#[test]
+fn offer_of_designs_counts_behind_no_message_whatever_became_of_that() {
+    let check = |before: Option<&[u32]>, expected| {
+        let mut server = ready(Role::Server);
+        before.inspect(|before| arrive(&mut server, before));
+        arrive(&mut server, &naming(8, Direction::Call, 0b1100, true));
+        while server.poll_post().is_some() {}
+        let session = server.session().expect("version two");
+        assert_eq!(session.design(), expected, "{before:?}");
+    };
+    check(None, Some(Design::PerCall));
+    // Not even a header, a bad one of each version, another version, an error, a reply.
+    check(Some(&[7]), None);
+    check(Some(&[7, 1, 4, 9, 0, 0, 0]), None);
+    check(Some(&[7, 2, 4, 9, 0, 0, 0, 0]), None);
+    check(Some(&[7, 3, 4, 0, 0, 0, 0]), None);
+    check(Some(&[7, 2, 4, 4, 2]), None);
+    check(Some(&[7, 2, 4, 0, 1, 0, 0, 0, 7, 1]), None);
 }
 
 /// The handle that goes along with the reply to a small call, while another call has been read that

@@ -17,6 +17,8 @@
 //!   of the session), and that an RPC message came ([`handle_message`](Session::handle_message); the
 //!   first is enough). Where it finds a reply malformed itself, it calls
 //!   [`handle_unreadable_reply`](Session::handle_unreadable_reply).
+//! - After each message, whatever became of it, it says that one came
+//!   ([`handle_heard`](Session::handle_heard)): an INITXCH behind it is not the first.
 //! - While [`awaits_receives`](Session::awaits_receives) it says how large the smallest Receive is
 //!   that is posted, whenever that changes.
 //! - When [`awaits_calls`](Session::awaits_calls) becomes true it notes which calls of its own are on
@@ -312,7 +314,6 @@ impl Session {
 
     /// An RDMA2_ERROR has come. Whether it is for a message of this session.
     pub fn handle_error(&mut self, xid: u32, error: RdmaError) -> bool {
-        self.heard = true;
         let Some(what) = self.answered(xid, |_| true) else {
             return false;
         };
@@ -337,7 +338,6 @@ impl Session {
     /// A reply has come with this XID that cannot be read. It is not answered; if it was for a message
     /// of this session, it is still the end of that.
     pub fn handle_unreadable_reply(&mut self, xid: u32) {
-        self.heard = true;
         self.counters.bad_replies += 1;
         match self.answered(xid, What::has_answer) {
             // The peer has version two. Defaults stay.
@@ -351,10 +351,15 @@ impl Session {
 
     /// A valid message has come that carries RPC, or belongs to it. Only the first one matters.
     pub fn handle_message(&mut self) {
-        self.heard = true;
         if self.opening == Opening::Cautious {
             self.opening = Opening::Done;
         }
+    }
+
+    /// A message has come, of whatever kind, and was looked at: a design for remote invalidation counts
+    /// only in the first of each direction.
+    pub fn handle_heard(&mut self) {
+        self.heard = true;
     }
 
     /// A call of the server has come to this client, with chunks or without. It takes replies of the

@@ -85,7 +85,7 @@ fn offer_counts_only_in_a_first_message_and_if_it_never_changes() {
     let check = |init: InitXch, late: bool, expected| {
         let mut server = offering(&[], &[Design::PerCall]).server;
         if late {
-            server.handle_message();
+            server.handle_heard();
         }
         say(&mut server, 1, Direction::Call, Operation::InitXch(init));
         let Operation::InitXch(answer) = operation(&mut server).1 else {
