@@ -126,6 +126,9 @@ impl Connection {
         if session.is_flooded() {
             self.link.fail(Violation::ControlFlood);
         }
+        if session.is_unclear() {
+            self.link.fail(Violation::UnclearDesign);
+        }
         if matches!(self.phase, Phase::Offered { .. } | Phase::Listening) {
             return;
         }

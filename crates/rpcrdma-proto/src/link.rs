@@ -69,6 +69,13 @@ pub enum Violation {
     /// The peer sends messages about characteristics and does not take in the answers.
     #[error("the peer sends more messages about characteristics than it takes in answers")]
     ControlFlood,
+    /// The server answered the offer of designs for remote invalidation with something else than one of
+    /// them, or none: how its messages are laid out is not known.
+    #[error(
+        "the peer was offered designs for remote invalidation, and its answer names neither one of \
+         them nor none"
+    )]
+    UnclearDesign,
     /// Memory could not be registered though there was room.
     #[error("the provider registers no memory")]
     NotRegistered,
@@ -82,6 +89,7 @@ impl Violation {
             | Self::UnwantedInvalidation(_)
             | Self::BeyondCredits(_)
             | Self::ControlFlood
+            | Self::UnclearDesign
             // The peer has named memory that is not there, or sends more than it was told to.
             | Self::WorkFailed(WorkError::RemoteAccess | WorkError::TooLong) => true,
             Self::WorkFailed(WorkError::Flushed | WorkError::NoSuchHandle)

@@ -9,7 +9,7 @@ use crate::layout::Contents;
 use crate::limits::{MAX_SEGMENTS_PER_CHUNK, MAX_SPARE_CANDIDATES, MAX_SPARE_SEGMENTS};
 use crate::v2::characteristics::{BackwardSupport, Characteristic, InvalidationDesigns};
 use crate::v2::header::Invalidate;
-use crate::{Connection, Design, Event, PersistentArguments, Registration};
+use crate::{Connection, Design, Event, PersistentArguments, Registration, Violation};
 use oncrpc::Reply;
 use verbs::{Completion, Handle, Invalidation, WorkRequest};
 use verbs_sim::EndOptions;
@@ -284,6 +284,44 @@ fn offer_of_designs_counts_behind_no_message_whatever_became_of_that() {
     check(Some(&[7, 3, 4, 0, 0, 0, 0]), None);
     check(Some(&[7, 2, 4, 4, 2]), None);
     check(Some(&[7, 2, 4, 0, 1, 0, 0, 0, 7, 1]), None);
+}
+
+#[test]
+fn connection_ends_where_it_is_not_clear_which_design_the_server_took() {
+    let check = |before: Option<&[u32]>, answer: &[u32], expected| {
+        let mut client = ready(Role::Client);
+        let xid = match client.poll_post() {
+            Some(WorkRequest::Send { buffer, .. }) => *buffer.first_chunk().expect("an XID"),
+            other => panic!("{other:?}"),
+        };
+        let words = [&[u32::from_be_bytes(xid)], answer].concat();
+        before.inspect(|before| arrive(&mut client, before));
+        arrive(&mut client, &words);
+        let design = client.session().expect("version two").design();
+        let ended = match client.violation() {
+            None => Ok(design),
+            Some(violation) => Err(violation),
+        };
+        assert_eq!(ended, expected, "{before:?} {answer:?}");
+    };
+    let unclear = Err(Violation::UnclearDesign);
+    let named = |bits, fixed| naming(0, Direction::Reply, bits, fixed)[1..].to_vec();
+    let alone = |answer: &[u32], expected| check(None, answer, expected);
+    alone(&named(0b100, true), Ok(Some(Design::Fixed)));
+    alone(&named(0, true), Ok(None));
+    // No characteristic; no INITXCH.
+    alone(&[2, 8, 5, 1, 1, 8, 0, 0], Ok(None));
+    alone(&[2, 8, 4, 3], Ok(None));
+    // Two, one that was not offered, one without a meaning, one that may change, nobody knows what.
+    alone(&named(0b1100, true), unclear);
+    alone(&named(0b10_0000, true), unclear);
+    alone(&named(1 << 20, true), unclear);
+    alone(&named(0b100, false), unclear);
+    alone(&[2, 8, 5, 1, 1, 4, 7], unclear);
+    // Behind something else.
+    check(Some(&[7, 2, 8, 4, 2]), &named(0b100, true), unclear);
+    let unasked = naming(7, Direction::Call, 0, true);
+    check(Some(&unasked), &named(0b100, true), unclear);
 }
 
 /// The handle that goes along with the reply to a small call, while another call has been read that

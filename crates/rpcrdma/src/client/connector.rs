@@ -321,12 +321,15 @@ impl Failure {
 }
 
 /// Whether a server may speak version one, and nothing else: its connection was lost, it did not
-/// answer in time, or its answer was none of version two. Whatever else went wrong says nothing of
-/// that.
+/// answer in time, or its answer was none of version two, or left it open how its messages are laid out.
+/// Whatever else went wrong says nothing of that.
 fn may_speak_version_one(over: &Over) -> bool {
     match over {
         Over::Closed(_) | Over::NoVersion(_) => true,
-        Over::Violation(violation) => matches!(violation, Violation::OfferNotUnderstood),
+        Over::Violation(violation) => matches!(
+            violation,
+            Violation::OfferNotUnderstood | Violation::UnclearDesign
+        ),
         Over::Impossible
         | Over::ServiceFailed
         | Over::Idle(_)

@@ -71,15 +71,25 @@ impl Agreement {
         }
     }
 
-    /// The answer of a server to what this client offered.
+    /// The answer of a server to what this client offered. An error means that it cannot be told how
+    /// the server's messages will be laid out.
     pub(super) fn handle_choice(&mut self, init: &InitXch, first: bool) -> Result<(), NoDesign> {
-        let Some(bits) = self.named(init, first)? else {
-            return Ok(());
+        let bits = match self.named(init, first)? {
+            Some(bits) if bits.bits() != 0 => bits,
+            Some(_) | None => return Ok(()),
         };
         let design = bits.answered();
         let design = design.filter(|design| self.ready_for.contains(design));
         self.state = State::Agreed(design.ok_or(NoDesign)?);
         Ok(())
+    }
+
+    /// The answer of a server cannot be read: it may have named one.
+    pub(super) fn handle_unreadable_choice(&self) -> Result<(), NoDesign> {
+        match self.ready_for.is_empty() {
+            true => Ok(()),
+            false => Err(NoDesign),
+        }
     }
 
     /// The designs that a first message names, if it counts: later ones, and those that may change,

@@ -1,5 +1,6 @@
 //! What a session makes of the messages of its peer.
 
+use super::agreement::NoDesign;
 use super::outstanding::What;
 use super::{Answer, Opening, Session};
 use crate::limits::CONTROL_RECEIVES;
@@ -65,13 +66,20 @@ impl Session {
         }
         self.counters.taken += 1;
         self.opening = Opening::Done;
+        let chosen = self.agreement.handle_choice(init, first);
+        self.take_choice(chosen);
         if self.peer.has_said() {
             self.counters.ignored += init.start.len() as u64;
             return;
         }
         self.peer.handle_initial(init, self.own.registry());
-        if self.agreement.handle_choice(init, first).is_err() {
+    }
+
+    /// What a server has chosen of the designs that we offered.
+    pub(super) fn take_choice(&mut self, chosen: Result<(), NoDesign>) {
+        if chosen.is_err() {
             self.counters.no_design += 1;
+            self.unclear_design = true;
         }
     }
 

@@ -24,7 +24,7 @@
 //! - When [`awaits_calls`](Session::awaits_calls) becomes true it notes which calls of its own are on
 //!   their way, and says when the last of them is answered.
 //! - After each of these it sends what there is to send, and closes the connection if the session
-//!   [is flooded](Session::is_flooded).
+//!   [is flooded](Session::is_flooded) or [unclear](Session::is_unclear).
 //!
 //! # How large a message may be
 //!
@@ -80,6 +80,7 @@ pub struct Session {
     /// Whether a message of the peer has come.
     heard: bool,
     flooded: bool,
+    unclear_design: bool,
     /// What the peer's Receives hold, or will hold if it was asked for less: for each message, so it
     /// is kept at hand.
     peer_receives: ReceiveSize,
@@ -179,6 +180,7 @@ impl Session {
             answers: VecDeque::new(),
             heard: false,
             flooded: false,
+            unclear_design: false,
             peer_receives: ReceiveSize::DEFAULT,
             events: VecDeque::new(),
             counters: Counters::default(),
@@ -285,6 +287,13 @@ impl Session {
         self.flooded
     }
 
+    /// Whether the server has answered the offer of designs for remote invalidation with something else
+    /// than one of them, or none. How it lays out its messages is then not known, and the connection
+    /// is to be closed.
+    pub fn is_unclear(&self) -> bool {
+        self.unclear_design
+    }
+
     /// What was done and seen so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -341,7 +350,11 @@ impl Session {
         self.counters.bad_replies += 1;
         match self.answered(xid, What::has_answer) {
             // The peer has version two. Defaults stay.
-            Some(What::Initial) => self.opening = Opening::Done,
+            Some(What::Initial) => {
+                self.opening = Opening::Done;
+                let chosen = self.agreement.handle_unreadable_choice();
+                self.take_choice(chosen);
+            }
             // What it did is not known, so a lower size is kept to.
             Some(What::Request(ids)) => self.peer.handle_unknown_outcome(&ids),
             Some(What::Update) | None => {}

@@ -103,8 +103,8 @@ fn offer_counts_only_in_a_first_message_and_if_it_never_changes() {
 }
 
 #[test]
-fn answer_with_anything_but_one_offered_design_agrees_on_nothing() {
-    let check = |answer: &[Design], expected| {
+fn answer_names_one_offered_design_or_none_or_it_is_not_clear_what_holds() {
+    let check = |answer: &[Design], expected, clear: bool| {
         let mut client = offering(&[Design::PerCall, Design::Fixed], &[]).client;
         let (xid, _) = optional(&mut client);
         let bits = DesignBits::offer(answer.iter().copied().collect());
@@ -114,12 +114,13 @@ fn answer_with_anything_but_one_offered_design_agrees_on_nothing() {
             (client.opening(), client.design()),
             (Opening::Done, expected)
         );
-        assert_eq!(client.counters().no_design, u64::from(expected.is_none()));
+        assert_eq!(client.is_unclear(), !clear, "{answer:?}");
+        assert_eq!(client.counters().no_design, u64::from(!clear));
     };
-    check(&[Design::Fixed], Some(Design::Fixed));
-    check(&[Design::Fixed, Design::PerCall], None);
-    check(&[Design::InterCall], None);
-    check(&[], None);
+    check(&[Design::Fixed], Some(Design::Fixed), true);
+    check(&[], None, true);
+    check(&[Design::Fixed, Design::PerCall], None, false);
+    check(&[Design::InterCall], None, false);
 }
 
 #[test]
