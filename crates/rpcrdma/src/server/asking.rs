@@ -2,6 +2,7 @@
 //! (xcharext §4.2).
 
 use rpcrdma_proto::v2::characteristics::{ReceiveBufferSize, ReceiveSize, XcharVal};
+use rpcrdma_proto::v2::session::{Event, Settled};
 use rpcrdma_proto::{Connection, InlineSize};
 use std::time::{Duration, Instant};
 
@@ -19,8 +20,10 @@ const SMALL_PART: usize = 4;
 pub(super) struct Asking {
     /// When to look again.
     next: Instant,
-    /// Octets of those that it began with.
-    first: Option<usize>,
+    /// Octets of those that it began with, or would not go below.
+    least: Option<usize>,
+    /// Octets of those that it would not go beyond.
+    most: usize,
     /// Since when its replies have been small.
     small_since: Instant,
 }
@@ -29,7 +32,8 @@ impl Asking {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             next: now,
-            first: None,
+            least: None,
+            most: usize::MAX,
             small_since: now,
         }
     }
@@ -40,8 +44,6 @@ impl Asking {
             return;
         }
         self.next = now + LOOK;
-        // What became of it shows in the size.
-        while connection.poll_characteristics().is_some() {}
         let Some(session) = connection.session() else {
             return;
         };
@@ -49,6 +51,9 @@ impl Asking {
             return;
         }
         let size = session.peer::<ReceiveBufferSize>().octets();
+        while let Some(event) = connection.poll_characteristics() {
+            self.note(size, &event);
+        }
         let needed = connection.take_largest_reply();
         if let Some(wanted) = self.wanted(now, size, needed) {
             let wanted = XcharVal::of::<ReceiveBufferSize>(&wanted);
@@ -57,21 +62,43 @@ impl Asking {
         }
     }
 
+    /// What became of a request, where the size is this now.
+    fn note(&mut self, size: usize, event: &Event) {
+        match event {
+            // What was done shows in the size.
+            Event::Settled {
+                outcome: Settled::Done,
+                ..
+            }
+            | Event::Wanted(_)
+            | Event::PeerChanged(_) => {}
+            Event::Settled {
+                wanted,
+                outcome: Settled::Rejected | Settled::Partly(_),
+            } => match wanted.read::<ReceiveBufferSize>() {
+                Ok(Some(wanted)) if wanted.octets() > size => self.most = size,
+                Ok(Some(_)) => self.least = Some(size),
+                Ok(None) | Err(_) => {}
+            },
+        }
+    }
+
     /// The size to ask for, given the present one and the octets of the largest reply of late.
     fn wanted(&mut self, now: Instant, size: usize, needed: usize) -> Option<ReceiveSize> {
-        let first = *self.first.get_or_insert(size);
+        let least = *self.least.get_or_insert(size);
         if needed * SMALL_PART > size {
             self.small_since = now;
         }
-        let wanted = if needed > size {
-            needed.next_power_of_two()
-        } else if size > first && now >= self.small_since + SMALL_FOR {
+        let wanted = if needed > size && needed <= self.most {
+            needed.next_power_of_two().min(self.most)
+        } else if size > least && now >= self.small_since + SMALL_FOR {
             self.small_since = now;
-            (size / 2).max(first)
+            (size / 2).max(least)
         } else {
             return None;
         };
-        Some(InlineSize::at_most(wanted).max(InlineSize::DEFAULT).into())
+        let wanted = InlineSize::at_most(wanted).max(InlineSize::DEFAULT);
+        (wanted.octets() != size).then_some(wanted.into())
     }
 }
 
@@ -97,5 +124,39 @@ mod tests {
         check(90, 16_384, 100, None);
         check(91, 16_384, 0, Some(8192));
         check(200, 8192, 0, None);
+    }
+
+    /// A client had Receives of one size, was asked for another, and came to `size`.
+    fn settled(asking: &mut Asking, wanted: u32, outcome: Settled, size: u32) {
+        let wanted = ReceiveSize::new(wanted).expect("not too small");
+        let wanted = XcharVal::of::<ReceiveBufferSize>(&wanted);
+        asking.note(size as usize, &Event::Settled { wanted, outcome });
+    }
+
+    #[test]
+    fn client_that_does_not_go_along_is_not_asked_again() {
+        let start = Instant::now();
+        let later = start + Duration::from_secs(100);
+        let mut asking = Asking::new(start);
+        let check = |asking: &mut Asking, size, needed, expected: Option<usize>| {
+            let wanted = asking.wanted(later, size, needed);
+            assert_eq!(wanted.map(ReceiveSize::octets), expected, "{size} {needed}");
+        };
+        check(&mut asking, 8192, 10_000, Some(16_384));
+        let value = ReceiveSize::new(12_300).expect("not too small");
+        let partly = Settled::Partly(XcharVal::of::<ReceiveBufferSize>(&value));
+        settled(&mut asking, 16_384, partly, 12_300);
+        check(&mut asking, 12_300, 12_400, None);
+        // What it has come to it may come to again, in whole KiB.
+        check(&mut asking, 8192, 12_290, Some(12_288));
+        check(&mut asking, 12_288, 12_290, None);
+        settled(&mut asking, 12_288, Settled::Rejected, 8192);
+        check(&mut asking, 8192, 8193, None);
+        // Nor is it asked for less than it goes down to.
+        asking.small_since = start;
+        check(&mut asking, 65_536, 100, Some(32_768));
+        settled(&mut asking, 32_768, Settled::Rejected, 65_536);
+        asking.small_since = start;
+        check(&mut asking, 65_536, 100, None);
     }
 }
