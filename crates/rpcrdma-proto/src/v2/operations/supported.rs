@@ -15,7 +15,9 @@ pub enum Supported {
     InitXch,
     /// INITXCH and RESPXCH: requests are answered, and done or rejected at once.
     InitRespXch,
-    /// INITXCH and UPDXCH: changes are told, but none can be asked for.
+    /// INITXCH and UPDXCH: changes are told, but none can be asked for. Two are told in the life of a
+    /// connection ([`MAX_CONTROL_MESSAGES`](crate::limits::MAX_CONTROL_MESSAGES)), as the peer never
+    /// shows that it has taken them in; further ones are refused.
     InitUpdXch,
     /// All four. Only then is REQXCH sent.
     #[default]

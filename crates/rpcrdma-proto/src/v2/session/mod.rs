@@ -62,7 +62,7 @@ use super::header::{Direction, Optional, RdmaError};
 use super::operations::{Operation, RespXch, Supported};
 use crate::Role;
 use crate::invalidation::Design;
-use crate::limits::FIRST_MESSAGE;
+use crate::limits::{FIRST_MESSAGE, MAX_CONTROL_MESSAGES};
 use std::collections::VecDeque;
 
 /// One end's part in agreeing about characteristics, for the life of one connection.
@@ -404,7 +404,17 @@ impl Session {
         if !self.own.updates() {
             return Err(RaiseError::Unsupported);
         }
-        self.own.sizes.raise(to)
+        let can_tell = self.can_tell(self.own.sizes.is_changing());
+        self.own.sizes.raise(to, can_tell)
+    }
+
+    /// Whether a change can be told, or one that `waits` to be told be another. Without REQXCH nothing
+    /// shows that an UPDXCH has arrived, so that there are as many in the life of a connection as the
+    /// peer has Receives for.
+    fn can_tell(&self, waits: bool) -> bool {
+        let told = self.outstanding.updates() + self.own.untold();
+        let room = self.supported.requests() || waits || told < MAX_CONTROL_MESSAGES;
+        room && !self.peer.refuses_updates()
     }
 
     /// Asks the peer to change its characteristics to these values. Of a size that is lower than now
@@ -430,7 +440,8 @@ impl Session {
     ///
     /// If it cannot have that value, or the peer cannot be told.
     pub fn tell(&mut self, value: XcharVal) -> Result<(), TellError> {
-        self.own.tell(value)
+        let can_tell = self.can_tell(self.own.is_untold(value.which));
+        self.own.tell(value, can_tell)
     }
 
     /// Ends the request of the peer for a registered characteristic, with the value that it has now:
@@ -440,7 +451,8 @@ impl Session {
     ///
     /// If nothing was asked for, or it cannot have that value.
     pub fn settle(&mut self, value: XcharVal) -> Result<(), TellError> {
-        self.own.settle(value)
+        let can_tell = self.can_tell(self.own.is_untold(value.which));
+        self.own.settle(value, can_tell)
     }
 
     /// The next thing to tell our user.

@@ -55,8 +55,13 @@ impl Outstanding {
         self.len() < MAX_CONTROL_MESSAGES
     }
 
+    pub(super) fn updates(&self) -> usize {
+        let updates = self.sent.iter().filter(|sent| sent.what == What::Update);
+        updates.count()
+    }
+
     pub(super) fn has_update(&self) -> bool {
-        self.sent.iter().any(|sent| sent.what == What::Update)
+        self.updates() > 0
     }
 
     pub(super) fn has_request(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use super::Event;
 use super::config::{Config, is_builtin};
-use super::sizes::ReceiveSizes;
+use super::sizes::{CANNOT_TELL, ReceiveSizes};
 use crate::Role;
 use crate::invalidation::Design;
 use crate::limits::FIRST_MESSAGE;
@@ -53,6 +53,9 @@ pub enum TellError {
     /// The peer has not asked for it.
     #[error("no request for characteristic {0} is pending")]
     NotAsked(XcharId),
+    /// Nothing more can be told.
+    #[error("{CANNOT_TELL}")]
+    NotTold,
     /// With it, all that is to be said would not fit a message any more.
     #[error("characteristics would take {0} octets of a message of {FIRST_MESSAGE}")]
     TooLong(usize),
@@ -179,19 +182,29 @@ impl Own {
             .unwrap_or(MayChange::Never)
     }
 
-    /// Another value, whatever the peer asked for.
-    pub(super) fn tell(&mut self, value: XcharVal) -> Result<(), TellError> {
+    /// Changes that the peer is still to be told.
+    pub(super) fn untold(&self) -> usize {
+        self.changed.len() + usize::from(self.sizes.is_changing())
+    }
+
+    /// Whether this one is among them.
+    pub(super) fn is_untold(&self, id: XcharId) -> bool {
+        self.changed.iter().any(|update| update.now.which == id)
+    }
+
+    /// Another value, whatever the peer asked for, if it can be told.
+    pub(super) fn tell(&mut self, value: XcharVal, can_tell: bool) -> Result<(), TellError> {
         let asked = self.asked.contains(&value.which);
         match self.change_to(&value)? {
             MayChange::Unasked => {}
             MayChange::OnRequest if asked => {}
             MayChange::OnRequest | MayChange::Never => return Err(TellError::Fixed(value.which)),
         }
-        self.update(value, false)
+        self.update(value, false, can_tell)
     }
 
-    /// The end of what the peer asked for.
-    pub(super) fn settle(&mut self, value: XcharVal) -> Result<(), TellError> {
+    /// The end of what the peer asked for, with the same condition.
+    pub(super) fn settle(&mut self, value: XcharVal, can_tell: bool) -> Result<(), TellError> {
         let id = value.which;
         let may_change = self.change_to(&value)?;
         if !self.asked.contains(&id) {
@@ -200,7 +213,7 @@ impl Own {
         if may_change == MayChange::Never && self.now(id) != Some(&value) {
             return Err(TellError::Fixed(id));
         }
-        self.update(value, true)
+        self.update(value, true, can_tell)
     }
 
     fn change_to(&self, value: &XcharVal) -> Result<MayChange, TellError> {
@@ -220,7 +233,10 @@ impl Own {
         }
     }
 
-    fn update(&mut self, now: XcharVal, pendclr: bool) -> Result<(), TellError> {
+    fn update(&mut self, now: XcharVal, pendclr: bool, can_tell: bool) -> Result<(), TellError> {
+        if !can_tell {
+            return Err(TellError::NotTold);
+        }
         // Of that an UPDXCH is a part.
         let len = self.initial_len(Some(&now));
         if len > FIRST_MESSAGE {
@@ -240,12 +256,20 @@ impl Own {
 
     /// Whether there is something to tell.
     pub(super) fn has_update(&self) -> bool {
-        self.updates() && (self.sizes.update().is_some() || !self.changed.is_empty())
+        self.updates() && (self.size_update().is_some() || !self.changed.is_empty())
+    }
+
+    /// Of a size that is raised in steps each is told, but only the last where few can be.
+    fn size_update(&self) -> Option<(ReceiveSize, bool)> {
+        let few = !self.supported.requests();
+        self.sizes
+            .update()
+            .filter(|_| !(few && self.sizes.raising()))
     }
 
     /// What to tell next. It counts as told.
     pub(super) fn poll_update(&mut self) -> Option<UpdXch> {
-        let update = match self.sizes.update() {
+        let update = match self.size_update() {
             Some((size, pendclr)) => {
                 self.sizes.handle_told(size);
                 let now = XcharVal::of::<ReceiveBufferSize>(&size);

@@ -100,6 +100,10 @@ impl Peer {
         self.said && !self.no_updates
     }
 
+    pub(super) fn refuses_updates(&self) -> bool {
+        self.no_updates
+    }
+
     /// What its Receives hold.
     pub(super) fn receive_size(&self) -> ReceiveSize {
         let said = self.values.get::<ReceiveBufferSize>();

@@ -60,7 +60,14 @@ pub enum RaiseError {
     /// The peer has asked for less, and is not yet told that it has it.
     #[error("the peer asked for smaller Receives, which is not done yet")]
     BeingLowered,
+    /// Nothing more can be told.
+    #[error("{CANNOT_TELL}")]
+    NotTold,
 }
+
+/// Why the peer of an end that supports ROPT_UPDXCH hears of no change.
+pub(super) const CANNOT_TELL: &str = "the peer has refused ROPT_UPDXCH, or has been sent as many as \
+                                      it has Receives for, where no ROPT_REQXCH shows that it took them in";
 
 impl ReceiveSizes {
     pub(super) fn new(now: ReceiveSize, most: ReceiveSize) -> Self {
@@ -106,8 +113,13 @@ impl ReceiveSizes {
         matches!(self.change, Change::Raising { to, .. } if self.ready < to)
     }
 
-    /// Makes new Receives larger.
-    pub(super) fn raise(&mut self, to: ReceiveSize) -> Result<(), RaiseError> {
+    /// Whether there is a change that the peer is still to be told.
+    pub(super) fn is_changing(&self) -> bool {
+        self.change != Change::None
+    }
+
+    /// Makes new Receives larger, if the peer can be told.
+    pub(super) fn raise(&mut self, to: ReceiveSize, can_tell: bool) -> Result<(), RaiseError> {
         if to > self.most {
             return Err(RaiseError::TooLarge { most: self.most });
         }
@@ -123,6 +135,9 @@ impl ReceiveSizes {
             return Err(RaiseError::Smaller { now });
         }
         if to > now {
+            if !can_tell {
+                return Err(RaiseError::NotTold);
+            }
             self.raise_to(to, asked);
         }
         Ok(())

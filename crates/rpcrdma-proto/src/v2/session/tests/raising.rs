@@ -46,8 +46,9 @@ fn peer_that_knows_no_updates_is_not_told_again() {
     let (xid, _) = optional(client);
     assert!(client.handle_error(xid, RdmaError::InvalOption));
     assert_eq!(client.own::<ReceiveBufferSize>(), size(4096));
-    client.raise_receive_size(size(16_384)).expect("it may");
-    client.handle_old_receives_gone(16_384);
+    let raised = client.raise_receive_size(size(16_384));
+    assert_eq!(raised, Err(RaiseError::NotTold));
+    assert_eq!(client.tell(queue(32)), Err(TellError::NotTold));
     assert_eq!(next(client), None);
 }
 
@@ -55,12 +56,32 @@ fn peer_that_knows_no_updates_is_not_told_again() {
 fn only_two_updates_go_out_if_nothing_can_show_that_they_arrived() {
     let mut pair = Pair::open(|config| config.supported = Supported::InitUpdXch);
     let client = &mut pair.client;
-    for raised in [5000, 6000, 7000] {
+    for raised in [5000, 6000] {
         client.raise_receive_size(size(raised)).expect("it may");
         client.handle_old_receives_gone(raised as usize);
-        assert_eq!(next(client).is_some(), raised != 7000, "{raised}");
+        assert!(next(client).is_some());
     }
     assert_eq!(client.outstanding(), MAX_CONTROL_MESSAGES);
+    let raised = client.raise_receive_size(size(7000));
+    assert_eq!(raised, Err(RaiseError::NotTold));
+    assert_eq!(client.receive_size(), 6000);
+    assert_eq!(client.tell(queue(32)), Err(TellError::NotTold));
+}
+
+#[test]
+fn change_that_was_taken_is_told_where_few_can_be() {
+    let mut pair = Pair::open(|config| config.supported = Supported::InitUpdXch);
+    let client = &mut pair.client;
+    client.raise_receive_size(size(8192)).expect("it may");
+    client.tell(queue(32)).expect("it may");
+    // Another step, and another value, of what is to be told.
+    client.raise_receive_size(size(16_384)).expect("it may");
+    client.tell(queue(64)).expect("it may");
+    client.handle_old_receives_gone(8192);
+    assert_eq!(update(client).now, queue(64));
+    assert_eq!(next(client), None);
+    client.handle_old_receives_gone(16_384);
+    assert_eq!(update(client).now, receives(16_384));
 }
 
 #[test]
