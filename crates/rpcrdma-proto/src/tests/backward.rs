@@ -11,8 +11,8 @@ use std::time::Instant;
 use verbs::QueuePair;
 
 /// A pair whose client has said that it is ready.
-fn ready() -> Pair {
-    ready_with(Setup::default())
+fn ready(versions: Versions) -> Pair {
+    ready_with(Setup::speaking(versions))
 }
 
 fn ready_with(setup: Setup) -> Pair {
@@ -32,76 +32,86 @@ fn exchange_back(pair: &mut Pair, xid: u32, octets: usize) -> Result<Payload, Tr
 
 #[test]
 fn server_calls_its_client() {
-    let mut pair = ready();
-    let answer = exchange_back(&mut pair, 5, 40).expect("answered");
-    check_reply(&answer, 5, 40, &[]);
-    pair.check_idle();
-    let counters = pair.server.connection.counters();
-    assert_eq!((counters.calls_sent, counters.replies_received), (1, 1));
-    let counters = pair.client.connection.counters();
-    assert_eq!((counters.calls_received, counters.replies_sent), (1, 1));
+    in_each_version(|versions| {
+        let mut pair = ready(versions);
+        let answer = exchange_back(&mut pair, 5, 40).expect("answered");
+        check_reply(&answer, 5, 40, &[]);
+        pair.check_idle();
+        let counters = pair.server.connection.counters();
+        assert_eq!((counters.calls_sent, counters.replies_received), (1, 1));
+        let counters = pair.client.connection.counters();
+        assert_eq!((counters.calls_received, counters.replies_sent), (1, 1));
+    });
 }
 
 #[test]
 fn nothing_is_sent_before_the_client_is_ready() {
-    let mut pair = Pair::new();
-    assert_eq!(pair.server.connection.room(), 0);
-    pair.call_back(request(5, call(5, 40, &[]), bound(200, &[])));
-    assert!(matches!(pair.ended_back(), Err(TransportError::Refused(_))));
-    assert_eq!(pair.server.connection.counters().calls_sent, 0);
-    pair.client_is_ready();
-    exchange_back(&mut pair, 6, 40).expect("answered");
+    in_each_version(|versions| {
+        let mut pair = Pair::speaking(versions);
+        assert_eq!(pair.server.connection.room(), 0);
+        pair.call_back(request(5, call(5, 40, &[]), bound(200, &[])));
+        assert!(matches!(pair.ended_back(), Err(TransportError::Refused(_))));
+        assert_eq!(pair.server.connection.counters().calls_sent, 0);
+        pair.client_is_ready();
+        exchange_back(&mut pair, 6, 40).expect("answered");
+    });
 }
 
 #[test]
 fn server_without_a_backward_direction_makes_no_calls_even_to_a_client_that_is_ready() {
-    let mut setup = Setup::default();
-    setup.server.backward_credits = 0;
-    let mut pair = ready_with(setup);
-    pair.call_back(request(5, call(5, 40, &[]), bound(200, &[])));
-    assert!(matches!(pair.ended_back(), Err(TransportError::Refused(_))));
-    assert_eq!(pair.server.connection.counters().calls_sent, 0);
+    in_each_version(|versions| {
+        let mut setup = Setup::speaking(versions);
+        setup.server.backward_credits = 0;
+        let mut pair = ready_with(setup);
+        pair.call_back(request(5, call(5, 40, &[]), bound(200, &[])));
+        assert!(matches!(pair.ended_back(), Err(TransportError::Refused(_))));
+        assert_eq!(pair.server.connection.counters().calls_sent, 0);
+    });
 }
 
 #[test]
 fn one_call_goes_before_the_first_reply_and_then_as_many_as_the_client_grants() {
-    let mut setup = Setup::default();
-    setup.client.backward_credits = 3;
-    let mut pair = ready_with(setup);
-    for xid in 1..=9 {
-        pair.call_back(request(xid, call(xid, 40, &[]), bound(200, &[])));
-    }
-    pair.drive();
-    assert_eq!(pair.back.calls.len(), 1);
-    for xid in 1..=9 {
-        let (id, _) = pair.back.calls.remove(0);
-        pair.answer_back(id, Reply::Message(reply(xid, 4, &[])));
-        assert_eq!(pair.back.calls.len(), (9 - xid as usize).min(3));
-    }
-    assert_eq!(pair.server.connection.credits(), 3);
-    assert_eq!(pair.back.replies.len(), 9);
-    pair.check_idle();
+    in_each_version(|versions| {
+        let mut setup = Setup::speaking(versions);
+        setup.client.backward_credits = 3;
+        let mut pair = ready_with(setup);
+        for xid in 1..=9 {
+            pair.call_back(request(xid, call(xid, 40, &[]), bound(200, &[])));
+        }
+        pair.drive();
+        assert_eq!(pair.back.calls.len(), 1);
+        for xid in 1..=9 {
+            let (id, _) = pair.back.calls.remove(0);
+            pair.answer_back(id, Reply::Message(reply(xid, 4, &[])));
+            assert_eq!(pair.back.calls.len(), (9 - xid as usize).min(3));
+        }
+        assert_eq!(pair.server.connection.credits(), 3);
+        assert_eq!(pair.back.replies.len(), 9);
+        pair.check_idle();
+    });
 }
 
 #[test]
 fn both_directions_use_the_same_xids_and_do_not_meet() {
-    let mut pair = ready();
-    pair.call(request(5, call(5, 40, &[]), bound(100, &[9000])));
-    let (forward, _) = pair.arrived();
-    pair.call_back(request(5, call(5, 44, &[]), bound(200, &[])));
-    let (backward, received) = pair.arrived_back();
-    assert_eq!(stream(&received), stream(&call(5, 44, &[])));
-    pair.answer_back(backward, Reply::Message(reply(5, 8, &[])));
-    assert!(pair.replies.is_empty(), "the client's call is not over");
-    check_reply(&pair.ended_back().expect("answered"), 5, 8, &[]);
-    pair.answer(forward, Reply::Message(reply(5, 4, &[9000])));
-    check_reply(&pair.ended().expect("answered"), 5, 4, &[9000]);
-    pair.check_idle();
+    in_each_version(|versions| {
+        let mut pair = ready(versions);
+        pair.call(request(5, call(5, 40, &[]), bound(100, &[9000])));
+        let (forward, _) = pair.arrived();
+        pair.call_back(request(5, call(5, 44, &[]), bound(200, &[])));
+        let (backward, received) = pair.arrived_back();
+        assert_eq!(stream(&received), stream(&call(5, 44, &[])));
+        pair.answer_back(backward, Reply::Message(reply(5, 8, &[])));
+        assert!(pair.replies.is_empty(), "the client's call is not over");
+        check_reply(&pair.ended_back().expect("answered"), 5, 8, &[]);
+        pair.answer(forward, Reply::Message(reply(5, 4, &[9000])));
+        check_reply(&pair.ended().expect("answered"), 5, 4, &[9000]);
+        pair.check_idle();
+    });
 }
 
 #[test]
 fn credits_of_one_direction_say_nothing_about_the_other() {
-    let mut pair = ready();
+    let mut pair = ready(Versions::One);
     exchange_back(&mut pair, 5, 40).expect("answered");
     assert_eq!(pair.server.connection.credits(), 4);
     assert_eq!(
@@ -118,69 +128,82 @@ fn credits_of_one_direction_say_nothing_about_the_other() {
 
 #[test]
 fn each_end_has_receives_for_both_directions() {
-    let receives = |pair: &Pair| {
-        let ends = [&pair.client, &pair.server];
-        ends.map(|end| end.qp.inner().outstanding().receives)
-    };
-    let mut pair = ready();
-    let slack = crate::limits::RECEIVE_SLACK;
-    assert_eq!(receives(&pair), [4 + slack, 8 + slack]);
-    exchange_back(&mut pair, 1, 40).expect("answered");
-    assert_eq!(receives(&pair), [4 + slack, 8 + slack]);
-    for xid in 1..=4 {
-        pair.call_back(request(xid, call(xid, 40, &[]), bound(200, &[])));
-        pair.call(request(xid, call(xid, 40, &[]), bound(200, &[])));
-    }
-    pair.drive();
-    assert_eq!(receives(&pair), [4 + slack + 1, 8 + slack + 4]);
-    assert_eq!(pair.server.connection.room(), 0);
+    in_each_version(|versions| {
+        let receives = |pair: &Pair| {
+            let ends = [&pair.client, &pair.server];
+            ends.map(|end| end.qp.inner().outstanding().receives)
+        };
+        let mut setup = Setup::speaking(versions);
+        // As many as before the first reply of version one.
+        setup.client.credits = 1;
+        let mut pair = ready_with(setup);
+        let slack = crate::limits::RECEIVE_SLACK;
+        assert_eq!(receives(&pair), [4 + slack, 8 + slack]);
+        exchange_back(&mut pair, 1, 40).expect("answered");
+        assert_eq!(receives(&pair), [4 + slack, 8 + slack]);
+        for xid in 1..=4 {
+            pair.call_back(request(xid, call(xid, 40, &[]), bound(200, &[])));
+            pair.call(request(xid, call(xid, 40, &[]), bound(200, &[])));
+        }
+        pair.drive();
+        assert_eq!(receives(&pair), [4 + slack + 1, 8 + slack + 4]);
+        assert_eq!(pair.server.connection.room(), 0);
+    });
 }
 
 #[test]
 fn call_that_needs_a_chunk_is_not_sent() {
-    let check = |fixed: usize, bound_of_reply: usize, sent: bool| {
-        let mut pair = ready();
-        pair.call_back(request(5, call(5, fixed, &[]), bound(bound_of_reply, &[])));
-        pair.drive();
-        assert_eq!(
-            pair.back.calls.len(),
-            usize::from(sent),
-            "{fixed} {bound_of_reply}"
-        );
-        if !sent {
-            let ended = pair.ended_back();
-            assert!(
-                matches!(ended, Err(TransportError::TooLarge { .. })),
-                "{ended:?}"
+    in_each_version(|versions| {
+        let check = |fixed: usize, bound_of_reply: usize, sent: bool| {
+            let mut pair = ready(versions);
+            pair.call_back(request(5, call(5, fixed, &[]), bound(bound_of_reply, &[])));
+            pair.drive();
+            assert_eq!(
+                pair.back.calls.len(),
+                usize::from(sent),
+                "{fixed} {bound_of_reply}"
             );
-            assert_eq!(pair.server.connection.exposed(), 0);
-        }
-    };
-    // 28 octets of header; XID, direction and the length of the fixed part.
-    check(4096 - 28 - 12, 200, true);
-    check(4096 - 28 - 12 + 4, 200, false);
-    check(40, 4096 - 28, true);
-    check(40, 4096 - 28 + 1, false);
+            if !sent {
+                let ended = pair.ended_back();
+                assert!(
+                    matches!(ended, Err(TransportError::TooLarge { .. })),
+                    "{ended:?}"
+                );
+                assert_eq!(pair.server.connection.exposed(), 0);
+            }
+        };
+        let header = ready(versions).server.connection.link.layout.min_len();
+        let room = 4096 - header;
+        // XID, direction and the length of the fixed part.
+        check(room - 12, 200, true);
+        check(room - 12 + 4, 200, false);
+        check(40, room, true);
+        check(40, room + 1, false);
+    });
 }
 
 #[test]
 fn eligible_items_go_inline() {
-    let mut pair = ready();
-    pair.call_back(request(5, call(5, 40, &[2001]), bound(200, &[2001])));
-    let (id, received) = pair.arrived_back();
-    assert_eq!(stream(&received), stream(&call(5, 40, &[2001])));
-    pair.answer_back(id, Reply::Message(reply(5, 40, &[2001])));
-    check_reply(&pair.ended_back().expect("answered"), 5, 40, &[2001]);
-    pair.check_idle();
+    in_each_version(|versions| {
+        let mut pair = ready(versions);
+        pair.call_back(request(5, call(5, 40, &[2001]), bound(200, &[2001])));
+        let (id, received) = pair.arrived_back();
+        assert_eq!(stream(&received), stream(&call(5, 40, &[2001])));
+        pair.answer_back(id, Reply::Message(reply(5, 40, &[2001])));
+        check_reply(&pair.ended_back().expect("answered"), 5, 40, &[2001]);
+        pair.check_idle();
+    });
 }
 
 #[test]
 fn reply_that_outgrows_a_send_is_err_chunk_and_both_directions_go_on() {
-    let mut pair = ready();
-    let outgrown = exchange_back(&mut pair, 5, 5000);
-    assert!(matches!(outgrown, Err(TransportError::Refused(_))));
-    exchange_back(&mut pair, 6, 40).expect("the connection goes on");
-    pair.check_idle();
+    in_each_version(|versions| {
+        let mut pair = ready(versions);
+        let outgrown = exchange_back(&mut pair, 5, 5000);
+        assert!(matches!(outgrown, Err(TransportError::Refused(_))));
+        exchange_back(&mut pair, 6, 40).expect("the connection goes on");
+        pair.check_idle();
+    });
 }
 
 /// Whatever chunk a server offers to a client, it gets an error and the connection goes on.
@@ -249,22 +272,24 @@ fn client_without_a_backward_direction_hears_no_calls() {
 
 #[test]
 fn client_without_a_service_answers_prog_unavail() {
-    let mut pair = ready();
-    let words = [5, 0, 2, 0x4000_0000, 1, 0, 0, 0, 0, 0_u32];
-    let octets: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
-    let message = Payload::new(Buffer::from(octets), 0);
-    pair.call_back(request(5, message, bound(200, &[])));
-    let (id, received) = pair.arrived_back();
-    let caller = Caller::new(pair.client.qp.peer_addr());
-    let Answer::Now(reply) = Programs::new().call(received, &caller) else {
-        panic!("there is nothing to wait for");
-    };
-    pair.answer_back(id, reply);
-    let answer = stream(&pair.ended_back().expect("answered"));
-    let words = [5, 1, 0, 0, 0, 1_u32];
-    let expected: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
-    assert_eq!(answer, expected);
-    pair.check_idle();
+    in_each_version(|versions| {
+        let mut pair = ready(versions);
+        let words = [5, 0, 2, 0x4000_0000, 1, 0, 0, 0, 0, 0_u32];
+        let octets: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+        let message = Payload::new(Buffer::from(octets), 0);
+        pair.call_back(request(5, message, bound(200, &[])));
+        let (id, received) = pair.arrived_back();
+        let caller = Caller::new(pair.client.qp.peer_addr());
+        let Answer::Now(reply) = Programs::new().call(received, &caller) else {
+            panic!("there is nothing to wait for");
+        };
+        pair.answer_back(id, reply);
+        let answer = stream(&pair.ended_back().expect("answered"));
+        let words = [5, 1, 0, 0, 0, 1_u32];
+        let expected: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+        assert_eq!(answer, expected);
+        pair.check_idle();
+    });
 }
 
 /// A server with a call of its own, XID 5, on its way.
@@ -371,7 +396,7 @@ fn server_that_ignores_its_credits_is_cut_off() {
 #[test]
 fn no_reply_of_a_client_takes_a_handle_along() {
     let mut lone = calling();
-    let mut pair = ready();
+    let mut pair = ready(Versions::One);
     exchange_back(&mut pair, 5, 40).expect("answered");
     assert_eq!(pair.client.connection.counters().invalidations_sent, 0);
     // A handle that the server never had is not invalidated by its provider, which ends the
@@ -385,33 +410,37 @@ fn no_reply_of_a_client_takes_a_handle_along() {
 
 #[test]
 fn cancelled_call_of_a_server_keeps_its_credit_until_its_reply() {
-    let mut pair = ready();
-    pair.call_back(request(5, call(5, 40, &[]), bound(200, &[])));
-    let (id, _) = pair.arrived_back();
-    pair.server.connection.cancel(5, CallToken(5));
-    assert!(!pair.server.connection.can_call());
-    pair.answer_back(id, Reply::Message(reply(5, 40, &[])));
-    assert!(pair.back.replies.is_empty());
-    assert!(pair.server.connection.can_call());
-    pair.check_idle();
+    in_each_version(|versions| {
+        let mut pair = ready(versions);
+        pair.call_back(request(5, call(5, 40, &[]), bound(200, &[])));
+        let (id, _) = pair.arrived_back();
+        pair.server.connection.cancel(5, CallToken(5));
+        assert!(!pair.server.connection.can_call());
+        pair.answer_back(id, Reply::Message(reply(5, 40, &[])));
+        assert!(pair.back.replies.is_empty());
+        assert!(pair.server.connection.can_call());
+        pair.check_idle();
+    });
 }
 
 #[test]
 fn calls_of_a_server_go_on_over_the_next_connection_once_the_client_is_ready_again() {
-    let mut pair = ready();
-    pair.call_back(request(5, call(5, 40, &[]), bound(200, &[])));
-    let _ = pair.arrived_back();
-    let mut next = Pair::new();
-    let mut unfinished = pair.server.connection.into_unfinished();
-    let Some(Unfinished::Again(again)) = unfinished.pop() else {
-        panic!("it has no reply");
-    };
-    assert_eq!(next.server.connection.room(), 0, "nothing carries over");
-    next.client_is_ready();
-    let end = &mut next.server;
-    let called = end.connection.call(Instant::now(), again, &mut end.qp);
-    assert!(matches!(called, Called::Sent));
-    let (id, _) = next.arrived_back();
-    next.answer_back(id, Reply::Message(reply(5, 4, &[])));
-    check_reply(&next.ended_back().expect("answered"), 5, 4, &[]);
+    in_each_version(|versions| {
+        let mut pair = ready(versions);
+        pair.call_back(request(5, call(5, 40, &[]), bound(200, &[])));
+        let _ = pair.arrived_back();
+        let mut next = Pair::speaking(versions);
+        let mut unfinished = pair.server.connection.into_unfinished();
+        let Some(Unfinished::Again(again)) = unfinished.pop() else {
+            panic!("it has no reply");
+        };
+        assert_eq!(next.server.connection.room(), 0, "nothing carries over");
+        next.client_is_ready();
+        let end = &mut next.server;
+        let called = end.connection.call(Instant::now(), again, &mut end.qp);
+        assert!(matches!(called, Called::Sent));
+        let (id, _) = next.arrived_back();
+        next.answer_back(id, Reply::Message(reply(5, 4, &[])));
+        check_reply(&next.ended_back().expect("answered"), 5, 4, &[]);
+    });
 }

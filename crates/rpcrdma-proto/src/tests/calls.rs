@@ -141,27 +141,31 @@ fn check_shapes(setup: impl Fn() -> Setup) {
 
 #[test]
 fn every_shape_arrives_whole_and_leaves_nothing_behind() {
-    check_shapes(Setup::default);
+    in_each_version(|versions| {
+        check_shapes(|| Setup::speaking(versions));
+    });
 }
 
 #[test]
 fn items_of_a_long_call_may_have_chunks_of_their_own() {
-    let mixed = |max_segment| {
-        let mut setup = Setup::default();
-        setup.client.mixed_long = true;
-        setup.client.max_segment = max_segment;
-        Pair::with(setup)
-    };
-    for max_segment in [0, 4001] {
-        let mut pair = mixed(max_segment);
-        let items = &[5001, 3, 70_002];
-        let answer = exchange(&mut pair, (6000, items), (5000, &[9001])).expect("answered");
-        check_reply(&answer, 5, 5000, &[9001]);
-        let counters = pair.client.connection.counters();
-        assert_eq!(offered(counters), (3, 1, 1));
-        assert_eq!(used(pair.server.connection.counters()), (3, 1, 1));
-        pair.check_idle();
-    }
+    in_each_version(|versions| {
+        let mixed = |max_segment| {
+            let mut setup = Setup::speaking(versions);
+            setup.client.mixed_long = true;
+            setup.client.max_segment = max_segment;
+            Pair::with(setup)
+        };
+        for max_segment in [0, 4001] {
+            let mut pair = mixed(max_segment);
+            let items = &[5001, 3, 70_002];
+            let answer = exchange(&mut pair, (6000, items), (5000, &[9001])).expect("answered");
+            check_reply(&answer, 5, 5000, &[9001]);
+            let counters = pair.client.connection.counters();
+            assert_eq!(offered(counters), (3, 1, 1));
+            assert_eq!(used(pair.server.connection.counters()), (3, 1, 1));
+            pair.check_idle();
+        }
+    });
 }
 
 #[test]
@@ -204,67 +208,77 @@ fn post_all<Q: QueuePair>(end: &mut End<Q>) -> usize {
 
 #[test]
 fn inline_data_at_the_end_of_a_message_is_not_copied() {
-    let message = |direction| {
-        let mut w = Writer::new(Buffer::with_capacity(64));
-        w.u32(5);
-        w.u32(direction);
-        w.item(Gather::from_elem(octets(3001), 1));
-        w.finish()
-    };
-    let mut pair = Pair::new();
-    pair.call(request(5, message(0), bound(100, &[3001])));
-    assert_eq!(post_all(&mut pair.client), 3004);
-    let (id, received) = pair.arrived();
-    assert_eq!(stream(&received), stream(&message(0)));
-    pair.server.connection.reply(id, Reply::Message(message(1)));
-    assert_eq!(post_all(&mut pair.server), 3004);
-    let received = pair.ended().expect("the reply arrives");
-    assert_eq!(stream(&received), stream(&message(1)));
-    assert_eq!(offered(pair.client.connection.counters()), (0, 0, 0));
-    pair.check_idle();
+    in_each_version(|versions| {
+        let message = |direction| {
+            let mut w = Writer::new(Buffer::with_capacity(64));
+            w.u32(5);
+            w.u32(direction);
+            w.item(Gather::from_elem(octets(3001), 1));
+            w.finish()
+        };
+        let mut pair = Pair::speaking(versions);
+        pair.call(request(5, message(0), bound(100, &[3001])));
+        assert_eq!(post_all(&mut pair.client), 3004);
+        let (id, received) = pair.arrived();
+        assert_eq!(stream(&received), stream(&message(0)));
+        pair.server.connection.reply(id, Reply::Message(message(1)));
+        assert_eq!(post_all(&mut pair.server), 3004);
+        let received = pair.ended().expect("the reply arrives");
+        assert_eq!(stream(&received), stream(&message(1)));
+        assert_eq!(offered(pair.client.connection.counters()), (0, 0, 0));
+        pair.check_idle();
+    });
 }
 
 #[test]
 fn inline_data_with_something_behind_it_is_copied() {
-    let mut pair = Pair::new();
-    pair.call(request(5, call(5, 40, &[3000]), bound(100, &[3000])));
-    assert_eq!(post_all(&mut pair.client), 0);
-    let (id, _) = pair.arrived();
-    let answer = reply(5, 40, &[3000]);
-    pair.server.connection.reply(id, Reply::Message(answer));
-    assert_eq!(post_all(&mut pair.server), 0);
-    let received = pair.ended().expect("the reply arrives");
-    check_reply(&received, 5, 40, &[3000]);
+    in_each_version(|versions| {
+        let mut pair = Pair::speaking(versions);
+        pair.call(request(5, call(5, 40, &[3000]), bound(100, &[3000])));
+        assert_eq!(post_all(&mut pair.client), 0);
+        let (id, _) = pair.arrived();
+        let answer = reply(5, 40, &[3000]);
+        pair.server.connection.reply(id, Reply::Message(answer));
+        assert_eq!(post_all(&mut pair.server), 0);
+        let received = pair.ended().expect("the reply arrives");
+        check_reply(&received, 5, 40, &[3000]);
+    });
 }
 
 #[test]
 fn every_shape_works_in_odd_segments() {
-    check_shapes(|| {
-        let mut setup = Setup::default();
-        setup.client.max_segment = 4001;
-        setup
+    in_each_version(|versions| {
+        check_shapes(|| {
+            let mut setup = Setup::speaking(versions);
+            setup.client.max_segment = 4001;
+            setup
+        });
     });
 }
 
 #[test]
 fn every_shape_works_with_one_read_at_a_time_and_refused_posts() {
-    check_shapes(|| {
-        let mut setup = Setup::default();
-        for end in [&mut setup.ends.left, &mut setup.ends.right] {
-            end.limits.outstanding_reads = 1;
-            end.limits.sends = 2;
-            end.faults.refuse_post = std::num::NonZeroU64::new(2);
-        }
-        setup
+    in_each_version(|versions| {
+        check_shapes(|| {
+            let mut setup = Setup::speaking(versions);
+            for end in [&mut setup.ends.left, &mut setup.ends.right] {
+                end.limits.outstanding_reads = 1;
+                end.limits.sends = 2;
+                end.faults.refuse_post = std::num::NonZeroU64::new(2);
+            }
+            setup
+        });
     });
 }
 
 #[test]
 fn every_shape_works_without_remote_invalidation() {
-    check_shapes(|| {
-        let mut setup = Setup::default();
-        setup.client.own.remote_invalidation = false;
-        setup
+    in_each_version(|versions| {
+        check_shapes(|| {
+            let mut setup = Setup::speaking(versions);
+            setup.client.own.remote_invalidation = false;
+            setup
+        });
     });
 }
 
@@ -301,62 +315,72 @@ fn without_private_data_both_ends_keep_to_1024() {
 
 #[test]
 fn unused_chunks_come_back_empty() {
-    let mut pair = Pair::new();
-    pair.call(request(5, call(5, 40, &[]), bound(5000, &[50_000])));
-    let (id, _) = pair.arrived();
-    pair.answer(id, Reply::Message(reply(5, 40, &[])));
-    let answer = pair.ended().expect("answered");
-    check_reply(&answer, 5, 40, &[]);
-    assert_eq!(used(pair.server.connection.counters()), (0, 0, 0));
-    pair.check_idle();
+    in_each_version(|versions| {
+        let mut pair = Pair::speaking(versions);
+        pair.call(request(5, call(5, 40, &[]), bound(5000, &[50_000])));
+        let (id, _) = pair.arrived();
+        pair.answer(id, Reply::Message(reply(5, 40, &[])));
+        let answer = pair.ended().expect("answered");
+        check_reply(&answer, 5, 40, &[]);
+        assert_eq!(used(pair.server.connection.counters()), (0, 0, 0));
+        pair.check_idle();
+    });
 }
 
 #[test]
 fn short_result_fills_a_part_of_its_chunk() {
-    let mut pair = Pair::new();
-    pair.call(request(5, call(5, 40, &[]), bound(128, &[50_000])));
-    let (id, _) = pair.arrived();
-    pair.answer(id, Reply::Message(reply(5, 40, &[3])));
-    let answer = pair.ended().expect("answered");
-    check_reply(&answer, 5, 40, &[3]);
-    assert_eq!(pair.client.connection.counters().write_octets_received, 3);
+    in_each_version(|versions| {
+        let mut pair = Pair::speaking(versions);
+        pair.call(request(5, call(5, 40, &[]), bound(128, &[50_000])));
+        let (id, _) = pair.arrived();
+        pair.answer(id, Reply::Message(reply(5, 40, &[3])));
+        let answer = pair.ended().expect("answered");
+        check_reply(&answer, 5, 40, &[3]);
+        assert_eq!(pair.client.connection.counters().write_octets_received, 3);
+    });
 }
 
 /// Replies that outgrow what was offered for them.
 #[test]
 fn reply_without_room_is_err_chunk_and_the_connection_goes_on() {
-    let check = |fixed, results: &[usize], answer: Payload| {
-        let mut pair = Pair::new();
-        pair.call(request(5, call(5, 40, &[]), bound(fixed, results)));
-        let (id, _) = pair.arrived();
-        pair.answer(id, Reply::Message(answer));
-        assert!(matches!(pair.ended(), Err(TransportError::Refused(_))));
-        pair.check_idle();
-        assert_eq!(pair.server.connection.counters().chunk_errors_sent, 1);
-        exchange(&mut pair, (40, &[]), (40, &[])).expect("the connection goes on");
-    };
-    check(100, &[], reply(5, 5000, &[]));
-    check(5000, &[], reply(5, 6000, &[]));
-    check(100, &[5000], reply(5, 40, &[5001]));
-    check(100, &[5000], reply(5, 5000, &[10]));
+    in_each_version(|versions| {
+        let check = |fixed, results: &[usize], answer: Payload| {
+            let mut pair = Pair::speaking(versions);
+            pair.call(request(5, call(5, 40, &[]), bound(fixed, results)));
+            let (id, _) = pair.arrived();
+            pair.answer(id, Reply::Message(answer));
+            assert!(matches!(pair.ended(), Err(TransportError::Refused(_))));
+            pair.check_idle();
+            assert_eq!(pair.server.connection.counters().chunk_errors_sent, 1);
+            exchange(&mut pair, (40, &[]), (40, &[])).expect("the connection goes on");
+        };
+        check(100, &[], reply(5, 5000, &[]));
+        check(5000, &[], reply(5, 6000, &[]));
+        check(100, &[5000], reply(5, 40, &[5001]));
+        check(100, &[5000], reply(5, 5000, &[10]));
+    });
 }
 
 #[test]
 fn ineligible_item_is_err_chunk() {
-    let mut pair = Pair::new();
-    pair.call(request(5, call(5, 40, &[5000]), bound(100, &[])));
-    let (id, _) = pair.arrived();
-    pair.answer(id, Reply::Ineligible);
-    assert!(matches!(pair.ended(), Err(TransportError::Refused(_))));
-    pair.check_idle();
+    in_each_version(|versions| {
+        let mut pair = Pair::speaking(versions);
+        pair.call(request(5, call(5, 40, &[5000]), bound(100, &[])));
+        let (id, _) = pair.arrived();
+        pair.answer(id, Reply::Ineligible);
+        assert!(matches!(pair.ended(), Err(TransportError::Refused(_))));
+        pair.check_idle();
+    });
 }
 
 #[test]
 fn call_beyond_what_can_be_carried_fails_before_it_is_sent() {
-    let mut pair = Pair::new();
-    pair.call(request(5, call(5, 2 << 20, &[]), bound(100, &[])));
-    assert!(matches!(pair.ended(), Err(TransportError::TooLarge { .. })));
-    pair.check_idle();
+    in_each_version(|versions| {
+        let mut pair = Pair::speaking(versions);
+        pair.call(request(5, call(5, 2 << 20, &[]), bound(100, &[])));
+        assert!(matches!(pair.ended(), Err(TransportError::TooLarge { .. })));
+        pair.check_idle();
+    });
 }
 
 #[test]
@@ -382,153 +406,178 @@ fn one_call_goes_before_the_first_reply_and_then_as_many_as_granted() {
 
 #[test]
 fn client_posts_receives_for_the_calls_it_sends() {
-    let mut pair = Pair::new();
-    let idle = pair.client.qp.inner().outstanding().receives;
-    exchange(&mut pair, (40, &[]), (40, &[])).expect("answered");
-    assert_eq!(pair.client.qp.inner().outstanding().receives, idle);
-    for xid in 1..=8 {
-        pair.call(request(xid, call(xid, 40, &[]), bound(100, &[])));
-    }
-    pair.drive();
-    assert_eq!(pair.client.qp.inner().outstanding().receives, idle + 8);
-    while let Some((id, received)) = pair.calls.pop() {
-        let xid = xdr::Reader::from(&received).u32().expect("an XID");
-        pair.answer(id, Reply::Message(reply(xid, 4, &[])));
-    }
-    assert_eq!(pair.client.qp.inner().outstanding().receives, idle);
-    pair.check_idle();
+    in_each_version(|versions| {
+        let mut pair = Pair::speaking(versions);
+        let idle = pair.client.qp.inner().outstanding().receives;
+        exchange(&mut pair, (40, &[]), (40, &[])).expect("answered");
+        assert_eq!(pair.client.qp.inner().outstanding().receives, idle);
+        for xid in 1..=8 {
+            pair.call(request(xid, call(xid, 40, &[]), bound(100, &[])));
+        }
+        pair.drive();
+        assert_eq!(pair.client.qp.inner().outstanding().receives, idle + 8);
+        while let Some((id, received)) = pair.calls.pop() {
+            let xid = xdr::Reader::from(&received).u32().expect("an XID");
+            pair.answer(id, Reply::Message(reply(xid, 4, &[])));
+        }
+        assert_eq!(pair.client.qp.inner().outstanding().receives, idle);
+        pair.check_idle();
+    });
 }
 
 #[test]
 fn server_grants_no_more_than_it_has() {
-    let mut setup = Setup::default();
-    setup.server.credits = 2;
-    let mut pair = Pair::with(setup);
-    exchange(&mut pair, (40, &[]), (40, &[])).expect("answered");
-    assert_eq!(pair.client.connection.credits(), 2);
+    in_each_version(|versions| {
+        let mut setup = Setup::speaking(versions);
+        setup.server.credits = 2;
+        let mut pair = Pair::with(setup);
+        exchange(&mut pair, (40, &[]), (40, &[])).expect("answered");
+        assert_eq!(pair.client.connection.credits(), 2);
+    });
 }
 
 #[test]
 fn replies_may_come_in_any_order() {
-    let mut pair = Pair::new();
-    exchange(&mut pair, (40, &[]), (40, &[])).expect("answered");
-    for xid in 1..=8 {
-        pair.call(request(xid, call(xid, 40, &[]), bound(100, &[50_000])));
-    }
-    pair.drive();
-    while let Some((id, received)) = pair.calls.pop() {
-        let xid = xdr::Reader::from(&received).u32().expect("an XID");
-        pair.answer(id, Reply::Message(reply(xid, 4, &[xid as usize])));
-    }
-    let order: SmallVec<[u64; 8]> = pair.replies.iter().map(|(token, _)| token.0).collect();
-    assert_eq!(order.as_slice(), [8, 7, 6, 5, 4, 3, 2, 1]);
-    for (token, answer) in pair.replies.drain(..) {
-        let answer = answer.expect("answered");
-        check_reply(&answer, token.0 as u32, 4, &[token.0 as usize]);
-    }
-    pair.check_idle();
+    in_each_version(|versions| {
+        let mut pair = Pair::speaking(versions);
+        exchange(&mut pair, (40, &[]), (40, &[])).expect("answered");
+        for xid in 1..=8 {
+            pair.call(request(xid, call(xid, 40, &[]), bound(100, &[50_000])));
+        }
+        pair.drive();
+        while let Some((id, received)) = pair.calls.pop() {
+            let xid = xdr::Reader::from(&received).u32().expect("an XID");
+            pair.answer(id, Reply::Message(reply(xid, 4, &[xid as usize])));
+        }
+        let order: SmallVec<[u64; 8]> = pair.replies.iter().map(|(token, _)| token.0).collect();
+        assert_eq!(order.as_slice(), [8, 7, 6, 5, 4, 3, 2, 1]);
+        for (token, answer) in pair.replies.drain(..) {
+            let answer = answer.expect("answered");
+            check_reply(&answer, token.0 as u32, 4, &[token.0 as usize]);
+        }
+        pair.check_idle();
+    });
+}
+
+/// A pair whose client has one credit, and so makes one call at a time.
+fn with_one_credit(versions: Versions) -> Pair {
+    let mut setup = Setup::speaking(versions);
+    setup.client.credits = 1;
+    Pair::with(setup)
 }
 
 #[test]
 fn cancelled_call_keeps_its_regions_until_its_reply() {
-    let mut pair = Pair::new();
-    pair.call(request(5, call(5, 40, &[]), bound(100, &[50_000])));
-    let (id, _) = pair.arrived();
-    pair.client.connection.cancel(5, CallToken(5));
-    pair.drive();
-    assert_eq!(pair.client.connection.exposed(), 1);
-    assert!(!pair.client.connection.can_call(), "it keeps its credit");
-    pair.answer(id, Reply::Message(reply(5, 40, &[50_000])));
-    assert!(pair.replies.is_empty());
-    assert!(pair.client.connection.can_call());
-    pair.check_idle();
+    in_each_version(|versions| {
+        let mut pair = with_one_credit(versions);
+        pair.call(request(5, call(5, 40, &[]), bound(100, &[50_000])));
+        let (id, _) = pair.arrived();
+        pair.client.connection.cancel(5, CallToken(5));
+        pair.drive();
+        assert_eq!(pair.client.connection.exposed(), 1);
+        assert!(!pair.client.connection.can_call(), "it keeps its credit");
+        pair.answer(id, Reply::Message(reply(5, 40, &[50_000])));
+        assert!(pair.replies.is_empty());
+        assert!(pair.client.connection.can_call());
+        pair.check_idle();
+    });
 }
 
 #[test]
 fn age_of_a_call_counts_from_its_sending_and_does_not_end_when_it_is_cancelled() {
-    let mut pair = Pair::new();
-    let first = pair.now;
-    pair.call(request(5, call(5, 40, &[]), bound(100, &[])));
-    // There is one credit until the first reply, so this one waits.
-    pair.call(request(6, call(6, 40, &[]), bound(100, &[])));
-    let (id, _) = pair.arrived();
-    pair.client.connection.cancel(5, CallToken(5));
-    assert_eq!(pair.client.connection.oldest_call(), Some(first));
-    pair.now = first + Duration::from_secs(5);
-    pair.answer(id, Reply::Message(reply(5, 40, &[])));
-    assert_eq!(pair.client.connection.oldest_call(), Some(pair.now));
-    let (id, _) = pair.arrived();
-    pair.answer(id, Reply::Message(reply(6, 40, &[])));
-    assert_eq!(pair.client.connection.oldest_call(), None);
-    pair.check_idle();
+    in_each_version(|versions| {
+        let mut pair = with_one_credit(versions);
+        let first = pair.now;
+        pair.call(request(5, call(5, 40, &[]), bound(100, &[])));
+        // There is one credit, so this one waits.
+        pair.call(request(6, call(6, 40, &[]), bound(100, &[])));
+        let (id, _) = pair.arrived();
+        pair.client.connection.cancel(5, CallToken(5));
+        assert_eq!(pair.client.connection.oldest_call(), Some(first));
+        pair.now = first + Duration::from_secs(5);
+        pair.answer(id, Reply::Message(reply(5, 40, &[])));
+        assert_eq!(pair.client.connection.oldest_call(), Some(pair.now));
+        let (id, _) = pair.arrived();
+        pair.answer(id, Reply::Message(reply(6, 40, &[])));
+        assert_eq!(pair.client.connection.oldest_call(), None);
+        pair.check_idle();
+    });
 }
 
 #[test]
 fn call_that_is_dropped_by_the_service_leaves_no_trace_at_the_server() {
-    let mut pair = Pair::new();
-    pair.call(request(5, call(5, 40, &[]), bound(100, &[])));
-    let (id, _) = pair.arrived();
-    pair.answer(id, Reply::Nothing);
-    assert_eq!(pair.server.connection.calls_in(), 0);
-    assert!(pair.replies.is_empty());
+    in_each_version(|versions| {
+        let mut pair = Pair::speaking(versions);
+        pair.call(request(5, call(5, 40, &[]), bound(100, &[])));
+        let (id, _) = pair.arrived();
+        pair.answer(id, Reply::Nothing);
+        assert_eq!(pair.server.connection.calls_in(), 0);
+        assert!(pair.replies.is_empty());
+    });
 }
 
 #[test]
 fn calls_wait_for_memory_and_then_go_on_in_order() {
-    let mut setup = Setup::default();
-    setup.server.budget = Budget::new(150_000);
-    let mut pair = Pair::with(setup);
-    exchange(&mut pair, (40, &[]), (40, &[])).expect("answered");
-    for xid in 1..=3 {
-        pair.call(request(xid, call(xid, 40, &[100_000]), bound(100, &[])));
-    }
-    // A call without chunks does not wait for them.
-    pair.call(request(4, call(4, 40, &[]), bound(100, &[])));
-    pair.drive();
-    for expected in [&[1, 4][..], &[4, 2], &[4, 3]] {
-        let xid = |(_, call): &(_, Payload)| xdr::Reader::from(call).u32().expect("an XID");
-        let there: Vec<u32> = pair.calls.iter().map(xid).collect();
-        let there: Vec<u32> = there
-            .into_iter()
-            .filter(|xid| expected.contains(xid))
-            .collect();
-        assert_eq!(there.len(), expected.len(), "{expected:?}");
-        let first = pair.calls.iter().position(|c| xid(c) != 4).expect("a call");
-        let xid = xid(&pair.calls[first]);
-        let (id, _) = pair.calls.remove(first);
-        pair.answer(id, Reply::Message(reply(xid, 4, &[])));
-    }
-    assert_eq!(pair.server.connection.counters().memory_waits, 2);
+    in_each_version(|versions| {
+        let mut setup = Setup::speaking(versions);
+        setup.server.budget = Budget::new(150_000);
+        let mut pair = Pair::with(setup);
+        exchange(&mut pair, (40, &[]), (40, &[])).expect("answered");
+        for xid in 1..=3 {
+            pair.call(request(xid, call(xid, 40, &[100_000]), bound(100, &[])));
+        }
+        // A call without chunks does not wait for them.
+        pair.call(request(4, call(4, 40, &[]), bound(100, &[])));
+        pair.drive();
+        for expected in [&[1, 4][..], &[4, 2], &[4, 3]] {
+            let xid = |(_, call): &(_, Payload)| xdr::Reader::from(call).u32().expect("an XID");
+            let there: Vec<u32> = pair.calls.iter().map(xid).collect();
+            let there: Vec<u32> = there
+                .into_iter()
+                .filter(|xid| expected.contains(xid))
+                .collect();
+            assert_eq!(there.len(), expected.len(), "{expected:?}");
+            let first = pair.calls.iter().position(|c| xid(c) != 4).expect("a call");
+            let xid = xid(&pair.calls[first]);
+            let (id, _) = pair.calls.remove(first);
+            pair.answer(id, Reply::Message(reply(xid, 4, &[])));
+        }
+        assert_eq!(pair.server.connection.counters().memory_waits, 2);
+    });
 }
 
 #[test]
 fn memory_of_a_call_is_accounted_for_until_its_service_is_done_with_it() {
-    let mut setup = Setup::default();
-    let budget = Budget::new(1 << 20);
-    setup.server.budget = budget.clone();
-    let mut pair = Pair::with(setup);
-    pair.call(request(5, call(5, 40, &[50_000]), bound(100, &[])));
-    let (id, message) = pair.arrived();
-    drop(pair);
-    assert_eq!(budget.free(), (1 << 20) - 50_000);
-    drop((id, message));
-    assert_eq!(budget.free(), 1 << 20);
+    in_each_version(|versions| {
+        let mut setup = Setup::speaking(versions);
+        let budget = Budget::new(1 << 20);
+        setup.server.budget = budget.clone();
+        let mut pair = Pair::with(setup);
+        pair.call(request(5, call(5, 40, &[50_000]), bound(100, &[])));
+        let (id, message) = pair.arrived();
+        drop(pair);
+        assert_eq!(budget.free(), (1 << 20) - 50_000);
+        drop((id, message));
+        assert_eq!(budget.free(), 1 << 20);
+    });
 }
 
 #[test]
 fn chunked_call_on_a_connection_that_is_over_is_nobodys_fault() {
-    let mut pair = Pair::new();
-    pair.client.qp.close();
-    while pair.client.qp.closed().is_none() {
-        pair.client.qp.progress();
-        pair.server.qp.progress();
-    }
-    pair.call(request(5, call(5, 40, &[50_000]), bound(100, &[])));
-    assert_eq!(pair.waiting.len(), 1, "it waits for the next connection");
-    assert_eq!(pair.client.connection.violation(), None);
-    // It left nothing behind: it could be tried again.
-    pair.call(request(5, call(5, 40, &[50_000]), bound(100, &[])));
-    assert_eq!(pair.waiting.len(), 2);
+    in_each_version(|versions| {
+        let mut pair = Pair::speaking(versions);
+        pair.client.qp.close();
+        while pair.client.qp.closed().is_none() {
+            pair.client.qp.progress();
+            pair.server.qp.progress();
+        }
+        pair.call(request(5, call(5, 40, &[50_000]), bound(100, &[])));
+        assert_eq!(pair.waiting.len(), 1, "it waits for the next connection");
+        assert_eq!(pair.client.connection.violation(), None);
+        // It left nothing behind: it could be tried again.
+        pair.call(request(5, call(5, 40, &[50_000]), bound(100, &[])));
+        assert_eq!(pair.waiting.len(), 2);
+    });
 }
 
 #[test]
@@ -559,17 +608,19 @@ fn unfinished_calls_come_back_from_a_lost_connection_and_go_over_the_next() {
 
 #[test]
 fn connection_that_is_given_up_for_its_silence_is_no_loss_of_its_calls() {
-    for (silent, losses) in [(true, 0), (false, 1)] {
-        let mut pair = Pair::new();
-        pair.call(request(5, call(5, 40, &[10]), bound(100, &[])));
-        let connection = pair.client.connection;
-        let unfinished = match silent {
-            true => connection.into_unanswered(),
-            false => connection.into_unfinished(),
-        };
-        let [Unfinished::Again(request)] = &unfinished[..] else {
-            panic!("it has no reply");
-        };
-        assert_eq!((request.losses, request.losses_alone), (losses, losses));
-    }
+    in_each_version(|versions| {
+        for (silent, losses) in [(true, 0), (false, 1)] {
+            let mut pair = Pair::speaking(versions);
+            pair.call(request(5, call(5, 40, &[10]), bound(100, &[])));
+            let connection = pair.client.connection;
+            let unfinished = match silent {
+                true => connection.into_unanswered(),
+                false => connection.into_unfinished(),
+            };
+            let [Unfinished::Again(request)] = &unfinished[..] else {
+                panic!("it has no reply");
+            };
+            assert_eq!((request.losses, request.losses_alone), (losses, losses));
+        }
+    });
 }

@@ -1,7 +1,7 @@
 //! Credits, kept to and not (RFC 8166 §3.3.1).
 
 use super::lone::*;
-use super::pair::{Pair, Setup};
+use super::pair::Pair;
 use super::*;
 use crate::Violation;
 use crate::header::{Lists, procedure};
@@ -151,30 +151,32 @@ fn fill_and_answer(pair: &mut Pair, xid: &mut u32) -> usize {
 
 #[test]
 fn grant_can_be_lowered_and_raised_while_all_credits_are_in_use() {
-    let mut pair = Pair::with(Setup::default());
-    let mut xid = 0;
-    assert_eq!(fill_and_answer(&mut pair, &mut xid), 1);
-    assert_eq!(fill_and_answer(&mut pair, &mut xid), 8);
-    pair.server.connection.set_grant(3);
-    // One more is sent before the client hears of it.
-    assert_eq!(fill_and_answer(&mut pair, &mut xid), 8);
-    assert_eq!(pair.client.connection.credits(), 3);
-    for expected in [7, 6, 5, 4, 3, 3, 3, 3, 3, 3, 3] {
-        assert_eq!(fill_and_answer(&mut pair, &mut xid), expected);
-    }
-    let slack = crate::limits::RECEIVE_SLACK;
-    assert_eq!(pair.server.qp.inner().outstanding().receives, 3 + slack);
-    pair.server.connection.set_grant(100);
-    assert_eq!(
-        pair.server.connection.grant(),
-        8,
-        "not more than there was room for"
-    );
-    assert_eq!(fill_and_answer(&mut pair, &mut xid), 3);
-    assert_eq!(fill_and_answer(&mut pair, &mut xid), 8);
-    assert_eq!(pair.server.qp.inner().outstanding().receives, 8 + slack);
-    assert_eq!(pair.client.qp.closed(), None);
-    assert_eq!(pair.server.connection.violation(), None);
+    in_each_version(|versions| {
+        let mut pair = Pair::speaking(versions);
+        let mut xid = 0;
+        fill_and_answer(&mut pair, &mut xid);
+        assert_eq!(fill_and_answer(&mut pair, &mut xid), 8);
+        pair.server.connection.set_grant(3);
+        // One more is sent before the client hears of it.
+        assert_eq!(fill_and_answer(&mut pair, &mut xid), 8);
+        assert_eq!(pair.client.connection.credits(), 3);
+        for expected in [7, 6, 5, 4, 3, 3, 3, 3, 3, 3, 3] {
+            assert_eq!(fill_and_answer(&mut pair, &mut xid), expected);
+        }
+        let slack = crate::limits::RECEIVE_SLACK;
+        assert_eq!(pair.server.qp.inner().outstanding().receives, 3 + slack);
+        pair.server.connection.set_grant(100);
+        assert_eq!(
+            pair.server.connection.grant(),
+            8,
+            "not more than there was room for"
+        );
+        assert_eq!(fill_and_answer(&mut pair, &mut xid), 3);
+        assert_eq!(fill_and_answer(&mut pair, &mut xid), 8);
+        assert_eq!(pair.server.qp.inner().outstanding().receives, 8 + slack);
+        assert_eq!(pair.client.qp.closed(), None);
+        assert_eq!(pair.server.connection.violation(), None);
+    });
 }
 
 #[test]

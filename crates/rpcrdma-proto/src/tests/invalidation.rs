@@ -173,18 +173,20 @@ fn handle_that_was_gone_and_nobody_said_so_is_the_fault_of_the_provider() {
 /// What a driver needs to find out whether remote invalidation works on a connection.
 #[test]
 fn small_call_can_be_made_to_offer_a_handle() {
-    let mut pair = Pair::new();
-    let probe = request(5, call(5, 4, &[]), bound(100, &[])).with_reply_chunk();
-    pair.call(probe);
-    let (id, _) = pair.arrived();
-    pair.answer(id, Reply::Message(reply(5, 4, &[])));
-    check_reply(&pair.ended().expect("answered"), 5, 4, &[]);
-    let counters = pair.client.connection.counters();
-    assert_eq!(
-        (counters.reply_chunks_offered, counters.remote_invalidations),
-        (1, 1)
-    );
-    pair.check_idle();
+    in_each_version(|versions| {
+        let mut pair = Pair::speaking(versions);
+        let probe = request(5, call(5, 4, &[]), bound(100, &[])).with_reply_chunk();
+        pair.call(probe);
+        let (id, _) = pair.arrived();
+        pair.answer(id, Reply::Message(reply(5, 4, &[])));
+        check_reply(&pair.ended().expect("answered"), 5, 4, &[]);
+        let counters = pair.client.connection.counters();
+        assert_eq!(
+            (counters.reply_chunks_offered, counters.remote_invalidations),
+            (1, 1)
+        );
+        pair.check_idle();
+    });
 }
 
 #[test]

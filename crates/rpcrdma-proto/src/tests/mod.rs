@@ -52,6 +52,22 @@ fn config(role: Role) -> Config {
     }
 }
 
+/// Makes a statement about each version. It says which one it was not true of.
+fn in_each_version(statement: impl Fn(Versions)) {
+    struct Spoken(Versions);
+    impl Drop for Spoken {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                eprintln!("it does not hold where {:?} is spoken", self.0);
+            }
+        }
+    }
+    for versions in [Versions::One, Versions::Two] {
+        let _spoken = Spoken(versions);
+        statement(versions);
+    }
+}
+
 /// Octets that differ from place to place.
 fn octets(len: usize) -> Bytes {
     (0..len).map(|i| (i * 7 + i / 251) as u8).collect()

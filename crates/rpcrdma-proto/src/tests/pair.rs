@@ -1,7 +1,9 @@
 //! Both ends of a connection, watched, and driven until nothing moves.
 
 use super::{bound, call, config, request};
-use crate::{CallId, CallRequest, CallToken, Called, Config, Connection, Event, PrivateData, Role};
+use crate::{
+    CallId, CallRequest, CallToken, Called, Config, Connection, Event, PrivateData, Role, Versions,
+};
 use oncrpc::{Reply, TransportError};
 use rpcrdma_watch::{Watch, WatchedQp};
 use std::task::Waker;
@@ -77,6 +79,16 @@ impl Default for Setup {
             private_data: true,
             seed: 7,
         }
+    }
+}
+
+impl Setup {
+    /// Two ends that speak this.
+    pub(super) fn speaking(versions: Versions) -> Self {
+        let mut setup = Self::default();
+        setup.client.versions = versions;
+        setup.server.versions = versions;
+        setup
     }
 }
 
@@ -166,6 +178,13 @@ impl Pair {
         Self::with(Setup::default())
     }
 
+    /// Two ends that speak this, and know it of each other.
+    pub(super) fn speaking(versions: Versions) -> Self {
+        let mut pair = Self::with(Setup::speaking(versions));
+        pair.drive();
+        pair
+    }
+
     pub(super) fn with(setup: Setup) -> Self {
         let fabric = Fabric::new(setup.seed);
         let (left, right) = fabric.pair(&setup.ends);
@@ -193,8 +212,10 @@ impl Pair {
         }
     }
 
-    /// The client is ready for calls, and the server knows it.
+    /// The client is ready for calls, and the server knows it from a call: by then it is known what is
+    /// spoken.
     pub(super) fn client_is_ready(&mut self) {
+        self.drive();
         self.server.connection.handle_client_ready();
         for end in [&self.client, &self.server] {
             end.qp.party().client_is_ready();
