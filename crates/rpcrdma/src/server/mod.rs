@@ -11,16 +11,17 @@ mod stop;
 mod worker;
 
 use crate::ServerConfig;
+use crate::wire::Wire;
 use accept::Acceptor;
 use guests::Guests;
 use oncrpc::Service;
-use rpcrdma_proto::{Budget, Counters};
+use rpcrdma_proto::{Budget, Counters, Version};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stop::Stop;
 use tokio::sync::oneshot;
-use tracing::info;
+use tracing::{debug, info};
 use verbs::{IoCounters, Provider, SetupError};
 use worker::Worker;
 
@@ -43,6 +44,11 @@ pub struct Server {
 pub struct ServerStats {
     /// Connections served now, those that are being set up included.
     pub connections: usize,
+    /// Of these, those on which version one of RPC-over-RDMA is spoken. A client's first message
+    /// settles what is spoken on its connection, if the server has both.
+    pub version_one: usize,
+    /// Of these, those on which version two is spoken.
+    pub version_two: usize,
     /// Connections taken in since the start.
     pub accepted: u64,
     /// Connections refused because there were too many, or that never said what they wanted.
@@ -53,6 +59,16 @@ pub struct ServerStats {
     pub io: IoCounters,
     /// Octets of [`chunk_memory`](ServerConfig::chunk_memory) that are taken.
     pub chunk_memory: usize,
+}
+
+impl ServerStats {
+    /// Connections on which this version is spoken.
+    fn speaking(&mut self, version: Version) -> &mut usize {
+        match version {
+            Version::One => &mut self.version_one,
+            Version::Two => &mut self.version_two,
+        }
+    }
 }
 
 /// What all connections of a server share, and none changes.
@@ -82,6 +98,8 @@ impl State {
 /// The share of one connection in what the server has done.
 struct Tally {
     state: Arc<State>,
+    /// What is spoken, once that is settled.
+    version: Option<Version>,
     published: Counters,
     published_io: IoCounters,
 }
@@ -91,13 +109,18 @@ impl Tally {
         state.stats().connections += 1;
         Self {
             state,
+            version: None,
             published: Counters::default(),
             published_io: IoCounters::default(),
         }
     }
 
     /// Adds what is new.
-    fn publish(&mut self, counters: &Counters, io: IoCounters) {
+    fn publish(&mut self, wire: &Wire) {
+        if self.version.is_none() {
+            self.settle(wire);
+        }
+        let (counters, io) = (wire.connection.counters(), wire.qp.io_counters());
         if self.published == *counters && self.published_io == io {
             return;
         }
@@ -108,11 +131,31 @@ impl Tally {
         stats.counters += new;
         stats.io += new_io;
     }
+
+    /// Counts the connection among those of its version, and tells the operator, if it has one now.
+    fn settle(&mut self, wire: &Wire) {
+        let Some(version) = wire.connection.version() else {
+            return;
+        };
+        self.version = Some(version);
+        let (one, two) = {
+            let mut stats = self.state.stats();
+            *stats.speaking(version) += 1;
+            (stats.version_one, stats.version_two)
+        };
+        let (peer, number) = (wire.qp.peer_addr(), version.number());
+        debug!(%peer, "speaks version {number}; connections now: {one} of version 1, {two} of version 2");
+    }
 }
 
 impl Drop for Tally {
     fn drop(&mut self) {
-        self.state.stats().connections -= 1;
+        let mut stats = self.state.stats();
+        stats.connections -= 1;
+        if let Some(version) = self.version {
+            *stats.speaking(version) -= 1;
+        }
+        drop(stats);
         self.state.changed.notify_waiters();
     }
 }

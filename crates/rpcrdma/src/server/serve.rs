@@ -104,13 +104,12 @@ impl Serving {
     pub(super) async fn run(mut self) {
         let over = self.drive().await;
         self.spinner.leave();
+        self.tally.publish(&self.wire);
         self.wire.log_end(&over);
         self.answers.give_up();
         if let Some(mut back) = self.back.take() {
             back.end(&over);
         }
-        let io = self.wire.qp.io_counters();
-        self.tally.publish(self.wire.connection.counters(), io);
         // Nothing is to be expected of a peer that is over, or does not speak.
         if !matches!(over, Over::Closed(_) | Over::Silent(_)) {
             self.wire.close().await;
@@ -247,8 +246,7 @@ impl Serving {
             open = back.is_ready();
         }
         let connection = &self.wire.connection;
-        self.tally
-            .publish(connection.counters(), self.wire.qp.io_counters());
+        self.tally.publish(&self.wire);
         calls_back |= connection.calls_out() > 0;
         let idle = connection.calls_in() == 0 && !calls_back;
         if self.drain_until.is_none() && self.stop.is_set() {

@@ -4,7 +4,9 @@ use crate::echo::{self, Peer, exchange};
 use crate::stage::{Noting, Stage, answering, anywhere, providers, sim};
 use crate::{run, run_in_virtual_time};
 use oncrpc::Transport;
-use rpcrdma::{Client, ClientConfig, REMEMBER_VERSION_ONE, ServerConfig, Spin, Version, Versions};
+use rpcrdma::{
+    Client, ClientConfig, REMEMBER_VERSION_ONE, ServerConfig, ServerStats, Spin, Version, Versions,
+};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -60,8 +62,15 @@ fn server_has_clients_of_both_versions_at_a_time() {
         for &(args, results) in echo::SHAPES {
             tokio::join!(exchange(&one, args, results), exchange(&two, args, results));
         }
-        let versions = [one, two].map(|client| client.connection().expect("connected").version);
+        let versions = [&one, &two].map(|client| client.connection().expect("connected").version);
         assert_eq!(versions, [Version::One, Version::Two]);
+        let spoken = |stats: ServerStats| (stats.version_one, stats.version_two);
+        while spoken(stage.server.stats()) != (1, 1) {
+            tokio::task::yield_now().await;
+        }
+        one.close().await;
+        two.close().await;
+        assert_eq!(spoken(stage.server.shutdown().await), (0, 0));
     });
 }
 
