@@ -3,11 +3,32 @@
 
 # nfsd_again [OCTETS]: it ends, and comes back with these inline sizes.
 nfsd_again() {
-  rpc.nfsd 0 || die 'nfsd does not end'
+  nfsd_ends
   while_down
   [ -z "$1" ] || echo "$1" >/proc/sys/sunrpc/svc_rdma/max_req_size || die "no inline size $1"
   rpc.nfsd 4 || die 'nfsd does not start again'
   wait_for 20 listen_again || die 'nfsd does not listen on RDMA again'
+}
+# nfsd_ends: when it does not, the log tells what each thread waits for that may have a part in it.
+nfsd_ends() {
+  rpc.nfsd 0 &
+  wait_for 90 is_gone $! || { waiting; die 'nfsd does not end'; }
+  wait $! || die 'nfsd cannot be told to end'
+}
+is_gone() { ! kill -0 "$1"; }
+waiting() {
+  local task name state
+  for task in /proc/[0-9]*/task/*; do
+    name=$(cat "$task/comm") state=$(sed -n 's/^State:.//p' "$task/status")
+    case $name,$state in
+      *nfsd,* | *,D*)
+        echo "--- $name, $state"
+        cat "$task/stack"
+        ;;
+    esac
+  done
+  rdma resource show qp
+  rdma resource show cm_id
 }
 listen_again() { echo 'rdma 20049' >/proc/fs/nfsd/portlist; }
 while_down() { :; }

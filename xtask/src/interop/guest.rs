@@ -102,7 +102,7 @@ impl<'a> Guest<'a> {
         .arg(&initrd)
         .args([
             "-append",
-            "console=ttyS0 panic=-1 tsc=reliable mitigations=off",
+            "console=ttyS0 oops=panic panic=-1 tsc=reliable mitigations=off",
         ])
         .arg("-serial")
         .arg(format!("file:{}", console.display()))

@@ -1,5 +1,6 @@
 //! The tests of an interoperability run, in the order in which they run.
 
+mod both_versions;
 mod capture;
 mod cut_connection;
 mod idle;
@@ -15,6 +16,7 @@ mod load;
 mod our_client;
 mod probe;
 mod server_restart;
+mod tree;
 
 use std::fs;
 use std::path::Path;
@@ -36,7 +38,7 @@ pub(super) struct Test {
     pub(super) run: fn(&TestRun<'_>) -> Result<()>,
 }
 
-pub(super) const TESTS: [Test; 14] = [
+pub(super) const TESTS: [Test; 15] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -50,6 +52,13 @@ pub(super) const TESTS: [Test; 14] = [
         usual: true,
         ours: true,
         run: linux_mounts_us::run,
+    },
+    Test {
+        name: "both-versions",
+        about: "the kernel's client, of version one, and ours, of version two, on our server at a time",
+        usual: true,
+        ours: true,
+        run: both_versions::run,
     },
     Test {
         name: "linux-serves-us",

@@ -2,16 +2,13 @@
 //! without what it had not committed; and the connection to it is cut in every way there is.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
 use super::kernel_server::KernelServer;
 use super::our_client::{OurClient, Running};
-use super::{MIB, sha256, write_noise};
-use crate::command::output;
+use super::{MIB, sha256, tree, write_noise};
 use crate::interop::TestRun;
 use crate::interop::relay::{End, Relay, To};
 
@@ -23,11 +20,6 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// For each command, and for each thing that has to happen meanwhile.
 const COMMAND_LIMIT: Duration = Duration::from_secs(240);
 const WAIT_LIMIT: Duration = Duration::from_secs(120);
-
-/// A tree of small files: each too large for the smaller inline size, and not for the larger one.
-const FOLDERS: usize = 8;
-const FILES: usize = 20;
-const FILE_OCTETS: usize = 9001;
 
 /// Names to list.
 const ENTRIES: usize = 2000;
@@ -200,9 +192,9 @@ impl Lab<'_> {
     fn put_and_get_a_tree(&mut self) -> Result<()> {
         self.server.restart(LARGE)?;
         let work = self.client.run.work.clone();
-        let tree = work.join("tree");
-        make_tree(&tree)?;
-        let expected = sums(&tree)?;
+        let local = work.join("tree");
+        tree::make(&local)?;
+        let expected = tree::sums(&local)?;
         let size = format!("--inline-size={LARGE}");
         let events = [
             Event::Restart(SMALL),
@@ -210,12 +202,12 @@ impl Lab<'_> {
             Event::Unheard,
             Event::Within(To::Client, 1001),
         ];
-        let all = (FOLDERS * FILES * FILE_OCTETS) as u64;
+        let all = tree::OCTETS as u64;
         let apart = all / (events.len() as u64 + 4);
 
         self.client.step("put a tree of small files");
         let inbox = self.client.url("inbox");
-        let arguments = ["put", "-qr", &tree.display().to_string(), &inbox, &size];
+        let arguments = ["put", "-qr", &local.display().to_string(), &inbox, &size];
         let mut put = self.client.begin("put-tree", &arguments)?;
         self.disturb(&mut put, (To::Server, apart), &events)?;
         let (_, log) = put.finish(COMMAND_LIMIT)?;
@@ -235,7 +227,7 @@ impl Lab<'_> {
         self.disturb(&mut get, (To::Client, apart), &events)?;
         let (_, log) = get.finish(COMMAND_LIMIT)?;
         sizes_changed(&log)?;
-        let got = sums(&back.join("tree"))?;
+        let got = tree::sums(&back.join("tree"))?;
         ensure!(
             got == expected,
             "the tree that was got differs: {got}, not {expected}"
@@ -257,26 +249,6 @@ impl Lab<'_> {
         ping.finish(COMMAND_LIMIT)?;
         Ok(())
     }
-}
-
-fn make_tree(tree: &Path) -> Result<()> {
-    for folder in 0..FOLDERS {
-        let folder = tree.join(format!("folder-{folder}"));
-        fs::create_dir_all(&folder)?;
-        for file in 0..FILES {
-            write_noise(&folder.join(format!("file-{file}")), FILE_OCTETS - file)?;
-        }
-    }
-    Ok(())
-}
-
-/// What the guest says of a tree, of one that is here.
-fn sums(tree: &Path) -> Result<String> {
-    let list = "find . -type f | LC_ALL=C sort | xargs sha256sum";
-    let listing = output(Command::new("sh").args(["-c", list]).current_dir(tree))?;
-    let file = tree.with_extension("sums");
-    fs::write(&file, &listing)?;
-    Ok(format!("{} {}", listing.lines().count(), sha256(&file)?))
 }
 
 /// A client that asks for [`LARGE`] gets what the server has at the time.
