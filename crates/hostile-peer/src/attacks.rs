@@ -548,7 +548,7 @@ pub const ATTACKS: &[Attack] = &[
         "reminv §4",
         Both,
         "agrees on a design that was not offered, on several, or too late",
-        "nothing is agreed on",
+        "nothing is agreed on; a client that does not know what its server means ends the connection",
         &[
             "designs::client_agrees_on_exactly_one_design_that_it_offered",
             "designs::server_agrees_on_nothing_that_was_not_offered_rightly",

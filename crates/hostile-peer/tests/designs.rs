@@ -185,27 +185,28 @@ fn design_alone_governs_where_there_is_one() {
     target.assert_serves();
 }
 
-/// A client that offers these designs, whose server answers with these bits.
-fn answered(designs: &[Design], bits: u32, nochg: u32) -> (Victim, Peer) {
-    meeting(ready_for(designs), bits, nochg)
-}
-
-fn ready_for(designs: &[Design]) -> ClientConfig {
+/// A client that offers these designs.
+fn config(designs: &[Design]) -> ClientConfig {
     ClientConfig {
         remote_invalidation: designs.to_vec(),
         ..offering(Versions::Two)
     }
 }
 
-fn meeting(config: ClientConfig, bits: u32, nochg: u32) -> (Victim, Peer) {
-    Victim::offering(config, |server, offer| answer(server, offer, bits, nochg))
-}
-
-fn answer(server: &mut Peer, offer: &[u32], bits: u32, nochg: u32) {
+/// Answers an offer with these designs.
+fn choose(server: &mut Peer, offer: &[u32], bits: u32, nochg: u32) {
     assert!(offer.contains(&DESIGNS), "it is offered");
     let answer = initial(&[(DESIGNS, bits)], &[nochg]);
-    let answer = optional(offer[0], REPLY, INITXCH, &answer);
-    server.send(&words(&answer));
+    server.send(&words(&optional(offer[0], REPLY, INITXCH, &answer)));
+}
+
+/// A client that offers these designs, whose server takes what has these bits.
+fn answered(designs: &[Design], bits: u32) -> (Victim, Peer) {
+    meeting(config(designs), bits)
+}
+
+fn meeting(config: ClientConfig, bits: u32) -> (Victim, Peer) {
+    Victim::offering(config, |server, offer| choose(server, offer, bits, 1))
 }
 
 /// A call of the client that offers a Read chunk and a Write chunk, and what it names.
@@ -280,7 +281,21 @@ const SELECTABLE: [Design; 4] = [
 
 #[test]
 fn client_agrees_on_exactly_one_design_that_it_offered() {
-    let offered = [Design::PerCall, Design::Fixed];
+    let designs = [Design::PerCall, Design::Fixed];
+    // None, whether or not the server says so.
+    for answer in [initial(&[(DESIGNS, 0)], &[1]), initial(&[], &[])] {
+        let (client, mut server) = Victim::offering(config(&designs), |server, offer| {
+            server.send(&words(&optional(offer[0], REPLY, INITXCH, &answer)));
+        });
+        let called = Called::hear(None, &client, &mut server);
+        server.send(&called.reply(&[]));
+        client.outcome(called.calling).expect("a reply");
+        // Nor did it allow that anything goes.
+        let called = Called::hear(None, &client, &mut server);
+        server.send_and_invalidate(&called.reply(&[]), called.sink());
+        server.drain();
+        assert_lost(&client, called);
+    }
     let two = bit(Design::PerCall) | bit(Design::Fixed);
     for (bits, nochg) in [
         (two, 1),
@@ -293,29 +308,26 @@ fn client_agrees_on_exactly_one_design_that_it_offered() {
         (1 << 31, 1),
         (bit(Design::PerCall), 0),
     ] {
-        // How the server lays out its messages from here on is its secret.
-        let config = ready_for(&offered);
-        let error = offer_to(config, |server, offer| answer(server, offer, bits, nochg));
-        let error = error.to_string();
-        assert!(error.contains("neither one of them nor none"), "{error}");
+        let error = offer_to(config(&designs), |server, offer| {
+            choose(server, offer, bits, nochg);
+            server.drain();
+        });
+        let said = error.to_string();
+        assert!(said.contains("neither one of them nor none"), "{said}");
     }
-    let (client, mut server) = answered(&offered, 0, 1);
-    for _ in 0..2 {
-        let called = Called::hear(None, &client, &mut server);
-        server.send(&called.reply(&[]));
-        client.outcome(called.calling).expect("a reply");
-    }
-    // Nor did it allow that anything goes.
-    let called = Called::hear(None, &client, &mut server);
-    server.send_and_invalidate(&called.reply(&[]), called.sink());
-    server.drain();
-    assert_lost(&client, called);
+    // What cannot be read may have named one.
+    let error = offer_to(config(&designs), |server, offer| {
+        server.send(&words(&optional(offer[0], REPLY, INITXCH, &[1, DESIGNS])));
+        server.drain();
+    });
+    let said = error.to_string();
+    assert!(said.contains("neither one of them nor none"), "{said}");
 }
 
 #[test]
 fn each_handle_of_a_call_may_go_once() {
     for design in SELECTABLE {
-        let (client, mut server) = answered(&[design], bit(design), 1);
+        let (client, mut server) = answered(&[design], bit(design));
         let before = naming(design, &[]);
         for handle in [Called::source, Called::sink] {
             let called = Called::hear(Some(design), &client, &mut server);
@@ -347,7 +359,7 @@ fn each_handle_of_a_call_may_go_once() {
 fn handles_that_were_never_made_cannot_go() {
     for design in SELECTABLE {
         for other in [1, 0x100, 0x8000_0000] {
-            let (client, mut server) = answered(&[design], bit(design), 1);
+            let (client, mut server) = answered(&[design], bit(design));
             let called = Called::hear(Some(design), &client, &mut server);
             let reply = called.reply(&naming(design, &[]));
             server.send_and_invalidate(&reply, called.sink() ^ other);
@@ -367,7 +379,7 @@ fn handle_of_another_call_goes_only_between_calls_and_if_it_is_to_be_read() {
             ),
             (Called::sink, false),
         ] {
-            let (client, mut server) = answered(&[design], bit(design), 1);
+            let (client, mut server) = answered(&[design], bit(design));
             let before = naming(design, &[]);
             let first = Called::hear(Some(design), &client, &mut server);
             let second = Called::hear(Some(design), &client, &mut server);
@@ -395,7 +407,7 @@ fn words_of_a_reply_mean_nothing_unless_they_are_no_words() {
         (Design::PerCall, &[FOREIGN][..], &[][..]),
         (Design::PerCallSeveral, &[2, FOREIGN, FOREIGN], &[17]),
     ] {
-        let (client, mut server) = answered(&[design], bit(design), 1);
+        let (client, mut server) = answered(&[design], bit(design));
         let called = Called::hear(Some(design), &client, &mut server);
         server.send(&called.reply(meaningless));
         client.outcome(called.calling).expect("a reply");
@@ -418,7 +430,7 @@ fn memory_that_stays_cannot_go_and_is_not_named() {
         ..offering(Versions::Two)
     };
     let design = Design::PerCall;
-    let (client, mut server) = meeting(config, bit(design), 1);
+    let (client, mut server) = meeting(config, bit(design));
     let before = naming(design, &[]);
     let called = Called::hear(Some(design), &client, &mut server);
     assert_eq!(called.named, [called.sink()]);
