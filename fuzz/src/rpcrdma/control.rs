@@ -40,6 +40,17 @@ impl Control {
         }
     }
 
+    /// What a good peer begins with, or answers our offer with.
+    pub(super) fn introduction(&mut self, script: &mut Script<'_>) -> Buffer {
+        let init = Operation::InitXch(self.initial(script));
+        let mut message = Buffer::default();
+        match self.asked.pop() {
+            Some((xid, _)) => init.emit(&mut message, xid, 8, Direction::Reply),
+            None => init.emit(&mut message, 1, 8, Direction::Call),
+        }
+        message
+    }
+
     pub(super) fn say(&mut self, script: &mut Script<'_>) -> Buffer {
         let xid = u32::try_from(script.below(XIDS)).expect("there are few");
         let credits = script.pick(&[8, 1, 0, u32::MAX]);

@@ -275,6 +275,11 @@ impl Peer {
         script.pick(&[24, 28, 0, len]).min(len)
     }
 
+    /// What it says first in version two, or answers the offer with.
+    pub(super) fn introduction(&mut self, script: &mut Script<'_>, _: &mut Hand) -> Vec<u8> {
+        self.control.introduction(script).to_vec()
+    }
+
     /// Something about characteristics.
     pub(super) fn control(&mut self, script: &mut Script<'_>, _: &mut Hand) -> Vec<u8> {
         let mut message = self.control.say(script);
