@@ -164,7 +164,7 @@ impl Report {
              between the same two processes; ends that park are kept on CPUs of their own. `!` marks a ratio\n\
              short of its aim. Per operation: CPU time, system calls that moved octets, allocations,\n\
              payload octets copied by our code."
-        );
+        )?;
         Ok(())
     }
 }
