@@ -499,6 +499,7 @@ pub const ATTACKS: &[Attack] = &[
         "RDMA2_ERR_BAD_HEADER; chunks that it does not hand over end the connection, and nothing is left",
         &[
             "version_two_client::chunks_for_a_client_without_a_service_are_refused",
+            "version_two_client::chunks_for_a_client_that_cannot_read_them_are_refused",
             "version_two_client::hostile_chunks_of_a_server_draw_bad_header",
             "version_two_client::chunks_that_a_server_does_not_hand_over_cost_its_connection_alone",
         ],
@@ -517,8 +518,9 @@ pub const ATTACKS: &[Attack] = &[
         "xcharext §4",
         Both,
         "asks without a pause, and takes in no answer",
-        "the connection ends",
+        "the connection ends, when there are more than it has Receives for",
         &[
+            "version_two::as_many_requests_as_there_are_receives_for_are_answered",
             "version_two::flood_of_operations_ends_the_connection",
             "version_two_client::flood_of_operations_ends_the_connection_and_its_calls",
         ],

@@ -100,11 +100,11 @@ impl Header {
         Self(octets)
     }
 
-    /// A reply that accepts, with IRD and ORD of 8 and this private data.
-    pub(crate) fn accepting(request: Self, private_data: &[u8]) -> Vec<u8> {
+    /// A reply that accepts, with this IRD, ORD of 8 and this private data.
+    pub(crate) fn accepting(request: Self, ird: u8, private_data: &[u8]) -> Vec<u8> {
         let mut octets = b"MPA ID Rep Frame".to_vec();
         let enhanced: &[u8] = if request.enhanced() {
-            &[0, 8, 0, 8]
+            &[0, ird, 0, 8]
         } else {
             &[]
         };

@@ -127,9 +127,18 @@ impl Peer {
 
     /// The same, with this private data instead of ours.
     pub fn accept_with(listener: &TcpListener, private_data: &[u8]) -> Self {
+        Self::accepting(listener, 8, private_data)
+    }
+
+    /// The same of a server that lets nobody read its memory.
+    pub fn accept_without_reads(listener: &TcpListener) -> Self {
+        Self::accepting(listener, 0, &private_data(true))
+    }
+
+    fn accepting(listener: &TcpListener, ird: u8, private_data: &[u8]) -> Self {
         let mut peer = Self::incoming(listener);
         let request = peer.request();
-        peer.octets(&Header::accepting(request, private_data));
+        peer.octets(&Header::accepting(request, ird, private_data));
         peer
     }
 

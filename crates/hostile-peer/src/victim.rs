@@ -1,6 +1,8 @@
 //! A client that calls a server which breaks the rules.
 
-use crate::header::{Version, direction, initial, operation, optional, procedure as proc};
+use crate::header::{
+    Version, characteristic, direction, initial, operation, optional, procedure as proc,
+};
 use crate::peer::Peer;
 use crate::target::{PROGRAM, ask, echo, procedure};
 use crate::words;
@@ -72,6 +74,14 @@ fn runtime() -> Runtime {
         .enable_all()
         .build()
         .expect("a runtime")
+}
+
+/// A client of version two that takes calls of its server.
+fn with_service() -> ClientConfig {
+    ClientConfig {
+        callbacks: Some(CallbackService(Arc::new(echo()))),
+        ..speaking(Version::Two)
+    }
 }
 
 /// A client on its way to a server, of which there is only the socket.
@@ -177,11 +187,24 @@ impl Victim {
     ///
     /// If they do not come together.
     pub fn called_back() -> (Self, Peer) {
-        let config = ClientConfig {
-            callbacks: Some(CallbackService(Arc::new(echo()))),
-            ..speaking(Version::Two)
-        };
-        Self::agreeing(config, &initial(&[], &[]))
+        Self::agreeing(with_service(), &initial(&[], &[]))
+    }
+
+    /// The same, over a connection on which it cannot read what a call offers.
+    ///
+    /// # Panics
+    ///
+    /// If they do not come together, or the client says that it can.
+    pub fn called_back_without_reads() -> (Self, Peer) {
+        Self::meeting(with_service(), |listener| {
+            let mut server = Peer::accept_without_reads(listener);
+            let offer = server.answer();
+            let inline = [characteristic::BRS, 4, 1];
+            assert!(offer.windows(3).any(|value| value == inline), "{offer:x?}");
+            let (reply, init) = (direction::REPLY, operation::INITXCH);
+            server.send(&words(&optional(offer[0], reply, init, &initial(&[], &[]))));
+            server
+        })
     }
 
     /// A client of version two that does not allow its handles to be invalidated.

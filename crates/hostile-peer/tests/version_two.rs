@@ -412,6 +412,31 @@ fn larger_messages_are_taken_when_that_was_said_and_not_before() {
 }
 
 #[test]
+fn as_many_requests_as_there_are_receives_for_are_answered() {
+    let target = Target::start();
+    let mut peer = introduced(&target, &[], &[]);
+    // Four at a time, each of which is owed something, on top of all credits.
+    for _ in 0..100 {
+        for number in 0..CREDITS {
+            peer.send(&null(XID + 10 + number).0);
+        }
+        for operation in [REQXCH, REQXCH, 77, INITXCH] {
+            let info = if operation == INITXCH {
+                &[0, 0][..]
+            } else {
+                &[0]
+            };
+            peer.send(&optional(CALL, operation, info));
+        }
+        for _ in 0..CREDITS + 4 {
+            while peer.answer()[3..5] == [OPTIONAL, CALL] {}
+        }
+    }
+    assert_goes_on(&mut peer);
+    target.assert_serves();
+}
+
+#[test]
 fn flood_of_operations_ends_the_connection() {
     let target = Target::start();
     let requests = [

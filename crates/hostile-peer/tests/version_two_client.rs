@@ -444,6 +444,27 @@ fn chunks_for_a_client_without_a_service_are_refused() {
     }
 }
 
+#[test]
+fn chunks_for_a_client_that_cannot_read_them_are_refused() {
+    let (client, mut server) = Victim::called_back_without_reads();
+    for lists in [
+        &[1, 44, 9, 8, 0, 0, 0, 0, 0][..],
+        &[0, 1, 1, 9, 8, 0, 0, 0, 0],
+        &[0, 0, 1, 1, 9, 8, 0, 0],
+    ] {
+        server.send(&backward(XID, lists, &echo(8)));
+        assert_eq!(server.answer_to(XID)[3..], [ERROR, BAD_HEADER]);
+    }
+    assert_eq!(server.reads, 0);
+    // Without them it is served (BKREQSUP_INLINE).
+    let call = [&echo(4)[..], &[0x0102_0304]].concat();
+    server.send(&backward(XID, &[0, 0, 0], &call));
+    let reply = server.answer_to(XID);
+    assert_eq!(reply[3..8], [MSG, REPLY, 0, 0, 0]);
+    assert_eq!(reply[8..], rpc::accepted(XID, 0, &[4, 0x0102_0304]));
+    assert_goes_on(&client, &mut server);
+}
+
 /// A client with a service, whose server has this much memory to offer.
 fn called_back() -> (Victim, Peer) {
     let (client, mut server) = Victim::called_back();
