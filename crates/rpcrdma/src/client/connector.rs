@@ -314,7 +314,7 @@ impl Failure {
         match self {
             Self::Setup(error) => error,
             Self::Version(over) => SetupError::NotOurProtocol(format!(
-                "{to} does not speak a version of RPC-over-RDMA that was asked for: {over}"
+                "no version of RPC-over-RDMA was agreed on with {to}: {over}"
             )),
         }
     }
