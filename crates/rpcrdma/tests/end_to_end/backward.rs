@@ -2,7 +2,7 @@
 
 use crate::echo::{self, ask, assert_disconnected, call, check, exchange};
 use crate::stage::{Noting, Stage, answering, providers, sim};
-use crate::{run, run_in_virtual_time};
+use crate::{run, run_in_each_version, run_in_each_version_in_virtual_time, run_in_virtual_time};
 use oncrpc::{
     Answer, Caller, Credential, MAX_REPLY_HEADER, Procedure, ReplyBound, RpcError, Service,
     Transport, TransportError, read_reply, write_call,
@@ -18,7 +18,7 @@ use xdr::Payload;
 
 #[test]
 fn server_calls_its_client_on_the_connection_of_its_calls() {
-    run(async {
+    run_in_each_version(async || {
         for provider in providers() {
             let stage = Stage::new(provider, ServerConfig::default()).await;
             let callbacks = Noting::new();
@@ -40,7 +40,7 @@ fn server_calls_its_client_on_the_connection_of_its_calls() {
 
 #[test]
 fn both_directions_are_busy_at_once() {
-    run(async {
+    run_in_each_version(async || {
         for provider in providers() {
             let config = ServerConfig {
                 credits: 5,
@@ -82,7 +82,7 @@ async fn with_receives(receives: usize) -> (Fabric, Stage) {
 
 #[test]
 fn few_receives_are_few_credits_in_both_directions() {
-    run(async {
+    run_in_each_version(async || {
         for receives in [6, 7, 13, 100] {
             let (fabric, stage) = with_receives(receives).await;
             let client = stage.client(answering(&Noting::new())).await;
@@ -121,7 +121,7 @@ fn too_few_receives_for_a_call_are_no_connection() {
 
 #[test]
 fn two_calls_of_both_directions_may_have_the_same_xid() {
-    run(async {
+    run_in_each_version(async || {
         for provider in providers() {
             let stage = Stage::new(provider, ServerConfig::default()).await;
             let callbacks = Noting::new();
@@ -210,7 +210,7 @@ fn what_does_not_fit_a_send_is_not_sent_and_harms_nobody() {
 
 #[test]
 fn client_is_called_while_all_of_its_own_calls_are_stuck() {
-    run(async {
+    run_in_each_version(async || {
         for provider in providers() {
             let stage = Stage::new(provider, ServerConfig::default()).await;
             let client = stage.client(answering(&Noting::new())).await;
@@ -243,7 +243,7 @@ fn client_is_called_while_all_of_its_own_calls_are_stuck() {
 
 #[test]
 fn calls_to_a_client_end_with_its_connection_and_say_why() {
-    run(async {
+    run_in_each_version(async || {
         let (fabric, provider) = sim();
         let stage = Stage::new(provider, ServerConfig::default()).await;
         let callbacks = Noting::new();
@@ -286,7 +286,7 @@ fn calls_to_a_client_end_with_its_connection_and_say_why() {
 
 #[test]
 fn call_that_a_client_does_not_answer_ends_in_time_and_costs_no_connection() {
-    run_in_virtual_time(async {
+    run_in_each_version_in_virtual_time(async || {
         let stage = Stage::new(sim().1, ServerConfig::default()).await;
         let client = stage.client(answering(&Noting::new())).await;
         exchange(&client, &[], &[]).await;
@@ -303,7 +303,7 @@ fn call_that_a_client_does_not_answer_ends_in_time_and_costs_no_connection() {
 
 #[test]
 fn callers_of_a_client_hear_of_the_rule_that_was_broken() {
-    run_in_virtual_time(async {
+    run_in_each_version_in_virtual_time(async || {
         let (fabric, provider) = sim();
         let stage = Stage::new(provider, ServerConfig::default()).await;
         let callbacks = Noting::new();
@@ -359,7 +359,7 @@ fn client_of_which_nobody_says_that_it_is_ready_comes_back_once_and_then_with_it
 
 #[test]
 fn shutdown_waits_for_the_replies_of_clients() {
-    run(async {
+    run_in_each_version(async || {
         let stage = Stage::new(sim().1, ServerConfig::default()).await;
         let callbacks = Noting::new();
         let client = stage.client(answering(&callbacks)).await;
@@ -393,7 +393,7 @@ impl Service for Stumbles {
 
 #[test]
 fn panic_of_a_clients_service_costs_a_connection_and_not_the_client() {
-    run(async {
+    run_in_each_version(async || {
         let stage = Stage::new(sim().1, ServerConfig::default()).await;
         let service = Arc::new(Stumbles {
             called: AtomicBool::new(false),

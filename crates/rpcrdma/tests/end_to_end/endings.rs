@@ -1,8 +1,8 @@
 //! How connections end, what their users hear of it, and what the next one is like.
 
 use crate::echo::{self, Peer, call, check, exchange};
-use crate::run;
 use crate::stage::{Stage, sim};
+use crate::{run, run_in_each_version};
 use oncrpc::{Transport, TransportError};
 use rpcrdma::{Client, ClientConfig, Design, InlineSize, ServerConfig};
 use rpcrdma_watch::Watched;
@@ -60,7 +60,7 @@ async fn heard(
 
 #[test]
 fn everybody_hears_why_when_a_connection_is_cut_with_every_credit_used() {
-    run(async {
+    run_in_each_version(async || {
         let config = ServerConfig {
             credits: 8,
             ..ServerConfig::default()
@@ -78,7 +78,7 @@ fn everybody_hears_why_when_a_connection_is_cut_with_every_credit_used() {
 
 #[test]
 fn everybody_hears_of_the_rule_that_was_broken() {
-    run(async {
+    run_in_each_version(async || {
         let end = |fabric: &Fabric| {
             fabric.terminate(fabric.connections()[0], Side::Left, "invalid STag");
         };

@@ -1,7 +1,10 @@
 //! A server and its clients, with the checkers on.
 
+use crate::SPOKEN;
 use oncrpc::Service;
-use rpcrdma::{CallbackService, Client, ClientConfig, Design, Server, ServerConfig, ServerStats};
+use rpcrdma::{
+    CallbackService, Client, ClientConfig, Design, Server, ServerConfig, ServerStats, Versions,
+};
 use rpcrdma_watch::{Party, Watch, Watched};
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -78,6 +81,9 @@ impl Host {
             party
         };
         party.by_version(by_version(&config.remote_invalidation));
+        if config.versions == Versions::One {
+            config.versions = SPOKEN.get();
+        }
         let callbacks = config.callbacks.take();
         config.callbacks = callbacks.map(|callbacks| CallbackService(party.service(callbacks.0)));
         let provider = party.provider(provider);

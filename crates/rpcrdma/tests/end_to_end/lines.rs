@@ -1,7 +1,7 @@
 //! Several connections of one client, and several users.
 
 use crate::echo::{self, assert_disconnected, call, check, exchange};
-use crate::run;
+use crate::run_in_each_version;
 use crate::stage::{Stage, providers, sim};
 use oncrpc::{Transport, TransportError};
 use rpcrdma::{Client, ClientConfig, ServerConfig};
@@ -41,7 +41,7 @@ async fn until(condition: impl Fn() -> bool) {
 
 #[test]
 fn calls_are_spread_over_the_connections_of_a_client() {
-    run(async {
+    run_in_each_version(async || {
         for provider in providers() {
             let stage = Stage::new(provider, ServerConfig::default()).await;
             let client = stage.client(several(4)).await;
@@ -49,7 +49,7 @@ fn calls_are_spread_over_the_connections_of_a_client() {
             // Once there is something to do there are all of them.
             let mut calls = stuck(&client, 1);
             until(|| client.connections().len() == 4).await;
-            assert_eq!(client.depth(), 3 + 1);
+            assert!(client.depth() >= 4, "each has a credit");
             calls.spawn({
                 let client = client.clone();
                 let call = call(client.next_xid(), echo::BLOCKING, &[], &[60_000]);
@@ -75,7 +75,7 @@ fn calls_are_spread_over_the_connections_of_a_client() {
 
 #[test]
 fn calls_of_a_lost_connection_go_over_another_and_the_rest_do_not_notice() {
-    run(async {
+    run_in_each_version(async || {
         let (fabric, provider) = sim();
         let stage = Stage::new(provider, ServerConfig::default()).await;
         let client = stage.client(several(3)).await;
@@ -100,7 +100,7 @@ fn calls_of_a_lost_connection_go_over_another_and_the_rest_do_not_notice() {
 
 #[test]
 fn calls_fail_when_the_last_connection_is_lost_for_good_and_not_before() {
-    run(async {
+    run_in_each_version(async || {
         let (fabric, provider) = sim();
         let stage = Stage::new(provider, ServerConfig::default()).await;
         let config = ClientConfig {
@@ -132,7 +132,7 @@ fn calls_fail_when_the_last_connection_is_lost_for_good_and_not_before() {
 
 #[test]
 fn server_that_takes_fewer_connections_answers_all_calls() {
-    run(async {
+    run_in_each_version(async || {
         let config = ServerConfig {
             max_connections: 2,
             ..ServerConfig::default()
@@ -155,7 +155,7 @@ fn server_that_takes_fewer_connections_answers_all_calls() {
 
 #[test]
 fn user_with_many_calls_does_not_hold_up_another() {
-    run(async {
+    run_in_each_version(async || {
         let config = ServerConfig {
             credits: 1,
             ..ServerConfig::default()

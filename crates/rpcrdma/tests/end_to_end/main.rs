@@ -20,6 +20,8 @@ mod times;
 mod versions;
 mod weather;
 
+use rpcrdma::Versions;
+use std::cell::Cell;
 use std::ops::Deref;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
@@ -67,4 +69,45 @@ fn run_in_virtual_time(test: impl Future<Output = ()>) {
             .await
             .expect("no test takes so long");
     });
+}
+
+thread_local! {
+    /// What clients speak that were told nothing else, in the test of this thread.
+    static SPOKEN: Cell<Versions> = const { Cell::new(Versions::One) };
+}
+
+/// Messages of each end before the first call: those that settle what is spoken.
+fn before_calls() -> u64 {
+    match SPOKEN.get() {
+        Versions::One => 0,
+        Versions::Auto | Versions::Two => 1,
+    }
+}
+
+/// Runs a test once for each version, which its clients speak if they were told nothing else. It says
+/// which one they spoke when it failed.
+fn run_in_each_version(test: impl AsyncFn()) {
+    in_each_version(|| run(test()));
+}
+
+/// The same in virtual time.
+fn run_in_each_version_in_virtual_time(test: impl AsyncFn()) {
+    in_each_version(|| run_in_virtual_time(test()));
+}
+
+fn in_each_version(test: impl Fn()) {
+    struct Spoken(Versions);
+    impl Drop for Spoken {
+        fn drop(&mut self) {
+            SPOKEN.set(Versions::One);
+            if std::thread::panicking() {
+                eprintln!("it failed where {:?} was spoken", self.0);
+            }
+        }
+    }
+    for versions in [Versions::One, Versions::Two] {
+        let _spoken = Spoken(versions);
+        SPOKEN.set(versions);
+        test();
+    }
 }

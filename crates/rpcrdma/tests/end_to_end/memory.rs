@@ -2,8 +2,8 @@
 //! meanwhile. In virtual time.
 
 use crate::echo::{self, call, check, exchange};
-use crate::run_in_virtual_time;
 use crate::stage::{Stage, sim};
+use crate::{run_in_each_version_in_virtual_time, run_in_virtual_time};
 use oncrpc::{Transport, TransportError};
 use rpcrdma::{Client, ClientConfig, InlineSize, ServerConfig};
 use rpcrdma_watch::Watched;
@@ -26,7 +26,7 @@ fn once() -> ClientConfig {
 
 #[test]
 fn client_whose_calls_wait_for_memory_is_granted_less_until_none_does() {
-    run_in_virtual_time(async {
+    run_in_each_version_in_virtual_time(async || {
         let (fabric, provider) = sim();
         let config = ServerConfig {
             credits: 64,

@@ -2,7 +2,7 @@
 
 use crate::echo::{self, Echo, ask, assert_disconnected, call, check, exchange, on_its_way};
 use crate::host::Host;
-use crate::run;
+use crate::{run, run_in_each_version};
 use oncrpc::{Transport, TransportError};
 use rpcrdma::{Client, ClientConfig, ServerConfig, Spin};
 use rpcrdma_watch::Watched;
@@ -59,7 +59,7 @@ fn server_config() -> ServerConfig {
 
 #[test]
 fn calls_of_every_shape_are_answered() {
-    run(async {
+    run_in_each_version(async || {
         let world = World::new(server_config()).await;
         let client = world.client(ClientConfig::default()).await;
         for &(args, results) in echo::SHAPES {
@@ -77,7 +77,7 @@ fn calls_of_every_shape_are_answered() {
 
 #[test]
 fn each_spin_policy_works() {
-    run(async {
+    run_in_each_version(async || {
         for spin in [Spin::Park, Spin::Adaptive, Spin::Always] {
             let world = World::new(ServerConfig {
                 spin,
@@ -101,7 +101,7 @@ fn each_spin_policy_works() {
 
 #[test]
 fn more_calls_than_credits_from_several_clients_are_all_answered() {
-    run(async {
+    run_in_each_version(async || {
         let world = World::new(ServerConfig {
             credits: 3,
             // Two chunks of those below at a time.
@@ -130,7 +130,7 @@ fn more_calls_than_credits_from_several_clients_are_all_answered() {
 
 #[test]
 fn slow_call_does_not_hold_up_others() {
-    run(async {
+    run_in_each_version(async || {
         let world = World::new(server_config()).await;
         let client = world.client(ClientConfig::default()).await;
         exchange(&client, &[], &[]).await;
@@ -156,7 +156,7 @@ fn slow_call_does_not_hold_up_others() {
 
 #[test]
 fn only_so_many_calls_of_one_connection_are_answered_beside_others() {
-    run(async {
+    run_in_each_version(async || {
         let world = World::new(server_config()).await;
         let client = world.client(ClientConfig::default()).await;
         exchange(&client, &[], &[]).await;
@@ -188,7 +188,7 @@ fn only_so_many_calls_of_one_connection_are_answered_beside_others() {
 
 #[test]
 fn panicking_service_costs_one_connection_and_no_other() {
-    run(async {
+    run_in_each_version(async || {
         let world = World::new(server_config()).await;
         let good = world.client(ClientConfig::default()).await;
         let bad = world
@@ -206,7 +206,7 @@ fn panicking_service_costs_one_connection_and_no_other() {
 
 #[test]
 fn cancelled_call_leaves_the_connection_usable() {
-    run(async {
+    run_in_each_version(async || {
         let world = World::new(server_config()).await;
         let client = world.client(ClientConfig::default()).await;
         exchange(&client, &[], &[]).await;
@@ -228,7 +228,7 @@ fn cancelled_call_leaves_the_connection_usable() {
 
 #[test]
 fn shutdown_lets_calls_finish() {
-    run(async {
+    run_in_each_version(async || {
         let world = World::new(server_config()).await;
         let client = world.client(ClientConfig::default()).await;
         exchange(&client, &[], &[]).await;
@@ -246,7 +246,7 @@ fn shutdown_lets_calls_finish() {
 
 #[test]
 fn lost_connection_is_made_again_and_calls_are_sent_again() {
-    run(async {
+    run_in_each_version(async || {
         let world = World::new(server_config()).await;
         let client = world.client(ClientConfig::default()).await;
         exchange(&client, &[], &[]).await;
@@ -276,7 +276,7 @@ fn lost_connection_is_made_again_and_calls_are_sent_again() {
 
 #[test]
 fn call_that_loses_every_connection_fails() {
-    run(async {
+    run_in_each_version(async || {
         let world = World::new(server_config()).await;
         let client = world
             .client(ClientConfig {
@@ -294,7 +294,7 @@ fn call_that_loses_every_connection_fails() {
 
 #[test]
 fn connection_that_brought_nothing_is_not_made_again_at_once() {
-    run(async {
+    run_in_each_version(async || {
         let world = World::new(server_config()).await;
         let first = Duration::from_millis(40);
         let client = world
@@ -314,7 +314,7 @@ fn connection_that_brought_nothing_is_not_made_again_at_once() {
 
 #[test]
 fn call_without_a_server_ends_in_time_and_says_why() {
-    run(async {
+    run_in_each_version(async || {
         let world = World::new(server_config()).await;
         let client = world
             .client(ClientConfig {
@@ -337,7 +337,7 @@ fn call_without_a_server_ends_in_time_and_says_why() {
 
 #[test]
 fn call_without_a_reply_ends_in_time() {
-    run(async {
+    run_in_each_version(async || {
         let world = World::new(server_config()).await;
         let client = world
             .client(ClientConfig {
@@ -358,8 +358,12 @@ fn call_without_a_reply_ends_in_time() {
 
 #[test]
 fn cancelled_call_without_a_reply_does_not_keep_the_only_credit_for_ever() {
-    run(async {
-        let world = World::new(server_config()).await;
+    run_in_each_version(async || {
+        let world = World::new(ServerConfig {
+            credits: 1,
+            ..server_config()
+        })
+        .await;
         let client = world
             .client(ClientConfig {
                 call_timeout: Duration::from_millis(200),
@@ -392,7 +396,7 @@ fn cancelled_call_without_a_reply_does_not_keep_the_only_credit_for_ever() {
 
 #[test]
 fn closed_client_fails_its_calls_and_later_ones() {
-    run(async {
+    run_in_each_version(async || {
         let world = World::new(server_config()).await;
         let client = world.client(ClientConfig::default()).await;
         exchange(&client, &[], &[]).await;
@@ -448,7 +452,7 @@ fn shutdown_does_not_wait_for_silent_peers() {
 
 #[test]
 fn one_connection_too_many_is_refused() {
-    run(async {
+    run_in_each_version(async || {
         let world = World::new(ServerConfig {
             max_connections: 1,
             ..server_config()
@@ -466,7 +470,7 @@ fn one_connection_too_many_is_refused() {
 
 #[test]
 fn idle_connection_is_closed() {
-    run(async {
+    run_in_each_version(async || {
         let world = World::new(ServerConfig {
             idle_timeout: Some(Duration::from_millis(50)),
             ..server_config()

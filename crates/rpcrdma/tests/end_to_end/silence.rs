@@ -3,8 +3,8 @@
 
 use crate::echo::{self, Echo, call, check, exchange};
 use crate::host::Host;
-use crate::run_in_virtual_time;
 use crate::stage::anywhere;
+use crate::{before_calls, run_in_each_version_in_virtual_time, run_in_virtual_time};
 use oncrpc::{Answer, Caller, Reply, Service, Transport, TransportError};
 use rpcrdma::{Client, ClientConfig, ServerConfig, Spin};
 use rpcrdma_watch::Watched;
@@ -51,7 +51,7 @@ impl Scene {
     async fn new(silent: Option<usize>, takes: Duration) -> Self {
         let mut mute = EndOptions::default();
         mute.faults.stalls.push(Stall {
-            after: 1,
+            after: 2 * before_calls() + 1,
             way: Way::Out,
             lasting: Duration::MAX,
         });
@@ -147,7 +147,7 @@ async fn ask(transport: &impl Transport, what: u32) -> Result<Payload, Transport
 
 #[test]
 fn call_of_a_connection_that_stays_silent_goes_over_the_next_with_the_same_xid() {
-    run_in_virtual_time(async {
+    run_in_each_version_in_virtual_time(async || {
         let scene = Scene::new(Some(1), Duration::ZERO).await;
         let client = scene.client(ClientConfig::default()).await;
         let took = seconds(exchange(&client, &[], &[60_000])).await;
@@ -163,7 +163,7 @@ fn call_of_a_connection_that_stays_silent_goes_over_the_next_with_the_same_xid()
 
 #[test]
 fn connection_without_a_call_is_not_silent() {
-    run_in_virtual_time(async {
+    run_in_each_version_in_virtual_time(async || {
         let scene = Scene::new(Some(0), Duration::ZERO).await;
         let config = ClientConfig {
             first_reply_timeout: Duration::ZERO,
@@ -178,7 +178,7 @@ fn connection_without_a_call_is_not_silent() {
 
 #[test]
 fn slow_server_is_served_in_the_end_and_has_its_time_from_then_on() {
-    run_in_virtual_time(async {
+    run_in_each_version_in_virtual_time(async || {
         let scene = Scene::new(Some(0), 20 * SECOND).await;
         let client = scene.client(ClientConfig::default()).await;
         let took = seconds(exchange(&client, &[], &[])).await;
@@ -195,7 +195,7 @@ fn slow_server_is_served_in_the_end_and_has_its_time_from_then_on() {
 
 #[test]
 fn call_that_no_connection_answers_ends_with_its_own_time() {
-    run_in_virtual_time(async {
+    run_in_each_version_in_virtual_time(async || {
         for (limit, connections) in [(2, 1), (60, 3), (600, 6)] {
             let scene = Scene::new(None, Duration::ZERO).await;
             let client = scene.client(ClientConfig::default()).await;
@@ -212,7 +212,7 @@ fn call_that_no_connection_answers_ends_with_its_own_time() {
 
 #[test]
 fn silence_is_not_held_against_a_call() {
-    run_in_virtual_time(async {
+    run_in_each_version_in_virtual_time(async || {
         let scene = Scene::new(Some(5), Duration::ZERO).await;
         let client = scene.client(ClientConfig::default()).await;
         let answer = ask(&client.within(1000 * SECOND), echo::NOW).await;
@@ -258,7 +258,7 @@ fn several_connections_to_a_slow_server_are_not_all_given_up() {
 
 #[test]
 fn calls_of_silent_connections_go_over_another_that_is_up() {
-    run_in_virtual_time(async {
+    run_in_each_version_in_virtual_time(async || {
         let scene = Scene::new(Some(2), Duration::ZERO).await;
         let config = ClientConfig {
             connections: 3,
@@ -273,7 +273,7 @@ fn calls_of_silent_connections_go_over_another_that_is_up() {
 
 #[test]
 fn only_connection_there_will_be_is_not_given_up_for_its_silence() {
-    run_in_virtual_time(async {
+    run_in_each_version_in_virtual_time(async || {
         let scene = Scene::new(Some(0), 50 * SECOND).await;
         let config = ClientConfig {
             reconnect: false,

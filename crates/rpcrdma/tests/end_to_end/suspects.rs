@@ -2,8 +2,8 @@
 //! virtual time.
 
 use crate::echo::{self, assert_disconnected, call, check, exchange};
-use crate::run_in_virtual_time;
 use crate::stage::Stage;
+use crate::{before_calls, run_in_each_version_in_virtual_time};
 use oncrpc::{Transport, TransportError};
 use rpcrdma::{Client, ClientConfig, ServerConfig};
 use rpcrdma_watch::Watched;
@@ -16,13 +16,13 @@ use verbs_sim::{Cut, EndOptions, Fabric, Outstanding};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A provider whose connections are cut after so many messages of this end, one after the other, and
+/// A provider whose connections are cut after so many replies of this end, one after the other, and
 /// then no more.
 fn cut_after(messages: &[u64]) -> (Fabric, Arc<dyn Provider>) {
     let fabric = Fabric::new(23);
     let first = messages.iter().map(|&messages| {
         let mut end = EndOptions::default();
-        end.faults.cut = Some(Cut::Messages(messages));
+        end.faults.cut = Some(Cut::Messages(before_calls() + messages));
         end
     });
     let provider = fabric.scripted_provider(first.collect(), EndOptions::default());
@@ -75,7 +75,7 @@ async fn innocent_calls_survive(cuts: &[u64]) {
 
 #[test]
 fn innocent_calls_survive_ten_cuts() {
-    run_in_virtual_time(async {
+    run_in_each_version_in_virtual_time(async || {
         // Nothing goes over most of them, and over some one call.
         innocent_calls_survive(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await;
         innocent_calls_survive(&[3, 1, 1, 1, 1, 1, 1, 1, 1, 1]).await;
@@ -85,7 +85,7 @@ fn innocent_calls_survive_ten_cuts() {
 
 #[test]
 fn call_that_breaks_connections_fails_when_it_was_alone_and_the_others_are_answered() {
-    run_in_virtual_time(async {
+    run_in_each_version_in_virtual_time(async || {
         let (fabric, provider) = cut_after(&[]);
         let stage = Stage::new(provider, ServerConfig::default()).await;
         let client = stage.client(quick()).await;
@@ -123,7 +123,7 @@ async fn busy(client: Watched<Client>, mut until: tokio::sync::oneshot::Receiver
 
 #[test]
 fn suspect_is_answered_though_it_is_never_alone() {
-    run_in_virtual_time(async {
+    run_in_each_version_in_virtual_time(async || {
         let (fabric, provider) = cut_after(&[1, 0]);
         let stage = Stage::new(provider, ServerConfig::default()).await;
         let of_client = Arc::new(fabric.provider(EndOptions::default()));

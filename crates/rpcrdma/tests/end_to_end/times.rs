@@ -1,8 +1,8 @@
 //! How long things may take, in virtual time.
 
 use crate::echo::{self, ask, call, check, exchange};
-use crate::run_in_virtual_time;
 use crate::stage::{Noting, Stage, answering, anywhere, sim};
+use crate::{run_in_each_version_in_virtual_time, run_in_virtual_time};
 use oncrpc::{Transport, TransportError};
 use rpcrdma::{ClientConfig, HealthCheck, HealthChecks, ServerConfig};
 use std::io;
@@ -35,7 +35,7 @@ fn patient() -> ServerConfig {
 
 #[test]
 fn call_may_take_as_long_as_it_was_given() {
-    run_in_virtual_time(async {
+    run_in_each_version_in_virtual_time(async || {
         let stage = Stage::new(sim().1, patient()).await;
         let client = stage.client(ClientConfig::default()).await;
         exchange(&client, &[], &[]).await;
@@ -64,7 +64,7 @@ fn call_may_take_as_long_as_it_was_given() {
 
 #[test]
 fn call_with_a_time_of_its_own_says_why_there_is_no_connection() {
-    run_in_virtual_time(async {
+    run_in_each_version_in_virtual_time(async || {
         let stage = Stage::new(sim().1, patient()).await;
         let client = stage.client(ClientConfig::default()).await;
         exchange(&client, &[], &[]).await;
@@ -82,7 +82,7 @@ fn call_with_a_time_of_its_own_says_why_there_is_no_connection() {
 
 #[test]
 fn idle_client_disconnects_and_is_back_with_its_next_call() {
-    run_in_virtual_time(async {
+    run_in_each_version_in_virtual_time(async || {
         let stage = Stage::new(sim().1, patient()).await;
         let client = stage.client(ClientConfig::default()).await;
         exchange(&client, &[], &[]).await;
@@ -103,7 +103,7 @@ fn idle_client_disconnects_and_is_back_with_its_next_call() {
 
 #[test]
 fn client_with_a_slow_call_is_not_idle() {
-    run_in_virtual_time(async {
+    run_in_each_version_in_virtual_time(async || {
         let stage = Stage::new(sim().1, patient()).await;
         let config = ClientConfig {
             call_timeout: 10_000 * SECOND,
@@ -124,7 +124,7 @@ fn client_with_a_slow_call_is_not_idle() {
 
 #[test]
 fn dead_server_is_noticed_by_a_health_check_and_the_call_is_sent_again() {
-    run_in_virtual_time(async {
+    run_in_each_version_in_virtual_time(async || {
         let (fabric, provider) = deaf();
         let stage = Stage::new(provider, patient()).await;
         let config = ClientConfig {
@@ -150,7 +150,7 @@ fn dead_server_is_noticed_by_a_health_check_and_the_call_is_sent_again() {
 
 #[test]
 fn slow_server_answers_health_checks_while_every_other_credit_is_used() {
-    run_in_virtual_time(async {
+    run_in_each_version_in_virtual_time(async || {
         let (_fabric, provider) = deaf();
         let config = ServerConfig {
             credits: 4,
@@ -185,7 +185,7 @@ fn slow_server_answers_health_checks_while_every_other_credit_is_used() {
 
 #[test]
 fn dead_client_that_was_ready_for_calls_is_noticed() {
-    run_in_virtual_time(async {
+    run_in_each_version_in_virtual_time(async || {
         let (fabric, provider) = deaf();
         let stage = Stage::new(provider, ServerConfig::default()).await;
         let config = ClientConfig {

@@ -3,7 +3,7 @@
 
 use crate::echo::{self, Echo, SHAPES, exchange};
 use crate::host::Host;
-use crate::run;
+use crate::run_in_each_version;
 use crate::stage::anywhere;
 use rpcrdma::{ClientConfig, ServerConfig, Spin};
 use std::num::NonZeroU64;
@@ -95,7 +95,7 @@ async fn calls_in_weather(seed: u64) {
 
 #[test]
 fn calls_are_answered_in_any_weather() {
-    run(async {
+    run_in_each_version(async || {
         for seed in 0..40 {
             let limit = Duration::from_secs(10);
             let done = tokio::time::timeout(limit, calls_in_weather(seed)).await;
