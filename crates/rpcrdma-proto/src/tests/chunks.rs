@@ -10,43 +10,49 @@ use verbs::{Completion, Handle, Memory, QueuePair, Segment, WorkRequest};
 
 #[test]
 fn padding_may_be_in_a_read_chunk_or_not() {
-    for extra in [0, 3] {
-        let mut lone = server();
-        let mut data = octets(5).to_vec();
-        data.resize(5 + extra, 0);
-        let handle = lone
-            .peer
-            .register(Memory::Source(Gather::from_elem(Bytes::from(data), 1)))
-            .expect("there is room");
-        let message = call(5, 40, &[5]);
-        let position = message.position(0) as u32;
-        let mut reduced = Buffer::default();
-        message.copy_reduced_into(&mut reduced, |_| true);
-        // In segments of odd lengths.
-        let mut rest = segment(handle.0, 2 + extra as u32);
-        rest.offset = 3;
-        let lists = Lists {
-            reads: vec![read_chunk(position, smallvec![segment(handle.0, 3), rest])],
-            ..Lists::default()
-        };
-        lone.send(&wire(procedure::MSG, 5, 8, &lists, &reduced), None);
-        let (_, received) = lone.called();
-        let mut r = xdr::Reader::from(&received);
-        r.u32().expect("an XID");
-        r.u32().expect("a direction");
-        r.opaque(100).expect("the fixed part");
-        assert_eq!(r.item(100).expect("the item").to_vec(), octets(5));
-        assert_eq!(r.u32(), Ok(0xfeed));
-        r.finish().expect("nothing is left");
-    }
+    in_each_version(|versions| {
+        for extra in [0, 3] {
+            let mut lone = Lone::server(versions);
+            let mut data = octets(5).to_vec();
+            data.resize(5 + extra, 0);
+            let handle = lone
+                .peer
+                .register(Memory::Source(Gather::from_elem(Bytes::from(data), 1)))
+                .expect("there is room");
+            let message = call(5, 40, &[5]);
+            let position = message.position(0) as u32;
+            let mut reduced = Buffer::default();
+            message.copy_reduced_into(&mut reduced, |_| true);
+            // In segments of odd lengths.
+            let mut rest = segment(handle.0, 2 + extra as u32);
+            rest.offset = 3;
+            let lists = Lists {
+                reads: vec![read_chunk(position, smallvec![segment(handle.0, 3), rest])],
+                ..Lists::default()
+            };
+            lone.send_lists(procedure::MSG, 5, &lists, &reduced);
+            let (_, received) = lone.called();
+            let mut r = xdr::Reader::from(&received);
+            r.u32().expect("an XID");
+            r.u32().expect("a direction");
+            r.opaque(100).expect("the fixed part");
+            assert_eq!(r.item(100).expect("the item").to_vec(), octets(5));
+            assert_eq!(r.u32(), Ok(0xfeed));
+            r.finish().expect("nothing is left");
+        }
+    });
 }
 
 /// The peer offers memory for a reply; what comes back says how much of it was used.
 #[test]
 fn offered_chunks_come_back_with_what_was_written() {
-    let check =
-        |answer: Payload, write: &[u32], long: &[u32], writes_back: &[u32], reply_back: &[u32]| {
-            let mut lone = server();
+    in_each_version(|versions| {
+        let check = |answer: Payload,
+                     write: &[u32],
+                     long: &[u32],
+                     writes_back: &[u32],
+                     reply_back: &[u32]| {
+            let mut lone = Lone::server(versions);
             let total: u32 = write.iter().chain(long).sum();
             let sink = Memory::Sink(Buffer::with_capacity(total.max(1) as usize));
             let handle = lone.peer.register(sink).expect("there is room");
@@ -67,16 +73,8 @@ fn offered_chunks_come_back_with_what_was_written() {
                 writes: vec![chunk(write)],
                 reply: Some(chunk(long)),
             };
-            lone.send(
-                &wire(
-                    procedure::MSG,
-                    5,
-                    8,
-                    &lists_offered,
-                    &stream(&call(5, 4, &[])),
-                ),
-                None,
-            );
+            let message = stream(&call(5, 4, &[]));
+            lone.send_lists(procedure::MSG, 5, &lists_offered, &message);
             let (id, _) = lone.called();
             lone.end.connection.reply(id, Reply::Message(answer));
             let (header, _) = lone.receive().expect("the reply");
@@ -90,22 +88,23 @@ fn offered_chunks_come_back_with_what_was_written() {
             assert_eq!(lone.end.connection.calls_in(), 0);
             assert_eq!(lone.peer.closed(), None);
         };
-    // All of it inline: everything comes back unused, as for a READ of no octets.
-    check(reply(5, 4, &[]), &[100, 100], &[100], &[0, 0], &[0]);
-    check(reply(5, 4, &[150]), &[100, 100], &[100], &[100, 50], &[0]);
-    check(reply(5, 4, &[200]), &[100, 100], &[100], &[100, 100], &[0]);
-    check(reply(5, 4, &[7]), &[0, 3, 100], &[100], &[0, 3, 4], &[0]);
-    // An empty Write chunk asks for the result inline.
-    check(reply(5, 4, &[7]), &[], &[100], &[], &[0]);
-    // XID, direction, length and data; then the item's length, the trailer.
-    check(
-        reply(5, 8000, &[150]),
-        &[200],
-        &[8000, 100],
-        &[150],
-        &[8000, 20],
-    );
-    check(reply(5, 8000, &[]), &[200], &[10_000], &[0], &[8012]);
+        // All of it inline: everything comes back unused, as for a READ of no octets.
+        check(reply(5, 4, &[]), &[100, 100], &[100], &[0, 0], &[0]);
+        check(reply(5, 4, &[150]), &[100, 100], &[100], &[100, 50], &[0]);
+        check(reply(5, 4, &[200]), &[100, 100], &[100], &[100, 100], &[0]);
+        check(reply(5, 4, &[7]), &[0, 3, 100], &[100], &[0, 3, 4], &[0]);
+        // An empty Write chunk asks for the result inline.
+        check(reply(5, 4, &[7]), &[], &[100], &[], &[0]);
+        // XID, direction, length and data; then the item's length, the trailer.
+        check(
+            reply(5, 8000, &[150]),
+            &[200],
+            &[8000, 100],
+            &[150],
+            &[8000, 20],
+        );
+        check(reply(5, 8000, &[]), &[200], &[10_000], &[0], &[8012]);
+    });
 }
 
 /// Memory of the peer, in pieces with gaps between them, to be read as one chunk.
@@ -133,9 +132,9 @@ fn source(lone: &mut Lone, octets: &[u8], lengths: &[usize]) -> Segments {
 
 /// The peer has items of a call, by index, in Read chunks of segments of these lengths, with their
 /// padding or without, and the rest in a Send or at Position zero.
-fn check_pulled(moved: &[usize], lengths: &[usize], padding: bool, long: bool) {
+fn check_pulled(versions: Versions, moved: &[usize], lengths: &[usize], padding: bool, long: bool) {
     let message = call(5, 40, &[5, 2000, 7, 9001]);
-    let mut lone = server();
+    let mut lone = Lone::server(versions);
     let mut reads = Vec::new();
     for &index in moved {
         let mut data = message.items()[index].data.concat();
@@ -156,11 +155,10 @@ fn check_pulled(moved: &[usize], lengths: &[usize], padding: bool, long: bool) {
         reads,
         ..Lists::default()
     };
-    let octets = match long {
-        true => wire(procedure::NOMSG, 5, 8, &lists, &[]),
-        false => wire(procedure::MSG, 5, 8, &lists, &rest),
-    };
-    lone.send(&octets, None);
+    match long {
+        true => lone.send_lists(procedure::NOMSG, 5, &lists, &[]),
+        false => lone.send_lists(procedure::MSG, 5, &lists, &rest),
+    }
     let (_, received) = lone.called();
     let mut r = xdr::Reader::from(&received);
     assert_eq!((r.u32(), r.u32()), (Ok(5), Ok(0)));
@@ -177,24 +175,26 @@ fn check_pulled(moved: &[usize], lengths: &[usize], padding: bool, long: bool) {
 
 #[test]
 fn items_are_pulled_from_every_position_in_every_cut() {
-    let with_the_largest: &[&[usize]] = &[&[3], &[1, 3], &[0, 3], &[0, 1, 2, 3]];
-    for lengths in [&[][..], &[1], &[1, 2, 3, 1001], &[2000, 1]] {
-        for padding in [true, false] {
-            for moved in with_the_largest {
-                check_pulled(moved, lengths, padding, false);
-            }
-            // With the rest at Position zero any of them may move.
-            for moved in [&[][..], &[0], &[2], &[1, 3], &[0, 1, 2, 3]] {
-                check_pulled(moved, lengths, padding, true);
+    in_each_version(|versions| {
+        let with_the_largest: &[&[usize]] = &[&[3], &[1, 3], &[0, 3], &[0, 1, 2, 3]];
+        for lengths in [&[][..], &[1], &[1, 2, 3, 1001], &[2000, 1]] {
+            for padding in [true, false] {
+                for moved in with_the_largest {
+                    check_pulled(versions, moved, lengths, padding, false);
+                }
+                // With the rest at Position zero any of them may move.
+                for moved in [&[][..], &[0], &[2], &[1, 3], &[0, 1, 2, 3]] {
+                    check_pulled(versions, moved, lengths, padding, true);
+                }
             }
         }
-    }
+    });
 }
 
 /// The peer offers Write chunks of these lengths and gets these results; what comes back is how
 /// many octets went to each chunk.
-fn check_filled(offered: &[&[u32]], results: &[usize], back: &[&[u32]]) {
-    let mut lone = server();
+fn check_filled(versions: Versions, offered: &[&[u32]], results: &[usize], back: &[&[u32]]) {
+    let mut lone = Lone::server(versions);
     let memory = Memory::Sink(Buffer::with_capacity(10_000));
     let handle = lone.peer.register(memory).expect("there is room");
     let mut offset = 0;
@@ -217,8 +217,7 @@ fn check_filled(offered: &[&[u32]], results: &[usize], back: &[&[u32]]) {
         ..Lists::default()
     };
     let message = stream(&call(5, 4, &[]));
-    let octets = wire(procedure::MSG, 5, 8, &lists_offered, &message);
-    lone.send(&octets, None);
+    lone.send_lists(procedure::MSG, 5, &lists_offered, &message);
     let (id, _) = lone.called();
     lone.end
         .connection
@@ -241,17 +240,22 @@ fn check_filled(offered: &[&[u32]], results: &[usize], back: &[&[u32]]) {
 
 #[test]
 fn results_fill_chunks_in_order_and_the_others_come_back_unused() {
-    // Exact, short, in odd segments.
-    check_filled(&[&[5], &[100]], &[5, 99], &[&[5], &[99]]);
-    check_filled(&[&[1, 2, 3], &[7, 7]], &[5, 9], &[&[1, 2, 2], &[7, 2]]);
-    // Fewer results than chunks, and more.
-    check_filled(&[&[5], &[6], &[7]], &[5], &[&[5], &[0], &[0]]);
-    check_filled(&[&[5]], &[5, 30], &[&[5]]);
-    check_filled(&[&[5], &[6]], &[], &[&[0], &[0]]);
-    // An empty chunk wants its result inline, one without octets leaves its chunk unused.
-    check_filled(&[&[], &[6]], &[30, 6], &[&[], &[6]]);
-    check_filled(&[&[5], &[6]], &[0, 6], &[&[0], &[6]]);
-    check_filled(&[&[0, 0, 9]], &[4], &[&[0, 0, 4]]);
+    in_each_version(|versions| {
+        let check_filled = |offered: &[&[u32]], results: &[usize], back: &[&[u32]]| {
+            check_filled(versions, offered, results, back);
+        };
+        // Exact, short, in odd segments.
+        check_filled(&[&[5], &[100]], &[5, 99], &[&[5], &[99]]);
+        check_filled(&[&[1, 2, 3], &[7, 7]], &[5, 9], &[&[1, 2, 2], &[7, 2]]);
+        // Fewer results than chunks, and more.
+        check_filled(&[&[5], &[6], &[7]], &[5], &[&[5], &[0], &[0]]);
+        check_filled(&[&[5]], &[5, 30], &[&[5]]);
+        check_filled(&[&[5], &[6]], &[], &[&[0], &[0]]);
+        // An empty chunk wants its result inline, one without octets leaves its chunk unused.
+        check_filled(&[&[], &[6]], &[30, 6], &[&[], &[6]]);
+        check_filled(&[&[5], &[6]], &[0, 6], &[&[0], &[6]]);
+        check_filled(&[&[0, 0, 9]], &[4], &[&[0, 0, 4]]);
+    });
 }
 
 #[test]

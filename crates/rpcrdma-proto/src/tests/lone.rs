@@ -3,7 +3,9 @@
 use super::pair::{End, MAX_TURNS};
 use super::*;
 use crate::header::{self, Body, Header, Lists, RdmaError, ReadChunk, Segments, procedure};
-use crate::{CallId, Called, Connection, Event};
+use crate::layout::{Contents, Layout};
+use crate::v2::header::{self as two, Invalidate};
+use crate::{CallId, Called, Connection, Direction, Event};
 use oncrpc::TransportError;
 use std::time::Instant;
 use verbs::{Completion, Handle, Limits, QueuePair, Segment, WorkRequest, WrId};
@@ -39,6 +41,14 @@ impl Lone {
         }
     }
 
+    /// A server that speaks this.
+    pub(super) fn server(versions: Versions) -> Self {
+        Self::new(&Config {
+            versions,
+            ..config(Role::Server)
+        })
+    }
+
     pub(super) fn drive(&mut self) {
         let mut turns = 0;
         while self.end.turn() | self.peer.progress() {
@@ -59,7 +69,7 @@ impl Lone {
         self.drive();
         while let Some(completion) = self.peer.poll_cq() {
             if let Completion::Receive { buffer, .. } = completion {
-                let (header, at) = Header::parse(&buffer).expect("we send valid headers");
+                let (header, at) = parsed(self.end.connection.link.layout, &buffer);
                 return Some((header, buffer[at..].to_vec()));
             }
         }
@@ -76,6 +86,21 @@ impl Lone {
         };
         self.peer.post(send).expect("there is room");
         self.drive();
+    }
+
+    /// The peer sends a call in the version that is spoken.
+    pub(super) fn send_lists(&mut self, proc: u32, xid: u32, lists: &Lists, stream: &[u8]) {
+        let mut out = Buffer::default();
+        let contents = Contents {
+            proc,
+            direction: Direction::Call,
+            invalidate: Invalidate::Unsaid,
+            lists: lists.clone(),
+        };
+        let layout = self.end.connection.link.layout;
+        layout.emit(&mut out, xid, 8, contents);
+        out.extend_from_slice(stream);
+        self.send(&out, None);
     }
 
     /// The peer sends a message without chunks.
@@ -128,6 +153,22 @@ pub(super) fn client() -> Lone {
 
 pub(super) fn server() -> Lone {
     Lone::new(&config(Role::Server))
+}
+
+/// A header of ours, in the terms of version one, and where its stream is.
+fn parsed(layout: Layout, message: &[u8]) -> (Header, usize) {
+    let Layout::Two(words) = layout else {
+        return Header::parse(message).expect("we send valid headers");
+    };
+    let (header, at) = two::Header::parse(message, words).expect("we send valid headers");
+    let body = match header.body {
+        two::Body::Msg(chunks) => Body::Msg(chunks.lists),
+        two::Body::NoMsg(chunks) => Body::NoMsg(chunks.lists),
+        two::Body::Error(two::RdmaError::BadHeader) => Body::Error(RdmaError::Chunk),
+        other => panic!("{other:?}"),
+    };
+    let two::Header { xid, credits, .. } = header;
+    (Header { xid, credits, body }, at)
 }
 
 /// A message arrives on a connection, and nothing of what that posts is posted.

@@ -9,40 +9,42 @@ use verbs::{Completion, Memory, QueuePair, WorkError, WorkRequest};
 /// Calls that are refused with ERR_CHUNK and their XID, and do no harm.
 #[test]
 fn malformed_call_is_err_chunk_and_the_connection_goes_on() {
-    let stream_5 = stream(&call(5, 40, &[]));
-    let len = stream_5.len() as u32;
-    let check = |proc, lists: &Lists, stream: &[u8]| {
-        let mut lone = server();
-        lone.send(&wire(proc, 5, 8, lists, stream), None);
-        let (header, _) = lone.receive().expect("an answer");
-        assert_eq!((header.xid, header.credits), (5, 8));
-        assert_eq!(header.body, Body::Error(RdmaError::Chunk), "{lists:?}");
-        assert!(lone.events.is_empty());
-        assert_eq!(lone.end.connection.calls_in(), 0);
-        lone.send_call(6);
-        lone.called();
-    };
-    let reads = |chunks: &[(u32, u32)]| Lists {
-        reads: chunks
-            .iter()
-            .map(|&(position, len)| read_chunk(position, smallvec![segment(9, len)]))
-            .collect(),
-        ..Lists::default()
-    };
-    let none = Lists::default();
-    check(procedure::MSGP, &none, &stream_5);
-    check(procedure::NOMSG, &none, &[]);
-    check(procedure::MSG, &none, &stream(&call(6, 40, &[])));
-    check(procedure::MSG, &none, &[0, 0, 0, 5]);
-    check(procedure::MSG, &none, &[]);
-    check(procedure::MSG, &reads(&[(0, 100)]), &stream_5);
-    check(procedure::MSG, &reads(&[(len + 4, 100)]), &stream_5);
-    check(procedure::MSG, &reads(&[(12, 5), (16, 5)]), &stream_5);
-    check(procedure::MSG, &reads(&[(12, (1 << 20) + 1)]), &stream_5);
-    check(procedure::MSG, &reads(&[(12, u32::MAX)]), &stream_5);
-    check(procedure::NOMSG, &reads(&[(4, 100)]), &[]);
-    check(procedure::NOMSG, &reads(&[(0, 0)]), &[]);
-    check(procedure::NOMSG, &reads(&[(0, 100), (104, 4)]), &[]);
+    in_each_version(|versions| {
+        let stream_5 = stream(&call(5, 40, &[]));
+        let len = stream_5.len() as u32;
+        let check = |proc, lists: &Lists, stream: &[u8]| {
+            let mut lone = Lone::server(versions);
+            lone.send_lists(proc, 5, lists, stream);
+            let (header, _) = lone.receive().expect("an answer");
+            assert_eq!((header.xid, header.credits), (5, 8));
+            assert_eq!(header.body, Body::Error(RdmaError::Chunk), "{lists:?}");
+            assert!(lone.events.is_empty());
+            assert_eq!(lone.end.connection.calls_in(), 0);
+            lone.send_lists(procedure::MSG, 6, &Lists::default(), &stream_6());
+            lone.called();
+        };
+        let reads = |chunks: &[(u32, u32)]| Lists {
+            reads: chunks
+                .iter()
+                .map(|&(position, len)| read_chunk(position, smallvec![segment(9, len)]))
+                .collect(),
+            ..Lists::default()
+        };
+        let none = Lists::default();
+        check(procedure::MSGP, &none, &stream_5);
+        check(procedure::NOMSG, &none, &[]);
+        check(procedure::MSG, &none, &stream(&call(6, 40, &[])));
+        check(procedure::MSG, &none, &[0, 0, 0, 5]);
+        check(procedure::MSG, &none, &[]);
+        check(procedure::MSG, &reads(&[(0, 100)]), &stream_5);
+        check(procedure::MSG, &reads(&[(len + 4, 100)]), &stream_5);
+        check(procedure::MSG, &reads(&[(12, 5), (16, 5)]), &stream_5);
+        check(procedure::MSG, &reads(&[(12, (1 << 20) + 1)]), &stream_5);
+        check(procedure::MSG, &reads(&[(12, u32::MAX)]), &stream_5);
+        check(procedure::NOMSG, &reads(&[(4, 100)]), &[]);
+        check(procedure::NOMSG, &reads(&[(0, 0)]), &[]);
+        check(procedure::NOMSG, &reads(&[(0, 100), (104, 4)]), &[]);
+    });
 }
 
 fn stream_6() -> Vec<u8> {
@@ -66,24 +68,26 @@ fn read_chunks_are_refused_where_no_read_is_possible() {
 
 #[test]
 fn long_call_for_another_transaction_is_refused_after_it_was_pulled() {
-    let mut lone = server();
-    let message = Bytes::from(stream_6());
-    let len = message.len() as u32;
-    let handle = lone
-        .peer
-        .register(Memory::Source(Gather::from_elem(message, 1)))
-        .expect("there is room");
-    let lists = Lists {
-        reads: vec![read_chunk(0, smallvec![segment(handle.0, len)])],
-        ..Lists::default()
-    };
-    lone.send(&wire(procedure::NOMSG, 5, 8, &lists, &[]), None);
-    let (header, _) = lone.receive().expect("an answer");
-    assert_eq!(
-        (header.xid, header.body),
-        (5, Body::Error(RdmaError::Chunk))
-    );
-    assert_eq!(lone.end.connection.counters().read_chunks_pulled, 1);
+    in_each_version(|versions| {
+        let mut lone = Lone::server(versions);
+        let message = Bytes::from(stream_6());
+        let len = message.len() as u32;
+        let handle = lone
+            .peer
+            .register(Memory::Source(Gather::from_elem(message, 1)))
+            .expect("there is room");
+        let lists = Lists {
+            reads: vec![read_chunk(0, smallvec![segment(handle.0, len)])],
+            ..Lists::default()
+        };
+        lone.send_lists(procedure::NOMSG, 5, &lists, &[]);
+        let (header, _) = lone.receive().expect("an answer");
+        assert_eq!(
+            (header.xid, header.body),
+            (5, Body::Error(RdmaError::Chunk))
+        );
+        assert_eq!(lone.end.connection.counters().read_chunks_pulled, 1);
+    });
 }
 
 #[test]
