@@ -5,8 +5,10 @@ use crate::stage::{Noting, Stage, answering, anywhere, providers, sim};
 use crate::{run, run_in_virtual_time};
 use oncrpc::Transport;
 use rpcrdma::{
-    Client, ClientConfig, REMEMBER_VERSION_ONE, ServerConfig, ServerStats, Spin, Version, Versions,
+    Client, ClientConfig, Design, REMEMBER_VERSION_ONE, ServerConfig, ServerStats, Spin, Version,
+    Versions,
 };
+use rpcrdma_proto::v2::characteristics::XcharId;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -236,6 +238,40 @@ fn server_that_drops_whoever_offers_version_two_is_spoken_to_in_version_one() {
         };
         let client = async {
             let client = Client::connect(provider.clone(), to, speaking(Versions::Auto)).await;
+            let client = client.expect("it connects");
+            let info = client.connection().expect("connected");
+            assert_eq!(info.version, Version::One);
+            exchange(&client, &[], &[]).await;
+        };
+        tokio::select! {
+            () = server => unreachable!("it serves for ever"),
+            () = client => {}
+        }
+    });
+}
+
+#[test]
+fn server_that_leaves_open_which_design_it_took_is_spoken_to_in_version_one() {
+    run(async {
+        let (_fabric, provider) = sim();
+        let mut listener = provider.listen(anywhere()).await.expect("it listens");
+        let to = listener.local_addr();
+        let server = async {
+            let mut first = taken_in(listener.as_mut()).await;
+            let xid = first.receive().await[0];
+            // An INITXCH with two designs, 2 and 3, that never change.
+            let id = XcharId::FIRST_EXPERIMENTAL.0;
+            first.send(&[xid, 2, 8, 5, 1, 1, 24, 1, id, 4, 0b1100, 1, 1]);
+            let next = taken_in(listener.as_mut()).await;
+            drop(first);
+            answer_in_version_one(next).await;
+        };
+        let client = async {
+            let config = ClientConfig {
+                remote_invalidation: vec![Design::Fixed, Design::PerCall],
+                ..speaking(Versions::Auto)
+            };
+            let client = Client::connect(provider.clone(), to, config).await;
             let client = client.expect("it connects");
             let info = client.connection().expect("connected");
             assert_eq!(info.version, Version::One);
