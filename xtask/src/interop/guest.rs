@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -25,6 +25,11 @@ use crate::command::tail;
 /// Memory of a guest in MiB: the initramfs, two files of 64 MiB, and room.
 const MEMORY_MIB: u32 = 1024;
 
+/// How long a machine may take from power on to the script, and how often that is tried. On a busy host
+/// the emulated timers get lost now and then while the kernel sets them up, and then it waits for ever.
+const UP_LIMIT: Duration = Duration::from_secs(120);
+const BOOTS: usize = 4;
+
 /// What a guest is started with.
 pub(super) struct Boot<'a> {
     /// Names the machine in logs.
@@ -37,7 +42,7 @@ pub(super) struct Boot<'a> {
     pub(super) forwards: &'a [(u16, u16)],
     /// Where to write the traffic of the guest's network card.
     pub(super) capture: Option<PathBuf>,
-    /// How long the script may take, the start of the machine included.
+    /// How long the script may take.
     pub(super) limit: Duration,
 }
 
@@ -60,16 +65,38 @@ pub(super) struct Guest<'a> {
 }
 
 impl<'a> Guest<'a> {
-    /// Switches a machine on.
+    /// Switches a machine on, and waits until it is up.
     ///
     /// # Errors
     ///
-    /// Files cannot be written or QEMU cannot be started.
+    /// Files cannot be written, QEMU cannot be started, or the machine does not come up.
     pub(super) fn boot(run: &'a TestRun<'a>, boot: &Boot<'_>) -> Result<Self> {
+        let initrd = write_initrd(run, boot)?;
+        let mut attempt = 1;
+        loop {
+            let mut guest = Self::switch_on(run, boot, &initrd)?;
+            match guest.expect("up") {
+                Ok(_) => {
+                    guest.deadline = Instant::now() + boot.limit;
+                    guest.limit = boot.limit;
+                    return Ok(guest);
+                }
+                Err(error) if attempt == BOOTS => return Err(error),
+                Err(_) => {
+                    let again =
+                        format!("the machine \"{}\" does not come up: once more", boot.name);
+                    run.report.say(run.name, &again);
+                }
+            }
+            attempt += 1;
+        }
+    }
+
+    /// A machine that has [`UP_LIMIT`] to come up.
+    fn switch_on(run: &'a TestRun<'a>, boot: &Boot<'_>, initrd: &Path) -> Result<Self> {
         let log_of = |kind: &str| run.logs.join(format!("{}{kind}.log", boot.name));
         let console = log_of("-console");
         let qemu_log = log_of("-qemu");
-        let initrd = write_initrd(run, boot)?;
         let mut network = String::from("user,id=net");
         for (host, guest) in boot.forwards {
             network += &format!(",hostfwd=tcp:127.0.0.1:{host}-:{guest}");
@@ -99,10 +126,10 @@ impl<'a> Guest<'a> {
         .arg("-kernel")
         .arg(&run.image.kernel)
         .arg("-initrd")
-        .arg(&initrd)
+        .arg(initrd)
         .args([
             "-append",
-            "console=ttyS0 oops=panic panic=-1 tsc=reliable mitigations=off",
+            "console=ttyS0 oops=panic panic=-1 tsc=reliable no_timer_check mitigations=off",
         ])
         .arg("-serial")
         .arg(format!("file:{}", console.display()))
@@ -137,8 +164,8 @@ impl<'a> Guest<'a> {
             lines,
             pending: VecDeque::new(),
             notes: Vec::new(),
-            deadline: Instant::now() + boot.limit,
-            limit: boot.limit,
+            deadline: Instant::now() + UP_LIMIT,
+            limit: UP_LIMIT,
             step: "boot".into(),
             console,
             qemu_log,
