@@ -4,27 +4,22 @@ mod calls;
 mod control;
 mod form;
 mod peer;
+mod setup;
 
 use crate::hand::Hand;
 use crate::memory::within_and_back;
 use crate::script::Script;
-use buffer::{Pool, gather_len};
+use buffer::gather_len;
 use calls::{Calls, Handed};
 use form::{Body, Form, Message};
 use peer::Peer;
 use rpcrdma_proto::limits::{CONTROL_RECEIVES, FIRST_MESSAGE, MAX_CONTROL_MESSAGES};
-use rpcrdma_proto::v2::characteristics::{
-    BackwardSupport, ReceiveBufferSize, ReceiveSize, XcharVal,
-};
-use rpcrdma_proto::v2::operations::Supported;
+use rpcrdma_proto::v2::characteristics::{ReceiveBufferSize, ReceiveSize, XcharVal};
 use rpcrdma_proto::v2::session::Session;
-use rpcrdma_proto::{
-    Budget, Characteristics, Config, Connection, Design, Direction, Event, FailedCalls, InlineSize,
-    PersistentArguments, PrivateData, Registration, Registrations, Role, Versions, Violation, Xids,
-};
-use std::ops::Range;
+use rpcrdma_proto::{Config, Connection, Design, Direction, Event, Role, Versions, Violation};
+use setup::setup;
 use std::task::Waker;
-use verbs::{Handle, Invalidation, Limits, QueuePair, WorkError, WorkRequest};
+use verbs::{Handle, Invalidation, QueuePair, WorkError, WorkRequest};
 
 /// Chunks of both directions, Receives, and what the pool keeps of them.
 const MEMORY: usize = 16 << 20;
@@ -34,9 +29,6 @@ const STEPS: usize = 300;
 
 /// Octets of the largest chunk.
 const MAX_CHUNK: usize = 64 << 10;
-
-/// What an input begins with that has version two in it. Few did before there was one.
-const TWO: Range<u8> = 128..240;
 
 /// The end that connected.
 pub fn rpcrdma_client(octets: &[u8]) {
@@ -79,30 +71,7 @@ struct Stage {
 
 impl Stage {
     fn new(role: Role, script: &mut Script<'_>) -> Self {
-        let versions = versions(script);
-        let mut config = Config {
-            role,
-            versions,
-            xids: Xids::starting_at(1 << 31),
-            own: private_data(script),
-            characteristics: Characteristics::default(),
-            credits: 1 + u32::from(script.octet() % 8),
-            backward_credits: u32::from(script.octet() % 4),
-            reserve_credit: script.one_in(4),
-            max_chunk: MAX_CHUNK,
-            max_segment: script.pick(&[0, 0, 4096, 5001]),
-            mixed_long: script.flag(),
-            registrations: Registrations::OF_CALLS,
-            persistent: None,
-            failed_calls: FailedCalls::new(),
-            budget: Budget::new(script.pick(&[40_000, 1 << 20])),
-            pool: Pool::new(1 << 20),
-        };
-        let peer = (!script.one_in(4)).then(|| private_data(script));
-        let mut hand = Hand::new(script);
-        if versions != Versions::One {
-            of_version_two(script, &mut config, &mut hand.limits);
-        }
+        let (config, peer, mut hand) = setup(role, script);
         for receive in config.initial_receives() {
             hand.post(receive).expect("there is room for Receives");
         }
@@ -482,65 +451,4 @@ fn is_ours(violation: Violation) -> bool {
 
 fn size(octets: u32) -> ReceiveSize {
     ReceiveSize::new(octets).expect("not too small")
-}
-
-fn versions(script: &mut Script<'_>) -> Versions {
-    match script.peek() {
-        Some(first) if TWO.contains(&first) => {
-            script.octet();
-            script.pick(&[Versions::Auto, Versions::Two])
-        }
-        Some(_) | None => Versions::One,
-    }
-}
-
-/// What there is to decide only where version two may be spoken.
-fn of_version_two(script: &mut Script<'_>, config: &mut Config, limits: &mut Limits) {
-    let sizes = [1024, 8 << 10, 5 << 10, peer::LARGEST];
-    let size = |script: &mut Script<'_>| InlineSize::at_most(script.pick(&sizes));
-    config.characteristics = Characteristics {
-        supported: match script.one_in(4) {
-            true => script.pick(&Supported::ALL),
-            false => Supported::All,
-        },
-        raise_to: size(script),
-        largest: size(script),
-        largest_sent: size(script),
-        backward: script.pick(&[
-            BackwardSupport::General,
-            BackwardSupport::Inline,
-            BackwardSupport::None,
-        ]),
-        designs: match script.below(8) {
-            0 | 1 => Vec::new(),
-            2 => Design::ALL.to_vec(),
-            3 => vec![Design::Fixed],
-            4 => vec![Design::PerCall],
-            5 => vec![Design::PerCallSeveral],
-            _ => vec![Design::InterCall],
-        },
-        remote_invalidation_by_version: script.one_in(8),
-        ..Characteristics::default()
-    };
-    if script.one_in(4) {
-        limits.remote_invalidation = Invalidation::None;
-    }
-    if script.one_in(4) {
-        config.registrations = config.registrations.with(Registration::Persistent);
-        config.persistent = Some(PersistentArguments {
-            regions: 1 + script.below(3),
-            octets: script.pick(&[64, 4096]),
-        });
-    }
-    let wanted = config.own.remote_invalidation;
-    config.own.remote_invalidation = config.registrations.remote_invalidation(wanted, limits);
-}
-
-fn private_data(script: &mut Script<'_>) -> PrivateData {
-    let size = |octet: u8| InlineSize::at_most(1024 * (1 + usize::from(octet % 6)));
-    PrivateData {
-        send: size(script.octet()),
-        receive: size(script.octet()),
-        remote_invalidation: script.flag(),
-    }
 }
