@@ -202,7 +202,12 @@ impl Stage {
             return;
         }
         let receives = self.hand.receives.len();
-        let grant = self.connection.grant() as usize;
+        // An end that takes no calls has nothing for any, though a grant is never none.
+        let most = match self.config.role {
+            Role::Client => self.config.backward_credits,
+            Role::Server => self.config.credits,
+        };
+        let grant = self.connection.grant().min(most) as usize;
         let unanswered = self.calls.unanswered();
         let control = match self.config.versions {
             Versions::One => 0,
