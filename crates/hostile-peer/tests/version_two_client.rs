@@ -214,6 +214,15 @@ fn server_with_small_receives_is_sent_small_messages() {
     }
 }
 
+/// Asserts that the call is answered as it should be, and the next one too.
+#[track_caller]
+fn assert_unharmed(mut scene: Scene) {
+    let reply = words(&scene.reply(0));
+    scene.server.send(&reply);
+    let (client, mut server) = scene.answered();
+    assert_goes_on(&client, &mut server);
+}
+
 /// A call is on its way, and this is said meanwhile; what the client says to it.
 #[track_caller]
 fn meanwhile(message: &[u32], says: Option<&[u32]>) {
@@ -224,10 +233,7 @@ fn meanwhile(message: &[u32], says: Option<&[u32]>) {
         assert_eq!(answer[..2], [message[0], 2]);
         assert_eq!(answer[3..3 + says.len()], *says, "{message:x?}");
     }
-    let reply = words(&scene.reply(0));
-    scene.server.send(&reply);
-    let (client, mut server) = scene.answered();
-    assert_goes_on(&client, &mut server);
+    assert_unharmed(scene);
 }
 
 const XID: u32 = 0x0bad_0001;
@@ -319,10 +325,7 @@ fn message_of_the_other_version_is_refused_if_it_is_a_call() {
         scene
             .server
             .send(&words(&[xid, refused, 32, ERROR, BAD_HEADER]));
-        let reply = words(&scene.reply(0));
-        scene.server.send(&reply);
-        let (client, mut server) = scene.answered();
-        assert_goes_on(&client, &mut server);
+        assert_unharmed(scene);
     }
 }
 
@@ -437,10 +440,7 @@ fn chunks_for_a_client_without_a_service_are_refused() {
         let answer = scene.server.answer();
         assert_eq!((answer[0], &answer[3..]), (XID, &[ERROR, BAD_HEADER][..]));
         assert_eq!(scene.server.reads, 0);
-        let reply = words(&scene.reply(0));
-        scene.server.send(&reply);
-        let (client, mut server) = scene.answered();
-        assert_goes_on(&client, &mut server);
+        assert_unharmed(scene);
     }
 }
 
