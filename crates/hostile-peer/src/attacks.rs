@@ -505,6 +505,21 @@ pub const ATTACKS: &[Attack] = &[
         ],
     ),
     attack(
+        "xcharext §3.3",
+        Server,
+        "is called with chunks, and reaches for other memory, answers wrongly, too late or not at all",
+        "what a client does in its place: the call ends, or the connection; others are served",
+        &[
+            "backward::memory_of_a_server_is_reached_only_as_it_was_offered",
+            "backward::memory_of_a_server_is_out_of_reach_when_its_call_has_its_reply",
+            "backward::handle_of_another_call_of_a_server_cannot_be_taken_along",
+            "backward::what_is_no_reply_to_a_server_harms_no_call",
+            "backward::errors_of_a_client_end_the_call_of_a_server_and_nothing_else",
+            "backward::client_is_called_no_further_than_it_has_said",
+            "backward::client_that_does_not_answer_is_waited_for_no_longer_than_is_said",
+        ],
+    ),
+    attack(
         "xcharext §4.1",
         Server,
         "says what it is again and again, or changes what it said would not",

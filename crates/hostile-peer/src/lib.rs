@@ -8,9 +8,11 @@
 //! [`Target`] is an `rpcrdma::Server` over `verbs-iwarp` on loopback, with a client that behaves:
 //! after each attack it must still be served, and of the attacker nothing must be left. [`Victim`] is
 //! the other way round: a client, whose server is a [`Peer`]; [`Scene`] is such a client with a call
-//! on its way. [`ATTACKS`] lists what is tried, and which tests try it.
+//! on its way. [`BackwardTarget`] is a server that calls its clients. [`ATTACKS`] lists what is
+//! tried, and which tests try it.
 
 mod attacks;
+mod backward;
 mod crc;
 mod ddp;
 pub mod header;
@@ -22,6 +24,7 @@ mod target;
 mod victim;
 
 pub use attacks::{ATTACKS, Attack, Side};
+pub use backward::BackwardTarget;
 pub use ddp::{Segment, opcode};
 pub use header::Version;
 pub use mpa::{Request, private_data};

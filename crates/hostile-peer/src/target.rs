@@ -92,7 +92,7 @@ pub struct Target {
 }
 
 /// A server that never loses its patience in a test that passes, however slow the machine.
-fn steady() -> ServerConfig {
+pub(crate) fn steady() -> ServerConfig {
     ServerConfig {
         credits: 16,
         setup_timeout: Duration::from_secs(60),
@@ -282,7 +282,7 @@ impl Target {
 
 /// Calls a procedure; `arguments` writes them, and says how large the reply can be.
 pub(crate) async fn ask(
-    client: &Client,
+    client: &impl Transport,
     procedure: Procedure,
     arguments: impl FnOnce(&mut Writer) -> ReplyBound,
 ) -> Result<Payload, TransportError> {

@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use verbs::SetupError;
 use verbs_iwarp::Iwarp;
-use xdr::Payload;
+use xdr::{Payload, Writer};
 
 /// A client on a runtime of its own.
 pub struct Victim {
@@ -27,6 +27,29 @@ pub struct Victim {
 
 /// A call that is on its way.
 pub struct Calling(JoinHandle<Result<Payload, TransportError>>);
+
+impl Calling {
+    pub(crate) fn new(
+        runtime: &Runtime,
+        call: impl Future<Output = Result<Payload, TransportError>> + Send + 'static,
+    ) -> Self {
+        Self(runtime.spawn(call))
+    }
+
+    pub(crate) fn outcome(self, runtime: &Runtime) -> Result<Payload, TransportError> {
+        runtime.block_on(self.0).expect("no panic")
+    }
+}
+
+/// Writes the arguments of ECHO; the result may be as long.
+pub(crate) fn echoing(w: &mut Writer, data: Bytes) -> ReplyBound {
+    let length = data.len();
+    w.item(Gather::from_iter([data]));
+    ReplyBound {
+        fixed: 256,
+        results: [length].into_iter().collect(),
+    }
+}
 
 /// What a call offers in its transport header: handle, length and offset of each segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -315,22 +338,14 @@ impl Victim {
     /// Calls ECHO with this data; its result may be as long.
     pub fn echo(&self, data: &[u8]) -> Calling {
         let (client, data) = (self.client.clone(), Bytes::copy_from_slice(data));
-        Calling(self.runtime.spawn(async move {
-            let procedure = Procedure {
-                prog: PROGRAM,
-                vers: 2,
-                proc: procedure::ECHO,
-            };
-            ask(&client, procedure, |w| {
-                let length = data.len();
-                w.item(Gather::from_iter([data]));
-                ReplyBound {
-                    fixed: 256,
-                    results: [length].into_iter().collect(),
-                }
-            })
-            .await
-        }))
+        let procedure = Procedure {
+            prog: PROGRAM,
+            vers: 2,
+            proc: procedure::ECHO,
+        };
+        Calling::new(&self.runtime, async move {
+            ask(&client, procedure, |w| echoing(w, data)).await
+        })
     }
 
     /// What becomes of a call.
@@ -343,7 +358,7 @@ impl Victim {
     ///
     /// If the client did.
     pub fn outcome(&self, calling: Calling) -> Result<Payload, TransportError> {
-        self.runtime.block_on(calling.0).expect("no panic")
+        calling.outcome(&self.runtime)
     }
 }
 
