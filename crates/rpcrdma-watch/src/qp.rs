@@ -89,7 +89,7 @@ impl<Q: QueuePair + ?Sized> QueuePair for WatchedQp<Q> {
         let mut rules = lock(&self.rules);
         let outcome = rules.judge(&work);
         self.inner.post(work)?;
-        if let Outcome::Message(message) = &outcome {
+        if let Outcome::Message(message, _) = &outcome {
             self.note(|| format!("sends {message}"));
             if let Some(xid) = outcome.call() {
                 *lock(&self.party.state).sent.entry(xid).or_default() += 1;

@@ -121,6 +121,8 @@ struct CallIn {
     reads: usize,
     /// Segments of its chunks that were not read to the end.
     unread: Vec<Segment>,
+    /// Handles that went with the replies to others (reminv §4.6).
+    gone: Vec<Handle>,
 }
 
 /// A Read on its way, and the call that it is for.
@@ -134,7 +136,8 @@ pub(super) struct ReadOut {
 /// What a piece of work changes once it is posted.
 pub(super) enum Outcome {
     Receive,
-    Message(Message),
+    /// With the handle that goes with it.
+    Message(Message, Option<Handle>),
     Read(Option<ReadOut>),
     Other,
 }
@@ -143,12 +146,15 @@ impl Outcome {
     /// The XID of a call that is sent.
     pub(super) fn call(&self) -> Option<u32> {
         match self {
-            Self::Message(Message {
-                xid,
-                kind: Kind::Call(_),
-                ..
-            }) => Some(*xid),
-            Self::Receive | Self::Message(_) | Self::Read(_) | Self::Other => None,
+            Self::Message(
+                Message {
+                    xid,
+                    kind: Kind::Call(_),
+                    ..
+                },
+                _,
+            ) => Some(*xid),
+            Self::Receive | Self::Message(..) | Self::Read(_) | Self::Other => None,
         }
     }
 }
@@ -197,7 +203,7 @@ impl Rules {
             } => {
                 let message = Message::parse(buffer, rest, self.words());
                 self.judge_message(&message, *invalidate);
-                Outcome::Message(message)
+                Outcome::Message(message, *invalidate)
             }
             WorkRequest::Write { source, to, .. } => {
                 self.judge_write(*to, source.iter().map(|piece| piece.len() as u64).sum());
@@ -404,6 +410,7 @@ impl Rules {
         let design = self.may_send(message.version);
         if let Some(handle) = invalidate {
             let right = design.is_some_and(|design| call.offer.may_go(design, handle));
+            let right = right && !call.gone.contains(&handle);
             let spare = design == Some(Design::InterCall) && self.is_spare(xid, handle);
             if !right && !spare {
                 self.found(format_args!(
@@ -436,7 +443,7 @@ impl Rules {
         let others = self.calls_in.iter().filter(|(other, _)| **other != xid);
         let mut others = others
             .map(|(_, call)| call)
-            .filter(|call| call.offer.has(handle))
+            .filter(|call| call.offer.has(handle) && !call.gone.contains(&handle))
             .peekable();
         let read = |call: &CallIn| {
             let unread = { call.unread.iter() }.any(|segment| segment.handle == handle);
@@ -493,14 +500,21 @@ impl Rules {
     pub(super) fn posted(&mut self, outcome: Outcome, over: bool) {
         match outcome {
             Outcome::Receive => self.receives += 1,
-            Outcome::Message(message) if !over => self.sent(message),
+            Outcome::Message(message, invalidate) if !over => {
+                if let Some(handle) = invalidate {
+                    self.calls_in
+                        .values_mut()
+                        .for_each(|call| call.gone.push(handle));
+                }
+                self.sent(message);
+            }
             Outcome::Read(Some(read)) if !over => {
                 if let Some(call) = self.calls_in.get_mut(&read.xid) {
                     call.reads += 1;
                 }
                 self.reads.push(read);
             }
-            Outcome::Message(_) | Outcome::Read(_) | Outcome::Other => {}
+            Outcome::Message(..) | Outcome::Read(_) | Outcome::Other => {}
         }
         self.work += 1;
     }
@@ -740,6 +754,7 @@ impl Rules {
                     },
                     asked: credits,
                     reads: 0,
+                    gone: Vec::new(),
                 };
                 if self.calls_in.insert(xid, call).is_some() {
                     self.found(format_args!("call {xid:#010x} comes twice"));

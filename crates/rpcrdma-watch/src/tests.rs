@@ -1,5 +1,7 @@
 //! Each rule is broken once, and that is found.
 
+mod designs;
+
 use super::{Party, Watch};
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
