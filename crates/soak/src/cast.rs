@@ -9,7 +9,7 @@ use buffer::Pool;
 use oncrpc::Service;
 use rpcrdma::{
     Backchannels, CallbackService, Client, ClientConfig, Design, HealthCheck, HealthChecks,
-    InlineSize, Server, ServerConfig, Spin,
+    InlineSize, PersistentArguments, Server, ServerConfig, Spin,
 };
 use rpcrdma_watch::{Party, Watch, Watched};
 use std::future::Future;
@@ -76,6 +76,8 @@ pub(crate) struct Counts {
     pub(crate) called_back: AtomicU64,
     pub(crate) connections: AtomicU64,
     pub(crate) restarts: AtomicU64,
+    pub(crate) invalidated: AtomicU64,
+    pub(crate) invalidated_between: AtomicU64,
 }
 
 impl Counts {
@@ -87,6 +89,8 @@ impl Counts {
             called_back: self.called_back.load(Relaxed),
             connections: self.connections.load(Relaxed),
             restarts: self.restarts.load(Relaxed),
+            invalidated: self.invalidated.load(Relaxed),
+            invalidated_between: self.invalidated_between.load(Relaxed),
         }
     }
 }
@@ -126,9 +130,31 @@ impl Terms {
             send: size(dice),
             receive: size(dice),
             credits: dice.of(scenario.credits),
-            remote_invalidation: vec![Design::PerConnection; (!dice.once_in(4)).into()],
+            remote_invalidation: invalidation(scenario, dice),
         }
     }
+}
+
+/// Designs for remote invalidation, in any order.
+fn invalidation(scenario: &Scenario, dice: &mut Dice) -> Vec<Design> {
+    let mut designs = vec![Design::PerConnection; (!dice.once_in(4)).into()];
+    designs.extend(scenario.by_version.then_some(Design::PerVersion));
+    for &design in scenario.designs {
+        if !dice.once_in(4) {
+            let at = dice.within(0, designs.len());
+            designs.insert(at, design);
+        }
+    }
+    designs
+}
+
+/// Memory that stays registered, of one client in three where there are designs that allow it.
+fn persistent(scenario: &Scenario, dice: &mut Dice) -> Option<PersistentArguments> {
+    let has = !scenario.designs.is_empty() && dice.once_in(3);
+    has.then(|| PersistentArguments {
+        regions: dice.of(&[1, 2, 8, 40]),
+        octets: dice.of(&[500, 5000, 100_000]),
+    })
 }
 
 /// Who is silent is asked after a short time, if anybody is asked at all.
@@ -194,6 +220,7 @@ impl Host {
         service: Box<dyn Fn() -> Arc<dyn Service> + Send + Sync>,
         back: &MayCall,
     ) -> Self {
+        party.by_version(stage.scenario.by_version);
         let provider = party.provider(stage.net.provider(dice));
         let service = {
             let party = party.clone();
@@ -326,6 +353,7 @@ impl Guest {
         if scenario.fickle {
             provider = Arc::new(Fickle::new(provider, dice.split()));
         }
+        party.by_version(scenario.by_version);
         let provider = party.provider(provider);
         let terms = Terms::draw(scenario, dice);
         let usual = ClientConfig::default();
@@ -354,6 +382,7 @@ impl Guest {
             send_size: terms.send,
             receive_size: terms.receive,
             remote_invalidation: terms.remote_invalidation,
+            persistent_arguments: persistent(scenario, dice),
             max_segment: dice.of(scenario.segments),
             call_timeout,
             first_reply_timeout: call_timeout / dice.of(&[1, 4, 20]),
@@ -395,7 +424,12 @@ impl Guest {
     /// Once all tasks have ended: nothing is left.
     pub(crate) fn check(self, stage: &Stage) {
         let connections = self.party.tally().connections;
-        stage.counts.connections.fetch_add(connections, Relaxed);
+        let counters = self.client.counters();
+        let counts = &stage.counts;
+        counts.connections.fetch_add(connections, Relaxed);
+        { &counts.invalidated }.fetch_add(counters.remote_invalidations, Relaxed);
+        let between = counters.remote_invalidations_inter_call;
+        counts.invalidated_between.fetch_add(between, Relaxed);
         self.party.check_gone();
         let out = self.client.memory().out;
         if out > 0 {

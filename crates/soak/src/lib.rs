@@ -34,6 +34,8 @@ pub use scenario::{Backward, Files, Load, SCENARIOS, Scenario, scenario};
 pub use sim::run;
 pub use weather::{Sizes, Weather};
 
+use rpcrdma::Design;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use verbs_sim::TraceHash;
 
@@ -48,6 +50,8 @@ pub struct Report {
     pub lines: Vec<String>,
     /// What was done.
     pub tally: Tally,
+    /// Connections on which each design for remote invalidation was agreed on by a message.
+    pub designs: BTreeMap<Design, u64>,
     /// How long it took, in the time of the run.
     pub time: Duration,
 }
@@ -67,6 +71,10 @@ pub struct Tally {
     pub connections: u64,
     /// Times that the server began anew.
     pub restarts: u64,
+    /// Handles of clients that went with replies.
+    pub invalidated: u64,
+    /// Of these, those of other calls than the one that was answered (reminv §4.6).
+    pub invalidated_between: u64,
 }
 
 impl std::ops::AddAssign for Tally {
@@ -77,5 +85,7 @@ impl std::ops::AddAssign for Tally {
         self.called_back += other.called_back;
         self.connections += other.connections;
         self.restarts += other.restarts;
+        self.invalidated += other.invalidated;
+        self.invalidated_between += other.invalidated_between;
     }
 }

@@ -154,11 +154,13 @@ impl<'a> Soak<'a> {
             called_back,
             connections,
             restarts,
+            invalidated,
+            invalidated_between,
         } = self.tally;
         format!(
             "{seeds} seeds, {} runs in {elapsed:.1} s ({:.0}/s), {:.1} h of virtual time: {calls} calls \
              ({answered} answered, {cancelled} cancelled), {called_back} called back, {connections} connections, \
-             {restarts} restarts; {} runs failed",
+             {restarts} restarts, {invalidated} handles went with replies ({invalidated_between} of other calls); {} runs failed",
             self.runs,
             self.runs as f64 / elapsed.max(0.001),
             self.time.as_secs_f64() / 3600.0,

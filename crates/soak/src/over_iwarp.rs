@@ -67,6 +67,7 @@ pub fn run(scenario: &Scenario, seed: u64) -> Report {
         trace: None,
         lines: Vec::new(),
         tally: stage.counts.tally(),
+        designs: stage.watch.designs(),
         time: start.elapsed(),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::echo::{EVERY_KIND, Kind, Mix};
 use crate::weather::{CALM, Sizes, Weather};
-use rpcrdma::Versions;
+use rpcrdma::{Design, Versions};
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +53,11 @@ pub struct Scenario {
     /// Whether a client says with each connection anew whether handles may be invalidated by the
     /// server.
     pub fickle: bool,
+    /// Designs for remote invalidation beside R (reminv §4), of which each client offers some, and each
+    /// server takes some in any order. With them one client in three has memory that stays registered.
+    pub designs: &'static [Design],
+    /// Whether both ends are told that version two lets any handle be invalidated (reminv §4.1).
+    pub by_version: bool,
     /// Receives that there is room for: one of these; as usual if there are none.
     pub receives: &'static [usize],
     /// Credits that each end has for the other: one of these.
@@ -135,6 +140,8 @@ const FIRST: Scenario = Scenario {
     idle: &[],
     health: false,
     fickle: false,
+    designs: &[],
+    by_version: false,
     receives: &[],
     credits: &[1, 2, 3, 8, 32],
     memory: &[],
@@ -181,6 +188,14 @@ const BACKWARD_TWO: Backward = Backward {
     },
     ..BACKWARD
 };
+
+/// Those that two ends agree on by a message.
+const DESIGNS: &[Design] = &[
+    Design::Fixed,
+    Design::PerCall,
+    Design::PerCallSeveral,
+    Design::InterCall,
+];
 
 /// What is played, from the simple to the wild.
 pub const SCENARIOS: &[Scenario] = &[
@@ -675,6 +690,137 @@ pub const SCENARIOS: &[Scenario] = &[
             never: 40,
         }),
         speak: (&[Versions::Auto, Versions::Two], &[Versions::Auto]),
+        backward: Some(BACKWARD_TWO),
+        weather: ALL_AT_ONCE,
+        sizes: Sizes::Tiny,
+        cancel: 10,
+        timeouts: ANY_TIME,
+        restarts: (0, 2),
+        blows: (0, 4),
+        calls: (2, 20),
+        connections: (1, 3),
+        users: 3,
+        health: true,
+        fickle: true,
+        sure: false,
+        ..FIRST
+    },
+    // Ends that agree on any design for remote invalidation, or on none.
+    Scenario {
+        name: "designs",
+        speak: TWO,
+        designs: DESIGNS,
+        backward: Some(BACKWARD_TWO),
+        ..FIRST
+    },
+    // Many calls at a time, as small as can be, some of which nobody waits for.
+    Scenario {
+        name: "designs-full",
+        speak: TWO,
+        designs: &[Design::PerCall, Design::PerCallSeveral],
+        inline: &[1024, 4096, 8192, 20_000],
+        sizes: Sizes::Tiny,
+        weather: Weather { posts: 4, ..CALM },
+        credits: &[2, 8, 32],
+        clients: (1, 2),
+        tasks: (8, 30),
+        calls: (3, 12),
+        cancel: 4,
+        ..FIRST
+    },
+    // Calls take long, so that the replies to others can take handles of theirs along.
+    Scenario {
+        name: "designs-between",
+        load: Load::Calls(Mix {
+            shapes: &[Kind::Null, Kind::Inline, Kind::Read, Kind::Both],
+            later: (2, 300),
+            never: 0,
+        }),
+        speak: TWO,
+        designs: &[Design::InterCall],
+        inline: &[1024, 4096],
+        credits: &[8, 32],
+        clients: (1, 2),
+        tasks: (4, 16),
+        calls: (3, 12),
+        ..FIRST
+    },
+    Scenario {
+        name: "designs-cuts",
+        speak: TWO,
+        designs: DESIGNS,
+        inline: &[1024, 8192, 65_536],
+        backward: Some(BACKWARD_TWO),
+        weather: Weather {
+            cuts: 2,
+            stalls: 8,
+            failures: 8,
+            posts: 4,
+            ..CALM
+        },
+        tasks: (2, 10),
+        calls: (4, 20),
+        cancel: 12,
+        timeouts: ANY_TIME,
+        blows: (0, 5),
+        sure: false,
+        ..FIRST
+    },
+    Scenario {
+        name: "designs-files",
+        load: FILES,
+        speak: TWO,
+        designs: DESIGNS,
+        tasks: (1, 3),
+        calls: (4, 16),
+        weather: Weather {
+            latency: 15,
+            cuts: 3,
+            stalls: 6,
+            posts: 4,
+            ..CALM
+        },
+        restarts: (0, 2),
+        blows: (0, 4),
+        timeouts: &[20_000, 60_000],
+        sure: false,
+        ..FIRST
+    },
+    // What a client, and each server after the other, can have and is ready for changes.
+    Scenario {
+        name: "designs-fickle",
+        speak: (&[Versions::Auto], &[Versions::Auto]),
+        designs: DESIGNS,
+        by_version: true,
+        backward: Some(BACKWARD_TWO),
+        fickle: true,
+        connections: (1, 3),
+        weather: Weather { cuts: 2, ..CALM },
+        timeouts: ANY_TIME,
+        restarts: (0, 3),
+        blows: (0, 4),
+        calls: (4, 12),
+        sure: false,
+        ..FIRST
+    },
+    // It is the same for clients of version one and for those that offer nothing.
+    Scenario {
+        name: "designs-by-version",
+        speak: (&[Versions::One, Versions::Auto], &[Versions::Auto]),
+        by_version: true,
+        backward: Some(BACKWARD_TWO),
+        clients: (2, 4),
+        ..FIRST
+    },
+    Scenario {
+        name: "designs-wild",
+        load: Load::Calls(Mix {
+            shapes: EVERY_KIND,
+            later: (4, 3000),
+            never: 40,
+        }),
+        speak: TWO,
+        designs: DESIGNS,
         backward: Some(BACKWARD_TWO),
         weather: ALL_AT_ONCE,
         sizes: Sizes::Tiny,

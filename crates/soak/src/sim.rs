@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::time::{Instant, timeout};
-use verbs::{Limits, Provider};
+use verbs::{Invalidation, Limits, Provider};
 use verbs_sim::{Fabric, Outstanding, Side, Way};
 
 /// Virtual time within which every run has to be over.
@@ -75,6 +75,7 @@ pub fn run(scenario: &Scenario, seed: u64, record: bool) -> Report {
         trace: Some(fabric.trace()),
         lines: fabric.take_lines(),
         tally: stage.counts.tally(),
+        designs: stage.watch.designs(),
         time: fabric.now(),
     }
 }
@@ -124,7 +125,11 @@ impl Net for Simulated {
             receives,
             ..
         } = self.scenario;
-        let limits: Limits = Weather::limits(sizes, receives, dice);
+        let mut limits: Limits = Weather::limits(sizes, receives, dice);
+        if !self.scenario.designs.is_empty() && dice.coin() {
+            // There are few designs for those that can do nothing.
+            limits.remote_invalidation = Invalidation::Region;
+        }
         let mut dice = Dice::new(dice.any(), NET);
         let of_all = limits.clone();
         let draw = move || weather.end(&of_all, sizes, &mut dice);

@@ -1,6 +1,8 @@
 //! A few seeds of each scenario; `cargo xtask soak` plays as many as one likes.
 
+use rpcrdma::Design::{Fixed, InterCall, PerCall, PerCallSeveral};
 use soak::{Files, Load, Report, SCENARIOS, Scenario, Tally, scenario};
+use std::collections::BTreeSet;
 
 /// Seeds of each scenario.
 const SEEDS: std::ops::Range<u64> = 1..9;
@@ -15,16 +17,23 @@ fn play(scenario: &Scenario, seed: u64) -> Report {
 
 #[test]
 fn nothing_is_found_in_any_scenario() {
+    let (mut designs, mut between) = (BTreeSet::new(), 0);
     for scenario in SCENARIOS {
         let reports = SEEDS.map(|seed| play(scenario, seed));
         let mut all = Tally::default();
-        reports.for_each(|report| all += report.tally);
+        reports.for_each(|report| {
+            all += report.tally;
+            designs.extend(report.designs.into_keys());
+        });
+        between += all.invalidated_between;
         // It was no empty promise.
         let name = scenario.name;
         assert!(all.answered > 50, "{name}: {all:?}");
         let back = all.called_back > 50;
         assert_eq!(back, scenario.backward.is_some(), "{name}: {all:?}");
     }
+    let agreed_on = [Fixed, PerCall, PerCallSeveral, InterCall];
+    assert!(designs.into_iter().eq(agreed_on) && between > 0);
 }
 
 #[test]
