@@ -223,7 +223,7 @@ fn client_is_called_no_further_than_it_has_said() {
 
 #[test]
 fn client_that_does_not_answer_is_waited_for_no_longer_than_is_said() {
-    let target = BackwardTarget::with_patience(Duration::from_millis(300));
+    let target = BackwardTarget::with_patience(Duration::from_secs(2));
     let (mut peer, calling, offered) = offered(&target);
     match target.outcome(calling) {
         Err(TransportError::TimedOut(_)) => {}
