@@ -50,7 +50,7 @@ const POOL_KEEP: usize = 64 << 20;
   rpcrdma serve /srv/data --listen 0.0.0.0 --allow 192.168.1.0/24
       one directory to everybody in that network
   rpcrdma serve . --remote-invalidation inter_call,per_call,per_connection
-      clients of version two may have their memory invalidated by another design
+      remote invalidation as the client offers it: the first of these, per_connection being usual
 
 An interrupt (Ctrl-C) or SIGTERM lets calls finish and ends with exit code 0; a second one ends at
 once. The server believes the user ids it is told (AUTH_SYS): allow only machines you trust.")]
