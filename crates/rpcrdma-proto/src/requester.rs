@@ -415,6 +415,7 @@ impl Requester {
             return false;
         };
         region.back = Some(memory);
+        self.exposed -= 1;
         link.counters.remote_invalidations += 1;
         if link.layout == Layout::One && !link.peer.remote_invalidation {
             link.counters.remote_invalidations_without_r += 1;
@@ -446,7 +447,6 @@ impl Requester {
                 });
             }
         }
-        self.exposed -= call.regions.len() - left;
         if left == 0 {
             self.finish(link, key, outcome);
         } else {

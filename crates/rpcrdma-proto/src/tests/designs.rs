@@ -214,11 +214,14 @@ fn reply_to_another_call_takes_along_what_has_been_read() {
     answer(&mut pair, id, 1);
     let before = invalidated(&pair);
     let large = send(&mut pair, 2);
+    let exposed = pair.client.connection.exposed();
     pair.call(request(3, call(3, 4, &[]), bound(40, &[])));
     let (small, _) = pair.arrived();
     pair.answer(small, Reply::Message(reply(3, 4, &[])));
     check_reply(&pair.ended().expect("a reply"), 3, 4, &[]);
     assert_eq!(invalidated(&pair), (before.0 + 1, before.1));
+    // It makes room at once, before its own call has an end.
+    assert_eq!(pair.client.connection.exposed(), exposed - 1);
     answer(&mut pair, large, 2);
     assert_eq!(invalidated(&pair), (before.0 + 2, before.1));
     let counters = pair.client.connection.counters();
