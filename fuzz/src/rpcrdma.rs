@@ -322,9 +322,10 @@ impl Stage {
         assert!(!reading, "{handle:?} is invalidated while it is read");
         let session = self.connection.session();
         let design = session.and_then(Session::design);
-        let allowed = session.is_none_or(|session| {
+        let own = self.config.own.remote_invalidation;
+        let allowed = session.map_or(own, |session| {
             let by_version = self.config.characteristics.remote_invalidation_by_version;
-            design.is_some() || by_version || session.peer_allows_invalidation()
+            design.is_some() || by_version || own && session.peer_allows_invalidation()
         });
         assert!(
             allowed,

@@ -145,7 +145,9 @@ impl Connection {
         link.rule = match design {
             Some(design) => Rule::By(design),
             None if by_version => Rule::By(Design::PerVersion),
-            None if session.peer_allows_invalidation() => Rule::By(Design::PerConnection),
+            None if link.own.remote_invalidation && session.peer_allows_invalidation() => {
+                Rule::By(Design::PerConnection)
+            }
             None => Rule::Never,
         };
         let chunks = match session.backward() {

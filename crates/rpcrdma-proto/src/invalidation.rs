@@ -5,6 +5,7 @@
 //! Version one knows one of them, [`Design::PerConnection`] (RFC 8797 §4.1).
 
 use crate::header::{Lists, WriteChunk};
+use crate::limits::MAX_SPARED;
 use crate::v2::header::Invalidate;
 use verbs::Handle;
 
@@ -265,9 +266,10 @@ fn one_of(named: &[Handle], offered: &Lists) -> Taken {
 
 /// The handles that a call offers to be read, if all of that has been read: it can do without one of
 /// them as long as another is left for its own reply.
+/// A call of which many are `spent` has none, so that these are looked through in no time.
 pub(crate) fn spare(offered: &Lists, spent: &[Handle]) -> impl Iterator<Item = Handle> {
     let left = in_order(offered).filter(|handle| !spent.contains(handle));
-    let several = left.clone().nth(1).is_some();
+    let several = spent.len() < MAX_SPARED && left.clone().nth(1).is_some();
     read(offered).filter(move |handle| several && !spent.contains(handle))
 }
 
@@ -448,5 +450,20 @@ mod tests {
     fn persistent_registrations_need_a_requester_who_selects() {
         let tolerant = Design::ALL.into_iter().filter(|d| d.tolerates_persistent());
         assert!(tolerant.eq([Design::PerCall, Design::PerCallSeveral]));
+    }
+
+    #[test]
+    fn call_spares_some_of_its_handles_and_keeps_one() {
+        let check = |offered: u32, spent: usize, expected: Option<u32>| {
+            let handles: Vec<u32> = (0..offered).collect();
+            let gone: Vec<Handle> = handles.iter().copied().map(Handle).take(spent).collect();
+            let next = spare(&lists(&handles, &[], None), &gone).next();
+            assert_eq!(next, expected.map(Handle), "{spent} of {offered}");
+        };
+        check(1, 0, None);
+        check(2, 0, Some(0));
+        check(2, 1, None);
+        check(20, MAX_SPARED - 1, Some(7));
+        check(20, MAX_SPARED, None);
     }
 }

@@ -35,6 +35,9 @@ pub const MAX_INVALIDATE_HANDLES: usize = 16;
 /// another call than its own (reminv §4.6). If they offer more, none is looked for.
 pub const MAX_SPARE_SEGMENTS: usize = 1024;
 
+/// (Version two) Handles of one call that go with replies to others (reminv §4.6).
+pub const MAX_SPARED: usize = 8;
+
 /// (Version two) Handles of other calls that are looked at for one reply (reminv §4.6).
 pub const MAX_SPARE_CANDIDATES: usize = 8;
 

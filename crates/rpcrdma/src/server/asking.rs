@@ -1,9 +1,9 @@
 //! What a server asks its clients for where version two is spoken: Receives that its replies fit
 //! (xcharext §4.2).
 
+use rpcrdma_proto::Connection;
 use rpcrdma_proto::v2::characteristics::{ReceiveBufferSize, ReceiveSize, XcharVal};
 use rpcrdma_proto::v2::session::{Event, Settled};
-use rpcrdma_proto::{Connection, InlineSize};
 use std::time::{Duration, Instant};
 
 /// How often it is looked at, at most.
@@ -86,6 +86,7 @@ impl Asking {
     /// The size to ask for, given the present one and the octets of the largest reply of late.
     fn wanted(&mut self, now: Instant, size: usize, needed: usize) -> Option<ReceiveSize> {
         let least = *self.least.get_or_insert(size);
+        let least = least.max(ReceiveSize::DEFAULT.octets());
         if needed * SMALL_PART > size {
             self.small_since = now;
         }
@@ -97,8 +98,7 @@ impl Asking {
         } else {
             return None;
         };
-        let wanted = InlineSize::at_most(wanted).max(InlineSize::DEFAULT);
-        (wanted.octets() != size).then_some(wanted.into())
+        ReceiveSize::new(u32::try_from(wanted).ok()?)
     }
 }
 
@@ -126,6 +126,16 @@ mod tests {
         check(200, 8192, 0, None);
     }
 
+    #[test]
+    fn no_less_is_asked_for_than_the_client_began_with() {
+        let start = Instant::now();
+        let mut asking = Asking::new(start);
+        assert_eq!(asking.wanted(start, 5000, 100), None);
+        let later = start + SMALL_FOR;
+        let wanted = asking.wanted(later, 8192, 100);
+        assert_eq!(wanted.map(ReceiveSize::octets), Some(5000));
+    }
+
     /// A client had Receives of one size, was asked for another, and came to `size`.
     fn settled(asking: &mut Asking, wanted: u32, outcome: Settled, size: u32) {
         let wanted = ReceiveSize::new(wanted).expect("not too small");
@@ -147,10 +157,9 @@ mod tests {
         let partly = Settled::Partly(XcharVal::of::<ReceiveBufferSize>(&value));
         settled(&mut asking, 16_384, partly, 12_300);
         check(&mut asking, 12_300, 12_400, None);
-        // What it has come to it may come to again, in whole KiB.
-        check(&mut asking, 8192, 12_290, Some(12_288));
-        check(&mut asking, 12_288, 12_290, None);
-        settled(&mut asking, 12_288, Settled::Rejected, 8192);
+        // What it has come to it may come to again.
+        check(&mut asking, 8192, 12_290, Some(12_300));
+        settled(&mut asking, 12_300, Settled::Rejected, 8192);
         check(&mut asking, 8192, 8193, None);
         // Nor is it asked for less than it goes down to.
         asking.small_since = start;

@@ -101,6 +101,22 @@ fn server_takes_the_first_of_its_designs_that_is_offered() {
 }
 
 #[test]
+fn server_invalidates_nothing_by_what_it_was_not_told_to_use() {
+    run(async {
+        use Design::*;
+        for (client, server) in [
+            (&[PerConnection][..], &[][..]),
+            (&[PerConnection, Fixed], &[PerCall]),
+        ] {
+            let stage = Stage::new(sim().1, taking(server)).await;
+            let client = stage.client(offering(client)).await;
+            exchange(&client, &[50_000], &[]).await;
+            assert_eq!(client.counters().remote_invalidations, 0);
+        }
+    });
+}
+
+#[test]
 fn version_one_has_r_and_no_other_design() {
     run(async {
         for (designs, agreed) in [
