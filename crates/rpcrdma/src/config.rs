@@ -133,7 +133,8 @@ pub struct ClientConfig {
     pub remote_invalidation: Vec<Design>,
     /// Memory of each connection that stays registered (reminv §2.2): arguments that are no larger are
     /// copied there. The server can read what was there last until it is used again, so it is none by
-    /// default.
+    /// default. This memory, regions × octets on each connection, comes on top of
+    /// [`chunk_memory`](Self::chunk_memory).
     pub persistent_arguments: Option<PersistentArguments>,
     /// Whether the first connection begins with a call that shows whether the provider does remote
     /// invalidation as it says: memory that nobody needs is offered, and looked at when the server

@@ -4,10 +4,9 @@ use super::guests::Place;
 use super::serve::Serving;
 use super::stop::Stop;
 use super::worker::Worker;
-use super::{Settings, State, Tally};
+use super::{Settings, State, Tally, terms};
 use crate::ServerConfig;
 use crate::client::first_xid;
-use crate::invalidation::Terms;
 use crate::receives::share;
 use crate::spin::Activity;
 use crate::wire::Wire;
@@ -188,8 +187,7 @@ impl Arrival {
         let credits = self.credits(limits.receives);
         let settings = &self.settings.config;
         let request = incoming.request(settings.setup_timeout).await?;
-        let registrations = Registrations::OF_CALLS;
-        let terms = Terms::new(&settings.remote_invalidation, registrations, &limits);
+        let terms = terms(settings, &limits);
         let own = PrivateData {
             send: settings.send_size,
             receive: settings.receive_size,
@@ -198,6 +196,7 @@ impl Arrival {
         let (credits, backward_credits) = credits?;
         let config = Config {
             role: Role::Server,
+            // The provider may say something else than when the server began.
             versions: terms.versions(settings.versions)?,
             xids: Xids::starting_at(first_xid()),
             own,
@@ -216,7 +215,7 @@ impl Arrival {
             max_chunk: settings.max_chunk,
             max_segment: 0,
             mixed_long: false,
-            registrations,
+            registrations: Registrations::OF_CALLS,
             persistent: None,
             failed_calls: self.place.failed.clone(),
             budget: self.settings.budget.clone(),

@@ -11,18 +11,19 @@ mod stop;
 mod worker;
 
 use crate::ServerConfig;
+use crate::invalidation::Terms;
 use crate::wire::Wire;
 use accept::Acceptor;
 use guests::Guests;
 use oncrpc::Service;
-use rpcrdma_proto::{Budget, Counters, Version};
+use rpcrdma_proto::{Budget, Counters, Registrations, Version};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stop::Stop;
 use tokio::sync::oneshot;
 use tracing::{debug, info};
-use verbs::{IoCounters, Provider, SetupError};
+use verbs::{IoCounters, Limits, Provider, SetupError};
 use worker::Worker;
 
 pub use backchannel::{Backchannel, Backchannels, BackwardClient};
@@ -78,6 +79,11 @@ struct Settings {
     config: ServerConfig,
     budget: Budget,
     guests: Guests,
+}
+
+/// What a connection agrees to of the designs for remote invalidation, with a provider of these limits.
+fn terms(config: &ServerConfig, limits: &Limits) -> Terms {
+    Terms::new(&config.remote_invalidation, Registrations::OF_CALLS, limits)
 }
 
 /// What a server knows of its connections.
@@ -165,13 +171,16 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// If it cannot listen there, or the system gives it no threads.
+    /// If it cannot listen there, the system gives it no threads, or
+    /// [what it was told](ServerConfig::remote_invalidation) leaves it no version to speak.
     pub async fn bind(
         provider: Arc<dyn Provider>,
         on: SocketAddr,
         service: Arc<dyn Service>,
         config: ServerConfig,
     ) -> Result<Self, SetupError> {
+        // It would refuse everybody.
+        terms(&config, &provider.limits()).versions(config.versions)?;
         let workers = match config.workers {
             0 => vec![Worker::here(config.pool.clone())],
             many => (0..many)

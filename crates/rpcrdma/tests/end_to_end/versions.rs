@@ -5,14 +5,15 @@ use crate::stage::{Noting, Stage, answering, anywhere, providers, sim};
 use crate::{run, run_in_virtual_time};
 use oncrpc::Transport;
 use rpcrdma::{
-    Client, ClientConfig, Design, REMEMBER_VERSION_ONE, ServerConfig, ServerStats, Spin, Version,
-    Versions,
+    Client, ClientConfig, Design, REMEMBER_VERSION_ONE, Server, ServerConfig, ServerStats, Spin,
+    Version, Versions,
 };
 use rpcrdma_proto::v2::characteristics::XcharId;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use verbs::{Listener, QpOptions};
+use verbs::{Invalidation, Listener, Provider, QpOptions};
+use verbs_sim::{EndOptions, Fabric};
 
 fn speaking(versions: Versions) -> ClientConfig {
     ClientConfig {
@@ -281,6 +282,26 @@ fn server_that_leaves_open_which_design_it_took_is_spoken_to_in_version_one() {
             () = server => unreachable!("it serves for ever"),
             () = client => {}
         }
+    });
+}
+
+#[test]
+fn server_that_is_left_no_version_does_not_start() {
+    run(async {
+        let mut unable = EndOptions::default();
+        unable.limits.remote_invalidation = Invalidation::None;
+        let unable: Arc<dyn Provider> = Arc::new(Fabric::new(5).provider(unable));
+        let bind = async |versions| {
+            let config = ServerConfig {
+                remote_invalidation: vec![Design::PerVersion],
+                ..serving(versions)
+            };
+            Server::bind(Arc::clone(&unable), anywhere(), Noting::new(), config).await
+        };
+        let error = bind(Versions::Two).await.err();
+        let error = error.expect("nothing is left to speak").to_string();
+        assert!(error.contains("per_version"), "{error}");
+        bind(Versions::Auto).await.expect("version one is left");
     });
 }
 
