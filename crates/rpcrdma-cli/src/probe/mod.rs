@@ -27,7 +27,8 @@ use report::{
     ms,
 };
 use rpcrdma::ClientConfig;
-use rpcrdma_proto::PrivateData;
+use rpcrdma_proto::v2::characteristics::DesignBits;
+use rpcrdma_proto::{Design, PrivateData};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -102,16 +103,29 @@ pub(crate) struct ProbeArgs {
     #[arg(long, default_value = "5", value_name = "SECONDS", value_parser = seconds)]
     timeout: Duration,
 
-    /// Designs for remote invalidation to offer in version two, with commas between: what is answered
-    /// shows which one the server takes. It is an experimental characteristic, so nothing is offered
-    /// without this
+    /// Designs for remote invalidation to offer in version two, with commas between: fixed, per_call,
+    /// per_call_several, inter_call. What is answered shows which one the server takes. It is an
+    /// experimental characteristic, so nothing is offered without this
     #[arg(long, visible_alias = "invalidation", value_name = "DESIGN[,DESIGN...]",
-        value_parser = transport::invalidation)]
+        value_parser = offer)]
     remote_invalidation: Option<Invalidation>,
 
     /// Print nothing but one JSON object
     #[arg(long)]
     json: bool,
+}
+
+/// Designs of which a server can take one.
+fn offer(text: &str) -> Result<Invalidation, String> {
+    let offered = |design: &Design| DesignBits::answer(*design) != DesignBits::default();
+    let designs = transport::invalidation(text).ok();
+    designs
+        .filter(|Invalidation(all)| !all.is_empty() && all.iter().all(offered))
+        .ok_or_else(|| {
+            "there are fixed, per_call, per_call_several and inter_call to offer; per_connection is \
+             announced in any case, and per_version never"
+                .into()
+        })
 }
 
 /// Runs the command.

@@ -105,10 +105,18 @@ fn probe_shows_which_design_a_server_takes() {
 
 #[test]
 fn design_that_there_is_not_is_said_with_those_that_there_are() {
-    for command in ["serve", "ping", "probe"] {
+    for command in ["serve", "ping"] {
         for how in ["often", "fixed,", "none,fixed", ""] {
             let args = [command, &invalidation(how), "127.0.0.1"];
             fails(&args, 2, "there are per_version, per_connection, fixed,");
         }
+    }
+}
+
+#[test]
+fn probe_takes_no_design_that_cannot_be_offered() {
+    for how in ["on", "off", "per_version", "fixed,per_connection", "often"] {
+        let args = ["probe", &invalidation(how), "127.0.0.1"];
+        fails(&args, 2, "there are fixed, per_call, per_call_several and");
     }
 }
