@@ -74,7 +74,7 @@ impl<'a> Guest<'a> {
         let initrd = write_initrd(run, boot)?;
         let mut attempt = 1;
         loop {
-            let mut guest = Self::switch_on(run, boot, &initrd)?;
+            let mut guest = Self::switch_on(run, boot, &initrd, attempt)?;
             match guest.expect("up") {
                 Ok(_) => {
                     guest.deadline = Instant::now() + boot.limit;
@@ -82,9 +82,11 @@ impl<'a> Guest<'a> {
                     return Ok(guest);
                 }
                 Err(error) if attempt == BOOTS => return Err(error),
-                Err(_) => {
-                    let again =
-                        format!("the machine \"{}\" does not come up: once more", boot.name);
+                Err(error) => {
+                    let again = format!(
+                        "the machine \"{}\" does not come up: once more; {error:#}",
+                        boot.name
+                    );
                     run.report.say(run.name, &again);
                 }
             }
@@ -92,10 +94,15 @@ impl<'a> Guest<'a> {
         }
     }
 
-    /// A machine that has [`UP_LIMIT`] to come up.
-    fn switch_on(run: &'a TestRun<'a>, boot: &Boot<'_>, initrd: &Path) -> Result<Self> {
+    /// A machine that has [`UP_LIMIT`] to come up. The console of each attempt is kept.
+    fn switch_on(
+        run: &'a TestRun<'a>,
+        boot: &Boot<'_>,
+        initrd: &Path,
+        attempt: usize,
+    ) -> Result<Self> {
         let log_of = |kind: &str| run.logs.join(format!("{}{kind}.log", boot.name));
-        let console = log_of("-console");
+        let console = log_of(&format!("-console-{attempt}"));
         let qemu_log = log_of("-qemu");
         let mut network = String::from("user,id=net");
         for (host, guest) in boot.forwards {
