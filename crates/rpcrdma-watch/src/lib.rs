@@ -268,6 +268,13 @@ impl Party {
         // A call that is made again over another connection may have no reply there.
         if live.iter().any(|rules| lock(rules).has_reply(xid)) {
             live.retain(|rules| lock(rules).has_reply(xid));
+            // Where it has, that one may be about to be lost while its memory is waited for.
+            if let Some(ready) = live
+                .iter()
+                .position(|rules| !lock(rules).awaits_memory(xid))
+            {
+                live = vec![live.swap_remove(ready)];
+            }
         } else if let Some(left) = lock(&self.state).to_deliver.get_mut(&xid)
             && *left > 0
         {

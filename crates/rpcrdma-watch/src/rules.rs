@@ -811,12 +811,23 @@ impl Rules {
             return;
         }
         for handle in handles.iter().flatten() {
-            if self.regions.get(handle).is_some_and(|region| !region.stays) {
+            if self.is_exposed(handle) {
                 self.found(format_args!(
                     "the reply to {xid:#010x} is delivered with {handle:?} exposed"
                 ));
             }
         }
+    }
+
+    /// Whether a reply to this call of ours came, and waits for memory that is still exposed.
+    pub(super) fn awaits_memory(&self, xid: u32) -> bool {
+        let handles = self.answered.get(&xid).into_iter().flatten();
+        !self.closed && { handles }.any(|handle| self.is_exposed(handle))
+    }
+
+    fn is_exposed(&self, handle: &Handle) -> bool {
+        let region = self.regions.get(handle);
+        region.is_some_and(|region| !region.stays)
     }
 
     pub(super) fn closed(&mut self) {

@@ -68,17 +68,26 @@ fn to_be_written(handle: Handle, length: u32) -> Lists {
 
 impl Bench {
     fn new() -> Self {
+        let watch = Watch::default();
+        let parties = [watch.party("requester"), watch.party("responder")];
+        Self::between(watch, parties)
+    }
+
+    /// Another connection of the same two.
+    fn beside(&self) -> Self {
+        let parties = [self.party.clone(), self.at_responder.clone()];
+        Self::between(self.watch.clone(), parties)
+    }
+
+    fn between(watch: Watch, parties: [Party; 2]) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .expect("a runtime");
-        runtime.block_on(Self::connected())
+        runtime.block_on(Self::connected(watch, parties))
     }
 
-    async fn connected() -> Self {
+    async fn connected(watch: Watch, [party, at_responder]: [Party; 2]) -> Self {
         let fabric = Fabric::new(1);
-        let watch = Watch::default();
-        let party = watch.party("requester");
-        let at_responder = watch.party("responder");
         let provider = || -> Arc<dyn Provider> { Arc::new(fabric.provider(EndOptions::default())) };
         let of_requester = party.provider(provider());
         let of_responder = at_responder.provider(provider());
@@ -210,6 +219,23 @@ fn reply_that_is_delivered_with_a_region_exposed_is_found() {
         bench.reply(XID, 4, &lists);
         bench.party.delivered(XID);
     });
+}
+
+#[test]
+fn reply_over_one_connection_is_not_taken_for_that_over_another() {
+    let mut lost = Bench::new();
+    let handle = lost.region(false);
+    let lists = to_be_written(handle, 8);
+    lost.call(XID, &lists);
+    lost.reply(XID, 3, &lists);
+    let mut bench = lost.beside();
+    bench.call(XID, &Lists::default());
+    bench.reply(XID, 3, &Lists::default());
+    bench.party.delivered(XID);
+    assert_eq!(bench.watch.findings(), Vec::<String>::new());
+    // Once more, and there is only the other one.
+    bench.party.delivered(XID);
+    bench.found("is delivered with");
 }
 
 #[test]
