@@ -2,6 +2,7 @@
 
 use nfs_proto::Status;
 use nfs_proto::mount::MountStatus;
+use oncrpc::xdr;
 use oncrpc::{RpcError, TransportError};
 use std::fmt;
 

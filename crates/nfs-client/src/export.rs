@@ -6,8 +6,8 @@ use crate::{DirEntry, Directory, Error, Fault, Nfs3, ReadStream, Upload, Walk, W
 use nfs_proto::args::CreateHow;
 use nfs_proto::limits::{MAX_DATA, MAX_DIRECTORY_REPLY};
 use nfs_proto::{Access, Attributes, FileHandle, FileType, Name, SetAttributes, Status, results};
+use oncrpc::xdr::Gather;
 use oncrpc::{Credential, Transport};
-use xdr::Gather;
 
 /// Octets of a READ or WRITE unless the user wants others.
 const IO_SIZE: u32 = 1 << 20;

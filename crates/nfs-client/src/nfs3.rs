@@ -7,8 +7,8 @@ use nfs_proto::{
     Access, Arguments, Attributes, Cookie, CookieVerifier, Data, FileHandle, Name, NfsTime, Path,
     SetAttributes, Stable, Status, WriteVerifier, results,
 };
+use oncrpc::xdr::{Gather, Opaque, padded};
 use oncrpc::{Credential, Transport};
-use xdr::{Gather, Opaque, padded};
 
 /// Makes calls of NFS version 3. Each method is one call (and more only for `NFS3ERR_JUKEBOX`).
 #[derive(Debug)]

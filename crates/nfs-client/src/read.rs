@@ -5,7 +5,7 @@ use crate::in_order::InOrder;
 use crate::{Error, Fault, Nfs3, Node, Tuning};
 use nfs_proto::FileHandle;
 use oncrpc::Transport;
-use xdr::{Gather, gather_len};
+use oncrpc::xdr::{Gather, gather_len};
 
 /// A file that is being read.
 ///

@@ -3,10 +3,10 @@
 use crate::Fault;
 use buffer::Pool;
 use nfs_proto::{Arguments, NFS_PROGRAM, Status, Wire};
+use oncrpc::xdr::{Payload, Reader, Writer};
 use oncrpc::{Credential, Procedure, Signature, Transport, read_reply};
 use std::marker::PhantomData;
 use std::time::Duration;
-use xdr::{Payload, Reader, Writer};
 
 /// Octets for the stream of a call; all calls but those with unusual names fit.
 const CALL_SIZE: usize = 4096;

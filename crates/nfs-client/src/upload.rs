@@ -6,8 +6,8 @@ use nfs_proto::args::CreateHow;
 use nfs_proto::limits::MAX_NAME;
 use nfs_proto::{CreateVerifier, FileHandle, Name, SetAttributes, SetTime, Status};
 use oncrpc::Transport;
+use oncrpc::xdr::Gather;
 use std::hash::{BuildHasher, RandomState};
-use xdr::Gather;
 
 /// What temporary names end in, before a number.
 const MARK: &str = ".rpcrdma-";

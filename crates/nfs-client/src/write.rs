@@ -6,8 +6,8 @@ use crate::{Error, Fault, Nfs3, Tuning};
 use bytes::Buf;
 use nfs_proto::{FileHandle, Stable, WriteVerifier};
 use oncrpc::Transport;
+use oncrpc::xdr::{Gather, gather_len};
 use std::collections::VecDeque;
-use xdr::{Gather, gather_len};
 
 /// How often in a row data is written again because the server lost it.
 const MAX_REWRITES: u32 = 4;

@@ -4,8 +4,8 @@ use buffer::Buffer;
 use bytes::Bytes;
 use nfs_client::{Fault, Nfs3};
 use nfs_proto::{Arguments, FileHandle, Status, args};
+use oncrpc::xdr::{Error, Gather, Payload, Writer};
 use oncrpc::{Credential, ReplyBound, RpcError, Transport, TransportError};
-use xdr::{Error, Gather, Payload, Writer};
 
 const XID: u32 = 7;
 

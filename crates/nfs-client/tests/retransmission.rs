@@ -3,11 +3,11 @@
 use buffer::{Buffer, Pool};
 use nfs_proto::{Arguments, FileHandle, Path, SetAttributes, Status, args};
 use nfs_server::{ExportOptions, Exports, FileSystem, HandleKey, MemFs, Mount3, Nfs3, Squash};
+use oncrpc::xdr::{Payload, Reader, Writer};
 use oncrpc::{AuthSys, Credential, Programs, Transport, read_reply, write_call};
 use rpcrdma::{Client, ClientConfig, InlineSize, Server, ServerConfig};
 use std::sync::Arc;
 use verbs::Provider;
-use xdr::{Payload, Reader, Writer};
 
 /// Octets of the link's text: more than one Send of 1024 octets takes, less than one of 4096.
 const TEXT: usize = 2000;

@@ -10,7 +10,7 @@ use nfs_server::{
     ExportOptions, Exports, FileSystem, HandleKey, LocalFs, LocalFsOptions, MemFs, Mount3, Nfs3,
     Squash,
 };
-use oncrpc::{Programs, Transport, tcp};
+use oncrpc::{Programs, Transport};
 use rpcrdma::{ClientConfig, ServerConfig};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,16 +56,16 @@ async fn direct(fs: Arc<dyn FileSystem>, carry: Carry) -> Export<Direct> {
     .await
 }
 
-async fn over_tcp(fs: Arc<dyn FileSystem>) -> Export<tcp::Client> {
+async fn over_tcp(fs: Arc<dyn FileSystem>) -> Export<oncrpc_tcp::Client> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
-    let limits = tcp::Limits {
+    let limits = oncrpc_tcp::Limits {
         record: 2 << 20,
-        ..tcp::Limits::default()
+        ..oncrpc_tcp::Limits::default()
     };
-    let server = tcp::Server::new(listener, server(fs), limits);
+    let server = oncrpc_tcp::Server::new(listener, server(fs), limits);
     tokio::spawn(server.run(std::future::pending()));
-    let connect = || tcp::Client::connect(addr, Duration::from_secs(60));
+    let connect = || oncrpc_tcp::Client::connect(addr, Duration::from_secs(60));
     mounted(connect().await.unwrap(), connect().await.unwrap()).await
 }
 

@@ -4,7 +4,7 @@ use crate::{
     Access, Cookie, CookieVerifier, CreateVerifier, Data, Device, FileHandle, FileType, Filename,
     NfsTime, Path, SetAttributes, Stable, Wire,
 };
-use xdr::{Error, Reader, Writer};
+use oncrpc::xdr::{Error, Reader, Writer};
 
 /// NULL has none (RFC 1813 §3.3.0).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

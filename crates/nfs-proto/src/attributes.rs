@@ -1,8 +1,8 @@
 //! Attributes of files, how to set them, and weak cache consistency (RFC 1813 §2.5, §2.6).
 
 use crate::{FileId, Wire};
+use oncrpc::xdr::{Error, Reader, Writer};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use xdr::{Error, Reader, Writer};
 
 xdr_enum! {
     /// What a file is (`ftype3`).

@@ -2,8 +2,8 @@
 
 use crate::Wire;
 use crate::limits::{MAX_DATA, MAX_PATH};
+use oncrpc::xdr::{Error, Gather, Opaque, Reader, Writer};
 use std::borrow::Cow;
-use xdr::{Error, Gather, Opaque, Reader, Writer};
 
 macro_rules! eligible {
     ($(#[$meta:meta])* $name:ident, $limit:expr) => {

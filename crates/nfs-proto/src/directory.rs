@@ -2,7 +2,7 @@
 
 use crate::results::{Entry, EntryPlus};
 use crate::{Attributes, CookieVerifier, Status, Wire, args};
-use xdr::{Writer, padded};
+use oncrpc::xdr::{Writer, padded};
 
 /// Octets behind the last entry: the end of the list, and whether the directory ends there.
 const END: usize = 8;
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
     use crate::results::{ReadDir, Res};
     use crate::{Cookie, FileId, Filename};
-    use xdr::Reader;
+    use oncrpc::xdr::Reader;
 
     fn entry(name: &str) -> Entry<'_> {
         Entry {

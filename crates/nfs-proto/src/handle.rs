@@ -2,9 +2,9 @@
 
 use crate::Wire;
 use crate::limits::MAX_HANDLE;
+use oncrpc::xdr::{Error, Reader, Writer};
 use std::fmt;
 use std::ops::Deref;
-use xdr::{Error, Reader, Writer};
 
 /// A file handle (`nfs_fh3`): up to 64 octets that mean something to their server only.
 ///

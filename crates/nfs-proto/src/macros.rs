@@ -19,11 +19,11 @@ macro_rules! xdr_struct {
         impl<$lt> $crate::Wire<$lt> for $name<$lt> {
             const MAX: usize = 0 $( + <$ty as $crate::Wire<'_>>::MAX )*;
 
-            fn parse(r: &mut xdr::Reader<$lt>) -> Result<Self, xdr::Error> {
+            fn parse(r: &mut oncrpc::xdr::Reader<$lt>) -> Result<Self, oncrpc::xdr::Error> {
                 Ok(Self { $( $field: $crate::Wire::parse(r)?, )* })
             }
 
-            fn write(&self, w: &mut xdr::Writer) {
+            fn write(&self, w: &mut oncrpc::xdr::Writer) {
                 $( $crate::Wire::write(&self.$field, w); )*
             }
         }
@@ -49,11 +49,11 @@ macro_rules! xdr_struct {
         impl $crate::Wire<'_> for $name {
             const MAX: usize = 0 $( + <$ty as $crate::Wire<'_>>::MAX )*;
 
-            fn parse(r: &mut xdr::Reader<'_>) -> Result<Self, xdr::Error> {
+            fn parse(r: &mut oncrpc::xdr::Reader<'_>) -> Result<Self, oncrpc::xdr::Error> {
                 Ok(Self { $( $field: $crate::Wire::parse(r)?, )* })
             }
 
-            fn write(&self, w: &mut xdr::Writer) {
+            fn write(&self, w: &mut oncrpc::xdr::Writer) {
                 $( $crate::Wire::write(&self.$field, w); )*
             }
         }
@@ -87,12 +87,12 @@ macro_rules! xdr_enum {
         }
 
         impl TryFrom<u32> for $name {
-            type Error = xdr::Error;
+            type Error = oncrpc::xdr::Error;
 
-            fn try_from(value: u32) -> Result<Self, xdr::Error> {
+            fn try_from(value: u32) -> Result<Self, oncrpc::xdr::Error> {
                 match value {
                     $( $value => Ok(Self::$variant), )*
-                    _ => Err(xdr::Error::NotInEnum { value, of: $of }),
+                    _ => Err(oncrpc::xdr::Error::NotInEnum { value, of: $of }),
                 }
             }
         }
@@ -100,11 +100,11 @@ macro_rules! xdr_enum {
         impl $crate::Wire<'_> for $name {
             const MAX: usize = 4;
 
-            fn parse(r: &mut xdr::Reader<'_>) -> Result<Self, xdr::Error> {
+            fn parse(r: &mut oncrpc::xdr::Reader<'_>) -> Result<Self, oncrpc::xdr::Error> {
                 r.u32()?.try_into()
             }
 
-            fn write(&self, w: &mut xdr::Writer) {
+            fn write(&self, w: &mut oncrpc::xdr::Writer) {
                 w.u32(*self as u32);
             }
         }

@@ -2,8 +2,8 @@
 
 use crate::limits::{MAX_EXPORT_PATH, MAX_FLAVORS, MAX_GROUPS, MAX_MOUNT_ENTRIES, MAX_MOUNT_NAME};
 use crate::{FileHandle, List, Octets, Wire};
+use oncrpc::xdr::{Error, Reader, Writer};
 use std::fmt;
-use xdr::{Error, Reader, Writer};
 
 /// Path of a directory on the server (`dirpath`): any octets.
 pub type DirPath<'a> = Octets<'a, MAX_EXPORT_PATH>;

@@ -1,8 +1,8 @@
 //! Numbers and verifiers that must not be mixed up (RFC 1813 §2.5).
 
 use crate::Wire;
+use oncrpc::xdr::{Error, Reader, Writer};
 use std::fmt;
-use xdr::{Error, Reader, Writer};
 
 macro_rules! number {
     ($(#[$meta:meta])* $name:ident) => {

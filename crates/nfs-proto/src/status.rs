@@ -1,8 +1,8 @@
 //! What went wrong (RFC 1813 §2.6), and what comes with it.
 
 use crate::Wire;
+use oncrpc::xdr::{Error, Reader, Writer};
 use std::fmt;
-use xdr::{Error, Reader, Writer};
 
 xdr_enum! {
     /// An error of `nfsstat3`. `NFS3_OK` is not among them: that is `Ok`.

@@ -9,8 +9,9 @@ pub(crate) use sample::{Rng, Sample};
 use crate::results::{self, Res};
 use crate::{Attributes, SetAttributes, WccData, Wire, args, mount};
 use buffer::Buffer;
+use oncrpc::xdr;
+use oncrpc::xdr::{Error, Payload, Reader, Writer};
 use proptest::prelude::*;
-use xdr::{Error, Payload, Reader, Writer};
 
 fn payload<'a>(value: &impl Wire<'a>) -> Payload {
     let mut w = Writer::default();

@@ -1,7 +1,8 @@
 //! What has an XDR form, and the forms that several types share.
 
+use oncrpc::xdr;
+use oncrpc::xdr::{Error, Reader, Writer};
 use std::ops::Deref;
-use xdr::{Error, Reader, Writer};
 
 /// A value with one XDR form.
 pub trait Wire<'a>: Sized {

@@ -18,7 +18,8 @@ pub(crate) use outcome::Failed;
 pub use outcome::{Changed, Linked, Outcome, Renamed, Seen};
 
 use bytes::Bytes;
-use xdr::Gather;
+use oncrpc::xdr;
+use oncrpc::xdr::Gather;
 
 /// Names a file within its file system, for as long as the file exists.
 ///

@@ -51,6 +51,7 @@ use buffer::Pool;
 use bytes::Bytes;
 use lru::Lru;
 use node::{Link, Node};
+use oncrpc::xdr::Gather;
 pub use open::{Changes, LocalFsOptions, OpenError, default_state_dir};
 use rustix::fd::AsFd;
 use rustix::fs::OFlags;
@@ -61,7 +62,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use sys::{ProcFd, Stat, Stop, Try};
 use table::Table;
-use xdr::Gather;
 
 /// Largest unstable write that is tried without waiting, in octets.
 pub const INLINE_WRITE: usize = 64 << 10;

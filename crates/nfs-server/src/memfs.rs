@@ -16,9 +16,9 @@ use crate::fs::{
 };
 use crate::permission::{self, EXECUTE, READ};
 use bytes::Bytes;
+use oncrpc::xdr::{Gather, gather_len};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tree::{Body, Inode, Tree};
-use xdr::{Gather, gather_len};
 
 /// Largest file, in octets.
 const MAX_FILE: u64 = 1 << 40;

@@ -1,7 +1,7 @@
 //! Who a caller says it is (RFC 5531 §8.2, §10, Appendix A).
 
+use crate::xdr::{Error, Reader, Writer, padded};
 use smallvec::SmallVec;
-use xdr::{Error, Reader, Writer, padded};
 
 /// Most octets in the body of a credential or verifier (RFC 5531 §8.2).
 pub const MAX_AUTH_BODY: u32 = 400;

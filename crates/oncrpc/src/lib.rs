@@ -1,17 +1,15 @@
-//! ONC RPC (RFC 5531): messages, authentication, record marking, and what a service and a
-//! transport are.
+//! ONC RPC (RFC 5531) without I/O: messages, authentication, [`xdr`], and the traits of a service and
+//! of a transport.
 //!
 //! A [`Service`] answers calls and a [`Transport`] carries them; neither knows the other. The same
-//! NFS code therefore runs over RDMA and over TCP.
+//! NFS code therefore runs over RDMA and over TCP (crate `oncrpc-tcp`).
 
 pub mod auth;
 mod message;
 mod program;
-pub mod record;
-pub mod rpcbind;
 mod service;
-pub mod tcp;
 mod transport;
+pub mod xdr;
 
 pub use auth::{AuthStat, AuthSys, Credential};
 pub use message::{

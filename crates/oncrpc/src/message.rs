@@ -1,7 +1,7 @@
 //! Headers of calls and replies (RFC 5531 §9).
 
 use crate::auth::{AUTH_NONE, AuthStat, Credential, OpaqueAuth};
-use xdr::{Error, Payload, Reader, Writer};
+use crate::xdr::{Error, Payload, Reader, Writer};
 
 /// The version of the RPC protocol spoken here (RFC 5531 §9).
 pub const RPC_VERSION: u32 = 2;

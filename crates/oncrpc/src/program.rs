@@ -6,10 +6,10 @@ use crate::message::{
     ReplyStatus, write_success,
 };
 use crate::service::{Answer, Caller, Reply, Service};
+use crate::xdr::{Error, Payload, Reader, Writer};
 use buffer::Buffer;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use xdr::{Error, Payload, Reader, Writer};
 
 /// Answers the calls of one RPC program.
 pub trait Program: Send + Sync {

@@ -1,10 +1,10 @@
 //! What answers RPC calls.
 
+use crate::xdr::Payload;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use xdr::Payload;
 
 /// Answers RPC calls, whatever transport they came over.
 ///

@@ -1,9 +1,9 @@
 //! What carries RPC calls to a server.
 
+use crate::xdr::Payload;
 use smallvec::SmallVec;
 use std::future::Future;
 use std::time::Duration;
-use xdr::Payload;
 
 /// Carries calls to one server and brings back the replies.
 pub trait Transport {

@@ -11,9 +11,9 @@ use crate::responder::CallId;
 use crate::work::{Posts, Purpose};
 use buffer::{Buffer, Pool};
 use oncrpc::TransportError;
+use oncrpc::xdr::Payload;
 use std::collections::VecDeque;
 use verbs::{Handle, Limits, WorkError, WorkRequest};
-use xdr::Payload;
 
 /// What a connection has to say to its owner.
 #[derive(Debug)]

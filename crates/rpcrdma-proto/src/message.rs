@@ -5,8 +5,8 @@ use crate::plan::CallSizes;
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
 use oncrpc::ReplyBound;
+use oncrpc::xdr::{Item, Payload, pad, padded};
 use smallvec::SmallVec;
-use xdr::{Item, Payload, pad, padded};
 
 /// Octets of an RPC message that say whose it is: the XID and the direction (RFC 5531 §9).
 pub(crate) const PREFIX_LEN: usize = 8;
@@ -292,6 +292,7 @@ pub(crate) fn split_front(pieces: &mut Gather, mut len: usize) -> Gather {
 mod tests {
     use super::*;
     use crate::header::MIN_LEN;
+    use oncrpc::xdr;
 
     fn pieces(pieces: &[&'static [u8]]) -> Gather {
         pieces.iter().map(|p| Bytes::from_static(p)).collect()

@@ -5,9 +5,9 @@ use crate::link::Link;
 use crate::message;
 use buffer::{Buffer, Gather};
 use oncrpc::TransportError;
+use oncrpc::xdr::Payload;
 use smallvec::SmallVec;
 use verbs::{Handle, Memory};
-use xdr::Payload;
 
 #[derive(Debug)]
 pub(crate) struct Region {

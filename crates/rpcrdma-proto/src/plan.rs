@@ -5,10 +5,11 @@ mod reply;
 use crate::header::{self, Lists, WriteChunk};
 use crate::layout::Layout;
 use crate::limits::{MAX_READ_CHUNKS, MAX_READ_SEGMENTS, MAX_SEGMENTS_PER_CHUNK, MAX_WRITE_CHUNKS};
+use oncrpc::xdr;
+use oncrpc::xdr::{Payload, padded};
 use oncrpc::{ReplyBound, TransportError};
 use smallvec::SmallVec;
 use verbs::{Handle, Segment};
-use xdr::{Payload, padded};
 
 pub use reply::{ReplyPlan, plan_reply};
 

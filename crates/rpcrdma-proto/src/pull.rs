@@ -3,7 +3,7 @@
 use crate::header::{Malformation, ReadChunk};
 use crate::message;
 use buffer::{Buffer, Gather};
-use xdr::{Item, Payload, padded};
+use oncrpc::xdr::{Item, Payload, padded};
 
 /// Where the stream of a call is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

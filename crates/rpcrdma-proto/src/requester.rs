@@ -16,6 +16,7 @@ use crate::work::Purpose;
 use crate::xid::XidTable;
 use buffer::{Buffer, Gather, Pool};
 use oncrpc::TransportError;
+use oncrpc::xdr::Payload;
 use slab::Slab;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -24,7 +25,6 @@ use verbs::{
     Handle, Invalidated, Invalidation, Limits, Memory, QueuePair, RegisterError, Segment,
     WorkRequest,
 };
-use xdr::Payload;
 
 /// What became of a call handed to [`Connection::call`](crate::Connection::call).
 #[derive(Debug)]

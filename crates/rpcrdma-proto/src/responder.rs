@@ -16,13 +16,13 @@ use crate::v2::header::Invalidate;
 use crate::work::Purpose;
 use buffer::{Buffer, Gather};
 use oncrpc::Reply;
+use oncrpc::xdr::{Item, Payload};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::task::Waker;
 use tracing::debug;
 use verbs::{Handle, WorkRequest};
-use xdr::{Item, Payload};
 
 /// A call that was handed up. It is answered once, by giving this back.
 ///

@@ -5,7 +5,7 @@ use crate::direction::Direction;
 use crate::header::{self, HeaderView, RdmaError};
 use crate::v2::{self, header::procedure};
 use buffer::Buffer;
-use xdr::Reader;
+use oncrpc::xdr::Reader;
 
 /// A version of RPC-over-RDMA that is spoken here. A connection has one of them: its first valid
 /// message decides, and nobody changes it.

@@ -1,13 +1,13 @@
 //! Calls of the peer, from their arrival to their answers.
 
 use crate::wire::Over;
+use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, Reply, Service};
 use rpcrdma_proto::{CallId, Connection};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::task::{JoinError, JoinSet};
 use tracing::error;
-use xdr::Payload;
 
 /// What answers the calls of one connection. It goes with the connection: work that was not begun
 /// by then never is, and nobody waits for what was.

@@ -1,6 +1,7 @@
 //! Watching a connection on which nothing happens: whether its peer is still there, and whether
 //! anybody needs it. Values that are told the time.
 
+use oncrpc::xdr;
 use oncrpc::{Credential, MAX_REPLY_HEADER, Procedure, ReplyBound, write_call};
 use rpcrdma_proto::{CallRequest, CallToken, Counters};
 use std::time::{Duration, Instant};

@@ -9,9 +9,9 @@ use nfs_proto::{
     FileId, Filename, FsProperties, MOUNT_PROGRAM, MountProcedure, NFS_PROGRAM, NfsTime, Procedure,
     Stable, Status, WccData, Wire, WriteVerifier,
 };
+use oncrpc::xdr::{Error, Gather, Payload, Reader, Writer};
 use oncrpc::{Answer, Call, Caller, Service};
 use std::sync::Mutex;
-use xdr::{Error, Gather, Payload, Reader, Writer};
 
 /// What goes wrong, and what the server leaves out.
 #[derive(Clone, Debug, Default)]

@@ -1,9 +1,9 @@
 //! A transport without a network.
 
+use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, Reply, ReplyBound, Service, Transport, TransportError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
-use xdr::Payload;
 
 /// How by-reference items travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use crate::{Attributes, WccData, Wire, args, mount};
 use nfs3_types::mount as their_mount;
 use nfs3_types::nfs3::*;
 use nfs3_types::xdr_codec::{List, Pack, Unpack};
+use oncrpc::xdr::Reader;
 use proptest::prelude::*;
-use xdr::Reader;
 
 fn theirs<T: Unpack>(octets: &[u8]) -> T {
     let (value, len) = T::unpack(&mut &octets[..]).expect("they can read what we wrote");

@@ -4,7 +4,7 @@ use super::octets;
 use crate::limits::{MAX_FILENAME, MAX_HANDLE};
 use crate::results::{self, Res};
 use crate::*;
-use xdr::{Error, Reader};
+use oncrpc::xdr::{Error, Reader};
 
 /// Octets from hexadecimal digits; blanks are for reading.
 fn hex(text: &str) -> Vec<u8> {

@@ -9,6 +9,7 @@ use crate::fs::{
 };
 use crate::permission;
 use buffer::Buffer;
+use oncrpc::xdr::{Gather, gather_len};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Advice, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -17,7 +18,6 @@ use std::io::{IoSlice, IoSliceMut};
 use std::num::NonZeroU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
-use xdr::{Gather, gather_len};
 
 /// Fewest octets that a disk is asked for as a whole.
 const ASK_AHEAD: usize = 128 << 10;

@@ -1,8 +1,9 @@
 //! The data of a file: pieces that were written, at their offsets, and nothing where nothing was.
 
 use bytes::Bytes;
+use oncrpc::xdr;
+use oncrpc::xdr::Gather;
 use std::collections::BTreeMap;
-use xdr::Gather;
 
 /// Smallest piece that is kept by reference, in octets. Smaller ones are copied: a reference holds
 /// the whole buffer it is of.

@@ -5,8 +5,8 @@ use crate::fs::{Make, SetAttributes};
 use crate::{AccessList, ExportOptions, HandleKey, MemFs};
 use buffer::Buffer;
 use nfs_proto::Arguments;
+use oncrpc::xdr::{Payload, Writer};
 use oncrpc::{Credential, Procedure, Programs, RpcError, Service, read_reply, write_call};
-use xdr::{Payload, Writer};
 
 const LOOPBACK: &str = "127.0.0.1:700";
 

@@ -5,8 +5,8 @@ use crate::fs::Outcome;
 use bytes::Bytes;
 use nfs_proto::results::{self, Res};
 use nfs_proto::{Data, Path, Status, WccData, WriteVerifier, args};
+use oncrpc::xdr::{Gather, gather_len};
 use oncrpc::{Call, Reply};
-use xdr::{Gather, gather_len};
 
 impl Nfs3 {
     pub(super) fn read_link(

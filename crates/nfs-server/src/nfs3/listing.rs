@@ -9,8 +9,8 @@ use nfs_proto::{
     Attributes, Cookie, CookieVerifier, DirectoryLimits, DirectoryWriter, Failed, FileHandle,
     FileId, Filename, Status, Wire, args,
 };
+use oncrpc::xdr::Writer;
 use oncrpc::{Answer, Call, Reply};
-use xdr::Writer;
 
 /// Most octets of a reply to READDIR or READDIRPLUS, however many are asked for: reading so many
 /// entries, with their attributes, keeps a thread busy for some milliseconds.

@@ -15,10 +15,11 @@ use nfs_proto::{
     Access, Arguments, Cookie, CookieVerifier, CreateVerifier, Data, Filename, NFSACL_PROGRAM,
     NfsTime, Path, SetAttributes, SetTime, Stable, mount,
 };
+use oncrpc::xdr;
+use oncrpc::xdr::{Gather, Payload, Writer};
 use oncrpc::{AuthSys, Caller, Credential, Programs, RpcError, Service, read_reply, write_call};
 use proptest::prelude::*;
 use std::sync::Arc;
-use xdr::{Gather, Payload, Writer};
 
 const LOOPBACK: &str = "127.0.0.1:700";
 

@@ -1,8 +1,9 @@
 //! Segments and chunks (RFC 8166 §3.4.3-§3.4.6).
 
+use oncrpc::xdr;
+use oncrpc::xdr::Reader;
 use smallvec::SmallVec;
 use verbs::{Handle, Segment};
-use xdr::Reader;
 
 /// The segments of one chunk, in order; most chunks have one.
 pub type Segments = SmallVec<[Segment; 1]>;

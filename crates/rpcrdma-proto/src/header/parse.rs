@@ -6,7 +6,8 @@ use super::view::HeaderView;
 use super::{Body, Header, Lists, MIN_LEN, RdmaError, ReadChunk, Segments, VERSION, WriteChunk};
 use super::{error_code, procedure};
 use crate::limits::{MAX_READ_CHUNKS, MAX_READ_SEGMENTS, MAX_SEGMENTS_PER_CHUNK, MAX_WRITE_CHUNKS};
-use xdr::Reader;
+use oncrpc::xdr;
+use oncrpc::xdr::Reader;
 
 /// Why octets are no valid header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,8 +1,9 @@
 //! What is in a header, without a judgement.
 
 use super::chunk::parse_segment;
+use oncrpc::xdr;
+use oncrpc::xdr::Reader;
 use verbs::Segment;
-use xdr::Reader;
 
 /// View of the four fixed words, which all versions share (RFC 8166 §4.2).
 #[derive(Clone, Copy, Debug)]

@@ -2,8 +2,8 @@
 
 use crate::header::Lists;
 use crate::layout::Layout;
+use oncrpc::xdr::padded;
 use smallvec::SmallVec;
-use xdr::padded;
 
 /// What a reply takes.
 #[derive(Debug)]

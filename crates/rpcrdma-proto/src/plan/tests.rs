@@ -6,6 +6,7 @@ use super::*;
 use crate::v2::header::WordLayout;
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
+use oncrpc::xdr;
 use proptest::prelude::*;
 use smallvec::smallvec;
 

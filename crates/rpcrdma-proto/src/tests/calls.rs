@@ -3,6 +3,7 @@
 use super::pair::{End, Pair, Setup};
 use super::*;
 use crate::Counters;
+use oncrpc::xdr;
 use oncrpc::{Reply, TransportError};
 use smallvec::SmallVec;
 use std::time::Duration;

@@ -5,6 +5,7 @@ use super::*;
 use crate::Pulls;
 use crate::header::{Lists, Segments, WriteChunk, procedure};
 use oncrpc::Reply;
+use oncrpc::xdr;
 use smallvec::smallvec;
 use verbs::{Completion, Handle, Memory, QueuePair, Segment, WorkRequest};
 

@@ -7,6 +7,7 @@ use crate::Violation;
 use crate::header::{Lists, procedure};
 use crate::{Called, Event};
 use oncrpc::Reply;
+use oncrpc::xdr;
 use std::time::Instant;
 use verbs::{QueuePair, WorkRequest};
 

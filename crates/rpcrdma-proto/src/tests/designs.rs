@@ -11,6 +11,7 @@ use crate::v2::characteristics::{BackwardSupport, Characteristic, InvalidationDe
 use crate::v2::header::Invalidate;
 use crate::{Connection, Design, Event, PersistentArguments, Registration, Violation};
 use oncrpc::Reply;
+use oncrpc::xdr;
 use verbs::{Completion, Handle, Invalidation, WorkRequest};
 use verbs_sim::EndOptions;
 

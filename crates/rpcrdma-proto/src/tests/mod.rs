@@ -24,7 +24,8 @@ use crate::{
 use buffer::{Buffer, Gather, Pool};
 use bytes::Bytes;
 use oncrpc::ReplyBound;
-use xdr::{Payload, Writer};
+use oncrpc::xdr;
+use oncrpc::xdr::{Payload, Writer};
 
 /// How one end is set up in a test.
 fn config(role: Role) -> Config {

@@ -4,13 +4,13 @@ use super::{bound, call, config, request};
 use crate::{
     CallId, CallRequest, CallToken, Called, Config, Connection, Event, PrivateData, Role, Versions,
 };
+use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Reply, TransportError};
 use rpcrdma_watch::{Watch, WatchedQp};
 use std::task::Waker;
 use std::time::Instant;
 use verbs::QueuePair;
 use verbs_sim::{EndOptions, Fabric, PairOptions, SimQp};
-use xdr::{Payload, Reader};
 
 /// Turns after which what is driven is taken to have no end: no test has a tenth of them.
 pub(super) const MAX_TURNS: usize = 100_000;

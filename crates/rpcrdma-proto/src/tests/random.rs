@@ -5,6 +5,7 @@ use super::*;
 use crate::v2::characteristics::{BackwardSupport, ReceiveBufferSize, ReceiveSize, XcharVal};
 use crate::v2::session::Session;
 use crate::{Connection, Version};
+use oncrpc::xdr;
 use oncrpc::{Reply, TransportError};
 use proptest::prelude::*;
 use proptest::sample::Index;

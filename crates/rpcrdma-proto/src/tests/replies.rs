@@ -3,6 +3,7 @@
 use super::lone::*;
 use super::*;
 use crate::Called;
+use oncrpc::xdr;
 
 use crate::header::{Lists, RdmaError, WriteChunk, procedure};
 use oncrpc::TransportError;

@@ -4,6 +4,7 @@ use super::lone::*;
 use super::pair::{Pair, Setup};
 use super::*;
 use crate::header::{Body, RdmaError};
+use oncrpc::xdr;
 use oncrpc::{Reply, TransportError};
 
 /// One credit in each direction, one piece of work, one region and one Read at a time.

@@ -2,12 +2,12 @@
 
 use crate::nfs41::{MAX_HANDLE, MINOR_VERSION, NFS4_OK, SessionId, Stateid};
 use buffer::Buffer;
+use oncrpc::xdr::{Error, Reader, Writer};
 use oncrpc::{Answer, Call, Program, Reply};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc;
-use xdr::{Error, Reader, Writer};
 
 /// The program that we tell the server to call: the first transient number (RFC 5531 §13.3.3).
 pub(crate) const CALLBACK_PROGRAM: u32 = 0x4000_0000;

@@ -2,10 +2,10 @@
 //! and delegations to read.
 
 use crate::Result;
+use oncrpc::xdr::{Error, Payload, Reader, Writer};
 use oncrpc::{AuthSys, Credential, Procedure, ReplyBound, Transport, read_reply, write_call};
 use rpcrdma::Client;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use xdr::{Error, Payload, Reader, Writer};
 
 pub(crate) const MINOR_VERSION: u32 = 1;
 pub(crate) const NFS4_OK: u32 = 0;

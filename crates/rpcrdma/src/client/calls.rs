@@ -7,6 +7,7 @@
 use super::queue::Queue;
 use super::suspects::{Suspects, Turn, is_suspect};
 use oncrpc::TransportError;
+use oncrpc::xdr::Payload;
 use rpcrdma_proto::{CallRequest, CallToken};
 use slab::Slab;
 use smallvec::SmallVec;
@@ -16,7 +17,6 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-use xdr::Payload;
 
 /// The calls of one client.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ use crate::watch::null_call;
 use crate::wire::{Over, Wire};
 use crate::{answers::Answers, clock};
 use buffer::Pool;
+use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, Programs, Reply, Service};
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
 use rpcrdma_proto::{
@@ -22,7 +23,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tracing::{debug, warn};
 use verbs::{Connected, Provider, QpOptions, SetupError};
-use xdr::Payload;
 
 /// Octets of returned memory that a client keeps for use again.
 const KEEP: usize = 16 << 20;

@@ -13,6 +13,7 @@ use crate::spin::Activity;
 use buffer::{Pool, PoolStats};
 use calls::{Calls, FIRST_USER, Waiting};
 use connector::Connector;
+use oncrpc::xdr::Payload;
 use oncrpc::{ReplyBound, Transport, TransportError};
 use patience::Patience;
 use pump::Pump;
@@ -22,7 +23,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 use verbs::{IoCounters, Provider, SetupError};
-use xdr::Payload;
 
 /// A client of one server: a handle that is cheap to clone, for use by any number of tasks.
 ///

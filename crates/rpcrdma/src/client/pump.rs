@@ -12,6 +12,7 @@ use crate::watch::{Disuse, Health, Pulse, Silence, heard, null_call};
 use crate::wire::{Over, Wire};
 use crate::{ClientConfig, clock};
 use oncrpc::TransportError;
+use oncrpc::xdr::Payload;
 use rpcrdma_proto::{CallId, Called, Event, Unfinished};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,7 +21,6 @@ use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 use tracing::debug;
 use verbs::{CloseReason, SetupError};
-use xdr::Payload;
 
 /// Turns without a pause before other tasks of the runtime have theirs.
 const TURNS: u32 = 4;

@@ -100,6 +100,7 @@ impl Queue {
 mod tests {
     use super::*;
     use oncrpc::ReplyBound;
+    use oncrpc::xdr;
     use proptest::prelude::*;
     use rpcrdma_proto::CallToken;
 

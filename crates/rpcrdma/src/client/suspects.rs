@@ -112,6 +112,7 @@ impl Suspects {
 mod tests {
     use super::*;
     use oncrpc::ReplyBound;
+    use oncrpc::xdr;
     use rpcrdma_proto::CallToken;
 
     fn request(xid: u32, losses_alone: u32) -> CallRequest {

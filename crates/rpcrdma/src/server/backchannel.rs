@@ -6,6 +6,7 @@ use crate::clock;
 use crate::config::{HealthCheck, ServerConfig};
 use crate::watch::{Health, Pulse, heard, null_call};
 use crate::wire::{Over, Wire};
+use oncrpc::xdr::Payload;
 use oncrpc::{Caller, ConnectionId, ReplyBound, Transport, TransportError};
 use rpcrdma_proto::{CallToken, Called, Xids};
 use std::collections::HashMap;
@@ -17,7 +18,6 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Context;
 use std::time::Instant;
-use xdr::Payload;
 
 /// The connections on which clients can be called, of one server or of several.
 ///

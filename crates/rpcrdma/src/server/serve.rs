@@ -11,6 +11,7 @@ use crate::clock;
 use crate::spin::{Activity, Idle, Spinner, after_others};
 use crate::wire::{Over, Wire};
 use oncrpc::Caller;
+use oncrpc::xdr::Payload;
 use rpcrdma_proto::{CallId, Event};
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -18,7 +19,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
-use xdr::Payload;
 
 /// Turns without a pause before other connections of the runtime have theirs.
 const TURNS: u32 = 4;
@@ -332,6 +332,7 @@ mod tests {
     use crate::ServerConfig;
     use crate::server::State;
     use buffer::{Buffer, Pool};
+    use oncrpc::xdr::Payload;
     use oncrpc::{Answer, Reply, Service};
     use rpcrdma_proto::{
         Budget, Characteristics, Config, Connection, FailedCalls, InlineSize, PrivateData,
@@ -341,7 +342,6 @@ mod tests {
     use std::sync::{Mutex, PoisonError};
     use verbs::{Gather, QueuePair, WorkRequest, WrId};
     use verbs_sim::{EndOptions, Fabric, PairOptions};
-    use xdr::Payload;
 
     /// Notes how many turns others have had at each call.
     struct Notes {

@@ -3,6 +3,8 @@
 use crate::echo::{self, ask, assert_disconnected, call, check, exchange};
 use crate::stage::{Noting, Stage, answering, providers, sim};
 use crate::{run, run_in_each_version, run_in_each_version_in_virtual_time, run_in_virtual_time};
+use oncrpc::xdr;
+use oncrpc::xdr::Payload;
 use oncrpc::{
     Answer, Caller, Credential, MAX_REPLY_HEADER, Procedure, ReplyBound, RpcError, Service,
     Transport, TransportError, read_reply, write_call,
@@ -14,7 +16,6 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use verbs_sim::{EndOptions, Fabric, Outstanding, Side};
-use xdr::Payload;
 
 #[test]
 fn server_calls_its_client_on_the_connection_of_its_calls() {

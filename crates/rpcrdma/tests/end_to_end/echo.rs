@@ -2,12 +2,12 @@
 
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
+use oncrpc::xdr::{Payload, Reader, Writer};
 use oncrpc::{Answer, Caller, Reply, ReplyBound, Service, Transport, TransportError};
 use std::pin::Pin;
 use std::sync::{Condvar, Mutex};
 use tokio::sync::{Notify, watch};
 use verbs::{Completion, QueuePair, WorkRequest, WrId};
-use xdr::{Payload, Reader, Writer};
 
 /// What a call asks the service to do.
 pub(crate) const NOW: u32 = 0;

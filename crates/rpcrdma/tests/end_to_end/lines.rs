@@ -3,6 +3,7 @@
 use crate::echo::{self, assert_disconnected, call, check, exchange};
 use crate::run_in_each_version;
 use crate::stage::{Stage, providers, sim};
+use oncrpc::xdr;
 use oncrpc::{Transport, TransportError};
 use rpcrdma::{Client, ClientConfig, ServerConfig};
 use rpcrdma_watch::Watched;

@@ -4,6 +4,7 @@
 use crate::echo::{self, call, check, exchange};
 use crate::stage::{Stage, sim};
 use crate::{run_in_each_version_in_virtual_time, run_in_virtual_time};
+use oncrpc::xdr;
 use oncrpc::{Transport, TransportError};
 use rpcrdma::{Client, ClientConfig, InlineSize, ServerConfig};
 use rpcrdma_watch::Watched;

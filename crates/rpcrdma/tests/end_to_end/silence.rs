@@ -5,6 +5,7 @@ use crate::echo::{self, Echo, call, check, exchange};
 use crate::host::Host;
 use crate::stage::anywhere;
 use crate::{before_calls, run_in_each_version_in_virtual_time, run_in_virtual_time};
+use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Answer, Caller, Reply, Service, Transport, TransportError};
 use rpcrdma::{Client, ClientConfig, ServerConfig, Spin};
 use rpcrdma_watch::Watched;
@@ -13,7 +14,6 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use verbs_sim::{EndOptions, Fabric, Outstanding, Stall, Way};
-use xdr::{Payload, Reader};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -2,6 +2,7 @@
 
 use crate::echo::{Echo, Shared};
 use crate::host::Host;
+use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Answer, Caller, ConnectionId, Programs, Service};
 use rpcrdma::{
     Backchannels, BackwardClient, CallbackService, Client, ClientConfig, ServerConfig, Spin,
@@ -12,7 +13,6 @@ use std::sync::{Arc, Mutex};
 use verbs::{Provider, SetupError};
 use verbs_iwarp::Iwarp;
 use verbs_sim::{EndOptions, Fabric};
-use xdr::{Payload, Reader};
 
 /// An echo that notes over which connections it was called, and takes RPC messages too.
 pub(crate) struct Noting {

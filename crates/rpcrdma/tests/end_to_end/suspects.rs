@@ -4,6 +4,7 @@
 use crate::echo::{self, assert_disconnected, call, check, exchange};
 use crate::stage::Stage;
 use crate::{before_calls, run_in_each_version_in_virtual_time};
+use oncrpc::xdr;
 use oncrpc::{Transport, TransportError};
 use rpcrdma::{Client, ClientConfig, ServerConfig};
 use rpcrdma_watch::Watched;

@@ -2,11 +2,11 @@
 
 use super::*;
 use nfs_proto::{NFS_PROGRAM, NFS_V3};
+use oncrpc::xdr::Writer;
 use oncrpc::{Caller, write_call};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use xdr::Writer;
 
 const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 

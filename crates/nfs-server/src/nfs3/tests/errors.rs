@@ -1,6 +1,7 @@
 //! What is refused, and how.
 
 use super::*;
+use oncrpc::xdr;
 
 #[test]
 fn arguments_that_are_none_are_garbage_to_every_procedure() {

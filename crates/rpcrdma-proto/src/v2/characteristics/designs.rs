@@ -2,7 +2,7 @@
 
 use super::{Characteristic, ValueError, XcharId};
 use crate::invalidation::{Design, Designs};
-use xdr::{Reader, Writer};
+use oncrpc::xdr::{Reader, Writer};
 
 /// The designs for remote invalidation (reminv §4) that a client offers and a server takes one of.
 ///

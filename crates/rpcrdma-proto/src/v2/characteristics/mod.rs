@@ -71,8 +71,9 @@ pub use standard::{
 pub use subset::XcharSubset;
 pub use view::{SpecView, SubsetView, XcharValView};
 
+use oncrpc::xdr;
+use oncrpc::xdr::{Reader, Writer};
 use std::fmt;
-use xdr::{Reader, Writer};
 
 /// What an id means: the points of xcharext §6.1 as far as a program can use them.
 pub trait Characteristic: 'static {

@@ -3,8 +3,9 @@
 use super::{Characteristic, ValueError};
 use crate::limits::{MAX_CHARACTERISTIC_LEN, MAX_CHARACTERISTICS};
 use buffer::Buffer;
+use oncrpc::xdr;
+use oncrpc::xdr::{Reader, Writer};
 use std::fmt;
-use xdr::{Reader, Writer};
 
 /// `xcharid`: which characteristic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

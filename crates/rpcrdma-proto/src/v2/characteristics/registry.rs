@@ -3,8 +3,8 @@
 use super::standard::{BackwardRequestSupport, ReceiveBufferSize, RequesterRemoteInvalidation};
 use super::{Characteristic, MayChange, ValueError, XcharId, XcharSpec, XcharVal};
 use crate::limits::MAX_CHARACTERISTICS;
+use oncrpc::xdr::Reader;
 use std::fmt;
-use xdr::Reader;
 
 /// The characteristics that this end understands, by id; any user of it may add more.
 #[derive(Clone, Debug)]

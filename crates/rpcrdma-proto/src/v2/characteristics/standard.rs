@@ -1,8 +1,9 @@
 //! The characteristics that xcharext defines (xcharext §3).
 
 use super::{Characteristic, MayChange, ValueError, XcharId};
+use oncrpc::xdr;
+use oncrpc::xdr::{Reader, Writer};
 use std::fmt;
-use xdr::{Reader, Writer};
 
 /// Receive Buffer Size, XCHAR_RBSIZ (xcharext §3.1): each Receive of whoever says it has at least
 /// so many octets, so the peer may send messages of that size.

@@ -1,7 +1,8 @@
 //! Which values of a set are meant (xcharext §2.1).
 
 use crate::limits::MAX_CHARACTERISTICS;
-use xdr::{Reader, Writer};
+use oncrpc::xdr;
+use oncrpc::xdr::{Reader, Writer};
 
 /// Words of 32 bits that a subset has at most.
 const MAX_WORDS: u32 = u128::BITS / u32::BITS;

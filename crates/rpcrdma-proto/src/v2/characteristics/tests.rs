@@ -5,6 +5,7 @@ use crate::header::tests::words;
 use crate::invalidation::Design;
 use crate::limits::{MAX_CHARACTERISTIC_LEN, MAX_CHARACTERISTICS};
 use buffer::Buffer;
+use oncrpc::xdr;
 use proptest::prelude::*;
 
 fn written(write: impl FnOnce(&mut Writer)) -> Vec<u8> {

@@ -1,6 +1,7 @@
 //! What is in sets and subsets, without a judgement.
 
-use xdr::Reader;
+use oncrpc::xdr;
+use oncrpc::xdr::Reader;
 
 /// View of an `xcharval`: what is there of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use super::{error_code, procedure};
 use crate::header::{self, emit_fixed, emit_lists, emit_words, word};
 use crate::limits::MAX_INVALIDATE_HANDLES;
 use buffer::Buffer;
+use oncrpc::xdr::{pad, padded};
 use std::ops::Deref;
-use xdr::{pad, padded};
 
 /// Octets of a header without chunks, with a word for remote invalidation.
 const PLAIN_LEN: usize = HeaderView::FIXED_LEN + 5 * 4;

@@ -4,8 +4,9 @@ use super::{Body, ChunkLists, Direction, Header, HeaderView, Invalidate, Optiona
 use super::{VERSION, WordLayout, error_code, procedure};
 use crate::header::{Malformation, parse_lists};
 use crate::limits::MAX_INVALIDATE_HANDLES;
+use oncrpc::xdr;
+use oncrpc::xdr::Reader;
 use verbs::Handle;
-use xdr::Reader;
 
 /// Octets of the shortest message that is not an RDMA2_ERROR: an RDMA2_OPTIONAL without
 /// information. Anything shorter is discarded, as in version one, whatever its procedure.

@@ -1,7 +1,8 @@
 //! What is in a header, without a judgement.
 
 use super::{ListsView, WordLayout, procedure};
-use xdr::Reader;
+use oncrpc::xdr;
+use oncrpc::xdr::Reader;
 
 /// View of what follows the four fixed words, by procedure.
 #[derive(Clone, Debug, PartialEq, Eq)]

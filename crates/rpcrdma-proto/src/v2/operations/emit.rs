@@ -3,7 +3,7 @@
 use super::Operation;
 use crate::v2::header::{Direction, Optional, emit_optional, optional_len};
 use buffer::Buffer;
-use xdr::Writer;
+use oncrpc::xdr::Writer;
 
 impl Operation {
     /// Appends the message that carries it: an RDMA2_OPTIONAL, and nothing behind it.

@@ -5,7 +5,8 @@ use crate::v2::characteristics::{
     Oddities, Registry, SpecError, SpecMalformed, XcharSpec, XcharSubset, XcharVal,
 };
 use crate::v2::header::{Direction, Disposition, Optional};
-use xdr::Reader;
+use oncrpc::xdr;
+use oncrpc::xdr::Reader;
 
 /// Why an RDMA2_OPTIONAL is no operation that is processed. Nothing of it takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -2,7 +2,8 @@
 
 use super::code;
 use crate::v2::characteristics::{SpecView, SubsetView, XcharValView};
-use xdr::Reader;
+use oncrpc::xdr;
+use oncrpc::xdr::Reader;
 
 /// View of an operation, from the information of an RDMA2_OPTIONAL.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use super::*;
 use oncrpc::ReplyBound;
+use oncrpc::xdr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 

@@ -15,7 +15,7 @@ use crate::v2::characteristics::{
     DesignBits, InvalidationDesigns, MayChange, ReceiveBufferSize, Registry, ValueError, XcharSpec,
 };
 use crate::v2::operations::{InitXch, Outcome, ReqXch, UpdXch, code};
-use xdr::{Reader, Writer};
+use oncrpc::xdr::{Reader, Writer};
 
 /// A characteristic that a user has added: it may grow unasked, and shrink if the peer asks.
 pub(super) struct Queue;

@@ -1,0 +1,266 @@
+//! Record marking: messages on a stream of octets (RFC 5531 §11).
+//!
+//! It opens nothing: octets that came are taken apart, messages to send are put together.
+
+use buffer::Buffer;
+use oncrpc::xdr::Payload;
+
+/// Most fragments a record may come in. Everybody sends one; a peer that sends empty ones for
+/// ever must come to an end.
+pub const MAX_FRAGMENTS: u32 = 1024;
+
+/// Set in the mark of the last fragment of a record; the other bits are its length.
+const LAST: u32 = 1 << 31;
+
+/// Octets of a mark.
+const MARK: usize = 4;
+
+/// Takes messages out of a stream, in whatever pieces it comes.
+///
+/// Memory grows with what has come, never with what a mark promises.
+#[derive(Debug)]
+pub struct Decoder {
+    limit: usize,
+    fragments: u32,
+    record: Buffer,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// In a mark, of which `have` octets have come.
+    Mark { octets: [u8; MARK], have: usize },
+    /// In a fragment, of which `left` octets have not come.
+    Fragment { left: usize, last: bool },
+}
+
+/// Why a stream cannot be decoded any further: nothing says where its next record begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// A record is larger than allowed.
+    #[error("a record of {len} octets or more exceeds the limit of {limit}")]
+    TooLarge {
+        /// What its marks say so far.
+        len: usize,
+        /// The most allowed.
+        limit: usize,
+    },
+    /// A record has more than [`MAX_FRAGMENTS`].
+    #[error("a record has more than {MAX_FRAGMENTS} fragments")]
+    TooManyFragments,
+}
+
+impl Decoder {
+    /// A decoder at the beginning of a stream, for records of at most `limit` octets.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            fragments: 0,
+            record: Buffer::default(),
+            state: State::START,
+        }
+    }
+
+    /// Takes octets off the front of `input` until a record is complete or nothing is left.
+    ///
+    /// # Errors
+    ///
+    /// If a record exceeds a limit. The stream is of no use then.
+    pub fn decode(&mut self, input: &mut &[u8]) -> Result<Option<Payload>, RecordError> {
+        loop {
+            match self.state {
+                State::Mark {
+                    mut octets,
+                    mut have,
+                } => {
+                    while have < MARK {
+                        let Some((&first, rest)) = input.split_first() else {
+                            self.state = State::Mark { octets, have };
+                            return Ok(None);
+                        };
+                        octets[have] = first;
+                        have += 1;
+                        *input = rest;
+                    }
+                    self.state = self.begin(u32::from_be_bytes(octets))?;
+                }
+                State::Fragment { left, last } => {
+                    let (now, later) = input.split_at(left.min(input.len()));
+                    self.record.extend_from_slice(now);
+                    *input = later;
+                    let left = left - now.len();
+                    if left > 0 {
+                        self.state = State::Fragment { left, last };
+                        return Ok(None);
+                    }
+                    self.state = State::START;
+                    if last {
+                        self.fragments = 0;
+                        return Ok(Some(Payload::new(std::mem::take(&mut self.record), 0)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the stream may end here: no record was begun.
+    pub fn is_between_records(&self) -> bool {
+        self.fragments == 0 && matches!(self.state, State::Mark { have: 0, .. })
+    }
+
+    fn begin(&mut self, mark: u32) -> Result<State, RecordError> {
+        let left = (mark & !LAST) as usize;
+        let len = self.record.len() + left;
+        if len > self.limit {
+            return Err(RecordError::TooLarge {
+                len,
+                limit: self.limit,
+            });
+        }
+        self.fragments += 1;
+        if self.fragments > MAX_FRAGMENTS {
+            return Err(RecordError::TooManyFragments);
+        }
+        Ok(State::Fragment {
+            left,
+            last: mark & LAST != 0,
+        })
+    }
+}
+
+impl State {
+    const START: Self = Self::Mark {
+        octets: [0; MARK],
+        have: 0,
+    };
+}
+
+/// Appends a message to `out` as a record of one fragment; by-reference items are copied.
+///
+/// # Panics
+///
+/// If the message has 2 GiB or more, beyond any limit of this project.
+pub fn encode(message: &Payload, out: &mut Buffer) {
+    let len = u32::try_from(message.stream_len())
+        .ok()
+        .filter(|len| len & LAST == 0)
+        .expect("a record is below 2 GiB");
+    out.reserve(MARK + message.stream_len());
+    out.extend_from_slice(&(len | LAST).to_be_bytes());
+    message.copy_stream_into(out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn payload(octets: &[u8]) -> Payload {
+        Payload::new(Buffer::from(octets.to_vec()), 0)
+    }
+
+    fn decode_all(decoder: &mut Decoder, mut input: &[u8]) -> Result<Vec<Vec<u8>>, RecordError> {
+        let mut records = Vec::new();
+        while let Some(record) = decoder.decode(&mut input)? {
+            records.push(record.head().to_vec());
+        }
+        assert!(input.is_empty());
+        Ok(records)
+    }
+
+    fn fragment(last: bool, octets: &[u8]) -> Vec<u8> {
+        let mark = u32::try_from(octets.len()).unwrap() | if last { LAST } else { 0 };
+        [&mark.to_be_bytes()[..], octets].concat()
+    }
+
+    #[test]
+    fn message_is_one_last_fragment() {
+        let mut out = Buffer::default();
+        encode(&payload(b"hello"), &mut out);
+        assert_eq!(&out[..], b"\x80\0\0\x05hello");
+    }
+
+    #[test]
+    fn fragments_are_put_together() {
+        let stream = [
+            fragment(false, b"ab"),
+            fragment(false, b""),
+            fragment(true, b"c"),
+            fragment(true, b""),
+        ]
+        .concat();
+        let mut decoder = Decoder::new(3);
+        assert_eq!(
+            decode_all(&mut decoder, &stream).unwrap(),
+            [b"abc".to_vec(), vec![]]
+        );
+        assert!(decoder.is_between_records());
+    }
+
+    #[test]
+    fn record_past_the_limit_is_refused_at_its_mark() {
+        let mut decoder = Decoder::new(8);
+        assert_eq!(
+            decode_all(&mut decoder, &fragment(true, &[0; 8])).unwrap(),
+            [vec![0; 8]]
+        );
+        let stream = [fragment(false, &[0; 5]), 4u32.to_be_bytes().to_vec()].concat();
+        assert_eq!(
+            decode_all(&mut decoder, &stream).unwrap_err(),
+            RecordError::TooLarge { len: 9, limit: 8 }
+        );
+    }
+
+    #[test]
+    fn promised_length_allocates_nothing() {
+        let mut decoder = Decoder::new(1 << 30);
+        let mark = (LAST | 1 << 30).to_be_bytes();
+        assert!(decode_all(&mut decoder, &mark).unwrap().is_empty());
+        assert_eq!(decoder.record.capacity(), 0);
+        assert!(!decoder.is_between_records());
+    }
+
+    #[test]
+    fn empty_fragments_come_to_an_end() {
+        let mut decoder = Decoder::new(8);
+        let empty = [0; MARK].repeat(MAX_FRAGMENTS as usize);
+        assert!(decode_all(&mut decoder, &empty).unwrap().is_empty());
+        assert_eq!(
+            decode_all(&mut decoder, &[0; MARK]).unwrap_err(),
+            RecordError::TooManyFragments
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn records_come_back_however_the_stream_is_cut(
+            records in vec(vec(any::<u8>(), 0..40), 1..6),
+            cuts in vec(1usize..9, 1..60),
+        ) {
+            let mut stream = Buffer::default();
+            for record in &records {
+                encode(&payload(record), &mut stream);
+            }
+            let mut decoder = Decoder::new(40);
+            let mut rest = &stream[..];
+            let mut cuts = cuts.iter().cycle();
+            let mut found = Vec::new();
+            while !rest.is_empty() {
+                let (piece, later) = rest.split_at((*cuts.next().unwrap()).min(rest.len()));
+                found.extend(decode_all(&mut decoder, piece).unwrap());
+                rest = later;
+            }
+            prop_assert_eq!(found, records);
+        }
+
+        #[test]
+        fn no_stream_makes_the_decoder_panic(octets in vec(any::<u8>(), 0..400)) {
+            let mut decoder = Decoder::new(100);
+            let mut input = &octets[..];
+            while let Ok(Some(record)) = decoder.decode(&mut input) {
+                prop_assert!(record.head().len() <= 100);
+            }
+        }
+    }
+}

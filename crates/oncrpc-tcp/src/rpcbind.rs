@@ -1,0 +1,328 @@
+//! Telling and asking rpcbind where a program is (RFC 1833), with universal addresses (RFC 5665).
+
+use buffer::Buffer;
+use oncrpc::auth::Credential;
+use oncrpc::xdr;
+use oncrpc::xdr::{Reader, Writer};
+use oncrpc::{MAX_REPLY_HEADER, Procedure, RpcError, read_reply, write_call};
+use oncrpc::{ReplyBound, Transport, TransportError};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+use tokio::net::UnixStream;
+
+/// Program number of rpcbind and of the port mapper before it.
+pub const PROGRAM: u32 = 100_000;
+
+/// TCP port of rpcbind.
+pub const PORT: u16 = 111;
+
+/// Where rpcbind listens for its own machine. Only there can a program register that does not
+/// run as root.
+pub const LOCAL_SOCKET: &str = "/run/rpcbind.sock";
+
+/// Most octets of a universal address: the longest is an IPv6 one in full, with its port.
+const MAX_ADDRESS: u32 = 64;
+
+/// The newest version, and the one that is asked first (RFC 1833 §2.2).
+const VERSION_4: u32 = 4;
+/// The same procedures and arguments as far as used here (RFC 1833 §2.1).
+const VERSION_3: u32 = 3;
+/// The port mapper: numbers instead of addresses, and TCP over IPv4 only (RFC 1833 §3).
+const VERSION_2: u32 = 2;
+
+const SET: u32 = 1;
+const UNSET: u32 = 2;
+const GETADDR: u32 = 3;
+
+/// TCP in a mapping of the port mapper (RFC 1833 §3.1).
+const IPPROTO_TCP: u32 = 6;
+
+/// What a program is reached over (RFC 5665 §5.1, RFC 8166 §9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NetId {
+    /// TCP over IPv4.
+    Tcp,
+    /// TCP over IPv6.
+    Tcp6,
+    /// RPC-over-RDMA with IPv4 addresses.
+    Rdma,
+    /// RPC-over-RDMA with IPv6 addresses.
+    Rdma6,
+}
+
+impl NetId {
+    /// TCP at this kind of address.
+    pub fn tcp(addr: IpAddr) -> Self {
+        match addr {
+            IpAddr::V4(_) => Self::Tcp,
+            IpAddr::V6(_) => Self::Tcp6,
+        }
+    }
+
+    /// RPC-over-RDMA at this kind of address.
+    pub fn rdma(addr: IpAddr) -> Self {
+        match addr {
+            IpAddr::V4(_) => Self::Rdma,
+            IpAddr::V6(_) => Self::Rdma6,
+        }
+    }
+
+    /// As it is written on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Tcp6 => "tcp6",
+            Self::Rdma => "rdma",
+            Self::Rdma6 => "rdma6",
+        }
+    }
+}
+
+impl fmt::Display for NetId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The universal address of a port at an address (RFC 5665 §5.2.3.3, §5.2.3.4).
+pub fn universal_address(addr: SocketAddr) -> String {
+    let [high, low] = addr.port().to_be_bytes();
+    format!("{}.{high}.{low}", addr.ip())
+}
+
+/// Reads a universal address.
+pub fn parse_universal_address(text: &str) -> Option<SocketAddr> {
+    let (rest, low) = text.rsplit_once('.')?;
+    let (host, high) = rest.rsplit_once('.')?;
+    let port = u16::from_be_bytes([high.parse().ok()?, low.parse().ok()?]);
+    let ip = host
+        .parse::<Ipv4Addr>()
+        .map(IpAddr::from)
+        .or_else(|_| host.parse::<Ipv6Addr>().map(IpAddr::from))
+        .ok()?;
+    Some(SocketAddr::new(ip, port))
+}
+
+/// A program, and where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// Number of the program.
+    pub prog: u32,
+    /// Version of the program.
+    pub vers: u32,
+    /// What it is reached over.
+    pub netid: NetId,
+    /// Where. An unspecified address (`0.0.0.0`, `::`) means all of the machine's.
+    pub addr: SocketAddr,
+}
+
+/// Why rpcbind did not do it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RpcbindError {
+    /// It cannot be reached, or does not answer.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// It answers with an error.
+    #[error("rpcbind: {0}")]
+    Rpc(#[from] RpcError),
+    /// It refused: another owner has registered the program, or the caller may not.
+    #[error(
+        "rpcbind refused program {prog} version {vers} on {netid}: it is registered already, or this user may not register it"
+    )]
+    Refused {
+        /// Number of the program.
+        prog: u32,
+        /// Version of the program.
+        vers: u32,
+        /// What it was to be reached over.
+        netid: NetId,
+    },
+    /// It is a port mapper of version 2, which knows TCP over IPv4 only.
+    #[error("only the old port mapper is running, which cannot register {0}")]
+    TooOld(NetId),
+    /// The address in its answer cannot be read.
+    #[error("rpcbind gave an address that cannot be read")]
+    BadAddress,
+}
+
+impl From<xdr::Error> for RpcbindError {
+    fn from(error: xdr::Error) -> Self {
+        Self::Rpc(error.into())
+    }
+}
+
+/// Talks to rpcbind over a transport.
+#[derive(Debug)]
+pub struct Rpcbind<T> {
+    transport: T,
+    /// The newest version it is known to speak.
+    version: AtomicU32,
+}
+
+impl Rpcbind<crate::Client> {
+    /// Connects to the rpcbind of this machine, over its local socket, or over TCP where there is
+    /// none.
+    ///
+    /// # Errors
+    ///
+    /// If no rpcbind is running.
+    pub async fn local(deadline: Duration) -> Result<Self, TransportError> {
+        if let Ok(client) = Self::at_socket(LOCAL_SOCKET.as_ref(), deadline).await {
+            return Ok(client);
+        }
+        let addr = (Ipv4Addr::LOCALHOST, PORT).into();
+        crate::Client::connect(addr, deadline).await.map(Self::new)
+    }
+
+    /// Connects to the rpcbind that listens at a Unix socket.
+    ///
+    /// # Errors
+    ///
+    /// If none does.
+    pub async fn at_socket(path: &Path, deadline: Duration) -> Result<Self, TransportError> {
+        let stream = UnixStream::connect(path).await.map_err(|error| {
+            TransportError::Unreachable(format!("no rpcbind at {}: {error}", path.display()))
+        })?;
+        Ok(Self::new(crate::Client::over(stream, deadline)))
+    }
+}
+
+impl<T: Transport> Rpcbind<T> {
+    /// Talks to the rpcbind that this transport reaches.
+    pub fn new(transport: T) -> Self {
+        Self {
+            transport,
+            version: AtomicU32::new(VERSION_4),
+        }
+    }
+
+    /// Registers a program (RPCBPROC_SET).
+    ///
+    /// # Errors
+    ///
+    /// [`RpcbindError::Refused`] if another one is registered, among others.
+    pub async fn set(&self, registration: &Registration) -> Result<(), RpcbindError> {
+        match self.boolean(SET, registration).await? {
+            true => Ok(()),
+            false => Err(RpcbindError::Refused {
+                prog: registration.prog,
+                vers: registration.vers,
+                netid: registration.netid,
+            }),
+        }
+    }
+
+    /// Removes a registration (RPCBPROC_UNSET); false if there was none, or it is another's.
+    ///
+    /// # Errors
+    ///
+    /// If rpcbind cannot be asked.
+    pub async fn unset(&self, registration: &Registration) -> Result<bool, RpcbindError> {
+        self.boolean(UNSET, registration).await
+    }
+
+    /// Where a program is (RPCBPROC_GETADDR); none if it is not registered.
+    ///
+    /// # Errors
+    ///
+    /// If rpcbind cannot be asked, or its answer cannot be read.
+    pub async fn getaddr(
+        &self,
+        prog: u32,
+        vers: u32,
+        netid: NetId,
+    ) -> Result<Option<SocketAddr>, RpcbindError> {
+        let ip = match netid {
+            NetId::Tcp | NetId::Rdma => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+            NetId::Tcp6 | NetId::Rdma6 => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let question = Registration {
+            prog,
+            vers,
+            netid,
+            addr: SocketAddr::new(ip, 0),
+        };
+        self.ask(GETADDR, &question, |r, version| {
+            if version == VERSION_2 {
+                let port = u16::try_from(r.u32()?).map_err(|_| RpcbindError::BadAddress)?;
+                return Ok((port != 0).then(|| SocketAddr::new(ip, port)));
+            }
+            match r.string(MAX_ADDRESS)? {
+                [] => Ok(None),
+                text => std::str::from_utf8(text)
+                    .ok()
+                    .and_then(parse_universal_address)
+                    .map(Some)
+                    .ok_or(RpcbindError::BadAddress),
+            }
+        })
+        .await
+    }
+
+    async fn boolean(&self, proc: u32, what: &Registration) -> Result<bool, RpcbindError> {
+        self.ask(proc, what, |r, _| Ok(r.bool()?)).await
+    }
+
+    /// Calls one procedure in the newest version that both sides speak.
+    async fn ask<R>(
+        &self,
+        proc: u32,
+        what: &Registration,
+        results: impl Fn(&mut Reader<'_>, u32) -> Result<R, RpcbindError>,
+    ) -> Result<R, RpcbindError> {
+        loop {
+            let vers = self.version.load(Relaxed);
+            let xid = self.transport.next_xid();
+            let mut w = Writer::new(Buffer::default());
+            let target = Procedure {
+                prog: PROGRAM,
+                vers,
+                proc,
+            };
+            write_call(&mut w, xid, target, &Credential::None);
+            write_args(&mut w, vers, what)?;
+            let bound = ReplyBound {
+                fixed: MAX_REPLY_HEADER + 4 + MAX_ADDRESS as usize,
+                ..ReplyBound::default()
+            };
+            let reply = self.transport.call(w.finish(), bound).await?;
+            match read_reply(&reply, xid) {
+                Ok(mut r) => return results(&mut r, vers),
+                Err(RpcError::ProgMismatch { high, .. }) if vers > VERSION_2 => {
+                    let older = if high >= VERSION_3 {
+                        vers - 1
+                    } else {
+                        VERSION_2
+                    };
+                    self.version.store(older, Relaxed);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// The arguments of SET, UNSET and GETADDR: a `rpcb`, or a `mapping` of the port mapper.
+fn write_args(w: &mut Writer, vers: u32, what: &Registration) -> Result<(), RpcbindError> {
+    w.u32(what.prog);
+    w.u32(what.vers);
+    if vers > VERSION_2 {
+        w.opaque(what.netid.as_str().as_bytes());
+        w.opaque(universal_address(what.addr).as_bytes());
+        // rpcbind knows the owner of a local socket better than any caller could say.
+        w.opaque(b"");
+        return Ok(());
+    }
+    if what.netid != NetId::Tcp {
+        return Err(RpcbindError::TooOld(what.netid));
+    }
+    w.u32(IPPROTO_TCP);
+    w.u32(what.addr.port().into());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,294 @@
+//! Answers over TCP.
+
+use super::places::Places;
+use crate::record::{self, Decoder};
+use buffer::Buffer;
+use oncrpc::xdr::Payload;
+use oncrpc::{Answer, Caller, Reply, Service};
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// What a [`Server`] spends on its clients.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at a time. Further ones are closed at once.
+    pub connections: usize,
+    /// Those from one address, so that it leaves some to others.
+    pub connections_of_address: usize,
+    /// Most octets of one call.
+    pub record: usize,
+    /// Calls of one connection being answered at a time. Further ones wait in the socket.
+    pub calls: usize,
+    /// How long a connection may be silent.
+    pub idle: Duration,
+    /// How long a client may take to send one call, from its first octet to its last: one that
+    /// drips is never silent.
+    pub receive: Duration,
+    /// How long a client may take to accept a reply.
+    pub write: Duration,
+}
+
+impl Default for Limits {
+    /// Enough for MOUNT and the like.
+    fn default() -> Self {
+        Self {
+            connections: 128,
+            connections_of_address: 64,
+            record: 64 << 10,
+            calls: 16,
+            idle: Duration::from_secs(300),
+            receive: Duration::from_secs(30),
+            write: Duration::from_secs(30),
+        }
+    }
+}
+
+/// After a failure to accept, such as no file descriptor being left, this long nothing is tried.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves one [`Service`] to TCP clients.
+pub struct Server {
+    listener: TcpListener,
+    service: Arc<dyn Service>,
+    limits: Limits,
+    admit: Box<dyn Fn(IpAddr) -> bool + Send + Sync>,
+}
+
+impl Server {
+    /// A server that admits everybody who reaches `listener`.
+    pub fn new(listener: TcpListener, service: Arc<dyn Service>, limits: Limits) -> Self {
+        Self {
+            listener,
+            service,
+            limits,
+            admit: Box::new(|_| true),
+        }
+    }
+
+    /// The same for those addresses only that `admit` accepts. Others are closed at once.
+    #[must_use]
+    pub fn admit(mut self, admit: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
+        self.admit = Box::new(admit);
+        self
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not say.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop` is ready, then answers what was begun, and returns.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let places = Places::new(self.limits.connections, self.limits.connections_of_address);
+        let (stopping, stopped) = watch::channel(false);
+        let mut connections = JoinSet::new();
+        tokio::pin!(stop);
+        loop {
+            let accepted = tokio::select! {
+                () = &mut stop => break,
+                Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+                accepted = self.listener.accept() => accepted,
+            };
+            let (stream, addr) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            if !(self.admit)(addr.ip()) {
+                tracing::warn!(%addr, "refused a connection from an address that is not allowed");
+                continue;
+            }
+            let place = match places.take(addr.ip()) {
+                Ok(place) => place,
+                Err(full) => {
+                    tracing::warn!(%addr, ?full, "refused a connection: too many");
+                    continue;
+                }
+            };
+            let connection = Connection {
+                service: Arc::clone(&self.service),
+                caller: Caller::new(addr),
+                limits: self.limits,
+                running: JoinSet::new(),
+                calls: 0,
+            };
+            let stopped = stopped.clone();
+            connections.spawn(async move {
+                let ended = connection.serve(stream, stopped).await;
+                tracing::debug!(%addr, ?ended, "connection ended");
+                drop(place);
+            });
+        }
+        drop(self.listener);
+        // Nobody is left to tell if all connections have ended.
+        let _ = stopping.send(true);
+        while connections.join_next().await.is_some() {}
+    }
+}
+
+/// What one connection's task owns.
+struct Connection {
+    service: Arc<dyn Service>,
+    caller: Caller,
+    limits: Limits,
+    running: JoinSet<Reply>,
+    /// Calls that came in whole.
+    calls: u64,
+}
+
+/// Octets that came and are not decoded yet.
+struct Input {
+    octets: Box<[u8]>,
+    at: usize,
+    end: usize,
+}
+
+impl Connection {
+    async fn serve(
+        mut self,
+        stream: TcpStream,
+        mut stopped: watch::Receiver<bool>,
+    ) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        let (mut from_client, mut to_client) = stream.into_split();
+        let mut decoder = Decoder::new(self.limits.record);
+        let mut input = Input {
+            octets: vec![0; super::READ_SIZE].into(),
+            at: 0,
+            end: 0,
+        };
+        let mut draining = *stopped.borrow();
+        // Calls before the one that has begun to come, and when it has to be here.
+        let mut begun: Option<(u64, Instant)> = None;
+        loop {
+            self.answer_all(&mut decoder, &mut input, &mut to_client)
+                .await?;
+            if draining && self.running.is_empty() {
+                return Ok(());
+            }
+            // Only with room for a further call is everything that came decoded.
+            let room = !draining && input.at == input.end;
+            let until = match begun {
+                _ if !room || decoder.is_between_records() => None,
+                Some((calls, until)) if calls == self.calls => Some(until),
+                Some(_) | None => Some(Instant::now() + self.limits.receive),
+            };
+            begun = until.map(|until| (self.calls, until));
+            tokio::select! {
+                Some(reply) = self.running.join_next(), if !self.running.is_empty() => {
+                    // A panic has been reported by its hook; the client's call stays unanswered.
+                    if let Ok(reply) = reply {
+                        self.send(reply, &mut to_client).await?;
+                    }
+                }
+                more = input.read(&mut from_client), if room => {
+                    if !more? {
+                        return self.finish(&mut to_client).await;
+                    }
+                }
+                _ = stopped.changed(), if !draining => draining = true,
+                () = tokio::time::sleep(self.limits.idle), if self.running.is_empty() => {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                () = reached(until), if until.is_some() => {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            }
+        }
+    }
+
+    /// Answers the calls that came, as far as the limit of calls at a time allows.
+    async fn answer_all(
+        &mut self,
+        decoder: &mut Decoder,
+        input: &mut Input,
+        to_client: &mut OwnedWriteHalf,
+    ) -> io::Result<()> {
+        while self.running.len() < self.limits.calls {
+            let mut rest = &input.octets[input.at..input.end];
+            let decoded = decoder.decode(&mut rest);
+            input.at = input.end - rest.len();
+            let call = match decoded {
+                Ok(Some(call)) => {
+                    self.calls += 1;
+                    call
+                }
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    tracing::warn!(addr = %self.caller.addr, %error, "RFC 5531 §11: bad record");
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+                }
+            };
+            self.answer(call, to_client).await?;
+        }
+        Ok(())
+    }
+
+    async fn answer(&mut self, call: Payload, to_client: &mut OwnedWriteHalf) -> io::Result<()> {
+        match self.service.call(call, &self.caller) {
+            Answer::Now(reply) => self.send(reply, to_client).await?,
+            Answer::Blocking(work) => {
+                self.running.spawn_blocking(work);
+            }
+            Answer::Later(work) => {
+                self.running.spawn(work);
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers what is still being worked on for a client that will not call again.
+    async fn finish(mut self, to_client: &mut OwnedWriteHalf) -> io::Result<()> {
+        while let Some(reply) = self.running.join_next().await {
+            if let Ok(reply) = reply {
+                self.send(reply, to_client).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn send(&self, reply: Reply, to_client: &mut OwnedWriteHalf) -> io::Result<()> {
+        let message = match reply {
+            Reply::Message(message) => message,
+            // Calls have no items here, so that none can be ineligible.
+            Reply::Nothing | Reply::Ineligible => return Ok(()),
+        };
+        let mut record = Buffer::default();
+        record::encode(&message, &mut record);
+        tokio::time::timeout(self.limits.write, to_client.write_all(&record)).await?
+    }
+}
+
+/// Waits for a point in time, or for ever.
+async fn reached(until: Option<Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Input {
+    /// Replaces what is decoded by what comes; false at the end of the stream.
+    async fn read(&mut self, from_client: &mut OwnedReadHalf) -> io::Result<bool> {
+        let len = from_client.read(&mut self.octets).await?;
+        self.at = 0;
+        self.end = len;
+        Ok(len > 0)
+    }
+}

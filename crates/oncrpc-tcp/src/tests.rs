@@ -1,0 +1,325 @@
+//! Client and server over loopback: deadlines, limits, closing.
+
+use super::*;
+use buffer::Buffer;
+use oncrpc::auth::Credential;
+use oncrpc::xdr::{Payload, Writer};
+use oncrpc::{Answer, Reply};
+use oncrpc::{Call, Program, Programs};
+use oncrpc::{Procedure, read_reply, write_call};
+use oncrpc::{ReplyBound, Transport, TransportError};
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+
+const DEADLINE: Duration = Duration::from_secs(20);
+
+const AT_ONCE: u32 = 0;
+const BLOCKING: u32 = 1;
+const HELD: u32 = 2;
+const NEVER: u32 = 3;
+
+/// Returns the word of its argument: at once, from a thread, when released, or never.
+struct Echo {
+    /// A held call has arrived.
+    arrived: Arc<Notify>,
+    release: Arc<Notify>,
+}
+
+impl Program for Echo {
+    fn number(&self) -> u32 {
+        9
+    }
+
+    fn versions(&self) -> RangeInclusive<u32> {
+        1..=1
+    }
+
+    fn call(&self, call: Call) -> Answer {
+        match call.proc {
+            AT_ONCE => echo(call).into(),
+            BLOCKING => Answer::Blocking(Box::new(|| echo(call))),
+            HELD => {
+                self.arrived.notify_one();
+                let release = Arc::clone(&self.release);
+                Answer::Later(Box::pin(async move {
+                    release.notified().await;
+                    echo(call)
+                }))
+            }
+            _ => Reply::Nothing.into(),
+        }
+    }
+}
+
+fn echo(call: Call) -> Reply {
+    match call.decode(|r| r.u32()) {
+        Ok(word) => {
+            let mut w = call.into_success();
+            w.u32(word);
+            Reply::Message(w.finish())
+        }
+        Err(error) => call.unreadable(error),
+    }
+}
+
+/// A running server, and the ends by which a test holds it.
+struct Served {
+    addr: SocketAddr,
+    arrived: Arc<Notify>,
+    release: Arc<Notify>,
+    stop: oneshot::Sender<()>,
+    server: JoinHandle<()>,
+}
+
+impl Served {
+    async fn new(limits: Limits) -> Self {
+        Self::admitting(limits, true).await
+    }
+
+    async fn admitting(limits: Limits, admitted: bool) -> Self {
+        let (arrived, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let program = Echo {
+            arrived: Arc::clone(&arrived),
+            release: Arc::clone(&release),
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let server = Server::new(listener, Arc::new(Programs::new().with(program)), limits)
+            .admit(move |_| admitted);
+        let server = tokio::spawn(server.run(async {
+            let _ = stopped.await;
+        }));
+        Self {
+            addr,
+            arrived,
+            release,
+            stop,
+            server,
+        }
+    }
+
+    async fn client(&self) -> Client {
+        Client::connect(self.addr, DEADLINE).await.unwrap()
+    }
+}
+
+fn message(xid: u32, proc: u32, word: u32) -> Payload {
+    let mut w = Writer::new(Buffer::default());
+    let target = Procedure {
+        prog: 9,
+        vers: 1,
+        proc,
+    };
+    write_call(&mut w, xid, target, &Credential::None);
+    w.u32(word);
+    w.finish()
+}
+
+async fn ask(client: &Client, proc: u32, word: u32) -> Result<u32, TransportError> {
+    let xid = client.next_xid();
+    let reply = client
+        .call(message(xid, proc, word), ReplyBound::default())
+        .await?;
+    Ok(read_reply(&reply, xid).unwrap().u32().unwrap())
+}
+
+/// Whether the server has closed this connection without a word.
+async fn closed(stream: &mut TcpStream) -> bool {
+    matches!(stream.read(&mut [0]).await, Ok(0) | Err(_))
+}
+
+#[tokio::test]
+async fn replies_find_their_calls_in_whatever_order_they_come() {
+    let served = Served::new(Limits::default()).await;
+    let client = served.client().await;
+    let held = ask(&client, HELD, 1);
+    let others = async {
+        served.arrived.notified().await;
+        let (a, b) = tokio::join!(ask(&client, BLOCKING, 2), ask(&client, AT_ONCE, 3));
+        served.release.notify_one();
+        (a, b)
+    };
+    let (held, others) = tokio::join!(held, others);
+    assert_eq!((held, others), (Ok(1), (Ok(2), Ok(3))));
+}
+
+#[tokio::test]
+async fn more_calls_than_are_answered_at_a_time_are_all_answered() {
+    let limits = Limits {
+        calls: 2,
+        ..Limits::default()
+    };
+    let served = Served::new(limits).await;
+    let client = Arc::new(served.client().await);
+    let calls: Vec<_> = (0..100)
+        .map(|word| {
+            let client = Arc::clone(&client);
+            tokio::spawn(async move { ask(&client, BLOCKING, word).await })
+        })
+        .collect();
+    for (word, call) in (0..).zip(calls) {
+        assert_eq!(call.await.unwrap(), Ok(word));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_without_a_reply_ends_at_its_deadline() {
+    let (ours, mut theirs) = tokio::io::duplex(4096);
+    let client = Client::over(ours, DEADLINE);
+    assert_eq!(
+        ask(&client, AT_ONCE, 1).await,
+        Err(TransportError::TimedOut(DEADLINE))
+    );
+    // The reply that comes after all is nobody's, and the next call gets its own.
+    let mut record = vec![0; 48];
+    theirs.read_exact(&mut record).await.unwrap();
+    let late = reply_to(&record);
+    theirs.write_all(&late).await.unwrap();
+    let answering = async {
+        theirs.read_exact(&mut record).await.unwrap();
+        theirs.write_all(&reply_to(&record)).await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(ask(&client, AT_ONCE, 2), answering);
+    assert_eq!(answer, Ok(2));
+}
+
+/// The record of the reply to a call to [`Echo`] in a record of its own.
+fn reply_to(record: &[u8]) -> Vec<u8> {
+    let xid = &record[4..8];
+    let word = &record[44..48];
+    [
+        &[0x80, 0, 0, 28][..],
+        xid,
+        &1u32.to_be_bytes(),
+        &[0; 16],
+        word,
+    ]
+    .concat()
+}
+
+#[tokio::test]
+async fn calls_fail_when_the_server_closes() {
+    let (ours, theirs) = tokio::io::duplex(4096);
+    let client = Client::over(ours, DEADLINE);
+    let closing = async { drop(theirs) };
+    let (first, ()) = tokio::join!(ask(&client, AT_ONCE, 1), closing);
+    assert!(matches!(first, Err(TransportError::Disconnected(_))));
+    let second = ask(&client, AT_ONCE, 1).await;
+    assert!(matches!(second, Err(TransportError::Disconnected(_))));
+}
+
+#[tokio::test]
+async fn nobody_listening_is_said_with_the_address() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    drop(listener);
+    let error = Client::connect(addr, DEADLINE).await.unwrap_err();
+    assert!(error.to_string().contains(&addr.to_string()), "{error}");
+}
+
+#[tokio::test]
+async fn oversized_record_ends_its_connection_and_no_other() {
+    let served = Served::new(Limits::default()).await;
+    let client = served.client().await;
+    let mut stream = TcpStream::connect(served.addr).await.unwrap();
+    // What an MPA initiator sends to a port that speaks RPC over TCP.
+    stream.write_all(b"MPA ID Req Frame").await.unwrap();
+    assert!(closed(&mut stream).await);
+    assert_eq!(ask(&client, AT_ONCE, 4).await, Ok(4));
+}
+
+#[tokio::test]
+async fn connections_past_the_limit_or_not_admitted_are_closed() {
+    let limits = Limits {
+        connections: 1,
+        ..Limits::default()
+    };
+    let served = Served::new(limits).await;
+    let client = served.client().await;
+    assert_eq!(ask(&client, AT_ONCE, 4).await, Ok(4));
+    let mut second = TcpStream::connect(served.addr).await.unwrap();
+    assert!(closed(&mut second).await);
+    assert_eq!(ask(&client, AT_ONCE, 5).await, Ok(5));
+
+    let limits = Limits {
+        connections_of_address: 1,
+        ..Limits::default()
+    };
+    let served = Served::new(limits).await;
+    let client = served.client().await;
+    assert_eq!(ask(&client, AT_ONCE, 4).await, Ok(4));
+    let mut second = TcpStream::connect(served.addr).await.unwrap();
+    assert!(closed(&mut second).await);
+
+    let nobody = Served::admitting(Limits::default(), false).await;
+    let mut stream = TcpStream::connect(nobody.addr).await.unwrap();
+    assert!(closed(&mut stream).await);
+}
+
+#[tokio::test]
+async fn silent_connection_is_closed() {
+    let limits = Limits {
+        idle: Duration::from_millis(10),
+        ..Limits::default()
+    };
+    let served = Served::new(limits).await;
+    let mut stream = TcpStream::connect(served.addr).await.unwrap();
+    assert!(closed(&mut stream).await);
+}
+
+#[tokio::test]
+async fn connection_on_which_a_call_does_not_come_to_its_end_is_closed() {
+    let limits = Limits {
+        receive: Duration::from_millis(10),
+        ..Limits::default()
+    };
+    let served = Served::new(limits).await;
+    let client = served.client().await;
+    let mut stream = TcpStream::connect(served.addr).await.unwrap();
+    // Forty octets are promised, and one of them comes.
+    stream.write_all(&[0x80, 0, 0, 40, 1]).await.unwrap();
+    let closed = tokio::time::timeout(DEADLINE, closed(&mut stream)).await;
+    assert_eq!(closed, Ok(true));
+    assert_eq!(
+        ask(&client, AT_ONCE, 4).await,
+        Ok(4),
+        "whole calls are served"
+    );
+}
+
+#[tokio::test]
+async fn stopping_answers_what_was_begun() {
+    let served = Served::new(Limits::default()).await;
+    let client = served.client().await;
+    let stopping = async {
+        served.arrived.notified().await;
+        served.stop.send(()).unwrap();
+        // The listener is closed first; only then is the call released.
+        while TcpStream::connect(served.addr).await.is_ok() {}
+        served.release.notify_one();
+    };
+    let (held, ()) = tokio::join!(ask(&client, HELD, 6), stopping);
+    assert_eq!(held, Ok(6));
+    served.server.await.unwrap();
+    assert!(ask(&client, AT_ONCE, 7).await.is_err());
+}
+
+#[tokio::test]
+async fn call_that_is_not_answered_does_not_hold_up_others() {
+    let served = Served::new(Limits::default()).await;
+    let client = served.client().await;
+    let never = ask(&client, NEVER, 1);
+    let answered = ask(&client, AT_ONCE, 2);
+    tokio::select! {
+        biased;
+        _ = never => panic!("the server does not answer it"),
+        answer = answered => assert_eq!(answer, Ok(2)),
+    }
+}

@@ -1,0 +1,263 @@
+//! An RPC message as a stream with by-reference items.
+
+use buffer::{Buffer, Gather, gather_len};
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+/// An RPC message: a stream of octets, with items that are held by reference at known places.
+///
+/// The *whole stream* is the head with each item, and its XDR padding, put in at its place. The
+/// Position of an item (RFC 8166 §3.4.5) is its offset in that whole stream. The head never
+/// contains an item's padding.
+#[derive(Debug, Default)]
+pub struct Payload {
+    head: Buffer,
+    items: SmallVec<[Item; 1]>,
+    /// Offset in the head; that of the longest transport header fits by far.
+    start: u32,
+    unplaced: bool,
+    /// Chunks that were offered for results and came back unused.
+    spare: u8,
+}
+
+/// One by-reference item of a [`Payload`]: the data of a counted array, without its length word.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// Where it belongs: the offset in the head of the first octet that follows it.
+    pub at: usize,
+    /// Its octets, without padding on sending; a received one may have up to three octets of it.
+    pub data: Gather,
+}
+
+impl Item {
+    /// Octets of data.
+    pub fn len(&self) -> usize {
+        gather_len(&self.data)
+    }
+
+    /// Whether there is no data.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Payload {
+    /// A message whose stream begins at offset `start` of `head`, without items.
+    ///
+    /// A received message keeps the transport header in front of its stream, so that the buffer
+    /// of the receive is handed up as it is.
+    ///
+    /// # Panics
+    ///
+    /// If `start` is beyond the data of `head`.
+    pub fn new(head: Buffer, start: usize) -> Self {
+        assert!(start <= head.len(), "the stream begins within the buffer");
+        Self {
+            head,
+            items: SmallVec::new(),
+            start: u32::try_from(start).expect("messages are limited"),
+            unplaced: false,
+            spare: 0,
+        }
+    }
+
+    /// The same, with by-reference items in ascending order of place.
+    ///
+    /// # Panics
+    ///
+    /// If an item lies beyond the head, or they are not in order.
+    pub fn with_items(head: Buffer, start: usize, items: SmallVec<[Item; 1]>) -> Self {
+        let mut payload = Self::new(head, start);
+        let mut last = 0;
+        for item in &items {
+            assert!(
+                last <= item.at && item.at <= payload.head().len(),
+                "items stand in order"
+            );
+            last = item.at;
+        }
+        payload.items = items;
+        payload
+    }
+
+    /// A received reply whose reduced results arrived in Write chunks, in the order of the chunks.
+    ///
+    /// A Write chunk has no Position (RFC 8166 §3.4.6): each result that the reader takes with
+    /// [`Reader::item`](crate::xdr::Reader::item) and that is not empty is the next of these. Their
+    /// places are not known, so the whole stream cannot be made from such a payload.
+    ///
+    /// # Panics
+    ///
+    /// If `start` is beyond the data of `head`.
+    pub fn with_results(head: Buffer, start: usize, results: impl Iterator<Item = Gather>) -> Self {
+        let mut payload = Self::new(head, start);
+        payload.items = results
+            .map(|data| Item {
+                at: payload.head().len(),
+                data,
+            })
+            .collect();
+        payload.unplaced = !payload.items.is_empty();
+        payload
+    }
+
+    /// The same reply, if so many chunks with room for results came back unused. An eligible result
+    /// that is in the stream all the same breaks a rule (RFC 8166 §4.3.2, §6.1), and is not read.
+    #[must_use]
+    pub fn with_unused_chunks(mut self, unused: usize) -> Self {
+        self.spare = u8::try_from(unused).unwrap_or(u8::MAX);
+        self
+    }
+
+    pub(crate) fn spare(&self) -> u8 {
+        self.spare
+    }
+
+    /// Whether the items are results whose places are not known.
+    pub(crate) fn unplaced(&self) -> bool {
+        self.unplaced
+    }
+
+    /// Octets in front of the stream in its buffer.
+    pub fn start(&self) -> usize {
+        self.start as usize
+    }
+
+    /// The octets of the stream that are not in an item.
+    pub fn head(&self) -> &[u8] {
+        &self.head[self.start as usize..]
+    }
+
+    /// The by-reference items, in the order of the stream.
+    pub fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    /// The buffer of the head, the offset in it where the stream begins, and the items.
+    pub fn into_parts(self) -> (Buffer, usize, SmallVec<[Item; 1]>) {
+        (self.head, self.start as usize, self.items)
+    }
+
+    /// Octets of the whole stream: head, items and their padding.
+    pub fn stream_len(&self) -> usize {
+        self.head().len()
+            + self
+                .items
+                .iter()
+                .map(|item| crate::xdr::padded(item.len()))
+                .sum::<usize>()
+    }
+
+    /// The Position of the item at `index`: its offset in the whole stream (RFC 8166 §3.4.5).
+    ///
+    /// # Panics
+    ///
+    /// If there is no such item.
+    pub fn position(&self, index: usize) -> usize {
+        let before: usize = self.items[..index]
+            .iter()
+            .map(|item| crate::xdr::padded(item.len()))
+            .sum();
+        self.items[index].at + before
+    }
+
+    /// Appends the whole stream to `out`, items and padding included: the one place where by-reference data is copied.
+    pub fn copy_stream_into(&self, out: &mut Buffer) {
+        self.copy_reduced_into(out, |_| false);
+    }
+
+    /// Appends the stream to `out` without those items, and their padding, that `moved` names by index.
+    ///
+    /// # Panics
+    ///
+    /// If the places of the items are not known.
+    pub fn copy_reduced_into(&self, out: &mut Buffer, moved: impl Fn(usize) -> bool) {
+        assert!(
+            !self.unplaced,
+            "results have a place only once they are read"
+        );
+        let head = self.head();
+        let mut done = 0;
+        for (index, item) in self.items.iter().enumerate() {
+            out.extend_from_slice(&head[done..item.at]);
+            done = item.at;
+            if moved(index) {
+                continue;
+            }
+            for piece in &item.data {
+                out.extend_from_slice(piece);
+            }
+            out.extend_from_slice(&[0; 3][..crate::xdr::pad(item.len())]);
+        }
+        out.extend_from_slice(&head[done..]);
+    }
+
+    /// Shows the whole stream from offset `from` of the head on, items and padding included, piece
+    /// by piece. The octets are the same whether an item travelled in the stream or beside it.
+    ///
+    /// # Panics
+    ///
+    /// If `from` is beyond the head, or the places of the items are not known.
+    pub fn visit_stream(&self, from: usize, mut visit: impl FnMut(&[u8])) {
+        assert!(
+            !self.unplaced,
+            "results have a place only once they are read"
+        );
+        let head = self.head();
+        let mut done = from;
+        for item in self.items.iter().filter(|item| item.at >= from) {
+            visit(&head[done..item.at]);
+            done = item.at;
+            item.data.iter().for_each(|piece| visit(piece));
+            visit(&[0; 3][..crate::xdr::pad(item.len())]);
+        }
+        visit(&head[done..]);
+    }
+
+    /// The whole stream in pieces, without a copy of any item.
+    ///
+    /// This freezes the head: one small allocation (see [`Buffer::freeze`]), for messages that
+    /// move by RDMA as a whole.
+    ///
+    /// # Panics
+    ///
+    /// If the places of the items are not known.
+    pub fn into_gather(self) -> Gather {
+        self.into_reduced_gather(|_| false)
+    }
+
+    /// The same without those items, and their padding, that `moved` names by index. The padding
+    /// of the others is part of the stream (RFC 8166 §3.5.3).
+    ///
+    /// # Panics
+    ///
+    /// If the places of the items are not known.
+    pub fn into_reduced_gather(self, moved: impl Fn(usize) -> bool) -> Gather {
+        assert!(
+            !self.unplaced,
+            "results have a place only once they are read"
+        );
+        let (buffer, start, items) = self.into_parts();
+        let head = buffer.freeze().slice(start..);
+        let mut pieces = Gather::new();
+        let mut done = 0;
+        for (index, item) in items.into_iter().enumerate() {
+            if moved(index) {
+                continue;
+            }
+            if item.at > done {
+                pieces.push(head.slice(done..item.at));
+            }
+            done = item.at;
+            let fill = crate::xdr::pad(item.len());
+            pieces.extend(item.data.into_iter().filter(|piece| !piece.is_empty()));
+            if fill > 0 {
+                pieces.push(Bytes::from_static(&[0; 3][..fill]));
+            }
+        }
+        if done < head.len() {
+            pieces.push(head.slice(done..));
+        }
+        pieces
+    }
+}

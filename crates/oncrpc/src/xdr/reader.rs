@@ -1,0 +1,320 @@
+//! Reading XDR, with a limit on everything that has a length.
+
+use crate::xdr::{Error, Gather, Item, Payload, gather_len, pad, padded};
+use bytes::Bytes;
+
+/// A place in a stream, from which values are read in order.
+///
+/// A reader over a [`Payload`] knows where its by-reference items stand. Reading across such a
+/// place as if the octets were there is [`Error::Ineligible`]: only [`item`](Self::item) takes one.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    stream: &'a [u8],
+    at: usize,
+    /// Where the octets end that can be read: at the next item, or at the end.
+    end: usize,
+    items: &'a [Item],
+    unplaced: bool,
+    /// Chunks for results that were not used.
+    spare: u8,
+}
+
+/// A counted array that may have travelled by reference.
+#[derive(Clone, Debug)]
+pub enum Opaque<'a> {
+    /// It was in the stream.
+    Inline(&'a [u8]),
+    /// It was an item beside it, padding removed.
+    ByReference(Gather),
+}
+
+impl Opaque<'_> {
+    /// Octets of data.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Inline(octets) => octets.len(),
+            Self::ByReference(pieces) => gather_len(pieces),
+        }
+    }
+
+    /// Whether there is no data.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The data in pieces; inline octets are copied.
+    pub fn into_gather(self) -> Gather {
+        match self {
+            Self::Inline([]) => Gather::new(),
+            Self::Inline(octets) => Gather::from_elem(Bytes::copy_from_slice(octets), 1),
+            Self::ByReference(pieces) => pieces,
+        }
+    }
+
+    /// The data in one copy.
+    pub fn to_vec(&self) -> Vec<u8> {
+        match self {
+            Self::Inline(octets) => octets.to_vec(),
+            Self::ByReference(pieces) => pieces.concat(),
+        }
+    }
+}
+
+impl<'a> From<&'a [u8]> for Reader<'a> {
+    fn from(stream: &'a [u8]) -> Self {
+        Self {
+            stream,
+            at: 0,
+            end: stream.len(),
+            items: &[],
+            unplaced: false,
+            spare: 0,
+        }
+    }
+}
+
+impl<'a> From<&'a Payload> for Reader<'a> {
+    fn from(payload: &'a Payload) -> Self {
+        let mut reader = Self {
+            items: payload.items(),
+            unplaced: payload.unplaced(),
+            spare: payload.spare(),
+            ..Self::from(payload.head())
+        };
+        reader.find_end();
+        reader
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// A reader at the beginning of `stream`, without items.
+    pub fn new(stream: &'a [u8]) -> Self {
+        Self::from(stream)
+    }
+
+    /// Octets not read yet, items not counted.
+    pub fn remaining(&self) -> usize {
+        self.stream.len() - self.at
+    }
+
+    /// Offset of the next octet in the stream without its items.
+    #[inline]
+    pub fn offset(&self) -> usize {
+        self.at
+    }
+
+    /// All that has not been read, as octets; items are not part of it.
+    pub fn rest(&self) -> &'a [u8] {
+        &self.stream[self.at..]
+    }
+
+    /// Passes over `len` octets that need not be looked at again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Short`] if they are not there, [`Error::Ineligible`] if an item stands among them.
+    pub fn skip(&mut self, len: usize) -> Result<(), Error> {
+        self.take(len).map(drop)
+    }
+
+    /// Finds where the octets end that can be read.
+    fn find_end(&mut self) {
+        self.end = match self.items.first() {
+            Some(item) if !self.unplaced => item.at.min(self.stream.len()),
+            Some(_) | None => self.stream.len(),
+        };
+    }
+
+    #[inline]
+    fn take(&mut self, len: usize) -> Result<&'a [u8], Error> {
+        let end = self.at.saturating_add(len);
+        match self.stream.get(self.at..end) {
+            Some(octets) if end <= self.end => {
+                self.at = end;
+                Ok(octets)
+            }
+            _ if len == 0 => Ok(&[]),
+            _ => Err(self.untakeable(len)),
+        }
+    }
+
+    /// Why there are not so many octets.
+    #[cold]
+    fn untakeable(&self, len: usize) -> Error {
+        if !self.items.is_empty() && !self.unplaced {
+            return Error::Ineligible;
+        }
+        Error::Short {
+            missing: len - self.remaining(),
+        }
+    }
+
+    #[inline]
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+        let mut octets = [0; N];
+        octets.copy_from_slice(self.take(N)?);
+        Ok(octets)
+    }
+
+    /// Unsigned integer (RFC 4506 §4.2).
+    #[inline]
+    pub fn u32(&mut self) -> Result<u32, Error> {
+        Ok(u32::from_be_bytes(self.array()?))
+    }
+
+    /// So many unsigned integers, with one look whether they are there.
+    #[inline]
+    pub fn words<const N: usize>(&mut self) -> Result<[u32; N], Error> {
+        let (words, _) = self.take(4 * N)?.as_chunks();
+        Ok(std::array::from_fn(|at| u32::from_be_bytes(words[at])))
+    }
+
+    /// Integer (RFC 4506 §4.1).
+    #[inline]
+    pub fn i32(&mut self) -> Result<i32, Error> {
+        Ok(i32::from_be_bytes(self.array()?))
+    }
+
+    /// Unsigned hyper integer (RFC 4506 §4.5).
+    #[inline]
+    pub fn u64(&mut self) -> Result<u64, Error> {
+        Ok(u64::from_be_bytes(self.array()?))
+    }
+
+    /// Hyper integer (RFC 4506 §4.5).
+    #[inline]
+    pub fn i64(&mut self) -> Result<i64, Error> {
+        Ok(i64::from_be_bytes(self.array()?))
+    }
+
+    /// Boolean (RFC 4506 §4.4): 0 or 1, nothing else.
+    #[inline]
+    pub fn bool(&mut self) -> Result<bool, Error> {
+        match self.u32()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            value => Err(Error::NotInEnum { value, of: "bool" }),
+        }
+    }
+
+    /// A length that is at most `limit`.
+    #[inline]
+    pub fn length(&mut self, limit: u32) -> Result<usize, Error> {
+        let len = self.u32()?;
+        if len > limit {
+            return Err(Error::TooLong { len, limit });
+        }
+        Ok(len as usize)
+    }
+
+    /// Fixed-length opaque data and its padding (RFC 4506 §4.9).
+    pub fn fixed<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+        let octets = self.array()?;
+        self.padding(N)?;
+        Ok(octets)
+    }
+
+    /// Variable-length opaque data of at most `limit` octets (RFC 4506 §4.10).
+    #[inline]
+    pub fn opaque(&mut self, limit: u32) -> Result<&'a [u8], Error> {
+        let len = self.length(limit)?;
+        let octets = self.take(len)?;
+        self.padding(len)?;
+        Ok(octets)
+    }
+
+    /// String of at most `limit` octets (RFC 4506 §4.11), as octets: NFS names are not text.
+    pub fn string(&mut self, limit: u32) -> Result<&'a [u8], Error> {
+        self.opaque(limit)
+    }
+
+    /// Variable-length opaque data that is eligible to travel by reference (RFC 8166 §6.1).
+    ///
+    /// The item at this place is taken if there is one. It must have the length that the stream
+    /// says, or that length with its padding (RFC 8166 §3.4.5.2): the padding is cut off.
+    ///
+    /// # Errors
+    ///
+    /// Beside those of [`opaque`](Self::opaque), [`Error::ItemLength`] if it has another length, and
+    /// [`Error::NotReduced`] if it is in the stream though there was a chunk for it.
+    pub fn item(&mut self, limit: u32) -> Result<Opaque<'a>, Error> {
+        let len = self.length(limit)?;
+        match self.items.split_first() {
+            Some((item, others)) if item.at == self.at || self.unplaced && len > 0 => {
+                if item.len() != len && item.len() != padded(len) {
+                    let item = item.len();
+                    return Err(Error::ItemLength { item, len });
+                }
+                self.items = others;
+                self.find_end();
+                let mut data = item.data.clone();
+                truncate(&mut data, len);
+                Ok(Opaque::ByReference(data))
+            }
+            // One without octets may have had a chunk, which was not used for it.
+            _ if len == 0 => {
+                self.spare = self.spare.saturating_sub(1);
+                Ok(Opaque::Inline(&[]))
+            }
+            _ if self.spare > 0 => Err(Error::NotReduced),
+            _ => {
+                let octets = self.take(len)?;
+                self.padding(len)?;
+                Ok(Opaque::Inline(octets))
+            }
+        }
+    }
+
+    #[inline]
+    fn padding(&mut self, len: usize) -> Result<(), Error> {
+        if len.is_multiple_of(4) {
+            return Ok(());
+        }
+        let fill = self.take(pad(len))?;
+        if fill.iter().any(|&octet| octet != 0) {
+            return Err(Error::Padding);
+        }
+        Ok(())
+    }
+
+    /// Optional data (RFC 4506 §4.19): a Boolean, and the value if it is true.
+    pub fn option<T>(
+        &mut self,
+        value: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        if self.bool()? {
+            value(self).map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// A variable-length array of at most `limit` values (RFC 4506 §4.13).
+    pub fn vec<T>(
+        &mut self,
+        limit: u32,
+        mut value: impl FnMut(&mut Self) -> Result<T, Error>,
+    ) -> Result<Vec<T>, Error> {
+        let count = self.length(limit)?;
+        (0..count).map(|_| value(self)).collect()
+    }
+
+    /// Checks that everything was read, items included.
+    pub fn finish(self) -> Result<(), Error> {
+        if !self.items.is_empty() {
+            return Err(Error::Ineligible);
+        }
+        match self.remaining() {
+            0 => Ok(()),
+            len => Err(Error::Trailing { len }),
+        }
+    }
+}
+
+fn truncate(pieces: &mut Gather, mut len: usize) {
+    for piece in pieces.iter_mut() {
+        piece.truncate(len);
+        len -= piece.len();
+    }
+    pieces.retain(|piece| !piece.is_empty());
+}

@@ -1,0 +1,259 @@
+//! The calls of our own user, and those that it has to answer.
+
+use super::form::{Body, Message};
+use crate::hand::Hand;
+use crate::script::Script;
+use buffer::{Buffer, Gather};
+use bytes::Bytes;
+use oncrpc::xdr::{Payload, Writer};
+use oncrpc::{Reply, ReplyBound, TransportError};
+use rpcrdma_proto::header::Lists;
+use rpcrdma_proto::{
+    CallId, CallRequest, CallToken, Called, Connection, Direction, Role, Unfinished,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+use verbs::Handle;
+
+/// XIDs are few, so that some come again.
+const XIDS: usize = 24;
+
+/// Calls of ours by their token, and calls of the peer.
+#[derive(Default)]
+pub(super) struct Calls {
+    next: u64,
+    out: BTreeMap<u64, Out>,
+    /// Calls for which there was no room.
+    waiting: Vec<CallRequest>,
+    /// Calls of the peer that have no answer yet.
+    pub(super) handed: Vec<Handed>,
+}
+
+struct Out {
+    xid: u32,
+    handles: BTreeSet<Handle>,
+    /// Handles that its header offers: those too that stay.
+    offered: BTreeSet<Handle>,
+    cancelled: bool,
+    /// The peer has said something with its XID since.
+    answered: bool,
+}
+
+/// A call of the peer that was handed up.
+pub(super) struct Handed {
+    pub(super) id: CallId,
+    pub(super) message: Payload,
+}
+
+impl Calls {
+    pub(super) fn call(
+        &mut self,
+        script: &mut Script<'_>,
+        connection: &mut Connection,
+        hand: &mut Hand,
+    ) {
+        let request = if self.waiting.is_empty() || script.flag() {
+            self.request(script)
+        } else {
+            self.waiting.swap_remove(script.below(self.waiting.len()))
+        };
+        let before: BTreeSet<Handle> = hand.regions.keys().copied().collect();
+        let (xid, token) = (request.xid(), request.token());
+        let credits = connection.credits() as usize;
+        let called = connection.call(Instant::now(), request, hand);
+        match called {
+            Called::Sent => {
+                assert!(self.unanswered() < credits, "more calls than credits");
+                assert!(
+                    !self.out.values().any(|out| out.xid == xid && !out.answered),
+                    "two calls on their way with one XID"
+                );
+                let handles = hand.of_calls();
+                let out = Out {
+                    xid,
+                    handles: handles.filter(|handle| !before.contains(handle)).collect(),
+                    offered: BTreeSet::new(),
+                    cancelled: false,
+                    answered: false,
+                };
+                assert!(self.out.insert(token.0, out).is_none());
+            }
+            Called::NoRoom(request) => {
+                assert_eq!(request.token(), token, "the call comes back");
+                if self.waiting.len() < 4 {
+                    self.waiting.push(request);
+                }
+            }
+            Called::Failed(failed, _) => assert_eq!(failed, token),
+        }
+    }
+
+    fn request(&mut self, script: &mut Script<'_>) -> CallRequest {
+        self.next += 1;
+        let xid = u32::try_from(script.below(XIDS)).expect("there are few");
+        let message = message(script, xid, 0);
+        let bound = ReplyBound {
+            fixed: script.pick(&[24, 200, 3000, 9000]),
+            results: (0..script.below(3)).map(|_| size(script)).collect(),
+        };
+        let mut request = CallRequest::new(CallToken(self.next), message, bound);
+        if script.one_in(8) {
+            request = request.as_health_check();
+        }
+        if script.one_in(8) {
+            request = request.with_reply_chunk();
+        }
+        request
+    }
+
+    pub(super) fn cancel(&mut self, script: &mut Script<'_>, connection: &mut Connection) {
+        let tokens: Vec<u64> = self.out.keys().copied().collect();
+        if tokens.is_empty() {
+            return;
+        }
+        let token = script.pick(&tokens);
+        let out = self.out.get_mut(&token).expect("it is one of them");
+        connection.cancel(out.xid, CallToken(token));
+        // With its reply here it ends as usual, unless it was cancelled before.
+        out.cancelled |= !out.answered;
+    }
+
+    /// A call of the peer gets its answer, whatever that is.
+    pub(super) fn answer(&mut self, script: &mut Script<'_>, connection: &mut Connection) {
+        if self.handed.is_empty() {
+            return;
+        }
+        let handed = self.handed.swap_remove(script.below(self.handed.len()));
+        let xid = handed.message.head().first_chunk();
+        let xid = u32::from_be_bytes(*xid.expect("a call begins with its XID"));
+        let reply = match script.octet() {
+            0..200 => Reply::Message(message(script, xid, 1)),
+            200..228 => Reply::Nothing,
+            228.. => Reply::Ineligible,
+        };
+        connection.reply(handed.id, reply);
+    }
+
+    /// The peer says something: perhaps it answers a call (RFC 8167 §4.2).
+    pub(super) fn said(&mut self, role: Role, message: &Message) {
+        let usual = match role {
+            Role::Client => Direction::Reply,
+            Role::Server => Direction::Call,
+        };
+        let answers = match &message.body {
+            Body::Rpc { direction, .. } => direction.unwrap_or(usual) == Direction::Reply,
+            Body::Error => true,
+            Body::Done | Body::Optional(_) => false,
+        };
+        let mut out = self.out.values_mut();
+        if answers && let Some(out) = out.find(|out| out.xid == message.xid && !out.answered) {
+            out.answered = true;
+        }
+    }
+
+    /// A call that goes out offers only memory that is registered, and that no other call offers; and
+    /// it names nothing else, nor what is to stay.
+    pub(super) fn judge(&mut self, xid: u32, named: &[Handle], lists: &Lists, hand: &Hand) {
+        let reads = lists.reads.iter().map(|chunk| &chunk.segments);
+        let writes = lists.writes.iter().chain(&lists.reply);
+        for segment in reads.chain(writes.map(|chunk| &chunk.segments)).flatten() {
+            let region = hand.regions.get(&segment.handle);
+            let len = region.map_or(0, |memory| memory.len() as u64);
+            assert!(
+                segment.offset + u64::from(segment.length) <= len,
+                "{segment:?} of a region of {len}"
+            );
+        }
+        let reads = lists.reads.iter().map(|chunk| &chunk.segments);
+        let writes = lists.writes.iter().chain(&lists.reply);
+        let segments = reads.chain(writes.map(|chunk| &chunk.segments)).flatten();
+        let offered: BTreeSet<Handle> = segments.map(|segment| segment.handle).collect();
+        let may_go: BTreeSet<Handle> = hand.of_calls().collect();
+        for handle in named {
+            let go = offered.contains(handle) && may_go.contains(handle);
+            assert!(go, "{handle:?} is named");
+        }
+        for out in self.out.values_mut().filter(|out| !out.answered) {
+            if out.xid == xid {
+                out.offered.clone_from(&offered);
+            } else {
+                assert!(
+                    out.offered.is_disjoint(&offered),
+                    "two calls offer the same"
+                );
+            }
+        }
+    }
+
+    /// The end of a call: nothing of it can be reached any more.
+    pub(super) fn ended(
+        &mut self,
+        token: CallToken,
+        reply: Result<Payload, TransportError>,
+        hand: &Hand,
+    ) {
+        let out = self.out.remove(&token.0).expect("each call ends once");
+        assert!(!out.cancelled, "nobody waits for a call that was cancelled");
+        for handle in &out.handles {
+            assert!(!hand.regions.contains_key(handle), "{handle:?} is exposed");
+        }
+        self.judge_reply(&out, reply);
+    }
+
+    fn judge_reply(&self, out: &Out, reply: Result<Payload, TransportError>) {
+        if let Ok(reply) = reply {
+            let xid = reply.head().first_chunk();
+            assert_eq!(xid, Some(&out.xid.to_be_bytes()), "a reply to this call");
+        }
+    }
+
+    pub(super) fn unfinished(&mut self, unfinished: Unfinished) {
+        let (token, reply) = match unfinished {
+            Unfinished::Again(request) => (request.token(), None),
+            Unfinished::Ended(token, reply) => (token, Some(reply)),
+        };
+        let out = self.out.remove(&token.0).expect("each call ends once");
+        assert!(!out.cancelled, "nobody waits for a call that was cancelled");
+        if let Some(reply) = reply {
+            self.judge_reply(&out, reply);
+        }
+    }
+
+    /// Calls that may still be answered.
+    pub(super) fn unanswered(&self) -> usize {
+        self.out.values().filter(|out| !out.answered).count()
+    }
+
+    /// Calls that have had no end, without those that nobody waits for.
+    pub(super) fn on_their_way(&self) -> usize {
+        self.out.values().filter(|out| !out.cancelled).count()
+    }
+
+    pub(super) fn assert_settled(&self) {
+        assert_eq!(self.on_their_way(), 0, "calls without an end");
+    }
+}
+
+/// Octets of an item.
+fn size(script: &mut Script<'_>) -> usize {
+    match script.octet() {
+        small @ 0..128 => small.into(),
+        middle @ 128..224 => 8 * usize::from(middle),
+        224.. => script.below(30_000),
+    }
+}
+
+fn message(script: &mut Script<'_>, xid: u32, direction: u32) -> Payload {
+    let mut w = Writer::new(Buffer::with_capacity(64));
+    w.u32(xid);
+    w.u32(direction);
+    w.fixed(&vec![0x11; script.pick(&[0, 32, 33, 900, 4000])]);
+    for _ in 0..script.below(3) {
+        let data = Bytes::from(vec![0x22; size(script)]);
+        w.item(Gather::from_elem(data, 1));
+        if script.flag() {
+            w.u32(0x3333_3333);
+        }
+    }
+    w.finish()
+}

@@ -1,0 +1,310 @@
+//! What is attacked: a server, and a client that must not notice.
+
+use buffer::{Buffer, Gather, Pool};
+use bytes::Bytes;
+use oncrpc::xdr::{Payload, Reader, Writer};
+use oncrpc::{
+    AcceptStatus, Answer, Call, Credential, Procedure, Program, Programs, Reply, ReplyBound,
+    ReplyHeader, ReplyStatus, Service, Transport, TransportError, write_call,
+};
+use rpcrdma::{Client, ClientConfig, Design, Server, ServerConfig, ServerStats};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+use verbs::Provider;
+use verbs_iwarp::Iwarp;
+
+/// The program that the server has unless told otherwise, in versions 2 to 3.
+pub const PROGRAM: u32 = 0x2000_4242;
+
+/// Procedures of [`PROGRAM`].
+pub mod procedure {
+    /// Nothing in, nothing out.
+    pub const NULL: u32 = 0;
+    /// Opaque data in, the same out; both may travel by reference.
+    pub const ECHO: u32 = 1;
+    /// Two numbers in, their sum out; nothing may travel by reference.
+    pub const ADD: u32 = 2;
+}
+
+/// Octets that may be echoed.
+const MOST: u32 = 1 << 20;
+
+struct Echo;
+
+impl Program for Echo {
+    fn number(&self) -> u32 {
+        PROGRAM
+    }
+
+    fn versions(&self) -> RangeInclusive<u32> {
+        2..=3
+    }
+
+    fn call(&self, call: Call) -> Answer {
+        Answer::Now(match call.proc {
+            procedure::NULL => match call.decode(|_| Ok(())) {
+                Ok(()) => call.void(),
+                Err(error) => call.unreadable(error),
+            },
+            procedure::ECHO => match call.decode(|r| Ok(r.item(MOST)?.into_gather())) {
+                Ok(data) => {
+                    let mut w = call.success(Buffer::with_capacity(64));
+                    w.item(data);
+                    Reply::Message(w.finish())
+                }
+                Err(error) => call.unreadable(error),
+            },
+            procedure::ADD => match call.decode(|r| Ok((r.u32()?, r.u32()?))) {
+                Ok((a, b)) => {
+                    let mut w = call.success(Buffer::with_capacity(64));
+                    w.u32(a.wrapping_add(b));
+                    Reply::Message(w.finish())
+                }
+                Err(error) => call.unreadable(error),
+            },
+            _ => call.proc_unavail(),
+        })
+    }
+}
+
+/// A service of [`PROGRAM`].
+pub(crate) fn echo() -> Programs {
+    Programs::new().with(Echo)
+}
+
+/// Octets that the pool of a server keeps for reuse: so few that no thread keeps any for itself, and
+/// what is out is exactly what is used.
+const KEPT: usize = 512 << 10;
+
+/// A server on loopback, and a client whose connection lasts as long as it.
+pub struct Target {
+    pool: Pool,
+    /// Octets of the pool that are out while there is only our own client.
+    usual: usize,
+    client: Client,
+    server: Server,
+    provider: Arc<dyn Provider>,
+    called: Procedure,
+    runtime: Runtime,
+}
+
+/// A server that never loses its patience in a test that passes, however slow the machine.
+pub(crate) fn steady() -> ServerConfig {
+    ServerConfig {
+        credits: 16,
+        setup_timeout: Duration::from_secs(60),
+        pull_timeout: Duration::from_secs(60),
+        workers: 2,
+        ..ServerConfig::default()
+    }
+}
+
+/// A server that soon loses its patience, yet has enough for who is only slow.
+pub fn quick() -> ServerConfig {
+    ServerConfig {
+        setup_timeout: Duration::from_secs(1),
+        pull_timeout: Duration::from_secs(1),
+        ..steady()
+    }
+}
+
+impl Target {
+    /// A server of [`PROGRAM`].
+    pub fn start() -> Self {
+        Self::configured(steady())
+    }
+
+    /// The same, with another configuration.
+    pub fn configured(config: ServerConfig) -> Self {
+        let provider = Iwarp::default();
+        Self::with(provider, config, echo(), PROGRAM, 2)
+    }
+
+    /// The same, over a provider with another configuration.
+    pub fn over(provider: verbs_iwarp::Config) -> Self {
+        let provider = Iwarp::new(provider);
+        Self::with(provider, steady(), echo(), PROGRAM, 2)
+    }
+
+    /// A server that takes these designs for remote invalidation, the best first.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
+    pub fn taking(designs: &[Design]) -> Self {
+        let mut config = steady();
+        config.remote_invalidation = designs.to_vec();
+        Self::configured(config)
+    }
+
+    /// A server of this service, of which the client calls the procedure NULL of this program and
+    /// version.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
+    pub fn of(service: impl Service + 'static, program: u32, version: u32) -> Self {
+        Self::with(Iwarp::default(), steady(), service, program, version)
+    }
+
+    fn with(
+        provider: Iwarp,
+        mut config: ServerConfig,
+        service: impl Service + 'static,
+        program: u32,
+        version: u32,
+    ) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let provider: Arc<dyn Provider> = Arc::new(provider);
+        let on = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let pool = Pool::new(KEPT);
+        config.pool = Some(pool.clone());
+        let (server, client) = runtime.block_on(async {
+            let server = Server::bind(Arc::clone(&provider), on, Arc::new(service), config).await;
+            let server = server.expect("the server listens");
+            let to = server.local_addr();
+            let client = Client::connect(Arc::clone(&provider), to, patient()).await;
+            (server, client.expect("the server takes in a client"))
+        });
+        let mut target = Self {
+            usual: 0,
+            pool,
+            client,
+            server,
+            provider,
+            called: Procedure {
+                prog: program,
+                vers: version,
+                proc: 0,
+            },
+            runtime,
+        };
+        target.runtime.block_on(target.call(&target.client));
+        target.usual = target.pool.stats().out;
+        target
+    }
+
+    /// Asserts that our own client is the only one that is left, and that no memory is used but
+    /// what it needs: it calls until that is so.
+    ///
+    /// # Panics
+    ///
+    /// If that takes too long.
+    pub fn assert_baseline(&self) {
+        let patience = Instant::now() + Duration::from_secs(60);
+        loop {
+            self.runtime.block_on(self.call(&self.client));
+            let (stats, out) = (self.server.stats(), self.pool.stats().out);
+            if stats.connections == 1 && stats.chunk_memory == 0 && out <= self.usual {
+                return;
+            }
+            assert!(
+                Instant::now() < patience,
+                "{} connections, {} octets of chunks, {out} octets of {} usually",
+                stats.connections,
+                stats.chunk_memory,
+                self.usual
+            );
+        }
+    }
+
+    /// Where the server listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.server.local_addr()
+    }
+
+    /// Asserts that the server goes on serving: the client that was there before, over the same
+    /// connection, and a new one.
+    ///
+    /// # Panics
+    ///
+    /// If it does not.
+    pub fn assert_serves(&self) {
+        self.runtime.block_on(async {
+            self.call(&self.client).await;
+            let new = Client::connect(Arc::clone(&self.provider), self.addr(), patient()).await;
+            let new = new.expect("the server takes in another client");
+            self.call(&new).await;
+            new.close().await;
+        });
+    }
+
+    /// Asserts that data which has to travel in chunks is echoed to the client that was there
+    /// before.
+    ///
+    /// # Panics
+    ///
+    /// If it is not.
+    pub fn assert_echoes(&self, data: &[u8]) {
+        let piece = Bytes::copy_from_slice(data);
+        let procedure = Procedure {
+            proc: procedure::ECHO,
+            ..self.called
+        };
+        let reply = self.runtime.block_on(ask(&self.client, procedure, |w| {
+            w.item(Gather::from_iter([piece]));
+            ReplyBound {
+                fixed: 1024,
+                results: [data.len()].into_iter().collect(),
+            }
+        }));
+        let reply = reply.expect("a reply");
+        let mut r = Reader::from(&reply);
+        assert_success(&mut r);
+        let echoed = r.item(MOST).expect("the data comes back");
+        assert!(echoed.to_vec() == data);
+    }
+
+    async fn call(&self, client: &Client) {
+        let reply = ask(client, self.called, |_| ReplyBound {
+            fixed: 1024,
+            ..ReplyBound::default()
+        });
+        let reply = reply.await.expect("a reply");
+        assert_success(&mut Reader::from(&reply));
+    }
+
+    /// Stops the server and gives its last word.
+    pub fn stop(self) -> ServerStats {
+        self.runtime.block_on(async {
+            self.client.close().await;
+            self.server.shutdown().await
+        })
+    }
+}
+
+/// Calls a procedure; `arguments` writes them, and says how large the reply can be.
+pub(crate) async fn ask(
+    client: &impl Transport,
+    procedure: Procedure,
+    arguments: impl FnOnce(&mut Writer) -> ReplyBound,
+) -> Result<Payload, TransportError> {
+    let xid = client.next_xid();
+    let mut w = Writer::new(Buffer::with_capacity(128));
+    write_call(&mut w, xid, procedure, &Credential::None);
+    let bound = arguments(&mut w);
+    client.call(w.finish(), bound).await
+}
+
+fn assert_success(reply: &mut Reader<'_>) {
+    let header = ReplyHeader::parse(reply).expect("a good reply");
+    assert_eq!(header.status, ReplyStatus::accepted(AcceptStatus::Success));
+}
+
+/// A client that would notice any loss of its connection.
+fn patient() -> ClientConfig {
+    ClientConfig {
+        credits: 4,
+        reconnect: false,
+        call_timeout: Duration::from_secs(60),
+        setup_timeout: Duration::from_secs(60),
+        ..ClientConfig::default()
+    }
+}

@@ -1,0 +1,63 @@
+//! A transport whose replies are seen as they are delivered.
+
+use super::Party;
+use oncrpc::xdr::{Payload, Reader};
+use oncrpc::{ReplyBound, Transport, TransportError};
+use std::ops::Deref;
+
+/// A transport over a watched provider. What else the transport can do goes by unseen.
+#[derive(Clone)]
+pub struct Watched<T> {
+    party: Party,
+    inner: T,
+}
+
+impl<T> Watched<T> {
+    pub(super) fn new(party: Party, inner: T) -> Self {
+        Self { party, inner }
+    }
+
+    /// Who is watched.
+    pub fn party(&self) -> &Party {
+        &self.party
+    }
+}
+
+impl<T> Deref for Watched<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T: Transport + Sync> Transport for Watched<T> {
+    fn next_xid(&self) -> u32 {
+        self.inner.next_xid()
+    }
+
+    async fn call(&self, call: Payload, bound: ReplyBound) -> Result<Payload, TransportError> {
+        let xid = Reader::from(&call).u32().unwrap_or(0);
+        self.party.note(|| format!("wants call {xid:#010x}"));
+        let reply = self.inner.call(call, bound).await;
+        match &reply {
+            Ok(reply) => {
+                let found = Reader::from(reply).u32();
+                if found != Ok(xid) {
+                    let shared = &self.party.shared;
+                    shared.finding(format_args!("call {xid:#010x} got the reply of {found:x?}"));
+                }
+                self.party.delivered(xid);
+                self.party.note(|| format!("has the reply to {xid:#010x}"));
+            }
+            Err(error) => self
+                .party
+                .note(|| format!("has no reply to {xid:#010x}: {error}")),
+        }
+        reply
+    }
+
+    fn depth(&self) -> usize {
+        self.inner.depth()
+    }
+}

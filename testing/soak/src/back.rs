@@ -1,0 +1,326 @@
+//! Calls of the server to its clients, over the connections of their calls (RFC 8167).
+//!
+//! What a client says with a call is that it is ready on that connection, if the call is one of
+//! those that were announced. It is called then, while its call is under way or after it, and with
+//! the XID of that call. A client that has nothing to answer with says so too.
+
+use crate::calls::judge;
+use crate::cast::{Stage, count};
+use crate::dice::Dice;
+use crate::echo::{Echo, Shape, Shared};
+use crate::scenario::Backward;
+use oncrpc::xdr;
+use oncrpc::xdr::{Payload, Reader};
+use oncrpc::{
+    Answer, Caller, Credential, MAX_REPLY_HEADER, Procedure, Programs, Reply, ReplyBound, RpcError,
+    Service, Transport, TransportError, read_reply, write_call,
+};
+use rpcrdma::{Backchannels, BackwardClient};
+use rpcrdma_watch::{Party, Watched};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::task::JoinSet;
+
+/// Purpose of choices.
+const BACK: u64 = 4;
+
+/// Between the XIDs of several calls that one call of the client brings about.
+const XIDS: u32 = 0x1000_0000;
+
+/// Octets that go inline whatever the ends agreed on, less those of the header.
+const ALWAYS_FITS: usize = 1024 - 28;
+
+/// What a client has no program for.
+const NOTHING: Procedure = Procedure {
+    prog: 0x2000_0001,
+    vers: 1,
+    proc: 0,
+};
+
+/// What answers calls: those of the echo, and those by which an end is asked whether it is there.
+pub(crate) struct Answering {
+    pub(crate) echo: Arc<Echo>,
+    /// What calls bring about.
+    pub(crate) back: Option<Arc<Back>>,
+}
+
+impl Service for Answering {
+    fn call(&self, call: Payload, caller: &Caller) -> Answer {
+        if is_rpc(&call) {
+            return Programs::new().call(call, caller);
+        }
+        let made = { self.back.as_ref() }.and_then(|back| back.called(&self.echo, &call, caller));
+        let answer = Shared(Arc::clone(&self.echo)).call(call, caller);
+        match (made, &self.back) {
+            (Some(made), Some(back)) => back.go(made, answer),
+            _ => answer,
+        }
+    }
+}
+
+/// Whether it is an RPC call without arguments: one of the echo has other lengths, or another id.
+fn is_rpc(call: &Payload) -> bool {
+    let mut r = Reader::from(call);
+    let words = [(); 3].map(|()| r.u32());
+    call.stream_len() == 40 && words[2] == Ok(2)
+}
+
+/// A server that calls its clients.
+pub(crate) struct Back {
+    stage: Arc<Stage>,
+    party: Party,
+    backward: Backward,
+    pub(crate) backchannels: Backchannels,
+    state: Mutex<State>,
+    /// Calls that no call of a client waits for.
+    running: Mutex<JoinSet<()>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Whose each call is with which a client says that it is ready.
+    announced: HashMap<u64, usize>,
+    /// What answers at each client, if anything does.
+    clients: HashMap<usize, Option<Arc<Echo>>>,
+    /// Calls that were made.
+    made: Vec<(usize, u64)>,
+}
+
+/// Calls that were brought about by one of a client.
+struct Made {
+    calls: Vec<CallBack>,
+    /// Whether that one is answered after them.
+    nested: bool,
+}
+
+/// A call to a client.
+struct CallBack {
+    client: Watched<BackwardClient>,
+    number: usize,
+    echo: Option<Arc<Echo>>,
+    xid: u32,
+    dice: Dice,
+}
+
+impl Back {
+    pub(crate) fn new(stage: &Arc<Stage>, party: Party, backward: Backward) -> Arc<Self> {
+        Arc::new(Self {
+            stage: Arc::clone(stage),
+            party,
+            backward,
+            backchannels: Backchannels::default(),
+            state: Mutex::default(),
+            running: Mutex::default(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What answers at one more client, if anything does.
+    pub(crate) fn client(&self, number: usize, dice: &mut Dice) -> Option<Arc<dyn Service>> {
+        let echo = (!dice.once_in(self.backward.deaf)).then(Arc::<Echo>::default);
+        self.state().clients.insert(number, echo.clone());
+        echo.map(|echo| Arc::new(Answering { echo, back: None }) as Arc<dyn Service>)
+    }
+
+    /// A client may be about to say with a call that it is ready.
+    pub(crate) fn announce(&self, id: u64, number: usize, dice: &mut Dice) {
+        if dice.once_in(self.backward.often) {
+            self.state().announced.insert(id, number);
+        }
+    }
+
+    /// What a call of a client brings about.
+    fn called(&self, forward: &Echo, call: &Payload, caller: &Caller) -> Option<Made> {
+        let mut r = Reader::from(call);
+        let (Ok(xid), Ok(_), Ok(id)) = (r.u32(), r.u32(), r.u64()) else {
+            return None;
+        };
+        let (number, echo) = {
+            let state = self.state();
+            let number = *state.announced.get(&id)?;
+            (number, state.clients.get(&number).cloned().flatten())
+        };
+        let Some(backchannel) = self.backchannels.get(caller.connection) else {
+            let watch = &self.stage.watch;
+            watch.finding(format_args!(
+                "call {xid:#010x} came over no connection that is there"
+            ));
+            return None;
+        };
+        // The same call may come once more, and brings about others then.
+        let again = u64::from(forward.executed(id));
+        let mut dice = Dice::new(id.wrapping_add(again), BACK);
+        let client = backchannel.client_is_ready();
+        let calls = (0..dice.within(1, self.backward.most)).scan(xid, |xid, _| {
+            let call = CallBack {
+                client: self.party.transport(client.clone()),
+                number,
+                echo: echo.clone(),
+                xid: *xid,
+                dice: dice.split(),
+            };
+            *xid = xid.wrapping_add(XIDS);
+            Some(call)
+        });
+        Some(Made {
+            calls: calls.collect(),
+            nested: Dice::new(id, BACK).coin(),
+        })
+    }
+
+    /// Makes the calls, and answers the one that brought them about.
+    fn go(self: &Arc<Self>, made: Made, answer: Answer) -> Answer {
+        if made.nested {
+            let back = Arc::clone(self);
+            return Answer::Later(Box::pin(async move {
+                let mut calls = JoinSet::new();
+                for call in made.calls {
+                    calls.spawn(Arc::clone(&back).call(call));
+                }
+                while calls.join_next().await.is_some() {}
+                match answer {
+                    Answer::Now(reply) => reply,
+                    Answer::Later(reply) => reply.await,
+                    Answer::Blocking(_) => Reply::Nothing,
+                }
+            }));
+        }
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        for call in made.calls {
+            running.spawn(Arc::clone(self).call(call));
+        }
+        while running.try_join_next().is_some() {}
+        answer
+    }
+
+    async fn call(self: Arc<Self>, mut call: CallBack) {
+        let (stage, number, xid) = (&self.stage, call.number, call.xid);
+        let (id, made) = match &call.echo {
+            Some(_) => (
+                call.dice.any(),
+                Shape::draw(&mut call.dice, &self.backward.mix),
+            ),
+            None => (0, Shape::null()),
+        };
+        let judged = match call.echo {
+            Some(echo) => {
+                self.state().made.push((number, id));
+                let (message, bound) = (made.call(xid, id), made.bound());
+                let large = message.stream_len().max(made.reply_len()) > ALWAYS_FITS;
+                let calling = call.client.call(message, bound);
+                let reply = if call.dice.once_in(stage.scenario.cancel) {
+                    let patience = call.dice.milliseconds(300) / stage.pace;
+                    match tokio::time::timeout(patience, calling).await {
+                        Ok(reply) => reply,
+                        Err(_) => return,
+                    }
+                } else {
+                    calling.await
+                };
+                match reply {
+                    // RFC 8167 §5.3: there are no chunks for it.
+                    Err(TransportError::TooLarge { .. }) if large => Ok(false),
+                    reply => judge(stage, &echo, &made, xid, id, reply),
+                }
+            }
+            None => self.call_the_deaf(&call.client, xid).await,
+        };
+        match judged {
+            Ok(true) => count(&stage.counts.called_back),
+            Ok(false) => {}
+            Err(wrong) => stage.watch.finding(format_args!(
+                "call {xid:#010x} to client {number}, {made}: {wrong}"
+            )),
+        }
+    }
+
+    /// A client without a service says that it has no such program, and goes on.
+    async fn call_the_deaf(
+        &self,
+        client: &Watched<BackwardClient>,
+        xid: u32,
+    ) -> Result<bool, String> {
+        let mut w = xdr::Writer::default();
+        write_call(&mut w, xid, NOTHING, &Credential::None);
+        let bound = ReplyBound {
+            fixed: MAX_REPLY_HEADER,
+            ..ReplyBound::default()
+        };
+        match client.call(w.finish(), bound).await {
+            Ok(reply) => match read_reply(&reply, xid) {
+                Err(RpcError::ProgUnavail) => Ok(true),
+                other => Err(format!("a client without a service says {other:?}")),
+            },
+            // In version two it has said before that nothing is answered there (xcharext §3.3).
+            Err(TransportError::Refused(why)) if why.contains("BKREQSUP_NONE") => Ok(true),
+            Err(
+                TransportError::TimedOut(_)
+                | TransportError::Disconnected(_)
+                | TransportError::Unreachable(_),
+            ) if !self.stage.scenario.sure => Ok(false),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Until no call to a client is under way that nobody waits for.
+    pub(crate) async fn settle(&self) {
+        loop {
+            let mut running = {
+                let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+                std::mem::take(&mut *running)
+            };
+            if running.is_empty() {
+                return;
+            }
+            while running.join_next().await.is_some() {}
+        }
+    }
+
+    /// No call to a client is executed more often than once: it ends with its connection.
+    pub(crate) fn check(&self) {
+        let state = self.state();
+        for (number, id) in &state.made {
+            let echo = state.clients.get(number).and_then(Option::as_ref);
+            let executed = echo.map_or(0, |echo| echo.executed(*id));
+            if executed > 1 {
+                self.stage.watch.finding(format_args!(
+                    "a call to client {number} was executed {executed} times"
+                ));
+            }
+        }
+        let echoes = state.clients.values().flatten();
+        for wrong in echoes.flat_map(|echo| echo.wrong()) {
+            self.stage.watch.finding(wrong);
+        }
+    }
+}
+
+/// A server that calls nobody, or this one.
+pub(crate) type MayCall = Option<Arc<Back>>;
+
+/// Where it finds the connections of its clients.
+pub(crate) fn backchannels(back: &MayCall) -> Option<Backchannels> {
+    back.as_ref().map(|back| back.backchannels.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_rpc_are_told_from_those_of_the_echo() {
+        let mut w = xdr::Writer::default();
+        write_call(&mut w, 7, NOTHING, &Credential::None);
+        assert!(is_rpc(&w.finish()));
+        for args in 0..20 {
+            let shape = Shape {
+                args: vec![args],
+                ..Shape::null()
+            };
+            assert!(!is_rpc(&shape.call(7, 1 << 40)), "{args}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Calls of every shape, by several tasks of several clients.
+
+use crate::back::{Answering, Back, MayCall};
+use crate::cast::{Guest, Host, Stage, count, trouble};
+use crate::dice::Dice;
+use crate::echo::{Echo, How, Mix, Shape};
+use oncrpc::xdr;
+use oncrpc::{Service, Transport, TransportError};
+use rpcrdma::Client;
+use rpcrdma_watch::Watched;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::task::JoinSet;
+
+/// A call that was made.
+struct Made {
+    id: u64,
+    xid: u32,
+    client: usize,
+}
+
+type Log = Arc<Mutex<Vec<Made>>>;
+
+/// Plays it from its beginning to its end, but for what only shows when all tasks are gone.
+pub(crate) async fn play(stage: &Arc<Stage>, mix: Mix, mut dice: Dice) -> (Host, Vec<Guest>) {
+    let echo = Arc::new(Echo::default());
+    let party = stage.watch.party("server");
+    let scenario = stage.scenario;
+    let backward = scenario.backward;
+    let back: MayCall = backward.map(|backward| Back::new(stage, party.clone(), backward));
+    let service = {
+        let (echo, back) = (Arc::clone(&echo), back.clone());
+        move || -> Arc<dyn Service> {
+            let (echo, back) = (Arc::clone(&echo), back.clone());
+            Arc::new(Answering { echo, back })
+        }
+    };
+    let host = Host::new(stage, &mut dice, party, Box::new(service), &back).await;
+    let log = Log::default();
+    let mut guests = Vec::new();
+    let mut tasks = JoinSet::new();
+    for number in 0..dice.within(scenario.clients.0, scenario.clients.1) {
+        let guest = Guest::new(stage, &mut dice, number, host.reached_at, &back).await;
+        let Some(guest) = guest else {
+            continue;
+        };
+        for _ in 0..dice.within(scenario.tasks.0, scenario.tasks.1) {
+            let caller = Caller {
+                stage: Arc::clone(stage),
+                client: guest.user(scenario.users, &mut dice),
+                back: back.clone(),
+                number,
+                echo: Arc::clone(&echo),
+                log: Arc::clone(&log),
+                mix,
+                dice: dice.split(),
+            };
+            tasks.spawn(caller.run());
+        }
+        guests.push(guest);
+    }
+    let mut others = dice.split();
+    tokio::join!(
+        async { while tasks.join_next().await.is_some() {} },
+        trouble(stage, &host, &mut others)
+    );
+    if let Some(back) = &back {
+        back.settle().await;
+    }
+    for guest in &guests {
+        guest.end().await;
+    }
+    host.end().await;
+    check_executions(stage, &echo, &guests, &log);
+    if let Some(back) = &back {
+        back.settle().await;
+        back.check();
+    }
+    (host, guests)
+}
+
+/// Nothing was executed that was not sent, nor more often.
+fn check_executions(stage: &Stage, echo: &Echo, guests: &[Guest], log: &Log) {
+    let log = log.lock().unwrap_or_else(PoisonError::into_inner);
+    for Made { id, xid, client } in &*log {
+        let Some(guest) = guests.get(*client) else {
+            continue;
+        };
+        let (sent, executed) = (guest.client.party().sent(*xid), echo.executed(*id));
+        if executed > sent {
+            stage.watch.finding(format_args!(
+                "call {xid:#010x} was sent {sent} times and executed {executed} times"
+            ));
+        }
+    }
+    for wrong in echo.wrong() {
+        stage.watch.finding(wrong);
+    }
+}
+
+/// One task that calls.
+struct Caller {
+    stage: Arc<Stage>,
+    client: Watched<Client>,
+    number: usize,
+    back: MayCall,
+    echo: Arc<Echo>,
+    log: Log,
+    mix: Mix,
+    dice: Dice,
+}
+
+impl Caller {
+    async fn run(mut self) {
+        let scenario = self.stage.scenario;
+        for _ in 0..self.dice.within(scenario.calls.0, scenario.calls.1) {
+            let (one_in, most) = scenario.pauses;
+            if self.dice.once_in(one_in) {
+                self.stage.pause(&mut self.dice, most).await;
+            }
+            self.call().await;
+        }
+    }
+
+    async fn call(&mut self) {
+        let counts = &self.stage.counts;
+        count(&counts.calls);
+        let shape = Shape::draw(&mut self.dice, &self.mix);
+        let (id, xid) = (self.dice.any(), self.client.next_xid());
+        { self.log.lock().unwrap_or_else(PoisonError::into_inner) }.push(Made {
+            id,
+            xid,
+            client: self.number,
+        });
+        if let Some(back) = &self.back {
+            back.announce(id, self.number, &mut self.dice);
+        }
+        let call = self.client.call(shape.call(xid, id), shape.bound());
+        let reply = if self.dice.once_in(self.stage.scenario.cancel) {
+            let patience = self.dice.milliseconds(300) / self.stage.pace;
+            match tokio::time::timeout(patience, call).await {
+                Ok(reply) => reply,
+                Err(_) => return count(&counts.cancelled),
+            }
+        } else {
+            call.await
+        };
+        match judge(&self.stage, &self.echo, &shape, xid, id, reply) {
+            Ok(true) => count(&counts.answered),
+            Ok(false) => {}
+            Err(wrong) => {
+                let number = self.number;
+                self.stage.watch.finding(format_args!(
+                    "call {xid:#010x} of client {number}, {shape}: {wrong}"
+                ));
+            }
+        }
+    }
+}
+
+/// Whether a call has the reply that it was made for; the error says what must not be.
+pub(crate) fn judge(
+    stage: &Stage,
+    echo: &Echo,
+    shape: &Shape,
+    xid: u32,
+    id: u64,
+    reply: Result<xdr::Payload, TransportError>,
+) -> Result<bool, String> {
+    match reply {
+        Ok(_) if shape.answer == How::Never => Err("a reply that nobody gave".into()),
+        Ok(_) if echo.executed(id) == 0 => Err("a reply, but nobody executed it".into()),
+        Ok(reply) => shape.check(xid, id, &reply).map(|()| true),
+        Err(TransportError::Refused(_)) if shape.is_outgrown() => Ok(true),
+        // A server does not try a call again whose chunks cost it a connection (RFC 8166 §4.5.3).
+        Err(TransportError::Refused(_)) if stage.scenario.weather.failures > 0 => Ok(false),
+        Err(
+            TransportError::TimedOut(_)
+            | TransportError::Disconnected(_)
+            | TransportError::Unreachable(_),
+        ) if !stage.scenario.sure => Ok(false),
+        Err(error) => Err(error.to_string()),
+    }
+}

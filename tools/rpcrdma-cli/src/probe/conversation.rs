@@ -1,0 +1,279 @@
+//! One connection to a peer of whom nothing is taken for granted: one message at a time goes out, and
+//! what comes back is handed on as it is.
+
+use oncrpc::xdr;
+use oncrpc::{Credential, Procedure};
+use rpcrdma_proto::header::{self, Lists, WriteChunk, procedure};
+use rpcrdma_proto::v2::header::Direction;
+use rpcrdma_proto::v2::operations::Operation;
+use std::future::poll_fn;
+use std::hash::{BuildHasher, RandomState};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
+use verbs::{
+    Buffer, CloseReason, Completion, Gather, Handle, Memory, QueuePair, Segment, WorkRequest, WrId,
+};
+
+/// Receives that are always posted. One is for the answer; the others are for a peer that says more
+/// than it was asked.
+const RECEIVES: usize = 8;
+
+/// Octets of the memory that is offered for a reply.
+const ROOM: u32 = 1024;
+
+/// A connection on which questions are asked, one after the other.
+pub(super) struct Conversation {
+    qp: Box<dyn QueuePair>,
+    receive_size: usize,
+    /// How long each answer may take.
+    patience: Duration,
+    /// Asked for with each call.
+    credits: u32,
+    xid: u32,
+    /// The XID of what was said without a wait for an answer.
+    told: Option<u32>,
+    /// What came for that.
+    refusal: Option<Buffer>,
+    /// Messages that came and answered nothing.
+    pub(super) strays: u64,
+}
+
+/// What came back.
+pub(super) struct Heard {
+    pub(super) xid: u32,
+    /// From the transport header on.
+    pub(super) message: Buffer,
+    pub(super) took: Duration,
+    /// The handle of ours that came back with it.
+    invalidated: Option<Handle>,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Silence {
+    #[error("no answer came within {0:?}")]
+    TimedOut(Duration),
+    #[error("no answer came: {0}")]
+    Over(CloseReason),
+}
+
+/// The Receives to post in making such a connection.
+pub(super) fn receives(receive_size: usize) -> Vec<WorkRequest> {
+    (0..RECEIVES).map(|_| receive(receive_size)).collect()
+}
+
+fn receive(size: usize) -> WorkRequest {
+    WorkRequest::Receive {
+        wr: WrId(0),
+        buffer: Buffer::with_capacity(size),
+    }
+}
+
+impl Conversation {
+    /// Over a connection that was made with the Receives of [`receives`].
+    pub(super) fn new(
+        qp: Box<dyn QueuePair>,
+        receive_size: usize,
+        credits: u32,
+        patience: Duration,
+    ) -> Self {
+        let seed = RandomState::new().hash_one(0).to_be_bytes();
+        Self {
+            qp,
+            receive_size,
+            patience,
+            credits,
+            // No server remembers this one from an earlier run.
+            xid: u32::from_be_bytes([seed[0], seed[1], seed[2], seed[3]]),
+            told: None,
+            refusal: None,
+            strays: 0,
+        }
+    }
+
+    /// Calls a procedure whose arguments are these words.
+    pub(super) async fn call(
+        &mut self,
+        target: Procedure,
+        arguments: &[u32],
+    ) -> Result<Heard, Silence> {
+        self.call_with(&Lists::default(), target, arguments).await
+    }
+
+    /// Calls a procedure without arguments, with memory for the reply. Says whether the peer took
+    /// that memory away from itself with its answer (Send with Invalidate); none where no memory can
+    /// be offered.
+    pub(super) async fn call_with_reply_chunk(
+        &mut self,
+        target: Procedure,
+    ) -> Result<Option<bool>, Silence> {
+        let memory = Memory::Sink(Buffer::with_capacity(ROOM as usize));
+        let Ok(handle) = self.qp.register(memory) else {
+            return Ok(None);
+        };
+        let segment = Segment {
+            handle,
+            length: ROOM,
+            offset: 0,
+        };
+        let lists = Lists {
+            reply: Some(WriteChunk {
+                segments: [segment].into_iter().collect(),
+            }),
+            ..Lists::default()
+        };
+        let heard = self.call_with(&lists, target, &[]).await?;
+        Ok(Some(heard.invalidated == Some(handle)))
+    }
+
+    async fn call_with(
+        &mut self,
+        lists: &Lists,
+        target: Procedure,
+        arguments: &[u32],
+    ) -> Result<Heard, Silence> {
+        let xid = self.next_xid();
+        let mut message = Buffer::default();
+        header::emit(&mut message, procedure::MSG, xid, self.credits, lists);
+        append_call(&mut message, xid, target, arguments);
+        self.ask(message).await
+    }
+
+    /// Sends an operation of version two and waits for what it draws.
+    pub(super) async fn operate(&mut self, operation: &Operation) -> Result<Heard, Silence> {
+        let message = self.operation(operation);
+        self.ask(message).await
+    }
+
+    /// Sends an operation of version two that is answered only if it is refused.
+    pub(super) fn tell(&mut self, operation: &Operation) {
+        let message = self.operation(operation);
+        self.told = Some(self.xid);
+        self.send(message);
+    }
+
+    /// What came for the operation that was told, if anything did.
+    pub(super) fn refusal(&mut self) -> Option<Buffer> {
+        self.refusal.take()
+    }
+
+    fn operation(&mut self, operation: &Operation) -> Buffer {
+        let xid = self.next_xid();
+        let mut message = Buffer::default();
+        operation.emit(&mut message, xid, self.credits, Direction::Call);
+        message
+    }
+
+    /// Ends the connection in good order; the provider bounds how long that takes.
+    pub(super) async fn close(mut self) {
+        self.qp.close();
+        let end = poll_fn(|cx| {
+            let moved = self.qp.progress();
+            while self.qp.poll_cq().is_some() {}
+            if self.qp.closed().is_some() {
+                return Poll::Ready(());
+            }
+            if moved || self.qp.poll_ready(cx).is_ready() {
+                cx.waker().wake_by_ref();
+            }
+            Poll::Pending
+        });
+        // Whether the peer closes too in time, or not, it was told.
+        let _ = timeout(self.patience, end).await;
+    }
+
+    fn next_xid(&mut self) -> u32 {
+        self.xid = self.xid.wrapping_add(1);
+        self.xid
+    }
+
+    /// Sends a message and waits for one with the same XID.
+    async fn ask(&mut self, message: Buffer) -> Result<Heard, Silence> {
+        let patience = self.patience;
+        let begin = Instant::now();
+        self.send(message);
+        match timeout(patience, self.hear()).await {
+            Ok(Ok((message, invalidated))) => Ok(Heard {
+                xid: self.xid,
+                message,
+                took: begin.elapsed(),
+                invalidated,
+            }),
+            Ok(Err(reason)) => Err(Silence::Over(reason)),
+            Err(_) => Err(Silence::TimedOut(patience)),
+        }
+    }
+
+    fn send(&mut self, message: Buffer) {
+        self.post(WorkRequest::Send {
+            wr: WrId(0),
+            buffer: message,
+            rest: Gather::new(),
+            invalidate: None,
+        });
+    }
+
+    fn post(&mut self, work: WorkRequest) {
+        // There is: one or two Sends at a time, and a Receive only in the place of another.
+        self.qp.post(work).expect("there is room for one more");
+    }
+
+    /// Waits for a message with the last XID.
+    async fn hear(&mut self) -> Result<(Buffer, Option<Handle>), CloseReason> {
+        poll_fn(|cx| {
+            let moved = self.qp.progress();
+            while let Some(completion) = self.qp.poll_cq() {
+                if let Some(answer) = self.handle_completion(completion) {
+                    return Poll::Ready(Ok(answer));
+                }
+            }
+            if let Some(reason) = self.qp.closed() {
+                return Poll::Ready(Err(reason.clone()));
+            }
+            // A peer that goes on talking does not keep the time from passing.
+            if moved || self.qp.poll_ready(cx).is_ready() {
+                cx.waker().wake_by_ref();
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    fn handle_completion(&mut self, completion: Completion) -> Option<(Buffer, Option<Handle>)> {
+        match completion {
+            Completion::Receive {
+                buffer,
+                invalidated,
+                ..
+            } => {
+                self.post(receive(self.receive_size));
+                if buffer.first_chunk() == Some(&self.xid.to_be_bytes()) {
+                    return Some((buffer, invalidated.map(|ours| ours.handle)));
+                }
+                let xid = buffer.first_chunk().copied().map(u32::from_be_bytes);
+                if xid.is_some() && xid == self.told {
+                    self.refusal = Some(buffer);
+                } else {
+                    self.strays += 1;
+                }
+                None
+            }
+            // What failed has ended the connection, which says why.
+            Completion::Send { .. }
+            | Completion::Write { .. }
+            | Completion::Read { .. }
+            | Completion::Invalidate { .. }
+            | Completion::Failed { .. } => None,
+        }
+    }
+}
+
+fn append_call(message: &mut Buffer, xid: u32, target: Procedure, arguments: &[u32]) {
+    let mut w = xdr::Writer::default();
+    oncrpc::write_call(&mut w, xid, target, &Credential::None);
+    for word in arguments {
+        w.u32(*word);
+    }
+    w.finish().copy_stream_into(message);
+}

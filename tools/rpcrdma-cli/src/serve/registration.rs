@@ -1,0 +1,187 @@
+//! Telling rpcbind where the programs of a server are.
+
+use anyhow::Context;
+use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3};
+use oncrpc::Transport;
+use oncrpc_tcp::rpcbind::{NetId, Registration, Rpcbind, RpcbindError};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How long rpcbind may take to answer.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Registrations that were made and are to be removed at the end.
+pub(crate) struct Registered {
+    rpcbind: Rpcbind<oncrpc_tcp::Client>,
+    entries: Vec<Registration>,
+}
+
+impl Registered {
+    /// Registers NFS and MOUNT, over RDMA at `rdma` and MOUNT over TCP at `mount`.
+    ///
+    /// # Errors
+    ///
+    /// If rpcbind is not running or refuses; then nothing stays registered.
+    pub(crate) async fn new(rdma: SocketAddr, mount: SocketAddr) -> anyhow::Result<Self> {
+        let rpcbind = Rpcbind::local(DEADLINE)
+            .await
+            .context("cannot register with rpcbind: start it, or leave --rpcbind out")?;
+        let mut registered = Self {
+            rpcbind,
+            entries: Vec::new(),
+        };
+        for entry in entries(rdma, mount) {
+            match register(&registered.rpcbind, &entry).await {
+                Ok(()) => registered.entries.push(entry),
+                Err(error) => {
+                    registered.remove().await;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(registered)
+    }
+
+    /// Removes the registrations. What cannot be removed is logged: nobody can do more.
+    pub(crate) async fn remove(self) {
+        for entry in &self.entries {
+            match self.rpcbind.unset(entry).await {
+                Ok(true) => {}
+                Ok(false) => tracing::warn!(?entry, "the registration was not ours any more"),
+                Err(error) => tracing::warn!(?entry, %error, "cannot remove a registration"),
+            }
+        }
+    }
+}
+
+/// Registers one program.
+///
+/// What is registered at the very port where we listen was left there by a server that crashed: it
+/// is replaced. Anything else belongs to somebody.
+async fn register<T: Transport>(rpcbind: &Rpcbind<T>, entry: &Registration) -> anyhow::Result<()> {
+    let refused = match rpcbind.set(entry).await {
+        Err(refused @ RpcbindError::Refused { .. }) => refused,
+        set => return Ok(set?),
+    };
+    let Registration {
+        prog, vers, netid, ..
+    } = *entry;
+    let found = rpcbind.getaddr(prog, vers, netid).await?;
+    if found.is_some_and(|found| found.port() == entry.addr.port()) && rpcbind.unset(entry).await? {
+        return Ok(rpcbind.set(entry).await?);
+    }
+    let at = found.map_or(String::new(), |found| format!(", for {found}"));
+    Err(refused).with_context(|| {
+        format!(
+            "cannot register with rpcbind{at}: end the server that has it, or, if there is none, \
+             remove it as root with `rpcinfo -d {prog} {vers}`"
+        )
+    })
+}
+
+/// What is registered: both programs over RDMA, MOUNT over TCP. NFS itself is not served over TCP.
+fn entries(rdma: SocketAddr, mount: SocketAddr) -> [Registration; 3] {
+    let (over_rdma, over_tcp) = (NetId::rdma(rdma.ip()), NetId::tcp(mount.ip()));
+    let entry = |prog, vers, netid, addr| Registration {
+        prog,
+        vers,
+        netid,
+        addr,
+    };
+    [
+        entry(NFS_PROGRAM, NFS_V3, over_rdma, rdma),
+        entry(MOUNT_PROGRAM, MOUNT_V3, over_rdma, rdma),
+        entry(MOUNT_PROGRAM, MOUNT_V3, over_tcp, mount),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oncrpc::{Answer, Call, Program, Programs};
+    use oncrpc_tcp::rpcbind;
+    use std::collections::HashMap;
+    use std::ops::RangeInclusive;
+    use std::sync::{Arc, Mutex};
+    use tokio::net::TcpListener;
+
+    /// Program, version and netid.
+    type Key = (u32, u32, String);
+
+    /// An rpcbind: what is registered, and its address.
+    #[derive(Clone, Default)]
+    struct Fake(Arc<Mutex<HashMap<Key, String>>>);
+
+    impl Program for Fake {
+        fn number(&self) -> u32 {
+            rpcbind::PROGRAM
+        }
+
+        fn versions(&self) -> RangeInclusive<u32> {
+            4..=4
+        }
+
+        fn call(&self, call: Call) -> Answer {
+            let text = |octets: &[u8]| String::from_utf8(octets.to_vec()).unwrap();
+            let args = call.decode(|r| {
+                let key = (r.u32()?, r.u32()?, text(r.string(64)?));
+                let addr = text(r.string(64)?);
+                r.string(64)?;
+                Ok((key, addr))
+            });
+            let (key, addr) = args.unwrap();
+            let (proc, mut entries) = (call.proc, self.0.lock().unwrap());
+            let mut w = call.into_success();
+            match proc {
+                1 => w.bool(!entries.contains_key(&key) && entries.insert(key, addr).is_none()),
+                2 => w.bool(entries.remove(&key).is_some()),
+                3 => w.opaque(entries.get(&key).map_or(b"", |addr| addr.as_bytes())),
+                other => panic!("procedure {other}"),
+            }
+            Answer::message(w.finish())
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_crash_left_is_replaced_but_not_what_others_have() {
+        let fake = Fake::default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let programs = Arc::new(Programs::new().with(fake.clone()));
+        let server = oncrpc_tcp::Server::new(listener, programs, oncrpc_tcp::Limits::default());
+        let asking = async {
+            let client = oncrpc_tcp::Client::connect(addr, DEADLINE).await.unwrap();
+            let rpcbind = Rpcbind::new(client);
+            let [before, ..] = entries(
+                "192.0.2.1:20049".parse().unwrap(),
+                "192.0.2.1:1".parse().unwrap(),
+            );
+            register(&rpcbind, &before).await.unwrap();
+            // The same port, at another address this time.
+            let [again, ..] = entries(
+                "0.0.0.0:20049".parse().unwrap(),
+                "0.0.0.0:1".parse().unwrap(),
+            );
+            register(&rpcbind, &again).await.unwrap();
+            let [other, ..] = entries("0.0.0.0:815".parse().unwrap(), "0.0.0.0:1".parse().unwrap());
+            let error = register(&rpcbind, &other).await.unwrap_err().to_string();
+            assert!(error.contains("for 0.0.0.0:20049"), "{error}");
+            assert!(error.contains("`rpcinfo -d 100003 3`"), "{error}");
+        };
+        server.run(asking).await;
+        let left: Vec<String> = fake.0.lock().unwrap().values().cloned().collect();
+        assert_eq!(left, ["0.0.0.0.78.81"]);
+    }
+
+    #[test]
+    fn netids_follow_the_family_of_the_address() {
+        let netids = |rdma: &str, mount: &str| {
+            entries(rdma.parse().unwrap(), mount.parse().unwrap()).map(|entry| entry.netid.as_str())
+        };
+        assert_eq!(
+            netids("127.0.0.1:1", "127.0.0.1:2"),
+            ["rdma", "rdma", "tcp"]
+        );
+        assert_eq!(netids("[::1]:1", "[::1]:2"), ["rdma6", "rdma6", "tcp6"]);
+    }
+}

@@ -1,0 +1,58 @@
+//! A server that answers MOUNT over TCP only, as Linux does.
+
+use crate::running::{fails, free_port, ok};
+use buffer::Pool;
+use nfs_server::{
+    ExportOptions, Exports, HandleKey, LocalFs, LocalFsOptions, Mount3, Nfs3, Squash,
+};
+use oncrpc::Programs;
+use rpcrdma::{Server, ServerConfig};
+use std::future::pending;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use verbs_iwarp::Iwarp;
+
+fn exports(dir: &Path) -> Exports {
+    let fs = LocalFs::open(dir, LocalFsOptions::default()).unwrap();
+    let options = ExportOptions {
+        squash: Squash::None,
+        ..ExportOptions::default()
+    };
+    Exports::new(HandleKey::random().unwrap())
+        .with("/srv/data", Arc::new(fs), options)
+        .unwrap()
+}
+
+#[test]
+fn mount_is_asked_for_over_tcp_where_rdma_has_none() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("file"), "content").unwrap();
+    let exports = exports(dir.path());
+    let runtime = Runtime::new().unwrap();
+    let (server, listener) = runtime.block_on(async {
+        let programs = Programs::new().with(Nfs3::new(exports.clone(), Pool::new(1 << 20)));
+        let server = Server::bind(
+            Arc::new(Iwarp::default()),
+            "127.0.0.1:0".parse().unwrap(),
+            Arc::new(programs),
+            ServerConfig::default(),
+        );
+        let listener = TcpListener::bind("127.0.0.1:0");
+        (server.await.unwrap(), listener.await.unwrap())
+    });
+    let url = format!("nfs://{}/srv/data/file", server.local_addr());
+    let mount_port = listener.local_addr().unwrap().port().to_string();
+    let args = ["cat", "--mount-port", &mount_port, &url];
+
+    let nobody = free_port().to_string();
+    let args_nobody = ["cat", "--mount-port", &nobody, &url];
+    fails(&args_nobody, 1, "say with --mount-port where it is");
+
+    let mounts = Programs::new().with(Mount3::new(exports));
+    let mounts = oncrpc_tcp::Server::new(listener, Arc::new(mounts), oncrpc_tcp::Limits::default());
+    runtime.spawn(mounts.run(pending()));
+    assert_eq!(ok(&args), b"content");
+    runtime.block_on(server.shutdown());
+}

@@ -1,0 +1,203 @@
+//! `cargo xtask interop`: a stock Debian kernel in QEMU and the program on the host, as each
+//! other's client and server over software iWARP.
+//!
+//! How the parts fit together is told in `testing/interop/README.md`.
+
+mod debian;
+mod guest;
+mod image;
+mod mix;
+mod packages;
+mod pcap;
+mod relay;
+mod report;
+mod serve;
+mod tests;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+
+use self::image::Image;
+use self::report::Report;
+use self::tests::{TESTS, Test};
+use crate::command::cargo;
+
+pub(crate) use self::mix::{Options as MixOptions, run as record_mix};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Which of Debian's kernels to boot
+    #[arg(long, value_enum, default_value_t)]
+    kernel: Series,
+    /// Run only this test (may be given again)
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Capture the traffic of every guest and keep the files beside the logs
+    #[arg(long)]
+    keep_captures: bool,
+    /// First install the Debian packages that are needed (apt-get, as root or with sudo)
+    #[arg(long)]
+    install: bool,
+    /// Test this program instead of building the one in the work tree
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// Say which tests there are
+    #[arg(long)]
+    list: bool,
+}
+
+impl Options {
+    /// What continuous integration runs.
+    pub(crate) fn for_ci(install: bool) -> Self {
+        Self {
+            kernel: Series::default(),
+            only: Vec::new(),
+            keep_captures: false,
+            install,
+            program: None,
+            list: false,
+        }
+    }
+}
+
+/// A series of kernels that Debian 12 packages.
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum Series {
+    /// Debian 12's own
+    #[default]
+    #[value(name = "6.1")]
+    V6_1,
+    /// Debian 13's, packaged for Debian 12 too
+    #[value(name = "6.12")]
+    V6_12,
+}
+
+impl Series {
+    fn name(self) -> &'static str {
+        match self {
+            Self::V6_1 => "6.1",
+            Self::V6_12 => "6.12",
+        }
+    }
+}
+
+/// One run of one test: what it may use, and where it leaves things.
+struct TestRun<'a> {
+    name: &'static str,
+    image: &'a Image,
+    /// The program under test; empty if no test has it take part.
+    program: &'a Path,
+    report: &'a Report,
+    keep_captures: bool,
+    /// Logs, and captures that are kept.
+    logs: PathBuf,
+    /// Exports and other large things; removed after the test.
+    work: PathBuf,
+}
+
+/// Builds what is missing, runs the tests one after the other and prints a table.
+///
+/// # Errors
+///
+/// A tool is missing, the guest or the program cannot be built, or a test failed.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    if options.list {
+        for test in &TESTS {
+            println!("{:<24}{}", test.name, test.about);
+        }
+        return Ok(());
+    }
+    let selected = select(&options.only)?;
+    let report = Report::start();
+    let image = image(options.kernel, options.install, &report)?;
+    let program = match &options.program {
+        Some(program) => program.canonicalize().context("no such program")?,
+        None if selected.iter().any(|test| test.ours) => {
+            report.say("build", "the program, with cargo build --release");
+            build_program()?
+        }
+        None => PathBuf::new(),
+    };
+    for test in selected {
+        let folder = format!("{}-{}", options.kernel.name(), test.name);
+        let run = TestRun {
+            name: test.name,
+            image: &image,
+            program: &program,
+            report: &report,
+            keep_captures: options.keep_captures,
+            logs: empty_folder("logs", &folder)?,
+            work: empty_folder("work", &folder)?,
+        };
+        report.test(test.name, &run.logs, || (test.run)(&run));
+        fs::remove_dir_all(&run.work)?;
+    }
+    report.summary(options.kernel.name())
+}
+
+/// The guest, after a look whether all is there that it takes.
+fn image(kernel: Series, install: bool, report: &Report) -> Result<Image> {
+    if install {
+        packages::install(report)?;
+    }
+    packages::check()?;
+    image::ready(&lab(), kernel, report)
+}
+
+/// The tests of these names; without any, those of a usual run.
+fn select(names: &[String]) -> Result<Vec<&'static Test>> {
+    if names.is_empty() {
+        return Ok(TESTS.iter().filter(|test| test.usual).collect());
+    }
+    let by_name = |name: &String| match TESTS.iter().find(|test| test.name == name) {
+        Some(test) => Ok(test),
+        None => bail!("there is no test {name}; cargo xtask interop --list names them"),
+    };
+    names.iter().map(by_name).collect()
+}
+
+/// Where the guest is built and kept.
+fn lab() -> PathBuf {
+    match std::env::var_os("RPCRDMA_LAB") {
+        Some(folder) => crate::root().join(folder),
+        None => crate::root().join("target/interop"),
+    }
+}
+
+fn empty_folder(kind: &str, name: &str) -> Result<PathBuf> {
+    let path = lab().join(kind).join(name);
+    if path.exists() {
+        fs::remove_dir_all(&path).with_context(|| format!("cannot empty {}", path.display()))?;
+    }
+    fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
+    Ok(path)
+}
+
+/// Builds the program under test and says where it is.
+fn build_program() -> Result<PathBuf> {
+    build(&["--release", "--package=rpcrdma-cli"], "rpcrdma")
+}
+
+/// Builds what these arguments select, and says where the program of this name is.
+fn build(arguments: &[&str], name: &str) -> Result<PathBuf> {
+    let built = cargo()
+        .arg("build")
+        .args(arguments)
+        .arg("--message-format=json-render-diagnostics")
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot run cargo")?;
+    if !built.status.success() {
+        bail!("the program does not build");
+    }
+    String::from_utf8_lossy(&built.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter(|message| message["target"]["name"] == name)
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .with_context(|| format!("cargo built no program named {name}"))
+}
