@@ -24,7 +24,8 @@ use crate::version::Version;
 use crate::work::{Posts, Purpose};
 use crate::xid::Xids;
 use buffer::{Buffer, Pool};
-use oncrpc::Reply;
+use oncrpc::xdr::Payload;
+use oncrpc::{Reply, TransportError};
 use std::collections::VecDeque;
 use std::task::Waker;
 use std::time::Instant;
@@ -203,7 +204,8 @@ impl Connection {
             receive_size: config.receive_size(),
             for_calls: of_peer as usize,
             for_replies: 0,
-            events: VecDeque::new(),
+            replies: VecDeque::new(),
+            calls: VecDeque::new(),
             counters: Counters::default(),
             violation: None,
         };
@@ -486,12 +488,33 @@ impl Connection {
 
     /// Whether there is something to tell our user.
     pub fn has_events(&self) -> bool {
-        !self.link.events.is_empty()
+        !self.link.replies.is_empty() || !self.link.calls.is_empty()
     }
 
-    /// The next thing to tell our user.
+    /// The next thing to tell our user: the end of a call of ours first, then a call of the peer.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.link.events.pop_front()
+        let reply = self.poll_reply();
+        reply
+            .map(|(token, reply)| Event::Reply { token, reply })
+            .or_else(|| {
+                let (id, message) = self.poll_call()?;
+                Some(Event::Call { id, message })
+            })
+    }
+
+    /// Whether a call of ours has ended that was not told yet.
+    pub fn has_replies(&self) -> bool {
+        !self.link.replies.is_empty()
+    }
+
+    /// The next call of ours that has ended.
+    pub fn poll_reply(&mut self) -> Option<(CallToken, Result<Payload, TransportError>)> {
+        self.link.replies.pop_front()
+    }
+
+    /// The next call of the peer, whole again.
+    pub fn poll_call(&mut self) -> Option<(CallId, Payload)> {
+        self.link.calls.pop_front()
     }
 
     /// The connection is over, and with it every handle: what becomes of the calls that had no end.

@@ -135,7 +135,10 @@ pub(crate) struct Link {
     pub(crate) for_calls: usize,
     /// Those for replies to calls of ours.
     pub(crate) for_replies: usize,
-    pub(crate) events: VecDeque<Event>,
+    /// Calls of ours that have ended.
+    pub(crate) replies: VecDeque<(CallToken, Result<Payload, TransportError>)>,
+    /// Calls of the peer that are whole.
+    pub(crate) calls: VecDeque<(CallId, Payload)>,
     pub(crate) counters: Counters,
     pub(crate) violation: Option<Violation>,
 }

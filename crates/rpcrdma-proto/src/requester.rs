@@ -6,7 +6,7 @@ use crate::header::{self, Header, Lists, ReadChunk, Segments, WriteChunk};
 use crate::invalidation::{self, Accepts};
 use crate::layout::{Contents, Layout};
 use crate::limits::MAX_INVALIDATE_HANDLES;
-use crate::link::{Event, Link, Violation};
+use crate::link::{Link, Violation};
 use crate::message::{CallRequest, CallToken};
 use crate::outcome::{Outcome, Region, RegionUse, assemble, judge};
 use crate::persistent::PersistentPool;
@@ -504,10 +504,7 @@ impl Requester {
         if !call.cancelled {
             let regions = std::mem::take(&mut call.regions);
             let reply = assemble(link, call.request.xid, regions, outcome);
-            link.events.push_back(Event::Reply {
-                token: call.request.token,
-                reply,
-            });
+            link.replies.push_back((call.request.token, reply));
         }
         self.calls.remove(key as usize);
     }

@@ -8,7 +8,7 @@ use crate::header::{self, Header, Lists, Malformation, Segments, WriteChunk, pro
 use crate::invalidation::{self, Design, Rule, Said};
 use crate::layout::{Contents, Layout, Owed, Rejection};
 use crate::limits::{MAX_SPARE_CANDIDATES, MAX_SPARE_SEGMENTS};
-use crate::link::{Event, Link, Violation};
+use crate::link::{Link, Violation};
 use crate::message::{into_inline, put_inline, split_front};
 use crate::plan::{Chunks, ReplyPlan, plan_reply};
 use crate::pull::{self, StreamAt};
@@ -252,7 +252,7 @@ impl Responder {
         match pull::assemble(xid, message, at, std::iter::empty()) {
             Ok(message) => {
                 let id = CallId { key, lease: None };
-                link.events.push_back(Event::Call { id, message });
+                link.calls.push_back((id, message));
             }
             Err(cause) => self.malformed(link, key, cause),
         }
@@ -369,7 +369,7 @@ impl Responder {
             Ok(message) => {
                 let lease = call.lease.take();
                 let id = CallId { key, lease };
-                link.events.push_back(Event::Call { id, message });
+                link.calls.push_back((id, message));
             }
             Err(cause) => self.malformed(link, key, cause),
         }

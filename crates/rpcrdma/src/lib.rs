@@ -4,16 +4,10 @@
 //! answers calls itself. Everything protocol is in `rpcrdma-proto`; here are tasks, timers, memory
 //! and threads.
 
-mod answers;
 mod client;
-mod clock;
 mod config;
-mod invalidation;
-mod receives;
+mod driver;
 mod server;
-mod spin;
-mod watch;
-mod wire;
 
 pub use client::{Client, ConnectionInfo, TimedClient};
 pub use config::{

@@ -2,11 +2,11 @@
 
 use super::ConnectionInfo;
 use crate::config::{ClientConfig, MAX_CONNECTIONS, REMEMBER_VERSION_ONE};
-use crate::invalidation::Terms;
-use crate::receives::share;
-use crate::watch::null_call;
-use crate::wire::{Over, Wire};
-use crate::{answers::Answers, clock};
+use crate::driver::clock;
+use crate::driver::invalidation::Terms;
+use crate::driver::liveness::null_call;
+use crate::driver::receives::share;
+use crate::driver::wire::{Over, Wire};
 use buffer::Pool;
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, Programs, Reply, Service};
@@ -73,9 +73,9 @@ impl Connector {
         self.config.connections.clamp(1, MAX_CONNECTIONS)
     }
 
-    /// What answers calls of the server on a connection.
-    pub(crate) fn answers(&self, wire: &Wire) -> Answers {
-        Answers::new(Arc::clone(&self.service), Caller::new(wire.qp.peer_addr()))
+    /// What answers calls of the server.
+    pub(crate) fn service(&self) -> Arc<dyn Service> {
+        Arc::clone(&self.service)
     }
 
     /// Whether a connection is worth having without calls of our own, as the server may have some.

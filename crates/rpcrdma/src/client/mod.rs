@@ -1,17 +1,13 @@
 //! The calling end.
 
-pub(crate) mod calls;
 mod connector;
-pub(crate) mod outgoing;
 mod patience;
 mod pump;
-mod queue;
-mod suspects;
 
 use crate::ClientConfig;
-use crate::spin::Activity;
+use crate::driver::calls::{Calls, FIRST_USER, Waiting};
+use crate::driver::spin::Activity;
 use buffer::{Pool, PoolStats};
-use calls::{Calls, FIRST_USER, Waiting};
 use connector::Connector;
 use oncrpc::xdr::Payload;
 use oncrpc::{ReplyBound, Transport, TransportError};
@@ -237,7 +233,7 @@ impl Client {
     /// ```
     /// # use std::time::Duration;
     /// # use oncrpc::{ReplyBound, Transport, TransportError};
-    /// # async fn call(client: rpcrdma::Client, call: xdr::Payload, bound: ReplyBound) -> Result<xdr::Payload, TransportError> {
+    /// # async fn call(client: rpcrdma::Client, call: oncrpc::xdr::Payload, bound: ReplyBound) -> Result<oncrpc::xdr::Payload, TransportError> {
     /// client.within(Duration::from_secs(2)).call(call, bound).await
     /// # }
     /// ```

@@ -1,61 +1,44 @@
 //! The task that owns a client's connection, and makes the next one when it is lost.
 
-use super::calls::Calls;
 use super::connector::{Connector, shows_broken_invalidation};
-use super::outgoing::{Outgoing, SWEEP};
-use super::suspects::MAX_LOSSES;
 use super::{ConnectionInfo, Shared};
-use crate::answers::Answers;
-use crate::server::pulling::Pulling;
-use crate::spin::{Idle, Spinner, after_others};
-use crate::watch::{Disuse, Health, Pulse, Silence, heard, null_call};
-use crate::wire::{Over, Wire};
-use crate::{ClientConfig, clock};
+use crate::ClientConfig;
+use crate::driver::calls::{Calls, MAX_LOSSES};
+use crate::driver::clock;
+use crate::driver::deadlines::{Deadline, Deadlines};
+use crate::driver::liveness::{Silence, heard};
+use crate::driver::outgoing::{Outgoing, SWEEP};
+use crate::driver::spin::Spinner;
+use crate::driver::wire::{Over, Wire};
+use crate::driver::{Driver, Policy};
 use oncrpc::TransportError;
-use oncrpc::xdr::Payload;
-use rpcrdma_proto::{CallId, Called, Event, Unfinished};
-use std::pin::Pin;
+use rpcrdma_proto::{Connection, Unfinished};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-use tokio::time::Sleep;
 use tracing::debug;
 use verbs::{CloseReason, SetupError};
-
-/// Turns without a pause before other tasks of the runtime have theirs.
-const TURNS: u32 = 4;
-
-/// Turns without a pause before the owner looks around all the same.
-const LOOK_AROUND: u32 = 64;
 
 /// The owner of one line of a client: of a connection, and then the next.
 pub(crate) struct Pump {
     shared: Arc<Shared>,
     connector: Arc<Connector>,
     spinner: Spinner,
-    /// The time, as of the last look around or wake-up.
-    now: Instant,
-    /// Wakes it when it has to look around; made once, as it waits often.
-    timer: Pin<Box<Sleep>>,
     outgoing: Outgoing,
-    /// Calls of the server that were taken in just now; kept for its memory.
-    called: Vec<(CallId, Payload)>,
     /// How long to wait before the next connection: not at all if the last one was of use.
     backoff: Duration,
     /// The server closed the last connection, and neither end had called on it.
     unwanted: bool,
 }
 
-/// What goes with one connection.
-struct Present {
-    wire: Wire,
-    /// Answers the calls of the server.
-    answers: Answers,
-    /// Whether the server is there, where nobody below us looks.
-    pulse: Option<Pulse>,
+/// The calling end of one connection.
+struct Calling<'a> {
+    shared: &'a Shared,
+    connector: &'a Connector,
+    outgoing: &'a mut Outgoing,
     silence: Silence,
-    disuse: Disuse,
-    pulling: Pulling,
+    /// When to look at the oldest call again: that goes through all of them.
+    next_look: Instant,
 }
 
 impl Drop for Pump {
@@ -73,10 +56,7 @@ impl Pump {
         let calls = Arc::clone(&shared.calls);
         Self {
             spinner: Spinner::new(config.spin, super::activity()),
-            now: clock::now(),
-            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             outgoing: Outgoing::new(calls, line, config.call_timeout),
-            called: Vec::new(),
             backoff: Duration::ZERO,
             unwanted: false,
             shared,
@@ -106,11 +86,8 @@ impl Pump {
                 }
             };
             self.calls().connected(line);
-            let mut present = self.present(next);
-            let over = self.drive(&mut present).await;
+            let (mut wire, over) = self.drive(next).await;
             self.spinner.leave();
-            self.listen(&mut present);
-            let Present { mut wire, .. } = present;
             wire.log_end(&over);
             if shows_broken_invalidation(&over) {
                 self.connector.distrust_invalidation();
@@ -146,18 +123,31 @@ impl Pump {
         }
     }
 
-    fn present(&mut self, wire: Wire) -> Present {
-        self.now = clock::now();
-        let health = &self.connector.config.health;
-        let checks = health.is_done(wire.qp.limits());
-        Present {
-            answers: self.connector.answers(&wire),
-            pulse: checks.then(|| Pulse::new(self.now, health.after, health.within)),
-            silence: Silence::new(self.now),
-            disuse: Disuse::new(self.now),
-            pulling: Pulling::new(self.connector.config.pull_timeout),
+    /// One connection, from its beginning to its end.
+    async fn drive(&mut self, wire: Wire) -> (Wire, Over) {
+        let now = clock::now();
+        let config = &self.connector.config;
+        let calling = Calling {
+            shared: &self.shared,
+            connector: &self.connector,
+            outgoing: &mut self.outgoing,
+            silence: Silence::new(now),
+            next_look: now,
+        };
+        let mut driver = Driver::new(
             wire,
-        }
+            calling,
+            self.connector.service(),
+            &mut self.spinner,
+            config.health,
+            config.pull_timeout,
+        );
+        let over = driver.run().await;
+        let Driver {
+            wire, mut policy, ..
+        } = driver;
+        policy.listen(&wire);
+        (wire, over)
     }
 
     /// Calls that had no end are planned, registered and sent anew on another connection, with
@@ -191,216 +181,6 @@ impl Pump {
                 false => self.calls().put_back(request),
             }
         }
-    }
-
-    /// One connection, from its beginning to its end.
-    async fn drive(&mut self, present: &mut Present) -> Over {
-        let mut turns = 0;
-        self.spinner.busy();
-        self.now = clock::now();
-        loop {
-            if let Some(over) = present.wire.over() {
-                return over;
-            }
-            let sent = match self.outgoing.send(self.now, &mut present.wire) {
-                Ok(sent) => sent,
-                Err(over) => return over,
-            };
-            let moved = present.wire.turn();
-            let delivered = match self.deliver(present) {
-                Ok(delivered) => delivered,
-                Err(over) => return over,
-            };
-            if let Some(over) = present.wire.over() {
-                return over;
-            }
-            if moved || sent {
-                self.outgoing.blocked &= !moved;
-                self.spinner.busy();
-                turns += 1;
-                if delivered {
-                    after_others().await;
-                } else if turns % TURNS == 0 {
-                    tokio::task::yield_now().await;
-                }
-                if turns < LOOK_AROUND {
-                    continue;
-                }
-            }
-            turns = 0;
-            let idle = if moved || sent {
-                Idle::Yielded
-            } else {
-                self.spinner.idle().await
-            };
-            if idle == Idle::Again {
-                continue;
-            }
-            self.now = clock::now();
-            if let Some(over) = self.look_around(present) {
-                return over;
-            }
-            if idle == Idle::Park {
-                if let Err(over) = self.park(present).await {
-                    return over;
-                }
-                self.now = clock::now();
-                self.spinner.busy();
-            }
-        }
-    }
-
-    /// Hands replies to their callers, and calls of the server to whoever answers them; whether
-    /// there was one of either.
-    fn deliver(&mut self, present: &mut Present) -> Result<bool, Over> {
-        let Present { wire, answers, .. } = present;
-        let connection = &mut wire.connection;
-        if connection.waits_for_memory() {
-            // It is memory of this connection alone, so none comes back but in its own turns.
-            connection.handle_memory(Waker::noop());
-        }
-        let answered = answers.under_way() > 0 && answers.finish(connection)?;
-        if !connection.has_events() {
-            return Ok(answered);
-        }
-        // Whoever has a reply finds its call counted.
-        self.publish(wire);
-        let connection = &mut wire.connection;
-        let called = &mut self.called;
-        let ended = std::iter::from_fn(|| {
-            loop {
-                match connection.poll_event()? {
-                    Event::Reply { token, reply } => return Some((token, reply)),
-                    Event::Call { id, message } => called.push((id, message)),
-                }
-            }
-        });
-        self.outgoing.deliver(ended);
-        for (id, message) in self.called.drain(..) {
-            answers.call(connection, id, message);
-        }
-        Ok(true)
-    }
-
-    /// What is not to be done in every turn: counters, deadlines, silence and disuse.
-    fn look_around(&mut self, present: &mut Present) -> Option<Over> {
-        self.publish(&present.wire);
-        if let Some(over) = self.check_health(present) {
-            return Some(over);
-        }
-        if !self.outgoing.sweep(self.now, &mut present.wire) {
-            return None;
-        }
-        if let Some(limit) = self.outgoing.overdue(self.now, &present.wire) {
-            return Some(Over::CallTimedOut(limit));
-        }
-        if let Some(over) = self.check_silence(present) {
-            return Some(over);
-        }
-        let connection = &present.wire.connection;
-        // The memory is of this connection alone: nobody else is short of it.
-        let owed = connection.waits_for_chunks();
-        if present.pulling.is_late(self.now, owed, || false) {
-            return Some(Over::PullTimedOut(self.connector.config.pull_timeout));
-        }
-        let limit = self.idle_timeout()?;
-        let in_use = connection.calls_out() + connection.calls_in() > 0;
-        // Those of all connections count: they come and go together.
-        let used = self.calls().made();
-        let unused = present.disuse.look(self.now, used, in_use);
-        (unused >= limit).then_some(Over::Unused(limit))
-    }
-
-    /// RFC 8167 §5.4: where the server may have calls for us, a connection is kept without use.
-    fn idle_timeout(&self) -> Option<Duration> {
-        let config = &self.connector.config;
-        let may_end = config.reconnect && !self.connector.keeps_connections();
-        config.idle_timeout.filter(|_| may_end)
-    }
-
-    /// RFC 8267 §6.7.2: a server of which something is wanted, and that says nothing, is asked with
-    /// a call that has a credit of its own.
-    fn check_health(&mut self, present: &mut Present) -> Option<Over> {
-        let pulse = present.pulse.as_mut()?;
-        let connection = &mut present.wire.connection;
-        let wanted = connection.calls_out() > 0 || self.connector.keeps_connections();
-        match pulse.look(self.now, heard(connection.counters()), wanted) {
-            Health::Well => None,
-            Health::Silent(within) => Some(Over::Silent(within)),
-            Health::Ask => {
-                if !connection.can_check_health() {
-                    return None;
-                }
-                let program = self.connector.config.health.program;
-                let request = null_call(self.shared.next_xid(), program).as_health_check();
-                let qp = present.wire.qp.as_mut();
-                if let Called::Sent = connection.call(self.now, request, qp) {
-                    pulse.asked(self.now);
-                }
-                None
-            }
-        }
-    }
-
-    /// A connection may have been set up by a server that knows nothing of it any more, or cannot
-    /// use it: that shows before anything was heard on it, and another connection may be better.
-    fn check_silence(&mut self, present: &mut Present) -> Option<Over> {
-        self.listen(present);
-        let Present { wire, silence, .. } = present;
-        let io = wire.qp.io_counters();
-        let moved = io.octets_in + io.octets_out;
-        let silent = silence.look(self.now, wire.connection.oldest_call(), moved)?;
-        let patience = self.shared.patience.present().min(self.outgoing.longest());
-        if silent < patience || !self.connector.config.reconnect {
-            return None;
-        }
-        self.shared.patience.given_up(patience);
-        Some(Over::Mute(patience))
-    }
-
-    /// Notes it if the server has spoken on this connection.
-    fn listen(&self, present: &mut Present) {
-        let heard = heard(present.wire.connection.counters());
-        if present.silence.listen(heard) {
-            self.shared.patience.heard();
-        }
-    }
-
-    fn publish(&self, wire: &Wire) {
-        let io = wire.qp.io_counters();
-        let line = self.outgoing.line;
-        self.shared.publish(line, &wire.connection, io);
-    }
-
-    async fn park(&mut self, present: &mut Present) -> Result<(), Over> {
-        let silent = present.pulse.as_ref().map(Pulse::next);
-        // If there was no credit to ask with, it is tried again with the next sweep.
-        let silent = silent.filter(|&silent| silent > self.now);
-        let until = silent
-            .into_iter()
-            .fold(self.outgoing.next_sweep, Instant::min);
-        if self.timer.deadline().into_std() != until {
-            self.timer.as_mut().reset(until.into());
-        }
-        let timer = &mut self.timer;
-        let outgoing = &self.outgoing;
-        std::future::poll_fn(|cx| {
-            let Present { wire, answers, .. } = &mut *present;
-            if answers.under_way() > 0
-                && let Poll::Ready(answered) = answers.poll(cx, &mut wire.connection)
-            {
-                return Poll::Ready(answered);
-            }
-            let ready = wire.poll_ready(cx).is_ready()
-                | outgoing.poll_work(cx, wire)
-                | timer.as_mut().poll(cx).is_ready();
-            if ready {
-                Poll::Ready(Ok(()))
-            } else {
-                Poll::Pending
-            }
-        })
-        .await
     }
 
     /// A new connection, once a call wants one, or the server may; `None` if the client is closed
@@ -475,14 +255,14 @@ impl Pump {
         let line = self.outgoing.line;
         loop {
             let closing = self.is_closing();
-            self.now = clock::now();
-            if self.now >= self.outgoing.next_sweep {
-                self.outgoing.expire(self.now, last);
+            let now = clock::now();
+            if now >= self.outgoing.next_sweep {
+                self.outgoing.expire(now, last);
             }
             if closing {
                 return None;
             }
-            let passed = self.now >= start + backoff;
+            let passed = now >= start + backoff;
             // RFC 8167 §5.4: the server may have calls for us. It has none before a call of ours has told
             // it that we are ready (§6), so where it sees no use in waiting, we do not come back for it.
             let kept = self.connector.keeps_connections() && !self.unwanted;
@@ -508,5 +288,98 @@ impl Pump {
             })
             .await;
         }
+    }
+}
+
+impl Calling<'_> {
+    /// A connection may have been set up by a server that knows nothing of it any more, or cannot
+    /// use it: that shows before anything was heard on it, and another connection may be better.
+    /// Whether a first reply is owed.
+    fn check_first_reply(&mut self, now: Instant, wire: &Wire) -> Result<bool, Over> {
+        self.listen(wire);
+        let io = wire.qp.io_counters();
+        let moved = io.octets_in + io.octets_out;
+        let oldest = wire.connection.oldest_call();
+        let Some(silent) = self.silence.look(now, oldest, moved) else {
+            return Ok(false);
+        };
+        let patience = self.shared.patience.present().min(self.outgoing.longest());
+        if silent < patience || !self.connector.config.reconnect {
+            return Ok(true);
+        }
+        self.shared.patience.given_up(patience);
+        Err(Over::Mute(patience))
+    }
+
+    /// Notes it if the server has spoken on this connection.
+    fn listen(&mut self, wire: &Wire) {
+        if self.silence.listen(heard(wire.connection.counters())) {
+            self.shared.patience.heard();
+        }
+    }
+}
+
+impl Policy for Calling<'_> {
+    fn outgoing(&mut self) -> Option<&mut Outgoing> {
+        Some(self.outgoing)
+    }
+
+    fn may_call(&mut self, _: &mut Connection) -> bool {
+        true
+    }
+
+    fn publish(&mut self, wire: &Wire) {
+        let io = wire.qp.io_counters();
+        let line = self.outgoing.line;
+        self.shared.publish(line, &wire.connection, io);
+    }
+
+    fn next_xid(&mut self) -> u32 {
+        self.shared.next_xid()
+    }
+
+    fn expects_peer(&self, connection: &Connection) -> bool {
+        connection.calls_out() > 0 || self.connector.keeps_connections()
+    }
+
+    /// The memory is of this connection alone: nobody else is short of it.
+    fn memory_is_short(&self) -> bool {
+        false
+    }
+
+    /// Calls of all connections count: they come and go together.
+    fn usage(&self, connection: &Connection) -> (u64, bool) {
+        let in_use = connection.calls_out() + connection.calls_in() > 0;
+        (self.outgoing.calls.made(), in_use)
+    }
+
+    /// RFC 8167 §5.4: where the server may have calls for us, a connection is kept without use.
+    fn idle_timeout(&self) -> Option<(Duration, Over)> {
+        let config = &self.connector.config;
+        let may_end = config.reconnect && !self.connector.keeps_connections();
+        let limit = config.idle_timeout.filter(|_| may_end)?;
+        Some((limit, Over::Unused(limit)))
+    }
+
+    fn look_around(
+        &mut self,
+        now: Instant,
+        wire: &mut Wire,
+        deadlines: &mut Deadlines,
+    ) -> Result<(), Over> {
+        if now < self.next_look {
+            return Ok(());
+        }
+        self.next_look = now + SWEEP.min(self.connector.config.call_timeout / 4);
+        if let Some(limit) = self.outgoing.overdue(now, wire) {
+            return Err(Over::CallTimedOut(limit));
+        }
+        let owed = self.check_first_reply(now, wire)?;
+        deadlines.set(Deadline::FirstReply, owed.then_some(self.next_look));
+        Ok(())
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>, wire: &Wire) -> bool {
+        self.outgoing.poll_work(cx, wire)
     }
 }

@@ -1,15 +1,15 @@
 //! Taking in connections.
 
 use super::guests::Place;
-use super::serve::Serving;
+use super::serve::serve;
 use super::stop::Stop;
 use super::worker::Worker;
 use super::{Settings, State, Tally, terms};
 use crate::ServerConfig;
 use crate::client::first_xid;
-use crate::receives::share;
-use crate::spin::Activity;
-use crate::wire::Wire;
+use crate::driver::receives::share;
+use crate::driver::spin::Activity;
+use crate::driver::wire::Wire;
 use buffer::Pool;
 use rpcrdma_proto::limits::{MAX_CREDITS, RECEIVE_SLACK};
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
@@ -172,9 +172,7 @@ impl Arrival {
             place: _place,
             ..
         } = self;
-        Serving::new(wire, settings, activity, tally, stop)
-            .run()
-            .await;
+        serve(wire, settings, activity, tally, stop).await;
     }
 
     fn refused(&self, peer: SocketAddr, error: &SetupError) {

@@ -1,14 +1,12 @@
 //! Calls from a server to its clients, over the connections on which they call (RFC 8167).
 
-use crate::client::calls::{Calls, FIRST_USER, Waiting};
-use crate::client::outgoing::Outgoing;
-use crate::clock;
-use crate::config::{HealthCheck, ServerConfig};
-use crate::watch::{Health, Pulse, heard, null_call};
-use crate::wire::{Over, Wire};
+use crate::config::ServerConfig;
+use crate::driver::calls::{Calls, FIRST_USER, Waiting};
+use crate::driver::outgoing::Outgoing;
+use crate::driver::wire::{Over, Wire};
 use oncrpc::xdr::Payload;
 use oncrpc::{Caller, ConnectionId, ReplyBound, Transport, TransportError};
-use rpcrdma_proto::{CallToken, Called, Xids};
+use rpcrdma_proto::{Connection, Xids};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{
@@ -17,7 +15,6 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Context;
-use std::time::Instant;
 
 /// The connections on which clients can be called, of one server or of several.
 ///
@@ -27,7 +24,7 @@ use std::time::Instant;
 /// ```
 /// use oncrpc::{Answer, Caller, Reply, ReplyBound, Service, Transport};
 /// use rpcrdma::{Backchannels, ServerConfig};
-/// use xdr::Payload;
+/// use oncrpc::xdr::Payload;
 ///
 /// struct Callbacks {
 ///     backchannels: Backchannels,
@@ -43,7 +40,7 @@ use std::time::Instant;
 ///         let client = backchannel.client_is_ready();
 ///         Answer::Later(Box::pin(async move {
 ///             let xid = client.next_xid();
-///             let mut w = xdr::Writer::default();
+///             let mut w = oncrpc::xdr::Writer::default();
 ///             w.u32(xid);
 ///             w.u32(0);
 ///             // ... the rest of the message
@@ -189,19 +186,15 @@ pub(super) struct BackEnd {
     outgoing: Outgoing,
     /// Whether the connection knows that the client is ready.
     ready: bool,
-    /// Whether the client is there, where nobody below us looks.
-    pulse: Option<Pulse>,
-    health: HealthCheck,
     /// What those are told who still wait when it is over.
     why: TransportError,
 }
 
 impl BackEnd {
     /// `None` if clients are not called.
-    pub(super) fn open(config: &ServerConfig, caller: Caller, wire: &Wire) -> Option<Self> {
+    pub(super) fn open(config: &ServerConfig, wire: &Wire) -> Option<Self> {
         let registry = config.backchannels.clone()?;
-        let (timeout, health) = (config.backward_timeout, config.health);
-        let pulse = || Pulse::new(clock::now(), health.after, health.within);
+        let (timeout, caller) = (config.backward_timeout, wire.caller);
         let calls = Arc::new(Calls::new(timeout, 1));
         calls.connected(LINE);
         let back = Arc::new(Back {
@@ -217,8 +210,6 @@ impl BackEnd {
             registry,
             outgoing: Outgoing::new(calls, LINE, timeout),
             ready: false,
-            pulse: health.is_done(wire.qp.limits()).then(pulse),
-            health,
             why: TransportError::Disconnected("the server has ended".into()),
         })
     }
@@ -233,64 +224,32 @@ impl BackEnd {
         self.back.calls.is_idle(LINE)
     }
 
-    /// Sends what there is to send; whether there was something.
-    pub(super) fn send(&mut self, wire: &mut Wire) -> Result<bool, Over> {
+    /// Whether there is something to send, and the client is ready for it.
+    pub(super) fn may_call(&mut self, connection: &mut Connection) -> bool {
         if !self.ready {
             if !self.back.ready.load(Acquire) {
-                return Ok(false);
+                return false;
             }
             self.ready = true;
-            wire.connection.handle_client_ready();
+            connection.handle_client_ready();
         }
-        match self.back.calls.has_work(LINE) {
-            true => self.outgoing.send(clock::now(), wire),
-            false => Ok(false),
-        }
+        self.back.calls.has_work(LINE)
     }
 
-    /// Something happened on the connection: what had no room may have it now.
-    pub(super) fn moved(&mut self) {
-        self.outgoing.blocked = false;
+    /// Its calls.
+    pub(super) fn outgoing(&mut self) -> &mut Outgoing {
+        &mut self.outgoing
     }
 
-    /// Hands a reply to whoever waits for it.
-    pub(super) fn deliver(&mut self, token: CallToken, reply: Result<Payload, TransportError>) {
-        self.outgoing.deliver(std::iter::once((token, reply)));
+    /// An XID for a call of the server.
+    pub(super) fn next_xid(&self) -> u32 {
+        self.back.xids.next()
     }
 
-    /// What is not to be done in every turn.
-    pub(super) fn look_around(&mut self, now: Instant, wire: &mut Wire) -> Option<Over> {
-        let credits = wire.connection.credits().max(1);
+    /// Tells callers how many calls the client takes.
+    pub(super) fn publish(&self, connection: &Connection) {
+        let credits = connection.credits().max(1);
         self.back.credits.store(credits, Relaxed);
-        // A client that does not answer one call may yet answer others, and goes on with its own:
-        // the connection is not closed for it.
-        self.outgoing.sweep(now, wire);
-        let connection = &mut wire.connection;
-        let pulse = self.pulse.as_mut()?;
-        match pulse.look(now, heard(connection.counters()), self.ready) {
-            Health::Well => None,
-            Health::Silent(within) => Some(Over::Silent(within)),
-            Health::Ask => {
-                if connection.can_check_health() {
-                    let xid = self.back.xids.next();
-                    let request = null_call(xid, self.health.program).as_health_check();
-                    if let Called::Sent = connection.call(now, request, wire.qp.as_mut()) {
-                        pulse.asked(now);
-                    }
-                }
-                None
-            }
-        }
-    }
-
-    /// When to look around at the latest, if there is a reason to.
-    pub(super) fn next(&self, now: Instant, wire: &Wire) -> Option<Instant> {
-        let waits = wire.connection.calls_out() > 0 || !self.is_idle();
-        let sweep = waits.then_some(self.outgoing.next_sweep);
-        let silent = self.pulse.as_ref().filter(|_| self.ready).map(Pulse::next);
-        // If there was no credit to ask with, it is tried again with the next sweep.
-        let silent = silent.filter(|&silent| silent > now);
-        [sweep, silent].into_iter().flatten().min()
     }
 
     /// Whether there is something to do, be it now or by a wake-up from now on.

@@ -5,14 +5,13 @@ mod asking;
 mod backchannel;
 mod grants;
 mod guests;
-pub(crate) mod pulling;
 mod serve;
 mod stop;
 mod worker;
 
 use crate::ServerConfig;
-use crate::invalidation::Terms;
-use crate::wire::Wire;
+use crate::driver::invalidation::Terms;
+use crate::driver::wire::Wire;
 use accept::Acceptor;
 use guests::Guests;
 use oncrpc::Service;

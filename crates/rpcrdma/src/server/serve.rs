@@ -1,324 +1,159 @@
-//! The task that owns one connection of a server, and answers its calls.
+//! The answering end of one connection, until it is over.
 
 use super::asking::Asking;
 use super::backchannel::BackEnd;
 use super::grants::Grants;
-use super::pulling::Pulling;
 use super::stop::Stop;
 use super::{Settings, Tally};
-use crate::answers::Answers;
-use crate::clock;
-use crate::spin::{Activity, Idle, Spinner, after_others};
-use crate::wire::{Over, Wire};
-use oncrpc::Caller;
-use oncrpc::xdr::Payload;
-use rpcrdma_proto::{CallId, Event};
-use std::collections::VecDeque;
+use crate::driver::clock;
+use crate::driver::deadlines::{Deadline, Deadlines};
+use crate::driver::outgoing::Outgoing;
+use crate::driver::spin::{Activity, Spinner};
+use crate::driver::wire::{Over, Wire};
+use crate::driver::{Driver, Policy};
+use rpcrdma_proto::Connection;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::Context;
 use std::time::{Duration, Instant};
-use tokio::time::Sleep;
-
-/// Turns without a pause before other connections of the runtime have theirs.
-const TURNS: u32 = 4;
-
-/// Turns without a pause before the owner looks around all the same.
-const LOOK_AROUND: u32 = 64;
-
-/// Calls of one connection that are answered beside others at a time; more wait. Their replies are
-/// not accounted for while they are made, and may be as large as a chunk even if none was offered.
-const MAX_JOBS: usize = 64;
-
-/// Calls that are answered in one turn at most, before what there is goes out and others have
-/// their turn. A client takes in one half of its replies while the other half is made: with all of
-/// them in one turn each end waited for the other (measured with 32 calls on their way: 280 kop/s
-/// with no limit, 460 with 16 or 8, 360 with 4).
-const CALLS: usize = 16;
-
-/// Octets of replies after which a turn ends.
-const REPLIES: usize = 1 << 20;
 
 /// Serves one connection from its beginning to its end.
-pub(super) struct Serving {
+pub(super) async fn serve(
     wire: Wire,
     settings: Arc<Settings>,
+    activity: Activity,
     tally: Tally,
-    spinner: Spinner,
-    answers: Answers,
-    /// Calls that came before replies of the client to calls of ours, and wait for their turn.
-    waiting: VecDeque<(CallId, Payload)>,
+    stop: Stop,
+) {
+    let config = &settings.config;
+    let mut spinner = Spinner::new(config.spin, activity);
+    let answering = Answering {
+        back: BackEnd::open(config, &wire),
+        grants: Grants::new(&wire.connection),
+        asking: Asking::new(clock::now()),
+        settings: Arc::clone(&settings),
+        tally,
+        stopped: Box::pin(stopped(stop.clone())),
+        stop,
+        drain_until: None,
+    };
+    let mut driver = Driver::new(
+        wire,
+        answering,
+        Arc::clone(&settings.service),
+        &mut spinner,
+        config.health,
+        config.pull_timeout,
+    );
+    let over = driver.run().await;
+    driver.answers.give_up();
+    let Driver {
+        mut wire,
+        mut policy,
+        ..
+    } = driver;
+    spinner.leave();
+    policy.tally.publish(&wire);
+    wire.log_end(&over);
+    if let Some(mut back) = policy.back.take() {
+        back.end(&over);
+    }
+    // Nothing is to be expected of a peer that is over, or does not speak.
+    if !matches!(over, Over::Closed(_) | Over::Silent(_)) {
+        wire.close().await;
+    }
+}
+
+/// The answering end of one connection.
+struct Answering {
+    settings: Arc<Settings>,
+    tally: Tally,
     /// Calls to the client.
     back: Option<BackEnd>,
     stop: Stop,
     /// Ends when the server stops.
     stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// Wakes it when it has to look around; made once, as it waits often.
-    timer: Pin<Box<Sleep>>,
     /// When it has to end, once it was asked to.
     drain_until: Option<Instant>,
-    /// Calls taken in when it was last looked at, and when there were more.
-    seen: (u64, Instant),
-    pulling: Pulling,
     grants: Grants,
     asking: Asking,
 }
 
-/// What a turn had to answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answered {
-    Nothing,
-    All,
-    /// There may be more, but not in this turn.
-    Enough,
+impl Answering {
+    /// Whether no call is in flight, in either direction.
+    fn is_idle(&self, connection: &Connection) -> bool {
+        let calls_back = self.back.as_ref().is_some_and(|back| !back.is_idle());
+        connection.calls_in() == 0 && connection.calls_out() == 0 && !calls_back
+    }
 }
 
-impl Serving {
-    pub(super) fn new(
-        wire: Wire,
-        settings: Arc<Settings>,
-        activity: Activity,
-        tally: Tally,
-        stop: Stop,
-    ) -> Self {
-        let caller = Caller::new(wire.qp.peer_addr());
-        Self {
-            answers: Answers::new(Arc::clone(&settings.service), caller),
-            waiting: VecDeque::new(),
-            back: BackEnd::open(&settings.config, caller, &wire),
-            spinner: Spinner::new(settings.config.spin, activity),
-            pulling: Pulling::new(settings.config.pull_timeout),
-            grants: Grants::new(&wire.connection),
-            asking: Asking::new(clock::now()),
-            wire,
-            settings,
-            tally,
-            stopped: Box::pin(stopped(stop.clone())),
-            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
-            stop,
-            drain_until: None,
-            seen: (0, clock::now()),
+impl Policy for Answering {
+    fn outgoing(&mut self) -> Option<&mut Outgoing> {
+        self.back.as_mut().map(BackEnd::outgoing)
+    }
+
+    fn may_call(&mut self, connection: &mut Connection) -> bool {
+        let back = self.back.as_mut();
+        back.is_some_and(|back| back.may_call(connection))
+    }
+
+    fn publish(&mut self, wire: &Wire) {
+        self.tally.publish(wire);
+        if let Some(back) = &self.back {
+            back.publish(&wire.connection);
         }
     }
 
-    pub(super) async fn run(mut self) {
-        let over = self.drive().await;
-        self.spinner.leave();
-        self.tally.publish(&self.wire);
-        self.wire.log_end(&over);
-        self.answers.give_up();
-        if let Some(mut back) = self.back.take() {
-            back.end(&over);
-        }
-        // Nothing is to be expected of a peer that is over, or does not speak.
-        if !matches!(over, Over::Closed(_) | Over::Silent(_)) {
-            self.wire.close().await;
-        }
+    fn next_xid(&mut self) -> u32 {
+        let back = self.back.as_ref();
+        back.expect("only who calls has a peer to expect")
+            .next_xid()
     }
 
-    async fn drive(&mut self) -> Over {
-        let waker = std::future::poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
-        let mut turns = 0;
-        let mut more = false;
-        loop {
-            let called = match self.call_back() {
-                Ok(called) => called,
-                Err(over) => return over,
-            };
-            let moved = self.wire.turn() || called;
-            if std::mem::take(&mut more) {
-                after_others().await;
-            }
-            let answered = match self.answer(&waker) {
-                Ok(answered) => {
-                    more = answered == Answered::Enough;
-                    answered != Answered::Nothing
-                }
-                Err(over) => return over,
-            };
-            if let Some(over) = self.wire.over() {
-                return over;
-            }
-            if moved || answered {
-                if let Some(back) = &mut self.back {
-                    back.moved();
-                }
-                self.spinner.busy();
-                turns += 1;
-                if turns % TURNS == 0 {
-                    tokio::task::yield_now().await;
-                }
-                if turns < LOOK_AROUND {
-                    continue;
-                }
-            }
-            turns = 0;
-            let idle = if moved || answered {
-                Idle::Yielded
-            } else {
-                self.spinner.idle().await
-            };
-            if idle == Idle::Again {
-                continue;
-            }
-            if let Some(over) = self.look_around() {
-                return over;
-            }
-            if idle == Idle::Park {
-                if let Err(over) = self.park().await {
-                    return over;
-                }
-                self.spinner.busy();
-            }
-        }
+    /// Only a client that is ready for calls is asked whether it is there.
+    fn expects_peer(&self, _: &Connection) -> bool {
+        self.back.as_ref().is_some_and(BackEnd::is_ready)
     }
 
-    /// Sends what there is to call the client; whether there was something.
-    fn call_back(&mut self) -> Result<bool, Over> {
-        match &mut self.back {
-            Some(back) => back.send(&mut self.wire),
-            None => Ok(false),
-        }
+    fn memory_is_short(&self) -> bool {
+        self.settings.budget.is_short()
     }
 
-    /// Takes the answers of calls that took longer, and hands new ones to the service.
-    fn answer(&mut self, waker: &Waker) -> Result<Answered, Over> {
-        let mut answered = Answered::Nothing;
-        if self.wire.connection.waits_for_memory() {
-            self.wire.connection.handle_memory(waker);
-        }
-        if self.answers.under_way() > 0 && self.answers.finish(&mut self.wire.connection)? {
-            answered = Answered::All;
-        }
-        let (mut calls, mut octets) = (0, 0);
-        while self.answers.under_way() < MAX_JOBS {
-            if calls == CALLS || octets >= REPLIES {
-                return Ok(Answered::Enough);
-            }
-            let Some((id, message)) = self.next_call() else {
-                return Ok(answered);
-            };
-            answered = Answered::All;
-            calls += 1;
-            octets += self.answers.call(&mut self.wire.connection, id, message);
-        }
-        // A job may wait for what the client replies to a call of ours: that is not to wait for it.
-        if self.back.is_some() {
-            while let Some(call) = self.come() {
-                self.waiting.push_back(call);
-            }
-        }
-        Ok(answered)
+    /// RFC 8167 §5.4: a client that is ready for calls keeps its connection for them.
+    fn usage(&self, connection: &Connection) -> (u64, bool) {
+        let ready = self.back.as_ref().is_some_and(BackEnd::is_ready);
+        let calls = connection.counters().calls_received;
+        (calls, ready || !self.is_idle(connection))
     }
 
-    /// The next call to answer.
-    fn next_call(&mut self) -> Option<(CallId, Payload)> {
-        if let Some(call) = self.waiting.pop_front() {
-            return Some(call);
-        }
-        self.come()
+    fn idle_timeout(&self) -> Option<(Duration, Over)> {
+        let limit = self.settings.config.idle_timeout?;
+        Some((limit, Over::Idle(limit)))
     }
 
-    /// The next call that has come. Replies that came before it are handed on.
-    fn come(&mut self) -> Option<(CallId, Payload)> {
-        loop {
-            match self.wire.connection.poll_event()? {
-                Event::Call { id, message } => return Some((id, message)),
-                Event::Reply { token, reply } => match &mut self.back {
-                    Some(back) => back.deliver(token, reply),
-                    None => unreachable!("a server without a backchannel has no calls of its own"),
-                },
-            }
-        }
-    }
-
-    /// What is not to be done in every turn: grants, counters, the end, silence.
-    fn look_around(&mut self) -> Option<Over> {
-        let now = clock::now();
-        self.grants.adjust(&mut self.wire.connection);
-        self.asking.look(now, &mut self.wire.connection);
-        let (mut calls_back, mut open) = (false, false);
-        if let Some(back) = &mut self.back {
-            if let Some(over) = back.look_around(now, &mut self.wire) {
-                return Some(over);
-            }
-            calls_back = !back.is_idle();
-            open = back.is_ready();
-        }
-        let connection = &self.wire.connection;
-        self.tally.publish(&self.wire);
-        calls_back |= connection.calls_out() > 0;
-        let idle = connection.calls_in() == 0 && !calls_back;
+    fn look_around(
+        &mut self,
+        now: Instant,
+        wire: &mut Wire,
+        deadlines: &mut Deadlines,
+    ) -> Result<(), Over> {
+        self.grants.adjust(&mut wire.connection);
+        self.asking.look(now, &mut wire.connection);
         if self.drain_until.is_none() && self.stop.is_set() {
             self.drain_until = Some(now + self.settings.config.drain_timeout);
         }
-        if let Some(until) = self.drain_until
-            && (now >= until || idle && connection.is_quiet())
-        {
-            return Some(Over::Asked);
+        deadlines.set(Deadline::Drain, self.drain_until);
+        let done = self.is_idle(&wire.connection) && wire.connection.is_quiet();
+        match self.drain_until {
+            Some(until) if now >= until || done => Err(Over::Asked),
+            Some(_) | None => Ok(()),
         }
-        let short = || self.settings.budget.is_short();
-        if self
-            .pulling
-            .is_late(now, connection.waits_for_chunks(), short)
-        {
-            return Some(Over::PullTimedOut(self.settings.config.pull_timeout));
-        }
-        let calls = connection.counters().calls_received;
-        // RFC 8167 §5.4: a client that is ready for calls keeps its connection for them.
-        if calls != self.seen.0 || !idle || open {
-            self.seen = (calls, now);
-        }
-        let timeout = self.settings.config.idle_timeout?;
-        (now >= self.seen.1 + timeout).then_some(Over::Idle(timeout))
     }
 
-    async fn park(&mut self) -> Result<(), Over> {
-        let silence = self.settings.config.idle_timeout.map(|t| self.seen.1 + t);
-        let stuck = self.pulling.next(clock::now());
-        let back = self.back.as_ref();
-        let back = back.and_then(|back| back.next(clock::now(), &self.wire));
-        let until = [self.drain_until, silence, stuck, back];
-        let until = until.into_iter().flatten();
-        let until = until
-            .min()
-            .unwrap_or_else(|| clock::now() + Duration::from_secs(3600));
-        // Mostly it is later each time: then the timer may as well come too early once.
-        if self.timer.is_elapsed() || until < self.timer.deadline().into_std() {
-            self.timer.as_mut().reset(until.into());
-        }
+    fn poll(&mut self, cx: &mut Context<'_>, wire: &Wire) -> bool {
+        let work = self.back.as_ref().is_some_and(|back| back.poll(cx, wire));
         let draining = self.drain_until.is_some();
-        std::future::poll_fn(|cx| {
-            let Self { wire, answers, .. } = self;
-            if answers.under_way() > 0
-                && let Poll::Ready(answered) = answers.poll(cx, &mut wire.connection)
-            {
-                return Poll::Ready(answered);
-            }
-            let ready = self.wire.poll_ready(cx).is_ready()
-                | self
-                    .back
-                    .as_ref()
-                    .is_some_and(|back| back.poll(cx, &self.wire))
-                | (!draining && self.stopped.as_mut().poll(cx).is_ready())
-                | self.timer.as_mut().poll(cx).is_ready();
-            if ready || self.memory_came(cx) {
-                return Poll::Ready(Ok(()));
-            }
-            Poll::Pending
-        })
-        .await
-    }
-
-    /// Whether a call that waited for memory has got some.
-    fn memory_came(&mut self, cx: &Context<'_>) -> bool {
-        let connection = &mut self.wire.connection;
-        if !connection.waits_for_memory() {
-            return false;
-        }
-        let before = connection.calls_waiting_for_memory();
-        connection.handle_memory(cx.waker());
-        connection.calls_waiting_for_memory() < before
+        work | (!draining && self.stopped.as_mut().poll(cx).is_ready())
     }
 }
 
@@ -330,16 +165,18 @@ async fn stopped(stop: Stop) {
 mod tests {
     use super::*;
     use crate::ServerConfig;
+    use crate::driver::CALLS;
     use crate::server::State;
     use buffer::{Buffer, Pool};
     use oncrpc::xdr::Payload;
-    use oncrpc::{Answer, Reply, Service};
+    use oncrpc::{Answer, Caller, Reply, Service};
     use rpcrdma_proto::{
         Budget, Characteristics, Config, Connection, FailedCalls, InlineSize, PrivateData,
         Registrations, Role, Versions, Xids,
     };
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
     use std::sync::{Mutex, PoisonError};
+    use std::task::Poll;
     use verbs::{Gather, QueuePair, WorkRequest, WrId};
     use verbs_sim::{EndOptions, Fabric, PairOptions};
 
@@ -415,16 +252,13 @@ mod tests {
             budget,
         };
         let state = Arc::new(State::default());
-        let mut serving = std::pin::pin!(
-            Serving::new(
-                Wire::new(Box::new(qp), connection),
-                Arc::new(settings),
-                Activity::default(),
-                Tally::new(state),
-                Stop::new(),
-            )
-            .run()
-        );
+        let mut serving = std::pin::pin!(serve(
+            Wire::new(Box::new(qp), connection),
+            Arc::new(settings),
+            Activity::default(),
+            Tally::new(state),
+            Stop::new(),
+        ));
         // Each time that it pauses is a turn for others.
         let noted = || notes.notes.lock().unwrap_or_else(PoisonError::into_inner);
         while noted().len() < ALL {

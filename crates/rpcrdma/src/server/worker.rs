@@ -1,7 +1,7 @@
 //! The threads of a server, each with a runtime of its own.
 
 use super::stop::Stop;
-use crate::spin::Activity;
+use crate::driver::spin::Activity;
 use buffer::Pool;
 use std::io;
 use std::sync::Arc;

@@ -140,6 +140,21 @@ fn client_is_asked_for_receives_that_its_replies_fit_and_for_smaller_ones_again(
 }
 
 #[test]
+fn request_for_larger_receives_goes_out_before_the_server_waits() {
+    run_in_virtual_time(async {
+        let stage = Stage::new(sim().1, ServerConfig::default()).await;
+        let client = stage.client(speaking(Versions::Two)).await;
+        let second = Duration::from_secs(1);
+        // The server looks at what its replies need once a second at most.
+        tokio::time::sleep(2 * second).await;
+        exchange(&client, &[], &[5; 900]).await;
+        tokio::time::sleep(second).await;
+        // Beside the answer to INITXCH. Nothing but the server's own request woke the client.
+        assert_eq!(client.counters().control_received, 2);
+    });
+}
+
+#[test]
 fn client_that_speaks_version_two_takes_calls_with_chunks() {
     run(async {
         for (versions, takes) in [(Versions::One, false), (Versions::Two, true)] {

@@ -29,11 +29,11 @@
 //!         16
 //!     }
 //!
-//!     fn parse(r: &mut xdr::Reader<'_>) -> Result<u32, ValueError> {
+//!     fn parse(r: &mut oncrpc::xdr::Reader<'_>) -> Result<u32, ValueError> {
 //!         Ok(r.u32()?)
 //!     }
 //!
-//!     fn emit(value: &u32, w: &mut xdr::Writer) {
+//!     fn emit(value: &u32, w: &mut oncrpc::xdr::Writer) {
 //!         w.u32(*value);
 //!     }
 //!

@@ -1,6 +1,6 @@
 //! Calls of the peer, from their arrival to their answers.
 
-use crate::wire::Over;
+use crate::driver::wire::Over;
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, Reply, Service};
 use rpcrdma_proto::{CallId, Connection};
@@ -28,7 +28,7 @@ impl Answers {
     }
 
     /// Calls that are being answered beside others.
-    pub(crate) fn under_way(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.jobs.len()
     }
 

@@ -4,10 +4,12 @@
 //! One lock, held for a few instructions, and a slot per call that is used again: no allocation
 //! and no channel per call.
 
-use super::queue::Queue;
-use super::suspects::{Suspects, Turn, is_suspect};
+mod queue;
+mod suspects;
+
 use oncrpc::TransportError;
 use oncrpc::xdr::Payload;
+use queue::Queue;
 use rpcrdma_proto::{CallRequest, CallToken};
 use slab::Slab;
 use smallvec::SmallVec;
@@ -17,6 +19,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
+use suspects::{Suspects, Turn, is_suspect};
+
+pub(crate) use suspects::MAX_LOSSES;
 
 /// The calls of one client.
 #[derive(Debug)]

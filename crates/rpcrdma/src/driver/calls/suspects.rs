@@ -9,7 +9,7 @@ const SUSPECT_FROM: u32 = 2;
 
 /// Connections that are lost with a call alone on its way before that call fails: what broke them was
 /// nothing else of ours.
-pub(super) const MAX_LOSSES: u32 = 3;
+pub(crate) const MAX_LOSSES: u32 = 3;
 
 /// Sweeps for which others wait at most while a suspect is on its way: one whole one at least.
 const SWEEPS_ALONE: u8 = 2;

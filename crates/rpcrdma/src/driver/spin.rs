@@ -4,7 +4,7 @@
 //! so an owner looks again for a while before it does. That is of use to nobody when the CPU is
 //! wanted for something else: hence one spinning connection at most, and `sched_yield` often.
 
-use crate::Spin;
+use crate::config::Spin;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,10 +1,10 @@
 //! Calls on their way out over one connection after the other, and their replies back.
 
 use super::calls::{Calls, Outcome, Work};
-use crate::clock;
-use crate::wire::{Over, Wire};
+use crate::driver::clock;
+use crate::driver::wire::{Over, Wire};
 use oncrpc::TransportError;
-use rpcrdma_proto::{CallToken, Called};
+use rpcrdma_proto::{CallToken, Called, Connection};
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
@@ -117,6 +117,11 @@ impl Outgoing {
     /// How long any call may take, those included that have more time than others.
     pub(crate) fn longest(&self) -> Duration {
         self.longest
+    }
+
+    /// Whether a call waits to be sent, or is in flight.
+    pub(crate) fn has_calls(&self, connection: &Connection) -> bool {
+        connection.calls_out() > 0 || !self.calls.is_idle(self.line)
     }
 
     /// Whether there is something to do for those who call, be it now or by a wake-up from now on.

@@ -1,5 +1,6 @@
 //! A queue pair and the protocol state on it, which are driven as one.
 
+use oncrpc::Caller;
 use rpcrdma_proto::{Connection, Version, Violation};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -14,6 +15,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Wire {
     pub(crate) qp: Box<dyn QueuePair>,
     pub(crate) connection: Connection,
+    /// How the service knows the connection.
+    pub(crate) caller: Caller,
     impossible: bool,
 }
 
@@ -49,6 +52,7 @@ pub(crate) enum Over {
 impl Wire {
     pub(crate) fn new(qp: Box<dyn QueuePair>, connection: Connection) -> Self {
         Self {
+            caller: Caller::new(qp.peer_addr()),
             qp,
             connection,
             impossible: false,
@@ -71,11 +75,13 @@ impl Wire {
         moved
     }
 
-    fn post(&mut self) {
+    /// Posts what the protocol has to post; whether there was something.
+    pub(crate) fn post(&mut self) -> bool {
+        let mut posted = false;
         while let Some(work) = self.connection.poll_post() {
             trace!(?work, "posted");
             match self.qp.post(work) {
-                Ok(()) => {}
+                Ok(()) => posted = true,
                 // The protocol keeps to the limits by itself; this is for a provider that does not
                 // keep to its own.
                 Err(PostError::Full(work)) => {
@@ -88,6 +94,12 @@ impl Wire {
                 }
             }
         }
+        posted
+    }
+
+    /// Whether this can go on, and why not.
+    pub(crate) fn check(&self) -> Result<(), Over> {
+        self.over().map_or(Ok(()), Err)
     }
 
     /// Why this cannot go on, if it cannot.

@@ -1,0 +1,60 @@
+//! The deadlines of one connection, in one table.
+
+use std::time::Instant;
+
+/// What a connection has to look at when its time comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deadline {
+    /// Calls of this end whose time may be up.
+    Calls,
+    /// A peer that has been silent.
+    Liveness,
+    /// Read chunks that the peer owes.
+    Pull,
+    /// A connection that nobody uses.
+    Idle,
+    /// The first reply on a new connection.
+    FirstReply,
+    /// The end of a server that was asked to stop.
+    Drain,
+}
+
+/// Kinds of deadlines.
+const KINDS: usize = 6;
+
+/// When each of them is due. Whoever looks after one sets it anew each time.
+#[derive(Debug, Default)]
+pub(crate) struct Deadlines([Option<Instant>; KINDS]);
+
+impl Deadlines {
+    /// Sets one, or clears it.
+    pub(crate) fn set(&mut self, deadline: Deadline, at: Option<Instant>) {
+        self.0[deadline as usize] = at;
+    }
+
+    /// The earliest of all.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.0.iter().flatten().min().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn next_is_the_earliest_that_is_set() {
+        let start = Instant::now();
+        let at = |seconds| Some(start + Duration::from_secs(seconds));
+        let mut deadlines = Deadlines::default();
+        assert_eq!(deadlines.next(), None);
+        deadlines.set(Deadline::Calls, at(3));
+        deadlines.set(Deadline::Idle, at(2));
+        assert_eq!(deadlines.next(), at(2));
+        deadlines.set(Deadline::Idle, at(5));
+        assert_eq!(deadlines.next(), at(3));
+        deadlines.set(Deadline::Calls, None);
+        assert_eq!(deadlines.next(), at(5));
+    }
+}
