@@ -4,6 +4,8 @@
 //! A [`Service`] answers calls and a [`Transport`] carries them; neither knows the other. The same
 //! NFS code therefore runs over RDMA and over TCP (crate `oncrpc-tcp`).
 
+mod address;
+pub mod admission;
 pub mod auth;
 mod message;
 mod program;
@@ -11,6 +13,7 @@ mod service;
 mod transport;
 pub mod xdr;
 
+pub use address::AddressGroup;
 pub use auth::{AuthStat, AuthSys, Credential};
 pub use message::{
     AcceptStatus, CallError, CallHeader, MAX_CALL_HEADER, MAX_REPLY_HEADER, Procedure,

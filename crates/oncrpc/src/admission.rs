@@ -1,0 +1,369 @@
+//! Admission control: which connections a server has when more are wanted than it can have.
+//!
+//! Every connection counts from the moment it is accepted. Once the server is full, a new connection
+//! takes the place of the least useful one:
+//!
+//! 1. one that is still being set up, of the address with the most of those, once that address has
+//!    more than [`FREE_SETUPS`];
+//! 2. else one of the address with the most connections, if that has at least two more than the
+//!    address of the new one: a connection that is being set up before an idle one, and the one that
+//!    has been idle for longest before the others.
+//!
+//! A connection in use is never evicted. Rule 2 moves connections from addresses with many to those
+//! with few and never back, so that clients which come again cannot evict each other in turns.
+//! Addresses are compared as [`AddressGroup`]s.
+
+use crate::AddressGroup;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Connections that one address may be setting up before they are the first to be evicted: as many as
+/// a client with `nconnect=16` makes at a time.
+pub const FREE_SETUPS: usize = 16;
+
+/// One evicted connection that has not ended yet is tolerated for so many that there may be.
+const LEAVING_PART: usize = 8;
+
+/// How often eviction looks for another connection if the one that it chose came into use meanwhile.
+const MAX_CHOICES: usize = 4;
+
+/// How many connections a server has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// In all.
+    pub connections: usize,
+    /// From one address.
+    pub per_address: usize,
+    /// Still being set up.
+    pub in_setup: usize,
+}
+
+/// The connections of a server, by address.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    limits: ConnectionLimits,
+    /// Orders the times at which connections became idle.
+    stamps: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    groups: HashMap<AddressGroup, Group>,
+    connections: usize,
+    in_setup: usize,
+    /// Evicted connections that have not ended yet.
+    leaving: usize,
+    next_id: u64,
+}
+
+/// The connections of one address group, in the order of their arrival.
+#[derive(Debug, Default)]
+struct Group {
+    in_setup: BTreeMap<u64, Entry>,
+    established: BTreeMap<u64, Entry>,
+}
+
+struct Entry {
+    /// One of the values below; shared with the owner of the connection.
+    usage: Arc<AtomicU64>,
+    evict: Box<dyn FnOnce() + Send>,
+}
+
+/// The connection is being used.
+const IN_USE: u64 = 0;
+/// The connection has lost its place.
+const EVICTED: u64 = 1;
+/// The connection is being set up.
+const IN_SETUP: u64 = 2;
+/// The connection is idle since the stamp that is its value.
+const FIRST_STAMP: u64 = 3;
+
+/// Why a connection is not admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The server has all the connections it can have, and none of them is less useful.
+    #[error("too many connections")]
+    Full,
+    /// The address has all the connections it can have.
+    #[error("too many connections from this address")]
+    AddressFull,
+}
+
+/// The place of one connection. Dropping it makes room for another.
+#[derive(Debug)]
+pub struct Admitted {
+    admission: Admission,
+    group: AddressGroup,
+    id: u64,
+    usage: Arc<AtomicU64>,
+    /// What this end knows `usage` to be, unless the connection was evicted.
+    last: u64,
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Entry").field(&self.usage).finish()
+    }
+}
+
+impl Admission {
+    /// Admission control with these limits.
+    pub fn new(limits: ConnectionLimits) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                limits,
+                stamps: AtomicU64::new(FIRST_STAMP),
+                state: Mutex::default(),
+            }),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        let state = self.shared.state.lock();
+        state.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Admits a connection from `address`, in place of a less useful one if need be. `evict` is called
+    /// when the connection has lost its place: it is to end at once then.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no place.
+    pub fn admit(
+        &self,
+        address: IpAddr,
+        evict: impl FnOnce() + Send + 'static,
+    ) -> Result<Admitted, Refused> {
+        let group = AddressGroup::of(address);
+        let mut state = self.lock();
+        let evicted = state.make_room(group, &self.shared.limits)?;
+        let id = state.next_id;
+        state.next_id += 1;
+        state.connections += 1;
+        state.in_setup += 1;
+        let usage = Arc::new(AtomicU64::new(IN_SETUP));
+        let entry = Entry {
+            usage: Arc::clone(&usage),
+            evict: Box::new(evict),
+        };
+        let connections = state.groups.entry(group).or_default();
+        connections.in_setup.insert(id, entry);
+        drop(state);
+        if let Some(evicted) = evicted {
+            (evicted.evict)();
+        }
+        Ok(Admitted {
+            admission: self.clone(),
+            group,
+            id,
+            usage,
+            last: IN_SETUP,
+        })
+    }
+
+    /// Whether so many evicted connections have not ended yet that no further one is to be accepted
+    /// before some of them have: they still have their descriptors and their memory.
+    pub fn is_crowded(&self) -> bool {
+        self.lock().leaving > self.shared.limits.connections / LEAVING_PART
+    }
+}
+
+impl State {
+    /// Makes room for one more connection of this group; the one that was evicted for it.
+    fn make_room(
+        &mut self,
+        newcomer: AddressGroup,
+        limits: &ConnectionLimits,
+    ) -> Result<Option<Entry>, Refused> {
+        let own = self.groups.get(&newcomer);
+        let (own, own_setups) = own.map_or((0, 0), |group| (group.len(), group.in_setup.len()));
+        if own >= limits.per_address {
+            if own_setups <= FREE_SETUPS {
+                return Err(Refused::AddressFull);
+            }
+            let oldest = self.oldest_setup(newcomer).ok_or(Refused::AddressFull)?;
+            let evicted = self.evict(newcomer, oldest).ok_or(Refused::AddressFull)?;
+            return Ok(Some(evicted));
+        }
+        let full = self.connections >= limits.connections;
+        if !full && self.in_setup < limits.in_setup {
+            return Ok(None);
+        }
+        for _ in 0..MAX_CHOICES {
+            let (group, id) = match full {
+                true => self.least_useful(own),
+                false => self.most_setups(0),
+            }
+            .ok_or(Refused::Full)?;
+            if let Some(evicted) = self.evict(group, id) {
+                return Ok(Some(evicted));
+            }
+        }
+        Err(Refused::Full)
+    }
+
+    /// The connection to evict for one of an address that has `own`.
+    fn least_useful(&self, own: usize) -> Option<(AddressGroup, u64)> {
+        self.most_setups(FREE_SETUPS).or_else(|| {
+            let mut best: Option<((usize, bool, Reverse<u64>), AddressGroup, u64)> = None;
+            for (group, connections) in &self.groups {
+                let len = connections.len();
+                if len < own + 2 || best.as_ref().is_some_and(|best| len < best.0.0) {
+                    continue;
+                }
+                if let Some((in_setup, since, id)) = connections.least_useful() {
+                    let rank = (len, in_setup, Reverse(since));
+                    if best.as_ref().is_none_or(|best| rank > best.0) {
+                        best = Some((rank, *group, id));
+                    }
+                }
+            }
+            best.map(|(_, group, id)| (group, id))
+        })
+    }
+
+    /// The oldest connection in setup of the group that has the most of those, if that are more than
+    /// `free`.
+    fn most_setups(&self, free: usize) -> Option<(AddressGroup, u64)> {
+        let crowded = self.groups.iter().filter_map(|(group, connections)| {
+            let oldest = *connections.in_setup.keys().next()?;
+            let len = connections.in_setup.len();
+            (len > free).then_some(((len, Reverse(oldest)), *group, oldest))
+        });
+        let most = crowded.max_by_key(|(rank, ..)| *rank)?;
+        Some((most.1, most.2))
+    }
+
+    fn oldest_setup(&self, group: AddressGroup) -> Option<u64> {
+        self.groups.get(&group)?.in_setup.keys().next().copied()
+    }
+
+    /// Takes the place of this connection, unless it is in use.
+    fn evict(&mut self, group: AddressGroup, id: u64) -> Option<Entry> {
+        let connections = self.groups.get_mut(&group)?;
+        let entry = connections.entry(id)?;
+        let usage = entry.usage.load(Acquire);
+        if usage == IN_USE {
+            return None;
+        }
+        let taken = entry
+            .usage
+            .compare_exchange(usage, EVICTED, AcqRel, Acquire);
+        taken.ok()?;
+        let entry = self.remove(group, id)?;
+        self.leaving += 1;
+        Some(entry)
+    }
+
+    fn remove(&mut self, group: AddressGroup, id: u64) -> Option<Entry> {
+        let connections = self.groups.get_mut(&group)?;
+        let in_setup = connections.in_setup.remove(&id);
+        if in_setup.is_some() {
+            self.in_setup -= 1;
+        }
+        let entry = in_setup.or_else(|| connections.established.remove(&id))?;
+        self.connections -= 1;
+        if connections.len() == 0 {
+            self.groups.remove(&group);
+        }
+        Some(entry)
+    }
+}
+
+impl Group {
+    fn len(&self) -> usize {
+        self.in_setup.len() + self.established.len()
+    }
+
+    fn entry(&self, id: u64) -> Option<&Entry> {
+        let in_setup = self.in_setup.get(&id);
+        in_setup.or_else(|| self.established.get(&id))
+    }
+
+    /// Whether the least useful connection is in setup, since when it has been idle, and which it is.
+    fn least_useful(&self) -> Option<(bool, u64, u64)> {
+        if let Some(id) = self.in_setup.keys().next() {
+            return Some((true, *id, *id));
+        }
+        let idle = self.established.iter().filter_map(|(id, entry)| {
+            let since = entry.usage.load(Relaxed);
+            (since != IN_USE).then_some((since, *id))
+        });
+        idle.min().map(|(since, id)| (false, since, id))
+    }
+}
+
+impl Admitted {
+    /// The address group whose connection this is.
+    pub fn group(&self) -> AddressGroup {
+        self.group
+    }
+
+    /// The peer has said what it wants: the connection is idle now.
+    pub fn set_up(&mut self) {
+        let mut state = self.admission.lock();
+        let Some(connections) = state.groups.get_mut(&self.group) else {
+            return;
+        };
+        // An evicted connection has no entry any more.
+        if let Some(entry) = connections.in_setup.remove(&self.id) {
+            connections.established.insert(self.id, entry);
+            state.in_setup -= 1;
+        }
+        drop(state);
+        self.become_idle();
+    }
+
+    /// Tells whether there are calls in flight, in either direction, or a backchannel that may be
+    /// needed; false if the connection was evicted before it came into use.
+    ///
+    /// It costs nothing while that stays the same.
+    #[must_use]
+    pub fn set_in_use(&mut self, in_use: bool) -> bool {
+        match (self.last == IN_USE, in_use) {
+            (true, true) => true,
+            (false, true) => self.change(IN_USE),
+            (true, false) => self.become_idle(),
+            (false, false) => self.usage.load(Relaxed) != EVICTED,
+        }
+    }
+
+    fn become_idle(&mut self) -> bool {
+        let stamp = self.admission.shared.stamps.fetch_add(1, Relaxed);
+        self.change(stamp)
+    }
+
+    fn change(&mut self, usage: u64) -> bool {
+        let changed = self
+            .usage
+            .compare_exchange(self.last, usage, AcqRel, Acquire);
+        if changed.is_ok() {
+            self.last = usage;
+        }
+        changed.is_ok()
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        let mut state = self.admission.lock();
+        if state.remove(self.group, self.id).is_none() {
+            state.leaving -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

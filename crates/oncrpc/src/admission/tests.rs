@@ -1,0 +1,240 @@
+//! Who is evicted for whom.
+
+use super::*;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+const LIMITS: ConnectionLimits = ConnectionLimits {
+    connections: 64,
+    per_address: 48,
+    in_setup: 32,
+};
+
+/// A connection, and whether it was evicted.
+struct Client {
+    admitted: Admitted,
+    evicted: Arc<AtomicBool>,
+}
+
+impl Client {
+    fn is_evicted(&self) -> bool {
+        self.evicted.load(SeqCst)
+    }
+}
+
+fn addr(last: u8) -> IpAddr {
+    [127, 0, 0, last].into()
+}
+
+fn arrive(admission: &Admission, from: IpAddr) -> Result<Client, Refused> {
+    let evicted = Arc::new(AtomicBool::new(false));
+    let tell = Arc::clone(&evicted);
+    let admitted = admission.admit(from, move || tell.store(true, SeqCst))?;
+    Ok(Client { admitted, evicted })
+}
+
+/// A connection that is set up and idle.
+fn idle(admission: &Admission, from: IpAddr) -> Result<Client, Refused> {
+    let mut client = arrive(admission, from)?;
+    client.admitted.set_up();
+    Ok(client)
+}
+
+/// A connection with a call in flight.
+fn busy(admission: &Admission, from: IpAddr) -> Result<Client, Refused> {
+    let mut client = idle(admission, from)?;
+    assert!(client.admitted.set_in_use(true));
+    Ok(client)
+}
+
+/// Ends the connections that were evicted; how many that were.
+fn reap(clients: &mut Vec<Client>) -> usize {
+    let before = clients.len();
+    clients.retain(|client| !client.is_evicted());
+    before - clients.len()
+}
+
+#[test]
+fn place_is_free_again_when_its_connection_has_ended() {
+    let admission = Admission::new(ConnectionLimits {
+        connections: 2,
+        ..LIMITS
+    });
+    let first = busy(&admission, addr(1)).expect("there is room");
+    let _second = busy(&admission, addr(2)).expect("there is room");
+    assert_eq!(arrive(&admission, addr(3)).err(), Some(Refused::Full));
+    drop(first);
+    assert!(arrive(&admission, addr(3)).is_ok());
+    assert_eq!(admission.lock().groups.len(), 1, "groups that are gone");
+}
+
+#[test]
+fn address_has_no_more_than_its_share_however_it_is_written() {
+    let admission = Admission::new(ConnectionLimits {
+        per_address: 2,
+        ..LIMITS
+    });
+    let mapped: IpAddr = "::ffff:127.0.0.1".parse().expect("an address");
+    let _held = [addr(1), mapped].map(|addr| idle(&admission, addr).expect("there is room"));
+    let refused = arrive(&admission, addr(1)).err();
+    assert_eq!(refused, Some(Refused::AddressFull));
+    assert!(arrive(&admission, addr(2)).is_ok());
+    let neighbours = ["2001:db8::1", "2001:db8::2", "2001:db8::3"];
+    let neighbours = neighbours.map(|addr| idle(&admission, addr.parse().expect("an address")));
+    assert_eq!(
+        neighbours.map(Result::err)[2..],
+        [Some(Refused::AddressFull)]
+    );
+}
+
+#[test]
+fn silent_connections_of_one_address_give_way_before_their_setup_is_complete() {
+    let admission = Admission::new(LIMITS);
+    let mut silent = Vec::new();
+    let mut evicted = 0;
+    for _ in 0..512 {
+        silent.extend(arrive(&admission, addr(1)));
+        evicted += reap(&mut silent);
+    }
+    assert_eq!(silent.len(), LIMITS.in_setup, "bounded before MPA");
+    assert_eq!(evicted, 512 - LIMITS.in_setup, "the oldest give way");
+    let served: Vec<Client> = (2..22)
+        .map(|last| busy(&admission, addr(last)).expect("a place"))
+        .collect();
+    assert!(!served.iter().any(Client::is_evicted));
+}
+
+#[test]
+fn idle_connections_of_one_address_give_way_to_others() {
+    let admission = Admission::new(ConnectionLimits {
+        per_address: 64,
+        ..LIMITS
+    });
+    let mut silent: Vec<Client> = (0..64)
+        .map(|_| idle(&admission, addr(1)).expect("there is room"))
+        .collect();
+    let mut served = Vec::new();
+    for last in 2..22 {
+        served.push(busy(&admission, addr(last)).expect("a place"));
+        assert_eq!(reap(&mut silent), 1);
+        // It comes again, and has no place any more.
+        assert!(idle(&admission, addr(1)).is_err());
+    }
+    assert!(!served.iter().any(Client::is_evicted));
+}
+
+#[test]
+fn connection_that_has_been_idle_for_longest_gives_way_first() {
+    let admission = Admission::new(ConnectionLimits {
+        connections: 3,
+        ..LIMITS
+    });
+    let [mut first, second, third] = [(); 3].map(|()| idle(&admission, addr(1)).expect("room"));
+    assert!(first.admitted.set_in_use(true));
+    assert!(first.admitted.set_in_use(false));
+    let _new = arrive(&admission, addr(2)).expect("a place");
+    assert_eq!(
+        [&first, &second, &third].map(Client::is_evicted),
+        [false, true, false]
+    );
+}
+
+#[test]
+fn connection_in_use_is_never_evicted() {
+    let admission = Admission::new(ConnectionLimits {
+        connections: 20,
+        ..LIMITS
+    });
+    let mut busy: Vec<Client> = (0..19)
+        .map(|_| busy(&admission, addr(1)).expect("there is room"))
+        .collect();
+    let idle = idle(&admission, addr(1)).expect("there is room");
+    let _first = arrive(&admission, addr(2)).expect("a place");
+    assert!(idle.is_evicted() && !busy.iter().any(Client::is_evicted));
+    assert_eq!(arrive(&admission, addr(3)).err(), Some(Refused::Full));
+    assert!(busy[7].admitted.set_in_use(false));
+    assert!(arrive(&admission, addr(3)).is_ok() && busy[7].is_evicted());
+}
+
+#[test]
+fn evicted_connection_does_not_come_into_use() {
+    let admission = Admission::new(ConnectionLimits {
+        connections: 2,
+        ..LIMITS
+    });
+    let mut first = idle(&admission, addr(1)).expect("there is room");
+    let mut second = idle(&admission, addr(1)).expect("there is room");
+    let _new = arrive(&admission, addr(2)).expect("a place");
+    assert!(first.is_evicted());
+    assert!(!first.admitted.set_in_use(false));
+    assert!(!first.admitted.set_in_use(true));
+    assert!(second.admitted.set_in_use(true));
+}
+
+#[test]
+fn connection_in_setup_gives_way_before_an_idle_one_of_its_address() {
+    let admission = Admission::new(ConnectionLimits {
+        connections: 3,
+        ..LIMITS
+    });
+    let first = idle(&admission, addr(1)).expect("there is room");
+    let second = arrive(&admission, addr(1)).expect("there is room");
+    let third = idle(&admission, addr(1)).expect("there is room");
+    let _new = arrive(&admission, addr(2)).expect("a place");
+    assert_eq!(
+        [&first, &second, &third].map(Client::is_evicted),
+        [false, true, false]
+    );
+}
+
+#[test]
+fn many_in_setup_give_way_before_the_idle_ones_of_a_busier_address() {
+    let admission = Admission::new(LIMITS);
+    let idle: Vec<Client> = (0..40)
+        .map(|_| idle(&admission, addr(1)).expect("there is room"))
+        .collect();
+    let mut silent: Vec<Client> = (0..24)
+        .map(|_| arrive(&admission, addr(2)).expect("there is room"))
+        .collect();
+    for last in 3..3 + 8 {
+        assert!(arrive(&admission, addr(last)).is_ok());
+    }
+    // One place was made, and given back each time.
+    assert_eq!(reap(&mut silent), 1);
+    assert!(!idle.iter().any(Client::is_evicted));
+}
+
+#[test]
+fn clients_that_come_again_do_not_evict_each_other_in_turns() {
+    let admission = Admission::new(ConnectionLimits {
+        connections: 2,
+        ..LIMITS
+    });
+    let held = [1, 2].map(|last| idle(&admission, addr(last)).expect("there is room"));
+    // Neither a third address nor the second connection of one has more right to the place.
+    for last in [3, 1, 2] {
+        assert_eq!(arrive(&admission, addr(last)).err(), Some(Refused::Full));
+    }
+    assert!(!held.iter().any(Client::is_evicted));
+}
+
+#[test]
+fn evicted_connections_that_do_not_end_are_noticed() {
+    let limits = ConnectionLimits {
+        in_setup: 8,
+        ..LIMITS
+    };
+    let admission = Admission::new(limits);
+    let mut clients = Vec::new();
+    while !admission.is_crowded() {
+        clients.push(arrive(&admission, addr(1)).expect("a place"));
+    }
+    let leaving = reap(&mut clients);
+    assert_eq!(leaving, limits.connections / LEAVING_PART + 1);
+    assert!(!admission.is_crowded());
+    drop(clients);
+    let state = admission.lock();
+    assert_eq!(
+        (state.connections, state.in_setup, state.leaving),
+        (0, 0, 0)
+    );
+}
