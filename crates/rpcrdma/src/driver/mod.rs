@@ -13,10 +13,12 @@
 //! ```
 
 pub(crate) mod answers;
+pub(crate) mod budget;
 pub(crate) mod calls;
 pub(crate) mod clock;
 pub(crate) mod deadlines;
 pub(crate) mod invalidation;
+pub(crate) mod lease_rate;
 pub(crate) mod liveness;
 pub(crate) mod outgoing;
 pub(crate) mod pulling;

@@ -1,0 +1,488 @@
+//! Memory for the chunks of calls in service, shared fairly by the connections of a server.
+
+use oncrpc::AddressGroup;
+use slab::Slab;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+/// The part of a budget that the connections of one address may have together, so that an address
+/// which gives nothing back leaves most of it to others.
+const SHARE: usize = 4;
+
+/// So many bytes for the chunks of calls in service, on all connections that share it.
+///
+/// A call takes what it needs at once, for what it pulls and for its reply, so that no call waits for
+/// more while it holds some. Addresses with calls that wait have one call served in turn; the
+/// connections of one address are served in the order in which they began to wait.
+#[derive(Clone, Debug)]
+pub(crate) struct Budget(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    total: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    free: usize,
+    groups: HashMap<AddressGroup, Group>,
+    /// Groups with a call that waits for bytes of others, the next one first.
+    turns: VecDeque<AddressGroup>,
+    waiters: Slab<Waiter>,
+}
+
+/// The connections of one address.
+#[derive(Debug, Default)]
+struct Group {
+    accounts: usize,
+    taken: usize,
+    /// Waiters, the next one first.
+    queue: VecDeque<usize>,
+    in_turns: bool,
+}
+
+/// An account whose next call waits.
+#[derive(Debug)]
+struct Waiter {
+    bytes: usize,
+    waker: Waker,
+    /// The bytes are taken for it already.
+    granted: bool,
+}
+
+/// One connection's access to a [`Budget`].
+#[derive(Debug)]
+pub(crate) struct Account {
+    budget: Budget,
+    group: AddressGroup,
+    waiter: Option<usize>,
+    held: Arc<AtomicUsize>,
+}
+
+/// Bytes taken from a [`Budget`], which gets them back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    budget: Budget,
+    group: AddressGroup,
+    held: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Budget {
+    /// A budget of `total` bytes.
+    pub(crate) fn new(total: usize) -> Self {
+        let state = State {
+            free: total,
+            ..State::default()
+        };
+        Self(Arc::new(Shared {
+            total,
+            state: Mutex::new(state),
+        }))
+    }
+
+    /// Bytes not taken.
+    pub(crate) fn free(&self) -> usize {
+        self.lock().free
+    }
+
+    /// Access to it for one more connection from this address.
+    pub(crate) fn account(&self, group: AddressGroup) -> Account {
+        self.lock().groups.entry(group).or_default().accounts += 1;
+        Account {
+            budget: self.clone(),
+            group,
+            waiter: None,
+            held: Arc::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        let state = self.0.state.lock();
+        state.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a group may have so many more. The first call of each always may.
+    fn allows(&self, group: &Group, bytes: usize) -> bool {
+        group.taken == 0 || group.taken + bytes <= self.0.total / SHARE
+    }
+
+    /// Gives back bytes of a group, and wakes whoever has got them.
+    fn give_back(&self, mut state: MutexGuard<'_, State>, of: AddressGroup, bytes: usize) {
+        state.free += bytes;
+        let group = state.group(of);
+        group.taken -= bytes;
+        let returns = !group.in_turns && !group.queue.is_empty();
+        group.in_turns |= returns;
+        if returns {
+            state.turns.push_back(of);
+        }
+        state.forget_if_unused(of);
+        self.serve(state);
+    }
+
+    /// Gives free bytes to those whose turn it is.
+    fn serve(&self, mut state: MutexGuard<'_, State>) {
+        let mut wakers = Vec::new();
+        let inner = &mut *state;
+        while let Some(&of) = inner.turns.front() {
+            let group = inner.groups.get_mut(&of).expect("a group that waits");
+            let next = group.queue.front().copied();
+            let waiter = next.map(|key| &mut inner.waiters[key]);
+            let waiter = waiter.filter(|waiter| self.allows(group, waiter.bytes));
+            if let Some(waiter) = waiter {
+                let Some(left) = inner.free.checked_sub(waiter.bytes) else {
+                    break;
+                };
+                inner.free = left;
+                group.taken += waiter.bytes;
+                waiter.granted = true;
+                wakers.push(waiter.waker.clone());
+                group.queue.pop_front();
+            } else {
+                // It waits for bytes of its own.
+                group.in_turns = false;
+            }
+            inner.turns.pop_front();
+            group.in_turns &= !group.queue.is_empty();
+            if group.in_turns {
+                inner.turns.push_back(of);
+            }
+        }
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl State {
+    fn group(&mut self, of: AddressGroup) -> &mut Group {
+        self.groups.get_mut(&of).expect("a group that is in use")
+    }
+
+    fn forget_if_unused(&mut self, of: AddressGroup) {
+        let group = self.group(of);
+        if group.accounts == 0 && group.taken == 0 {
+            self.groups.remove(&of);
+        }
+    }
+}
+
+impl Account {
+    /// Takes `bytes`, or the whole budget if they are more than that. If they are not free, or others
+    /// wait for them, the account waits in line with this demand: `waker` is woken when taking them
+    /// again gives what was asked for first.
+    pub(crate) fn take(&mut self, bytes: usize, waker: &Waker) -> Option<Lease> {
+        let budget = &self.budget;
+        let bytes = bytes.min(budget.0.total);
+        let mut state = budget.lock();
+        if let Some(key) = self.waiter {
+            let waiter = &mut state.waiters[key];
+            if !waiter.granted {
+                waiter.waker.clone_from(waker);
+                return None;
+            }
+            self.waiter = None;
+            let bytes = state.waiters.remove(key).bytes;
+            drop(state);
+            return Some(self.lease(bytes));
+        }
+        let nobody_waits = state.turns.is_empty();
+        let left = state.free.checked_sub(bytes).filter(|_| nobody_waits);
+        let group = state.group(self.group);
+        let allowed = group.queue.is_empty() && budget.allows(group, bytes);
+        if let Some(left) = left.filter(|_| allowed) {
+            group.taken += bytes;
+            state.free = left;
+            drop(state);
+            return Some(self.lease(bytes));
+        }
+        let joins = allowed && !group.in_turns;
+        group.in_turns |= joins;
+        if joins {
+            state.turns.push_back(self.group);
+        }
+        let key = state.waiters.insert(Waiter {
+            bytes,
+            waker: waker.clone(),
+            granted: false,
+        });
+        state.group(self.group).queue.push_back(key);
+        self.waiter = Some(key);
+        None
+    }
+
+    /// Whether another connection waits for bytes that this one may hold: one of another address that
+    /// is within its share, or one of the same address.
+    pub(crate) fn others_wait(&self) -> bool {
+        let mut state = self.budget.lock();
+        let own = self.waiter;
+        let neighbours = &state.group(self.group).queue;
+        let neighbour_waits = neighbours.iter().any(|&key| Some(key) != own);
+        let mut turns = state.turns.iter();
+        neighbour_waits || turns.any(|&group| group != self.group)
+    }
+
+    /// Bytes that leases of this account hold.
+    pub(crate) fn held(&self) -> usize {
+        self.held.load(Relaxed)
+    }
+
+    fn lease(&self, bytes: usize) -> Lease {
+        self.held.fetch_add(bytes, Relaxed);
+        Lease {
+            budget: self.budget.clone(),
+            group: self.group,
+            held: Arc::clone(&self.held),
+            bytes,
+        }
+    }
+}
+
+impl Lease {
+    /// Gives back what is beyond `bytes`.
+    pub(crate) fn shrink(&mut self, bytes: usize) {
+        let surplus = self.bytes.saturating_sub(bytes);
+        if surplus > 0 {
+            self.bytes -= surplus;
+            self.give_back(surplus);
+        }
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.held.fetch_sub(bytes, Relaxed);
+        let state = self.budget.lock();
+        self.budget.give_back(state, self.group, bytes);
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.give_back(self.bytes);
+    }
+}
+
+impl Drop for Account {
+    /// Those behind it move up.
+    fn drop(&mut self) {
+        let mut state = self.budget.lock();
+        state.group(self.group).accounts -= 1;
+        let Some(key) = self.waiter else {
+            return state.forget_if_unused(self.group);
+        };
+        let Waiter { bytes, granted, .. } = state.waiters.remove(key);
+        if granted {
+            return self.budget.give_back(state, self.group, bytes);
+        }
+        state.group(self.group).queue.retain(|&other| other != key);
+        if state.group(self.group).queue.is_empty() {
+            state.group(self.group).in_turns = false;
+            state.turns.retain(|&other| other != self.group);
+        }
+        state.forget_if_unused(self.group);
+        self.budget.serve(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::net::Ipv4Addr;
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+    use std::task::Wake;
+
+    #[derive(Default)]
+    struct Woken(AtomicU32);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+
+    /// A connection with an account, and how often it was woken.
+    struct Customer {
+        account: Account,
+        woken: Arc<Woken>,
+    }
+
+    impl Customer {
+        fn of(budget: &Budget, address: u8) -> Self {
+            let address = Ipv4Addr::new(10, 0, 0, address).into();
+            Self {
+                account: budget.account(AddressGroup::of(address)),
+                woken: Arc::default(),
+            }
+        }
+
+        fn take(&mut self, bytes: usize) -> Option<Lease> {
+            let waker = Waker::from(Arc::clone(&self.woken));
+            self.account.take(bytes, &waker)
+        }
+
+        fn woken(&self) -> u32 {
+            self.woken.0.load(SeqCst)
+        }
+    }
+
+    fn customers<const N: usize>(budget: &Budget, addresses: [u8; N]) -> [Customer; N] {
+        addresses.map(|address| Customer::of(budget, address))
+    }
+
+    #[test]
+    fn waiter_is_woken_when_bytes_come_back() {
+        let budget = Budget::new(100);
+        let [mut a, mut b] = customers(&budget, [1, 2]);
+        let lease = a.take(60).expect("free");
+        assert!(b.take(60).is_none() && a.account.others_wait());
+        assert!(!b.account.others_wait());
+        assert_eq!(b.woken(), 0);
+        drop(lease);
+        assert_eq!(b.woken(), 1);
+        assert!(!a.account.others_wait(), "they are taken for it already");
+        assert_eq!(budget.free(), 40);
+        assert!(b.take(60).is_some());
+    }
+
+    #[test]
+    fn more_than_all_is_all() {
+        let budget = Budget::new(100);
+        let mut a = Customer::of(&budget, 1);
+        let lease = a.take(1000).expect("nothing is taken");
+        assert_eq!((budget.free(), a.account.held()), (0, 100));
+        drop(lease);
+        assert_eq!((budget.free(), a.account.held()), (100, 0));
+    }
+
+    #[test]
+    fn addresses_have_their_turn_and_nobody_overtakes() {
+        let budget = Budget::new(100);
+        let [mut a, mut b, mut c, mut d] = customers(&budget, [1, 2, 3, 2]);
+        let lease = a.take(90).expect("free");
+        assert!(b.take(60).is_none());
+        // There would be enough for these, but they came later.
+        assert!(d.take(10).is_none());
+        assert!(c.take(10).is_none());
+        drop(lease);
+        // The second of address 2 would be beyond its share.
+        assert_eq!((b.woken(), c.woken(), d.woken()), (1, 1, 0));
+        drop(b.take(60).expect("its turn"));
+        assert_eq!(d.woken(), 1);
+        assert!(c.take(10).is_some() && d.take(10).is_some());
+    }
+
+    #[test]
+    fn address_has_a_share_only_however_many_connections_it_has() {
+        let budget = Budget::new(100);
+        let [mut a, mut b, mut c] = customers(&budget, [1, 1, 2]);
+        let first = a.take(20).expect("free");
+        let second = b.take(5).expect("within its share");
+        assert!(b.take(5).is_none());
+        assert!(a.account.others_wait(), "for bytes of their address");
+        assert!(!c.account.others_wait(), "its own share is used up");
+        assert!(c.take(75).is_some());
+        drop(second);
+        assert_eq!(b.woken(), 1);
+        drop(first);
+        assert!(b.take(5).is_some());
+    }
+
+    #[test]
+    fn first_call_of_an_address_may_be_larger_than_its_share() {
+        let budget = Budget::new(100);
+        let [mut a, mut b] = customers(&budget, [1, 1]);
+        let lease = a.take(60).expect("the first");
+        assert!(b.take(60).is_none() && a.account.others_wait());
+        drop(lease);
+        assert!(b.take(60).is_some());
+    }
+
+    #[test]
+    fn what_a_lease_loses_goes_to_others() {
+        let budget = Budget::new(100);
+        let [mut a, mut b] = customers(&budget, [1, 2]);
+        let mut lease = a.take(100).expect("free");
+        assert!(b.take(50).is_none());
+        lease.shrink(70);
+        assert_eq!(b.woken(), 0);
+        lease.shrink(50);
+        assert_eq!((b.woken(), a.account.held()), (1, 50));
+        lease.shrink(60);
+        assert_eq!(a.account.held(), 50);
+    }
+
+    #[test]
+    fn those_behind_one_that_leaves_move_up() {
+        let budget = Budget::new(100);
+        let [mut a, mut b, mut c] = customers(&budget, [1, 2, 3]);
+        let _lease = a.take(60).expect("free");
+        assert!(b.take(80).is_none() && c.take(30).is_none());
+        drop(b);
+        assert_eq!(c.woken(), 1);
+        assert!(c.take(30).is_some());
+    }
+
+    #[test]
+    fn bytes_granted_to_one_that_leaves_go_to_others() {
+        let budget = Budget::new(100);
+        let [mut a, mut b, mut c] = customers(&budget, [1, 2, 3]);
+        let lease = a.take(60).expect("free");
+        assert!(b.take(80).is_none() && c.take(90).is_none());
+        drop(lease);
+        assert_eq!((b.woken(), c.woken()), (1, 0));
+        drop(b);
+        assert_eq!(c.woken(), 1);
+    }
+
+    #[test]
+    fn lease_may_outlive_its_account() {
+        let budget = Budget::new(100);
+        let [mut a, mut b] = customers(&budget, [1, 2]);
+        let lease = a.take(100);
+        drop(a);
+        assert!(b.take(1).is_none());
+        drop(lease);
+        assert_eq!(b.woken(), 1);
+        drop(b);
+        assert!(budget.lock().groups.is_empty());
+    }
+
+    proptest! {
+        /// Bytes are neither lost nor made, and whoever waits is served in the end.
+        #[test]
+        fn every_byte_is_free_or_taken(
+            steps in prop::collection::vec((0..6_usize, 1..120_usize, 0..4_u8), 0..200),
+        ) {
+            let budget = Budget::new(100);
+            let mut customers = customers(&budget, [1, 1, 2, 3, 3, 4]);
+            let mut leases: Vec<Lease> = Vec::new();
+            for (who, bytes, what) in steps {
+                match what {
+                    0 | 1 => leases.extend(customers[who].take(bytes)),
+                    2 if !leases.is_empty() => drop(leases.swap_remove(bytes % leases.len())),
+                    _ => if let Some(lease) = leases.last_mut() {
+                        lease.shrink(bytes);
+                    }
+                }
+                let held: usize = customers.iter().map(|c| c.account.held()).sum();
+                let state = budget.lock();
+                let granted = state.waiters.iter().map(|(_, waiter)| waiter);
+                let granted: usize = granted.filter(|w| w.granted).map(|w| w.bytes).sum();
+                let taken: usize = state.groups.values().map(|group| group.taken).sum();
+                prop_assert_eq!(taken, held + granted);
+                prop_assert_eq!(state.free + taken, 100);
+            }
+            for _ in 0..customers.len() {
+                leases.clear();
+                let waiting = customers.iter_mut().filter(|c| c.account.waiter.is_some());
+                leases.extend(waiting.filter_map(|customer| customer.take(1)));
+            }
+            leases.clear();
+            prop_assert!(customers.iter().all(|c| c.account.waiter.is_none()));
+            prop_assert_eq!(budget.free(), 100);
+        }
+    }
+}
