@@ -3,7 +3,8 @@
 //! It says in one line of JSON where it listens, answers each line on its standard input with what
 //! it has used up so far, and ends with its input.
 
-use super::{Spinning, pin, raw};
+use super::raw;
+use super::spinning::{Spinning, pin};
 use crate::allocations;
 use crate::failure::Ended;
 use anyhow::{Context, Result, ensure};

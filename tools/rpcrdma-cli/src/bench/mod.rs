@@ -10,6 +10,7 @@ mod load;
 mod plot;
 mod raw;
 mod report;
+mod spinning;
 mod thresholds;
 
 use crate::failure::{Ended, Usage};
@@ -19,9 +20,9 @@ use clap::{Args, Subcommand};
 use invalidation::InvalidationArgs;
 use load::{Load, Operation};
 use report::{Aim, Cost, Figure, Report, median};
-use rpcrdma::Spin;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::sched_setaffinity;
 use serde::Serialize;
+use spinning::{Spinning, pin};
 use std::io::{StdoutLock, Write};
 use std::time::Duration;
 use thresholds::ThresholdsArgs;
@@ -68,38 +69,6 @@ pub(crate) struct BenchArgs {
 enum BenchCommand {
     Invalidation(InvalidationArgs),
     Thresholds(ThresholdsArgs),
-}
-
-/// Whether the ends of a connection look again for a while before they wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spinning {
-    Park,
-    Adaptive,
-}
-
-impl Spinning {
-    fn policy(self) -> Spin {
-        match self {
-            Self::Park => Spin::Park,
-            Self::Adaptive => Spin::Adaptive,
-        }
-    }
-}
-
-/// Keeps the present thread, and those it starts from now on, on one of the CPUs it may use, and
-/// says which it might use before.
-///
-/// Ends that park are kept apart: what is measured otherwise is whether the scheduler happens to
-/// put both on one CPU, which is several times faster than two.
-fn pin(index: usize) -> rustix::io::Result<CpuSet> {
-    let allowed = sched_getaffinity(None)?;
-    let mut cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
-    if let Some(cpu) = cpus.nth(index) {
-        let mut only = CpuSet::new();
-        only.set(cpu);
-        sched_setaffinity(None, &only)?;
-    }
-    Ok(allowed)
 }
 
 /// One line of the report, before it is measured.
