@@ -26,7 +26,8 @@ use verbs_iwarp::{Config, CrcMode, Iwarp};
 pub(super) struct Usage {
     pub(super) cpu_ns: u64,
     pub(super) syscalls: u64,
-    pub(super) allocations: u64,
+    /// `None` where the allocator does not count.
+    pub(super) allocations: Option<u64>,
     pub(super) octets_copied: u64,
     pub(super) resident: u64,
 }
