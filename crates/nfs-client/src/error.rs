@@ -30,9 +30,9 @@ pub enum Fault {
     /// A path goes through more symbolic links than anybody follows.
     #[error("too many levels of symbolic links")]
     TooManySymlinks,
-    /// So much in a directory cannot be removed that the rest was not tried.
-    #[error("more than {} things in it cannot be removed", crate::remove::MAX_KEPT)]
-    TooManyLeft,
+    /// Gave up after this many failed removals in one directory.
+    #[error("more than {0} things in it cannot be removed")]
+    TooManyLeft(usize),
     /// A path names the root of the export, `.` or `..` where an entry of a directory is needed.
     #[error("this is not the name of an entry of a directory")]
     NotAnEntry,
@@ -75,7 +75,7 @@ impl Fault {
             | Self::Transport(_)
             | Self::Nonsense(_)
             | Self::TooManySymlinks
-            | Self::TooManyLeft
+            | Self::TooManyLeft(_)
             | Self::NotAnEntry => None,
         }
     }

@@ -13,7 +13,7 @@ const MAX_IDLE: u32 = 3;
 
 /// Entries of one directory that cannot be removed before the rest of it is left alone: each is
 /// remembered, so as not to be tried again.
-pub(crate) const MAX_KEPT: usize = 1000;
+const MAX_KEPT: usize = 1000;
 
 /// Directories within directories that are removed; a server that invents more is given up.
 const MAX_DEPTH: usize = 1000;
@@ -128,7 +128,7 @@ impl<T: Transport + Send + Sync> Export<T> {
         failed: &mut impl FnMut(Error),
     ) -> Result<Option<Vec<Doomed>>, Error> {
         if dir.kept.len() > MAX_KEPT {
-            return Err(Fault::TooManyLeft).at("remove", &dir.path);
+            return Err(Fault::TooManyLeft(MAX_KEPT)).at("remove", &dir.path);
         }
         let page = self.next_of(dir).await?;
         if page.is_empty() {
@@ -225,7 +225,7 @@ impl<T: Transport + Send + Sync> Export<T> {
 fn tolerate(error: Error, failed: &mut impl FnMut(Error)) -> Result<(), Error> {
     if !matches!(
         error.fault,
-        Fault::Status(_) | Fault::Nonsense(_) | Fault::TooManyLeft
+        Fault::Status(_) | Fault::Nonsense(_) | Fault::TooManyLeft(_)
     ) {
         return Err(error);
     }

@@ -6,12 +6,6 @@ use crate::xdr::{Error, Payload, Reader, Writer};
 /// The version of the RPC protocol spoken here (RFC 5531 §9).
 pub const RPC_VERSION: u32 = 2;
 
-/// Octets of the header of a call without its credential: seven words and an empty verifier.
-const CALL_FIXED_LEN: usize = 24 + 8;
-
-/// Most octets of the header of a call that this crate writes.
-pub const MAX_CALL_HEADER: usize = CALL_FIXED_LEN + Credential::MAX_LEN;
-
 /// Octets of the header of a successful reply with an empty verifier.
 pub const REPLY_HEADER: usize = 24;
 

@@ -1,65 +1,7 @@
 //! The `rpcrdma` program: NFS over RDMA in userspace.
-//!
-//! Each command is a module with its arguments and a `run`. What they share is what a user sees:
-//! how servers and files are named ([`endpoint`], [`session`]), how connections are made
-//! ([`transport`], [`connect`]), how files are shown ([`show`]), how copies are made ([`copy`],
-//! [`partial`], [`progress`]), and how a command ends ([`failure`], [`interrupt`]). Here, and
-//! nowhere else, a provider is chosen.
 
-mod allocations;
-mod bench;
-mod cat;
-mod cli;
-mod connect;
-mod copy;
-mod df;
-mod endpoint;
-mod failure;
-mod get;
-mod interrupt;
-mod ln;
-mod ls;
-mod mkdir;
-mod mv;
-mod partial;
-mod ping;
-mod probe;
-mod progress;
-mod put;
-mod rm;
-mod serve;
-mod session;
-mod show;
-mod stat;
-mod transport;
-
-use std::io::IsTerminal;
 use std::process::ExitCode;
-use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::from_args();
-    log(cli.log_level());
-    let runtime = match tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-    {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            return failure::exit_code(Err(
-                anyhow::Error::new(error).context("cannot start the event loop")
-            ));
-        }
-    };
-    failure::exit_code(runtime.block_on(cli.run()))
-}
-
-/// Logs to standard error, so that the output stays what it is.
-fn log(level: &str) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
+    rpcrdma_cli::main(None)
 }

@@ -73,7 +73,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     announce("tidy");
     let start = Instant::now();
-    let done = tidy::run();
+    let done = tidy::run(&tidy::Options::default());
     if let Err(error) = &done {
         eprintln!("ci: {error:#}");
     }

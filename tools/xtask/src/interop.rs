@@ -11,6 +11,7 @@ mod packages;
 mod pcap;
 mod relay;
 mod report;
+mod series;
 mod serve;
 mod tests;
 
@@ -19,10 +20,11 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use self::image::Image;
 use self::report::Report;
+use self::series::Series;
 use self::tests::{TESTS, Test};
 use crate::command::cargo;
 
@@ -60,27 +62,6 @@ impl Options {
             install,
             program: None,
             list: false,
-        }
-    }
-}
-
-/// A series of kernels that Debian 12 packages.
-#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-enum Series {
-    /// Debian 12's own
-    #[default]
-    #[value(name = "6.1")]
-    V6_1,
-    /// Debian 13's, packaged for Debian 12 too
-    #[value(name = "6.12")]
-    V6_12,
-}
-
-impl Series {
-    fn name(self) -> &'static str {
-        match self {
-            Self::V6_1 => "6.1",
-            Self::V6_12 => "6.12",
         }
     }
 }

@@ -4,13 +4,15 @@ mod ci;
 mod command;
 mod fuzz;
 mod interop;
+mod root;
 mod soak;
 mod tidy;
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+pub(crate) use root::root;
 
 /// The project's chores.
 #[derive(Parser)]
@@ -25,7 +27,7 @@ enum Chore {
     /// Everything a change must pass: format, lints, documentation, tests, interoperability
     Ci(ci::Options),
     /// Check the compliance tables against the work tree, and the rules of the house
-    Tidy,
+    Tidy(tidy::Options),
     /// Fuzz the parsers and state machines with libFuzzer
     Fuzz(fuzz::Options),
     /// Play clients and servers under faults, seed after seed, in virtual time
@@ -39,7 +41,7 @@ enum Chore {
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Ci(options) => ci::run(&options),
-        Chore::Tidy => tidy::run(),
+        Chore::Tidy(options) => tidy::run(&options),
         Chore::Fuzz(options) => fuzz::run(&options),
         Chore::Soak(options) => soak::run(&options),
         Chore::Interop(options) => interop::run(&options),
@@ -52,12 +54,4 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// The root of the work tree.
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .expect("xtask is in a folder of the work tree")
 }

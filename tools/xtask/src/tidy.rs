@@ -2,41 +2,28 @@
 //! page of limits is true, and the sources keep the rules of the house.
 
 mod compliance;
+mod exceptions;
+mod fault;
 mod house;
+mod imports;
+mod layers;
 mod limits;
 mod sources;
 #[cfg(test)]
 mod tests;
-
-use std::fmt;
-use std::path::{Path, PathBuf};
+mod tokens;
+mod unused;
 
 use anyhow::{Result, bail};
+use clap::Args;
+use exceptions::EXCEPTIONS;
 
-/// Something to put right, and where.
-#[derive(Debug, PartialEq, Eq)]
-struct Fault {
-    /// Relative to the root of the work tree.
-    file: PathBuf,
-    /// From one.
-    line: usize,
-    what: String,
-}
-
-impl Fault {
-    fn new(file: &Path, line: usize, what: impl Into<String>) -> Self {
-        Self {
-            file: file.to_owned(),
-            line,
-            what: what.into(),
-        }
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.file.display(), self.line, self.what)
-    }
+/// What is checked, or listed.
+#[derive(Args, Default)]
+pub(crate) struct Options {
+    /// List the public items that no other file uses, and check nothing
+    #[arg(long)]
+    unused: bool,
 }
 
 /// Checks the work tree, prints the counts of the compliance tables and every fault.
@@ -44,13 +31,24 @@ impl fmt::Display for Fault {
 /// # Errors
 ///
 /// There is a fault, or a file cannot be read.
-pub(crate) fn run() -> Result<()> {
+pub(crate) fn run(options: &Options) -> Result<()> {
     let root = crate::root();
     let sources = sources::Sources::read(root)?;
+    let names = unused::Names::read(&sources);
+    if options.unused {
+        for item in names.kept_to_their_file() {
+            println!("{item}");
+        }
+        return Ok(());
+    }
     let mut faults = Vec::new();
     let counts = compliance::check(root, &sources, &mut faults)?;
     limits::check(root, &sources, &mut faults)?;
     house::check(root, &sources, &mut faults)?;
+    imports::check(&sources, EXCEPTIONS, &mut faults);
+    layers::check(&sources, EXCEPTIONS, &mut faults);
+    layers::check_dependencies(&mut faults)?;
+    unused::check(&names, EXCEPTIONS, &mut faults);
     println!("{counts}");
     for fault in &faults {
         eprintln!("{fault}");

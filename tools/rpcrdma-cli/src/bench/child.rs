@@ -3,7 +3,8 @@
 //! It says in one line of JSON where it listens, answers each line on its standard input with what
 //! it has used up so far, and ends with its input.
 
-use super::{Spinning, pin, raw};
+use super::raw;
+use super::spinning::{Spinning, pin};
 use crate::allocations;
 use crate::failure::Ended;
 use anyhow::{Context, Result, ensure};
@@ -25,7 +26,8 @@ use verbs_iwarp::{Config, CrcMode, Iwarp};
 pub(super) struct Usage {
     pub(super) cpu_ns: u64,
     pub(super) syscalls: u64,
-    pub(super) allocations: u64,
+    /// `None` where the allocator does not count.
+    pub(super) allocations: Option<u64>,
     pub(super) octets_copied: u64,
     pub(super) resident: u64,
 }

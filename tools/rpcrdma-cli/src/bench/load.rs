@@ -1,9 +1,9 @@
 //! Operations on the measured server, as many at a time as the measurement says.
 
-use super::Spinning;
 use super::child::{Child, Usage};
 use super::raw::{self, Measured, histogram};
 use super::report::Idle;
+use super::spinning::Spinning;
 use anyhow::Result;
 use bytes::Bytes;
 use nfs_client::{Export, Mount, Nfs3, current_user};

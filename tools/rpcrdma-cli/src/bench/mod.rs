@@ -5,11 +5,13 @@
 //! machine drifts by more than what is to be seen.
 
 mod child;
+mod counting;
 mod invalidation;
 mod load;
 mod plot;
 mod raw;
 mod report;
+mod spinning;
 mod thresholds;
 
 use crate::failure::{Ended, Usage};
@@ -19,9 +21,9 @@ use clap::{Args, Subcommand};
 use invalidation::InvalidationArgs;
 use load::{Load, Operation};
 use report::{Aim, Cost, Figure, Report, median};
-use rpcrdma::Spin;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::sched_setaffinity;
 use serde::Serialize;
+use spinning::{Spinning, pin};
 use std::io::{StdoutLock, Write};
 use std::time::Duration;
 use thresholds::ThresholdsArgs;
@@ -62,44 +64,16 @@ pub(crate) struct BenchArgs {
     /// Be the second process
     #[arg(long, hide = true)]
     child: bool,
+
+    /// Count allocations, and measure nothing
+    #[arg(long, hide = true)]
+    count_allocations: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum BenchCommand {
     Invalidation(InvalidationArgs),
     Thresholds(ThresholdsArgs),
-}
-
-/// Whether the ends of a connection look again for a while before they wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spinning {
-    Park,
-    Adaptive,
-}
-
-impl Spinning {
-    fn policy(self) -> Spin {
-        match self {
-            Self::Park => Spin::Park,
-            Self::Adaptive => Spin::Adaptive,
-        }
-    }
-}
-
-/// Keeps the present thread, and those it starts from now on, on one of the CPUs it may use, and
-/// says which it might use before.
-///
-/// Ends that park are kept apart: what is measured otherwise is whether the scheduler happens to
-/// put both on one CPU, which is several times faster than two.
-fn pin(index: usize) -> rustix::io::Result<CpuSet> {
-    let allowed = sched_getaffinity(None)?;
-    let mut cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
-    if let Some(cpu) = cpus.nth(index) {
-        let mut only = CpuSet::new();
-        only.set(cpu);
-        sched_setaffinity(None, &only)?;
-    }
-    Ok(allowed)
 }
 
 /// One line of the report, before it is measured.
@@ -110,6 +84,14 @@ struct Measurement {
     crc: bool,
     spinning: Spinning,
     aim: Aim,
+}
+
+impl Measurement {
+    /// A connection for it.
+    async fn connect(&self, child: &Child) -> Result<Load> {
+        let to = child.server(self.crc, self.spinning);
+        Load::connect(to, self.operation, self.depth, self.crc, self.spinning).await
+    }
 }
 
 const fn measurement(
@@ -233,23 +215,35 @@ pub(crate) async fn run(args: BenchArgs) -> Result<Ended> {
         ))
         .into());
     }
+    let asked_for =
+        |m: &&Measurement| args.only.is_empty() || args.only.iter().any(|name| name == m.name);
+    let measurements = MEASUREMENTS.iter().filter(asked_for);
+    if args.count_allocations {
+        return counting::count(measurements).await;
+    }
+    let allocations = counting::ask(&args.only).unwrap_or_else(|error| {
+        eprintln!("allocations are not counted: {error:#}");
+        counting::Counted::new()
+    });
     let mut child = Child::start().context("cannot start the second process")?;
     let mut results = Vec::new();
-    for measurement in &MEASUREMENTS {
-        if args.only.is_empty() || args.only.iter().any(|name| name == measurement.name) {
-            if !args.json {
-                eprintln!("measuring {} …", measurement.name);
-            }
-            let allowed = match measurement.spinning {
-                Spinning::Park => Some(pin(0)?),
-                Spinning::Adaptive => None,
-            };
-            let figure = measure(measurement, &args, &mut child).await;
-            if let Some(allowed) = allowed {
-                sched_setaffinity(None, &allowed)?;
-            }
-            results.push(figure.with_context(|| format!("measuring {}", measurement.name))?);
+    for measurement in measurements {
+        if !args.json {
+            eprintln!("measuring {} …", measurement.name);
         }
+        let allowed = match measurement.spinning {
+            Spinning::Park => Some(pin(0)?),
+            Spinning::Adaptive => None,
+        };
+        let figure = measure(measurement, &args, &mut child).await;
+        if let Some(allowed) = allowed {
+            sched_setaffinity(None, &allowed)?;
+        }
+        let figure = figure.with_context(|| format!("measuring {}", measurement.name))?;
+        results.push(Figure {
+            allocations: allocations.get(measurement.name).copied(),
+            ..figure
+        });
     }
     let idle_connection = load::idle_connection(&mut child).await?;
     let report = Report {
@@ -276,14 +270,7 @@ fn print<R: Serialize>(
 }
 
 async fn measure(m: &Measurement, args: &BenchArgs, child: &mut Child) -> Result<Figure> {
-    let load = Load::connect(
-        child.server(m.crc, m.spinning),
-        m.operation,
-        m.depth,
-        m.crc,
-        m.spinning,
-    )
-    .await?;
+    let load = m.connect(child).await?;
     // How many operations fill the time, and the octets of one of them on the wire.
     let mut calibration = CALIBRATION;
     let mut warm = load.run(calibration).await?;
@@ -370,10 +357,9 @@ fn figure(m: &Measurement, runs: &[Run], costs: &[Cost], exchange: raw::Exchange
             server_cpu_us: cost(|c| c.server_cpu_us),
             client_syscalls: cost(|c| c.client_syscalls),
             server_syscalls: cost(|c| c.server_syscalls),
-            client_allocations: cost(|c| c.client_allocations),
-            server_allocations: cost(|c| c.server_allocations),
             octets_copied: cost(|c| c.octets_copied),
         },
+        allocations: None,
         octets_out: exchange.request as u64,
         octets_in: exchange.reply as u64,
     }
@@ -402,8 +388,6 @@ impl Snapshot {
             server_cpu_us: per(s.0.cpu_ns, s.1.cpu_ns) / 1000.0,
             client_syscalls: per(c.0.syscalls, c.1.syscalls),
             server_syscalls: per(s.0.syscalls, s.1.syscalls),
-            client_allocations: per(c.0.allocations, c.1.allocations),
-            server_allocations: per(s.0.allocations, s.1.allocations),
             octets_copied: per(c.0.octets_copied, c.1.octets_copied)
                 + per(s.0.octets_copied, s.1.octets_copied),
         }

@@ -4,7 +4,7 @@
 //! same spinning before they park), so that a ratio to it is the price of the protocol and of
 //! nothing else.
 
-use super::Spinning;
+use super::spinning::Spinning;
 use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
 use rustix::io::Errno;

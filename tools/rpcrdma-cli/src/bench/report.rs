@@ -1,6 +1,6 @@
 //! Figures, and how they are printed.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::io::Write;
 
 /// One line of the report.
@@ -26,6 +26,8 @@ pub(super) struct Figure {
     pub(super) p99_us: f64,
     /// Of both processes, per operation.
     pub(super) cost: Cost,
+    /// What both processes asked of the allocator, if that was counted.
+    pub(super) allocations: Option<Allocations>,
     /// The octets of one operation on the wire, to the server and back.
     pub(super) octets_out: u64,
     pub(super) octets_in: u64,
@@ -41,11 +43,25 @@ pub(super) struct Cost {
     pub(super) client_syscalls: f64,
     /// The same at the server.
     pub(super) server_syscalls: f64,
-    /// Allocations from the system's allocator.
-    pub(super) client_allocations: f64,
-    pub(super) server_allocations: f64,
     /// Octets of payload copied by our code, at both ends together.
     pub(super) octets_copied: f64,
+}
+
+/// Allocations per operation.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(super) struct Allocations {
+    pub(super) client: f64,
+    pub(super) server: f64,
+}
+
+impl Allocations {
+    /// Both, as they stand in the table.
+    fn columns(counted: Option<Self>) -> [String; 2] {
+        match counted {
+            Some(Self { client, server }) => [client, server].map(|n| format!("{n:.2}")),
+            None => ["-", "-"].map(str::to_owned),
+        }
+    }
 }
 
 /// What a ratio should be.
@@ -130,10 +146,11 @@ impl Report {
                 Aim::AtMost(limit) => ("<=", limit),
                 Aim::AtLeast(limit) => (">=", limit),
             };
+            let [client_allocations, server_allocations] = Allocations::columns(f.allocations);
             let met = if f.aim.is_met(f.ratio) { ' ' } else { '!' };
             writeln!(
                 out,
-                "{:<17} {:>11.2} {:>11.2} {:<6} {:>6.3}{met} {sign} {limit:>4.2}  {:>2}/{:<2} {:>8.1} {:>8.1} {:>7.2} {:>7.2} {:>6.2} {:>6.2} {:>6.2} {:>6.2} {:>9.0}",
+                "{:<17} {:>11.2} {:>11.2} {:<6} {:>6.3}{met} {sign} {limit:>4.2}  {:>2}/{:<2} {:>8.1} {:>8.1} {:>7.2} {:>7.2} {:>6.2} {:>6.2} {client_allocations:>6} {server_allocations:>6} {:>9.0}",
                 f.name,
                 f.value,
                 f.raw,
@@ -147,8 +164,6 @@ impl Report {
                 f.cost.server_cpu_us,
                 f.cost.client_syscalls,
                 f.cost.server_syscalls,
-                f.cost.client_allocations,
-                f.cost.server_allocations,
                 f.cost.octets_copied,
             )?;
         }

@@ -1,5 +1,6 @@
 //! The program against itself: a server, and every command that works on it.
 
+mod bench;
 mod commands;
 mod designs;
 mod errors;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use tempfile::TempDir;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_rpcrdma");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_rpcrdma");
 
 /// Runs the program to its end.
 pub(crate) fn run<A: AsRef<OsStr>>(args: &[A]) -> Output {

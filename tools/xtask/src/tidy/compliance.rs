@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::Fault;
+use super::fault::Fault;
 use super::sources::{Named, Sources};
 
 /// Where the tables are; the ids they must have are below, in `ids`.

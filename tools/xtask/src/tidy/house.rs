@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::Fault;
+use super::fault::Fault;
 use super::sources::{FOLDERS, Sources};
 
 /// Most lines of a source that are neither blank nor comment. Before that there are two ideas in it.
@@ -28,8 +28,9 @@ pub(super) fn check(root: &Path, sources: &Sources, faults: &mut Vec<Fault>) -> 
             unwraps(path, text, faults);
         }
     }
-    for folder in FOLDERS {
-        for entry in fs::read_dir(root.join(folder)).context(folder)? {
+    let folders = FOLDERS.iter().filter(|folder| root.join(folder).is_dir());
+    for folder in folders {
+        for entry in fs::read_dir(root.join(folder)).context(*folder)? {
             let manifest = Path::new(folder)
                 .join(entry?.file_name())
                 .join("Cargo.toml");
@@ -88,7 +89,7 @@ fn odd_citation(line: &str) -> Option<&str> {
 }
 
 /// Whether the whole source is compiled for tests only, or of use to nothing else.
-fn is_for_tests(path: &Path, sources: &Sources) -> bool {
+pub(super) fn is_for_tests(path: &Path, sources: &Sources) -> bool {
     if path.components().any(|part| part.as_os_str() == "tests")
         || TEST_CRATES.iter().any(|krate| path.starts_with(krate))
     {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::Fault;
+use super::fault::Fault;
 use super::sources::Sources;
 
 const PAGE: &str = "docs/limits.md";

@@ -1,6 +1,6 @@
 //! The Rust sources of the work tree, and which of their functions are tests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +12,15 @@ pub(super) const FOLDERS: [&str; 3] = ["crates", "tools", "testing"];
 /// Every Rust source of the work tree, by its path from the root.
 pub(super) struct Sources {
     files: BTreeMap<PathBuf, String>,
+}
+
+/// The folders of the crates that have sources, by their paths from the root.
+pub(super) fn crates(sources: &Sources) -> BTreeSet<&Path> {
+    let files = sources.iter().map(|(path, _)| path);
+    files
+        .filter_map(|path| path.ancestors().find(|folder| folder.ends_with("src")))
+        .filter_map(Path::parent)
+        .collect()
 }
 
 /// What a name is in a source.
@@ -39,6 +48,15 @@ impl Sources {
             }
         }
         Ok(sources)
+    }
+
+    /// These files, and no others.
+    #[cfg(test)]
+    pub(super) fn of<const N: usize>(files: [(&str, &str); N]) -> Self {
+        let files = files.map(|(path, text)| (path.into(), text.to_owned()));
+        Self {
+            files: files.into(),
+        }
     }
 
     fn enter(&mut self, root: &Path, folder: &Path) -> Result<()> {

@@ -2,8 +2,9 @@
 
 use std::fs;
 
+use super::fault::Fault;
 use super::sources::Sources;
-use super::{Fault, compliance, house, limits};
+use super::{compliance, house, limits};
 
 const IDS: &str = "RFC1-2.1-1\nRFC1-2.1-2\n";
 const HEADER: &str = "id\tlevel\tsection\trequirement\tstatus\twhere\ttests\tnote\n";

@@ -1,0 +1,85 @@
+//! How large calls are, and how many are in flight at once.
+
+use nfs_proto::limits::{MAX_DATA, MAX_DIRECTORY_REPLY};
+use nfs_proto::results;
+use oncrpc::Transport;
+
+/// Octets of a READ or WRITE unless the user wants others.
+const IO_SIZE: u32 = 1 << 20;
+
+/// Octets of a READ or WRITE where the server gives no limit.
+const IO_SIZE_UNKNOWN: u32 = 8192;
+
+/// Octets of data in flight for one file: it bounds the memory of a stream.
+const IN_FLIGHT: usize = 16 << 20;
+
+/// Calls that are never too many.
+const MOST_CALLS: usize = 1024;
+
+/// Octets of a READDIRPLUS reply: between these two, whatever the server prefers.
+const LIST_SIZES: std::ops::RangeInclusive<u32> = 32 << 10..=256 << 10;
+
+/// How large calls are, and how many are in flight at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// Octets of one READ.
+    pub read_size: u32,
+    /// Octets of one WRITE.
+    pub write_size: u32,
+    /// Most calls in flight for one file or tree. There are fewer where the transport takes fewer
+    /// ([`Transport::depth`]).
+    pub depth: usize,
+    /// Octets of data that READs or WRITEs in flight for one file may carry, all together; one of
+    /// them is always in flight.
+    pub in_flight: usize,
+    /// Octets that are written before a COMMIT: they are kept until then, to be written again if
+    /// the server lost them.
+    pub uncommitted: usize,
+    /// Octets of one READDIRPLUS reply.
+    pub list_size: u32,
+}
+
+impl Tuning {
+    /// What suits a server that says this about itself: 1 MiB where it can, 16 MiB at a time.
+    pub fn new(info: &results::FsInfo) -> Self {
+        let io = |max: u32| match max {
+            0 => IO_SIZE_UNKNOWN,
+            max => max.min(IO_SIZE),
+        };
+        Self {
+            read_size: io(info.read_max),
+            write_size: io(info.write_max),
+            depth: MOST_CALLS,
+            in_flight: IN_FLIGHT,
+            uncommitted: 32 << 20,
+            list_size: info
+                .dir_preferred
+                .clamp(*LIST_SIZES.start(), *LIST_SIZES.end()),
+        }
+    }
+
+    /// The same within what the server and the protocol allow: nothing is 0 or beyond a limit.
+    #[must_use]
+    pub(crate) fn within(self, info: &results::FsInfo) -> Self {
+        let io = |size: u32, max: u32| match max {
+            0 => size.clamp(1, MAX_DATA),
+            max => size.clamp(1, max.min(MAX_DATA)),
+        };
+        Self {
+            read_size: io(self.read_size, info.read_max),
+            write_size: io(self.write_size, info.write_max),
+            depth: self.depth.clamp(1, MOST_CALLS),
+            in_flight: self.in_flight,
+            uncommitted: self.uncommitted.max(1),
+            list_size: self.list_size.clamp(1024, MAX_DIRECTORY_REPLY),
+        }
+    }
+
+    /// Calls that may be in flight now, each with this many octets of data.
+    pub(crate) fn depth_of(&self, octets: u32, transport: &impl Transport) -> usize {
+        self.depth
+            .min(transport.depth())
+            .min(self.in_flight / octets.max(1) as usize)
+            .max(1)
+    }
+}

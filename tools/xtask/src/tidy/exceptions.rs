@@ -1,0 +1,100 @@
+//! Where the rules of the house are not kept. An exception that is no longer needed is a fault.
+
+/// Where this file is.
+pub(super) const HERE: &str = "tools/xtask/src/tidy/exceptions.rs";
+
+/// Where which rule is not kept.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Exceptions {
+    /// Crates with circles of imports, and how many files are part of one.
+    pub(super) circles: &'static [(&'static str, usize)],
+    /// Files of protocol cores, and the lock or waker that each names.
+    pub(super) locks: &'static [(&'static str, &'static str)],
+    /// Files of version one that name version two.
+    pub(super) version_two: &'static [&'static str],
+    /// Public items that nothing but tests uses, each with the reason why it is there.
+    pub(super) api: &'static [(&'static str, &'static str)],
+}
+
+/// Those of this work tree.
+pub(super) const EXCEPTIONS: Exceptions = Exceptions {
+    circles: CIRCLES,
+    locks: LOCKS,
+    version_two: VERSION_TWO,
+    api: API,
+};
+
+const CIRCLES: &[(&str, usize)] = &[
+    ("crates/iwarp-proto", 4),
+    ("crates/nfs-server", 5),
+    ("crates/rpcrdma", 6),
+    ("crates/rpcrdma-proto", 23),
+    ("crates/verbs-iwarp", 4),
+    ("crates/verbs-sim", 5),
+    ("testing/rpcrdma-watch", 4),
+    ("testing/soak", 3),
+];
+
+const LOCKS: &[(&str, &str)] = &[
+    ("crates/rpcrdma-proto/src/budget.rs", "Mutex"),
+    ("crates/rpcrdma-proto/src/budget.rs", "Waker"),
+    ("crates/rpcrdma-proto/src/connection.rs", "Waker"),
+    ("crates/rpcrdma-proto/src/failed.rs", "Mutex"),
+    ("crates/rpcrdma-proto/src/responder.rs", "Waker"),
+];
+
+const VERSION_TWO: &[&str] = &[
+    "crates/rpcrdma-proto/src/requester.rs",
+    "crates/rpcrdma-proto/src/responder.rs",
+];
+
+const API: &[(&str, &str)] = &[
+    (
+        "NFSACL_PROGRAM",
+        "the number of a program that Linux asks for",
+    ),
+    (
+        "NFS_PORT",
+        "the registered port of NFS on TCP, beside that on RDMA",
+    ),
+    (
+        "connect_mute",
+        "a peer that says nothing, for tests of other crates",
+    ),
+    (
+        "expected_size",
+        "for programs that show how far a download is",
+    ),
+    (
+        "into_memory",
+        "goes when nobody registers memory that it then wants back",
+    ),
+    (
+        "is_experimental",
+        "for users who register a characteristic of their own",
+    ),
+    (
+        "scripted_provider",
+        "connections with different faults, for tests of other crates",
+    ),
+    (
+        "settle_request",
+        "for users who register a characteristic of their own",
+    ),
+    (
+        "spare_mut",
+        "goes with the staging memory that is filled through it",
+    ),
+    (
+        "system_err",
+        "a reply of RFC 5531 §9 that a program may have to give",
+    ),
+    (
+        "tell_peer",
+        "for users who register a characteristic of their own",
+    ),
+    (
+        "with_tuning",
+        "sizes and depth of an export, for users of the library",
+    ),
+];
