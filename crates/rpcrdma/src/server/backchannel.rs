@@ -27,7 +27,7 @@ use std::time::Instant;
 /// ```
 /// use oncrpc::{Answer, Caller, Reply, ReplyBound, Service, Transport};
 /// use rpcrdma::{Backchannels, ServerConfig};
-/// use xdr::Payload;
+/// use oncrpc::xdr::{Payload, Writer};
 ///
 /// struct Callbacks {
 ///     backchannels: Backchannels,
@@ -43,7 +43,7 @@ use std::time::Instant;
 ///         let client = backchannel.client_is_ready();
 ///         Answer::Later(Box::pin(async move {
 ///             let xid = client.next_xid();
-///             let mut w = xdr::Writer::default();
+///             let mut w = Writer::default();
 ///             w.u32(xid);
 ///             w.u32(0);
 ///             // ... the rest of the message

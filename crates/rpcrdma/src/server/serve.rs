@@ -4,6 +4,7 @@ use super::asking::Asking;
 use super::backchannel::BackEnd;
 use super::grants::Grants;
 use super::pulling::Pulling;
+use super::accept::Place;
 use super::stop::Stop;
 use super::{Settings, Tally};
 use crate::answers::Answers;
@@ -53,6 +54,9 @@ pub(super) struct Serving {
     stop: Stop,
     /// Ends when the server stops.
     stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
+    place: Place,
+    /// Ends when another connection gets the place of this one.
+    evicted: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// Wakes it when it has to look around; made once, as it waits often.
     timer: Pin<Box<Sleep>>,
     /// When it has to end, once it was asked to.
@@ -80,6 +84,7 @@ impl Serving {
         activity: Activity,
         tally: Tally,
         stop: Stop,
+        place: Place,
     ) -> Self {
         let caller = Caller::new(wire.qp.peer_addr());
         Self {
@@ -93,7 +98,9 @@ impl Serving {
             wire,
             settings,
             tally,
-            stopped: Box::pin(stopped(stop.clone())),
+            stopped: Box::pin(set(stop.clone())),
+            evicted: Box::pin(set(place.evicted.clone())),
+            place,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             stop,
             drain_until: None,
@@ -105,13 +112,19 @@ impl Serving {
         let over = self.drive().await;
         self.spinner.leave();
         self.tally.publish(&self.wire);
-        self.wire.log_end(&over);
+        if over == Over::Evicted {
+            self.tally.evicted();
+        }
+        if !over.is_of_peer() || self.settings.may_warn(self.wire.qp.peer_addr()) {
+            self.wire.log_end(&over);
+        }
         self.answers.give_up();
         if let Some(mut back) = self.back.take() {
             back.end(&over);
         }
-        // Nothing is to be expected of a peer that is over, or does not speak.
-        if !matches!(over, Over::Closed(_) | Over::Silent(_)) {
+        // Nothing is to be expected of a peer that is over, or does not speak; others wait for the place
+        // of one that was evicted.
+        if !matches!(over, Over::Closed(_) | Over::Silent(_) | Over::Evicted) {
             self.wire.close().await;
         }
     }
@@ -128,6 +141,9 @@ impl Serving {
             let moved = self.wire.turn() || called;
             if std::mem::take(&mut more) {
                 after_others().await;
+            }
+            if self.wire.connection.calls_in() > 0 && !self.place.admitted.set_in_use(true) {
+                return Over::Evicted;
             }
             let answered = match self.answer(&waker) {
                 Ok(answered) => {
@@ -269,6 +285,9 @@ impl Serving {
         if calls != self.seen.0 || !idle || open {
             self.seen = (calls, now);
         }
+        if !self.place.admitted.set_in_use(!idle || open) {
+            return Some(Over::Evicted);
+        }
         let timeout = self.settings.config.idle_timeout?;
         (now >= self.seen.1 + timeout).then_some(Over::Idle(timeout))
     }
@@ -301,6 +320,7 @@ impl Serving {
                     .as_ref()
                     .is_some_and(|back| back.poll(cx, &self.wire))
                 | (!draining && self.stopped.as_mut().poll(cx).is_ready())
+                | self.evicted.as_mut().poll(cx).is_ready()
                 | self.timer.as_mut().poll(cx).is_ready();
             if ready || self.memory_came(cx) {
                 return Poll::Ready(Ok(()));
@@ -322,7 +342,7 @@ impl Serving {
     }
 }
 
-async fn stopped(stop: Stop) {
+async fn set(stop: Stop) {
     stop.wait().await;
 }
 
@@ -331,7 +351,11 @@ mod tests {
     use super::*;
     use crate::ServerConfig;
     use crate::server::State;
+    use crate::server::failures::Failures;
+    use crate::server::receive_memory::ReceiveMemory;
     use buffer::{Buffer, Pool};
+    use oncrpc::admission::Admission;
+    use oncrpc::warnings::Warnings;
     use oncrpc::xdr::Payload;
     use oncrpc::{Answer, Reply, Service};
     use rpcrdma_proto::{
@@ -340,6 +364,7 @@ mod tests {
     };
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
     use std::sync::{Mutex, PoisonError};
+    use tokio::sync::Notify;
     use verbs::{Gather, QueuePair, WorkRequest, WrId};
     use verbs_sim::{EndOptions, Fabric, PairOptions};
 
@@ -407,12 +432,25 @@ mod tests {
             others: Arc::clone(&others),
             notes: Mutex::default(),
         });
+        let admission = Admission::new(ServerConfig::default().connection_limits());
         let settings = Settings {
             provider: Arc::new(fabric.provider(end)),
             service: Arc::clone(&notes) as Arc<dyn Service>,
             config: ServerConfig::default(),
-            guests: crate::server::guests::Guests::new(&ServerConfig::default()),
+            admission: admission.clone(),
+            receive_memory: ReceiveMemory::new(0),
+            failures: Failures::default(),
+            warnings: Warnings::default(),
+            suppressed: Notify::new(),
             budget,
+        };
+        let mut admitted = admission
+            .admit([127, 0, 0, 1].into(), || {})
+            .expect("there is room");
+        admitted.set_up();
+        let place = Place {
+            admitted,
+            evicted: Stop::new(),
         };
         let state = Arc::new(State::default());
         let mut serving = std::pin::pin!(
@@ -422,6 +460,7 @@ mod tests {
                 Activity::default(),
                 Tally::new(state),
                 Stop::new(),
+                place,
             )
             .run()
         );
