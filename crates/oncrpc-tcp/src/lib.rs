@@ -5,7 +5,6 @@
 //! Made for MOUNT and rpcbind, whose messages are small: by-reference items are copied here.
 
 mod client;
-mod places;
 pub mod record;
 pub mod rpcbind;
 mod server;

@@ -1,10 +1,11 @@
 //! Answers over TCP.
 
-use super::places::Places;
 use crate::record::{self, Decoder};
 use buffer::Buffer;
+use oncrpc::admission::{Admission, Admitted, ConnectionLimits};
+use oncrpc::warnings::{Suppressed, Warnings};
 use oncrpc::xdr::Payload;
-use oncrpc::{Answer, Caller, Reply, Service};
+use oncrpc::{AddressGroup, Answer, Caller, Reply, Service};
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,16 +14,17 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// What a [`Server`] spends on its clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at a time. Further ones are closed at once.
+    /// Connections at a time. One more takes the place of the [least useful](oncrpc::admission) of an
+    /// address that has more, or is closed at once.
     pub connections: usize,
-    /// Those from one address, so that it leaves some to others.
+    /// Connections from one address at a time. An IPv6 /64 counts as one address.
     pub connections_of_address: usize,
     /// Most octets of one call.
     pub record: usize,
@@ -51,6 +53,9 @@ impl Default for Limits {
         }
     }
 }
+
+/// How long to wait for evicted connections to end before it is looked at again whether they have.
+const LEAVING_PAUSE: Duration = Duration::from_millis(5);
 
 /// After a failure to accept, such as no file descriptor being left, this long nothing is tried.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -92,7 +97,11 @@ impl Server {
 
     /// Serves until `stop` is ready, then answers what was begun, and returns.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let places = Places::new(self.limits.connections, self.limits.connections_of_address);
+        let admission = Admission::new(ConnectionLimits::new(
+            self.limits.connections,
+            self.limits.connections_of_address,
+        ));
+        let log = Arc::new(Log::default());
         let (stopping, stopped) = watch::channel(false);
         let mut connections = JoinSet::new();
         tokio::pin!(stop);
@@ -100,7 +109,12 @@ impl Server {
             let accepted = tokio::select! {
                 () = &mut stop => break,
                 Some(_) = connections.join_next(), if !connections.is_empty() => continue,
-                accepted = self.listener.accept() => accepted,
+                () = log.summary_is_due() => {
+                    log.summarise();
+                    continue;
+                }
+                () = tokio::time::sleep(LEAVING_PAUSE), if admission.is_crowded() => continue,
+                accepted = self.listener.accept(), if !admission.is_crowded() => accepted,
             };
             let (stream, addr) = match accepted {
                 Ok(accepted) => accepted,
@@ -111,13 +125,22 @@ impl Server {
                 }
             };
             if !(self.admit)(addr.ip()) {
-                tracing::warn!(%addr, "refused a connection from an address that is not allowed");
+                if log.may_warn(addr) {
+                    tracing::warn!(%addr, "refused a connection from an address that is not allowed");
+                }
                 continue;
             }
-            let place = match places.take(addr.ip()) {
-                Ok(place) => place,
-                Err(full) => {
-                    tracing::warn!(%addr, ?full, "refused a connection: too many");
+            let (evict, evicted) = oneshot::channel();
+            // Without a receiver the connection has ended by itself.
+            let evict = || {
+                let _ = evict.send(());
+            };
+            let admitted = match admission.admit(addr.ip(), evict) {
+                Ok(admitted) => admitted,
+                Err(why) => {
+                    if log.may_warn(addr) {
+                        tracing::warn!(%addr, "refused a connection: {why}");
+                    }
                     continue;
                 }
             };
@@ -127,18 +150,65 @@ impl Server {
                 limits: self.limits,
                 running: JoinSet::new(),
                 calls: 0,
+                admitted,
+                log: Arc::clone(&log),
             };
             let stopped = stopped.clone();
             connections.spawn(async move {
-                let ended = connection.serve(stream, stopped).await;
+                let ended = tokio::select! {
+                    biased;
+                    ended = connection.serve(stream, stopped) => ended,
+                    Ok(()) = evicted => Err(io::Error::other(Evicted)),
+                };
                 tracing::debug!(%addr, ?ended, "connection ended");
-                drop(place);
             });
         }
         drop(self.listener);
         // Nobody is left to tell if all connections have ended.
         let _ = stopping.send(true);
         while connections.join_next().await.is_some() {}
+    }
+}
+
+/// The connection ended for one of an address that has fewer.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("evicted for a connection of an address that has fewer")]
+struct Evicted;
+
+/// The warnings of a server, so many for each peer.
+#[derive(Default)]
+struct Log {
+    warnings: Warnings,
+    /// A warning was not logged: there is a summary to come.
+    suppressed: Notify,
+}
+
+impl Log {
+    fn may_warn(&self, peer: SocketAddr) -> bool {
+        let peer = AddressGroup::of(peer.ip());
+        let allowed = self.warnings.allows(peer, Instant::now().into_std());
+        if !allowed {
+            self.suppressed.notify_one();
+        }
+        allowed
+    }
+
+    async fn summary_is_due(&self) {
+        loop {
+            if let Some(due) = self.warnings.next_summary() {
+                return tokio::time::sleep_until(due.into()).await;
+            }
+            self.suppressed.notified().await;
+        }
+    }
+
+    fn summarise(&self) {
+        for Suppressed { peer, count } in self.warnings.summary(Instant::now().into_std()) {
+            match peer {
+                Some(peer) => tracing::warn!(%peer, count, "further warnings about this peer"),
+                None => tracing::warn!(count, "further warnings about many peers"),
+            }
+        }
     }
 }
 
@@ -150,6 +220,8 @@ struct Connection {
     running: JoinSet<Reply>,
     /// Calls that came in whole.
     calls: u64,
+    admitted: Admitted,
+    log: Arc<Log>,
 }
 
 /// Octets that came and are not decoded yet.
@@ -179,6 +251,9 @@ impl Connection {
         loop {
             self.answer_all(&mut decoder, &mut input, &mut to_client)
                 .await?;
+            if !self.admitted.set_in_use(!self.running.is_empty()) {
+                return Err(io::Error::other(Evicted));
+            }
             if draining && self.running.is_empty() {
                 return Ok(());
             }
@@ -226,12 +301,20 @@ impl Connection {
             input.at = input.end - rest.len();
             let call = match decoded {
                 Ok(Some(call)) => {
+                    if self.calls == 0 {
+                        self.admitted.set_up();
+                    }
                     self.calls += 1;
+                    if !self.admitted.set_in_use(true) {
+                        return Err(io::Error::other(Evicted));
+                    }
                     call
                 }
                 Ok(None) => return Ok(()),
                 Err(error) => {
-                    tracing::warn!(addr = %self.caller.addr, %error, "RFC 5531 §11: bad record");
+                    if self.log.may_warn(self.caller.addr) {
+                        tracing::warn!(addr = %self.caller.addr, %error, "RFC 5531 §11: bad record");
+                    }
                     return Err(io::Error::new(io::ErrorKind::InvalidData, error));
                 }
             };

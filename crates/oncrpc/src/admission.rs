@@ -27,6 +27,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// a client with `nconnect=16` makes at a time.
 pub const FREE_SETUPS: usize = 16;
 
+/// Of the connections that a server may have, one in so many may be in setup.
+const SETUP_PART: usize = 4;
+
+/// Connections of a server that may be in setup, however few it may have in all.
+const LEAST_SETUPS: usize = 2 * FREE_SETUPS;
+
 /// One evicted connection that has not ended yet is tolerated for so many that there may be.
 const LEAVING_PART: usize = 8;
 
@@ -40,8 +46,19 @@ pub struct ConnectionLimits {
     pub connections: usize,
     /// From one address.
     pub per_address: usize,
-    /// Still being set up.
+    /// In setup: their peers have not said yet what they want.
     pub in_setup: usize,
+}
+
+impl ConnectionLimits {
+    /// So many in all and from one address, of which a quarter may be in setup.
+    pub fn new(connections: usize, per_address: usize) -> Self {
+        Self {
+            connections,
+            per_address,
+            in_setup: (connections / SETUP_PART).max(LEAST_SETUPS),
+        }
+    }
 }
 
 /// The connections of a server, by address.

@@ -11,6 +11,7 @@ mod message;
 mod program;
 mod service;
 mod transport;
+pub mod warnings;
 pub mod xdr;
 
 pub use address::AddressGroup;

@@ -3,6 +3,7 @@
 use crate::Backchannels;
 use buffer::Pool;
 use oncrpc::Service;
+use oncrpc::admission::ConnectionLimits;
 use rpcrdma_proto::{Design, InlineSize, PersistentArguments, Versions};
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
@@ -251,9 +252,10 @@ pub struct ServerConfig {
     ///
     /// What [a client](ClientConfig::remote_invalidation) cannot keep to, a server cannot either.
     pub remote_invalidation: Vec<Design>,
-    /// Connections at a time; one more is refused.
+    /// Connections at a time, those in setup included. One more takes the place of the
+    /// [least useful](oncrpc::admission) of an address that has more, or is refused.
     pub max_connections: usize,
-    /// The same for those from one address, so that no machine has all of them.
+    /// Connections from one address at a time, in use or not. An IPv6 /64 counts as one address.
     pub max_connections_per_address: usize,
     /// Octets that the Receives of all connections may occupy together. When less than an eighth of
     /// what is left would do for a new connection it is granted fewer credits than
@@ -292,6 +294,13 @@ pub struct ServerConfig {
     pub private_data: Vec<u8>,
     /// What to do while there is nothing to do.
     pub spin: Spin,
+}
+
+impl ServerConfig {
+    /// The limits for connections.
+    pub(crate) fn connection_limits(&self) -> ConnectionLimits {
+        ConnectionLimits::new(self.max_connections, self.max_connections_per_address)
+    }
 }
 
 impl Default for ServerConfig {

@@ -5,9 +5,10 @@ use crate::ddp::{Segment, opcode};
 use crate::header::{direction, operation, optional, procedure};
 use crate::mpa::{Header, Request, private_data};
 use crate::{as_words, words};
+use socket2::{Domain, Socket, Type};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 /// How long to wait for what should come at once, so that a test fails instead of hanging.
@@ -92,6 +93,24 @@ impl Peer {
     /// If there is nobody; so do all methods here when a server does not do what it should.
     pub fn silent(to: SocketAddr) -> Self {
         Self::over(TcpStream::connect(to).expect("the server listens"))
+    }
+
+    /// The same from this address of 127.0.0.0/8, as if it were another machine.
+    pub fn silent_from(from: Ipv4Addr, to: SocketAddr) -> Self {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        let from = SocketAddr::from((from, 0));
+        socket.bind(&from.into()).expect("an address of loopback");
+        socket.connect(&to.into()).expect("the server listens");
+        Self::over(socket.into())
+    }
+
+    /// A connection from this address that is set up as a good client does it; none if the server
+    /// refuses it.
+    pub fn connect_from(from: Ipv4Addr, to: SocketAddr) -> Option<Self> {
+        let mut peer = Self::silent_from(from, to);
+        peer.octets(&Request::default().emit());
+        peer.take_in_reply()?;
+        Some(peer)
     }
 
     fn over(socket: TcpStream) -> Self {
@@ -182,14 +201,27 @@ impl Peer {
 
     /// Takes in the reply to a request that was sent as octets, which accepts.
     pub fn finish_setup(&mut self) {
+        self.take_in_reply()
+            .expect("the server rejects the connection");
+    }
+
+    /// Takes in the reply to a request; `None` if it rejects, or the connection ends instead.
+    fn take_in_reply(&mut self) -> Option<()> {
         let mut header = [0; Header::LEN];
-        self.socket.read_exact(&mut header).expect("a reply");
+        match self.socket.read_exact(&mut header) {
+            Ok(()) => {}
+            Err(error) if is_end(error.kind()) => return None,
+            Err(error) => panic!("waited in vain for a reply: {error}"),
+        }
         let reply = Header::of_reply(header);
-        assert!(!reply.rejected(), "the server rejects the connection");
+        if reply.rejected() {
+            return None;
+        }
         let mut data = vec![0; reply.data_len()];
         self.socket.read_exact(&mut data).expect("its data");
         self.crc = reply.crc();
         self.private_data = data.split_off(if reply.enhanced() { 4 } else { 0 });
+        Some(())
     }
 
     /// Sends octets as they are. The server may have hung up already: that shows in what is heard.

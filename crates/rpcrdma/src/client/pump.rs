@@ -353,6 +353,10 @@ impl Policy for Calling<'_> {
         (self.outgoing.calls.made(), in_use)
     }
 
+    fn before_calls(&mut self) -> Result<(), Over> {
+        Ok(())
+    }
+
     /// RFC 8167 §5.4: where the server may have calls for us, a connection is kept without use.
     fn idle_timeout(&self) -> Option<(Duration, Over)> {
         let config = &self.connector.config;

@@ -88,6 +88,9 @@ pub(crate) trait Policy: Send {
     /// How often the connection was used so far, and whether it is in use now.
     fn usage(&self, connection: &Connection) -> (u64, bool);
 
+    /// Calls of the peer are about to be answered. An error ends the connection instead.
+    fn before_calls(&mut self) -> Result<(), Over>;
+
     /// How long the connection may be without use, and how it ends then.
     fn idle_timeout(&self) -> Option<(Duration, Over)>;
 
@@ -249,6 +252,9 @@ impl<'a, R: Policy> Driver<'a, R> {
             let outgoing = outgoing.expect("only who calls has replies");
             outgoing.deliver(std::iter::from_fn(|| connection.poll_reply()));
             (delivered.any, delivered.replies) = (true, true);
+        }
+        if self.wire.connection.calls_in() > 0 {
+            self.policy.before_calls()?;
         }
         let (mut calls, mut bytes) = (0, 0);
         while self.answers.in_flight() < MAX_JOBS {

@@ -45,8 +45,21 @@ pub(crate) enum Over {
     CallTimedOut(Duration),
     #[error("the offer of version two of RPC-over-RDMA was not answered within {0:?}")]
     NoVersion(Duration),
+    #[error("evicted for a connection of an address that has fewer")]
+    Evicted,
     #[error("closed by this end")]
     Asked,
+}
+
+impl Over {
+    /// Whether the peer is to blame, so that the end is a warning.
+    pub(crate) fn is_of_peer(&self) -> bool {
+        match self {
+            Self::Violation(violation) => violation.is_of_peer(),
+            Self::PullTimedOut(_) | Self::Closed(CloseReason::PeerError(_)) => true,
+            _ => false,
+        }
+    }
 }
 
 impl Wire {
@@ -148,11 +161,7 @@ impl Wire {
             Over::Violation(violation) if !violation.is_of_peer() => {
                 error!(%peer, %over, "this end cannot go on");
             }
-            Over::Violation(_)
-            | Over::PullTimedOut(_)
-            | Over::Closed(CloseReason::PeerError(_)) => {
-                warn!(%peer, %over, "the peer broke a rule");
-            }
+            over if over.is_of_peer() => warn!(%peer, %over, "the peer broke a rule"),
             _ => debug!(%peer, %over, "connection ends"),
         }
     }

@@ -1,6 +1,7 @@
 //! Taking in connections.
 
-use super::guests::Place;
+use super::failures::FailuresOfAddress;
+use super::receive_memory::ReceiveLease;
 use super::serve::serve;
 use super::stop::Stop;
 use super::worker::Worker;
@@ -11,6 +12,7 @@ use crate::driver::receives::share;
 use crate::driver::spin::Activity;
 use crate::driver::wire::Wire;
 use buffer::Pool;
+use oncrpc::admission::Admitted;
 use rpcrdma_proto::limits::{MAX_CREDITS, RECEIVE_SLACK};
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
 use rpcrdma_proto::{
@@ -31,6 +33,9 @@ use verbs::{Incoming, Listener, QpOptions, SetupError};
 
 /// How long to wait when the system gives no connection, such as for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long to wait for evicted connections to end before it is looked at again whether they have.
+const LEAVING_PAUSE: Duration = Duration::from_millis(5);
 
 /// Takes in connections and hands them to the workers.
 pub(super) struct Acceptor {
@@ -71,7 +76,11 @@ impl Acceptor {
                 biased;
                 // First, as there may be a connection, or none to be had, each time.
                 () = stop.wait() => return,
-                incoming = listener.accept() => incoming,
+                () = self.settings.summary_is_due() => {
+                    self.settings.summarise();
+                    continue;
+                }
+                incoming = self.next(listener) => incoming,
             };
             match incoming {
                 Ok(incoming) => self.hand_over(incoming),
@@ -83,13 +92,29 @@ impl Acceptor {
         }
     }
 
+    /// The next connection, once few enough of those that were evicted for others still end.
+    async fn next(&self, listener: &mut dyn Listener) -> Result<Box<dyn Incoming>, SetupError> {
+        while self.settings.admission.is_crowded() {
+            tokio::time::sleep(LEAVING_PAUSE).await;
+        }
+        listener.accept().await
+    }
+
     fn hand_over(&self, incoming: Box<dyn Incoming>) {
         let peer = incoming.peer_addr();
-        let place = match self.settings.guests.enter(peer.ip()) {
-            Ok(place) => place,
+        let evicted = Stop::new();
+        let evict = evicted.clone();
+        let admitted = match self
+            .settings
+            .admission
+            .admit(peer.ip(), move || evict.set())
+        {
+            Ok(admitted) => admitted,
             Err(why) => {
                 self.state.stats().refused += 1;
-                warn!(%peer, "refused: {why}");
+                if self.settings.may_warn(peer) {
+                    warn!(%peer, "refused: {why}");
+                }
                 return;
             }
         };
@@ -104,7 +129,8 @@ impl Acceptor {
             activity: worker.activity.clone(),
             stop: self.stop.clone(),
             tally: Tally::new(Arc::clone(&self.state)),
-            place,
+            failures: self.settings.failures.of(admitted.group()),
+            place: Place { admitted, evicted },
             _load: Load::new(Arc::clone(&worker.load)),
         };
         worker.spawn(arrival.run(incoming));
@@ -127,6 +153,13 @@ impl Drop for Load {
     }
 }
 
+/// The place of one connection among those of the server.
+pub(super) struct Place {
+    pub(super) admitted: Admitted,
+    /// Set when another connection got the place.
+    pub(super) evicted: Stop,
+}
+
 /// A connection from its arrival on.
 struct Arrival {
     settings: Arc<Settings>,
@@ -135,6 +168,7 @@ struct Arrival {
     activity: Activity,
     stop: Stop,
     tally: Tally,
+    failures: FailuresOfAddress,
     place: Place,
     _load: Load,
 }
@@ -144,12 +178,12 @@ impl Arrival {
         let peer = incoming.peer_addr();
         // The timeouts of its steps have to be enough, but a provider is not trusted with ours.
         let timeout = self.settings.config.setup_timeout * 2;
-        let stop = self.stop.clone();
+        let (stop, evicted) = (self.stop.clone(), self.place.evicted.clone());
         let setup = self.set_up(incoming);
-        let wire = tokio::select! {
+        let (wire, receive_memory) = tokio::select! {
             biased;
             result = tokio::time::timeout(timeout, setup) => match result {
-                Ok(Ok(wire)) => wire,
+                Ok(Ok(set_up)) => set_up,
                 Ok(Err(error)) => return self.refused(peer, &error),
                 Err(_) => {
                     return self.refused(peer, &SetupError::TimedOut("a connection", timeout));
@@ -160,6 +194,11 @@ impl Arrival {
                 self.state.stats().refused += 1;
                 return;
             }
+            () = evicted.wait() => {
+                debug!(%peer, "evicted during setup");
+                self.state.stats().evicted += 1;
+                return;
+            }
         };
         self.state.stats().accepted += 1;
         debug!(%peer, thresholds = ?wire.connection.thresholds(), "accepted: {}", wire.qp.describe());
@@ -168,30 +207,38 @@ impl Arrival {
             activity,
             tally,
             stop,
-            // It is free again when the connection is gone.
-            place: _place,
+            place,
+            // Kept until the connection has ended.
+            failures: _failures,
+            _load,
             ..
         } = self;
-        serve(wire, settings, activity, tally, stop).await;
+        serve(wire, settings, activity, tally, stop, place).await;
+        drop(receive_memory);
     }
 
     fn refused(&self, peer: SocketAddr, error: &SetupError) {
         self.state.stats().refused += 1;
-        warn!(%peer, %error, "no connection was made");
+        if self.settings.may_warn(peer) {
+            warn!(%peer, %error, "no connection was made");
+        }
     }
 
-    async fn set_up(&mut self, mut incoming: Box<dyn Incoming>) -> Result<Wire, SetupError> {
+    async fn set_up(
+        &mut self,
+        mut incoming: Box<dyn Incoming>,
+    ) -> Result<(Wire, ReceiveLease), SetupError> {
         let limits = self.settings.provider.limits();
-        let credits = self.credits(limits.receives);
         let settings = &self.settings.config;
         let request = incoming.request(settings.setup_timeout).await?;
+        self.place.admitted.set_up();
+        let (credits, backward_credits, receive_memory) = self.credits(limits.receives)?;
         let terms = terms(settings, &limits);
         let own = PrivateData {
             send: settings.send_size,
             receive: settings.receive_size,
             remote_invalidation: terms.announces(),
         };
-        let (credits, backward_credits) = credits?;
         let config = Config {
             role: Role::Server,
             // The provider may say something else than when the server began.
@@ -215,7 +262,7 @@ impl Arrival {
             mixed_long: false,
             registrations: Registrations::OF_CALLS,
             persistent: None,
-            failed_calls: self.place.failed.clone(),
+            failed_calls: self.failures.calls.clone(),
             budget: self.settings.budget.clone(),
             pool: self.pool.clone(),
         };
@@ -230,12 +277,12 @@ impl Arrival {
         let receives = config.initial_receives();
         let qp = incoming.accept(&options, &private_data, receives).await?;
         let connection = Connection::new(&config, PrivateData::find(&request), qp.limits());
-        Ok(Wire::new(qp, connection))
+        Ok((Wire::new(qp, connection), receive_memory))
     }
 
     /// Credits for calls of a new client, and for those to it, as far as there is room, and memory,
     /// for their Receives.
-    fn credits(&mut self, room: usize) -> Result<(u32, u32), SetupError> {
+    fn credits(&self, room: usize) -> Result<(u32, u32, ReceiveLease), SetupError> {
         let config = &self.settings.config;
         let backward = match &config.backchannels {
             Some(_) => config.backward_credits.clamp(1, MAX_CREDITS),
@@ -244,9 +291,10 @@ impl Arrival {
         let forward = config.credits.clamp(1, MAX_CREDITS);
         let wanted = (forward + backward) as usize + RECEIVE_SLACK;
         let size = largest_receive(config).octets();
-        let taken = self.place.take_receives(wanted.min(room), size);
-        let none = || io::Error::from(io::ErrorKind::OutOfMemory).into();
-        share(taken, forward, backward).ok_or_else(none)
+        let lease = self.settings.receive_memory.take(wanted.min(room), size);
+        let (forward, backward) = share(lease.receives, forward, backward)
+            .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        Ok((forward, backward, lease))
     }
 }
 

@@ -24,7 +24,7 @@ use std::task::Context;
 /// ```
 /// use oncrpc::{Answer, Caller, Reply, ReplyBound, Service, Transport};
 /// use rpcrdma::{Backchannels, ServerConfig};
-/// use oncrpc::xdr::Payload;
+/// use oncrpc::xdr::{Payload, Writer};
 ///
 /// struct Callbacks {
 ///     backchannels: Backchannels,
@@ -40,7 +40,7 @@ use std::task::Context;
 ///         let client = backchannel.client_is_ready();
 ///         Answer::Later(Box::pin(async move {
 ///             let xid = client.next_xid();
-///             let mut w = oncrpc::xdr::Writer::default();
+///             let mut w = Writer::default();
 ///             w.u32(xid);
 ///             w.u32(0);
 ///             // ... the rest of the message

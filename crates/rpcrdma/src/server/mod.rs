@@ -3,25 +3,30 @@
 mod accept;
 mod asking;
 mod backchannel;
+mod failures;
 mod grants;
-mod guests;
+mod receive_memory;
 mod serve;
 mod stop;
 mod worker;
 
 use crate::ServerConfig;
+use crate::driver::clock;
 use crate::driver::invalidation::Terms;
 use crate::driver::wire::Wire;
 use accept::Acceptor;
-use guests::Guests;
-use oncrpc::Service;
+use failures::Failures;
+use oncrpc::admission::Admission;
+use oncrpc::warnings::{Suppressed, Warnings};
+use oncrpc::{AddressGroup, Service};
+use receive_memory::ReceiveMemory;
 use rpcrdma_proto::{Budget, Counters, Registrations, Version};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stop::Stop;
-use tokio::sync::oneshot;
-use tracing::{debug, info};
+use tokio::sync::{Notify, oneshot};
+use tracing::{debug, info, warn};
 use verbs::{IoCounters, Limits, Provider, SetupError};
 use worker::Worker;
 
@@ -53,6 +58,8 @@ pub struct ServerStats {
     pub accepted: u64,
     /// Connections refused because there were too many, or that never said what they wanted.
     pub refused: u64,
+    /// Connections [evicted](oncrpc::admission) for those of other addresses.
+    pub evicted: u64,
     /// What connections did, those that are over included.
     pub counters: Counters,
     /// What they have asked of the system and of memory.
@@ -77,7 +84,44 @@ struct Settings {
     service: Arc<dyn Service>,
     config: ServerConfig,
     budget: Budget,
-    guests: Guests,
+    admission: Admission,
+    receive_memory: ReceiveMemory,
+    failures: Failures,
+    warnings: Warnings,
+    /// A warning was not logged: there is a summary to come.
+    suppressed: Notify,
+}
+
+impl Settings {
+    /// Whether one more warning about this peer is to be logged.
+    fn may_warn(&self, peer: SocketAddr) -> bool {
+        let peer = AddressGroup::of(peer.ip());
+        let allowed = self.warnings.allows(peer, clock::now());
+        if !allowed {
+            self.suppressed.notify_one();
+        }
+        allowed
+    }
+
+    /// Waits until there is a summary of warnings that were not logged.
+    async fn summary_is_due(&self) {
+        loop {
+            if let Some(due) = self.warnings.next_summary() {
+                return tokio::time::sleep_until(due.into()).await;
+            }
+            self.suppressed.notified().await;
+        }
+    }
+
+    /// Logs how many warnings were not logged.
+    fn summarise(&self) {
+        for Suppressed { peer, count } in self.warnings.summary(clock::now()) {
+            match peer {
+                Some(peer) => warn!(%peer, count, "further warnings about this peer"),
+                None => warn!(count, "further warnings about many peers"),
+            }
+        }
+    }
 }
 
 /// What a connection agrees to of the designs for remote invalidation, with a provider of these limits.
@@ -91,7 +135,7 @@ struct State {
     stats: Mutex<ServerStats>,
     /// Whether connections are still taken in.
     listening: AtomicBool,
-    changed: tokio::sync::Notify,
+    changed: Notify,
 }
 
 impl State {
@@ -135,6 +179,11 @@ impl Tally {
         let mut stats = self.state.stats();
         stats.counters += new;
         stats.io += new_io;
+    }
+
+    /// Counts that the connection was evicted.
+    fn evicted(&self) {
+        self.state.stats().evicted += 1;
     }
 
     /// Counts the connection among those of its version, and tells the operator, if it has one now.
@@ -193,7 +242,11 @@ impl Server {
             provider,
             service,
             budget: budget.clone(),
-            guests: Guests::new(&config),
+            admission: Admission::new(config.connection_limits()),
+            receive_memory: ReceiveMemory::new(config.receive_memory),
+            failures: Failures::default(),
+            warnings: Warnings::default(),
+            suppressed: Notify::new(),
             config,
         });
         let state = Arc::new(State::default());

@@ -1,5 +1,6 @@
 //! The answering end of one connection, until it is over.
 
+use super::accept::Place;
 use super::asking::Asking;
 use super::backchannel::BackEnd;
 use super::grants::Grants;
@@ -24,6 +25,7 @@ pub(super) async fn serve(
     activity: Activity,
     tally: Tally,
     stop: Stop,
+    place: Place,
 ) {
     let config = &settings.config;
     let mut spinner = Spinner::new(config.spin, activity);
@@ -33,7 +35,9 @@ pub(super) async fn serve(
         asking: Asking::new(clock::now()),
         settings: Arc::clone(&settings),
         tally,
-        stopped: Box::pin(stopped(stop.clone())),
+        stopped: Box::pin(set(stop.clone())),
+        evicted: Box::pin(set(place.evicted.clone())),
+        place,
         stop,
         drain_until: None,
     };
@@ -54,12 +58,18 @@ pub(super) async fn serve(
     } = driver;
     spinner.leave();
     policy.tally.publish(&wire);
-    wire.log_end(&over);
+    if over == Over::Evicted {
+        policy.tally.evicted();
+    }
+    if !over.is_of_peer() || settings.may_warn(wire.qp.peer_addr()) {
+        wire.log_end(&over);
+    }
     if let Some(mut back) = policy.back.take() {
         back.end(&over);
     }
-    // Nothing is to be expected of a peer that is over, or does not speak.
-    if !matches!(over, Over::Closed(_) | Over::Silent(_)) {
+    // Nothing is to be expected of a peer that is over, or does not speak; others wait for the place of
+    // one that was evicted.
+    if !matches!(over, Over::Closed(_) | Over::Silent(_) | Over::Evicted) {
         wire.close().await;
     }
 }
@@ -73,6 +83,9 @@ struct Answering {
     stop: Stop,
     /// Ends when the server stops.
     stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
+    place: Place,
+    /// Ends when another connection gets the place of this one.
+    evicted: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// When it has to end, once it was asked to.
     drain_until: Option<Instant>,
     grants: Grants,
@@ -84,6 +97,22 @@ impl Answering {
     fn is_idle(&self, connection: &Connection) -> bool {
         let calls_back = self.back.as_ref().is_some_and(|back| !back.is_idle());
         connection.calls_in() == 0 && connection.calls_out() == 0 && !calls_back
+    }
+
+    /// Whether the connection is in use: a client that is ready for calls keeps it for them (RFC 8167
+    /// §5.4).
+    fn is_in_use(&self, connection: &Connection) -> bool {
+        let ready = self.back.as_ref().is_some_and(BackEnd::is_ready);
+        ready || !self.is_idle(connection)
+    }
+
+    /// Tells admission control whether the connection is in use, unless it was evicted by then.
+    fn set_in_use(&mut self, in_use: bool) -> Result<(), Over> {
+        let admitted = &mut self.place.admitted;
+        admitted
+            .set_in_use(in_use)
+            .then_some(())
+            .ok_or(Over::Evicted)
     }
 }
 
@@ -119,11 +148,13 @@ impl Policy for Answering {
         self.settings.budget.is_short()
     }
 
-    /// RFC 8167 §5.4: a client that is ready for calls keeps its connection for them.
     fn usage(&self, connection: &Connection) -> (u64, bool) {
-        let ready = self.back.as_ref().is_some_and(BackEnd::is_ready);
         let calls = connection.counters().calls_received;
-        (calls, ready || !self.is_idle(connection))
+        (calls, self.is_in_use(connection))
+    }
+
+    fn before_calls(&mut self) -> Result<(), Over> {
+        self.set_in_use(true)
     }
 
     fn idle_timeout(&self) -> Option<(Duration, Over)> {
@@ -137,6 +168,7 @@ impl Policy for Answering {
         wire: &mut Wire,
         deadlines: &mut Deadlines,
     ) -> Result<(), Over> {
+        self.set_in_use(self.is_in_use(&wire.connection))?;
         self.grants.adjust(&mut wire.connection);
         self.asking.look(now, &mut wire.connection);
         if self.drain_until.is_none() && self.stop.is_set() {
@@ -154,10 +186,11 @@ impl Policy for Answering {
         let work = self.back.as_ref().is_some_and(|back| back.poll(cx, wire));
         let draining = self.drain_until.is_some();
         work | (!draining && self.stopped.as_mut().poll(cx).is_ready())
+            | self.evicted.as_mut().poll(cx).is_ready()
     }
 }
 
-async fn stopped(stop: Stop) {
+async fn set(stop: Stop) {
     stop.wait().await;
 }
 
@@ -167,7 +200,11 @@ mod tests {
     use crate::ServerConfig;
     use crate::driver::CALLS;
     use crate::server::State;
+    use crate::server::failures::Failures;
+    use crate::server::receive_memory::ReceiveMemory;
     use buffer::{Buffer, Pool};
+    use oncrpc::admission::Admission;
+    use oncrpc::warnings::Warnings;
     use oncrpc::xdr::Payload;
     use oncrpc::{Answer, Caller, Reply, Service};
     use rpcrdma_proto::{
@@ -177,6 +214,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
     use std::sync::{Mutex, PoisonError};
     use std::task::Poll;
+    use tokio::sync::Notify;
     use verbs::{Gather, QueuePair, WorkRequest, WrId};
     use verbs_sim::{EndOptions, Fabric, PairOptions};
 
@@ -244,12 +282,25 @@ mod tests {
             others: Arc::clone(&others),
             notes: Mutex::default(),
         });
+        let admission = Admission::new(ServerConfig::default().connection_limits());
         let settings = Settings {
             provider: Arc::new(fabric.provider(end)),
             service: Arc::clone(&notes) as Arc<dyn Service>,
             config: ServerConfig::default(),
-            guests: crate::server::guests::Guests::new(&ServerConfig::default()),
+            admission: admission.clone(),
+            receive_memory: ReceiveMemory::new(0),
+            failures: Failures::default(),
+            warnings: Warnings::default(),
+            suppressed: Notify::new(),
             budget,
+        };
+        let mut admitted = admission
+            .admit([127, 0, 0, 1].into(), || {})
+            .expect("there is room");
+        admitted.set_up();
+        let place = Place {
+            admitted,
+            evicted: Stop::new(),
         };
         let state = Arc::new(State::default());
         let mut serving = std::pin::pin!(serve(
@@ -258,6 +309,7 @@ mod tests {
             Activity::default(),
             Tally::new(state),
             Stop::new(),
+            place,
         ));
         // Each time that it pauses is a turn for others.
         let noted = || notes.notes.lock().unwrap_or_else(PoisonError::into_inner);
