@@ -4,7 +4,7 @@ use crate::Fault;
 use buffer::Pool;
 use nfs_proto::{Arguments, NFS_PROGRAM, Status, Wire};
 use oncrpc::xdr::{Payload, Reader, Writer};
-use oncrpc::{Credential, Procedure, Signature, Transport, read_reply};
+use oncrpc::{Credential, EncodedCredential, Procedure, Transport, read_reply};
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const JUKEBOX_RETRIES: u32 = 9;
 #[derive(Debug)]
 pub struct Rpc<T> {
     transport: T,
-    caller: Signature,
+    caller: EncodedCredential,
     pool: Pool,
 }
 
@@ -45,7 +45,7 @@ impl<T: Transport> Rpc<T> {
     pub fn new(transport: T, credential: Credential) -> Self {
         Self {
             transport,
-            caller: Signature::new(&credential),
+            caller: EncodedCredential::new(&credential),
             pool: Pool::new(POOL_KEEP),
         }
     }

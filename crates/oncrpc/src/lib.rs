@@ -17,8 +17,9 @@ pub mod xdr;
 pub use address::AddressGroup;
 pub use auth::{AuthStat, AuthSys, Credential};
 pub use message::{
-    AcceptStatus, CallError, CallHeader, MAX_REPLY_HEADER, Procedure, REPLY_HEADER, RPC_VERSION,
-    RejectStatus, ReplyHeader, ReplyStatus, RpcError, Signature, read_reply, write_call,
+    AcceptStatus, CallError, CallHeader, EncodedCredential, MAX_REPLY_HEADER, Procedure,
+    REPLY_HEADER, RPC_VERSION, RejectStatus, ReplyHeader, ReplyStatus, RpcError, read_reply,
+    write_call,
 };
 pub use program::{Call, Program, Programs};
 pub use service::{Answer, Caller, ConnectionId, Reply, Service};

@@ -141,28 +141,27 @@ fn write_target(w: &mut Writer, xid: u32, target: Procedure) {
     w.words([xid, CALL, RPC_VERSION, prog, vers, proc]);
 }
 
-/// Somebody in whose name many calls are made: the credential is put into octets once.
+/// A credential with an empty verifier, encoded once for many calls.
 #[derive(Clone, Debug)]
-pub struct Signature {
-    /// Credential and verifier.
-    octets: Box<[u8]>,
+pub struct EncodedCredential {
+    bytes: Box<[u8]>,
 }
 
-impl Signature {
-    /// The signature of who has this credential, with an empty verifier.
+impl EncodedCredential {
+    /// Encodes a credential.
     pub fn new(cred: &Credential) -> Self {
         let mut w = Writer::default();
         cred.write(&mut w);
         OpaqueAuth::NONE.write(&mut w);
         Self {
-            octets: w.finish().head().into(),
+            bytes: w.finish().head().into(),
         }
     }
 
     /// Writes the header of a call, as [`write_call`] does; its arguments follow.
     pub fn write_call(&self, w: &mut Writer, xid: u32, target: Procedure) {
         write_target(w, xid, target);
-        w.fixed(&self.octets);
+        w.fixed(&self.bytes);
     }
 }
 

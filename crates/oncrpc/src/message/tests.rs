@@ -48,7 +48,7 @@ fn signed_call_is_the_same_as_one_written_whole() {
     });
     for cred in [Credential::None, sys] {
         let mut w = Writer::default();
-        Signature::new(&cred).write_call(&mut w, 0x0102_0304, NFS_NULL);
+        EncodedCredential::new(&cred).write_call(&mut w, 0x0102_0304, NFS_NULL);
         assert_eq!(w.finish().head(), call(&cred).head());
     }
 }
