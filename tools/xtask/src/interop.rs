@@ -17,7 +17,6 @@ mod tests;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -26,7 +25,7 @@ use self::image::Image;
 use self::report::Report;
 use self::series::Series;
 use self::tests::{TESTS, Test};
-use crate::command::cargo;
+use crate::command::build;
 
 pub(crate) use self::mix::{Options as MixOptions, run as record_mix};
 
@@ -161,24 +160,4 @@ fn empty_folder(kind: &str, name: &str) -> Result<PathBuf> {
 /// Builds the program under test and says where it is.
 fn build_program() -> Result<PathBuf> {
     build(&["--release", "--package=rpcrdma-cli"], "rpcrdma")
-}
-
-/// Builds what these arguments select, and says where the program of this name is.
-fn build(arguments: &[&str], name: &str) -> Result<PathBuf> {
-    let built = cargo()
-        .arg("build")
-        .args(arguments)
-        .arg("--message-format=json-render-diagnostics")
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot run cargo")?;
-    if !built.status.success() {
-        bail!("the program does not build");
-    }
-    String::from_utf8_lossy(&built.stdout)
-        .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|message| message["target"]["name"] == name)
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .with_context(|| format!("cargo built no program named {name}"))
 }

@@ -1,10 +1,12 @@
-//! The project's chores: `cargo xtask` with `ci`, `tidy`, `fuzz`, `soak`, `interop`, `record-mix`.
+//! The project's chores: `cargo xtask` with `ci`, `tidy`, `fuzz`, `soak`, `scale`, `interop`,
+//! `record-mix`.
 
 mod ci;
 mod command;
 mod fuzz;
 mod interop;
 mod root;
+mod scale;
 mod soak;
 mod tidy;
 
@@ -32,6 +34,11 @@ enum Chore {
     Fuzz(fuzz::Options),
     /// Play clients and servers under faults, seed after seed, in virtual time
     Soak(soak::Options),
+    /// Measure what thousands of connections cost a server
+    Scale(scale::Options),
+    /// Be clients of the server that is measured
+    #[command(hide = true)]
+    ScaleClients(scale::ClientOptions),
     /// Drive a stock Debian kernel, booted in QEMU, against the program
     Interop(interop::Options),
     /// Record the calls of Linux' NFS clients at work, for `rpcrdma bench thresholds`
@@ -44,6 +51,8 @@ fn main() -> ExitCode {
         Chore::Tidy(options) => tidy::run(&options),
         Chore::Fuzz(options) => fuzz::run(&options),
         Chore::Soak(options) => soak::run(&options),
+        Chore::Scale(options) => scale::run(&options),
+        Chore::ScaleClients(options) => scale::run_clients(&options),
         Chore::Interop(options) => interop::run(&options),
         Chore::RecordMix(options) => interop::record_mix(&options),
     };

@@ -10,9 +10,10 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use super::our_client::Running;
+use crate::command::build;
+use crate::interop::TestRun;
 use crate::interop::guest::{Boot, Guest, free_ports};
 use crate::interop::relay::{End, Relay};
-use crate::interop::{TestRun, build};
 
 /// Delegations in each part of the test.
 const FILES: usize = 8;
