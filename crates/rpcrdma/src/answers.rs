@@ -1,9 +1,9 @@
 //! Calls of the peer, from their arrival to their answers.
 
+use crate::owner::{CallId, Connection};
 use crate::wire::Over;
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, Reply, Service};
-use rpcrdma_proto::{CallId, Connection};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::task::{JoinError, JoinSet};

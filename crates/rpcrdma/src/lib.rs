@@ -5,10 +5,13 @@
 //! and threads.
 
 mod answers;
+mod budget;
 mod client;
 mod clock;
 mod config;
+mod failed;
 mod invalidation;
+mod owner;
 mod receives;
 mod server;
 mod spin;

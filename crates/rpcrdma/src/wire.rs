@@ -1,7 +1,10 @@
 //! A queue pair and the protocol state on it, which are driven as one.
 
-use rpcrdma_proto::{Connection, Version, Violation};
-use std::task::{Context, Poll};
+use crate::budget::Account;
+use crate::clock;
+use crate::owner::Connection;
+use rpcrdma_proto::{Version, Violation};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tracing::{debug, error, trace, warn};
 use verbs::{CloseReason, PostError, QueuePair};
@@ -14,6 +17,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Wire {
     pub(crate) qp: Box<dyn QueuePair>,
     pub(crate) connection: Connection,
+    /// Memory for the chunks of the peer's calls.
+    account: Account,
     impossible: bool,
 }
 
@@ -47,10 +52,11 @@ pub(crate) enum Over {
 }
 
 impl Wire {
-    pub(crate) fn new(qp: Box<dyn QueuePair>, connection: Connection) -> Self {
+    pub(crate) fn new(qp: Box<dyn QueuePair>, connection: Connection, account: Account) -> Self {
         Self {
             qp,
             connection,
+            account,
             impossible: false,
         }
     }
@@ -66,12 +72,35 @@ impl Wire {
         while let Some(completion) = self.qp.poll_cq() {
             trace!(?completion, "done");
             self.connection.handle_completion(completion);
+            self.lend_memory(None);
             moved = true;
         }
         moved
     }
 
+    /// Lends memory to the peer's calls that need it; whether one got some. If one still waits, `waker`
+    /// is woken when it is worth trying again.
+    pub(crate) fn lend_memory(&mut self, waker: Option<&Waker>) -> bool {
+        let mut lent = false;
+        while let Some(bytes) = self.connection.poll_memory() {
+            let lease = match waker {
+                Some(waker) => self.account.take_or_wait(bytes, waker),
+                None => self.account.take(bytes),
+            };
+            let Some(lease) = lease else {
+                self.connection.handle_no_memory();
+                break;
+            };
+            self.connection.handle_memory(lease);
+            lent = true;
+        }
+        lent
+    }
+
     fn post(&mut self) {
+        if self.connection.calls_waiting() > 0 {
+            self.connection.send_waiting(clock::now(), self.qp.as_mut());
+        }
         while let Some(work) = self.connection.poll_post() {
             trace!(?work, "posted");
             match self.qp.post(work) {
@@ -166,10 +195,13 @@ impl Wire {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Budget;
+    use crate::failed::FailedCalls;
+    use crate::owner::Driver;
     use buffer::Pool;
     use rpcrdma_proto::{
-        Budget, Characteristics, Config, FailedCalls, InlineSize, PrivateData, Registrations, Role,
-        Versions, Xids,
+        Characteristics, Config, InlineSize, PrivateData, Receives, Registrations, Role, Versions,
+        Xids,
     };
     use std::net::SocketAddr;
     use std::sync::Arc;
@@ -256,14 +288,13 @@ mod tests {
             reserve_credit: false,
             max_chunk: 0,
             max_segment: 0,
-            mixed_long: false,
             registrations: Registrations::OF_CALLS,
             persistent: None,
-            failed_calls: FailedCalls::new(),
-            budget: Budget::new(0),
+            receives: Receives::Posted,
             pool: Pool::new(0),
         };
-        let connection = Connection::new(&config, None, &limits);
+        let owner = Driver::new(FailedCalls::new());
+        let connection = Connection::new(&config, owner, None, &limits);
         let over = Arc::new(AtomicBool::new(false));
         tokio::spawn({
             let over = Arc::clone(&over);
@@ -275,7 +306,7 @@ mod tests {
             over,
             turns,
         };
-        Wire::new(Box::new(qp), connection)
+        Wire::new(Box::new(qp), connection, Budget::new(0).account())
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@ use super::outgoing::{Outgoing, SWEEP};
 use super::suspects::MAX_LOSSES;
 use super::{ConnectionInfo, Shared};
 use crate::answers::Answers;
+use crate::owner::{CallId, Event};
 use crate::server::pulling::Pulling;
 use crate::spin::{Idle, Spinner, after_others};
 use crate::watch::{Disuse, Health, Pulse, Silence, heard, null_call};
@@ -13,10 +14,10 @@ use crate::wire::{Over, Wire};
 use crate::{ClientConfig, clock};
 use oncrpc::TransportError;
 use oncrpc::xdr::Payload;
-use rpcrdma_proto::{CallId, Called, Event, Unfinished};
+use rpcrdma_proto::Unfinished;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 use tracing::debug;
@@ -139,7 +140,6 @@ impl Pump {
                 self.back_off();
             }
             self.take_unfinished(wire, &over);
-            self.outgoing.blocked = false;
             if last {
                 return;
             }
@@ -164,6 +164,7 @@ impl Pump {
     /// the same XID. One that was alone on its way time after time is what breaks them (RFC 8166
     /// §4.5.3).
     fn take_unfinished(&mut self, wire: Wire, over: &Over) {
+        self.outgoing.forget_keys();
         let mut again = Vec::new();
         let mute = matches!(over, Over::Mute(_));
         let unfinished = match mute {
@@ -177,13 +178,13 @@ impl Pump {
                 }
                 Unfinished::Again(request) => {
                     let error = TransportError::Disconnected(over.to_string());
-                    self.calls().complete(request.token(), Err(error));
+                    self.calls().complete(request.into_call(), Err(error));
                 }
                 Unfinished::Ended(token, reply) => self.calls().complete(token, reply),
             }
         }
         // Put back in front, so the one with the lowest token has to be the last.
-        again.sort_by_key(|request| std::cmp::Reverse(request.token().0));
+        again.sort_by_key(|request| std::cmp::Reverse(*request.call()));
         for request in again {
             match mute {
                 // Should the server have no answer to this very call, others get theirs.
@@ -215,7 +216,6 @@ impl Pump {
                 return over;
             }
             if moved || sent {
-                self.outgoing.blocked &= !moved;
                 self.spinner.busy();
                 turns += 1;
                 if delivered {
@@ -254,11 +254,9 @@ impl Pump {
     /// there was one of either.
     fn deliver(&mut self, present: &mut Present) -> Result<bool, Over> {
         let Present { wire, answers, .. } = present;
+        // It is memory of this connection alone, so none comes back but in its own turns.
+        wire.lend_memory(None);
         let connection = &mut wire.connection;
-        if connection.waits_for_memory() {
-            // It is memory of this connection alone, so none comes back but in its own turns.
-            connection.handle_memory(Waker::noop());
-        }
         let answered = answers.under_way() > 0 && answers.finish(connection)?;
         if !connection.has_events() {
             return Ok(answered);
@@ -270,7 +268,7 @@ impl Pump {
         let ended = std::iter::from_fn(|| {
             loop {
                 match connection.poll_event()? {
-                    Event::Reply { token, reply } => return Some((token, reply)),
+                    Event::Reply { call, reply } => return Some((call, reply)),
                     Event::Call { id, message } => called.push((id, message)),
                 }
             }
@@ -334,7 +332,7 @@ impl Pump {
                 let program = self.connector.config.health.program;
                 let request = null_call(self.shared.next_xid(), program).as_health_check();
                 let qp = present.wire.qp.as_mut();
-                if let Called::Sent = connection.call(self.now, request, qp) {
+                if connection.call(self.now, request, qp).is_ok() {
                     pulse.asked(self.now);
                 }
                 None

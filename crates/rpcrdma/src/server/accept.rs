@@ -7,6 +7,7 @@ use super::worker::Worker;
 use super::{Settings, State, Tally, terms};
 use crate::ServerConfig;
 use crate::client::first_xid;
+use crate::owner::{Connection, Driver};
 use crate::receives::share;
 use crate::spin::Activity;
 use crate::wire::Wire;
@@ -14,8 +15,7 @@ use buffer::Pool;
 use rpcrdma_proto::limits::{MAX_CREDITS, RECEIVE_SLACK};
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
 use rpcrdma_proto::{
-    Characteristics, Config, Connection, InlineSize, PrivateData, Registrations, Role, Version,
-    Xids,
+    Characteristics, Config, InlineSize, PrivateData, Receives, Registrations, Role, Version, Xids,
 };
 use std::io;
 use std::net::SocketAddr;
@@ -214,15 +214,13 @@ impl Arrival {
             reserve_credit: false,
             max_chunk: settings.max_chunk,
             max_segment: 0,
-            mixed_long: false,
             registrations: Registrations::OF_CALLS,
             persistent: None,
-            failed_calls: self.place.failed.clone(),
-            budget: self.settings.budget.clone(),
+            receives: Receives::Posted,
             pool: self.pool.clone(),
         };
         let options = QpOptions {
-            receives: config.receives(),
+            receives: config.posted_receives(),
             receive_size: config.receive_size(),
             setup_timeout: settings.setup_timeout,
             ..QpOptions::default()
@@ -231,8 +229,11 @@ impl Arrival {
         // RFC 8166 §3.3.2: Receives are posted before the client can know that it may send.
         let receives = config.initial_receives();
         let qp = incoming.accept(&options, &private_data, receives).await?;
-        let connection = Connection::new(&config, PrivateData::find(&request), qp.limits());
-        Ok(Wire::new(qp, connection))
+        let owner = Driver::new(self.place.failed.clone());
+        let peer = PrivateData::find(&request);
+        let connection = Connection::new(&config, owner, peer, qp.limits());
+        let account = self.settings.budget.account();
+        Ok(Wire::new(qp, connection, account))
     }
 
     /// Credits for calls of a new client, and for those to it, as far as there is room, and memory,

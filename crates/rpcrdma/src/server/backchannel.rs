@@ -4,11 +4,12 @@ use crate::client::calls::{Calls, FIRST_USER, Waiting};
 use crate::client::outgoing::Outgoing;
 use crate::clock;
 use crate::config::{HealthCheck, ServerConfig};
+use crate::owner::CallToken;
 use crate::watch::{Health, Pulse, heard, null_call};
 use crate::wire::{Over, Wire};
 use oncrpc::xdr::Payload;
 use oncrpc::{Caller, ConnectionId, ReplyBound, Transport, TransportError};
-use rpcrdma_proto::{CallToken, Called, Xids};
+use rpcrdma_proto::Xids;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{
@@ -248,11 +249,6 @@ impl BackEnd {
         }
     }
 
-    /// Something happened on the connection: what had no room may have it now.
-    pub(super) fn moved(&mut self) {
-        self.outgoing.blocked = false;
-    }
-
     /// Hands a reply to whoever waits for it.
     pub(super) fn deliver(&mut self, token: CallToken, reply: Result<Payload, TransportError>) {
         self.outgoing.deliver(std::iter::once((token, reply)));
@@ -274,7 +270,7 @@ impl BackEnd {
                 if connection.can_check_health() {
                     let xid = self.back.xids.next();
                     let request = null_call(xid, self.health.program).as_health_check();
-                    if let Called::Sent = connection.call(now, request, wire.qp.as_mut()) {
+                    if connection.call(now, request, wire.qp.as_mut()).is_ok() {
                         pulse.asked(now);
                     }
                 }

@@ -2,7 +2,7 @@
 //! connections together.
 
 use crate::ServerConfig;
-use rpcrdma_proto::FailedCalls;
+use crate::failed::FailedCalls;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

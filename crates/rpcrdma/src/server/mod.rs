@@ -11,12 +11,13 @@ mod stop;
 mod worker;
 
 use crate::ServerConfig;
+use crate::budget::Budget;
 use crate::invalidation::Terms;
 use crate::wire::Wire;
 use accept::Acceptor;
 use guests::Guests;
 use oncrpc::Service;
-use rpcrdma_proto::{Budget, Counters, Registrations, Version};
+use rpcrdma_proto::{Counters, Registrations, Version};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

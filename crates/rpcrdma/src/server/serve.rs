@@ -8,15 +8,15 @@ use super::stop::Stop;
 use super::{Settings, Tally};
 use crate::answers::Answers;
 use crate::clock;
+use crate::owner::{CallId, Event};
 use crate::spin::{Activity, Idle, Spinner, after_others};
 use crate::wire::{Over, Wire};
 use oncrpc::Caller;
 use oncrpc::xdr::Payload;
-use rpcrdma_proto::{CallId, Event};
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 
@@ -140,9 +140,6 @@ impl Serving {
                 return over;
             }
             if moved || answered {
-                if let Some(back) = &mut self.back {
-                    back.moved();
-                }
                 self.spinner.busy();
                 turns += 1;
                 if turns % TURNS == 0 {
@@ -184,9 +181,7 @@ impl Serving {
     /// Takes the answers of calls that took longer, and hands new ones to the service.
     fn answer(&mut self, waker: &Waker) -> Result<Answered, Over> {
         let mut answered = Answered::Nothing;
-        if self.wire.connection.waits_for_memory() {
-            self.wire.connection.handle_memory(waker);
-        }
+        self.wire.lend_memory(Some(waker));
         if self.answers.under_way() > 0 && self.answers.finish(&mut self.wire.connection)? {
             answered = Answered::All;
         }
@@ -224,8 +219,8 @@ impl Serving {
         loop {
             match self.wire.connection.poll_event()? {
                 Event::Call { id, message } => return Some((id, message)),
-                Event::Reply { token, reply } => match &mut self.back {
-                    Some(back) => back.deliver(token, reply),
+                Event::Reply { call, reply } => match &mut self.back {
+                    Some(back) => back.deliver(call, reply),
                     None => unreachable!("a server without a backchannel has no calls of its own"),
                 },
             }
@@ -302,23 +297,13 @@ impl Serving {
                     .is_some_and(|back| back.poll(cx, &self.wire))
                 | (!draining && self.stopped.as_mut().poll(cx).is_ready())
                 | self.timer.as_mut().poll(cx).is_ready();
-            if ready || self.memory_came(cx) {
+            // A call that waited for memory may have got some.
+            if ready || self.wire.lend_memory(Some(cx.waker())) {
                 return Poll::Ready(Ok(()));
             }
             Poll::Pending
         })
         .await
-    }
-
-    /// Whether a call that waited for memory has got some.
-    fn memory_came(&mut self, cx: &Context<'_>) -> bool {
-        let connection = &mut self.wire.connection;
-        if !connection.waits_for_memory() {
-            return false;
-        }
-        let before = connection.calls_waiting_for_memory();
-        connection.handle_memory(cx.waker());
-        connection.calls_waiting_for_memory() < before
     }
 }
 
@@ -330,13 +315,16 @@ async fn stopped(stop: Stop) {
 mod tests {
     use super::*;
     use crate::ServerConfig;
+    use crate::budget::Budget;
+    use crate::failed::FailedCalls;
+    use crate::owner::{Connection, Driver};
     use crate::server::State;
     use buffer::{Buffer, Pool};
     use oncrpc::xdr::Payload;
     use oncrpc::{Answer, Reply, Service};
     use rpcrdma_proto::{
-        Budget, Characteristics, Config, Connection, FailedCalls, InlineSize, PrivateData,
-        Registrations, Role, Versions, Xids,
+        Characteristics, Config, InlineSize, PrivateData, Receives, Registrations, Role, Versions,
+        Xids,
     };
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
     use std::sync::{Mutex, PoisonError};
@@ -379,11 +367,9 @@ mod tests {
             reserve_credit: false,
             max_chunk: 0,
             max_segment: 0,
-            mixed_long: false,
             registrations: Registrations::OF_CALLS,
             persistent: None,
-            failed_calls: FailedCalls::new(),
-            budget: budget.clone(),
+            receives: Receives::Posted,
             pool: Pool::new(0),
         };
         for receive in config.initial_receives() {
@@ -401,7 +387,9 @@ mod tests {
             peer.post(send).expect("there is room");
         }
         while peer.progress() {}
-        let connection = Connection::new(&config, None, qp.limits());
+        let owner = Driver::new(FailedCalls::new());
+        let connection = Connection::new(&config, owner, None, qp.limits());
+        let account = budget.account();
         let others = Arc::new(AtomicU32::new(0));
         let notes = Arc::new(Notes {
             others: Arc::clone(&others),
@@ -417,7 +405,7 @@ mod tests {
         let state = Arc::new(State::default());
         let mut serving = std::pin::pin!(
             Serving::new(
-                Wire::new(Box::new(qp), connection),
+                Wire::new(Box::new(qp), connection, account),
                 Arc::new(settings),
                 Activity::default(),
                 Tally::new(state),

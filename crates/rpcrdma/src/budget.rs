@@ -15,7 +15,7 @@ const SHARE: usize = 4;
 /// for more while it holds some. Connections are served in the order in which they began to wait,
 /// each with one call at a time.
 #[derive(Clone, Debug)]
-pub struct Budget(Arc<Shared>);
+pub(crate) struct Budget(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -58,7 +58,7 @@ pub(crate) struct Lease {
 
 impl Budget {
     /// A budget of `total` octets.
-    pub fn new(total: usize) -> Self {
+    pub(crate) fn new(total: usize) -> Self {
         let state = Mutex::new(State {
             free: total,
             waiters: VecDeque::new(),
@@ -67,12 +67,12 @@ impl Budget {
     }
 
     /// Octets not taken.
-    pub fn free(&self) -> usize {
+    pub(crate) fn free(&self) -> usize {
         self.lock().free
     }
 
     /// Whether a call waits for octets that others have taken.
-    pub fn is_short(&self) -> bool {
+    pub(crate) fn is_short(&self) -> bool {
         let state = self.lock();
         let mut waiters = state.waiters.iter();
         waiters.any(|waiter| self.grants(&waiter.taken, waiter.octets))
