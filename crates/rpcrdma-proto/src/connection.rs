@@ -1,33 +1,30 @@
 //! One connection: both roles, sharing what is received.
 
-use crate::budget::Budget;
 use crate::characteristics::Characteristics;
 use crate::counters::Counters;
 use crate::credits::{Allowance, Need};
-use crate::failed::FailedCalls;
 use crate::inline::{InlineSize, Thresholds};
 use crate::invalidation::{Accepts, Design, Rule};
 use crate::layout::Layout;
 use crate::limits::{MAX_CREDITS, RECEIVE_SLACK};
 use crate::link::{Event, Link, Violation, receive};
-use crate::message::{CallRequest, CallToken};
+use crate::message::CallRequest;
 use crate::negotiation::{Phase, Versions};
+use crate::owner::Owner;
 use crate::persistent::{PersistentArguments, PersistentPool};
 use crate::plan::Chunks;
 use crate::private_data::PrivateData;
-use crate::receives::Receives;
+use crate::receives::{ReceiveQueue, Receives};
 use crate::registration::{Registration, Registrations};
-use crate::requester::{Called, Requester, Unfinished};
+use crate::requester::{CallKey, FailedCall, Requester, Unfinished};
 use crate::responder::{CallId, Pulls, Responder};
 use crate::v2::session::Session;
 use crate::version::Version;
 use crate::work::{Posts, Purpose};
 use crate::xid::Xids;
 use buffer::{Buffer, Pool};
-use oncrpc::xdr::Payload;
-use oncrpc::{Reply, TransportError};
+use oncrpc::Reply;
 use std::collections::VecDeque;
-use std::task::Waker;
 use std::time::Instant;
 use verbs::{Completion, Invalidated, Limits, QueuePair, WorkError, WorkRequest};
 
@@ -69,18 +66,13 @@ pub struct Config {
     pub max_chunk: usize,
     /// Octets of the largest segment that we offer; 0 for chunks of one segment.
     pub max_segment: usize,
-    /// Whether items of a Long call go in Read chunks of their own beside the Position-Zero one
-    /// (RFC 8166 §3.5.3). Not every Responder takes that.
-    pub mixed_long: bool,
     /// What is exposed on this connection: R in `own` has to be in keeping with it.
     pub registrations: Registrations,
     /// Memory that stays registered for arguments, if there is to be any. Then `registrations` has
     /// [`Registration::Persistent`].
     pub persistent: Option<PersistentArguments>,
-    /// Calls of this client that broke an earlier connection; on a client without meaning.
-    pub failed_calls: FailedCalls,
-    /// Memory for what is pulled and written.
-    pub budget: Budget,
+    /// Where Receives come from.
+    pub receives: Receives,
     /// Where memory comes from.
     pub pool: Pool,
 }
@@ -88,7 +80,7 @@ pub struct Config {
 /// The protocol state of one connection. It opens nothing and waits for nothing: its owner hands
 /// in completions and posts what comes out.
 #[derive(Debug)]
-pub struct Connection {
+pub struct Connection<O: Owner> {
     pub(crate) role: Role,
     pub(crate) versions: Versions,
     pub(crate) phase: Phase,
@@ -101,9 +93,9 @@ pub struct Connection {
     pub(crate) by_version: bool,
     /// Credits that the peer asked for with its last message about characteristics.
     pub(crate) control_asked: u32,
-    pub(crate) link: Link,
-    pub(crate) requester: Requester,
-    pub(crate) responder: Responder,
+    pub(crate) link: Link<O>,
+    pub(crate) requester: Requester<O>,
+    pub(crate) responder: Responder<O>,
 }
 
 impl Config {
@@ -116,8 +108,13 @@ impl Config {
     }
 
     /// Receives that are posted at a time, at most.
-    pub fn receives(&self) -> usize {
-        (self.credits_forward() + self.credits_backward()) as usize + RECEIVE_SLACK
+    pub fn posted_receives(&self) -> usize {
+        match self.receives {
+            Receives::Posted => {
+                (self.credits_forward() + self.credits_backward()) as usize + RECEIVE_SLACK
+            }
+            Receives::Shared { .. } => 0,
+        }
     }
 
     /// Octets of each Receive.
@@ -137,7 +134,10 @@ impl Config {
     /// none for replies, as no call is out (RFC 8166 §3.3.1, RFC 8167 §4.3).
     fn first_receives(&self) -> usize {
         let (_, of_peer) = self.both_credits();
-        of_peer as usize + RECEIVE_SLACK
+        match self.receives {
+            Receives::Posted => of_peer as usize + RECEIVE_SLACK,
+            Receives::Shared { .. } => 0,
+        }
     }
 
     /// The Receives to post before the connection is made (RFC 8166 §3.3.2).
@@ -149,7 +149,7 @@ impl Config {
     }
 }
 
-impl Connection {
+impl<O: Owner> Connection<O> {
     /// A new connection on a queue pair with these limits, on which the
     /// [initial Receives](Config::initial_receives) are posted, to a peer that said this about
     /// itself in its private data, or nothing.
@@ -158,7 +158,7 @@ impl Connection {
     ///
     /// If R is set though something is exposed that must not be invalidated remotely, or if the
     /// characteristics contradict themselves or do not fit a message of 1024 octets.
-    pub fn new(config: &Config, peer: Option<PrivateData>, limits: &Limits) -> Self {
+    pub fn new(config: &Config, owner: O, peer: Option<PrivateData>, limits: &Limits) -> Self {
         let peer = peer.unwrap_or(PrivateData::ABSENT);
         assert!(
             !config.own.remote_invalidation || !config.registrations.has(Registration::Persistent),
@@ -168,15 +168,26 @@ impl Connection {
             config.persistent.is_none() || config.registrations.has(Registration::Persistent),
             "what is exposed is to be known"
         );
+        if let Receives::Shared { size } = config.receives {
+            assert!(
+                config.largest_receive().octets() <= size,
+                "no Receive size is told to the peer that the shared Receives do not have"
+            );
+        }
         let max_chunk = config.max_chunk.min(limits.max_region);
         let max_chunk = max_chunk.min(limits.max_message as usize);
         let (of_us, of_peer) = config.both_credits();
         // Each reply needs a Receive (RFC 8166 §3.3.1). One that the provider has no room for would be
         // in the way of all that is to be sent.
-        let room = limits.receives.saturating_sub(config.first_receives());
+        let room = match config.receives {
+            Receives::Posted => limits.receives.saturating_sub(config.first_receives()),
+            Receives::Shared { .. } => usize::MAX,
+        };
         let of_us = u32::try_from(room).map_or(of_us, |room| room.min(of_us));
         let thresholds = config.own.thresholds(peer);
         let link = Link {
+            owner,
+            terms: 0,
             own: config.own,
             peer,
             // RFC 8797 §4.1: if both have set R.
@@ -200,12 +211,15 @@ impl Connection {
             },
             pool: config.pool.clone(),
             posts: Posts::new(limits.sends),
-            receives: Receives::new(config.first_receives(), config.receive_size()),
+            receives: ReceiveQueue::new(
+                config.receives,
+                config.first_receives(),
+                config.receive_size(),
+            ),
             receive_size: config.receive_size(),
             for_calls: of_peer as usize,
             for_replies: 0,
-            replies: VecDeque::new(),
-            calls: VecDeque::new(),
+            events: VecDeque::new(),
             counters: Counters::default(),
             violation: None,
         };
@@ -217,7 +231,6 @@ impl Connection {
         let persistent = PersistentPool::new(config.persistent, limits);
         let reserve = config.reserve_credit && config.role == Role::Client;
         let allowance = Allowance::new(of_us, reserve);
-        let failed = config.failed_calls.clone();
         let mut this = Self {
             role: config.role,
             versions: config.versions,
@@ -228,14 +241,17 @@ impl Connection {
             by_version: config.by_version(limits),
             control_asked: 0,
             link,
-            requester: Requester::new(allowance, of_calls, config.mixed_long, ready, persistent),
-            responder: Responder::new(of_peer, of_replies, failed, config.budget.account()),
+            requester: Requester::new(allowance, of_calls, ready, persistent),
+            responder: Responder::new(of_peer, of_replies),
         };
         match (config.role, config.versions) {
             (_, Versions::One) => {}
             (Role::Client, Versions::Two | Versions::Auto) => this.offer(),
             (Role::Server, Versions::Two) => this.settle(Version::Two),
-            (Role::Server, Versions::Auto) => this.phase = Phase::Listening,
+            (Role::Server, Versions::Auto) => {
+                this.phase = Phase::Listening;
+                this.requester.set_settled(false);
+            }
         }
         this
     }
@@ -297,23 +313,16 @@ impl Connection {
     }
 
     /// Calls of ours that can be sent now, as far as credits go; the credit that is kept back for
-    /// health checks is not counted. 0 until it is settled what is spoken, and on a server until the
-    /// client is ready.
+    /// health checks is not counted. 0 until it is settled what is spoken, on a server until the
+    /// client is ready, and while a call waits for room.
     pub fn room(&self) -> usize {
-        self.room_for(Need::Call)
-    }
-
-    fn room_for(&self, need: Need) -> usize {
-        match self.phase {
-            Phase::Offered { .. } | Phase::Listening => 0,
-            Phase::Settled => self.requester.room(need),
-        }
+        self.requester.room()
     }
 
     /// Whether a [health check](CallRequest::as_health_check) can be sent now, as far as credits
     /// go.
     pub fn can_check_health(&self) -> bool {
-        self.room_for(Need::HealthCheck) > 0
+        self.requester.credits_for(Need::HealthCheck) > 0
     }
 
     /// On a server: the upper layer has learnt that the client is ready for calls, so that they may
@@ -419,20 +428,39 @@ impl Connection {
     }
 
     fn handle_message(&mut self, message: Buffer, invalidated: Option<Invalidated>) {
-        self.link.receives.used();
+        self.link.receives.use_one();
         self.take_message(message, invalidated);
         // In the place of what was taken in, as far as something may come for it.
         self.link.post_receives();
         self.note_receives();
     }
 
-    /// Sends a call, if there is a credit and room for what it exposes. Memory is registered on
-    /// `qp`, the queue pair of this connection, so that handles are known when the call is made.
-    pub fn call(&mut self, now: Instant, request: CallRequest, qp: &mut dyn QueuePair) -> Called {
-        match self.phase {
-            Phase::Offered { .. } | Phase::Listening => Called::NoRoom(request),
-            Phase::Settled => self.requester.call(now, &mut self.link, request, qp),
-        }
+    /// Takes a call, and sends it if there is a credit and room for what it exposes. Otherwise it
+    /// waits, in order, until [`send_waiting`](Self::send_waiting) finds room for it. Memory is
+    /// registered on `qp`, the queue pair of this connection, so that handles are known when the call
+    /// is made.
+    ///
+    /// # Errors
+    ///
+    /// If this connection cannot carry the call.
+    pub fn call(
+        &mut self,
+        now: Instant,
+        request: CallRequest<O::Call>,
+        qp: &mut dyn QueuePair,
+    ) -> Result<CallKey, FailedCall<O::Call>> {
+        self.requester.call(now, &mut self.link, request, qp)
+    }
+
+    /// Calls of ours that wait for a credit or for room for what they expose.
+    pub fn calls_waiting(&self) -> usize {
+        self.requester.waiting()
+    }
+
+    /// Sends calls that waited, as far as there is room now. One that this connection cannot carry any
+    /// more ends with an event.
+    pub fn send_waiting(&mut self, now: Instant, qp: &mut dyn QueuePair) {
+        self.requester.send_waiting(now, &mut self.link, qp);
     }
 
     /// When the call of ours was sent that has waited longest for its end, be it cancelled or not.
@@ -441,20 +469,16 @@ impl Connection {
         self.requester.oldest()
     }
 
-    /// Nobody waits for the end of this call any more. It keeps its credit and its memory until
-    /// its reply, and there will be no event.
-    pub fn cancel(&mut self, xid: u32, token: CallToken) {
-        self.requester.cancel(&mut self.link, xid, token);
+    /// Nobody waits for the end of this call any more: there will be no event, and the owner gets its
+    /// value back. One that was sent keeps its credit and its memory until its reply; one that
+    /// waited is over. Nothing happens to a call whose reply is here.
+    pub fn cancel(&mut self, key: CallKey) -> Option<O::Call> {
+        self.requester.cancel(&mut self.link, key)
     }
 
     /// Answers a call.
-    pub fn reply(&mut self, id: CallId, reply: Reply) {
+    pub fn reply(&mut self, id: CallId<O::Lease>, reply: Reply) {
         self.responder.reply(&mut self.link, id, reply);
-    }
-
-    /// Calls of the peer that wait for memory.
-    pub fn calls_waiting_for_memory(&self) -> usize {
-        self.responder.waiting_for_memory()
     }
 
     /// How many calls of the peer were pulled so far, while it owes chunks of some: numbers that stay
@@ -464,15 +488,27 @@ impl Connection {
         self.responder.waits_for_chunks()
     }
 
-    /// Whether a call of the peer waits for memory.
-    pub fn waits_for_memory(&self) -> bool {
-        self.calls_waiting_for_memory() > 0
+    /// Calls of the peer that wait for memory.
+    pub fn calls_waiting_for_memory(&self) -> usize {
+        self.responder.waiting_for_memory()
     }
 
-    /// Lets calls go on that wait for memory. If some still wait, `waker` is woken when it is
-    /// worth trying again.
-    pub fn handle_memory(&mut self, waker: &Waker) {
-        self.responder.admit(&mut self.link, Some(waker));
+    /// Bytes of memory that the next call of the peer needs before its chunks are pulled: for those,
+    /// and for those of its reply. The owner gives it with [`handle_memory`](Self::handle_memory), or
+    /// says that there is none now.
+    pub fn poll_memory(&self) -> Option<usize> {
+        self.responder.needs_memory(&self.link)
+    }
+
+    /// The memory that [`poll_memory`](Self::poll_memory) asked for. It is kept until the call is
+    /// over.
+    pub fn handle_memory(&mut self, lease: O::Lease) {
+        self.responder.handle_memory(&mut self.link, lease);
+    }
+
+    /// There is no memory now: calls of the peer wait for it, and are counted once.
+    pub fn handle_no_memory(&mut self) {
+        self.responder.handle_no_memory(&mut self.link);
     }
 
     /// The next work to post.
@@ -488,44 +524,23 @@ impl Connection {
 
     /// Whether there is something to tell our user.
     pub fn has_events(&self) -> bool {
-        !self.link.replies.is_empty() || !self.link.calls.is_empty()
+        !self.link.events.is_empty()
     }
 
-    /// The next thing to tell our user: the end of a call of ours first, then a call of the peer.
-    pub fn poll_event(&mut self) -> Option<Event> {
-        let reply = self.poll_reply();
-        reply
-            .map(|(token, reply)| Event::Reply { token, reply })
-            .or_else(|| {
-                let (id, message) = self.poll_call()?;
-                Some(Event::Call { id, message })
-            })
-    }
-
-    /// Whether a call of ours has ended that was not told yet.
-    pub fn has_replies(&self) -> bool {
-        !self.link.replies.is_empty()
-    }
-
-    /// The next call of ours that has ended.
-    pub fn poll_reply(&mut self) -> Option<(CallToken, Result<Payload, TransportError>)> {
-        self.link.replies.pop_front()
-    }
-
-    /// The next call of the peer, whole again.
-    pub fn poll_call(&mut self) -> Option<(CallId, Payload)> {
-        self.link.calls.pop_front()
+    /// The next thing to tell our user.
+    pub fn poll_event(&mut self) -> Option<Event<O>> {
+        self.link.events.pop_front()
     }
 
     /// The connection is over, and with it every handle: what becomes of the calls that had no end.
-    pub fn into_unfinished(mut self) -> Vec<Unfinished> {
+    pub fn into_unfinished(mut self) -> Vec<Unfinished<O::Call>> {
         self.requester.into_unfinished(&mut self.link, true)
     }
 
     /// The same for a connection that nothing has broken: this end gave it up because its peer did
     /// not speak. That is no sign against any call, and does not count among
     /// [their losses](crate::CallRequest::losses).
-    pub fn into_unanswered(mut self) -> Vec<Unfinished> {
+    pub fn into_unanswered(mut self) -> Vec<Unfinished<O::Call>> {
         self.requester.into_unfinished(&mut self.link, false)
     }
 }

@@ -7,6 +7,7 @@ use crate::layout::Layout;
 use crate::limits::FIRST_MESSAGE;
 use crate::link::Violation;
 use crate::negotiation::Phase;
+use crate::owner::Owner;
 use crate::plan::Chunks;
 use crate::v2::characteristics::{BackwardRequestSupport, BackwardSupport, ReceiveSize, XcharVal};
 use crate::v2::header::{self as two, Optional, WordLayout};
@@ -17,7 +18,7 @@ use crate::work::Purpose;
 use buffer::Gather;
 use verbs::WorkRequest;
 
-impl Connection {
+impl<O: Owner> Connection<O> {
     /// What both ends have said about themselves, unless version one is spoken.
     pub fn session(&self) -> Option<&Session> {
         self.session.as_deref()
@@ -85,6 +86,7 @@ impl Connection {
     /// The one message that a client sends before it knows what is spoken (cel-01 §5).
     pub(crate) fn offer(&mut self) {
         self.phase = Phase::Offered { xid: 0 };
+        self.requester.set_settled(false);
         let posted = match self.poll_control() {
             Some(offer) => offer,
             // It supports no operation, and so says nothing by this one.
@@ -133,6 +135,7 @@ impl Connection {
             return;
         }
         let link = &mut self.link;
+        let before = (link.send_limit, link.reply_limit, link.layout);
         link.send_limit = session.send_limit();
         link.last_resort_limit = session.last_resort_limit();
         link.reply_limit = session.reply_limit();
@@ -155,9 +158,11 @@ impl Connection {
             BackwardSupport::Inline => Some(Chunks::Refused),
             BackwardSupport::General => Some(Chunks::Allowed),
         };
+        let mut changed = before != (link.send_limit, link.reply_limit, link.layout);
         if self.role == Role::Server {
-            self.requester.set_chunks(chunks);
+            changed |= self.requester.set_chunks(chunks);
         }
+        link.terms = link.terms.wrapping_add(u32::from(changed));
         if session.awaits_calls() {
             self.requester.mark();
             if self.requester.marked() == 0 {

@@ -59,12 +59,12 @@ counters! {
     read_octets_pulled,
     /// Write chunks filled, as Responder.
     write_chunks_filled,
-    /// Octets written into Write chunks, as Responder.
-    write_octets_written,
+    /// Bytes of the Writes posted into Write chunks, as Responder.
+    write_octets_posted,
     /// Reply chunks filled, as Responder.
     reply_chunks_filled,
-    /// Octets written into Reply chunks, as Responder.
-    reply_octets_written,
+    /// Bytes of the Writes posted into Reply chunks, as Responder.
+    reply_octets_posted,
     /// Handles of ours that the peer invalidated.
     remote_invalidations,
     /// Of these, those by a peer that did not set R itself (Linux' server does so).
@@ -100,11 +100,13 @@ counters! {
     unknown_replies,
     /// Replies that broke a rule.
     bad_replies,
-    /// Calls cancelled while they were on their way.
+    /// Calls cancelled before their end.
     cancelled,
-    /// Times that no call could be sent for want of a credit.
+    /// Calls that waited for a credit before they were sent.
     credit_waits,
-    /// Times that a call waited for memory before its chunks were pulled.
+    /// Calls that waited for the provider to have room for their regions.
+    region_waits,
+    /// Calls of the peer that waited for memory before their chunks were pulled.
     memory_waits,
 }
 

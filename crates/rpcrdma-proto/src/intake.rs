@@ -7,6 +7,7 @@ use crate::layout::{Layout, Owed, Rejection};
 use crate::link::Violation;
 use crate::message::{self, REPLY};
 use crate::negotiation::Phase;
+use crate::owner::Owner;
 use crate::requester::refuse_invalidation;
 use crate::responder::{NewCall, stream_of_call};
 use crate::v2::header::{self as two, ChunkLists, Invalidate, WordLayout};
@@ -16,7 +17,7 @@ use oncrpc::TransportError;
 use tracing::debug;
 use verbs::Invalidated;
 
-impl Connection {
+impl<O: Owner> Connection<O> {
     /// A message has come, with the handle that the peer took along.
     pub(crate) fn take_message(&mut self, message: Buffer, invalidated: Option<Invalidated>) {
         match self.phase {
@@ -62,6 +63,7 @@ impl Connection {
     pub(crate) fn settle(&mut self, version: Version) {
         debug!(?version, "settled (cel-01 §5)");
         self.phase = Phase::Settled;
+        self.requester.set_settled(true);
         match version {
             Version::One => {
                 self.link.layout = Layout::One;

@@ -58,14 +58,13 @@
 //! [`header`] and [`private_data`] have each format twice: a view that reads what is there, for
 //! decoders, and a parsed type that holds only what is valid.
 
-mod budget;
 mod characteristics;
 mod connection;
 mod control;
 mod counters;
 mod credits;
 mod direction;
-mod failed;
+mod ends;
 pub mod header;
 mod inline;
 mod intake;
@@ -76,6 +75,7 @@ mod link;
 mod message;
 mod negotiation;
 mod outcome;
+mod owner;
 mod persistent;
 pub mod plan;
 pub mod private_data;
@@ -91,22 +91,22 @@ mod version;
 mod work;
 mod xid;
 
-pub use budget::Budget;
 pub use characteristics::Characteristics;
 pub use connection::{Config, Connection, Role};
 pub use counters::Counters;
 pub use direction::Direction;
-pub use failed::FailedCalls;
 pub use inline::{InlineSize, Thresholds};
 pub use invalidation::{Design, Designs, Selection, UnknownDesign};
 pub use layout::Layout;
 pub use link::{Event, Violation};
-pub use message::{CallRequest, CallToken};
+pub use message::CallRequest;
 pub use negotiation::{DEFAULT_INLINE, Versions};
+pub use owner::Owner;
 pub use persistent::PersistentArguments;
 pub use private_data::PrivateData;
+pub use receives::Receives;
 pub use registration::{Registration, Registrations};
-pub use requester::{Called, Unfinished};
+pub use requester::{CallKey, FailedCall, Unfinished};
 pub use responder::{CallId, Pulls};
 pub use version::{Refusal, Version, version_of};
 pub use xid::Xids;

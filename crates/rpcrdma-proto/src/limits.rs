@@ -23,10 +23,6 @@ pub const RECEIVE_SLACK: usize = 4;
 /// keeping to its credits at all (RFC 8166 §3.3.1).
 pub const CREDIT_TOLERANCE: usize = 2;
 
-/// Calls of one client that are remembered because their chunks broke a connection (RFC 8166
-/// §4.5.3).
-pub const MAX_FAILED_CALLS: usize = 64;
-
 /// (Version two) Handles that one call may name for remote invalidation (reminv §4.5). A responder
 /// invalidates one of them.
 pub const MAX_INVALIDATE_HANDLES: usize = 16;

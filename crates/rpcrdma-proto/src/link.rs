@@ -4,9 +4,9 @@ use crate::counters::Counters;
 use crate::invalidation::{Accepts, Rule};
 use crate::layout::Layout;
 use crate::limits::RECEIVE_SLACK;
-use crate::message::CallToken;
+use crate::owner::Owner;
 use crate::private_data::PrivateData;
-use crate::receives::Receives;
+use crate::receives::ReceiveQueue;
 use crate::responder::CallId;
 use crate::work::{Posts, Purpose};
 use buffer::{Buffer, Pool};
@@ -17,19 +17,19 @@ use verbs::{Handle, Limits, WorkError, WorkRequest};
 
 /// What a connection has to say to its owner.
 #[derive(Debug)]
-pub enum Event {
+pub enum Event<O: Owner> {
     /// A call of the peer, whole again. It is to be answered with
     /// [`Connection::reply`](crate::Connection::reply).
     Call {
         /// Which call.
-        id: CallId,
+        id: CallId<O::Lease>,
         /// The message from its XID on.
         message: Payload,
     },
     /// The end of a call of ours. None of its memory is exposed any more (RFC 8166 §4.4.1).
     Reply {
-        /// The caller's name for it.
-        token: CallToken,
+        /// The owner's value of it.
+        call: O::Call,
         /// The message from its XID on.
         reply: Result<Payload, TransportError>,
     },
@@ -103,7 +103,8 @@ impl Violation {
 
 /// What both roles of a connection share.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct Link<O: Owner> {
+    pub(crate) owner: O,
     pub(crate) own: PrivateData,
     pub(crate) peer: PrivateData,
     /// Which handles go with our replies.
@@ -112,6 +113,8 @@ pub(crate) struct Link {
     pub(crate) accepts: Accepts,
     /// How headers are laid out.
     pub(crate) layout: Layout,
+    /// Changes with what a plan depends on: sizes, layout and chunks.
+    pub(crate) terms: u32,
     /// Octets of the largest message that we send.
     pub(crate) send_limit: usize,
     /// Octets of the largest reply that we send to a call if there is no other way.
@@ -129,21 +132,17 @@ pub(crate) struct Link {
     pub(crate) posts: Posts,
     /// Octets of the next Receive.
     pub(crate) receive_size: usize,
-    /// Receives posted.
-    pub(crate) receives: Receives,
+    pub(crate) receives: ReceiveQueue,
     /// Of these, those for calls that the peer may send.
     pub(crate) for_calls: usize,
     /// Those for replies to calls of ours.
     pub(crate) for_replies: usize,
-    /// Calls of ours that have ended.
-    pub(crate) replies: VecDeque<(CallToken, Result<Payload, TransportError>)>,
-    /// Calls of the peer that are whole.
-    pub(crate) calls: VecDeque<(CallId, Payload)>,
+    pub(crate) events: VecDeque<Event<O>>,
     pub(crate) counters: Counters,
     pub(crate) violation: Option<Violation>,
 }
 
-impl Link {
+impl<O: Owner> Link<O> {
     /// Ends the connection for a reason; the first one counts.
     pub(crate) fn fail(&mut self, violation: Violation) {
         self.violation.get_or_insert(violation);
@@ -152,8 +151,8 @@ impl Link {
     /// Posts Receives until there are enough for both directions (RFC 8167 §4.3). They go out
     /// before any Send that is queued, so that a peer is never told of one that is not there.
     pub(crate) fn post_receives(&mut self) {
-        while self.receives.posted() < self.for_calls + self.for_replies + RECEIVE_SLACK {
-            self.receives.post(self.receive_size);
+        let needed = self.for_calls + self.for_replies + RECEIVE_SLACK;
+        for _ in 0..self.receives.post_up_to(needed, self.receive_size) {
             let buffer = self.pool.take(self.receive_size);
             self.posts.push(receive(buffer));
         }

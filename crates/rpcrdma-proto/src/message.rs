@@ -26,42 +26,43 @@ pub(crate) fn prefix(stream: &[u8]) -> Option<(u32, u32)> {
     Some((word(0), word(4)))
 }
 
-/// The caller's own name for a call; it comes back with the reply, unread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CallToken(pub u64);
-
-/// A call that is not on its way: all that is needed to plan it, on this connection or the next.
+/// A call that is not in flight: all that is needed to plan it, on this connection or the next.
 #[derive(Debug)]
-pub struct CallRequest {
-    pub(crate) token: CallToken,
+pub struct CallRequest<C> {
+    /// The owner's value; none once the call was cancelled, and then nobody else has the request.
+    pub(crate) call: Option<C>,
     pub(crate) xid: u32,
     pub(crate) message: Message,
     pub(crate) bound: ReplyBound,
     pub(crate) need: Need,
     pub(crate) reply_chunk: bool,
     pub(crate) move_items: bool,
+    pub(crate) mixed_long: bool,
     /// Connections that were lost while it was on its way, and not given up for their silence.
     pub losses: u32,
     /// Those among them that were lost while no other call of this end was.
     pub losses_alone: u32,
 }
 
-impl CallRequest {
+const CANCELLED: &str = "a request that was cancelled is with its connection";
+
+impl<C> CallRequest<C> {
     /// A call message, from its XID on, and how large its reply can be.
     ///
     /// # Panics
     ///
     /// If the message does not begin with an XID.
-    pub fn new(token: CallToken, message: Payload, bound: ReplyBound) -> Self {
+    pub fn new(call: C, message: Payload, bound: ReplyBound) -> Self {
         let (xid, _) = prefix(message.head()).expect("a call message begins with its XID");
         Self {
-            token,
+            call: Some(call),
             xid,
             message: Message::Stream(message),
             bound,
             need: Need::Call,
             reply_chunk: false,
             move_items: false,
+            mixed_long: false,
             losses: 0,
             losses_alone: 0,
         }
@@ -93,14 +94,28 @@ impl CallRequest {
         self
     }
 
-    /// The caller's name for it.
-    pub fn token(&self) -> CallToken {
-        self.token
+    /// The owner's value of it.
+    pub fn call(&self) -> &C {
+        self.call.as_ref().expect(CANCELLED)
     }
 
-    /// Gives it another name, before it is handed to a connection.
-    pub fn set_token(&mut self, token: CallToken) {
-        self.token = token;
+    /// The same, to be changed.
+    pub fn call_mut(&mut self) -> &mut C {
+        self.call.as_mut().expect(CANCELLED)
+    }
+
+    /// The owner's value, without the request.
+    pub fn into_call(self) -> C {
+        self.call.expect(CANCELLED)
+    }
+
+    /// The same with Read chunks for items beside the Position-Zero one, if it goes as a Long call
+    /// (RFC 8166 §3.5.3). Not every Responder takes that, so no call of a client is made so: it is
+    /// for tests of those that do.
+    #[must_use]
+    pub fn with_mixed_chunks(mut self) -> Self {
+        self.mixed_long = true;
+        self
     }
 
     /// Its transaction id.
@@ -116,6 +131,7 @@ impl CallRequest {
             items,
             reply_chunk: self.reply_chunk,
             move_items: self.move_items,
+            mixed_long: self.mixed_long,
         }
     }
 }
@@ -402,15 +418,15 @@ mod tests {
         for item in [b"abcde".as_slice(), b"fg"] {
             w.item(pieces(&[item]));
         }
-        let mut request = CallRequest::new(CallToken(1), w.finish(), ReplyBound::default());
-        let forms = |request: &CallRequest| {
+        let mut request = CallRequest::new((), w.finish(), ReplyBound::default());
+        let forms = |request: &CallRequest<()>| {
             [&[][..], &[0], &[1], &[0, 1]].map(|moved| {
                 let mut out = Buffer::default();
                 let rest = request.message.put_inline(&mut out, moved);
                 [&out, rest.concat().as_slice()].concat()
             })
         };
-        let positions = |request: &CallRequest| -> Vec<usize> {
+        let positions = |request: &CallRequest<()>| -> Vec<usize> {
             request.message.items().map(|(at, _)| at).collect()
         };
         let (before, at, sizes) = (forms(&request), positions(&request), request.sizes());

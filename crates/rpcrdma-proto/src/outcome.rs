@@ -1,7 +1,7 @@
 //! What a reply to a call of ours comes to, and where its octets are.
 
+use crate::counters::Counters;
 use crate::header::{Body, Header, Lists, RdmaError, WriteChunk};
-use crate::link::Link;
 use crate::message;
 use buffer::{Buffer, Gather};
 use oncrpc::TransportError;
@@ -159,7 +159,7 @@ fn filled(offered: &WriteChunk, chunk: &WriteChunk) -> Result<usize, &'static st
 
 /// The reply message, from what came in the Send and from what was written into our memory.
 pub(crate) fn assemble(
-    link: &mut Link,
+    counters: &mut Counters,
     xid: u32,
     regions: Vec<Region>,
     outcome: Outcome,
@@ -174,22 +174,22 @@ pub(crate) fn assemble(
             if regions.is_empty() {
                 return Ok(Payload::new(message, stream));
             }
-            let (data, unused, _) = placed(link, regions, &results);
+            let (data, unused, _) = placed(counters, regions, &results);
             let reply = Payload::with_results(message, stream, data.into_iter());
             Ok(reply.with_unused_chunks(unused))
         }
         Outcome::InReplyChunk { len, results } => {
-            let (data, unused, sink) = placed(link, regions, &results);
+            let (data, unused, sink) = placed(counters, regions, &results);
             let mut head = sink.expect("a reply chunk that was offered has a sink");
             head.set_len(len);
-            link.counters.reply_octets_received += len as u64;
+            counters.reply_octets_received += len as u64;
             match message::prefix(&head) {
                 Some((found, message::REPLY)) if found == xid => {
                     let reply = Payload::with_results(head, 0, data.into_iter());
                     Ok(reply.with_unused_chunks(unused))
                 }
                 _ => {
-                    link.counters.bad_replies += 1;
+                    counters.bad_replies += 1;
                     Err(TransportError::BadReply(
                         "the reply in the reply chunk is for another call",
                     ))
@@ -202,7 +202,7 @@ pub(crate) fn assemble(
 /// The results that were written, in order, how many chunks for others there were, and the sink of
 /// the Reply chunk.
 fn placed(
-    link: &mut Link,
+    counters: &mut Counters,
     regions: Vec<Region>,
     results: &[usize],
 ) -> (SmallVec<[Gather; 1]>, usize, Option<Buffer>) {
@@ -217,7 +217,7 @@ fn placed(
                 if len == 0 {
                     unused += 1;
                 } else if let Some(Memory::Sink(mut sink)) = back {
-                    link.counters.write_octets_received += len as u64;
+                    counters.write_octets_received += len as u64;
                     sink.set_len(len);
                     data.push(Gather::from_elem(sink.freeze(), 1));
                 }

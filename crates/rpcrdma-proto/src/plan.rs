@@ -41,8 +41,6 @@ pub struct PlanLimits {
     pub regions: usize,
     /// Whether there are chunks at all.
     pub chunks: Chunks,
-    /// Whether items of a Long call have Read chunks of their own beside the one at Position zero.
-    pub mixed_long: bool,
 }
 
 /// Sizes of a call message.
@@ -56,6 +54,9 @@ pub struct CallSizes {
     pub reply_chunk: bool,
     /// Whether each item, and each result, has a chunk of its own even if it fits a Send.
     pub move_items: bool,
+    /// Whether items of a Long call have Read chunks of their own beside the one at Position zero
+    /// (RFC 8166 §3.5.3). Not every Responder takes that.
+    pub mixed_long: bool,
 }
 
 /// How the call itself travels.
@@ -113,6 +114,7 @@ impl From<&Payload> for CallSizes {
             items: message.items().iter().map(xdr::Item::len).collect(),
             reply_chunk: false,
             move_items: false,
+            mixed_long: false,
         }
     }
 }
@@ -228,7 +230,7 @@ impl CallPlan {
         let Some(others) = regions.checked_sub(1) else {
             return Err(too_large);
         };
-        if limits.mixed_long
+        if call.mixed_long
             && let Some(moved) = mixed(call, room, others, limits)
         {
             return Ok(plan(CallForm::Long, moved));

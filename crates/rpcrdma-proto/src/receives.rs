@@ -1,52 +1,106 @@
-//! Receives that are posted. They are used in the order in which they were posted, and those of one
-//! connection need not all have the same size.
+//! Receives: where they come from, how many are posted, and how large they are.
 
 use smallvec::SmallVec;
 
-/// How many Receives are posted, and how large they are.
-#[derive(Debug, Default)]
-pub(crate) struct Receives {
-    /// Octets and number, the oldest first; neighbours differ in size.
-    generations: SmallVec<[(usize, usize); 2]>,
-    posted: usize,
+/// Where the Receives of a connection come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Receives {
+    /// The connection posts them, one for each message that may come (RFC 8166 §3.3.1).
+    #[default]
+    Posted,
+    /// A pool that several queue pairs share holds them. The connection posts none and counts none.
+    Shared {
+        /// Bytes of each. No Receive size that is told to the peer exceeds it.
+        size: usize,
+    },
 }
 
-impl Receives {
-    pub(crate) fn new(posted: usize, octets: usize) -> Self {
+/// The Receives of one connection.
+#[derive(Debug)]
+pub(crate) enum ReceiveQueue {
+    Posted(Posted),
+    Shared { size: usize },
+}
+
+/// Posted Receives. They are used in the order in which they were posted, and differ in size after
+/// the Receive size was changed.
+#[derive(Debug, Default)]
+pub(crate) struct Posted {
+    /// Size and number, the oldest first; neighbours differ in size.
+    generations: SmallVec<[(usize, usize); 2]>,
+    count: usize,
+}
+
+impl ReceiveQueue {
+    /// The queue of a new connection, on which `posted` Receives of `size` bytes are posted unless a
+    /// pool is shared.
+    pub(crate) fn new(source: Receives, posted: usize, size: usize) -> Self {
+        match source {
+            Receives::Posted => Self::Posted(Posted::new(posted, size)),
+            Receives::Shared { size } => Self::Shared { size },
+        }
+    }
+
+    /// How many to post so that `needed` are posted: they count as posted, `size` bytes each.
+    pub(crate) fn post_up_to(&mut self, needed: usize, size: usize) -> usize {
+        match self {
+            Self::Posted(posted) => {
+                let missing = needed.saturating_sub(posted.count);
+                if missing > 0 {
+                    posted.post(missing, size);
+                }
+                missing
+            }
+            Self::Shared { .. } => 0,
+        }
+    }
+
+    /// A message came, in the oldest Receive.
+    pub(crate) fn use_one(&mut self) {
+        match self {
+            Self::Posted(posted) => posted.use_one(),
+            Self::Shared { .. } => {}
+        }
+    }
+
+    /// Bytes of the smallest Receive that a message may come in.
+    pub(crate) fn smallest(&self) -> usize {
+        match self {
+            Self::Posted(posted) => posted.smallest(),
+            Self::Shared { size } => *size,
+        }
+    }
+}
+
+impl Posted {
+    fn new(count: usize, size: usize) -> Self {
         Self {
-            generations: SmallVec::from_elem((octets, posted), 1),
-            posted,
+            generations: SmallVec::from_elem((size, count), 1),
+            count,
         }
     }
 
-    /// How many are posted.
-    pub(crate) fn posted(&self) -> usize {
-        self.posted
-    }
-
-    /// One more was posted.
-    pub(crate) fn post(&mut self, octets: usize) {
-        self.posted += 1;
+    fn post(&mut self, many: usize, size: usize) {
+        self.count += many;
         match self.generations.last_mut() {
-            Some((size, many)) if *size == octets => *many += 1,
-            _ => self.generations.push((octets, 1)),
+            Some((last, count)) if *last == size => *count += many,
+            _ => self.generations.push((size, many)),
         }
     }
 
-    /// The oldest was used. One of the last size stays in the list, even if it is none.
-    pub(crate) fn used(&mut self) {
-        self.posted -= 1;
-        let (_, many) = &mut self.generations[0];
-        *many -= 1;
-        if *many == 0 && self.generations.len() > 1 {
+    /// One generation stays in the list, even if nothing of it is left.
+    fn use_one(&mut self) {
+        self.count -= 1;
+        let (_, count) = &mut self.generations[0];
+        *count -= 1;
+        if *count == 0 && self.generations.len() > 1 {
             self.generations.remove(0);
         }
     }
 
-    /// Octets of the smallest one.
-    pub(crate) fn smallest(&self) -> usize {
-        let posted = self.generations.iter().filter(|(_, many)| *many > 0);
-        let sizes = posted.map(|&(octets, _)| octets);
+    fn smallest(&self) -> usize {
+        let posted = self.generations.iter().filter(|(_, count)| *count > 0);
+        let sizes = posted.map(|&(size, _)| size);
         sizes.min().unwrap_or(usize::MAX)
     }
 }
@@ -57,17 +111,26 @@ mod tests {
 
     #[test]
     fn receives_are_used_in_the_order_in_which_they_were_posted() {
-        let mut receives = Receives::new(2, 4096);
-        receives.post(8192);
-        assert_eq!((receives.posted(), receives.smallest()), (3, 4096));
-        receives.used();
-        receives.post(1024);
-        receives.used();
-        assert_eq!((receives.posted(), receives.smallest()), (2, 1024));
-        receives.used();
-        receives.used();
-        assert_eq!((receives.posted(), receives.smallest()), (0, usize::MAX));
-        receives.post(2048);
+        let mut receives = ReceiveQueue::new(Receives::Posted, 2, 4096);
+        assert_eq!(receives.post_up_to(3, 8192), 1);
+        assert_eq!(receives.post_up_to(3, 8192), 0);
+        assert_eq!(receives.smallest(), 4096);
+        receives.use_one();
+        assert_eq!(receives.post_up_to(3, 1024), 1);
+        receives.use_one();
+        assert_eq!(receives.smallest(), 1024, "those of 4096 are used");
+        receives.use_one();
+        receives.use_one();
+        assert_eq!(receives.smallest(), usize::MAX, "none is left");
+        assert_eq!(receives.post_up_to(1, 2048), 1);
         assert_eq!(receives.smallest(), 2048);
+    }
+
+    #[test]
+    fn shared_receives_are_neither_posted_nor_counted() {
+        let mut receives = ReceiveQueue::new(Receives::Shared { size: 8192 }, 2, 4096);
+        assert_eq!(receives.post_up_to(1000, 4096), 0);
+        (0..10).for_each(|_| receives.use_one());
+        assert_eq!(receives.smallest(), 8192);
     }
 }

@@ -6,11 +6,12 @@ use crate::header::{self, Header, Lists, ReadChunk, Segments, WriteChunk};
 use crate::invalidation::{self, Accepts};
 use crate::layout::{Contents, Layout};
 use crate::limits::MAX_INVALIDATE_HANDLES;
-use crate::link::{Link, Violation};
-use crate::message::{CallRequest, CallToken};
+use crate::link::{Event, Link, Violation};
+use crate::message::CallRequest;
 use crate::outcome::{Outcome, Region, RegionUse, assemble, judge};
+use crate::owner::Owner;
 use crate::persistent::PersistentPool;
-use crate::plan::{CallForm, CallPlan, CallSizes, Chunks, PlanLimits};
+use crate::plan::{CallForm, CallPlan, Chunks, PlanLimits};
 use crate::v2::header::Invalidate;
 use crate::work::Purpose;
 use crate::xid::XidTable;
@@ -26,46 +27,54 @@ use verbs::{
     WorkRequest,
 };
 
-/// What became of a call handed to [`Connection::call`](crate::Connection::call).
+/// A call of ours on one connection, from the moment it was handed in to its end. It names nothing
+/// after that, also when its place is used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CallKey {
+    index: u32,
+    generation: u32,
+}
+
+/// A call that cannot be carried by this connection.
 #[derive(Debug)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "it is taken apart where it is made, once per call"
-)]
-pub enum Called {
-    /// It is on its way; an event will tell its end.
-    Sent,
-    /// There is no credit or no room for its memory now: to be tried again after an event.
-    NoRoom(CallRequest),
-    /// It cannot be carried by this connection.
-    Failed(CallToken, TransportError),
+pub struct FailedCall<C> {
+    /// The owner's value of it.
+    pub call: C,
+    /// Why.
+    pub error: TransportError,
 }
 
 /// What becomes of a call that had no end when its connection was over.
 #[derive(Debug)]
-pub enum Unfinished {
+pub enum Unfinished<C> {
     /// It can be sent again on another connection.
-    Again(CallRequest),
+    Again(CallRequest<C>),
     /// Its reply was there, and only memory of no use to it was not.
-    Ended(CallToken, Result<Payload, TransportError>),
+    Ended(C, Result<Payload, TransportError>),
 }
 
 /// The calls of ours on one connection.
 #[derive(Debug)]
-pub(crate) struct Requester {
+pub(crate) struct Requester<O: Owner> {
     credits: Allowance,
     chunks: Chunks,
-    mixed_long: bool,
+    /// Whether it is settled what is spoken. Before that a call cannot be planned.
+    settled: bool,
     /// Whether the peer is ready for calls (RFC 8167 §6).
     ready: bool,
     /// Why it never will be, if it has said so.
     never: Option<&'static str>,
-    /// Calls that were on their way when the mark was set, and still are.
+    /// Calls that were in flight when the mark was set, and still are.
     marked: Marked,
     /// Regions exposed to the peer, but for those that stay.
     exposed: usize,
     persistent: PersistentPool,
-    calls: Slab<Call>,
+    calls: Slab<Call<O::Call>>,
+    /// Of the next call.
+    generation: u32,
+    /// Calls that wait for a credit or for regions, in the order in which they were handed in.
+    waiting: VecDeque<u32>,
+    /// Calls in flight.
     xids: XidTable,
     /// Sends of calls that have their credit, but were not posted when the grant was lowered.
     held: VecDeque<WorkRequest>,
@@ -80,12 +89,14 @@ struct Marked {
     left: usize,
 }
 
+/// The slot of a call: all there is to know of it until its end.
 #[derive(Debug)]
-struct Call {
-    request: CallRequest,
+struct Call<C> {
+    request: CallRequest<C>,
+    generation: u32,
     /// Between which marks it was sent.
     epoch: u32,
-    /// When it was sent.
+    /// When it was sent, or handed in.
     sent: Instant,
     offered: Lists,
     regions: Vec<Region>,
@@ -95,27 +106,29 @@ struct Call {
     state: State,
 }
 
-/// What a call offers to the peer.
-#[derive(Default)]
-struct Offered {
-    lists: Lists,
-    regions: Vec<Region>,
-    lent: SmallVec<[Handle; 1]>,
-}
-
 #[derive(Debug)]
 enum State {
+    /// It waits to be sent. The plan was made under these [terms](Link::terms); there is none before
+    /// it is settled what is spoken.
+    Waiting { plan: Option<CallPlan>, terms: u32 },
     /// Its reply is still to come.
     Awaiting,
     /// Its reply is here; some of its memory is still exposed.
     Invalidating { left: usize, outcome: Outcome },
 }
 
-impl Requester {
+/// Why a call was not sent.
+enum NotSent {
+    /// It cannot be carried.
+    Never(TransportError),
+    /// The provider registered nothing: the connection is over, or has to be.
+    NotRegistered,
+}
+
+impl<O: Owner> Requester<O> {
     pub(crate) fn new(
         credits: Allowance,
         chunks: Chunks,
-        mixed_long: bool,
         ready: bool,
         persistent: PersistentPool,
     ) -> Self {
@@ -123,23 +136,34 @@ impl Requester {
             xids: XidTable::new(credits.asked() as usize),
             credits,
             chunks,
-            mixed_long,
+            settled: true,
             ready,
             never: None,
             marked: Marked::default(),
             exposed: 0,
             persistent,
             calls: Slab::new(),
+            generation: 0,
+            waiting: VecDeque::new(),
             held: VecDeque::new(),
         }
     }
 
+    /// Whether it is settled what is spoken.
+    pub(crate) fn set_settled(&mut self, settled: bool) {
+        self.settled = settled;
+    }
+
     /// Whether the peer takes calls with chunks, without, or not at all: as it has said.
-    pub(crate) fn set_chunks(&mut self, chunks: Option<Chunks>) {
+    ///
+    /// Says whether that has changed.
+    pub(crate) fn set_chunks(&mut self, chunks: Option<Chunks>) -> bool {
+        let before = self.chunks;
         match chunks {
             Some(chunks) => self.chunks = chunks,
             None => self.never = Some("the peer takes no calls (BKREQSUP_NONE, xcharext §3.3)"),
         }
+        before != self.chunks
     }
 
     /// Whether calls wait that were made as large as the peer took messages then.
@@ -189,12 +213,25 @@ impl Requester {
         self.ready = true;
     }
 
-    /// Calls that can be sent now, as far as credits go.
-    pub(crate) fn room(&self, need: Need) -> usize {
-        match self.ready {
+    /// Calls that can be sent now: as far as credits go, and none while others wait.
+    pub(crate) fn room(&self) -> usize {
+        match self.waiting.is_empty() {
+            true => self.credits_for(Need::Call),
+            false => 0,
+        }
+    }
+
+    /// Credits that a call with this need can have now.
+    pub(crate) fn credits_for(&self, need: Need) -> usize {
+        match self.ready && self.settled {
             true => self.credits.room(need) as usize,
             false => 0,
         }
+    }
+
+    /// Calls that wait for a credit or for regions.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 
     /// Whether a call with this XID has no reply yet.
@@ -212,28 +249,90 @@ impl Requester {
         self.exposed
     }
 
-    /// When the call was sent that is on its way for the longest time, cancelled ones included.
+    /// Send time of our oldest outstanding call, cancelled ones included.
     pub(crate) fn oldest(&self) -> Option<Instant> {
-        self.calls.iter().map(|(_, call)| call.sent).min()
+        let sent = self.calls.iter().map(|(_, call)| call);
+        let sent = sent.filter(|call| !call.is_waiting());
+        sent.map(|call| call.sent).min()
     }
 
+    /// Takes a call, and sends it if there is a credit and room for its regions. Otherwise it waits,
+    /// behind those that wait already.
     pub(crate) fn call(
         &mut self,
         now: Instant,
-        link: &mut Link,
-        mut request: CallRequest,
+        link: &mut Link<O>,
+        request: CallRequest<O::Call>,
         qp: &mut dyn QueuePair,
-    ) -> Called {
-        // Neither is a matter of waiting.
-        let refused = match (self.credits.asked(), self.ready) {
+    ) -> Result<CallKey, FailedCall<O::Call>> {
+        let planned = match (self.refusal(), self.settled) {
+            (Some(error), _) => Err(error),
+            (None, true) => self.plan(link, &request).map(Some),
+            (None, false) => Ok(None),
+        };
+        let plan = match planned {
+            Ok(plan) => plan,
+            Err(error) => return Err(request.failed(error)),
+        };
+        let (terms, need) = (link.terms, request.need);
+        let goes = match &plan {
+            // A look whether the peer is there does not wait for memory of others.
+            Some(plan) if need == Need::HealthCheck || self.waiting.is_empty() => {
+                self.has_room(link, plan, need)
+            }
+            Some(_) | None => false,
+        };
+        let generation = self.generation;
+        self.generation = generation.wrapping_add(1);
+        let index = self.calls.insert(Call {
+            request,
+            generation,
+            epoch: 0,
+            sent: now,
+            offered: Lists::default(),
+            regions: Vec::new(),
+            lent: SmallVec::new(),
+            cancelled: false,
+            state: State::Awaiting,
+        });
+        let index = u32::try_from(index).expect("calls are limited by memory");
+        let key = CallKey { index, generation };
+        let plan = match plan {
+            Some(plan) if goes => match self.send(now, link, index, &plan, qp) {
+                Ok(()) => return Ok(key),
+                Err(NotSent::Never(error)) => {
+                    let call = self.calls.remove(index as usize);
+                    return Err(call.request.failed(error));
+                }
+                Err(NotSent::NotRegistered) => Some(plan),
+            },
+            plan => plan,
+        };
+        if self.settled && self.credits_for(need) == 0 {
+            link.counters.credit_waits += 1;
+        } else if self.settled {
+            link.counters.region_waits += 1;
+        }
+        self.calls[index as usize].state = State::Waiting { plan, terms };
+        self.waiting.push_back(index);
+        Ok(key)
+    }
+
+    /// Why no call can be sent, if waiting does not help.
+    fn refusal(&self) -> Option<TransportError> {
+        let why = match (self.credits.asked(), self.ready) {
             (0, _) => Some("this end has no credits to ask for"),
             (1.., false) => Some("the peer is not ready for calls (RFC 8167 §6)"),
             (1.., true) => self.never,
         };
-        if let Some(why) = refused {
-            return Called::Failed(request.token, TransportError::Refused(why));
-        }
-        let sizes = request.sizes();
+        why.map(TransportError::Refused)
+    }
+
+    fn plan(
+        &self,
+        link: &Link<O>,
+        request: &CallRequest<O::Call>,
+    ) -> Result<CallPlan, TransportError> {
         let limits = PlanLimits {
             layout: link.layout,
             send: link.send_limit,
@@ -242,44 +341,86 @@ impl Requester {
             max_segment: link.max_segment,
             regions: link.limits.regions - self.persistent.most(),
             chunks: self.chunks,
-            mixed_long: self.mixed_long,
         };
-        let plan = match CallPlan::new(&sizes, &request.bound, &limits) {
-            Ok(plan) => plan,
-            Err(error) => return Called::Failed(request.token, error),
-        };
-        let regions = plan.regions();
+        CallPlan::new(&request.sizes(), &request.bound, &limits)
+    }
+
+    /// Whether there is a credit, and room for the regions of a plan.
+    fn has_room(&self, link: &Link<O>, plan: &CallPlan, need: Need) -> bool {
         let exposed = self.exposed + self.persistent.made();
-        if self.room(request.need) == 0 || exposed + regions > link.limits.regions {
-            link.counters.credit_waits += 1;
-            return Called::NoRoom(request);
-        }
-        let entry = self.calls.vacant_entry();
-        let key = u32::try_from(entry.key()).expect("calls are limited by credits");
-        if !self.xids.insert(request.xid, key) {
-            let error = TransportError::Refused("a call with the same XID is on its way");
-            return Called::Failed(request.token, error);
-        }
-        let offered = match plan.is_plain() {
-            true => Ok(Offered::default()),
-            false => offer(&plan, &mut request, link, &mut self.persistent, qp),
-        };
-        let Offered {
-            lists,
-            regions,
-            lent,
-        } = match offered {
-            Ok(offered) => offered,
-            Err(error) => {
-                self.xids.remove(request.xid);
-                // A connection that is over registers nothing, and says itself why it is over.
-                if !matches!(error, RegisterError::Closed(_)) {
-                    link.fail(Violation::NotRegistered);
+        self.credits_for(need) > 0 && exposed + plan.regions() <= link.limits.regions
+    }
+
+    /// Sends calls that waited, in their order, as far as there is room. What they are planned for is
+    /// planned anew only if the terms have changed since.
+    pub(crate) fn send_waiting(
+        &mut self,
+        now: Instant,
+        link: &mut Link<O>,
+        qp: &mut dyn QueuePair,
+    ) {
+        while self.settled
+            && let Some(&index) = self.waiting.front()
+        {
+            let call = &mut self.calls[index as usize];
+            let need = call.request.need;
+            let State::Waiting { plan, terms } = &mut call.state else {
+                unreachable!("a call that was sent does not wait");
+            };
+            let plan = plan.take().filter(|_| *terms == link.terms);
+            let planned = match (self.refusal(), plan) {
+                (Some(error), _) => Err(error),
+                (None, Some(plan)) => Ok(plan),
+                (None, None) => self.plan(link, &self.calls[index as usize].request),
+            };
+            let sent = match planned {
+                Ok(plan) => {
+                    let sent = match self.has_room(link, &plan, need) {
+                        true => self.send(now, link, index, &plan, qp),
+                        false => Err(NotSent::NotRegistered),
+                    };
+                    if let Err(NotSent::NotRegistered) = sent {
+                        let (plan, terms) = (Some(plan), link.terms);
+                        self.calls[index as usize].state = State::Waiting { plan, terms };
+                        return;
+                    }
+                    sent
                 }
-                return Called::NoRoom(request);
+                Err(error) => Err(NotSent::Never(error)),
+            };
+            self.waiting.pop_front();
+            if let Err(NotSent::Never(error)) = sent {
+                self.finish(link, index, Outcome::Failed(error));
             }
-        };
-        self.exposed += regions.len();
+        }
+    }
+
+    /// Sends a call for which there is room.
+    fn send(
+        &mut self,
+        now: Instant,
+        link: &mut Link<O>,
+        index: u32,
+        plan: &CallPlan,
+        qp: &mut dyn QueuePair,
+    ) -> Result<(), NotSent> {
+        let call = &mut self.calls[index as usize];
+        let xid = call.request.xid;
+        if !self.xids.insert(xid, index) {
+            let why = "a call with the same XID is in flight";
+            return Err(NotSent::Never(TransportError::Refused(why)));
+        }
+        if !plan.is_plain()
+            && let Err(error) = offer(plan, call, link, &mut self.persistent, qp)
+        {
+            self.xids.remove(xid);
+            // A connection that is over registers nothing, and says itself why it is over.
+            if !matches!(error, RegisterError::Closed(_)) {
+                link.fail(Violation::NotRegistered);
+            }
+            return Err(NotSent::NotRegistered);
+        }
+        self.exposed += call.regions.len();
         self.credits.spend();
         link.for_replies = self.credits.used() as usize;
         link.post_receives();
@@ -289,17 +430,17 @@ impl Requester {
             CallForm::Long => header::procedure::NOMSG,
         };
         let mut buffer = link.send_buffer();
-        let asked = self.credits.asked();
         let contents = Contents {
             proc,
             direction: Direction::Call,
-            invalidate: may_go(link, &plan, &sizes, &lists, &regions),
-            lists,
+            invalidate: may_go(link, plan, call),
+            lists: std::mem::take(&mut call.offered),
         };
-        let offered = link.layout.emit(&mut buffer, request.xid, asked, contents);
+        let asked = self.credits.asked();
+        call.offered = link.layout.emit(&mut buffer, xid, asked, contents);
         let rest = match plan.form {
             CallForm::Short | CallForm::Chunked => {
-                request.message.put_inline(&mut buffer, &plan.moved)
+                call.request.message.put_inline(&mut buffer, &plan.moved)
             }
             CallForm::Long => Gather::new(),
         };
@@ -309,38 +450,40 @@ impl Requester {
             rest,
             invalidate: None,
         });
-        entry.insert(Call {
-            request,
-            epoch: self.marked.epoch,
-            sent: now,
-            offered,
-            regions,
-            lent,
-            cancelled: false,
-            state: State::Awaiting,
-        });
-        Called::Sent
+        call.state = State::Awaiting;
+        call.epoch = self.marked.epoch;
+        call.sent = now;
+        Ok(())
     }
 
-    /// Nobody waits for this call any more. It keeps its credit and its memory until its reply:
-    /// the peer does not know, and may still reach the memory (RFC 8166 §4.4.1). So there are no
-    /// more of these than credits, and none is older than [`oldest`](Self::oldest).
-    pub(crate) fn cancel(&mut self, link: &mut Link, xid: u32, token: CallToken) {
-        let Some(key) = self.xids.get(xid) else {
-            return;
-        };
-        let call = &mut self.calls[key as usize];
-        if call.request.token != token || call.cancelled {
-            return;
+    /// Nobody waits for this call any more. One that was not sent is over.
+    ///
+    /// One that was sent keeps its credit and its memory until its reply: the peer does not know, and
+    /// may still reach the memory (RFC 8166 §4.4.1). So there are no more of these than credits, and
+    /// none is older than [`oldest`](Self::oldest).
+    pub(crate) fn cancel(&mut self, link: &mut Link<O>, key: CallKey) -> Option<O::Call> {
+        let call = self.calls.get_mut(key.index as usize)?;
+        if call.generation != key.generation || call.cancelled {
+            return None;
+        }
+        // With its reply here it ends as usual.
+        if let State::Invalidating { .. } = call.state {
+            return None;
         }
         call.cancelled = true;
         link.counters.cancelled += 1;
+        let value = call.request.call.take();
+        if call.is_waiting() {
+            self.waiting.retain(|&index| index != key.index);
+            self.calls.remove(key.index as usize);
+        }
+        value
     }
 
     /// An error that ends a call, with the handle that the peer took along.
     pub(crate) fn handle_refused(
         &mut self,
-        link: &mut Link,
+        link: &mut Link<O>,
         xid: u32,
         error: TransportError,
         invalidated: Option<Invalidated>,
@@ -359,7 +502,7 @@ impl Requester {
     /// A message that answers a call, with the handle that the peer took along.
     pub(crate) fn handle_reply(
         &mut self,
-        link: &mut Link,
+        link: &mut Link<O>,
         header: Header,
         message: Buffer,
         stream: usize,
@@ -392,7 +535,12 @@ impl Requester {
     ///
     /// In version one it does not matter whether the peer set R itself: a Linux server never does,
     /// and invalidates.
-    fn take_back(&mut self, link: &mut Link, key: u32, invalidated: Option<Invalidated>) -> bool {
+    fn take_back(
+        &mut self,
+        link: &mut Link<O>,
+        key: u32,
+        invalidated: Option<Invalidated>,
+    ) -> bool {
         let Some(Invalidated { handle, memory }) = invalidated else {
             return true;
         };
@@ -424,7 +572,7 @@ impl Requester {
     }
 
     /// The reply is here: the credit is free again, and what is still exposed is invalidated.
-    fn answered(&mut self, link: &mut Link, key: u32, outcome: Outcome) {
+    fn answered(&mut self, link: &mut Link<O>, key: u32, outcome: Outcome) {
         self.credits.give_back();
         link.for_replies = self.credits.used() as usize;
         let xid = self.calls[key as usize].request.xid;
@@ -455,7 +603,7 @@ impl Requester {
     }
 
     /// RFC 8166 §3.3.1: a grant that was lowered counts for calls too that wait to be posted.
-    fn keep_to_grant(&mut self, link: &mut Link) {
+    fn keep_to_grant(&mut self, link: &mut Link<O>) {
         let most = self.credits.in_force() as usize;
         let mut out = (self.credits.used() as usize).saturating_sub(self.held.len());
         while out > most
@@ -475,7 +623,7 @@ impl Requester {
     /// A handle of ours is dead.
     pub(crate) fn handle_invalidated(
         &mut self,
-        link: &mut Link,
+        link: &mut Link<O>,
         key: u32,
         invalidated: Invalidated,
     ) {
@@ -493,29 +641,35 @@ impl Requester {
         }
         match std::mem::replace(&mut call.state, State::Awaiting) {
             State::Invalidating { outcome, .. } => self.finish(link, key, outcome),
-            State::Awaiting => unreachable!("looked at just now"),
+            State::Waiting { .. } | State::Awaiting => unreachable!("looked at just now"),
         }
     }
 
     /// RFC 8166 §4.4.1: no handle of the call is exposed any more, so its caller may see the data.
-    fn finish(&mut self, link: &mut Link, key: u32, outcome: Outcome) {
+    fn finish(&mut self, link: &mut Link<O>, key: u32, outcome: Outcome) {
         // What is large of a call is dropped where it is.
         let call = &mut self.calls[key as usize];
-        if !call.cancelled {
+        if let Some(value) = call.request.call.take() {
             let regions = std::mem::take(&mut call.regions);
-            let reply = assemble(link, call.request.xid, regions, outcome);
-            link.replies.push_back((call.request.token, reply));
+            let reply = assemble(&mut link.counters, call.request.xid, regions, outcome);
+            link.events.push_back(Event::Reply { call: value, reply });
         }
         self.calls.remove(key as usize);
     }
 
-    /// The connection is over: what becomes of the calls that had no end, with one more loss if that
-    /// counts. Cancelled ones are forgotten, as all handles died with the connection.
-    pub(crate) fn into_unfinished(self, link: &mut Link, counts: bool) -> Vec<Unfinished> {
+    /// The connection is over: what becomes of the calls that had no end. Those that were sent have
+    /// one more loss if that counts. Cancelled ones are forgotten, as all handles died with the
+    /// connection.
+    pub(crate) fn into_unfinished(
+        self,
+        link: &mut Link<O>,
+        counts: bool,
+    ) -> Vec<Unfinished<O::Call>> {
         // A look whether the peer is there is nobody's call.
-        let is_call = |call: &&Call| call.request.need == Need::Call;
+        let may_have_broken =
+            |call: &&Call<O::Call>| call.request.need == Need::Call && !call.is_waiting();
         let calls = self.calls.iter().map(|(_, call)| call);
-        let alone = calls.filter(is_call).count() == 1;
+        let alone = calls.filter(may_have_broken).count() == 1;
         let calls = self.calls.into_iter().map(|(_, call)| call);
         let calls = calls.filter(|call| !call.cancelled);
         calls
@@ -524,9 +678,11 @@ impl Requester {
                 match call.state {
                     // It must not be executed once more only because a handle was still exposed.
                     State::Invalidating { outcome, .. } if outcome.is_whole(&call.regions) => {
-                        let reply = assemble(link, request.xid, call.regions, outcome);
-                        Unfinished::Ended(request.token, reply)
+                        let reply =
+                            assemble(&mut link.counters, request.xid, call.regions, outcome);
+                        Unfinished::Ended(request.into_call(), reply)
                     }
+                    State::Waiting { .. } => Unfinished::Again(request),
                     State::Awaiting | State::Invalidating { .. } => {
                         request.losses += u32::from(counts);
                         request.losses_alone += u32::from(counts && alone);
@@ -535,6 +691,19 @@ impl Requester {
                 }
             })
             .collect()
+    }
+}
+
+impl<C> Call<C> {
+    fn is_waiting(&self) -> bool {
+        matches!(self.state, State::Waiting { .. })
+    }
+}
+
+impl<C> CallRequest<C> {
+    fn failed(self, error: TransportError) -> FailedCall<C> {
+        let call = self.into_call();
+        FailedCall { call, error }
     }
 }
 
@@ -552,19 +721,21 @@ fn is_of(work: &WorkRequest, xid: u32) -> bool {
     }
 }
 
-/// Registers what the plan offers.
-fn offer(
+/// Registers what the plan offers, and notes it in the call.
+fn offer<O: Owner>(
     plan: &CallPlan,
-    request: &mut CallRequest,
-    link: &mut Link,
+    call: &mut Call<O::Call>,
+    link: &mut Link<O>,
     persistent: &mut PersistentPool,
     qp: &mut dyn QueuePair,
-) -> Result<Offered, RegisterError> {
-    let Offered {
-        mut lists,
-        mut regions,
-        mut lent,
-    } = Offered::default();
+) -> Result<(), RegisterError> {
+    let Call {
+        request,
+        offered: lists,
+        regions,
+        lent,
+        ..
+    } = call;
     let counters = &mut link.counters;
     let mut arguments: SmallVec<[(usize, Gather); 1]> = SmallVec::new();
     if plan.form == CallForm::Long {
@@ -617,11 +788,7 @@ fn offer(
         lists.reply = Some(WriteChunk { segments });
         counters.reply_chunks_offered += 1;
     }
-    Ok(Offered {
-        lists,
-        regions,
-        lent,
-    })
+    Ok(())
 }
 
 /// Memory for `len` octets to be written into. That of the pool may be larger than was asked for,
@@ -645,13 +812,13 @@ fn segments(handle: Handle, len: usize, max_segment: usize) -> Segments {
         .collect()
 }
 
-fn region(call: &mut Call, handle: Handle) -> Option<&mut Region> {
+fn region<C>(call: &mut Call<C>, handle: Handle) -> Option<&mut Region> {
     let exposed = |region: &&mut Region| region.handle == handle && region.back.is_none();
     call.regions.iter_mut().find(exposed)
 }
 
 /// The region with this handle that a call without a reply offers to be read.
-fn spare_region(calls: &mut Slab<Call>, handle: Handle) -> Option<&mut Region> {
+fn spare_region<C>(calls: &mut Slab<Call<C>>, handle: Handle) -> Option<&mut Region> {
     let waiting = calls.iter_mut().map(|(_, call)| call);
     let waiting = waiting.filter(|call| matches!(call.state, State::Awaiting));
     let region = waiting.filter_map(|call| region(call, handle)).next()?;
@@ -659,13 +826,8 @@ fn spare_region(calls: &mut Slab<Call>, handle: Handle) -> Option<&mut Region> {
 }
 
 /// What a call says about which of its handles may go, where it has a word for that.
-fn may_go(
-    link: &Link,
-    plan: &CallPlan,
-    sizes: &CallSizes,
-    lists: &Lists,
-    regions: &[Region],
-) -> Invalidate {
+fn may_go<O: Owner>(link: &Link<O>, plan: &CallPlan, call: &Call<O::Call>) -> Invalidate {
+    let (lists, regions) = (&call.offered, &call.regions);
     let able = link.limits.remote_invalidation == Invalidation::Region;
     match link.layout.nothing_to_invalidate() {
         // reminv §5.2: the largest may be worth most. One that stays is not among them, as it must
@@ -680,7 +842,7 @@ fn may_go(
             )
         }
         Invalidate::Several(_) if able => {
-            let sent = link.layout.len_of(lists) + plan.inline(sizes);
+            let sent = link.layout.len_of(lists) + plan.inline(&call.request.sizes());
             let room = link.send_limit.saturating_sub(sent);
             let most = MAX_INVALIDATE_HANDLES.min(room / size_of::<u32>());
             Invalidate::Several(
@@ -696,7 +858,7 @@ fn may_go(
 }
 
 /// A message that answers no call of ours must not invalidate anything.
-pub(crate) fn refuse_invalidation(link: &mut Link, invalidated: Option<Invalidated>) {
+pub(crate) fn refuse_invalidation<O: Owner>(link: &mut Link<O>, invalidated: Option<Invalidated>) {
     if let Some(Invalidated { handle, .. }) = invalidated {
         link.fail(Violation::ForeignHandle(handle));
     }

@@ -1,15 +1,14 @@
 //! The role that answers.
 
-use crate::budget::{Account, Lease};
 use crate::credits::Grant;
 use crate::direction::Direction;
-use crate::failed::{FailedCall, FailedCalls};
 use crate::header::{self, Header, Lists, Malformation, Segments, WriteChunk, procedure};
 use crate::invalidation::{self, Design, Rule, Said};
 use crate::layout::{Contents, Layout, Owed, Rejection};
 use crate::limits::{MAX_SPARE_CANDIDATES, MAX_SPARE_SEGMENTS};
-use crate::link::{Link, Violation};
+use crate::link::{Event, Link, Violation};
 use crate::message::{into_inline, put_inline, split_front};
+use crate::owner::Owner;
 use crate::plan::{Chunks, ReplyPlan, plan_reply};
 use crate::pull::{self, StreamAt};
 use crate::v2::header::Invalidate;
@@ -20,7 +19,6 @@ use oncrpc::xdr::{Item, Payload};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use std::task::Waker;
 use tracing::debug;
 use verbs::{Handle, WorkRequest};
 
@@ -29,22 +27,22 @@ use verbs::{Handle, WorkRequest};
 /// It is to stay with whoever has the call: the memory for the chunks of the call and of its reply
 /// is accounted for by it, also when the connection is over in the meantime.
 #[derive(Debug)]
-pub struct CallId {
+pub struct CallId<L> {
     key: u32,
-    /// Held until the reply is on its way.
-    lease: Option<Lease>,
+    /// Held until the reply is in flight.
+    lease: Option<L>,
 }
 
 /// The calls of the peer on one connection.
 #[derive(Debug)]
-pub(crate) struct Responder {
+pub(crate) struct Responder<O: Owner> {
     credits: Grant,
     chunks: Chunks,
-    failed: FailedCalls,
-    account: Account,
-    calls: Slab<Call>,
-    /// Calls that wait for memory, in the order in which they came.
+    calls: Slab<Call<O::Lease>>,
+    /// Calls that need memory, in the order in which they came.
     for_memory: VecDeque<u32>,
+    /// The first of these that were counted as waiting.
+    counted: usize,
     /// Read chunks that wait for their turn: call and index of the chunk.
     for_read: VecDeque<(u32, u8)>,
     /// Read requests outstanding, one for each segment.
@@ -63,7 +61,7 @@ pub struct Pulls {
 }
 
 #[derive(Debug)]
-struct Call {
+struct Call<L> {
     xid: u32,
     /// Credits that it asked for.
     asked: u32,
@@ -72,7 +70,7 @@ struct Call {
     said: Option<Box<Said>>,
     state: State,
     /// Its memory, but while the call is handed up.
-    lease: Option<Lease>,
+    lease: Option<L>,
 }
 
 /// A call as it came.
@@ -105,15 +103,14 @@ struct Pulling {
     left: usize,
 }
 
-impl Responder {
-    pub(crate) fn new(credits: u32, chunks: Chunks, failed: FailedCalls, account: Account) -> Self {
+impl<O: Owner> Responder<O> {
+    pub(crate) fn new(credits: u32, chunks: Chunks) -> Self {
         Self {
             credits: Grant::new(credits),
             chunks,
-            failed,
-            account,
             calls: Slab::new(),
             for_memory: VecDeque::new(),
+            counted: 0,
             for_read: VecDeque::new(),
             reading: 0,
             pulls: Pulls::default(),
@@ -141,13 +138,13 @@ impl Responder {
     }
 
     /// Changes what is granted from the next reply on.
-    pub(crate) fn set_grant(&mut self, link: &mut Link, credits: u32) {
+    pub(crate) fn set_grant(&mut self, link: &mut Link<O>, credits: u32) {
         self.credits.set(credits);
         self.count_receives(link);
     }
 
     /// Receives that have to be posted for the credits granted (RFC 8166 §3.3.1).
-    fn count_receives(&self, link: &mut Link) {
+    fn count_receives(&self, link: &mut Link<O>) {
         link.for_calls = self.credits.exposed() as usize;
         link.post_receives();
     }
@@ -163,7 +160,7 @@ impl Responder {
     }
 
     /// A valid header that is that of a call.
-    pub(crate) fn handle_call(&mut self, link: &mut Link, call: NewCall) {
+    pub(crate) fn handle_call(&mut self, link: &mut Link<O>, call: NewCall) {
         let NewCall {
             xid,
             asked,
@@ -193,7 +190,7 @@ impl Responder {
             Ok(()) if !lists.reads.is_empty() && link.limits.outstanding_reads == 0 => {
                 Err(Malformation::ReadImpossible)
             }
-            Ok(()) if !lists.is_empty() && self.failed.take(xid, &lists) => {
+            Ok(()) if !lists.is_empty() && link.owner.take_condemned(xid, &lists) => {
                 Err(Malformation::FailedBefore)
             }
             other => other,
@@ -227,15 +224,12 @@ impl Responder {
         }));
         let key = self.insert(call);
         self.for_memory.push_back(key);
-        if !self.admit(link, None) {
-            link.counters.memory_waits += 1;
-        }
     }
 
     /// A call that came in one piece.
     fn handle_whole(
         &mut self,
-        link: &mut Link,
+        link: &mut Link<O>,
         xid: u32,
         asked: u32,
         message: Buffer,
@@ -252,7 +246,7 @@ impl Responder {
         match pull::assemble(xid, message, at, std::iter::empty()) {
             Ok(message) => {
                 let id = CallId { key, lease: None };
-                link.calls.push_back((id, message));
+                link.events.push_back(Event::Call { id, message });
             }
             Err(cause) => self.malformed(link, key, cause),
         }
@@ -260,7 +254,7 @@ impl Responder {
 
     /// Whether the peer has so many calls here that it does not keep to its credits: then it is cut
     /// off. Messages that only draw an error count too, until that error is on its way.
-    fn is_full(&self, link: &mut Link) -> bool {
+    fn is_full(&self, link: &mut Link<O>) -> bool {
         let full = self.calls.len() >= self.credits.tolerated();
         if full {
             link.fail(Violation::BeyondCredits(self.calls.len()));
@@ -268,37 +262,8 @@ impl Responder {
         full
     }
 
-    fn insert(&mut self, call: Call) -> u32 {
+    fn insert(&mut self, call: Call<O::Lease>) -> u32 {
         u32::try_from(self.calls.insert(call)).expect("calls are limited by credits")
-    }
-
-    /// Lets calls go on that wait for memory; false if some wait still, and `waker` is woken when
-    /// there is more.
-    pub(crate) fn admit(&mut self, link: &mut Link, waker: Option<&Waker>) -> bool {
-        while let Some(&key) = self.for_memory.front() {
-            let call = &mut self.calls[key as usize];
-            let octets = memory_of(&call.lists, link.max_chunk);
-            let lease = match waker {
-                Some(waker) => self.account.take_or_wait(octets, waker),
-                None => self.account.take(octets),
-            };
-            let Some(lease) = lease else {
-                return false;
-            };
-            call.lease = Some(lease);
-            self.for_memory.pop_front();
-            for chunk in 0..call.lists.reads.len() {
-                let chunk = u8::try_from(chunk).expect("read chunks are limited");
-                self.for_read.push_back((key, chunk));
-            }
-            if call.lists.reads.is_empty() {
-                self.pulled(link, key);
-            } else {
-                self.pulls.begun += 1;
-                self.read(link);
-            }
-        }
-        true
     }
 
     /// Calls that wait for memory.
@@ -306,9 +271,41 @@ impl Responder {
         self.for_memory.len()
     }
 
+    /// Bytes that the next call needs for its chunks and for those of its reply.
+    pub(crate) fn needs_memory(&self, link: &Link<O>) -> Option<usize> {
+        let &key = self.for_memory.front()?;
+        Some(memory_of(&self.calls[key as usize].lists, link.max_chunk))
+    }
+
+    /// There is no memory for the next call now, nor so for those behind it.
+    pub(crate) fn handle_no_memory(&mut self, link: &mut Link<O>) {
+        link.counters.memory_waits += (self.for_memory.len() - self.counted) as u64;
+        self.counted = self.for_memory.len();
+    }
+
+    /// The next call that needs memory has it, and goes on.
+    pub(crate) fn handle_memory(&mut self, link: &mut Link<O>, lease: O::Lease) {
+        let Some(key) = self.for_memory.pop_front() else {
+            return;
+        };
+        self.counted = self.counted.saturating_sub(1);
+        let call = &mut self.calls[key as usize];
+        call.lease = Some(lease);
+        for chunk in 0..call.lists.reads.len() {
+            let chunk = u8::try_from(chunk).expect("read chunks are limited");
+            self.for_read.push_back((key, chunk));
+        }
+        if call.lists.reads.is_empty() {
+            self.pulled(link, key);
+        } else {
+            self.pulls.begun += 1;
+            self.read(link);
+        }
+    }
+
     /// Posts Reads as far as the provider has room for them, so that none of them is in the way of
     /// a Send. A chunk of more segments than that goes alone.
-    fn read(&mut self, link: &mut Link) {
+    fn read(&mut self, link: &mut Link<O>) {
         while let Some(&(key, chunk)) = self.for_read.front() {
             let reads = &self.calls[key as usize].lists.reads;
             let read = &reads[usize::from(chunk)];
@@ -335,7 +332,7 @@ impl Responder {
     }
 
     /// A Read chunk is here.
-    pub(crate) fn handle_read(&mut self, link: &mut Link, key: u32, chunk: u8, sink: Buffer) {
+    pub(crate) fn handle_read(&mut self, link: &mut Link<O>, key: u32, chunk: u8, sink: Buffer) {
         let call = &mut self.calls[key as usize];
         let chunk = usize::from(chunk);
         let segments = &call.lists.reads[chunk].segments;
@@ -354,7 +351,7 @@ impl Responder {
 
     /// Everything of the call is here. Not before this may it be answered, be it with an error:
     /// no Read of ours for this XID is outstanding.
-    fn pulled(&mut self, link: &mut Link, key: u32) {
+    fn pulled(&mut self, link: &mut Link<O>, key: u32) {
         let call = &mut self.calls[key as usize];
         let state = std::mem::replace(&mut call.state, State::Dispatched);
         let State::Pulling(pulling) = state else {
@@ -369,7 +366,7 @@ impl Responder {
             Ok(message) => {
                 let lease = call.lease.take();
                 let id = CallId { key, lease };
-                link.calls.push_back((id, message));
+                link.events.push_back(Event::Call { id, message });
             }
             Err(cause) => self.malformed(link, key, cause),
         }
@@ -377,20 +374,20 @@ impl Responder {
 
     /// The chunks of a call cannot be used, and the connection is lost for it: the call is not to be
     /// tried again on the next (RFC 8166 §4.5.3).
-    pub(crate) fn handle_failed(&mut self, link: &mut Link, key: u32) {
+    pub(crate) fn handle_failed(&mut self, link: &mut Link<O>, key: u32) {
         if let Some(call) = self.calls.get(key as usize) {
             link.counters.calls_condemned += 1;
-            self.failed.insert(FailedCall::new(call.xid, &call.lists));
+            link.owner.condemn(call.xid, &call.lists);
         }
     }
 
-    fn malformed(&mut self, link: &mut Link, key: u32, cause: Malformation) {
+    fn malformed(&mut self, link: &mut Link<O>, key: u32, cause: Malformation) {
         debug!(xid = self.calls[key as usize].xid, %cause, "call refused (RFC 8166 §4.5.2)");
         self.refuse(link, key);
     }
 
     /// Answers a message that is not processed (RFC 8166 §4.5).
-    pub(crate) fn handle_invalid(&mut self, link: &mut Link, owed: Owed) {
+    pub(crate) fn handle_invalid(&mut self, link: &mut Link<O>, owed: Owed) {
         let (xid, version, asked, rejection) = match owed {
             Owed::Nothing => {
                 link.counters.discarded += 1;
@@ -418,15 +415,15 @@ impl Responder {
     }
 
     /// ERR_CHUNK for a call in service, in version two BAD_HEADER.
-    fn refuse(&mut self, link: &mut Link, key: u32) {
+    fn refuse(&mut self, link: &mut Link<O>, key: u32) {
         self.send_error(link, key, link.layout.version(), Rejection::Header);
     }
 
     /// Ends a call with an error, unless that would complete another call for which Reads of ours
     /// are outstanding: a peer that uses an XID twice might free the memory that they read.
-    fn send_error(&mut self, link: &mut Link, key: u32, version: u32, rejection: Rejection) {
+    fn send_error(&mut self, link: &mut Link<O>, key: u32, version: u32, rejection: Rejection) {
         let Call { xid, asked, .. } = self.calls[key as usize];
-        let pulling = |call: &Call| matches!(call.state, State::Pulling(_));
+        let pulling = |call: &Call<_>| matches!(call.state, State::Pulling(_));
         if self.calls.iter().any(|(_, c)| c.xid == xid && pulling(c)) {
             debug!(xid, "no error, as a call with the same XID is being pulled");
             link.counters.discarded += 1;
@@ -453,7 +450,7 @@ impl Responder {
     }
 
     /// What is to go back for a call.
-    pub(crate) fn reply(&mut self, link: &mut Link, id: CallId, reply: Reply) {
+    pub(crate) fn reply(&mut self, link: &mut Link<O>, id: CallId<O::Lease>, reply: Reply) {
         let CallId { key, lease } = id;
         self.calls[key as usize].lease = lease;
         match reply {
@@ -465,7 +462,7 @@ impl Responder {
         }
     }
 
-    fn malformed_items(&mut self, link: &mut Link, key: u32) {
+    fn malformed_items(&mut self, link: &mut Link<O>, key: u32) {
         let xid = self.calls[key as usize].xid;
         debug!(
             xid,
@@ -474,7 +471,7 @@ impl Responder {
         self.refuse(link, key);
     }
 
-    fn answer(&mut self, link: &mut Link, key: u32, reply: Payload) {
+    fn answer(&mut self, link: &mut Link<O>, key: u32, reply: Payload) {
         let grant = self.credits.offer(self.calls[key as usize].asked);
         let call = &mut self.calls[key as usize];
         let (layout, limit) = (link.layout, link.send_limit);
@@ -532,7 +529,7 @@ impl Responder {
             lists.writes[chunk] = offered.returned(item.len());
             writer.write(&offered.segments, item.data.clone());
             writer.link.counters.write_chunks_filled += 1;
-            writer.link.counters.write_octets_written += item.len() as u64;
+            writer.link.counters.write_octets_posted += item.len() as u64;
         }
         let mut buffer = writer.link.send_buffer();
         let xid = call.xid;
@@ -560,7 +557,7 @@ impl Responder {
             lists.reply = Some(offered.returned(len));
             writer.write(&offered.segments, stream);
             writer.link.counters.reply_chunks_filled += 1;
-            writer.link.counters.reply_octets_written += len as u64;
+            writer.link.counters.reply_octets_posted += len as u64;
             emit(&mut buffer, procedure::NOMSG, lists);
             needed += len;
             Gather::new()
@@ -586,7 +583,7 @@ impl Responder {
     }
 
     /// The handle to take along with the reply to the call `key`.
-    fn handle_to_take(&mut self, link: &mut Link, key: u32) -> Option<Handle> {
+    fn handle_to_take(&mut self, link: &mut Link<O>, key: u32) -> Option<Handle> {
         let call = &self.calls[key as usize];
         let mut of_other = None;
         let taken = link.rule.take(&call.lists, call.said.as_deref(), || {
@@ -631,7 +628,7 @@ impl Responder {
     }
 
     /// A reply is queued that says what is granted.
-    fn granted(&mut self, link: &mut Link) {
+    fn granted(&mut self, link: &mut Link<O>) {
         self.credits.replied();
         link.for_calls = self.credits.exposed() as usize;
     }
@@ -649,11 +646,11 @@ impl Responder {
     }
 }
 
-impl Call {
+impl<L> Call<L> {
     /// A reply that fits a Send, to a call that offered no chunk: nearly every one that is small.
-    fn answer_inline(
+    fn answer_inline<O: Owner>(
         &mut self,
-        link: &mut Link,
+        link: &mut Link<O>,
         key: u32,
         grant: u32,
         reply: Payload,
@@ -672,21 +669,26 @@ impl Call {
     }
 }
 
-impl CallId {
+impl<L> CallId<L> {
     /// A number that no other call in service on this connection has.
     pub fn key(&self) -> u32 {
         self.key
     }
+
+    /// The memory leased for the chunks of the call and of its reply, if it has any.
+    pub fn lease_mut(&mut self) -> Option<&mut L> {
+        self.lease.as_mut()
+    }
 }
 
 /// Posts the Writes of one reply.
-struct Writer<'a> {
-    link: &'a mut Link,
+struct Writer<'a, O: Owner> {
+    link: &'a mut Link<O>,
     wr: verbs::WrId,
     posted: usize,
 }
 
-impl Writer<'_> {
+impl<O: Owner> Writer<'_, O> {
     /// Fills segments, one after the other, with all of `data`, for which there is room.
     fn write(&mut self, segments: &Segments, mut data: Gather) {
         for segment in segments {

@@ -3,6 +3,7 @@
 mod calls;
 mod control;
 mod form;
+mod owner;
 mod peer;
 mod setup;
 
@@ -12,14 +13,18 @@ use crate::script::Script;
 use buffer::gather_len;
 use calls::{Calls, Handed};
 use form::{Body, Form, Message};
+use owner::{Budget, Owner};
 use peer::Peer;
 use rpcrdma_proto::limits::{CONTROL_RECEIVES, FIRST_MESSAGE, MAX_CONTROL_MESSAGES};
 use rpcrdma_proto::v2::characteristics::{ReceiveBufferSize, ReceiveSize, XcharVal};
 use rpcrdma_proto::v2::session::Session;
-use rpcrdma_proto::{Config, Connection, Design, Direction, Event, Role, Versions, Violation};
-use setup::setup;
-use std::task::Waker;
+use rpcrdma_proto::{Config, Design, Direction, Role, Versions, Violation};
+use setup::{Setup, setup};
+use std::time::Instant;
 use verbs::{Handle, Invalidation, QueuePair, WorkError, WorkRequest};
+
+type Connection = rpcrdma_proto::Connection<Owner>;
+type Event = rpcrdma_proto::Event<Owner>;
 
 /// Chunks of both directions, Receives, and what the pool keeps of them.
 const MEMORY: usize = 16 << 20;
@@ -59,6 +64,7 @@ fn play(role: Role, octets: &[u8]) {
 struct Stage {
     connection: Connection,
     config: Config,
+    budget: Budget,
     hand: Hand,
     /// What our user calls, and what it was called for.
     calls: Calls,
@@ -71,14 +77,21 @@ struct Stage {
 
 impl Stage {
     fn new(role: Role, script: &mut Script<'_>) -> Self {
-        let (config, peer, mut hand) = setup(role, script);
+        let Setup {
+            config,
+            peer,
+            mut hand,
+            budget,
+            mixed_long,
+        } = setup(role, script);
         for receive in config.initial_receives() {
             hand.post(receive).expect("there is room for Receives");
         }
         Self {
-            connection: Connection::new(&config, peer, hand.limits()),
+            connection: Connection::new(&config, Owner::default(), peer, hand.limits()),
             peer: Peer::new(role, &config),
-            calls: Calls::default(),
+            calls: Calls::new(mixed_long),
+            budget,
             config,
             hand,
             largest: 0,
@@ -107,14 +120,14 @@ impl Stage {
             30 => match script.below(4) {
                 0 => self.connection.handle_client_ready(),
                 1 => self.connection.set_grant(script.number()),
-                _ => self.connection.handle_memory(Waker::noop()),
+                _ => self.lend_memory(),
             },
             _ => {
                 // Everything at once, as a driver does it.
                 while !self.hand.work.is_empty() {
                     self.complete(script);
                 }
-                self.connection.handle_memory(Waker::noop());
+                self.lend_memory();
                 self.post(false);
             }
         }
@@ -144,12 +157,26 @@ impl Stage {
         }
     }
 
+    /// Lends memory to the calls of the peer, as far as it goes.
+    fn lend_memory(&mut self) {
+        while let Some(bytes) = self.connection.poll_memory() {
+            match self.budget.take(bytes) {
+                Some(lease) => self.connection.handle_memory(lease),
+                None => return self.connection.handle_no_memory(),
+            }
+        }
+    }
+
     /// What is to be posted is, unless the provider has no room after all.
     fn turn(&mut self, script: &mut Script<'_>) {
         self.post(script.one_in(6));
     }
 
     fn post(&mut self, refuse: bool) {
+        self.connection.send_waiting(Instant::now(), &mut self.hand);
+        let waited = self.calls.waited(&self.connection);
+        self.events();
+        self.calls.check_waited(&waited, &self.connection);
         loop {
             self.note_limits();
             let Some(work) = self.connection.poll_post() else {
@@ -217,7 +244,7 @@ impl Stage {
             receives >= grant + unanswered + control,
             "{receives} Receives for a grant of {grant} and {unanswered} calls"
         );
-        assert!(receives <= self.config.receives());
+        assert!(receives <= self.config.posted_receives());
         let least = self.receive_size();
         for (_, buffer) in &self.hand.receives {
             assert!(buffer.capacity() >= least, "a Receive of less than {least}");
@@ -401,7 +428,7 @@ impl Stage {
                     assert!(self.peer.has_called(&message), "a call that nobody made");
                     self.calls.handed.push(Handed { id, message });
                 }
-                Event::Reply { token, reply } => self.calls.ended(token, reply, &self.hand),
+                Event::Reply { call, reply } => self.calls.ended(call, reply, &self.hand),
             }
         }
         while self.connection.poll_characteristics().is_some() {}
@@ -433,7 +460,7 @@ impl Stage {
             self.calls.unfinished(unfinished);
         }
         self.calls.assert_settled();
-        let (pool, budget) = (self.config.pool.clone(), self.config.budget.clone());
+        let (pool, budget) = (self.config.pool.clone(), self.budget.clone());
         let total = budget.free();
         drop((self.hand, self.calls, self.peer, self.config));
         assert!(budget.free() >= total);

@@ -18,7 +18,6 @@ const LIMITS: PlanLimits = PlanLimits {
     max_segment: 1 << 20,
     regions: 100,
     chunks: Chunks::Allowed,
-    mixed_long: false,
 };
 
 fn plan(stream: usize, items: &[usize], fixed: usize, results: &[usize]) -> CallPlan {
@@ -36,6 +35,7 @@ fn try_plan(
         items: items.into(),
         reply_chunk: false,
         move_items: false,
+        mixed_long: false,
     };
     let bound = ReplyBound {
         fixed,
@@ -135,6 +135,7 @@ fn small_segments_count_against_the_header() {
         items: smallvec![20_000],
         reply_chunk: false,
         move_items: false,
+        mixed_long: false,
     };
     let bound = ReplyBound::default();
     let plan = CallPlan::new(&call, &bound, &limits).expect("it can be carried");
@@ -144,6 +145,7 @@ fn small_segments_count_against_the_header() {
         items: smallvec![60_000],
         reply_chunk: false,
         move_items: false,
+        mixed_long: false,
     };
     let plan = CallPlan::new(&call, &bound, &limits).expect("it can be carried");
     assert_eq!(plan.form, CallForm::Long);
@@ -165,6 +167,7 @@ fn sizes(stream: usize, items: &[usize]) -> CallSizes {
         items: items.into(),
         reply_chunk: false,
         move_items: false,
+        mixed_long: false,
     }
 }
 
@@ -304,11 +307,11 @@ fn items_of_a_long_call_have_chunks_of_their_own_only_if_that_is_allowed() {
     let call = sizes(6000 + 8 + 50_000, &[8, 50_000]);
     let bound = ReplyBound::default();
     let plan = |mixed_long| {
-        let limits = PlanLimits {
+        let call = CallSizes {
             mixed_long,
-            ..LIMITS
+            ..call.clone()
         };
-        CallPlan::new(&call, &bound, &limits).expect("carried")
+        CallPlan::new(&call, &bound, &LIMITS).expect("carried")
     };
     assert_eq!(plan(false).form, CallForm::Long);
     assert!(plan(false).moved.is_empty());
@@ -343,7 +346,6 @@ fn direction_without_chunks_has_one_send_for_each_message() {
 fn reply_chunk_can_be_asked_for() {
     let call = CallSizes {
         reply_chunk: true,
-        move_items: false,
         ..sizes(100, &[])
     };
     let plan = |fixed, results: &[usize]| {
@@ -377,11 +379,10 @@ fn any_limits() -> impl Strategy<Value = PlanLimits> {
         20_000..200_000_usize,
         // For the call and for its reply.
         2..20_usize,
-        any::<bool>(),
         prop_oneof![Just(Layout::One), Just(Layout::Two(WordLayout::One))],
     )
         .prop_map(
-            |(send, receive, max_segment, max_chunk, regions, mixed_long, layout)| PlanLimits {
+            |(send, receive, max_segment, max_chunk, regions, layout)| PlanLimits {
                 layout,
                 send,
                 receive,
@@ -389,7 +390,6 @@ fn any_limits() -> impl Strategy<Value = PlanLimits> {
                 max_segment: max_segment.min(max_chunk),
                 regions,
                 chunks: Chunks::Allowed,
-                mixed_long,
             },
         )
 }
@@ -415,9 +415,11 @@ proptest! {
         items in any_items(),
         fixed in 0..12_000_usize,
         results in any_items(),
+        mixed_long in any::<bool>(),
     ) {
         let stream = head + items.iter().map(|&len| padded(len)).sum::<usize>();
-        let call = sizes(stream, &items);
+        let mut call = sizes(stream, &items);
+        call.mixed_long = mixed_long;
         let Ok(plan) = CallPlan::new(&call, &reply_of(fixed, &results), &limits) else {
             // What fits chunks of one segment can be carried, whatever its form.
             let whole = fixed + results.iter().map(|&len| padded(len)).sum::<usize>();

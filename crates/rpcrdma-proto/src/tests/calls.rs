@@ -15,15 +15,25 @@ fn exchange(
     call_sizes: (usize, &[usize]),
     reply_sizes: (usize, &[usize]),
 ) -> Result<Payload, TransportError> {
+    exchange_as(pair, call_sizes, reply_sizes, |request| request)
+}
+
+/// The same with a request that is made different.
+fn exchange_as(
+    pair: &mut Pair,
+    call_sizes: (usize, &[usize]),
+    reply_sizes: (usize, &[usize]),
+    make: impl FnOnce(CallRequest) -> CallRequest,
+) -> Result<Payload, TransportError> {
     let (fixed, items) = call_sizes;
     let sent = stream(&call(5, fixed, items));
     // XID, direction and length; a length and a trailer for each item.
     let head = 12 + xdr::padded(reply_sizes.0) + 8 * reply_sizes.1.len();
-    pair.call(request(
+    pair.call(make(request(
         5,
         call(5, fixed, items),
         bound(head, reply_sizes.1),
-    ));
+    )));
     let (id, received) = pair.arrived();
     assert_eq!(stream(&received), sent, "the call arrives whole");
     let answer = reply(5, reply_sizes.0, reply_sizes.1);
@@ -152,14 +162,15 @@ fn items_of_a_long_call_may_have_chunks_of_their_own() {
     in_each_version(|versions| {
         let mixed = |max_segment| {
             let mut setup = Setup::speaking(versions);
-            setup.client.mixed_long = true;
             setup.client.max_segment = max_segment;
             Pair::with(setup)
         };
         for max_segment in [0, 4001] {
             let mut pair = mixed(max_segment);
             let items = &[5001, 3, 70_002];
-            let answer = exchange(&mut pair, (6000, items), (5000, &[9001])).expect("answered");
+            let mixed = |request: CallRequest| request.with_mixed_chunks();
+            let (of_call, of_reply) = ((6000, &items[..]), (5000, &[9001][..]));
+            let answer = exchange_as(&mut pair, of_call, of_reply, mixed).expect("answered");
             check_reply(&answer, 5, 5000, &[9001]);
             let counters = pair.client.connection.counters();
             assert_eq!(offered(counters), (3, 1, 1));
@@ -473,7 +484,7 @@ fn cancelled_call_keeps_its_regions_until_its_reply() {
         let mut pair = with_one_credit(versions);
         pair.call(request(5, call(5, 40, &[]), bound(100, &[50_000])));
         let (id, _) = pair.arrived();
-        pair.client.connection.cancel(5, CallToken(5));
+        pair.client.cancel(CallToken(5));
         pair.drive();
         assert_eq!(pair.client.connection.exposed(), 1);
         assert!(!pair.client.connection.can_call(), "it keeps its credit");
@@ -493,7 +504,7 @@ fn age_of_a_call_counts_from_its_sending_and_does_not_end_when_it_is_cancelled()
         // There is one credit, so this one waits.
         pair.call(request(6, call(6, 40, &[]), bound(100, &[])));
         let (id, _) = pair.arrived();
-        pair.client.connection.cancel(5, CallToken(5));
+        pair.client.cancel(CallToken(5));
         assert_eq!(pair.client.connection.oldest_call(), Some(first));
         pair.now = first + Duration::from_secs(5);
         pair.answer(id, Reply::Message(reply(5, 40, &[])));
@@ -521,7 +532,7 @@ fn call_that_is_dropped_by_the_service_leaves_no_trace_at_the_server() {
 fn calls_wait_for_memory_and_then_go_on_in_order() {
     in_each_version(|versions| {
         let mut setup = Setup::speaking(versions);
-        setup.server.budget = Budget::new(150_000);
+        setup.budget = 150_000;
         let mut pair = Pair::with(setup);
         exchange(&mut pair, (40, &[]), (40, &[])).expect("answered");
         for xid in 1..=3 {
@@ -551,9 +562,9 @@ fn calls_wait_for_memory_and_then_go_on_in_order() {
 fn memory_of_a_call_is_accounted_for_until_its_service_is_done_with_it() {
     in_each_version(|versions| {
         let mut setup = Setup::speaking(versions);
-        let budget = Budget::new(1 << 20);
-        setup.server.budget = budget.clone();
+        setup.budget = 1 << 20;
         let mut pair = Pair::with(setup);
+        let budget = pair.server.owner.budget.clone();
         pair.call(request(5, call(5, 40, &[50_000]), bound(100, &[])));
         let (id, message) = pair.arrived();
         drop(pair);
@@ -573,11 +584,16 @@ fn chunked_call_on_a_connection_that_is_over_is_nobodys_fault() {
             pair.server.qp.progress();
         }
         pair.call(request(5, call(5, 40, &[50_000]), bound(100, &[])));
-        assert_eq!(pair.waiting.len(), 1, "it waits for the next connection");
+        let waiting = pair.client.connection.calls_waiting();
+        assert_eq!(waiting, 1, "it waits for the next connection");
         assert_eq!(pair.client.connection.violation(), None);
-        // It left nothing behind: it could be tried again.
-        pair.call(request(5, call(5, 40, &[50_000]), bound(100, &[])));
-        assert_eq!(pair.waiting.len(), 2);
+        // It left nothing behind: it can be tried again, and did not cost this connection.
+        pair.turn();
+        let mut unfinished = pair.client.connection.into_unfinished();
+        let Some(Unfinished::Again(again)) = unfinished.pop() else {
+            panic!("it was not sent");
+        };
+        assert_eq!((again.losses, unfinished.len()), (0, 0));
     });
 }
 

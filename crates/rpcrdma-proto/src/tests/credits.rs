@@ -5,10 +5,8 @@ use super::pair::Pair;
 use super::*;
 use crate::Violation;
 use crate::header::{Lists, procedure};
-use crate::{Called, Event};
 use oncrpc::Reply;
 use oncrpc::xdr;
-use std::time::Instant;
 use verbs::{QueuePair, WorkRequest};
 
 #[test]
@@ -107,12 +105,17 @@ fn health_check_goes_when_all_other_credits_are_in_use() {
         lone.call(request(xid, call(xid, 40, &[]), bound(100, &[])));
     }
     assert!(!lone.end.connection.can_call());
-    let end = &mut lone.end;
     let one_more = request(8, call(8, 40, &[]), bound(100, &[]));
-    let called = end.connection.call(Instant::now(), one_more, &mut end.qp);
-    assert!(matches!(called, Called::NoRoom(_)), "{called:?}");
+    lone.end.call(one_more).expect("it can be carried");
+    assert_eq!(lone.end.connection.calls_waiting(), 1);
     assert!(lone.end.connection.can_check_health());
-    lone.call(request(9, call(9, 40, &[]), bound(100, &[])).as_health_check());
+    let check = request(9, call(9, 40, &[]), bound(100, &[])).as_health_check();
+    lone.end.call(check).expect("it can be carried");
+    assert_eq!(
+        lone.end.connection.calls_waiting(),
+        1,
+        "it waits for nobody"
+    );
     assert!(!lone.end.connection.can_check_health());
 }
 

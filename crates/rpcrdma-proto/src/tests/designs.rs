@@ -9,7 +9,7 @@ use crate::layout::Contents;
 use crate::limits::{MAX_SEGMENTS_PER_CHUNK, MAX_SPARE_CANDIDATES, MAX_SPARE_SEGMENTS};
 use crate::v2::characteristics::{BackwardSupport, Characteristic, InvalidationDesigns};
 use crate::v2::header::Invalidate;
-use crate::{Connection, Design, Event, PersistentArguments, Registration, Violation};
+use crate::{Design, Event, PersistentArguments, Registration, Violation};
 use oncrpc::Reply;
 use oncrpc::xdr;
 use verbs::{Completion, Handle, Invalidation, WorkRequest};
@@ -36,7 +36,7 @@ const ARGUMENT: usize = 20_000;
 const RESULT: usize = 30_000;
 
 /// Sends a call that offers memory to be read and memory to be written, and gives it as it arrives.
-fn send(pair: &mut Pair, xid: u32) -> crate::CallId {
+fn send(pair: &mut Pair, xid: u32) -> CallId {
     pair.call(request(
         xid,
         call(xid, 4, &[ARGUMENT]),
@@ -47,7 +47,7 @@ fn send(pair: &mut Pair, xid: u32) -> crate::CallId {
     id
 }
 
-fn answer(pair: &mut Pair, id: crate::CallId, xid: u32) {
+fn answer(pair: &mut Pair, id: CallId, xid: u32) {
     pair.answer(id, Reply::Message(reply(xid, 4, &[RESULT])));
     check_reply(&pair.ended().expect("a reply"), xid, 4, &[RESULT]);
 }
@@ -254,7 +254,12 @@ fn ready(role: Role) -> Connection {
     let mut config = config(role);
     config.versions = Versions::Auto;
     config.characteristics.designs = vec![Design::PerCall, Design::Fixed];
-    Connection::new(&config, None, &EndOptions::default().limits)
+    Connection::new(
+        &config,
+        TestOwner::default(),
+        None,
+        &EndOptions::default().limits,
+    )
 }
 
 fn arrive(end: &mut Connection, words: &[u32]) {

@@ -16,8 +16,12 @@ fn handle_of_the_call_may_be_invalidated_whatever_the_peer_said_of_itself() {
         if !peer_sets_r {
             let peer = PrivateData::ABSENT;
             let limits = lone.end.qp.limits().clone();
-            lone.end.connection =
-                crate::Connection::new(&config(Role::Client), Some(peer), &limits);
+            lone.end.connection = Connection::new(
+                &config(Role::Client),
+                TestOwner::default(),
+                Some(peer),
+                &limits,
+            );
         }
         lone.call(request(5, call(5, 40, &[]), bound(100, &[10_000])));
         let (header, _) = lone.receive().expect("the call");

@@ -2,12 +2,11 @@
 
 use super::pair::{End, MAX_TURNS};
 use super::*;
+use crate::Direction;
 use crate::header::{self, Body, Header, Lists, RdmaError, ReadChunk, Segments, procedure};
 use crate::layout::{Contents, Layout};
 use crate::v2::header::{self as two, Invalidate};
-use crate::{CallId, Called, Connection, Direction, Event};
 use oncrpc::TransportError;
-use std::time::Instant;
 use verbs::{Completion, Handle, Limits, QueuePair, Segment, WorkRequest, WrId};
 use verbs_sim::{EndOptions, Fabric, PairOptions, SimQp};
 
@@ -24,6 +23,10 @@ impl Lone {
     }
 
     pub(super) fn with(config: &Config, limits: impl Fn(&mut Limits)) -> Self {
+        Self::owned(config, TestOwner::default(), limits)
+    }
+
+    pub(super) fn owned(config: &Config, owner: TestOwner, limits: impl Fn(&mut Limits)) -> Self {
         let mut options = PairOptions::both(EndOptions::default());
         limits(&mut options.left.limits);
         let (left, mut peer) = Fabric::new(3).pair(&options);
@@ -35,7 +38,7 @@ impl Lone {
             peer.post(receive).expect("there is room for receives");
         }
         Self {
-            end: End::new(left, config, Some(config.own)),
+            end: End::new(left, config, owner, Some(config.own)),
             peer,
             events: Vec::new(),
         }
@@ -125,9 +128,8 @@ impl Lone {
     }
 
     pub(super) fn call(&mut self, request: CallRequest) {
-        let end = &mut self.end;
-        let called = end.connection.call(Instant::now(), request, &mut end.qp);
-        assert!(matches!(called, Called::Sent), "{called:?}");
+        self.end.call(request).expect("it can be carried");
+        assert_eq!(self.end.connection.calls_waiting(), 0, "it is sent at once");
     }
 
     /// The end of the one call of ours.
@@ -178,6 +180,15 @@ pub(super) fn arrive(connection: &mut Connection, octets: Vec<u8>) {
         buffer: Buffer::from(octets),
         invalidated: None,
     });
+    give_memory(connection);
+}
+
+/// Gives calls of the peer all memory that they need.
+pub(super) fn give_memory(connection: &mut Connection) {
+    while let Some(bytes) = connection.poll_memory() {
+        let lease = TestOwner::default().budget.take(bytes);
+        connection.handle_memory(lease.expect("there is as much as one call takes"));
+    }
 }
 
 /// A message on the wire.

@@ -194,12 +194,13 @@ fn broken_call(xid: u32) -> Vec<u8> {
 #[test]
 fn call_whose_chunks_broke_a_connection_is_refused_on_the_next_once() {
     let config = config(Role::Server);
-    let mut first = Lone::new(&config);
+    let owner = TestOwner::default();
+    let mut first = Lone::owned(&config, owner.clone(), |_| {});
     first.send(&broken_call(5), None);
     assert!(first.end.connection.violation().is_some());
     assert_eq!(first.end.connection.counters().calls_condemned, 1);
-    assert_eq!(config.failed_calls.len(), 1);
-    let mut second = Lone::new(&config);
+    assert_eq!(owner.condemned(), 1);
+    let mut second = Lone::owned(&config, owner.clone(), |_| {});
     second.send(&broken_call(5), None);
     let (header, _) = second.receive().expect("an answer");
     assert_eq!(
@@ -208,7 +209,7 @@ fn call_whose_chunks_broke_a_connection_is_refused_on_the_next_once() {
     );
     assert_eq!(second.end.connection.counters().read_chunks_pulled, 0);
     assert_eq!(second.end.connection.violation(), None);
-    assert!(config.failed_calls.is_empty());
+    assert_eq!(owner.condemned(), 0);
     // Its XID may name another call now.
     second.send_call(5);
     second.called();
@@ -218,8 +219,7 @@ fn call_whose_chunks_broke_a_connection_is_refused_on_the_next_once() {
 
 #[test]
 fn call_that_was_on_its_way_when_the_connection_was_cut_is_not_to_blame() {
-    let config = config(Role::Server);
-    let mut lone = Lone::new(&config);
+    let mut lone = server();
     arrive(&mut lone.end.connection, broken_call(5));
     while let Some(work) = lone.end.connection.poll_post() {
         lone.end.connection.handle_completion(Completion::Failed {
@@ -227,5 +227,5 @@ fn call_that_was_on_its_way_when_the_connection_was_cut_is_not_to_blame() {
             error: WorkError::Flushed,
         });
     }
-    assert!(config.failed_calls.is_empty());
+    assert_eq!(lone.end.owner.condemned(), 0);
 }

@@ -11,21 +11,29 @@ mod designs;
 mod invalidation;
 mod lone;
 mod malformed;
+mod owner;
 mod pair;
 mod random;
 mod replies;
 mod tight;
 mod versions;
+mod waiting;
 
 use crate::{
-    Budget, CallRequest, CallToken, Characteristics, Config, FailedCalls, InlineSize, PrivateData,
-    Registrations, Role, Unfinished, Versions, Xids,
+    Characteristics, Config, InlineSize, PrivateData, Receives, Registrations, Role, Unfinished,
+    Versions, Xids,
 };
 use buffer::{Buffer, Gather, Pool};
 use bytes::Bytes;
 use oncrpc::ReplyBound;
 use oncrpc::xdr;
 use oncrpc::xdr::{Payload, Writer};
+use owner::{CallToken, TestOwner};
+
+type Connection = crate::Connection<TestOwner>;
+type Event = crate::Event<TestOwner>;
+type CallId = crate::CallId<owner::Lease>;
+type CallRequest = crate::CallRequest<CallToken>;
 
 /// How one end is set up in a test.
 fn config(role: Role) -> Config {
@@ -44,11 +52,9 @@ fn config(role: Role) -> Config {
         reserve_credit: false,
         max_chunk: 1 << 20,
         max_segment: 0,
-        mixed_long: false,
         registrations: Registrations::OF_CALLS,
         persistent: None,
-        failed_calls: FailedCalls::new(),
-        budget: Budget::new(64 << 20),
+        receives: Receives::Posted,
         pool: Pool::new(1 << 20),
     }
 }

@@ -1,13 +1,13 @@
 //! Both ends of a connection, watched, and driven until nothing moves.
 
-use super::{bound, call, config, request};
-use crate::{
-    CallId, CallRequest, CallToken, Called, Config, Connection, Event, PrivateData, Role, Versions,
+use super::{
+    CallId, CallRequest, CallToken, Connection, Event, TestOwner, bound, call, config, request,
 };
+use crate::{CallKey, Config, FailedCall, PrivateData, Role, Versions};
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Reply, TransportError};
 use rpcrdma_watch::{Watch, WatchedQp};
-use std::task::Waker;
+use std::collections::BTreeMap;
 use std::time::Instant;
 use verbs::QueuePair;
 use verbs_sim::{EndOptions, Fabric, PairOptions, SimQp};
@@ -19,6 +19,10 @@ pub(super) const MAX_TURNS: usize = 100_000;
 pub(super) struct End<Q> {
     pub(super) qp: Q,
     pub(super) connection: Connection,
+    pub(super) owner: TestOwner,
+    keys: BTreeMap<CallToken, CallKey>,
+    /// When calls that waited are sent.
+    pub(super) now: Instant,
 }
 
 /// What goes from the server to the client.
@@ -26,13 +30,14 @@ pub(super) struct End<Q> {
 pub(super) struct Back {
     pub(super) calls: Vec<(CallId, Payload)>,
     pub(super) replies: Vec<(CallToken, Result<Payload, TransportError>)>,
-    pub(super) waiting: Vec<CallRequest>,
 }
 
 /// How a pair is made.
 pub(super) struct Setup {
     pub(super) client: Config,
     pub(super) server: Config,
+    /// Bytes for the calls of the client.
+    pub(super) budget: usize,
     pub(super) ends: PairOptions,
     /// Whether the ends hear each other's private data.
     pub(super) private_data: bool,
@@ -48,10 +53,7 @@ pub(super) struct Pair {
     pub(super) calls: Vec<(CallId, Payload)>,
     /// Replies handed up at the client.
     pub(super) replies: Vec<(CallToken, Result<Payload, TransportError>)>,
-    /// Calls for which there was no room yet.
-    pub(super) waiting: Vec<CallRequest>,
-    /// The backward direction: calls handed up at the client, replies at the server, and calls for
-    /// which there was no room yet.
+    /// The backward direction: calls handed up at the client, and replies at the server.
     pub(super) back: Back,
     /// When calls are sent.
     pub(super) now: Instant,
@@ -75,6 +77,7 @@ impl Default for Setup {
         Self {
             client: config(Role::Client),
             server: config(Role::Server),
+            budget: 64 << 20,
             ends: PairOptions::both(EndOptions::default()),
             private_data: true,
             seed: 7,
@@ -93,12 +96,23 @@ impl Setup {
 }
 
 impl<Q: QueuePair> End<Q> {
-    pub(super) fn new(mut qp: Q, config: &Config, peer: Option<PrivateData>) -> Self {
+    pub(super) fn new(
+        mut qp: Q,
+        config: &Config,
+        owner: TestOwner,
+        peer: Option<PrivateData>,
+    ) -> Self {
         for receive in config.initial_receives() {
             qp.post(receive).expect("there is room for receives");
         }
-        let connection = Connection::new(config, peer, qp.limits());
-        Self { qp, connection }
+        let connection = Connection::new(config, owner.clone(), peer, qp.limits());
+        Self {
+            qp,
+            connection,
+            owner,
+            keys: BTreeMap::new(),
+            now: Instant::now(),
+        }
     }
 
     /// One turn of a driver; whether anything happened.
@@ -108,9 +122,8 @@ impl<Q: QueuePair> End<Q> {
             self.connection.handle_completion(completion);
             moved = true;
         }
-        if self.connection.waits_for_memory() {
-            self.connection.handle_memory(Waker::noop());
-        }
+        self.lend_memory();
+        self.connection.send_waiting(self.now, &mut self.qp);
         while let Some(work) = self.connection.poll_post() {
             moved = true;
             if let Err(refused) = self.qp.post(work) {
@@ -121,20 +134,26 @@ impl<Q: QueuePair> End<Q> {
         moved
     }
 
-    /// Sends what waits, as far as there is room.
-    fn send_waiting(
-        &mut self,
-        now: Instant,
-        waiting: &mut Vec<CallRequest>,
-        replies: &mut Vec<(CallToken, Result<Payload, TransportError>)>,
-    ) {
-        for request in std::mem::take(waiting) {
-            match self.connection.call(now, request, &mut self.qp) {
-                Called::Sent => {}
-                Called::NoRoom(request) => waiting.push(request),
-                Called::Failed(token, error) => replies.push((token, Err(error))),
+    pub(super) fn lend_memory(&mut self) {
+        while let Some(bytes) = self.connection.poll_memory() {
+            match self.owner.budget.take(bytes) {
+                Some(lease) => self.connection.handle_memory(lease),
+                None => return self.connection.handle_no_memory(),
             }
         }
+    }
+
+    /// Hands in a call.
+    pub(super) fn call(&mut self, request: CallRequest) -> Result<(), FailedCall<CallToken>> {
+        let token = *request.call();
+        let key = self.connection.call(self.now, request, &mut self.qp)?;
+        self.keys.insert(token, key);
+        Ok(())
+    }
+
+    /// Cancels a call, if it was handed in.
+    pub(super) fn cancel(&mut self, token: CallToken) -> Option<CallToken> {
+        self.connection.cancel(*self.keys.get(&token)?)
     }
 }
 
@@ -151,11 +170,11 @@ impl End<WatchedQp<SimQp>> {
                     self.qp.party().executed(xid(&message));
                     calls.push((id, message));
                 }
-                Event::Reply { token, reply } => {
+                Event::Reply { call, reply } => {
                     if let Ok(reply) = &reply {
                         self.qp.party().delivered(xid(reply));
                     }
-                    replies.push((token, reply));
+                    replies.push((call, reply));
                 }
             }
         }
@@ -201,11 +220,20 @@ impl Pair {
         }
         Self {
             fabric,
-            client: End::new(left, &setup.client, heard(&setup.server)),
-            server: End::new(right, &setup.server, heard(&setup.client)),
+            client: End::new(
+                left,
+                &setup.client,
+                TestOwner::default(),
+                heard(&setup.server),
+            ),
+            server: End::new(
+                right,
+                &setup.server,
+                TestOwner::with_budget(setup.budget),
+                heard(&setup.client),
+            ),
             calls: Vec::new(),
             replies: Vec::new(),
-            waiting: Vec::new(),
             back: Back::default(),
             now: Instant::now(),
             _verdict: Verdict(watch),
@@ -224,21 +252,18 @@ impl Pair {
 
     /// Sends a call, now or when there is room.
     pub(super) fn call(&mut self, request: CallRequest) {
-        self.waiting.push(request);
-        self.send_waiting();
+        self.client.now = self.now;
+        if let Err(failed) = self.client.call(request) {
+            self.replies.push((failed.call, Err(failed.error)));
+        }
     }
 
     /// The server calls its client, now or when there is room.
     pub(super) fn call_back(&mut self, request: CallRequest) {
-        self.back.waiting.push(request);
-        self.send_waiting();
-    }
-
-    fn send_waiting(&mut self) {
-        let back = &mut self.back;
-        let (client, server) = (&mut self.client, &mut self.server);
-        client.send_waiting(self.now, &mut self.waiting, &mut self.replies);
-        server.send_waiting(self.now, &mut back.waiting, &mut back.replies);
+        self.server.now = self.now;
+        if let Err(failed) = self.server.call(request) {
+            self.back.replies.push((failed.call, Err(failed.error)));
+        }
     }
 
     /// Until nothing moves.
@@ -257,11 +282,9 @@ impl Pair {
 
     fn busy_with(&self) -> String {
         format!(
-            "client: {}, waiting {}; server: {}, waiting {}; next event {:?}, now {:?}",
+            "client: {}; server: {}; next event {:?}, now {:?}",
             self.client.busy_with(),
-            self.waiting.len(),
             self.server.busy_with(),
-            self.back.waiting.len(),
             self.fabric.next_event(),
             self.fabric.now()
         )
@@ -269,13 +292,12 @@ impl Pair {
 
     /// One turn of both ends, or else a step in time; whether there was one.
     pub(super) fn turn(&mut self) -> bool {
+        (self.client.now, self.server.now) = (self.now, self.now);
         let moved = self.client.turn() | self.server.turn();
         let back = &mut self.back;
         self.server.take_events(&mut self.calls, &mut back.replies);
         self.client.take_events(&mut back.calls, &mut self.replies);
-        let waiting = self.waiting.len() + self.back.waiting.len();
-        self.send_waiting();
-        if moved || self.waiting.len() + self.back.waiting.len() < waiting {
+        if moved {
             return true;
         }
         let next = self.fabric.next_event();

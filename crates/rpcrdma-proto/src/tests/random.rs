@@ -2,9 +2,9 @@
 
 use super::pair::{Pair, Setup};
 use super::*;
+use crate::Version;
 use crate::v2::characteristics::{BackwardSupport, ReceiveBufferSize, ReceiveSize, XcharVal};
 use crate::v2::session::Session;
-use crate::{Connection, Version};
 use oncrpc::xdr;
 use oncrpc::{Reply, TransportError};
 use proptest::prelude::*;
@@ -115,9 +115,8 @@ impl World {
             ..Setup::default()
         };
         setup.client.max_segment = self.max_segment;
-        setup.client.mixed_long = self.mixed_long;
         setup.client.own.remote_invalidation = self.remote_invalidation;
-        setup.server.budget = Budget::new(self.budget);
+        setup.budget = self.budget;
         for (end, of_end) in [&mut setup.client, &mut setup.server].into_iter().zip(0..) {
             end.versions = self.versions[of_end];
             end.characteristics = Characteristics {
@@ -141,11 +140,15 @@ impl World {
     }
 }
 
-fn ask(pair: &mut Pair, xid: u32, exchange: &Exchange) {
+fn ask(pair: &mut Pair, xid: u32, exchange: &Exchange, mixed_long: bool) {
     let (fixed, items) = &exchange.call;
     let (reply_fixed, results) = &exchange.reply;
     let head = 12 + xdr::padded(*reply_fixed) + 8 * results.len();
-    pair.call(request(xid, call(xid, *fixed, items), bound(head, results)));
+    let request = request(xid, call(xid, *fixed, items), bound(head, results));
+    pair.call(match mixed_long {
+        true => request.with_mixed_chunks(),
+        false => request,
+    });
 }
 
 /// Answers one call that is at the server, whichever `pick` says, and checks that it is whole.
@@ -170,12 +173,12 @@ proptest! {
     ) {
         let mut pair = Pair::with(world.setup());
         for (xid, exchange) in exchanges.iter().enumerate() {
-            ask(&mut pair, xid as u32, exchange);
+            ask(&mut pair, xid as u32, exchange, world.mixed_long);
         }
         pair.drive();
         for (xid, exchange) in exchanges.iter().enumerate() {
             if exchange.cancelled {
-                pair.client.connection.cancel(xid as u32, CallToken(xid as u64));
+                pair.client.cancel(CallToken(xid as u64));
             }
         }
         for pick in picks {
@@ -212,7 +215,7 @@ proptest! {
         end.faults.cut = Some(Cut::Octets(cut));
         let mut pair = Pair::with(setup);
         for (xid, exchange) in exchanges.iter().enumerate() {
-            ask(&mut pair, xid as u32, exchange);
+            ask(&mut pair, xid as u32, exchange, world.mixed_long);
         }
         pair.drive();
         for pick in picks {
@@ -220,7 +223,7 @@ proptest! {
                 answer_one(&mut pair, &exchanges, pick);
             }
         }
-        let mut ends: Vec<_> = pair.waiting.iter().map(|request| request.token().0).collect();
+        let mut ends = Vec::new();
         for (token, reply) in pair.replies.drain(..) {
             let (fixed, items) = &exchanges[token.0 as usize].reply;
             check_reply(&reply.expect("answered"), token.0 as u32, *fixed, items);
@@ -228,7 +231,7 @@ proptest! {
         }
         for unfinished in pair.client.connection.into_unfinished() {
             match unfinished {
-                Unfinished::Again(request) => ends.push(request.token().0),
+                Unfinished::Again(request) => ends.push(request.call().0),
                 Unfinished::Ended(token, reply) => {
                     let (fixed, items) = &exchanges[token.0 as usize].reply;
                     check_reply(&reply.expect("answered"), token.0 as u32, *fixed, items);
@@ -298,6 +301,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// Both directions of one connection. XIDs of both begin with 0, so that they are the same.
 struct TwoWays {
     pair: Pair,
+    mixed_long: bool,
     exchanges: Vec<Exchange>,
     /// Octets of call and reply, and the items of each.
     back: Vec<(usize, usize, Vec<usize>)>,
@@ -307,10 +311,11 @@ struct TwoWays {
 
 impl TwoWays {
     /// On a pair whose client is ready for calls.
-    fn new(mut pair: Pair) -> Self {
+    fn new(world: &World, mut pair: Pair) -> Self {
         pair.client_is_ready();
         let mut this = Self {
             pair,
+            mixed_long: world.mixed_long,
             exchanges: Vec::new(),
             back: Vec::new(),
             cancelled: Vec::new(),
@@ -337,7 +342,12 @@ impl TwoWays {
         let pair = &mut self.pair;
         match step {
             Step::Call(exchange) => {
-                ask(pair, self.exchanges.len() as u32, &exchange);
+                ask(
+                    pair,
+                    self.exchanges.len() as u32,
+                    &exchange,
+                    self.mixed_long,
+                );
                 self.exchanges.push(exchange);
             }
             Step::CallBack {
@@ -385,16 +395,12 @@ impl TwoWays {
             }
             Step::Cancel(pick) if !self.exchanges.is_empty() => {
                 let xid = pick.index(self.exchanges.len()) as u32;
-                pair.client
-                    .connection
-                    .cancel(xid, CallToken(u64::from(xid)));
+                pair.client.cancel(CallToken(u64::from(xid)));
                 self.cancelled.push(xid);
             }
             Step::CancelBack(pick) if !self.back.is_empty() => {
                 let xid = pick.index(self.back.len()) as u32;
-                pair.server
-                    .connection
-                    .cancel(xid, CallToken(u64::from(xid)));
+                pair.server.cancel(CallToken(u64::from(xid)));
                 self.cancelled_back.push(xid);
             }
             Step::Grant(credits) => pair.server.connection.set_grant(credits),
@@ -441,7 +447,9 @@ impl TwoWays {
             assert_eq!(verbs::QueuePair::closed(&end.qp), None);
             assert_eq!(end.connection.violation(), None);
         }
-        assert!(pair.waiting.is_empty() && pair.back.waiting.is_empty());
+        for end in [&pair.client, &pair.server] {
+            assert_eq!(end.connection.calls_waiting(), 0);
+        }
         let mut ends: BTreeMap<_, _> = BTreeMap::new();
         for (token, reply) in pair.replies.drain(..) {
             assert!(
@@ -485,7 +493,7 @@ proptest! {
         world in world(),
         steps in prop::collection::vec(step(), 0..120),
     ) {
-        let mut two_ways = TwoWays::new(Pair::with(world.setup()));
+        let mut two_ways = TwoWays::new(&world, Pair::with(world.setup()));
         steps.into_iter().for_each(|step| two_ways.step(step));
         two_ways.finish();
     }
@@ -494,23 +502,16 @@ proptest! {
 /// The calls that one end had no answer for, by XID, of those it has made. Each is there once.
 fn without_answer(
     made: usize,
-    waiting: &[CallRequest],
     replies: Vec<(CallToken, Result<Payload, TransportError>)>,
-    unfinished: Vec<Unfinished>,
+    unfinished: Vec<Unfinished<CallToken>>,
     mut check: impl FnMut(u32, &Payload),
 ) -> Vec<u32> {
     let mut ends = vec![0; made];
-    let mut again = Vec::new();
-    for request in waiting {
-        ends[request.xid() as usize] += 1;
-        again.push(request.xid());
-    }
     let ended = unfinished
         .into_iter()
         .filter_map(|unfinished| match unfinished {
             Unfinished::Again(request) => {
                 ends[request.xid() as usize] += 1;
-                again.push(request.xid());
                 None
             }
             Unfinished::Ended(token, reply) => Some((token, reply)),
@@ -539,13 +540,12 @@ proptest! {
         let mut setup = world.setup();
         let end = if client { &mut setup.ends.left } else { &mut setup.ends.right };
         end.faults.cut = Some(Cut::Octets(cut));
-        let mut two_ways = TwoWays::new(Pair::with(setup));
+        let mut two_ways = TwoWays::new(&world, Pair::with(setup));
         steps.into_iter().for_each(|step| two_ways.step(step));
         two_ways.pair.drive();
-        let TwoWays { pair, exchanges, back, cancelled, cancelled_back } = two_ways;
+        let TwoWays { pair, exchanges, back, cancelled, cancelled_back, .. } = two_ways;
         let lost = without_answer(
             exchanges.len(),
-            &pair.waiting,
             pair.replies,
             pair.client.connection.into_unfinished(),
             |xid, reply| {
@@ -556,7 +556,6 @@ proptest! {
         prop_assert!(lost.iter().all(|xid| cancelled.contains(xid)), "{:?}", lost);
         let lost = without_answer(
             back.len(),
-            &pair.back.waiting,
             pair.back.replies,
             pair.server.connection.into_unfinished(),
             |xid, reply| {

@@ -2,13 +2,11 @@
 
 use super::lone::*;
 use super::*;
-use crate::Called;
 use oncrpc::xdr;
 
 use crate::header::{Lists, RdmaError, WriteChunk, procedure};
 use oncrpc::TransportError;
 use smallvec::smallvec;
-use std::time::Instant;
 use verbs::{Completion, QueuePair, WorkRequest, WrId};
 
 /// Sends a call whose reply needs a Write chunk and a Reply chunk, and lets the peer answer with
@@ -221,12 +219,11 @@ fn call_with_the_xid_of_another_fails_and_is_in_nobodys_way() {
     lone.send(&inline(&Lists::default()), None);
     lone.ended().expect("answered");
     lone.call(request(6, call(6, 40, &[]), bound(100, &[])));
-    let end = &mut lone.end;
     let twin = request(6, call(6, 40, &[]), bound(100, &[]));
-    let called = end.connection.call(Instant::now(), twin, &mut end.qp);
+    let failed = lone.end.call(twin).expect_err("an XID in flight");
     assert!(
-        matches!(called, Called::Failed(_, TransportError::Refused(_))),
-        "{called:?}"
+        matches!(failed.error, TransportError::Refused(_)),
+        "{failed:?}"
     );
     lone.call(request(7, call(7, 40, &[]), bound(100, &[])));
 }
@@ -242,10 +239,8 @@ fn as_many_calls_may_be_cancelled_as_there_are_credits() {
     lone.send_stream(0, 200, &answer);
     lone.ended().expect("answered");
     for xid in 1..=200 {
-        let end = &mut lone.end;
-        let request = request(xid, call(xid, 40, &[]), bound(100, &[]));
-        end.connection.call(Instant::now(), request, &mut end.qp);
-        end.connection.cancel(xid, CallToken(u64::from(xid)));
+        lone.call(request(xid, call(xid, 40, &[]), bound(100, &[])));
+        lone.end.cancel(CallToken(u64::from(xid)));
     }
     assert_eq!(lone.end.connection.violation(), None);
     assert_eq!(lone.end.connection.calls_out(), 200);

@@ -147,7 +147,7 @@ fn reply_to_a_call_that_was_not_sent_yet_ends_it_and_leaves_nothing_exposed() {
 fn no_more_calls_are_made_than_there_is_room_for_receives() {
     in_each_version(|versions| {
         let mut setup = Setup::speaking(versions);
-        let [client, server] = [&setup.client, &setup.server].map(Config::receives);
+        let [client, server] = [&setup.client, &setup.server].map(Config::posted_receives);
         // Of eight calls of the client, and four of the server, there is room for three and for two.
         setup.ends.left.limits.receives = client - 5;
         setup.ends.right.limits.receives = server - 2;
@@ -158,10 +158,11 @@ fn no_more_calls_are_made_than_there_is_room_for_receives() {
             pair.call_back(request(xid, call(xid, 40, &[]), bound(200, &[])));
         }
         pair.drive();
+        let in_flight = |end: &Connection| end.calls_out() - end.calls_waiting();
         let (mut most, mut most_back) = (0, 0);
         while !(pair.calls.is_empty() && pair.back.calls.is_empty()) {
-            most = most.max(pair.client.connection.calls_out());
-            most_back = most_back.max(pair.server.connection.calls_out());
+            most = most.max(in_flight(&pair.client.connection));
+            most_back = most_back.max(in_flight(&pair.server.connection));
             // The client answers last, so that the server has to wait for it with Sends of its own.
             if let Some((id, message)) = pair.calls.pop() {
                 let xid = xdr::Reader::from(&message).u32().expect("an XID");

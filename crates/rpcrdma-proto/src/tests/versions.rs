@@ -2,7 +2,7 @@
 
 use super::pair::{End, Pair, Setup};
 use super::*;
-use crate::{Config, Connection, InlineSize, Thresholds, Version, Violation};
+use crate::{Config, InlineSize, Thresholds, Version, Violation};
 use oncrpc::{Reply, TransportError};
 use verbs::{Completion, QueuePair, WorkRequest, WrId};
 use verbs_sim::{EndOptions, Fabric, PairOptions, SimQp};
@@ -61,7 +61,7 @@ fn nothing_is_called_before_the_version_is_settled() {
     assert_eq!(pair.client.connection.version(), None);
     assert_eq!(pair.client.connection.room(), 0);
     pair.call(request(1, call(1, 100, &[]), bound(100, &[])));
-    assert_eq!(pair.waiting.len(), 1);
+    assert_eq!(pair.client.connection.calls_waiting(), 1);
     let (id, _) = pair.arrived();
     pair.answer(id, Reply::Message(reply(1, 60, &[])));
     assert!(pair.ended().is_ok());
@@ -107,7 +107,7 @@ impl Lone {
             peer.post(WorkRequest::Receive { wr, buffer })
                 .expect("room");
         }
-        let end = End::new(qp, &config, None);
+        let end = End::new(qp, &config, TestOwner::default(), None);
         Self { fabric, end, peer }
     }
 
@@ -211,24 +211,15 @@ fn version_two_without_characteristics_begins_with_one_small_call() {
     let sizes = lone.connection().thresholds();
     assert_eq!((sizes.send.octets(), sizes.receive.octets()), (1024, 4096));
     assert_eq!(lone.connection().room(), 1);
-    let End { qp, connection } = &mut lone.end;
-    let called = connection.call(
-        std::time::Instant::now(),
-        request(9, call(9, 8, &[]), bound(60, &[])),
-        qp,
-    );
-    assert!(matches!(called, crate::Called::Sent));
+    let small = request(9, call(9, 8, &[]), bound(60, &[]));
+    lone.end.call(small).expect("it can be carried");
     // Version two, its direction, and three empty lists.
     assert_eq!(lone.heard()[0][..9], [9, 2, 8, 0, 0, 0, 0, 0, 9]);
     // An error proves nothing.
     lone.say(&[9, 2, 8, 4, 2]);
     assert_eq!(lone.connection().thresholds().send.octets(), 1024);
-    let End { qp, connection } = &mut lone.end;
-    connection.call(
-        std::time::Instant::now(),
-        request(10, call(10, 8, &[]), bound(60, &[])),
-        qp,
-    );
+    let small = request(10, call(10, 8, &[]), bound(60, &[]));
+    lone.end.call(small).expect("it can be carried");
     lone.heard();
     lone.say(&[10, 2, 6, 0, 1, 0, 0, 0, 10, 1, 0]);
     assert_eq!(lone.connection().thresholds().send.octets(), 4096);

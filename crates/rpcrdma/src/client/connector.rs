@@ -2,18 +2,21 @@
 
 use super::ConnectionInfo;
 use crate::config::{ClientConfig, MAX_CONNECTIONS, REMEMBER_VERSION_ONE};
+use crate::driver::budget::Budget;
 use crate::driver::clock;
+use crate::driver::failed::FailedCalls;
 use crate::driver::invalidation::Terms;
 use crate::driver::liveness::null_call;
+use crate::driver::owner::{Connection, ConnectionOwner, Event};
 use crate::driver::receives::share;
 use crate::driver::wire::{Over, Wire};
 use buffer::Pool;
 use oncrpc::xdr::Payload;
-use oncrpc::{Answer, Caller, Programs, Reply, Service};
+use oncrpc::{AddressGroup, Answer, Caller, Programs, Reply, Service};
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
 use rpcrdma_proto::{
-    Budget, Called, Characteristics, Config, Connection, Event, FailedCalls, PrivateData,
-    Registration, Registrations, Role, Version, Versions, Violation, Xids,
+    Characteristics, Config, PrivateData, Receives, Registration, Registrations, Role, Version,
+    Versions, Violation, Xids,
 };
 use std::io;
 use std::net::SocketAddr;
@@ -233,15 +236,13 @@ impl Connector {
             reserve_credit: self.config.health.is_done(&limits),
             max_chunk: self.config.max_chunk,
             max_segment: self.config.max_segment,
-            mixed_long: false,
             registrations: self.registrations(),
             persistent: self.config.persistent_arguments,
-            failed_calls: FailedCalls::new(),
-            budget: Budget::new(self.config.chunk_memory),
+            receives: Receives::Posted,
             pool: self.pool.clone(),
         };
         let options = QpOptions {
-            receives: config.receives(),
+            receives: config.posted_receives(),
             receive_size: config.receive_size(),
             setup_timeout: self.config.setup_timeout,
             ..QpOptions::default()
@@ -254,8 +255,11 @@ impl Connector {
             .connect(self.to, &options, &private_data, receives)
             .await?;
         let peer = PrivateData::find(&private_data);
-        let connection = Connection::new(&config, peer, qp.limits());
-        Ok((Wire::new(qp, connection), private_data))
+        let owner = ConnectionOwner::new(FailedCalls::new());
+        let connection = Connection::new(&config, owner, peer, qp.limits());
+        let budget = Budget::new(self.config.chunk_memory);
+        let account = budget.account(AddressGroup::of(qp.peer_addr().ip()));
+        Ok((Wire::new(qp, connection, account), private_data))
     }
 
     /// Has the server invalidate memory of ours, and looks whether the provider tells us of it. The
@@ -265,14 +269,11 @@ impl Connector {
         let test = async {
             let request = null_call(self.xids.next(), self.config.health.program);
             let request = request.with_reply_chunk();
-            match wire
+            let called = wire
                 .connection
-                .call(clock::now(), request, wire.qp.as_mut())
-            {
-                Called::Sent => {}
-                Called::NoRoom(_) | Called::Failed(..) => {
-                    return Err(wire.over().unwrap_or(Over::Impossible));
-                }
+                .call(clock::now(), request, wire.qp.as_mut());
+            if called.is_err() {
+                return Err(wire.over().unwrap_or(Over::Impossible));
             }
             loop {
                 let moved = wire.turn();
@@ -337,6 +338,7 @@ fn may_speak_version_one(over: &Over) -> bool {
         | Over::Silent(_)
         | Over::Mute(_)
         | Over::PullTimedOut(_)
+        | Over::TooSlow
         | Over::CallTimedOut(_)
         | Over::Evicted
         | Over::Asked => false,

@@ -13,7 +13,7 @@ use oncrpc::xdr::Payload;
 use oncrpc::{ReplyBound, Transport, TransportError};
 use patience::Patience;
 use pump::Pump;
-use rpcrdma_proto::{Connection, Counters, Design, PrivateData, Thresholds, Version, Xids};
+use rpcrdma_proto::{Counters, Design, PrivateData, Thresholds, Version, Xids};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -134,7 +134,7 @@ impl Shared {
         self.seen(line).info = Some(info);
     }
 
-    fn publish(&self, line: usize, connection: &Connection, io: IoCounters) {
+    fn publish(&self, line: usize, connection: &crate::driver::owner::Connection, io: IoCounters) {
         let mut seen = self.seen(line);
         seen.present = *connection.counters();
         seen.present_io = io;

@@ -8,11 +8,12 @@ use crate::driver::clock;
 use crate::driver::deadlines::{Deadline, Deadlines};
 use crate::driver::liveness::{Silence, heard};
 use crate::driver::outgoing::{Outgoing, SWEEP};
+use crate::driver::owner::Connection;
 use crate::driver::spin::Spinner;
 use crate::driver::wire::{Over, Wire};
 use crate::driver::{Driver, Policy};
 use oncrpc::TransportError;
-use rpcrdma_proto::{Connection, Unfinished};
+use rpcrdma_proto::Unfinished;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -116,7 +117,6 @@ impl Pump {
                 self.back_off();
             }
             self.take_unfinished(wire, &over);
-            self.outgoing.blocked = false;
             if last {
                 return;
             }
@@ -154,6 +154,7 @@ impl Pump {
     /// the same XID. One that was alone on its way time after time is what breaks them (RFC 8166
     /// §4.5.3).
     fn take_unfinished(&mut self, wire: Wire, over: &Over) {
+        self.outgoing.forget_keys();
         let mut again = Vec::new();
         let mute = matches!(over, Over::Mute(_));
         let unfinished = match mute {
@@ -167,13 +168,13 @@ impl Pump {
                 }
                 Unfinished::Again(request) => {
                     let error = TransportError::Disconnected(over.to_string());
-                    self.calls().complete(request.token(), Err(error));
+                    self.calls().complete(request.into_call(), Err(error));
                 }
                 Unfinished::Ended(token, reply) => self.calls().complete(token, reply),
             }
         }
         // Put back in front, so the one with the lowest token has to be the last.
-        again.sort_by_key(|request| std::cmp::Reverse(request.token().0));
+        again.sort_by_key(|request| std::cmp::Reverse(*request.call()));
         for request in again {
             match mute {
                 // Should the server have no answer to this very call, others get theirs.
@@ -340,11 +341,6 @@ impl Policy for Calling<'_> {
 
     fn expects_peer(&self, connection: &Connection) -> bool {
         connection.calls_out() > 0 || self.connector.keeps_connections()
-    }
-
-    /// The memory is of this connection alone: nobody else is short of it.
-    fn memory_is_short(&self) -> bool {
-        false
     }
 
     /// Calls of all connections count: they come and go together.

@@ -1,9 +1,9 @@
 //! Calls of the peer, from their arrival to their answers.
 
+use crate::driver::owner::{CallId, Connection};
 use crate::driver::wire::Over;
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, Reply, Service};
-use rpcrdma_proto::{CallId, Connection};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::task::{JoinError, JoinSet};
@@ -32,7 +32,7 @@ impl Answers {
         self.jobs.len()
     }
 
-    /// Hands a call to the service; octets of its reply, if that is here already.
+    /// Hands a call to the service; bytes of its reply, if that is here already.
     pub(crate) fn call(
         &mut self,
         connection: &mut Connection,
@@ -40,14 +40,7 @@ impl Answers {
         message: Payload,
     ) -> usize {
         match self.service.call(message, &self.caller) {
-            Answer::Now(reply) => {
-                let octets = match &reply {
-                    Reply::Message(reply) => reply.stream_len(),
-                    Reply::Nothing | Reply::Ineligible => 0,
-                };
-                connection.reply(id, reply);
-                octets
-            }
+            Answer::Now(reply) => send(connection, id, reply),
             Answer::Blocking(work) => {
                 self.jobs.spawn_blocking(move || (id, work()));
                 0
@@ -94,7 +87,7 @@ impl Answers {
     ) -> Result<(), Over> {
         match done {
             Ok((id, reply)) => {
-                connection.reply(id, reply);
+                send(connection, id, reply);
                 Ok(())
             }
             Err(failed) => {
@@ -103,4 +96,18 @@ impl Answers {
             }
         }
     }
+}
+
+/// Sends a reply; its bytes. What was leased for the call and is more than that goes to others: what was
+/// pulled is used up, and a reply is mostly smaller than what was offered for it.
+fn send(connection: &mut Connection, mut id: CallId, reply: Reply) -> usize {
+    let bytes = match &reply {
+        Reply::Message(reply) => reply.stream_len(),
+        Reply::Nothing | Reply::Ineligible => 0,
+    };
+    if let Some(lease) = id.lease_mut() {
+        lease.shrink(bytes);
+    }
+    connection.reply(id, reply);
+    bytes
 }

@@ -7,10 +7,10 @@
 mod queue;
 mod suspects;
 
+use super::owner::{CallRequest, CallToken};
 use oncrpc::TransportError;
 use oncrpc::xdr::Payload;
 use queue::Queue;
-use rpcrdma_proto::{CallRequest, CallToken};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -36,7 +36,7 @@ pub(crate) struct Work {
     /// Calls to send, in order.
     pub(crate) calls: VecDeque<CallRequest>,
     /// Calls on their way that nobody waits for any more.
-    pub(crate) cancelled: Vec<(u32, CallToken)>,
+    pub(crate) cancelled: Vec<CallToken>,
 }
 
 #[derive(Debug)]
@@ -60,7 +60,7 @@ struct Line {
     queue: Queue,
     /// Calls to send that may be the ones that break connections.
     suspects: Suspects,
-    cancelled: Vec<(u32, CallToken)>,
+    cancelled: Vec<CallToken>,
     /// The owner of the connection, while it waits.
     owner: Option<Waker>,
     /// It waits for calls too, and not only for the time of its next try.
@@ -85,7 +85,6 @@ enum LineState {
 #[derive(Debug)]
 struct Slot {
     generation: u32,
-    xid: u32,
     user: usize,
     line: usize,
     /// Whether it is in the queue.
@@ -172,7 +171,7 @@ impl Line {
 
     /// Forgets the calls that nobody waits for.
     fn forget(&mut self, slots: &mut Slab<Slot>) {
-        let mut wanted = |request: &CallRequest| waited_for(slots, request.token()).is_some();
+        let mut wanted = |request: &CallRequest| waited_for(slots, *request.call()).is_some();
         self.queue.retain(&mut wanted);
         self.suspects.retain(wanted);
     }
@@ -217,7 +216,7 @@ impl Inner {
         request: CallRequest,
         put: impl FnOnce(&mut Line, usize, CallRequest),
     ) -> Option<Waker> {
-        let token = request.token();
+        let token = *request.call();
         let slot = waited_for(&mut self.slots, token)?;
         slot.queued = true;
         let (from, user) = (slot.line, slot.user);
@@ -238,7 +237,7 @@ impl Inner {
             let Some(request) = line.queue.pop().or_else(|| line.suspects.pop()) else {
                 break;
             };
-            let token = request.token();
+            let token = *request.call();
             let Some(slot) = waited_for(&mut self.slots, token) else {
                 continue;
             };
@@ -297,7 +296,7 @@ fn token(generation: u32, index: usize) -> CallToken {
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "the parts are taken apart")]
-fn parts(token: CallToken) -> (u32, usize) {
+pub(super) fn parts(token: CallToken) -> (u32, usize) {
     ((token.0 >> 32) as u32, token.0 as u32 as usize)
 }
 
@@ -430,7 +429,7 @@ impl Calls {
         }
         if turn == Turn::Suspect {
             while let Some(request) = line.suspects.pop() {
-                if unqueue(slots, request.token()) {
+                if unqueue(slots, *request.call()) {
                     work.calls.push_back(request);
                     line.suspects.sent_alone();
                     break;
@@ -439,14 +438,14 @@ impl Calls {
         } else if work.calls.is_empty() && line.queue.len() <= room {
             // All of them, and none is moved for that: a call is larger than it looks.
             line.queue.take_all(&mut work.calls);
-            work.calls.retain(|request| unqueue(slots, request.token()));
+            work.calls.retain(|request| unqueue(slots, *request.call()));
         } else {
             let mut left = room;
             while left > 0 {
                 let Some(request) = line.queue.pop() else {
                     break;
                 };
-                if unqueue(slots, request.token()) {
+                if unqueue(slots, *request.call()) {
                     left -= 1;
                     work.calls.push_back(request);
                 }
@@ -463,7 +462,7 @@ impl Calls {
             suspects, queue, ..
         } = &mut lines[line];
         for request in suspects.sweep() {
-            if let Some(slot) = waited_for(slots, request.token()) {
+            if let Some(slot) = waited_for(slots, *request.call()) {
                 queue.push_front(slot.user, request);
             }
         }
@@ -517,7 +516,7 @@ impl Calls {
         }
         let Inner { slots, lines, .. } = &mut *inner;
         let line = &mut lines[line];
-        let mut wanted = |request: &CallRequest| waited_for(slots, request.token()).is_some();
+        let mut wanted = |request: &CallRequest| waited_for(slots, *request.call()).is_some();
         if line.queue.iter().any(&mut wanted) || line.suspects.iter().any(wanted) {
             return true;
         }
@@ -581,7 +580,7 @@ impl Calls {
         line: usize,
         now: Instant,
         error: &TransportError,
-        sent: &mut Vec<(u32, CallToken)>,
+        sent: &mut Vec<CallToken>,
     ) -> Duration {
         let mut wakers = Vec::new();
         let mut longest = self.timeout;
@@ -606,7 +605,7 @@ impl Calls {
             }));
             wakers.extend(slot.waker.take());
             if !slot.queued {
-                sent.push((slot.xid, token(slot.generation, index)));
+                sent.push(token(slot.generation, index));
             }
         }
         lines[line].forget(slots);
@@ -671,7 +670,6 @@ impl Waiting {
         };
         let slot = Slot {
             generation: inner.generation,
-            xid: unsent.xid(),
             user: self.user,
             line,
             queued: true,
@@ -680,7 +678,7 @@ impl Waiting {
             outcome: None,
         };
         let token = token(slot.generation, inner.slots.insert(slot));
-        unsent.set_token(token);
+        *unsent.call_mut() = token;
         let chosen = &mut inner.lines[line];
         chosen.calls += 1;
         chosen.queue.push(self.user, request);
@@ -752,7 +750,7 @@ impl Drop for Waiting {
             return;
         }
         let line = &mut inner.lines[slot.line];
-        line.cancelled.push((slot.xid, token));
+        line.cancelled.push(token);
         let owner = line.owner.take();
         drop(inner);
         wake(owner);

@@ -11,6 +11,8 @@ pub(crate) enum Deadline {
     Liveness,
     /// Read chunks that the peer owes.
     Pull,
+    /// Memory that the peer does not move fast enough.
+    Lease,
     /// A connection that nobody uses.
     Idle,
     /// The first reply on a new connection.
@@ -20,7 +22,7 @@ pub(crate) enum Deadline {
 }
 
 /// Kinds of deadlines.
-const KINDS: usize = 6;
+const KINDS: usize = 7;
 
 /// When each of them is due. Whoever looks after one sets it anew each time.
 #[derive(Debug, Default)]

@@ -1,9 +1,10 @@
 //! Watching a connection on which nothing happens: whether its peer is still there, and whether
 //! anybody needs it. Values that are told the time.
 
+use crate::driver::owner::{CallRequest, CallToken};
 use oncrpc::xdr;
 use oncrpc::{Credential, MAX_REPLY_HEADER, Procedure, ReplyBound, write_call};
-use rpcrdma_proto::{CallRequest, CallToken, Counters};
+use rpcrdma_proto::Counters;
 use std::time::{Duration, Instant};
 
 /// The name of calls that nobody waits for: no slot is at such a place.
@@ -252,6 +253,6 @@ mod tests {
     #[test]
     fn null_call_has_no_arguments_and_a_name_of_its_own() {
         let call = null_call(7, (100_003, 3));
-        assert_eq!((call.xid(), call.token()), (7, NOBODY));
+        assert_eq!((call.xid(), *call.call()), (7, NOBODY));
     }
 }

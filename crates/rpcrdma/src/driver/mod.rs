@@ -17,10 +17,12 @@ pub(crate) mod budget;
 pub(crate) mod calls;
 pub(crate) mod clock;
 pub(crate) mod deadlines;
+pub(crate) mod failed;
 pub(crate) mod invalidation;
 pub(crate) mod lease_rate;
 pub(crate) mod liveness;
 pub(crate) mod outgoing;
+pub(crate) mod owner;
 pub(crate) mod pulling;
 pub(crate) mod receives;
 pub(crate) mod spin;
@@ -28,11 +30,12 @@ pub(crate) mod wire;
 
 use answers::Answers;
 use deadlines::{Deadline, Deadlines};
+use lease_rate::LeaseRate;
 use liveness::{Disuse, Health, Pulse, heard, null_call};
 use oncrpc::Service;
 use outgoing::Outgoing;
+use owner::Connection;
 use pulling::Pulling;
-use rpcrdma_proto::{Called, Connection};
 use spin::{Idle, Spinner, after_others};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -82,9 +85,6 @@ pub(crate) trait Policy: Send {
     /// Whether the peer owes something, or may have something to say, so that its silence counts.
     fn expects_peer(&self, connection: &Connection) -> bool;
 
-    /// Whether other connections wait for memory that Read chunks of this one occupy.
-    fn memory_is_short(&self) -> bool;
-
     /// How often the connection was used so far, and whether it is in use now.
     fn usage(&self, connection: &Connection) -> (u64, bool);
 
@@ -122,6 +122,7 @@ pub(crate) struct Driver<'a, R> {
     health: HealthCheck,
     pulling: Pulling,
     pull_timeout: Duration,
+    lease_rate: LeaseRate,
     disuse: Disuse,
 }
 
@@ -159,6 +160,7 @@ impl<'a, R: Policy> Driver<'a, R> {
             health,
             pulling: Pulling::new(pull_timeout),
             pull_timeout,
+            lease_rate: LeaseRate::default(),
             disuse: Disuse::new(now),
         }
     }
@@ -190,9 +192,6 @@ impl<'a, R: Policy> Driver<'a, R> {
             self.wire.check()?;
             let worked = moved || sent || delivered.any;
             if worked {
-                if moved && let Some(outgoing) = self.policy.outgoing() {
-                    outgoing.blocked = false;
-                }
                 self.spinner.busy();
                 turns += 1;
                 if delivered.replies {
@@ -237,12 +236,9 @@ impl<'a, R: Policy> Driver<'a, R> {
     /// of the peer to the service.
     fn deliver(&mut self, waker: &Waker) -> Result<Delivered, Over> {
         let mut delivered = Delivered::default();
-        let connection = &mut self.wire.connection;
-        if connection.waits_for_memory() {
-            connection.handle_memory(waker);
-        }
+        self.wire.lend_memory(waker);
         if self.answers.in_flight() > 0 {
-            delivered.any = self.answers.finish(connection)?;
+            delivered.any = self.answers.finish(&mut self.wire.connection)?;
         }
         if self.wire.connection.has_replies() {
             // Whoever has a reply finds its call counted.
@@ -282,6 +278,8 @@ impl<'a, R: Policy> Driver<'a, R> {
         self.deadlines.set(Deadline::Liveness, liveness);
         let pull = self.check_pulls()?;
         self.deadlines.set(Deadline::Pull, pull);
+        let lease = self.check_leases()?;
+        self.deadlines.set(Deadline::Lease, lease);
         let idle = self.check_use()?;
         self.deadlines.set(Deadline::Idle, idle);
         let (wire, deadlines) = (&mut self.wire, &mut self.deadlines);
@@ -310,7 +308,7 @@ impl<'a, R: Policy> Driver<'a, R> {
                 let xid = self.policy.next_xid();
                 let request = null_call(xid, self.health.program).as_health_check();
                 let qp = self.wire.qp.as_mut();
-                if let Called::Sent = connection.call(self.now, request, qp) {
+                if connection.call(self.now, request, qp).is_ok() {
                     pulse.asked(self.now);
                 }
             }
@@ -325,11 +323,24 @@ impl<'a, R: Policy> Driver<'a, R> {
     /// A peer has a limited time to hand over the Read chunks of its calls.
     fn check_pulls(&mut self) -> Result<Option<Instant>, Over> {
         let owed = self.wire.connection.waits_for_chunks();
-        let short = || self.policy.memory_is_short();
+        let short = || self.wire.account.others_wait();
         if self.pulling.is_late(self.now, owed, short) {
             return Err(Over::PullTimedOut(self.pull_timeout));
         }
         Ok(self.pulling.next(self.now))
+    }
+
+    /// A peer has to move the bytes for which memory is leased while others wait for the memory. What
+    /// the service takes its time with is not the peer's fault.
+    fn check_leases(&mut self) -> Result<Option<Instant>, Over> {
+        let owes = self.wire.account.held() > 0 && !self.wire.connection.is_quiet();
+        let io = self.wire.qp.io_counters();
+        self.lease_rate
+            .look(self.now, owes, io.octets_in + io.octets_out);
+        if self.lease_rate.is_slow() && self.wire.account.others_wait() {
+            return Err(Over::TooSlow);
+        }
+        Ok(self.lease_rate.next())
     }
 
     fn check_use(&mut self) -> Result<Option<Instant>, Over> {
@@ -359,22 +370,11 @@ impl<'a, R: Policy> Driver<'a, R> {
             let ready = self.wire.poll_ready(cx).is_ready()
                 | self.policy.poll(cx, &self.wire)
                 | self.timer.as_mut().poll(cx).is_ready();
-            if ready || self.memory_came(cx) {
+            if ready || self.wire.lend_memory(cx.waker()) {
                 return Poll::Ready(Ok(()));
             }
             Poll::Pending
         })
         .await
-    }
-
-    /// Whether a call of the peer that waited for memory has got some.
-    fn memory_came(&mut self, cx: &Context<'_>) -> bool {
-        let connection = &mut self.wire.connection;
-        if !connection.waits_for_memory() {
-            return false;
-        }
-        let before = connection.calls_waiting_for_memory();
-        connection.handle_memory(cx.waker());
-        connection.calls_waiting_for_memory() < before
     }
 }

@@ -1,10 +1,11 @@
 //! Calls on their way out over one connection after the other, and their replies back.
 
-use super::calls::{Calls, Outcome, Work};
-use crate::driver::clock;
-use crate::driver::wire::{Over, Wire};
+use super::calls::{Calls, Outcome, Work, parts};
+use super::clock;
+use super::owner::{CallToken, Connection};
+use super::wire::{Over, Wire};
 use oncrpc::TransportError;
-use rpcrdma_proto::{CallToken, Called, Connection};
+use rpcrdma_proto::CallKey;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
@@ -25,8 +26,8 @@ pub(crate) struct Outgoing {
     pub(crate) work: Work,
     /// Callers to be woken; kept for its memory.
     woken: Vec<Waker>,
-    /// A call found no room though there is a credit; something has to happen first.
-    pub(crate) blocked: bool,
+    /// The calls that were handed to the connection, by their place among those waited for.
+    keys: Vec<Option<(CallToken, CallKey)>>,
 }
 
 impl Outgoing {
@@ -39,44 +40,51 @@ impl Outgoing {
             next_sweep: clock::now(),
             work: Work::default(),
             woken: Vec::new(),
-            blocked: false,
+            keys: Vec::new(),
         }
     }
 
     /// Sends as many calls as there are credits for, and forgets those that were cancelled;
     /// whether there was one to send.
     pub(crate) fn send(&mut self, now: Instant, wire: &mut Wire) -> Result<bool, Over> {
-        let room = match self.blocked {
-            true => 0,
-            false => wire.connection.room(),
-        };
-        let out = wire.connection.calls_out();
-        let closing = self.calls.take(self.line, room, out, &mut self.work);
         let connection = &mut wire.connection;
-        for (xid, token) in self.work.cancelled.drain(..) {
-            connection.cancel(xid, token);
-        }
+        let (room, out) = (connection.room(), connection.calls_out());
+        let closing = self.calls.take(self.line, room, out, &mut self.work);
+        let cancelled = std::mem::take(&mut self.work.cancelled);
+        cancelled
+            .iter()
+            .for_each(|&token| self.cancel(token, connection));
         let mut sent = false;
-        let mut refused = Vec::new();
         for request in self.work.calls.drain(..) {
-            if self.blocked {
-                refused.push(request);
-                continue;
-            }
+            let token = *request.call();
             match connection.call(now, request, wire.qp.as_mut()) {
-                Called::Sent => sent = true,
-                Called::NoRoom(request) => {
-                    self.blocked = true;
-                    refused.push(request);
+                Ok(key) => {
+                    sent = true;
+                    let (_, index) = parts(token);
+                    if index >= self.keys.len() {
+                        self.keys.resize(index + 1, None);
+                    }
+                    self.keys[index] = Some((token, key));
                 }
-                Called::Failed(token, error) => self.calls.complete(token, Err(error)),
+                Err(failed) => self.calls.complete(failed.call, Err(failed.error)),
             }
-        }
-        // In front again, so that the first one has to be the last.
-        for request in refused.into_iter().rev() {
-            self.calls.put_back(request);
         }
         if closing { Err(Over::Asked) } else { Ok(sent) }
+    }
+
+    /// Nobody waits for a call any more that was handed to the connection.
+    fn cancel(&self, token: CallToken, connection: &mut Connection) {
+        let (_, index) = parts(token);
+        if let Some(&Some((other, key))) = self.keys.get(index)
+            && other == token
+        {
+            connection.cancel(key);
+        }
+    }
+
+    /// The connection is over: its calls have other keys on the next.
+    pub(crate) fn forget_keys(&mut self) {
+        self.keys.clear();
     }
 
     /// Hands replies to their callers.
@@ -90,15 +98,15 @@ impl Outgoing {
         if now < self.next_sweep {
             return false;
         }
-        for (xid, token) in self.expire(now, &TransportError::TimedOut(self.timeout)) {
-            wire.connection.cancel(xid, token);
+        for token in self.expire(now, &TransportError::TimedOut(self.timeout)) {
+            self.cancel(token, &mut wire.connection);
         }
         self.calls.release(self.line);
         true
     }
 
     /// Ends the calls whose time is up with `error`; those that were on their way.
-    pub(crate) fn expire(&mut self, now: Instant, error: &TransportError) -> Vec<(u32, CallToken)> {
+    pub(crate) fn expire(&mut self, now: Instant, error: &TransportError) -> Vec<CallToken> {
         let mut sent = Vec::new();
         self.next_sweep = now + (self.timeout / 4).min(SWEEP);
         self.longest = self.calls.expire(self.line, now, error, &mut sent);
@@ -126,7 +134,7 @@ impl Outgoing {
 
     /// Whether there is something to do for those who call, be it now or by a wake-up from now on.
     pub(crate) fn poll_work(&self, cx: &Context<'_>, wire: &Wire) -> bool {
-        let can_call = !self.blocked && wire.connection.can_call();
+        let can_call = wire.connection.can_call();
         let out = wire.connection.calls_out();
         self.calls.poll_work(self.line, cx, can_call.then_some(out))
     }

@@ -1,8 +1,12 @@
 //! A queue pair and the protocol state on it, which are driven as one.
 
+use super::budget::Account;
+use super::clock;
+use super::lease_rate::MIN_RATE;
+use super::owner::Connection;
 use oncrpc::Caller;
-use rpcrdma_proto::{Connection, Version, Violation};
-use std::task::{Context, Poll};
+use rpcrdma_proto::{Version, Violation};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tracing::{debug, error, trace, warn};
 use verbs::{CloseReason, PostError, QueuePair};
@@ -17,6 +21,8 @@ pub(crate) struct Wire {
     pub(crate) connection: Connection,
     /// How the service knows the connection.
     pub(crate) caller: Caller,
+    /// Memory for the chunks of the peer's calls.
+    pub(crate) account: Account,
     impossible: bool,
 }
 
@@ -41,6 +47,11 @@ pub(crate) enum Over {
     Mute(Duration),
     #[error("the chunk of a call did not come within {0:?}")]
     PullTimedOut(Duration),
+    #[error(
+        "the peer moved less than {} KiB a second while others waited for its chunk memory",
+        MIN_RATE >> 10
+    )]
+    TooSlow,
     #[error("a call got no reply within {0:?}")]
     CallTimedOut(Duration),
     #[error("the offer of version two of RPC-over-RDMA was not answered within {0:?}")]
@@ -56,18 +67,19 @@ impl Over {
     pub(crate) fn is_of_peer(&self) -> bool {
         match self {
             Self::Violation(violation) => violation.is_of_peer(),
-            Self::PullTimedOut(_) | Self::Closed(CloseReason::PeerError(_)) => true,
+            Self::PullTimedOut(_) | Self::TooSlow | Self::Closed(CloseReason::PeerError(_)) => true,
             _ => false,
         }
     }
 }
 
 impl Wire {
-    pub(crate) fn new(qp: Box<dyn QueuePair>, connection: Connection) -> Self {
+    pub(crate) fn new(qp: Box<dyn QueuePair>, connection: Connection, account: Account) -> Self {
         Self {
             caller: Caller::new(qp.peer_addr()),
             qp,
             connection,
+            account,
             impossible: false,
         }
     }
@@ -83,13 +95,32 @@ impl Wire {
         while let Some(completion) = self.qp.poll_cq() {
             trace!(?completion, "done");
             self.connection.handle_completion(completion);
+            self.lend_memory(Waker::noop());
             moved = true;
         }
         moved
     }
 
+    /// Lends memory to the peer's calls that need it; whether one got some. If one still waits, `waker`
+    /// is woken when there is memory for it.
+    pub(crate) fn lend_memory(&mut self, waker: &Waker) -> bool {
+        let mut lent = false;
+        while let Some(bytes) = self.connection.poll_memory() {
+            let Some(lease) = self.account.take(bytes, waker) else {
+                self.connection.handle_no_memory();
+                break;
+            };
+            self.connection.handle_memory(lease);
+            lent = true;
+        }
+        lent
+    }
+
     /// Posts what the protocol has to post; whether there was something.
     pub(crate) fn post(&mut self) -> bool {
+        if self.connection.calls_waiting() > 0 {
+            self.connection.send_waiting(clock::now(), self.qp.as_mut());
+        }
         let mut posted = false;
         while let Some(work) = self.connection.poll_post() {
             trace!(?work, "posted");
@@ -187,10 +218,13 @@ impl Wire {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::budget::Budget;
+    use crate::driver::failed::FailedCalls;
+    use crate::driver::owner::ConnectionOwner;
     use buffer::Pool;
     use rpcrdma_proto::{
-        Budget, Characteristics, Config, FailedCalls, InlineSize, PrivateData, Registrations, Role,
-        Versions, Xids,
+        Characteristics, Config, InlineSize, PrivateData, Receives, Registrations, Role, Versions,
+        Xids,
     };
     use std::net::SocketAddr;
     use std::sync::Arc;
@@ -277,14 +311,13 @@ mod tests {
             reserve_credit: false,
             max_chunk: 0,
             max_segment: 0,
-            mixed_long: false,
             registrations: Registrations::OF_CALLS,
             persistent: None,
-            failed_calls: FailedCalls::new(),
-            budget: Budget::new(0),
+            receives: Receives::Posted,
             pool: Pool::new(0),
         };
-        let connection = Connection::new(&config, None, &limits);
+        let owner = ConnectionOwner::new(FailedCalls::new());
+        let connection = Connection::new(&config, owner, None, &limits);
         let over = Arc::new(AtomicBool::new(false));
         tokio::spawn({
             let over = Arc::clone(&over);
@@ -296,7 +329,8 @@ mod tests {
             over,
             turns,
         };
-        Wire::new(Box::new(qp), connection)
+        let local = oncrpc::AddressGroup::of([127, 0, 0, 1].into());
+        Wire::new(Box::new(qp), connection, Budget::new(0).account(local))
     }
 
     #[tokio::test]

@@ -8,16 +8,17 @@ use super::worker::Worker;
 use super::{Settings, State, Tally, terms};
 use crate::ServerConfig;
 use crate::client::first_xid;
+use crate::driver::owner::{Connection, ConnectionOwner};
 use crate::driver::receives::share;
 use crate::driver::spin::Activity;
 use crate::driver::wire::Wire;
 use buffer::Pool;
+use oncrpc::AddressGroup;
 use oncrpc::admission::Admitted;
 use rpcrdma_proto::limits::{MAX_CREDITS, RECEIVE_SLACK};
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
 use rpcrdma_proto::{
-    Characteristics, Config, Connection, InlineSize, PrivateData, Registrations, Role, Version,
-    Xids,
+    Characteristics, Config, InlineSize, PrivateData, Receives, Registrations, Role, Version, Xids,
 };
 use std::io;
 use std::net::SocketAddr;
@@ -259,15 +260,13 @@ impl Arrival {
             reserve_credit: false,
             max_chunk: settings.max_chunk,
             max_segment: 0,
-            mixed_long: false,
             registrations: Registrations::OF_CALLS,
             persistent: None,
-            failed_calls: self.failures.calls.clone(),
-            budget: self.settings.budget.clone(),
+            receives: Receives::Posted,
             pool: self.pool.clone(),
         };
         let options = QpOptions {
-            receives: config.receives(),
+            receives: config.posted_receives(),
             receive_size: config.receive_size(),
             setup_timeout: settings.setup_timeout,
             ..QpOptions::default()
@@ -276,8 +275,12 @@ impl Arrival {
         // RFC 8166 §3.3.2: Receives are posted before the client can know that it may send.
         let receives = config.initial_receives();
         let qp = incoming.accept(&options, &private_data, receives).await?;
-        let connection = Connection::new(&config, PrivateData::find(&request), qp.limits());
-        Ok((Wire::new(qp, connection), receive_memory))
+        let owner = ConnectionOwner::new(self.failures.calls.clone());
+        let peer = PrivateData::find(&request);
+        let connection = Connection::new(&config, owner, peer, qp.limits());
+        let group = AddressGroup::of(qp.peer_addr().ip());
+        let account = self.settings.budget.account(group);
+        Ok((Wire::new(qp, connection, account), receive_memory))
     }
 
     /// Credits for calls of a new client, and for those to it, as far as there is room, and memory,

@@ -1,7 +1,7 @@
 //! What a server asks its clients for where version two is spoken: Receives that its replies fit
 //! (xcharext §4.2).
 
-use rpcrdma_proto::Connection;
+use crate::driver::owner::Connection;
 use rpcrdma_proto::v2::characteristics::{ReceiveBufferSize, ReceiveSize, XcharVal};
 use rpcrdma_proto::v2::session::{Event, Settled};
 use std::time::{Duration, Instant};

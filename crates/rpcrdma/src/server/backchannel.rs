@@ -3,10 +3,11 @@
 use crate::config::ServerConfig;
 use crate::driver::calls::{Calls, FIRST_USER, Waiting};
 use crate::driver::outgoing::Outgoing;
+use crate::driver::owner::Connection;
 use crate::driver::wire::{Over, Wire};
 use oncrpc::xdr::Payload;
 use oncrpc::{Caller, ConnectionId, ReplyBound, Transport, TransportError};
-use rpcrdma_proto::{Connection, Xids};
+use rpcrdma_proto::Xids;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{

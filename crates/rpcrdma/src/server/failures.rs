@@ -1,7 +1,7 @@
 //! Which calls broke connections, by client address: it outlives the connections (RFC 8166 §4.5.3).
 
+use crate::driver::failed::FailedCalls;
 use oncrpc::AddressGroup;
-use rpcrdma_proto::FailedCalls;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

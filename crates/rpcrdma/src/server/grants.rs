@@ -1,6 +1,6 @@
 //! What a client is granted while its calls wait for memory.
 
-use rpcrdma_proto::Connection;
+use crate::driver::owner::Connection;
 
 /// Credits that are granted however many calls wait for memory: those that need none are to have a
 /// way beside them.

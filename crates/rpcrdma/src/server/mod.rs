@@ -11,6 +11,7 @@ mod stop;
 mod worker;
 
 use crate::ServerConfig;
+use crate::driver::budget::Budget;
 use crate::driver::clock;
 use crate::driver::invalidation::Terms;
 use crate::driver::wire::Wire;
@@ -20,7 +21,7 @@ use oncrpc::admission::Admission;
 use oncrpc::warnings::{Suppressed, Warnings};
 use oncrpc::{AddressGroup, Service};
 use receive_memory::ReceiveMemory;
-use rpcrdma_proto::{Budget, Counters, Registrations, Version};
+use rpcrdma_proto::{Counters, Registrations, Version};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

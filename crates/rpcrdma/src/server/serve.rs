@@ -9,10 +9,10 @@ use super::{Settings, Tally};
 use crate::driver::clock;
 use crate::driver::deadlines::{Deadline, Deadlines};
 use crate::driver::outgoing::Outgoing;
+use crate::driver::owner::Connection;
 use crate::driver::spin::{Activity, Spinner};
 use crate::driver::wire::{Over, Wire};
 use crate::driver::{Driver, Policy};
-use rpcrdma_proto::Connection;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Context;
@@ -144,10 +144,6 @@ impl Policy for Answering {
         self.back.as_ref().is_some_and(BackEnd::is_ready)
     }
 
-    fn memory_is_short(&self) -> bool {
-        self.settings.budget.is_short()
-    }
-
     fn usage(&self, connection: &Connection) -> (u64, bool) {
         let calls = connection.counters().calls_received;
         (calls, self.is_in_use(connection))
@@ -199,17 +195,21 @@ mod tests {
     use super::*;
     use crate::ServerConfig;
     use crate::driver::CALLS;
+    use crate::driver::budget::Budget;
+    use crate::driver::failed::FailedCalls;
+    use crate::driver::owner::ConnectionOwner;
     use crate::server::State;
     use crate::server::failures::Failures;
     use crate::server::receive_memory::ReceiveMemory;
     use buffer::{Buffer, Pool};
+    use oncrpc::AddressGroup;
     use oncrpc::admission::Admission;
     use oncrpc::warnings::Warnings;
     use oncrpc::xdr::Payload;
     use oncrpc::{Answer, Caller, Reply, Service};
     use rpcrdma_proto::{
-        Budget, Characteristics, Config, Connection, FailedCalls, InlineSize, PrivateData,
-        Registrations, Role, Versions, Xids,
+        Characteristics, Config, InlineSize, PrivateData, Receives, Registrations, Role, Versions,
+        Xids,
     };
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
     use std::sync::{Mutex, PoisonError};
@@ -254,11 +254,9 @@ mod tests {
             reserve_credit: false,
             max_chunk: 0,
             max_segment: 0,
-            mixed_long: false,
+            receives: Receives::Posted,
             registrations: Registrations::OF_CALLS,
             persistent: None,
-            failed_calls: FailedCalls::new(),
-            budget: budget.clone(),
             pool: Pool::new(0),
         };
         for receive in config.initial_receives() {
@@ -276,7 +274,14 @@ mod tests {
             peer.post(send).expect("there is room");
         }
         while peer.progress() {}
-        let connection = Connection::new(&config, None, qp.limits());
+        let connection = Connection::new(
+            &config,
+            ConnectionOwner::new(FailedCalls::new()),
+            None,
+            qp.limits(),
+        );
+        let local = AddressGroup::of([127, 0, 0, 1].into());
+        let account = budget.account(local);
         let others = Arc::new(AtomicU32::new(0));
         let notes = Arc::new(Notes {
             others: Arc::clone(&others),
@@ -304,7 +309,7 @@ mod tests {
         };
         let state = Arc::new(State::default());
         let mut serving = std::pin::pin!(serve(
-            Wire::new(Box::new(qp), connection),
+            Wire::new(Box::new(qp), connection, account),
             Arc::new(settings),
             Activity::default(),
             Tally::new(state),

@@ -1,6 +1,8 @@
 //! The calls of our own user, and those that it has to answer.
 
+use super::Connection;
 use super::form::{Body, Message};
+use super::owner::Lease;
 use crate::hand::Hand;
 use crate::script::Script;
 use buffer::{Buffer, Gather};
@@ -8,29 +10,34 @@ use bytes::Bytes;
 use oncrpc::xdr::{Payload, Writer};
 use oncrpc::{Reply, ReplyBound, TransportError};
 use rpcrdma_proto::header::Lists;
-use rpcrdma_proto::{
-    CallId, CallRequest, CallToken, Called, Connection, Direction, Role, Unfinished,
-};
-use std::collections::{BTreeMap, BTreeSet};
+use rpcrdma_proto::{CallId, CallKey, CallRequest, Direction, Role, Unfinished};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 use verbs::Handle;
 
 /// XIDs are few, so that some come again.
 const XIDS: usize = 24;
 
-/// Calls of ours by their token, and calls of the peer.
+/// Calls that wait for room at a time.
+const WAITING: usize = 4;
+
+/// Calls of ours by number, and calls of the peer.
 #[derive(Default)]
 pub(super) struct Calls {
     next: u64,
     out: BTreeMap<u64, Out>,
-    /// Calls for which there was no room.
-    waiting: Vec<CallRequest>,
+    /// Calls that were handed in and wait for room, in this order.
+    waiting: VecDeque<u64>,
+    mixed_long: bool,
     /// Calls of the peer that have no answer yet.
     pub(super) handed: Vec<Handed>,
 }
 
 struct Out {
+    key: CallKey,
     xid: u32,
+    /// It was handed in, and is not sent.
+    waits: bool,
     handles: BTreeSet<Handle>,
     /// Handles that its header offers: those too that stay.
     offered: BTreeSet<Handle>,
@@ -41,54 +48,91 @@ struct Out {
 
 /// A call of the peer that was handed up.
 pub(super) struct Handed {
-    pub(super) id: CallId,
+    pub(super) id: CallId<Lease>,
     pub(super) message: Payload,
 }
 
 impl Calls {
+    pub(super) fn new(mixed_long: bool) -> Self {
+        Self {
+            mixed_long,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn call(
         &mut self,
         script: &mut Script<'_>,
         connection: &mut Connection,
         hand: &mut Hand,
     ) {
-        let request = if self.waiting.is_empty() || script.flag() {
-            self.request(script)
-        } else {
-            self.waiting.swap_remove(script.below(self.waiting.len()))
-        };
+        if self.waiting.len() >= WAITING {
+            return;
+        }
+        let request = self.request(script);
         let before: BTreeSet<Handle> = hand.regions.keys().copied().collect();
-        let (xid, token) = (request.xid(), request.token());
-        let credits = connection.credits() as usize;
-        let called = connection.call(Instant::now(), request, hand);
-        match called {
-            Called::Sent => {
-                assert!(self.unanswered() < credits, "more calls than credits");
-                assert!(
-                    !self.out.values().any(|out| out.xid == xid && !out.answered),
-                    "two calls on their way with one XID"
-                );
+        let (xid, number) = (request.xid(), *request.call());
+        match connection.call(Instant::now(), request, hand) {
+            Ok(key) => {
+                let waits = connection.calls_waiting() > self.waiting.len();
                 let handles = hand.of_calls();
                 let out = Out {
+                    key,
                     xid,
+                    waits,
                     handles: handles.filter(|handle| !before.contains(handle)).collect(),
                     offered: BTreeSet::new(),
                     cancelled: false,
                     answered: false,
                 };
-                assert!(self.out.insert(token.0, out).is_none());
-            }
-            Called::NoRoom(request) => {
-                assert_eq!(request.token(), token, "the call comes back");
-                if self.waiting.len() < 4 {
-                    self.waiting.push(request);
+                if waits {
+                    assert!(out.handles.is_empty(), "a call that waits exposes nothing");
+                    self.waiting.push_back(number);
+                }
+                assert!(self.out.insert(number, out).is_none());
+                if !waits {
+                    self.check_sent(connection);
                 }
             }
-            Called::Failed(failed, _) => assert_eq!(failed, token),
+            Err(failed) => assert_eq!(failed.call, number),
         }
     }
 
-    fn request(&mut self, script: &mut Script<'_>) -> CallRequest {
+    /// Calls that waited were sent, or cannot be carried any more, the first ones first: these.
+    pub(super) fn waited(&mut self, connection: &Connection) -> Vec<u64> {
+        let many = self.waiting.len() - connection.calls_waiting();
+        let numbers: Vec<u64> = self.waiting.drain(..many).collect();
+        for number in &numbers {
+            let out = self.out.get_mut(number).expect("it has no end yet");
+            out.waits = false;
+        }
+        numbers
+    }
+
+    /// Of these calls, which do not wait any more, those without an end were sent.
+    pub(super) fn check_waited(&self, numbers: &[u64], connection: &Connection) {
+        if numbers.iter().any(|number| self.out.contains_key(number)) {
+            self.check_sent(connection);
+        }
+    }
+
+    /// What was sent keeps to the credits, and to its XIDs.
+    fn check_sent(&self, connection: &Connection) {
+        let credits = connection.credits() as usize;
+        assert!(self.unanswered() <= credits, "more calls than credits");
+        let mut xids: Vec<u32> = self.in_flight().map(|out| out.xid).collect();
+        xids.sort_unstable();
+        assert!(
+            xids.is_sorted_by(|a, b| a < b),
+            "two calls in flight with one XID"
+        );
+    }
+
+    fn in_flight(&self) -> impl Iterator<Item = &Out> {
+        self.out.values().filter(|out| !out.waits && !out.answered)
+    }
+
+    fn request(&mut self, script: &mut Script<'_>) -> CallRequest<u64> {
         self.next += 1;
         let xid = u32::try_from(script.below(XIDS)).expect("there are few");
         let message = message(script, xid, 0);
@@ -96,12 +140,15 @@ impl Calls {
             fixed: script.pick(&[24, 200, 3000, 9000]),
             results: (0..script.below(3)).map(|_| size(script)).collect(),
         };
-        let mut request = CallRequest::new(CallToken(self.next), message, bound);
+        let mut request = CallRequest::new(self.next, message, bound);
         if script.one_in(8) {
             request = request.as_health_check();
         }
         if script.one_in(8) {
             request = request.with_reply_chunk();
+        }
+        if self.mixed_long {
+            request = request.with_mixed_chunks();
         }
         request
     }
@@ -113,8 +160,15 @@ impl Calls {
         }
         let token = script.pick(&tokens);
         let out = self.out.get_mut(&token).expect("it is one of them");
-        connection.cancel(out.xid, CallToken(token));
+        let cancelled = connection.cancel(out.key);
+        if out.waits {
+            assert_eq!(cancelled, Some(token), "a call that waits is over");
+            self.waiting.retain(|&number| number != token);
+            self.out.remove(&token);
+            return;
+        }
         // With its reply here it ends as usual, unless it was cancelled before.
+        assert!(cancelled.is_none() || !out.cancelled);
         out.cancelled |= !out.answered;
     }
 
@@ -146,7 +200,9 @@ impl Calls {
             Body::Done | Body::Optional(_) => false,
         };
         let mut out = self.out.values_mut();
-        if answers && let Some(out) = out.find(|out| out.xid == message.xid && !out.answered) {
+        if answers
+            && let Some(out) = out.find(|out| out.xid == message.xid && !out.waits && !out.answered)
+        {
             out.answered = true;
         }
     }
@@ -173,9 +229,11 @@ impl Calls {
             let go = offered.contains(handle) && may_go.contains(handle);
             assert!(go, "{handle:?} is named");
         }
-        for out in self.out.values_mut().filter(|out| !out.answered) {
+        let in_flight = |out: &&mut Out| !out.waits && !out.answered;
+        for out in self.out.values_mut().filter(in_flight) {
             if out.xid == xid {
                 out.offered.clone_from(&offered);
+                out.handles.extend(offered.intersection(&may_go));
             } else {
                 assert!(
                     out.offered.is_disjoint(&offered),
@@ -188,11 +246,11 @@ impl Calls {
     /// The end of a call: nothing of it can be reached any more.
     pub(super) fn ended(
         &mut self,
-        token: CallToken,
+        number: u64,
         reply: Result<Payload, TransportError>,
         hand: &Hand,
     ) {
-        let out = self.out.remove(&token.0).expect("each call ends once");
+        let out = self.out.remove(&number).expect("each call ends once");
         assert!(!out.cancelled, "nobody waits for a call that was cancelled");
         for handle in &out.handles {
             assert!(!hand.regions.contains_key(handle), "{handle:?} is exposed");
@@ -207,12 +265,16 @@ impl Calls {
         }
     }
 
-    pub(super) fn unfinished(&mut self, unfinished: Unfinished) {
-        let (token, reply) = match unfinished {
-            Unfinished::Again(request) => (request.token(), None),
-            Unfinished::Ended(token, reply) => (token, Some(reply)),
+    pub(super) fn unfinished(&mut self, unfinished: Unfinished<u64>) {
+        let (number, reply) = match unfinished {
+            Unfinished::Again(request) => {
+                let sent = self.out.get(request.call()).is_some_and(|out| !out.waits);
+                assert_eq!(request.losses, u32::from(sent), "lost only if it was sent");
+                (request.into_call(), None)
+            }
+            Unfinished::Ended(number, reply) => (number, Some(reply)),
         };
-        let out = self.out.remove(&token.0).expect("each call ends once");
+        let out = self.out.remove(&number).expect("each call ends once");
         assert!(!out.cancelled, "nobody waits for a call that was cancelled");
         if let Some(reply) = reply {
             self.judge_reply(&out, reply);
@@ -221,7 +283,7 @@ impl Calls {
 
     /// Calls that may still be answered.
     pub(super) fn unanswered(&self) -> usize {
-        self.out.values().filter(|out| !out.answered).count()
+        self.in_flight().count()
     }
 
     /// Calls that have had no end, without those that nobody waits for.

@@ -1,12 +1,13 @@
 //! Messages in whichever form a connection has them: of version one, or of version two with or
 //! without a word for remote invalidation.
 
+use super::Connection;
 use buffer::Buffer;
 use rpcrdma_proto::header::{self, HeaderView, Lists, VERSION, procedure};
 use rpcrdma_proto::limits::MAX_INVALIDATE_HANDLES;
 use rpcrdma_proto::v2::header::{self as two, ChunkLists, Invalidate, Optional, WordLayout};
 use rpcrdma_proto::v2::session::Session;
-use rpcrdma_proto::{Connection, Direction, Version, Versions};
+use rpcrdma_proto::{Direction, Version, Versions};
 use verbs::Handle;
 
 /// How a header is laid out.

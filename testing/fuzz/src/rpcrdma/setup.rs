@@ -1,5 +1,6 @@
 //! What one end is told to be.
 
+use super::owner::Budget;
 use super::{MAX_CHUNK, peer};
 use crate::hand::Hand;
 use crate::script::Script;
@@ -7,8 +8,8 @@ use buffer::Pool;
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
 use rpcrdma_proto::v2::operations::Supported;
 use rpcrdma_proto::{
-    Budget, Characteristics, Config, Design, FailedCalls, InlineSize, PersistentArguments,
-    PrivateData, Registration, Registrations, Role, Versions, Xids,
+    Characteristics, Config, Design, InlineSize, PersistentArguments, PrivateData, Receives,
+    Registration, Registrations, Role, Versions, Xids,
 };
 use std::ops::Range;
 use verbs::{Invalidation, Limits};
@@ -16,8 +17,19 @@ use verbs::{Invalidation, Limits};
 /// What an input begins with that has version two in it. Few did before there was one.
 const TWO: Range<u8> = 128..240;
 
+/// What one end is told, and what is around it.
+pub(super) struct Setup {
+    pub(super) config: Config,
+    /// What its peer says in its private data.
+    pub(super) peer: Option<PrivateData>,
+    pub(super) hand: Hand,
+    pub(super) budget: Budget,
+    /// Whether items of Long calls go in chunks of their own.
+    pub(super) mixed_long: bool,
+}
+
 /// What an end is told, what its peer says in its private data, and what is under it.
-pub(super) fn setup(role: Role, script: &mut Script<'_>) -> (Config, Option<PrivateData>, Hand) {
+pub(super) fn setup(role: Role, script: &mut Script<'_>) -> Setup {
     let versions = versions(script);
     let mut config = Config {
         role,
@@ -30,19 +42,25 @@ pub(super) fn setup(role: Role, script: &mut Script<'_>) -> (Config, Option<Priv
         reserve_credit: script.one_in(4),
         max_chunk: MAX_CHUNK,
         max_segment: script.pick(&[0, 0, 4096, 5001]),
-        mixed_long: script.flag(),
         registrations: Registrations::OF_CALLS,
         persistent: None,
-        failed_calls: FailedCalls::new(),
-        budget: Budget::new(script.pick(&[40_000, 1 << 20])),
+        receives: Receives::Posted,
         pool: Pool::new(1 << 20),
     };
+    let mixed_long = script.flag();
+    let budget = Budget::new(script.pick(&[40_000, 1 << 20]));
     let peer = (!script.one_in(4)).then(|| private_data(script));
     let mut hand = Hand::new(script);
     if versions != Versions::One {
         of_version_two(script, &mut config, &mut hand.limits);
     }
-    (config, peer, hand)
+    Setup {
+        config,
+        peer,
+        hand,
+        budget,
+        mixed_long,
+    }
 }
 
 fn versions(script: &mut Script<'_>) -> Versions {

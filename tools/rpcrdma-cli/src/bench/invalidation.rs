@@ -17,8 +17,8 @@ use buffer::Pool;
 use clap::{Args, ValueEnum};
 use report::{Memory, Report, Row};
 use rpcrdma_proto::{
-    Budget, Characteristics, Config, Design, FailedCalls, InlineSize, PersistentArguments,
-    PrivateData, Registration, Registrations, Role, Versions, Xids,
+    Characteristics, Config, Design, InlineSize, PersistentArguments, PrivateData, Receives,
+    Registration, Registrations, Role, Versions, Xids,
 };
 use std::path::PathBuf;
 use std::time::Duration;
@@ -332,11 +332,9 @@ fn config(role: Role, design: Option<Design>, memory: Memory, shape: Shape) -> C
         reserve_credit: false,
         max_chunk: MAX_PAYLOAD,
         max_segment: 0,
-        mixed_long: false,
         registrations,
         persistent,
-        failed_calls: FailedCalls::new(),
-        budget: Budget::new(4 * DEPTH * MAX_PAYLOAD),
+        receives: Receives::Posted,
         pool: Pool::new(2 * DEPTH * MAX_PAYLOAD),
     }
 }

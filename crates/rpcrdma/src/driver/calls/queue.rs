@@ -1,6 +1,6 @@
 //! Calls that wait to be sent, taken from their users in turn.
 
-use rpcrdma_proto::CallRequest;
+use crate::driver::owner::CallRequest;
 use std::collections::VecDeque;
 
 /// Calls that wait for one connection. Each user has a queue of its own, in order; one call is
@@ -99,10 +99,10 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::owner::CallToken;
     use oncrpc::ReplyBound;
     use oncrpc::xdr;
     use proptest::prelude::*;
-    use rpcrdma_proto::CallToken;
 
     fn request(xid: u32) -> CallRequest {
         let mut w = xdr::Writer::default();

@@ -1,6 +1,6 @@
 //! Calls that may be the ones that break connections (RFC 8166 §4.5.3), and when they go.
 
-use rpcrdma_proto::CallRequest;
+use crate::driver::owner::CallRequest;
 use std::collections::VecDeque;
 
 /// Connections that are lost with a call on its way before that call is a suspect: from then on it
@@ -111,9 +111,9 @@ impl Suspects {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::owner::CallToken;
     use oncrpc::ReplyBound;
     use oncrpc::xdr;
-    use rpcrdma_proto::CallToken;
 
     fn request(xid: u32, losses_alone: u32) -> CallRequest {
         let mut w = xdr::Writer::default();

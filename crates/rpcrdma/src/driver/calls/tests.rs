@@ -53,8 +53,8 @@ fn reply_comes_to_the_call_it_is_for() {
     let (mut a, mut b) = (pin!(waiting(&calls, 1)), pin!(waiting(&calls, 2)));
     assert!(poll(a.as_mut()).is_pending() && poll(b.as_mut()).is_pending());
     let (first, second) = (next(&calls).expect("sent"), next(&calls).expect("sent"));
-    calls.complete(second.token(), Ok(message(2)));
-    calls.complete(first.token(), Ok(message(1)));
+    calls.complete(*second.call(), Ok(message(2)));
+    calls.complete(*first.call(), Ok(message(1)));
     assert_eq!(poll(a), Poll::Ready(Ok(1)));
     assert_eq!(poll(b), Poll::Ready(Ok(2)));
 }
@@ -68,10 +68,10 @@ fn late_reply_to_a_cancelled_call_reaches_no_other() {
     drop(first);
     let mut work = Work::default();
     calls.take(0, 0, 0, &mut work);
-    assert_eq!(work.cancelled, [(1, request.token())]);
+    assert_eq!(work.cancelled, [*request.call()]);
     let mut second = pin!(waiting(&calls, 2));
     assert!(poll(second.as_mut()).is_pending());
-    calls.complete(request.token(), Ok(message(1)));
+    calls.complete(*request.call(), Ok(message(1)));
     assert!(poll(second).is_pending());
 }
 
@@ -110,7 +110,7 @@ fn call_whose_time_is_up_ends_wherever_it_is() {
     calls.expire(0, start + calls.timeout / 2, &error, &mut sent);
     assert!(poll(a.as_mut()).is_pending() && poll(b.as_mut()).is_pending());
     calls.expire(0, start + calls.timeout, &error, &mut sent);
-    assert_eq!(sent, [(1, request.token())]);
+    assert_eq!(sent, [*request.call()]);
     assert!(next(&calls).is_none());
     assert_eq!(poll(a), Poll::Ready(Err(error.clone())));
     assert_eq!(poll(b), Poll::Ready(Err(error)));
@@ -172,7 +172,7 @@ fn calls_that_are_cancelled_in_the_queue_hold_up_no_other() {
     drop(many);
     let request = next(&calls).expect("there is one that somebody waits for");
     assert_eq!(request.xid(), 2);
-    calls.complete(request.token(), Ok(message(2)));
+    calls.complete(*request.call(), Ok(message(2)));
     assert_eq!(poll(last), Poll::Ready(Ok(2)));
 }
 
@@ -202,7 +202,7 @@ fn nobody_is_woken_under_the_lock() {
     let waker = Waker::from(Arc::new(Polls(Arc::clone(&calls))));
     let error = TransportError::TimedOut(calls.timeout);
     let ends: [&dyn Fn(); 3] = [
-        &|| calls.complete(next(&calls).expect("sent").token(), Err(error.clone())),
+        &|| calls.complete(next(&calls).expect("sent").into_call(), Err(error.clone())),
         &|| {
             let start = Instant::now();
             calls.expire(0, start, &error, &mut Vec::new());

@@ -98,7 +98,7 @@ impl Software {
         let mut listener = iwarp.listen(any).await.context("cannot listen")?;
         let to = listener.local_addr();
         let options = |config: &Config| QpOptions {
-            receives: config.receives() + config.initial_receives().len(),
+            receives: config.posted_receives() + config.initial_receives().len(),
             receive_size: config.largest_receive().octets(),
             ..QpOptions::default()
         };

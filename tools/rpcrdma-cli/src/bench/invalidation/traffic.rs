@@ -7,12 +7,10 @@ use buffer::Buffer;
 use bytes::Bytes;
 use oncrpc::xdr::{Payload, Writer};
 use oncrpc::{Reply, ReplyBound};
+use rpcrdma_proto::header::Lists;
 use rpcrdma_proto::v2::header::WordLayout;
-use rpcrdma_proto::{
-    CallId, CallRequest, CallToken, Called, Config, Connection, Counters, Design, Event,
-};
+use rpcrdma_proto::{CallId, CallRequest, Config, Connection, Counters, Design, Event, Owner};
 use std::collections::{BTreeMap, VecDeque};
-use std::task::Waker;
 use std::time::{Duration, Instant};
 use verbs::{Gather, QueuePair};
 
@@ -70,14 +68,29 @@ pub(super) struct Outcome {
     pub(super) latencies: Vec<Duration>,
 }
 
+/// Owns both ends: calls have numbers, and there is memory for all of them.
+#[derive(Debug)]
+struct Measured;
+
+impl Owner for Measured {
+    type Call = u64;
+    type Lease = ();
+
+    fn condemn(&mut self, _: u32, _: &Lists) {}
+
+    fn take_condemned(&mut self, _: u32, _: &Lists) -> bool {
+        false
+    }
+}
+
 struct End<Q> {
     qp: Counted<Q>,
-    connection: Connection,
+    connection: Connection<Measured>,
 }
 
 impl<Q: QueuePair> End<Q> {
     fn new(qp: Q, config: &Config, words: WordLayout) -> Self {
-        let connection = Connection::new(config, None, qp.limits());
+        let connection = Connection::new(config, Measured, None, qp.limits());
         Self {
             qp: Counted::new(qp, words),
             connection,
@@ -91,9 +104,10 @@ impl<Q: QueuePair> End<Q> {
             self.connection.handle_completion(completion);
             moved = true;
         }
-        if self.connection.waits_for_memory() {
-            self.connection.handle_memory(Waker::noop());
+        while self.connection.poll_memory().is_some() {
+            self.connection.handle_memory(());
         }
+        self.connection.send_waiting(Instant::now(), &mut self.qp);
         while let Some(work) = self.connection.poll_post() {
             moved = true;
             if let Err(refused) = self.qp.post(work) {
@@ -122,10 +136,8 @@ pub(super) struct Traffic<B: Bed> {
     made: u64,
     ended: u64,
     begun: BTreeMap<u64, Duration>,
-    /// Calls that had no room.
-    waiting: VecDeque<CallRequest>,
     /// What the server works on, in the order in which it is done.
-    in_service: VecDeque<(Duration, CallId, u32)>,
+    in_service: VecDeque<(Duration, CallId<()>, u32)>,
     latencies: Vec<Duration>,
 }
 
@@ -146,7 +158,6 @@ impl<B: Bed> Traffic<B> {
             made: 0,
             ended: 0,
             begun: BTreeMap::new(),
-            waiting: VecDeque::new(),
             in_service: VecDeque::new(),
             latencies: Vec::new(),
         }
@@ -225,14 +236,14 @@ impl<B: Bed> Traffic<B> {
     fn take_replies(&mut self, now: Duration) -> Result<bool> {
         let mut moved = false;
         while let Some(event) = self.client.connection.poll_event() {
-            let Event::Reply { token, reply } = event else {
+            let Event::Reply { call, reply } = event else {
                 bail!("nobody calls the client");
             };
             moved = true;
             let reply = reply.context("a call failed")?;
-            let begun = self.begun.remove(&token.0);
+            let begun = self.begun.remove(&call);
             let begun = begun.context("a call has one end")?;
-            let expected = match self.is_small(token.0) {
+            let expected = match self.is_small(call) {
                 true => 0,
                 false => self.shape.results(),
             };
@@ -252,6 +263,7 @@ impl<B: Bed> Traffic<B> {
 
     /// Calls as far as there is room.
     fn make_calls(&mut self, now: Duration, made: u64) -> Result<bool> {
+        let mut moved = false;
         while self.made < made && self.begun.len() < self.shape.depth {
             let number = self.made;
             self.made += 1;
@@ -259,24 +271,18 @@ impl<B: Bed> Traffic<B> {
             let begun = self.bed.busy_until(&self.client.qp.inner).max(now);
             self.begun.insert(number, begun);
             let request = self.request(number);
-            self.waiting.push_back(request);
-        }
-        let mut moved = false;
-        while let Some(request) = self.waiting.pop_front() {
             let End { qp, connection } = &mut self.client;
-            match connection.call(Instant::now(), request, qp) {
-                Called::Sent => moved = true,
-                Called::NoRoom(request) => {
-                    self.waiting.push_front(request);
-                    break;
-                }
-                Called::Failed(_, error) => return Err(error).context("a call cannot be made"),
-            }
+            let called = connection.call(Instant::now(), request, qp);
+            let failed = called.err().map(|failed| failed.error);
+            failed
+                .map_or(Ok(()), Err)
+                .context("a call cannot be made")?;
+            moved = true;
         }
         Ok(moved)
     }
 
-    fn request(&self, number: u64) -> CallRequest {
+    fn request(&self, number: u64) -> CallRequest<u64> {
         let xid = u32::try_from(number).expect("a measurement has few calls");
         let (arguments, results) = match self.is_small(number) {
             true => (0, 0),
@@ -287,7 +293,7 @@ impl<B: Bed> Traffic<B> {
             fixed: REPLY_HEAD,
             results: std::iter::repeat_n(self.shape.part(), results).collect(),
         };
-        CallRequest::new(CallToken(number), message, bound).with_items_moved()
+        CallRequest::new(number, message, bound).with_items_moved()
     }
 
     fn message(&self, xid: u32, direction: u32, head: usize, items: usize) -> Payload {

@@ -70,8 +70,7 @@ impl Cost {
         let sizes = CallSizes {
             stream: call.call,
             items: item(call.argument),
-            reply_chunk: false,
-            move_items: false,
+            ..CallSizes::default()
         };
         let plan = CallPlan::new(&sizes, &reply_bound(call, bound), &limits)?;
         let offered = plan.offered(&limits);
@@ -118,7 +117,6 @@ fn limits(threshold: usize) -> PlanLimits {
         max_segment: max_chunk,
         regions: usize::MAX,
         chunks: Chunks::Allowed,
-        mixed_long: false,
     }
 }
 

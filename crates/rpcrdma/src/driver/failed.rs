@@ -1,44 +1,39 @@
 //! Calls whose chunks broke a connection (RFC 8166 §4.5.3).
 
-use crate::header::{Lists, WriteChunk};
-use crate::limits::MAX_FAILED_CALLS;
+use rpcrdma_proto::header::{Lists, WriteChunk};
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Calls of one client that are remembered because their chunks broke a connection (RFC 8166
+/// §4.5.3).
+pub(crate) const MAX_FAILED_CALLS: usize = 64;
 
 /// The calls of one client whose chunks could not be used, so that a connection was lost with them.
 ///
 /// When the client sends such a call again, on its next connection, it is answered ERR_CHUNK, once,
 /// and not tried: otherwise client and server would lose one connection after the other. All
 /// connections of one client share one of these; it holds the last
-/// [`MAX_FAILED_CALLS`](crate::limits::MAX_FAILED_CALLS).
+/// [`MAX_FAILED_CALLS`].
 #[derive(Clone, Debug, Default)]
-pub struct FailedCalls(Arc<Mutex<VecDeque<FailedCall>>>);
+pub(crate) struct FailedCalls(Arc<Mutex<VecDeque<FailedCall>>>);
 
 /// A call as it is recognised: by its XID and the sizes of its chunks. Handles are others each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FailedCall {
+struct FailedCall {
     xid: u32,
     shape: u64,
 }
 
 impl FailedCalls {
     /// None yet.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// How many are remembered.
-    pub fn len(&self) -> usize {
-        self.lock().len()
-    }
-
-    /// Whether none is.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    pub(crate) fn insert(&self, call: FailedCall) {
+    /// Remembers a call.
+    pub(crate) fn insert(&self, xid: u32, lists: &Lists) {
+        let call = FailedCall::new(xid, lists);
         let mut calls = self.lock();
         if calls.contains(&call) {
             return;
@@ -67,7 +62,7 @@ impl FailedCalls {
 }
 
 impl FailedCall {
-    pub(crate) fn new(xid: u32, lists: &Lists) -> Self {
+    fn new(xid: u32, lists: &Lists) -> Self {
         let mut hasher = DefaultHasher::new();
         for chunk in &lists.reads {
             (chunk.position, chunk.len()).hash(&mut hasher);
@@ -104,9 +99,9 @@ mod tests {
     #[test]
     fn call_is_known_again_by_xid_and_sizes_and_only_once() {
         let failed = FailedCalls::new();
-        failed.insert(FailedCall::new(5, &lists(1, 100)));
-        failed.insert(FailedCall::new(5, &lists(1, 100)));
-        assert_eq!(failed.len(), 1);
+        failed.insert(5, &lists(1, 100));
+        failed.insert(5, &lists(1, 100));
+        assert_eq!(failed.lock().len(), 1);
         assert!(!failed.take(6, &lists(1, 100)));
         assert!(!failed.take(5, &lists(1, 101)));
         let of_another_connection = failed.clone();
@@ -119,9 +114,9 @@ mod tests {
         let failed = FailedCalls::new();
         let last = u32::try_from(MAX_FAILED_CALLS).expect("a small number");
         for xid in 0..=last {
-            failed.insert(FailedCall::new(xid, &lists(1, 100)));
+            failed.insert(xid, &lists(1, 100));
         }
-        assert_eq!(failed.len(), MAX_FAILED_CALLS);
+        assert_eq!(failed.lock().len(), MAX_FAILED_CALLS);
         assert!(!failed.take(0, &lists(1, 100)));
         assert!(failed.take(1, &lists(1, 100)));
         assert!(failed.take(last, &lists(1, 100)));
