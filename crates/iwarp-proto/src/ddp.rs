@@ -183,6 +183,17 @@ impl Header {
 
     /// Appends it to `out`.
     pub fn emit(self, out: &mut Vec<u8>) {
+        let mut header = [0; MAX_HEADER_LEN];
+        let len = self.write(&mut header);
+        out.extend_from_slice(&header[..len]);
+    }
+
+    /// Writes it to the beginning of `out`, and says how long it is.
+    ///
+    /// # Panics
+    ///
+    /// If `out` is shorter than [`wire_len`](Self::wire_len).
+    pub fn write(self, out: &mut [u8]) -> usize {
         match self {
             Self::Tagged {
                 control,
@@ -190,12 +201,10 @@ impl Header {
                 stag,
                 offset,
             } => {
-                let mut header = [0; TAGGED_LEN];
-                header[0] = control.0;
-                header[1] = rsvd_ulp;
-                header[2..6].copy_from_slice(&stag.to_be_bytes());
-                header[6..14].copy_from_slice(&offset.to_be_bytes());
-                out.extend_from_slice(&header);
+                out[0] = control.0;
+                out[1] = rsvd_ulp;
+                out[2..6].copy_from_slice(&stag.to_be_bytes());
+                out[6..14].copy_from_slice(&offset.to_be_bytes());
             }
             Self::Untagged {
                 control,
@@ -205,16 +214,15 @@ impl Header {
                 sequence,
                 offset,
             } => {
-                let mut header = [0; UNTAGGED_LEN];
-                header[0] = control.0;
-                header[1] = rsvd_ulp;
-                header[2..6].copy_from_slice(&rsvd_ulp_word.to_be_bytes());
-                header[6..10].copy_from_slice(&queue.to_be_bytes());
-                header[10..14].copy_from_slice(&sequence.to_be_bytes());
-                header[14..18].copy_from_slice(&offset.to_be_bytes());
-                out.extend_from_slice(&header);
+                out[0] = control.0;
+                out[1] = rsvd_ulp;
+                out[2..6].copy_from_slice(&rsvd_ulp_word.to_be_bytes());
+                out[6..10].copy_from_slice(&queue.to_be_bytes());
+                out[10..14].copy_from_slice(&sequence.to_be_bytes());
+                out[14..18].copy_from_slice(&offset.to_be_bytes());
             }
         }
+        self.wire_len()
     }
 
     /// The first octet.

@@ -21,5 +21,6 @@ mod stag;
 pub mod terminate;
 
 pub use endpoint::{
-    Counters, Endpoint, EndpointConfig, MAX_MESSAGE, MAX_REGION, MAX_REGIONS, MAX_SENDS, Role,
+    Counters, Endpoint, EndpointConfig, FPDUS_PER_TURN, MAX_MESSAGE, MAX_REGION, MAX_REGIONS,
+    MAX_SENDS, Role,
 };

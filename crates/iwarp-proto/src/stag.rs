@@ -82,6 +82,14 @@ impl StagTable {
         self.insert(Entry::ReadSink)
     }
 
+    /// Gives back the memory of a table in which nothing is.
+    pub(crate) fn trim(&mut self) {
+        if self.free.len() == self.slots.len() {
+            self.slots = Vec::new();
+            self.free = Vec::new();
+        }
+    }
+
     /// Whether there is a place for another.
     pub(crate) fn has_room(&self) -> bool {
         !self.free.is_empty() || self.slots.len() < SLOTS

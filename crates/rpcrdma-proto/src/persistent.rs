@@ -1,7 +1,7 @@
 //! Memory for arguments that stays registered from one call to the next.
 
 use buffer::{Buffer, Gather};
-use verbs::{Access, Handle, Limits, Memory, QueuePair, RegisterError};
+use verbs::{Access, Limits, Memory, QueuePair, RegisterError, RemoteAddress};
 
 /// Regions that are left for what is registered for each call, if there are as many: the largest call
 /// needs one for itself, and one for its reply.
@@ -27,7 +27,7 @@ pub struct PersistentArguments {
 pub(crate) struct PersistentPool {
     limits: Option<PersistentArguments>,
     made: usize,
-    free: Vec<Handle>,
+    free: Vec<RemoteAddress>,
 }
 
 impl PersistentPool {
@@ -62,34 +62,34 @@ impl PersistentPool {
         &mut self,
         octets: &Gather,
         qp: &mut dyn QueuePair,
-    ) -> Result<Option<Handle>, RegisterError> {
+    ) -> Result<Option<RemoteAddress>, RegisterError> {
         let Some(limits) = self.limits else {
             return Ok(None);
         };
         if buffer::gather_len(octets) > limits.octets {
             return Ok(None);
         }
-        let handle = match self.free.pop() {
-            Some(handle) => handle,
+        let region = match self.free.pop() {
+            Some(region) => region,
             None if self.made < limits.regions => {
                 let buffer = Buffer::with_capacity(limits.octets);
-                let handle = qp.register(Memory::Persistent(Access::Read, buffer))?;
+                let region = qp.register(Memory::Persistent(Access::Read, buffer))?;
                 self.made += 1;
-                handle
+                region
             }
             None => return Ok(None),
         };
         let mut at = 0;
         for piece in octets {
-            qp.copy_in(handle, at, piece)
+            qp.copy_in(region.handle, at, piece)
                 .expect("it was registered with so many octets, and nobody else can invalidate it");
             at += piece.len();
         }
-        Ok(Some(handle))
+        Ok(Some(region))
     }
 
     /// Calls that were lent these have their reply.
-    pub(crate) fn give_back(&mut self, handles: impl IntoIterator<Item = Handle>) {
-        self.free.extend(handles);
+    pub(crate) fn give_back(&mut self, regions: impl IntoIterator<Item = RemoteAddress>) {
+        self.free.extend(regions);
     }
 }

@@ -23,8 +23,8 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::time::Instant;
 use verbs::{
-    Handle, Invalidated, Invalidation, Limits, Memory, QueuePair, RegisterError, Segment,
-    WorkRequest,
+    Handle, Invalidated, Invalidation, Limits, Memory, QueuePair, RegisterError, RemoteAddress,
+    Segment, WorkRequest,
 };
 
 /// A call of ours on one connection, from the moment it was handed in to its end. It names nothing
@@ -101,7 +101,7 @@ struct Call<C> {
     offered: Lists,
     regions: Vec<Region>,
     /// Persistent regions that its arguments are in.
-    lent: SmallVec<[Handle; 1]>,
+    lent: SmallVec<[RemoteAddress; 1]>,
     cancelled: bool,
     state: State,
 }
@@ -748,20 +748,20 @@ fn offer<O: Owner>(
     }
     for (position, data) in arguments {
         let len = buffer::gather_len(&data);
-        let handle = match persistent.lend(&data, qp)? {
-            Some(handle) => {
-                lent.push(handle);
-                handle
+        let at = match persistent.lend(&data, qp)? {
+            Some(at) => {
+                lent.push(at);
+                at
             }
             None => {
-                let handle = qp.register(Memory::Source(data))?;
-                regions.push(Region::new(handle, RegionUse::Argument));
-                handle
+                let at = qp.register(Memory::Source(data))?;
+                regions.push(Region::new(at.handle, RegionUse::Argument));
+                at
             }
         };
         lists.reads.push(ReadChunk {
             position: u32::try_from(position).expect("the plan limits messages"),
-            segments: segments(handle, len, link.max_segment),
+            segments: segments(at, len, link.max_segment),
         });
         counters.read_chunks_offered += 1;
         counters.read_octets_offered += len as u64;
@@ -772,9 +772,9 @@ fn offer<O: Owner>(
             0 => Segments::new(),
             _ => {
                 let sink = sink(&link.pool, &link.limits, len);
-                let handle = qp.register(Memory::Sink(sink))?;
-                regions.push(Region::new(handle, RegionUse::Result(index)));
-                segments(handle, len, link.max_segment)
+                let at = qp.register(Memory::Sink(sink))?;
+                regions.push(Region::new(at.handle, RegionUse::Result(index)));
+                segments(at, len, link.max_segment)
             }
         };
         lists.writes.push(WriteChunk { segments });
@@ -782,9 +782,9 @@ fn offer<O: Owner>(
     }
     if let Some(len) = plan.reply_chunk {
         let sink = sink(&link.pool, &link.limits, len);
-        let handle = qp.register(Memory::Sink(sink))?;
-        regions.push(Region::new(handle, RegionUse::Reply));
-        let segments = segments(handle, len, link.max_segment);
+        let at = qp.register(Memory::Sink(sink))?;
+        regions.push(Region::new(at.handle, RegionUse::Reply));
+        let segments = segments(at, len, link.max_segment);
         lists.reply = Some(WriteChunk { segments });
         counters.reply_chunks_offered += 1;
     }
@@ -801,13 +801,13 @@ fn sink(pool: &Pool, limits: &Limits, len: usize) -> Buffer {
     buffer
 }
 
-fn segments(handle: Handle, len: usize, max_segment: usize) -> Segments {
+fn segments(at: RemoteAddress, len: usize, max_segment: usize) -> Segments {
     let starts = (0..len).step_by(max_segment);
     starts
         .map(|start| Segment {
-            handle,
+            handle: at.handle,
             length: u32::try_from(max_segment.min(len - start)).expect("chunks are limited"),
-            offset: start as u64,
+            offset: at.offset + start as u64,
         })
         .collect()
 }

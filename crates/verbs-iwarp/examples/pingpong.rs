@@ -245,8 +245,9 @@ async fn serve(mut qp: Box<dyn QueuePair>) -> Result<IoCounters> {
         qp.post(send(&message)).map_err(|error| error.to_string())?;
     }
     let sink = Memory::Sink(Buffer::with_capacity(BULK));
-    let handle = qp.register(sink).map_err(|error| error.to_string())?;
-    qp.post(send(&handle.0.to_be_bytes()))
+    let at = qp.register(sink).map_err(|error| error.to_string())?;
+    let address = [&at.handle.0.to_be_bytes()[..], &at.offset.to_be_bytes()[..]];
+    qp.post(send(&address.concat()))
         .map_err(|error| error.to_string())?;
     let before = qp.io_counters();
     for _ in 0..BULKS {
@@ -271,8 +272,11 @@ async fn ask(mut qp: Box<dyn QueuePair>) -> Result<(Duration, f64)> {
         next_message(&mut *qp)?;
         times.push(begin.elapsed());
     }
-    let handle = next_message(&mut *qp)?;
-    let handle = Handle(u32::from_be_bytes(handle[..4].try_into()?));
+    let address = next_message(&mut *qp)?;
+    let to = RemoteAddress {
+        handle: Handle(u32::from_be_bytes(address[..4].try_into()?)),
+        offset: u64::from_be_bytes(address[4..12].try_into()?),
+    };
     let bulk: Gather = [bytes::Bytes::from(vec![7; BULK])].into_iter().collect();
     let begin = Instant::now();
     let mut asked = 0;
@@ -281,7 +285,7 @@ async fn ask(mut qp: Box<dyn QueuePair>) -> Result<(Duration, f64)> {
             let write = WorkRequest::Write {
                 wr: WrId(0),
                 source: bulk.clone(),
-                to: RemoteAddress { handle, offset: 0 },
+                to,
             };
             qp.post(write).map_err(|error| error.to_string())?;
             qp.post(send(b"done")).map_err(|error| error.to_string())?;

@@ -4,7 +4,7 @@ use crate::config::Config;
 use crate::handshake::{self, NoFrame};
 use crate::queue_pair::IwarpQp;
 use crate::startup::{Exchange, Startup};
-use crate::{offer, socket};
+use crate::{Shared, offer, socket};
 use iwarp_proto::Role;
 use iwarp_proto::mpa::{Frame, FrameError, FrameReader, Initiator, Kind, Offer, Refusal};
 use iwarp_proto::terminate::Cause;
@@ -17,7 +17,7 @@ use verbs::{Connected, QpOptions, SetupError, WorkRequest};
 /// Connects with MPA revision 2, and with revision 1 to a responder that closes instead of
 /// answering (RFC 6581 §10). What is said on the way goes to `startup`.
 pub(crate) async fn connect(
-    config: &Config,
+    provider: &Shared,
     to: SocketAddr,
     options: &QpOptions,
     private_data: &[u8],
@@ -27,6 +27,7 @@ pub(crate) async fn connect(
     if private_data.len() > Frame::capacity(true) {
         return Err(invalid("more private data than fits an MPA request").into());
     }
+    let config = &provider.config;
     let offer = offer(config, options);
     let mut attempt = Attempt {
         config,
@@ -53,12 +54,12 @@ pub(crate) async fn connect(
                     ..reply
                 })
                 .map_err(|_| not_ours(to, "the MPA reply makes no sense"))?;
-            let mut qp = IwarpQp::new(config, stream, Role::Initiator, &agreed, options)?;
+            let mut qp = IwarpQp::new(provider, stream, Role::Initiator, &agreed, options)?;
             qp.refuse(cause).await;
             return Err(not_ours(to, &format!("its demands cannot be met: {cause}")));
         }
     };
-    let mut qp = IwarpQp::new(config, stream, Role::Initiator, &agreed, options)?;
+    let mut qp = IwarpQp::new(provider, stream, Role::Initiator, &agreed, options)?;
     startup.agreed = Some(agreed);
     if let Err(error) = qp.post_receives(receives) {
         // RFC 6581 §9.3: a fault of our own is told before the connection is closed.

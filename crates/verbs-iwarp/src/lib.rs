@@ -17,6 +17,7 @@ mod timers;
 pub use config::{Config, CrcMode, FpduPolicy};
 pub use startup::{Exchange, Startup};
 
+use buffer::{Pool, PoolStats};
 use iwarp_proto::mpa::{Frame, MAX_DEPTH, Offer};
 use iwarp_proto::{MAX_MESSAGE, MAX_REGION, MAX_REGIONS, MAX_SENDS};
 use std::net::SocketAddr;
@@ -29,23 +30,47 @@ use verbs::{
 /// Receives that can be posted at a time on one connection, whatever its options ask for.
 const MAX_RECEIVES: usize = 1 << 16;
 
-/// A provider of iWARP connections over TCP.
-#[derive(Clone, Debug, Default)]
+/// Bytes of staging and framing memory that a provider keeps for reuse, at most. Connections borrow
+/// it while there is something to receive or to send.
+const POOL_KEEP: usize = 16 << 20;
+
+/// A provider of iWARP connections over TCP. Clones share their memory.
+#[derive(Clone, Debug)]
 pub struct Iwarp {
-    config: Arc<Config>,
+    shared: Arc<Shared>,
+}
+
+/// What all connections of a provider have in common.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    /// Lends staging and framing memory.
+    pub(crate) pool: Pool,
+}
+
+impl Default for Iwarp {
+    fn default() -> Self {
+        Self::new(Config::default())
+    }
 }
 
 impl Iwarp {
     /// A provider whose connections behave like this.
     pub fn new(config: Config) -> Self {
+        let pool = Pool::new(POOL_KEEP);
         Self {
-            config: Arc::new(config),
+            shared: Arc::new(Shared { config, pool }),
         }
     }
 
     /// How its connections behave.
     pub fn config(&self) -> &Config {
-        &self.config
+        &self.shared.config
+    }
+
+    /// Staging and framing memory that connections have borrowed, and that is kept for them.
+    pub fn memory(&self) -> PoolStats {
+        self.shared.pool.stats()
     }
 
     /// Connects as [`Provider::connect`] does, and tells what was said on the way: for a look at the
@@ -59,7 +84,7 @@ impl Iwarp {
     ) -> (Startup, Result<Connected, SetupError>) {
         let mut startup = Startup::default();
         let connecting = connect::connect(
-            &self.config,
+            &self.shared,
             to,
             options,
             private_data,
@@ -96,7 +121,7 @@ impl Provider for Iwarp {
         &'a self,
         on: SocketAddr,
     ) -> BoxFuture<'a, Result<Box<dyn Listener>, SetupError>> {
-        Box::pin(listen::listen(Arc::clone(&self.config), on))
+        Box::pin(listen::listen(Arc::clone(&self.shared), on))
     }
 }
 
@@ -111,6 +136,8 @@ fn limits(options: &QpOptions) -> Limits {
         },
         private_data_exact: true,
         receives: options.receives.min(MAX_RECEIVES),
+        shared_receives: true,
+        holds_peer_back: true,
         sends: MAX_SENDS,
         outstanding_reads: MAX_DEPTH.into(),
         inbound_reads: MAX_DEPTH.into(),

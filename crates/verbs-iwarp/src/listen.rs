@@ -1,10 +1,9 @@
 //! The responder's side of connection setup.
 
-use crate::config::Config;
 use crate::connect::invalid;
 use crate::handshake::{self, NoFrame};
 use crate::queue_pair::IwarpQp;
-use crate::{offer, socket};
+use crate::{Shared, offer, socket};
 use iwarp_proto::Role;
 use iwarp_proto::mpa::{FrameError, FrameReader, Kind, Requested, Responder};
 use std::io::{self, Write as _};
@@ -17,7 +16,7 @@ use verbs::{BoxFuture, Incoming, Listener, QpOptions, QueuePair, SetupError, Wor
 
 /// Listens on an address.
 pub(crate) async fn listen(
-    config: Arc<Config>,
+    provider: Arc<Shared>,
     on: SocketAddr,
 ) -> Result<Box<dyn Listener>, SetupError> {
     let explain = |error: io::Error| {
@@ -32,17 +31,17 @@ pub(crate) async fn listen(
             format!("cannot listen on {on}: {error}{hint}"),
         )
     };
-    let listener = socket::listen(on, &config).map_err(explain)?;
+    let listener = socket::listen(on, &provider.config).map_err(explain)?;
     let local = listener.local_addr()?;
     Ok(Box::new(IwarpListener {
-        config,
+        provider,
         listener,
         local,
     }))
 }
 
 struct IwarpListener {
-    config: Arc<Config>,
+    provider: Arc<Shared>,
     listener: TcpListener,
     local: SocketAddr,
 }
@@ -59,7 +58,7 @@ impl Listener for IwarpListener {
                     Ok((stream, peer)) => match self.take_in(&stream, peer) {
                         Ok(()) => {
                             return Ok(Box::new(IwarpIncoming {
-                                config: Arc::clone(&self.config),
+                                provider: Arc::clone(&self.provider),
                                 stream: Some(stream.into_std()?),
                                 peer,
                                 requested: None,
@@ -80,8 +79,8 @@ impl Listener for IwarpListener {
 
 impl IwarpListener {
     fn take_in(&self, stream: &TcpStream, peer: SocketAddr) -> io::Result<()> {
-        socket::tune_accepted(stream, peer, &self.config);
-        socket::tune(stream, &self.config)
+        socket::tune_accepted(stream, peer, &self.provider.config);
+        socket::tune(stream, &self.provider.config)
     }
 }
 
@@ -99,7 +98,7 @@ fn is_of_one_peer(error: &io::Error) -> bool {
 /// Between two calls the socket belongs to no runtime, so that it can move to the thread that will
 /// own the queue pair.
 struct IwarpIncoming {
-    config: Arc<Config>,
+    provider: Arc<Shared>,
     stream: Option<std::net::TcpStream>,
     peer: SocketAddr,
     requested: Option<Requested>,
@@ -197,7 +196,7 @@ impl Incoming for IwarpIncoming {
                 return Err(invalid("more private data than fits an MPA reply").into());
             }
             let mut stream = self.take_stream()?;
-            let offer = offer(&self.config, options);
+            let offer = offer(&self.provider.config, options);
             let (reply, agreed) = requested.accept(offer, private_data);
             // The Reply is small and the first thing on the stream: it never waits for room.
             timeout(
@@ -207,7 +206,7 @@ impl Incoming for IwarpIncoming {
             .await
             .map_err(|_| SetupError::TimedOut("room for our MPA reply", options.setup_timeout))??;
             // Nothing is read before the Receives are posted.
-            let mut qp = IwarpQp::new(&self.config, stream, Role::Responder, &agreed, options)?;
+            let mut qp = IwarpQp::new(&self.provider, stream, Role::Responder, &agreed, options)?;
             qp.post_receives(receives)?;
             Ok(Box::new(qp) as Box<dyn QueuePair>)
         })

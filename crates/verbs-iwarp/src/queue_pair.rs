@@ -1,9 +1,9 @@
 //! One end of a connection: an endpoint and its socket.
 
-use crate::config::{Config, CrcMode};
+use crate::config::CrcMode;
 use crate::connect::invalid;
 use crate::timers::Timers;
-use crate::{limits, socket};
+use crate::{Shared, limits, socket};
 use iwarp_proto::mpa::{Agreed, Revision};
 use iwarp_proto::terminate::Cause;
 use iwarp_proto::{Endpoint, EndpointConfig, Role};
@@ -16,10 +16,11 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use verbs::{
     CloseReason, Completion, Handle, IoCounters, Limits, Memory, NotPersistent, PostError,
-    QpOptions, QueuePair, RegisterError, SetupError, WorkRequest,
+    QpOptions, QueuePair, RegisterError, RemoteAddress, SetupError, WorkRequest,
 };
 
-/// Rounds of sending and receiving in one call of `progress`.
+/// Rounds of sending and receiving in one call of `progress`, each of at most
+/// [`FPDUS_PER_TURN`](iwarp_proto::FPDUS_PER_TURN) FPDUs taken in.
 const ROUNDS: usize = 4;
 
 /// Octets to move in one call of `progress`, after which others get their turn.
@@ -62,7 +63,7 @@ enum Read {
 impl IwarpQp {
     /// On the runtime of the caller.
     pub(crate) fn new(
-        config: &Config,
+        provider: &Shared,
         stream: TcpStream,
         role: Role,
         agreed: &Agreed,
@@ -72,6 +73,7 @@ impl IwarpQp {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|error| io::Error::other(error.to_string()))?;
         let base = limits(options);
+        let config = &provider.config;
         let endpoint = Endpoint::new(EndpointConfig {
             role,
             crc: agreed.crc,
@@ -80,6 +82,8 @@ impl IwarpQp {
             ird: agreed.ird,
             ord: agreed.ord,
             receives: base.receives,
+            shared_receives: options.shared_receives.clone(),
+            pool: provider.pool.clone(),
             max_ulpdu: socket::max_ulpdu(&stream, config.fpdu, agreed.markers),
             rtr: agreed.rtr,
             seed,
@@ -201,6 +205,9 @@ impl IwarpQp {
     /// A write that fails may mean that the peer said why and left: its last words count more.
     fn write_failed(&mut self, error: &io::Error) {
         while self.endpoint.closed().is_none() {
+            if self.endpoint.resume() {
+                continue;
+            }
             match self.read() {
                 Read::More(_) | Read::All => {}
                 Read::Blocked => self.endpoint.lost(lost(error)),
@@ -295,8 +302,9 @@ impl QueuePair for IwarpQp {
         posted
     }
 
-    fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
-        self.endpoint.register(memory)
+    fn register(&mut self, memory: Memory) -> Result<RemoteAddress, RegisterError> {
+        let handle = self.endpoint.register(memory)?;
+        Ok(RemoteAddress { handle, offset: 0 })
     }
 
     fn copy_in(
@@ -336,6 +344,15 @@ impl QueuePair for IwarpQp {
             }
             moved |= self.flush(&mut budget);
             self.shut_down();
+            if !self.endpoint.wants_input() {
+                // First what is staged already, as far as there is memory for it.
+                let resumed = self.endpoint.resume();
+                moved |= resumed;
+                if !resumed || self.endpoint.has_completions() {
+                    break;
+                }
+                continue;
+            }
             if std::mem::take(&mut skip_read) {
                 break;
             }
@@ -361,7 +378,7 @@ impl QueuePair for IwarpQp {
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let over = self.endpoint.closed().is_some();
-        if over || self.early != Early::Nothing {
+        if over || self.early != Early::Nothing || self.endpoint.has_staged() {
             return Poll::Ready(());
         }
         if self.endpoint.has_output() && !self.blocked {
@@ -371,12 +388,18 @@ impl QueuePair for IwarpQp {
             self.early = Early::Moved;
             return Poll::Ready(());
         }
-        if self.poll_readable(cx).is_ready() {
+        // A peer whose message has to wait is held back: its socket is not read.
+        let readable = match self.endpoint.awaited_share() {
+            Some(share) => share.poll_ready(cx),
+            None => self.poll_readable(cx),
+        };
+        if readable.is_ready() {
             return Poll::Ready(());
         }
         if self.endpoint.has_output() && self.poll_writable(cx).is_ready() {
             return Poll::Ready(());
         }
+        self.endpoint.release();
         self.timers.poll(&mut self.endpoint, cx)
     }
 

@@ -10,6 +10,7 @@ use verbs_iwarp::{Config, CrcMode, FpduPolicy, Iwarp};
 struct Loopback {
     connector: Config,
     acceptor: Config,
+    shared_receives: bool,
 }
 
 impl Loopback {
@@ -22,6 +23,14 @@ impl Loopback {
         Self {
             connector: config(connector),
             acceptor: config(acceptor),
+            shared_receives: false,
+        }
+    }
+
+    fn with_shared_receives(self) -> Self {
+        Self {
+            shared_receives: true,
+            ..self
         }
     }
 }
@@ -33,6 +42,10 @@ impl Fixture for Loopback {
 
     fn acceptor(&self) -> Arc<dyn Provider> {
         Arc::new(Iwarp::new(self.acceptor.clone()))
+    }
+
+    fn shared_receives(&self) -> bool {
+        self.shared_receives
     }
 
     fn sleep(&self, time: Duration) -> BoxFuture<'static, ()> {
@@ -65,4 +78,18 @@ mod strict_and_in_jumbo_segments {
         CrcMode::Strict,
         FpduPolicy::Max(8954)
     ));
+}
+
+mod with_shared_receives {
+    use super::*;
+    verbs_conformance::suite!(
+        Loopback::new(CrcMode::On, CrcMode::On, FpduPolicy::Path).with_shared_receives()
+    );
+}
+
+mod strict_with_shared_receives {
+    use super::*;
+    verbs_conformance::suite!(
+        Loopback::new(CrcMode::Strict, CrcMode::Off, FpduPolicy::Max(1442)).with_shared_receives()
+    );
 }

@@ -203,14 +203,14 @@ fn write_and_read(config: &Config, size: usize, piece: usize) {
             end(qp).await;
         },
         move |mut qp| async move {
-            let sink = qp
+            let RemoteAddress { handle: sink, .. } = qp
                 .register(Memory::Sink(Buffer::with_capacity(size)))
                 .unwrap();
             let pieces = pattern(size, 2)
                 .chunks(70_000)
                 .map(bytes::Bytes::copy_from_slice)
                 .collect();
-            let source = qp.register(Memory::Source(pieces)).unwrap();
+            let RemoteAddress { handle: source, .. } = qp.register(Memory::Source(pieces)).unwrap();
             let handles = [sink.0.to_be_bytes(), source.0.to_be_bytes()].concat();
             assert_eq!(message(&mut *qp).await, b"hello");
             qp.post(send(handles)).unwrap();

@@ -6,7 +6,7 @@ use crate::options::EndOptions;
 use crate::rng::Rng;
 use crate::wire::{Message, Wire};
 use std::net::SocketAddr;
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 #[derive(Debug)]
@@ -68,6 +68,17 @@ impl Connection {
         let (inward, outward) = (side.other().index(), side.index());
         self.end(side)
             .is_ready(now, &self.wires[inward], &self.wires[outward])
+    }
+
+    /// Waits for a block of the shared receive queue, if that is what a message waits for.
+    pub(crate) fn poll_block(
+        &mut self,
+        side: Side,
+        now: Duration,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        let inward = &self.wires[side.other().index()];
+        self.ends[side.index()].poll_block(now, inward, cx)
     }
 
     pub(crate) fn wait(&mut self, side: Side, waker: &Waker) {

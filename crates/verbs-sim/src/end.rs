@@ -6,15 +6,16 @@ mod outward;
 use crate::costs::Clock;
 use crate::options::{EndOptions, Faults, Stall, Way};
 use crate::reads::Reads;
-use crate::regions::Regions;
+use crate::regions::{Regions, VIRTUAL_BASE};
 use crate::rng::Rng;
 use crate::wire::{Message, Wire};
 use buffer::{Buffer, gather_len};
 use std::collections::VecDeque;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use verbs::{
-    CloseReason, Completion, Handle, Limits, Memory, NotPersistent, PostError, RegisterError,
-    WorkError, WorkRequest, WrId,
+    CloseReason, Completion, Handle, Limits, Memory, NoBlock, NotPersistent, PostError,
+    ReceiveShare, RegisterError, RemoteAddress, SharedReceiveQueue, WorkError, WorkRequest, WrId,
 };
 
 /// How long an orderly close may take before it is over anyway.
@@ -62,13 +63,18 @@ pub(crate) struct End {
     /// Those that are still to come.
     stalls: VecDeque<Stall>,
     rng: Rng,
+    /// Those that are posted; with a shared receive queue, the block of the next message.
     receives: VecDeque<(WrId, Buffer)>,
+    share: Option<ReceiveShare>,
+    /// The next message found no block when it was looked for.
+    waits: bool,
     /// What is posted, and when the host had posted it.
     posted: VecDeque<(Duration, WorkRequest)>,
     reads: Reads,
     responses: VecDeque<Vec<u8>>,
     requests_seen: u64,
     regions: Regions,
+    zero_based: bool,
     completions: VecDeque<Done>,
     completed_receives: usize,
     state: State,
@@ -114,7 +120,10 @@ impl End {
     pub(crate) fn new(options: &EndOptions, inbound_reads_of_peer: usize, rng: Rng) -> Self {
         let mut limits = options.limits.clone();
         limits.outstanding_reads = limits.outstanding_reads.min(inbound_reads_of_peer);
+        let queue = options.shared_receives.as_ref();
         Self {
+            share: queue.map(|queue| queue.attach(limits.receives)),
+            waits: false,
             reads: Reads::new(limits.outstanding_reads),
             limits,
             faults: options.faults.clone(),
@@ -125,6 +134,7 @@ impl End {
             responses: VecDeque::new(),
             requests_seen: 0,
             regions: Regions::default(),
+            zero_based: options.zero_based,
             completions: VecDeque::new(),
             completed_receives: 0,
             state: State::Open,
@@ -205,7 +215,9 @@ impl End {
     fn possible(&self, work: &WorkRequest) -> bool {
         let most = self.limits.max_message as usize;
         match work {
-            WorkRequest::Receive { .. } | WorkRequest::Invalidate { .. } => true,
+            // As hardware has it: who takes from a shared queue has none of its own.
+            WorkRequest::Receive { .. } => self.share.is_none(),
+            WorkRequest::Invalidate { .. } => true,
             WorkRequest::Send { buffer, rest, .. } => buffer.len() + gather_len(rest) <= most,
             WorkRequest::Write { source, .. } => gather_len(source) <= most,
             WorkRequest::Read { sink, from, .. } => {
@@ -239,7 +251,7 @@ impl End {
         &mut self,
         now: Duration,
         memory: Memory,
-    ) -> Result<Handle, RegisterError> {
+    ) -> Result<RemoteAddress, RegisterError> {
         match self.state {
             State::Open => {}
             State::Closing { .. } | State::Closed(_) => return Err(RegisterError::Closed(memory)),
@@ -255,7 +267,8 @@ impl End {
             return Err(RegisterError::Full(memory));
         }
         self.clock.register(now);
-        Ok(self.regions.register(memory, &mut self.rng))
+        let base = if self.zero_based { 0 } else { VIRTUAL_BASE };
+        Ok(self.regions.register(memory, base, &mut self.rng))
     }
 
     /// So many octets of persistent memory, for its owner.
@@ -293,7 +306,7 @@ impl End {
             State::Closed(_) => true,
             State::Closing { deadline, .. } if *deadline <= now => true,
             State::Open | State::Closing { .. } => {
-                let comes = inward.next_due().is_some_and(|due| due <= now);
+                let comes = inward.peek(now).is_some() && !self.waits_for_block(now, inward);
                 (comes && self.stalled_in <= now)
                     || (self.stalled_out <= now && self.can_send(now, outward))
                     || self.has_become_visible(now)
@@ -375,9 +388,13 @@ impl End {
             if self.stalled_in > now || self.closed().is_some() {
                 break;
             }
+            if !self.find_block(now, inward) {
+                break;
+            }
             let Some(message) = inward.pop(now) else {
                 break;
             };
+            self.waits = false;
             moved = true;
             self.handled += 1;
             self.take_in(now, message, inward, outward);
@@ -398,6 +415,60 @@ impl End {
             moved = true;
         }
         moved
+    }
+
+    /// Whether the next message can be taken in. A Send takes its block here; without one the peer
+    /// is held back, unless this end cannot do that.
+    fn find_block(&mut self, now: Duration, inward: &Wire) -> bool {
+        let Some(share) = &self.share else {
+            return true;
+        };
+        let is_send = matches!(inward.peek(now), Some(Message::Send { .. }));
+        if !is_send || !self.receives.is_empty() || !matches!(self.state, State::Open) {
+            return true;
+        }
+        // Calls that hold blocks may wait for a Read response behind this message.
+        let reads = self.has_reads();
+        match share.take(reads) {
+            Ok(block) => {
+                self.receives.push_back((SharedReceiveQueue::WR, block));
+                true
+            }
+            // It is refused for want of a Receive.
+            Err(NoBlock::ShareUsed) if reads => true,
+            Err(_) if !self.limits.holds_peer_back => true,
+            Err(_) => {
+                self.waits = true;
+                false
+            }
+        }
+    }
+
+    /// Reads of ours that are not done.
+    fn has_reads(&self) -> bool {
+        let is_read = |work: &WorkRequest| matches!(work, WorkRequest::Read { .. });
+        self.reads.len() > 0 || self.posted.iter().any(|(_, work)| is_read(work))
+    }
+
+    /// Whether the next message waits for a block, and cannot have one in another way.
+    fn waits_for_block(&self, now: Duration, inward: &Wire) -> bool {
+        self.waits
+            && matches!(self.state, State::Open)
+            && !self.has_reads()
+            && inward.peek(now).is_some()
+    }
+
+    /// Waits for that block.
+    pub(crate) fn poll_block(
+        &mut self,
+        now: Duration,
+        inward: &Wire,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        match &self.share {
+            Some(share) if self.waits_for_block(now, inward) => share.poll_ready(cx),
+            Some(_) | None => Poll::Pending,
+        }
     }
 
     /// Begins the stalls that are due.
@@ -464,6 +535,10 @@ impl End {
     }
 
     fn flush_receives(&mut self) {
+        if let Some(share) = &self.share {
+            share.stop_waiting();
+            self.receives.clear();
+        }
         for (wr, _) in std::mem::take(&mut self.receives) {
             self.fail(Queue::Receives, wr, WorkError::Flushed);
         }

@@ -4,7 +4,7 @@ use crate::costs::Costs;
 use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
 use std::time::Duration;
-use verbs::{Invalidation, Limits, PrivateDataCapacity, WorkError};
+use verbs::{Invalidation, Limits, PrivateDataCapacity, SharedReceiveQueue, WorkError};
 
 /// The two ends of a connection made by [`Fabric::pair`](crate::Fabric::pair).
 #[derive(Clone, Debug, Default)]
@@ -30,6 +30,11 @@ impl PairOptions {
 pub struct EndOptions {
     /// What it can do. Its outstanding Reads are lowered to what the other end serves.
     pub limits: Limits,
+    /// Where its messages find their memory, instead of in posted Receives.
+    pub shared_receives: Option<SharedReceiveQueue>,
+    /// Memory is reached from address 0 on, as on iWARP. Otherwise its address is one that nobody
+    /// expects, as on hardware that uses virtual addresses.
+    pub zero_based: bool,
     /// Octets that it may have on the wire before work waits in it, as in a full socket. One
     /// message is let through whatever its size.
     pub window: usize,
@@ -43,6 +48,8 @@ impl Default for EndOptions {
     fn default() -> Self {
         Self {
             limits: default_limits(),
+            shared_receives: None,
+            zero_based: false,
             window: usize::MAX,
             costs: Costs::default(),
             faults: Faults::default(),
@@ -147,6 +154,8 @@ fn default_limits() -> Limits {
         },
         private_data_exact: true,
         receives: 256,
+        shared_receives: true,
+        holds_peer_back: true,
         sends: 1024,
         outstanding_reads: 32,
         inbound_reads: 32,

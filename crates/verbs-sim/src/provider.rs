@@ -85,7 +85,7 @@ impl SimProvider {
         receives: Vec<WorkRequest>,
     ) -> Result<Connected, SetupError> {
         fits(private_data, self.script.limits.private_data.request)?;
-        let options = wanted_of(self.script.next(), wanted);
+        let options = wanted_of(self.script.next(), wanted)?;
         let (setup, latency) = (options.faults.setup, *options.faults.latency.start());
         let request = (setup != Setup::RequestLost).then(|| private_data.to_vec());
         if setup == Setup::Refused {
@@ -208,7 +208,7 @@ impl Incoming for SimIncoming {
     {
         Box::pin(async move {
             fits(private_data, self.options.limits.private_data.accept)?;
-            let options = wanted_of(self.options, options);
+            let options = wanted_of(self.options, options)?;
             let connection = self.handshake.accept(&options, private_data)?;
             let qp = SimQp::new(self.handshake.fabric().clone(), connection, Side::Right);
             with_receives(qp, receives)
@@ -229,12 +229,17 @@ impl Incoming for SimIncoming {
 }
 
 /// What a connection can do, as far as it is wanted.
-fn wanted_of(mut options: EndOptions, wanted: &QpOptions) -> EndOptions {
+fn wanted_of(mut options: EndOptions, wanted: &QpOptions) -> Result<EndOptions, SetupError> {
     let limits = &mut options.limits;
+    if wanted.shared_receives.is_some() && !limits.shared_receives {
+        let text = "a shared receive queue, which this provider has not got";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, text).into());
+    }
+    options.shared_receives.clone_from(&wanted.shared_receives);
     limits.receives = limits.receives.min(wanted.receives);
     limits.inbound_reads = limits.inbound_reads.min(wanted.inbound_reads);
     limits.outstanding_reads = limits.outstanding_reads.min(wanted.outstanding_reads);
-    options
+    Ok(options)
 }
 
 fn with_receives(

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use verbs::{
     CloseReason, Completion, Handle, Limits, Memory, NotPersistent, PostError, QueuePair,
-    RegisterError, WorkRequest,
+    RegisterError, RemoteAddress, WorkRequest,
 };
 
 /// One end of a simulated connection.
@@ -116,12 +116,12 @@ impl QueuePair for SimQp {
         )
     }
 
-    fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
+    fn register(&mut self, memory: Memory) -> Result<RemoteAddress, RegisterError> {
         let len = memory.len();
         self.traced(
             |end, now| end.register(now, memory),
             |registered| match registered {
-                Ok(handle) => Some(format!("registers {len} octets as {handle:?}")),
+                Ok(at) => Some(format!("registers {len} octets as {:?}", at.handle)),
                 Err(error) => Some(format!("may not register {len} octets: {error}")),
             },
         )
@@ -167,7 +167,7 @@ impl QueuePair for SimQp {
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.at(|connection, side, now| {
-            if connection.is_ready(side, now) {
+            if connection.is_ready(side, now) || connection.poll_block(side, now, cx).is_ready() {
                 return Poll::Ready(());
             }
             connection.wait(side, cx.waker());

@@ -6,9 +6,20 @@ use std::collections::BTreeMap;
 use std::fmt;
 use verbs::{Access, Handle, Memory, NotPersistent, RemoteAddress, Segment};
 
+/// Where memory begins whose addresses are virtual.
+pub(crate) const VIRTUAL_BASE: u64 = 0x7f00_0000_0000;
+
 #[derive(Debug, Default)]
 pub(crate) struct Regions {
-    live: BTreeMap<Handle, Memory>,
+    live: BTreeMap<Handle, Region>,
+}
+
+/// Memory, and the address by which the peer reaches its first byte: as on hardware with virtual
+/// addresses it is seldom 0.
+#[derive(Debug)]
+struct Region {
+    memory: Memory,
+    base: u64,
 }
 
 /// Why the peer may not do what it asked for.
@@ -39,23 +50,33 @@ impl Regions {
     }
 
     /// Takes in memory under a handle that nobody can guess: all 32 bits are drawn.
-    pub(crate) fn register(&mut self, memory: Memory, rng: &mut Rng) -> Handle {
+    ///
+    /// Its address is in the page of its handle, counted from `base`, unless that is 0.
+    pub(crate) fn register(&mut self, memory: Memory, base: u64, rng: &mut Rng) -> RemoteAddress {
         loop {
             let handle = Handle(rng.half());
             if handle.0 != 0 && !self.live.contains_key(&handle) {
-                self.live.insert(handle, memory);
-                return handle;
+                // Nothing is drawn for it: what is drawn for other things stays as it is.
+                let base = match base {
+                    0 => 0,
+                    _ => base + (u64::from(handle.0) << 12),
+                };
+                self.live.insert(handle, Region { memory, base });
+                return RemoteAddress {
+                    handle,
+                    offset: base,
+                };
             }
         }
     }
 
     pub(crate) fn invalidate(&mut self, handle: Handle) -> Option<Memory> {
-        self.live.remove(&handle)
+        self.live.remove(&handle).map(|region| region.memory)
     }
 
     /// The same for the peer, which cannot do it to everything.
     pub(crate) fn invalidate_for_peer(&mut self, handle: Handle) -> Result<Memory, Refusal> {
-        match self.live.get(&handle) {
+        match self.live.get(&handle).map(|region| &region.memory) {
             Some(Memory::Persistent(..)) => Err(Refusal::Persistent(handle)),
             Some(Memory::Source(_) | Memory::Sink(_)) | None => {
                 self.invalidate(handle).ok_or(Refusal::Unknown(handle))
@@ -70,11 +91,12 @@ impl Regions {
         offset: usize,
         length: usize,
     ) -> Result<&mut [u8], NotPersistent> {
-        let Some(Memory::Persistent(_, buffer)) = self.live.get_mut(&handle) else {
+        let region = self.live.get_mut(&handle);
+        let Some(Memory::Persistent(_, buffer)) = region.map(|region| &mut region.memory) else {
             return Err(NotPersistent(handle));
         };
         let memory = buffer.memory_mut();
-        let range = range(offset as u64, length, memory.len()).ok_or(NotPersistent(handle))?;
+        let range = range_of(offset as u64, length, memory.len()).ok_or(NotPersistent(handle))?;
         Ok(&mut memory[range])
     }
 
@@ -83,15 +105,18 @@ impl Regions {
         if octets.is_empty() {
             return Ok(());
         }
-        match self.live.get_mut(&to.handle) {
-            None => Err(Refusal::Unknown(to.handle)),
-            Some(Memory::Source(_) | Memory::Persistent(Access::Read, _)) => {
+        let Some(Region { memory, base }) = self.live.get_mut(&to.handle) else {
+            return Err(Refusal::Unknown(to.handle));
+        };
+        match memory {
+            Memory::Source(_) | Memory::Persistent(Access::Read, _) => {
                 Err(Refusal::Rights(to.handle))
             }
-            Some(Memory::Sink(buffer) | Memory::Persistent(Access::Write, buffer)) => {
+            Memory::Sink(buffer) | Memory::Persistent(Access::Write, buffer) => {
                 let memory = buffer.memory_mut();
-                let range = range(to.offset, octets.len(), memory.len())
-                    .ok_or(Refusal::Bounds(to.handle))?;
+                let range = to.offset.checked_sub(*base);
+                let range = range.and_then(|offset| range_of(offset, octets.len(), memory.len()));
+                let range = range.ok_or(Refusal::Bounds(to.handle))?;
                 memory[range].copy_from_slice(octets);
                 Ok(())
             }
@@ -105,17 +130,22 @@ impl Regions {
             return Ok(Vec::new());
         }
         let length = usize::try_from(from.length).unwrap_or(usize::MAX);
-        let within = |size| range(from.offset, length, size).ok_or(Refusal::Bounds(from.handle));
-        match self.live.get(&from.handle) {
-            None => Err(Refusal::Unknown(from.handle)),
-            Some(Memory::Sink(_) | Memory::Persistent(Access::Write, _)) => {
+        let region = self.live.get(&from.handle);
+        let region = region.ok_or(Refusal::Unknown(from.handle))?;
+        let within = |size| {
+            let offset = from.offset.checked_sub(region.base);
+            let range = offset.and_then(|offset| range_of(offset, length, size));
+            range.ok_or(Refusal::Bounds(from.handle))
+        };
+        match &region.memory {
+            Memory::Sink(_) | Memory::Persistent(Access::Write, _) => {
                 Err(Refusal::Rights(from.handle))
             }
-            Some(Memory::Source(pieces)) => {
+            Memory::Source(pieces) => {
                 let range = within(buffer::gather_len(pieces))?;
                 Ok(copy_out(pieces, range))
             }
-            Some(Memory::Persistent(Access::Read, buffer)) => {
+            Memory::Persistent(Access::Read, buffer) => {
                 let range = within(buffer.capacity())?;
                 Ok(buffer.memory()[range].to_vec())
             }
@@ -124,7 +154,7 @@ impl Regions {
 }
 
 /// The stretch of `length` octets at `offset`, if it lies within `size` octets.
-fn range(offset: u64, length: usize, size: usize) -> Option<std::ops::Range<usize>> {
+fn range_of(offset: u64, length: usize, size: usize) -> Option<std::ops::Range<usize>> {
     let begin = usize::try_from(offset).ok()?;
     let end = begin.checked_add(length)?;
     (end <= size).then_some(begin..end)
@@ -150,29 +180,34 @@ mod tests {
     use buffer::Buffer;
     use bytes::Bytes;
 
-    fn source(regions: &mut Regions, pieces: &[&'static [u8]]) -> Handle {
+    fn source(regions: &mut Regions, pieces: &[&'static [u8]]) -> RemoteAddress {
         let pieces = pieces.iter().copied().map(Bytes::from_static).collect();
-        regions.register(Memory::Source(pieces), &mut Rng::new(1))
+        regions.register(Memory::Source(pieces), VIRTUAL_BASE, &mut Rng::new(1))
     }
 
     #[test]
     fn read_spans_the_pieces_of_a_region() {
         let mut regions = Regions::default();
-        let handle = source(&mut regions, &[b"abc", b"", b"defg"]);
-        let segment = Segment {
+        let RemoteAddress { handle, offset } = source(&mut regions, &[b"abc", b"", b"defg"]);
+        let segment = |from| Segment {
             handle,
             length: 4,
-            offset: 2,
+            offset: from,
         };
-        assert_eq!(regions.read(segment).unwrap(), b"cdef");
+        assert_eq!(regions.read(segment(offset + 2)).unwrap(), b"cdef");
+        assert_ne!(offset, 0);
+        for below in [0, 2, offset - 1] {
+            assert_eq!(regions.read(segment(below)), Err(Refusal::Bounds(handle)));
+        }
     }
 
     #[test]
     fn offset_that_overflows_is_out_of_bounds() {
         let mut regions = Regions::default();
         let sink = Memory::Sink(Buffer::with_capacity(8));
-        let handle = regions.register(sink, &mut Rng::new(1));
-        for offset in [7, 8, u64::MAX, u64::MAX - 1] {
+        let RemoteAddress { handle, offset } =
+            regions.register(sink, VIRTUAL_BASE, &mut Rng::new(1));
+        for offset in [offset + 7, offset + 8, u64::MAX, u64::MAX - 1, offset - 1] {
             let to = RemoteAddress { handle, offset };
             assert_eq!(regions.write(to, b"xy"), Err(Refusal::Bounds(handle)));
         }

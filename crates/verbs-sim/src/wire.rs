@@ -155,6 +155,12 @@ impl Wire {
         self.state = State::Deaf;
     }
 
+    /// The next message, if it is there.
+    pub(crate) fn peek(&self, now: Duration) -> Option<&Message> {
+        let (due, message) = self.queue.front()?;
+        (*due <= now).then_some(message)
+    }
+
     pub(crate) fn pop(&mut self, now: Duration) -> Option<Message> {
         let (_, message) = self.queue.pop_front_if(|(due, _)| *due <= now)?;
         self.in_flight -= message.payload();

@@ -13,12 +13,24 @@ use verbs_sim::{EndOptions, Fabric, Faults};
 struct Simulated {
     fabric: Fabric,
     end: EndOptions,
+    shared_receives: bool,
 }
 
 impl Simulated {
     fn new(seed: u64, end: EndOptions) -> Self {
         let fabric = Fabric::new(seed);
-        Self { fabric, end }
+        Self {
+            fabric,
+            end,
+            shared_receives: false,
+        }
+    }
+
+    fn with_shared_receives(self) -> Self {
+        Self {
+            shared_receives: true,
+            ..self
+        }
     }
 
     /// Everything arrives at once.
@@ -47,6 +59,10 @@ impl Fixture for Simulated {
 
     fn acceptor(&self) -> Arc<dyn Provider> {
         self.connector()
+    }
+
+    fn shared_receives(&self) -> bool {
+        self.shared_receives
     }
 
     fn sleep(&self, time: Duration) -> BoxFuture<'static, ()> {
@@ -143,4 +159,14 @@ mod slow_and_narrow {
 mod under_tokio {
     use super::*;
     verbs_conformance::suite!(UnderTokio::new());
+}
+
+mod instant_with_shared_receives {
+    use super::*;
+    verbs_conformance::suite!(Simulated::instant().with_shared_receives());
+}
+
+mod slow_with_shared_receives {
+    use super::*;
+    verbs_conformance::suite!(Simulated::slow_and_narrow().with_shared_receives());
 }

@@ -118,7 +118,8 @@ fn invalidation_by_the_owner_costs_a_post_a_completion_and_a_wake_up() {
     let (fabric, mut left, mut right) = pair();
     let handle = left
         .register(Memory::Sink(Buffer::with_capacity(64)))
-        .unwrap();
+        .unwrap()
+        .handle;
     fabric.advance_to(left.busy_until());
     left.post(WorkRequest::Invalidate {
         wr: WrId(3),
@@ -136,7 +137,8 @@ fn invalidation_by_the_peer_costs_the_rnic_only() {
     let (fabric, mut left, mut right) = pair();
     let handle = right
         .register(Memory::Sink(Buffer::with_capacity(64)))
-        .unwrap();
+        .unwrap()
+        .handle;
     receive(&mut right);
     fabric.advance_to(us(1000));
     send(&mut left, 10, Some(handle));
@@ -148,7 +150,7 @@ fn invalidation_by_the_peer_costs_the_rnic_only() {
 fn copying_takes_its_time() {
     let (_, mut left, _right) = pair();
     let memory = Memory::Persistent(verbs::Access::Read, Buffer::with_capacity(64));
-    let handle = left.register(memory).unwrap();
+    let handle = left.register(memory).unwrap().handle;
     left.copy_in(handle, 0, &[1; 50]).unwrap();
     assert_eq!(left.busy_until(), us(30 + 5));
 }

@@ -27,11 +27,14 @@ fn send(wr: u64, text: &str) -> WorkRequest {
     }
 }
 
-fn write(wr: u64, handle: Handle, offset: u64, octets: &'static [u8]) -> WorkRequest {
+fn write(wr: u64, at: RemoteAddress, offset: u64, octets: &'static [u8]) -> WorkRequest {
     WorkRequest::Write {
         wr: WrId(wr),
         source: Gather::from_iter([Bytes::from_static(octets)]),
-        to: RemoteAddress { handle, offset },
+        to: RemoteAddress {
+            offset: at.offset + offset,
+            ..at
+        },
     }
 }
 
@@ -125,11 +128,11 @@ fn said(completion: &Completion) -> String {
     }
 }
 
-fn segment(handle: Handle, offset: u64, length: u32) -> Segment {
+fn segment(at: RemoteAddress, offset: u64, length: u32) -> Segment {
     Segment {
-        handle,
+        handle: at.handle,
         length,
-        offset,
+        offset: at.offset + offset,
     }
 }
 
@@ -430,7 +433,11 @@ fn place_in_the_queue_is_free_when_its_completion_is_taken() {
     let mut bench = Bench::new(1, &options);
     bench.right.post(receive(1, 8)).unwrap();
     bench.left.post(send(1, "x")).unwrap();
-    bench.left.post(write(2, Handle(1), 0, b"")).unwrap();
+    let nowhere = RemoteAddress {
+        handle: Handle(1),
+        offset: 0,
+    };
+    bench.left.post(write(2, nowhere, 0, b"")).unwrap();
     while bench.left.progress() | bench.right.progress() {}
     assert!(matches!(
         bench.left.post(send(3, "x")),

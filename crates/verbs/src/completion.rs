@@ -3,12 +3,14 @@
 use crate::{Handle, Memory, WrId};
 use buffer::Buffer;
 
-/// The end of one piece of work. Each posted [`WorkRequest`](crate::WorkRequest) has exactly one.
+/// The end of one piece of work. Each posted [`WorkRequest`](crate::WorkRequest) has exactly one,
+/// and so has each message in a block of a shared receive queue.
 #[derive(Debug)]
 pub enum Completion {
     /// A message of the peer arrived.
     Receive {
-        /// As posted.
+        /// As posted; [`SharedReceiveQueue::WR`](crate::SharedReceiveQueue::WR) for a message in a
+        /// block of the shared receive queue.
         wr: WrId,
         /// The message.
         buffer: Buffer,

@@ -11,7 +11,9 @@
 mod completion;
 mod limits;
 mod provider;
+mod shared;
 mod work;
+mod wrap;
 
 pub use buffer::{Buffer, Gather};
 pub use completion::{CloseReason, Completion, Invalidated, WorkError};
@@ -20,4 +22,8 @@ pub use provider::{
     BoxFuture, Connected, Incoming, IoCounters, Listener, NotPersistent, PostError, Provider,
     QpOptions, QueuePair, RegisterError, SetupError,
 };
+pub use shared::{
+    NoBlock, ReceiveShare, SHARED_RECEIVE_KEEP, SharedReceiveQueue, SharedReceiveStats,
+};
 pub use work::{Access, Handle, Memory, RemoteAddress, Segment, WorkRequest, WrId};
+pub use wrap::{WrapProvider, WrapQueuePair};

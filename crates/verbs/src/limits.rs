@@ -8,8 +8,17 @@ pub struct Limits {
     /// Whether the private data received has exactly the length that was sent. On InfiniBand the
     /// whole zero-padded field arrives.
     pub private_data_exact: bool,
-    /// Receives that can be posted at a time.
+    /// Receives that can be posted at a time, or blocks of the shared receive queue that messages
+    /// of the peer can hold at a time.
     pub receives: usize,
+    /// Whether a connection can be made with a
+    /// [shared receive queue](crate::QpOptions::shared_receives).
+    pub shared_receives: bool,
+    /// Whether a message that finds no block in the shared receive queue waits at the peer until
+    /// there is one, as in software that does not read its socket. Otherwise it ends the
+    /// connection, as a message without a posted Receive always does, and whoever grants credits
+    /// backs each with a block.
+    pub holds_peer_back: bool,
     /// Other work that can be posted at a time.
     pub sends: usize,
     /// Read requests that we may have outstanding (ORD); 0 means that Read is not possible. Work

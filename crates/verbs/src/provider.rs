@@ -1,6 +1,9 @@
 //! The traits that a provider implements.
 
-use crate::{CloseReason, Completion, Handle, Limits, Memory, WorkRequest, WrId};
+use crate::{
+    CloseReason, Completion, Handle, Limits, Memory, RemoteAddress, SharedReceiveQueue,
+    WorkRequest, WrId,
+};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -25,15 +28,16 @@ pub trait QueuePair: Send {
 
     /// Lets the peer reach `memory`, from the moment that work posted after this is carried out.
     ///
-    /// The handle is known at once, cannot be guessed from others, is never 0, and works on this
-    /// connection only. Registering has no completion of its own. The memory comes back by
-    /// invalidation, ours or the peer's; what is still registered when the queue pair is dropped
-    /// is dropped with it.
+    /// The result is the handle, and the address by which the peer reaches the first byte of the
+    /// memory: hardware uses virtual addresses, software what it likes. The handle is known at
+    /// once, cannot be guessed from others, is never 0, and works on this connection only.
+    /// Registering has no completion of its own. The memory comes back by invalidation, ours or
+    /// the peer's; what is still registered when the queue pair is dropped is dropped with it.
     ///
     /// # Errors
     ///
     /// The memory that was not taken, back, with the reason.
-    fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError>;
+    fn register(&mut self, memory: Memory) -> Result<RemoteAddress, RegisterError>;
 
     /// Copies octets into [persistent memory](Memory::Persistent) of ours, `offset` octets from its
     /// beginning. A Read of the peer that is being served meanwhile may see them or not.
@@ -65,8 +69,9 @@ pub trait QueuePair: Send {
 
     /// Moves what can move without waiting: sends what was posted, takes in what has arrived.
     ///
-    /// Returns whether anything moved. It does a bounded amount of work per call, so that an owner
-    /// with several connections can be fair to them.
+    /// Returns whether anything moved. It does a bounded amount of work per call, counted in bytes
+    /// and in segments, however small, so that an owner with several connections can be fair to
+    /// them. What is left makes [`poll_ready`](Self::poll_ready) ready.
     fn progress(&mut self) -> bool;
 
     /// Waits until [`progress`](Self::progress) could move something, or the connection is over.
@@ -93,70 +98,6 @@ pub trait QueuePair: Send {
 
     /// What was agreed in setting up the connection, in words, for the operator.
     fn describe(&self) -> String;
-}
-
-impl<Q: QueuePair + ?Sized> QueuePair for Box<Q> {
-    fn limits(&self) -> &Limits {
-        (**self).limits()
-    }
-
-    fn post(&mut self, work: WorkRequest) -> Result<(), PostError> {
-        (**self).post(work)
-    }
-
-    fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
-        (**self).register(memory)
-    }
-
-    fn copy_in(
-        &mut self,
-        handle: Handle,
-        offset: usize,
-        octets: &[u8],
-    ) -> Result<(), NotPersistent> {
-        (**self).copy_in(handle, offset, octets)
-    }
-
-    fn copy_out(
-        &mut self,
-        handle: Handle,
-        offset: usize,
-        octets: &mut [u8],
-    ) -> Result<(), NotPersistent> {
-        (**self).copy_out(handle, offset, octets)
-    }
-
-    fn poll_cq(&mut self) -> Option<Completion> {
-        (**self).poll_cq()
-    }
-
-    fn progress(&mut self) -> bool {
-        (**self).progress()
-    }
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        (**self).poll_ready(cx)
-    }
-
-    fn closed(&self) -> Option<&CloseReason> {
-        (**self).closed()
-    }
-
-    fn close(&mut self) {
-        (**self).close();
-    }
-
-    fn peer_addr(&self) -> SocketAddr {
-        (**self).peer_addr()
-    }
-
-    fn io_counters(&self) -> IoCounters {
-        (**self).io_counters()
-    }
-
-    fn describe(&self) -> String {
-        (**self).describe()
-    }
 }
 
 /// What a queue pair has asked of the system and of memory since it was made.
@@ -199,10 +140,14 @@ impl std::ops::SubAssign for IoCounters {
 /// How a queue pair is to be set up.
 #[derive(Clone, Debug)]
 pub struct QpOptions {
-    /// Receives that may be posted at a time.
+    /// Receives that may be posted at a time, or blocks of the shared receive queue that messages
+    /// of this peer may hold at a time.
     pub receives: usize,
     /// Octets of the largest Receive that will be posted.
     pub receive_size: usize,
+    /// Where messages find their memory, instead of in posted Receives. Only a provider whose
+    /// [`Limits::shared_receives`] says so takes it; others do not make the connection.
+    pub shared_receives: Option<SharedReceiveQueue>,
     /// Reads of the peer to serve at a time (IRD).
     pub inbound_reads: usize,
     /// Reads of our own to have outstanding (ORD); the peer may lower it.
@@ -216,6 +161,7 @@ impl Default for QpOptions {
         Self {
             receives: 160,
             receive_size: 4096,
+            shared_receives: None,
             inbound_reads: 32,
             outstanding_reads: 32,
             setup_timeout: Duration::from_secs(10),
@@ -325,15 +271,6 @@ pub enum RegisterError {
     /// The connection is over.
     #[error("the connection is over")]
     Closed(Memory),
-}
-
-impl RegisterError {
-    /// The memory that was not taken.
-    pub fn into_memory(self) -> Memory {
-        match self {
-            Self::Full(memory) | Self::Size(memory) | Self::Closed(memory) => memory,
-        }
-    }
 }
 
 /// There is no [persistent memory](Memory::Persistent) behind a handle, or not so much of it.

@@ -18,7 +18,7 @@ impl fmt::Debug for Handle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WrId(pub u64);
 
-/// A place in the peer's memory.
+/// A place in registered memory, as the peer of its owner names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteAddress {
     /// Whose region.
@@ -49,8 +49,6 @@ impl Segment {
 }
 
 /// Memory for the peer to reach, and in which way: never both.
-///
-/// A region begins at offset 0.
 #[derive(Debug)]
 pub enum Memory {
     /// The peer may read these octets (RDMA Read).

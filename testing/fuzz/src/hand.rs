@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use verbs::{
     Access, CloseReason, Completion, Handle, Invalidated, Invalidation, Limits, Memory,
-    NotPersistent, PostError, PrivateDataCapacity, QueuePair, RegisterError, WorkError,
-    WorkRequest, WrId,
+    NotPersistent, PostError, PrivateDataCapacity, QueuePair, RegisterError, RemoteAddress,
+    WorkError, WorkRequest, WrId,
 };
 
 /// The queue pair under a connection, and the memory that its peer can reach.
@@ -32,6 +32,8 @@ impl Hand {
             limits: Limits {
                 private_data: none,
                 private_data_exact: true,
+                shared_receives: false,
+                holds_peer_back: false,
                 receives: 64,
                 sends: 1 + script.below(8),
                 outstanding_reads: script.below(4),
@@ -195,7 +197,7 @@ impl QueuePair for Hand {
         Ok(())
     }
 
-    fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
+    fn register(&mut self, memory: Memory) -> Result<RemoteAddress, RegisterError> {
         if memory.is_empty() || memory.len() > self.limits.max_region {
             return Err(RegisterError::Size(memory));
         }
@@ -205,7 +207,7 @@ impl QueuePair for Hand {
         let handle = Handle(self.next_handle);
         self.next_handle += 1;
         self.regions.insert(handle, memory);
-        Ok(handle)
+        Ok(RemoteAddress { handle, offset: 0 })
     }
 
     fn copy_in(

@@ -4,7 +4,7 @@
 use crate::ledger::Ledger;
 use crate::memory::within_and_back;
 use crate::script::Script;
-use buffer::{Buffer, Gather};
+use buffer::{Buffer, Gather, Pool};
 use bytes::Bytes;
 use iwarp_proto::{Endpoint, EndpointConfig, Role, fpdu};
 use std::collections::{BTreeMap, VecDeque};
@@ -87,6 +87,8 @@ impl Pair {
                 ird: 3,
                 ord: 3,
                 receives: RECEIVES,
+                shared_receives: None,
+                pool: Pool::new(0),
                 max_ulpdu: script.pick(&[128, 1442, fpdu::LARGE_MULPDU, usize::MAX]),
                 rtr: None,
                 seed: [script.octet(); 32],

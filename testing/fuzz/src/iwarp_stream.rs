@@ -3,7 +3,7 @@
 use crate::ledger::Ledger;
 use crate::memory::within_and_back;
 use crate::script::Script;
-use buffer::{Buffer, Gather};
+use buffer::{Buffer, Gather, Pool};
 use bytes::Bytes;
 use iwarp_proto::ddp::{Control, Header};
 use iwarp_proto::mpa::RtrMessage;
@@ -100,6 +100,8 @@ impl Stage {
             ird: 1 + u16::from(script.octet() % 4),
             ord: u16::from(script.octet() % 4),
             receives: RECEIVES,
+            shared_receives: None,
+            pool: Pool::new(0),
             max_ulpdu: script.pick(&[128, 1442, fpdu::LARGE_MULPDU, usize::MAX]),
             rtr: script.pick(&[None, None, Some(RtrMessage::Write), Some(RtrMessage::Read)]),
             seed: [script.octet(); 32],

@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use verbs::{
-    BoxFuture, Connected, Incoming, Limits, Listener, Provider, QpOptions, QueuePair, SetupError,
-    WorkRequest,
+    BoxFuture, Connected, Incoming, Listener, Provider, QpOptions, QueuePair, SetupError,
+    WorkRequest, WrapProvider,
 };
 
 /// A provider, watched.
@@ -30,12 +30,14 @@ fn agreed(ours: &[u8], theirs: &[u8]) -> bool {
     r(ours) && r(theirs)
 }
 
-impl Provider for WatchedProvider {
-    fn limits(&self) -> Limits {
-        self.inner.limits()
+impl WrapProvider for WatchedProvider {
+    type Inner = dyn Provider;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.inner
     }
 
-    fn connect<'a>(
+    fn wrap_connect<'a>(
         &'a self,
         to: SocketAddr,
         options: &'a QpOptions,
@@ -54,19 +56,16 @@ impl Provider for WatchedProvider {
             };
             let agreed = agreed(private_data, &made.private_data);
             Ok(Connected {
-                qp: Box::new(WatchedQp::new(
-                    &self.party,
-                    made.qp,
-                    Role::Client,
-                    posted,
-                    agreed,
-                )),
+                qp: Box::new(
+                    WatchedQp::new(&self.party, made.qp, Role::Client, posted, agreed)
+                        .with_options(options),
+                ),
                 private_data: made.private_data,
             })
         })
     }
 
-    fn listen<'a>(
+    fn wrap_listen<'a>(
         &'a self,
         on: SocketAddr,
     ) -> BoxFuture<'a, Result<Box<dyn Listener>, SetupError>> {
@@ -132,7 +131,7 @@ impl Incoming for WatchedIncoming {
             let agreed = agreed(private_data, &self.request);
             let qp = self.inner.accept(options, private_data, receives).await?;
             let qp = WatchedQp::new(&self.party, qp, Role::Server, posted, agreed);
-            Ok(Box::new(qp) as Box<dyn QueuePair>)
+            Ok(Box::new(qp.with_options(options)) as Box<dyn QueuePair>)
         })
     }
 

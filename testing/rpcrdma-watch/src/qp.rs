@@ -3,12 +3,11 @@
 use super::call::Kind;
 use super::rules::{Outcome, Role, Rules};
 use super::{Party, lock};
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use verbs::{
-    Access, CloseReason, Completion, Handle, IoCounters, Limits, Memory, NotPersistent, PostError,
-    QueuePair, RegisterError, WorkRequest,
+    Access, CloseReason, Completion, Handle, Memory, NotPersistent, PostError, QpOptions,
+    QueuePair, RegisterError, RemoteAddress, WorkRequest, WrapQueuePair,
 };
 
 /// Turns of one queue pair after which it is taken to go in circles: no run has a tenth of them.
@@ -58,6 +57,14 @@ impl<Q: QueuePair + ?Sized> WatchedQp<Q> {
         }
     }
 
+    /// With a shared receive queue, if it was made with one.
+    pub(super) fn with_options(self, options: &QpOptions) -> Self {
+        if options.shared_receives.is_some() {
+            lock(&self.rules).shares(self.inner.limits().receives);
+        }
+        self
+    }
+
     /// What is watched.
     pub fn inner(&self) -> &Q {
         &self.inner
@@ -80,12 +87,18 @@ impl<Q: QueuePair + ?Sized> WatchedQp<Q> {
     }
 }
 
-impl<Q: QueuePair + ?Sized> QueuePair for WatchedQp<Q> {
-    fn limits(&self) -> &Limits {
-        self.inner.limits()
+impl<Q: QueuePair + ?Sized> WrapQueuePair for WatchedQp<Q> {
+    type Inner = Q;
+
+    fn inner(&self) -> &Q {
+        &self.inner
     }
 
-    fn post(&mut self, work: WorkRequest) -> Result<(), PostError> {
+    fn inner_mut(&mut self) -> &mut Q {
+        &mut self.inner
+    }
+
+    fn wrap_post(&mut self, work: WorkRequest) -> Result<(), PostError> {
         let mut rules = lock(&self.rules);
         let outcome = rules.judge(&work);
         self.inner.post(work)?;
@@ -100,19 +113,19 @@ impl<Q: QueuePair + ?Sized> QueuePair for WatchedQp<Q> {
         Ok(())
     }
 
-    fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
+    fn wrap_register(&mut self, memory: Memory) -> Result<RemoteAddress, RegisterError> {
         let len = memory.len();
         let stays = matches!(memory, Memory::Persistent(..));
         let source = match memory {
             Memory::Source(_) | Memory::Persistent(Access::Read, _) => true,
             Memory::Sink(_) | Memory::Persistent(Access::Write, _) => false,
         };
-        let handle = self.inner.register(memory)?;
-        lock(&self.rules).registered(handle, len, source, stays);
-        Ok(handle)
+        let at = self.inner.register(memory)?;
+        lock(&self.rules).registered(at, len, source, stays);
+        Ok(at)
     }
 
-    fn copy_in(
+    fn wrap_copy_in(
         &mut self,
         handle: Handle,
         offset: usize,
@@ -122,16 +135,7 @@ impl<Q: QueuePair + ?Sized> QueuePair for WatchedQp<Q> {
         self.inner.copy_in(handle, offset, octets)
     }
 
-    fn copy_out(
-        &mut self,
-        handle: Handle,
-        offset: usize,
-        octets: &mut [u8],
-    ) -> Result<(), NotPersistent> {
-        self.inner.copy_out(handle, offset, octets)
-    }
-
-    fn poll_cq(&mut self) -> Option<Completion> {
+    fn wrap_poll_cq(&mut self) -> Option<Completion> {
         let Some(completion) = self.inner.poll_cq() else {
             if self.inner.closed().is_some() {
                 lock(&self.rules).over();
@@ -148,7 +152,7 @@ impl<Q: QueuePair + ?Sized> QueuePair for WatchedQp<Q> {
         Some(completion)
     }
 
-    fn progress(&mut self) -> bool {
+    fn wrap_progress(&mut self) -> bool {
         self.turns += 1;
         if self.turns == MAX_TURNS {
             let shared = &self.party.shared;
@@ -158,32 +162,12 @@ impl<Q: QueuePair + ?Sized> QueuePair for WatchedQp<Q> {
         self.inner.progress()
     }
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn closed(&self) -> Option<&CloseReason> {
+    fn wrap_closed(&self) -> Option<&CloseReason> {
         let closed = self.inner.closed();
         if closed.is_some() {
             lock(&self.rules).closed();
         }
         closed
-    }
-
-    fn close(&mut self) {
-        self.inner.close();
-    }
-
-    fn peer_addr(&self) -> SocketAddr {
-        self.inner.peer_addr()
-    }
-
-    fn io_counters(&self) -> IoCounters {
-        self.inner.io_counters()
-    }
-
-    fn describe(&self) -> String {
-        self.inner.describe()
     }
 }
 

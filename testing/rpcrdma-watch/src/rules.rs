@@ -14,7 +14,7 @@ use rpcrdma_proto::{Design, Designs, Direction, Version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
-use verbs::{Completion, Handle, RemoteAddress, Segment, WorkRequest, WrId};
+use verbs::{Completion, Handle, RemoteAddress, Segment, SharedReceiveQueue, WorkRequest, WrId};
 
 /// Which end it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +106,8 @@ const FIRST_SIZE: usize = 1024;
 
 #[derive(Debug)]
 struct Region {
+    /// The address of its first byte.
+    base: u64,
     len: u64,
     source: bool,
     /// It is registered from one call to the next.
@@ -303,8 +305,9 @@ impl Rules {
             }
         }
         for (segment, source) in segments(lists) {
-            let end = segment.offset.checked_add(u64::from(segment.length));
             let right = self.regions.get(&segment.handle).is_some_and(|region| {
+                let begin = segment.offset.checked_sub(region.base);
+                let end = begin.and_then(|begin| begin.checked_add(u64::from(segment.length)));
                 region.source == source && end.is_some_and(|end| end <= region.len)
             });
             // One without octets needs no memory behind it.
@@ -610,8 +613,10 @@ impl Rules {
         }
     }
 
-    pub(super) fn registered(&mut self, handle: Handle, len: usize, source: bool, stays: bool) {
+    pub(super) fn registered(&mut self, at: RemoteAddress, len: usize, source: bool, stays: bool) {
+        let handle = at.handle;
         let region = Region {
+            base: at.offset,
             len: len as u64,
             source,
             stays,
@@ -626,7 +631,13 @@ impl Rules {
 
     /// Follows a completion; gives the message if there is one.
     pub(super) fn completed(&mut self, completion: &Completion) -> Option<Message> {
+        // A block of a shared receive queue was posted by nobody, and comes back by itself.
+        let is_shared = matches!(
+            completion,
+            Completion::Receive { wr, .. } if *wr == SharedReceiveQueue::WR
+        );
         match self.work.checked_sub(1) {
+            _ if is_shared => {}
             Some(work) => self.work = work,
             None => self.found("more work is done than was posted"),
         }
@@ -636,7 +647,9 @@ impl Rules {
             ..
         } = completion
         {
-            self.receive_done();
+            if !is_shared {
+                self.receive_done();
+            }
             let message = Message::parse(buffer, &[], self.words());
             if let Some(lost) = invalidated {
                 self.invalidated_by_peer(&message, lost.handle);
@@ -653,6 +666,11 @@ impl Rules {
             | Completion::Failed { .. } => {}
         }
         None
+    }
+
+    /// Messages find up to so many blocks of a shared receive queue, or wait.
+    pub(super) fn shares(&mut self, blocks: usize) {
+        self.receives = blocks;
     }
 
     fn receive_done(&mut self) {

@@ -88,7 +88,11 @@ impl Bench {
 
     async fn connected(watch: Watch, [party, at_responder]: [Party; 2]) -> Self {
         let fabric = Fabric::new(1);
-        let provider = || -> Arc<dyn Provider> { Arc::new(fabric.provider(EndOptions::default())) };
+        let zero_based = EndOptions {
+            zero_based: true,
+            ..EndOptions::default()
+        };
+        let provider = || -> Arc<dyn Provider> { Arc::new(fabric.provider(zero_based.clone())) };
         let of_requester = party.provider(provider());
         let of_responder = at_responder.provider(provider());
         let said = PrivateData {
@@ -132,7 +136,8 @@ impl Bench {
             true => Memory::Source(Gather::from_elem(Bytes::from_static(b"12345678"), 1)),
             false => Memory::Sink(Buffer::with_capacity(8)),
         };
-        self.requester.register(memory).expect("there is room")
+        let at = self.requester.register(memory).expect("there is room");
+        at.handle
     }
 
     fn send(&mut self, call: bool, buffer: Buffer, invalidate: Option<Handle>) {
@@ -392,7 +397,7 @@ fn chunks_of_a_call_to_a_client_are_found() {
     check("to a client offers chunks", |bench| {
         bench.call(XID, &Lists::default());
         let memory = Memory::Sink(Buffer::with_capacity(8));
-        let handle = bench.responder.register(memory).expect("there is room");
-        call_back(bench, &to_be_written(handle, 8));
+        let at = bench.responder.register(memory).expect("there is room");
+        call_back(bench, &to_be_written(at.handle, 8));
     });
 }

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use verbs::{
-    BoxFuture, Connected, Invalidation, Limits, Listener, Provider, QpOptions, SetupError,
-    WorkRequest,
+    BoxFuture, Connected, Invalidation, Limits, Provider, QpOptions, SetupError, WorkRequest,
+    WrapProvider,
 };
 
 /// A provider that changes its mind about remote invalidation with each connection, so that R
@@ -32,8 +32,14 @@ impl Fickle {
     }
 }
 
-impl Provider for Fickle {
-    fn limits(&self) -> Limits {
+impl WrapProvider for Fickle {
+    type Inner = dyn Provider;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.inner
+    }
+
+    fn wrap_limits(&self) -> Limits {
         let mut limits = self.inner.limits();
         if self.says.load(Relaxed) == 1 {
             limits.remote_invalidation = Invalidation::None;
@@ -41,7 +47,7 @@ impl Provider for Fickle {
         limits
     }
 
-    fn connect<'a>(
+    fn wrap_connect<'a>(
         &'a self,
         to: SocketAddr,
         options: &'a QpOptions,
@@ -50,12 +56,5 @@ impl Provider for Fickle {
     ) -> BoxFuture<'a, Result<Connected, SetupError>> {
         self.change();
         self.inner.connect(to, options, private_data, receives)
-    }
-
-    fn listen<'a>(
-        &'a self,
-        on: SocketAddr,
-    ) -> BoxFuture<'a, Result<Box<dyn Listener>, SetupError>> {
-        self.inner.listen(on)
     }
 }

@@ -1,14 +1,17 @@
 //! Where connections are made.
 
 use crate::pair::Pair;
-use crate::peer::Peer;
+use crate::peer::{Addresses, Peer};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
-use verbs::{BoxFuture, Connected, Incoming, Listener, Provider, QpOptions, QueuePair, SetupError};
+use verbs::{
+    BoxFuture, Connected, Incoming, Listener, Provider, QpOptions, QueuePair, SetupError,
+    SharedReceiveQueue,
+};
 
 /// How long the suite waits for what should come at once.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -18,6 +21,7 @@ pub struct Bench<'a> {
     connector: Arc<dyn Provider>,
     acceptor: Arc<dyn Provider>,
     listen_on: SocketAddr,
+    shared_receives: bool,
     sleep: &'a dyn Fn(Duration) -> BoxFuture<'static, ()>,
 }
 
@@ -26,14 +30,31 @@ impl<'a> Bench<'a> {
         connector: Arc<dyn Provider>,
         acceptor: Arc<dyn Provider>,
         listen_on: SocketAddr,
+        shared_receives: bool,
         sleep: &'a dyn Fn(Duration) -> BoxFuture<'static, ()>,
     ) -> Self {
         Self {
             connector,
             acceptor,
             listen_on,
+            shared_receives,
             sleep,
         }
+    }
+
+    /// Whether Receives are posted on its connections.
+    pub(crate) fn posts_receives(&self) -> bool {
+        !self.shared_receives
+    }
+
+    /// These options, with a shared receive queue of its own if that is how connections are made.
+    fn with_queue(&self, options: &QpOptions) -> QpOptions {
+        let mut options = options.clone();
+        if self.shared_receives && options.shared_receives.is_none() {
+            let queue = SharedReceiveQueue::new(options.receives, options.receive_size);
+            options.shared_receives = Some(queue);
+        }
+        options
     }
 
     pub(crate) fn connector(&self) -> &dyn Provider {
@@ -107,6 +128,7 @@ impl<'a> Bench<'a> {
         far: &QpOptions,
     ) -> Pair<'a> {
         let addr = listener.local_addr();
+        let (near, far) = (&self.with_queue(near), &self.with_queue(far));
         let connecting = self.connector.connect(addr, near, &[], Vec::new());
         let accepting = async {
             let mut incoming = listener.accept().await?;
@@ -114,18 +136,20 @@ impl<'a> Bench<'a> {
             incoming.accept(far, &[], Vec::new()).await
         };
         let (connected, accepted) = self.soon("a connection", both(connecting, accepting)).await;
-        self.pair_of(
-            connected
-                .unwrap_or_else(|error| panic!("could not connect: {error}"))
-                .qp,
-            accepted.unwrap_or_else(|error| panic!("could not accept: {error}")),
-        )
+        let connected = connected.unwrap_or_else(|error| panic!("could not connect: {error}"));
+        let accepted = accepted.unwrap_or_else(|error| panic!("could not accept: {error}"));
+        let mut pair = self.pair_of(connected.qp, accepted);
+        pair.near.take_from(near.shared_receives.clone());
+        pair.far.take_from(far.shared_receives.clone());
+        pair
     }
 
+    /// A pair of these ends, which take posted Receives.
     pub(crate) fn pair_of(&self, near: Box<dyn QueuePair>, far: Box<dyn QueuePair>) -> Pair<'a> {
+        let addresses = Addresses::default();
         Pair::new(
-            Peer::new("connector", near),
-            Peer::new("acceptor", far),
+            Peer::new("connector", near, addresses.clone()),
+            Peer::new("acceptor", far, addresses),
             self.sleep,
             PATIENCE,
         )

@@ -20,6 +20,12 @@ pub trait Fixture {
         SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
     }
 
+    /// Whether connections are made with a shared receive queue, where a behaviour is not about
+    /// posted Receives.
+    fn shared_receives(&self) -> bool {
+        false
+    }
+
     /// A timer of the runtime, with which the suite ends a wait for something that never comes.
     fn sleep(&self, time: Duration) -> BoxFuture<'static, ()>;
 
@@ -38,6 +44,7 @@ pub fn run<F: Fixture>(fixture: F, behaviour: impl AsyncFnOnce(&Bench<'_>)) {
         fixture.connector(),
         fixture.acceptor(),
         fixture.listen_on(),
+        fixture.shared_receives(),
         &sleep,
     );
     fixture.block_on(behaviour(&bench));

@@ -28,6 +28,7 @@ pub mod ordering;
 pub mod persistent;
 pub mod reads;
 pub mod setup;
+pub mod shared;
 pub mod teardown;
 pub mod writes;
 
@@ -131,6 +132,14 @@ macro_rules! suite {
                 connector_that_gives_up_is_noticed,
                 address_in_use_is_an_error,
                 one_listener_makes_many_connections;
+            shared:
+                receive_is_not_posted_beside_a_shared_queue,
+                message_longer_than_a_block_ends_the_connection,
+                message_without_a_block_waits_for_one,
+                block_that_is_dropped_elsewhere_wakes_who_waits,
+                connection_takes_no_more_than_its_share,
+                read_arrives_though_all_blocks_are_held_by_calls_before_it,
+                connection_that_ends_gives_up_its_place;
             mixture:
                 everything_at_once_in_both_directions;
         }

@@ -102,6 +102,9 @@ pub async fn head_and_pieces_arrive_as_one_message(bench: &Bench<'_>) {
 
 /// One octet too many ends the connection, and the Receive says why.
 pub async fn message_longer_than_its_receive_ends_the_connection(bench: &Bench<'_>) {
+    if !bench.posts_receives() {
+        return crate::shared::message_longer_than_a_block_ends_the_connection(bench).await;
+    }
     for (capacity, length) in [(1024, 1025), (0, 1), (4096, 4097), (64, 4096)] {
         bench
             .both_ways(async |pair| {
@@ -118,6 +121,9 @@ pub async fn message_longer_than_its_receive_ends_the_connection(bench: &Bench<'
 
 /// There is no waiting for a Receive: credits are the business of the protocol above.
 pub async fn message_without_a_receive_ends_the_connection(bench: &Bench<'_>) {
+    if !bench.posts_receives() {
+        return crate::shared::message_without_a_block_waits_for_one(bench).await;
+    }
     bench
         .both_ways(async |pair| {
             let receive = pair.far.receive_one();

@@ -3,9 +3,10 @@
 use buffer::{Buffer, Gather, Pool};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use verbs::{
     Completion, Handle, Memory, PostError, QueuePair, RegisterError, RemoteAddress, Segment,
-    WorkError, WorkRequest, WrId,
+    SharedReceiveQueue, WorkError, WorkRequest, WrId,
 };
 
 /// Octets that the memory of one end may keep for reuse.
@@ -21,6 +22,36 @@ pub struct Peer {
     owed: BTreeMap<u64, Kind>,
     receives: VecDeque<u64>,
     done: BTreeMap<u64, Completion>,
+    addresses: Addresses,
+    shared: Option<SharedMessages>,
+}
+
+/// Where memory begins that either end of a connection has registered. Offsets in this suite are
+/// counted from there.
+#[derive(Clone, Default)]
+pub(crate) struct Addresses(Arc<Mutex<BTreeMap<Handle, u64>>>);
+
+impl Addresses {
+    fn note(&self, at: RemoteAddress) {
+        self.book().insert(at.handle, at.offset);
+    }
+
+    /// The address of an offset; one that cannot be counted stays what it is, and is as wrong.
+    fn of(&self, handle: Handle, offset: u64) -> u64 {
+        let base = self.book().get(&handle).copied().unwrap_or(0);
+        base.checked_add(offset).unwrap_or(offset)
+    }
+
+    fn book(&self) -> MutexGuard<'_, BTreeMap<Handle, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The shared receive queue of an end, and the order in which its messages are expected.
+struct SharedMessages {
+    queue: SharedReceiveQueue,
+    /// Messages that nobody expected yet.
+    early: VecDeque<Completion>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +76,10 @@ impl Kind {
 }
 
 impl Peer {
-    pub(crate) fn new(name: &'static str, qp: Box<dyn QueuePair>) -> Self {
+    pub(crate) fn new(name: &'static str, qp: Box<dyn QueuePair>, addresses: Addresses) -> Self {
         Self {
+            addresses,
+            shared: None,
             name,
             qp,
             pool: Pool::new(KEEP),
@@ -107,8 +140,57 @@ impl Peer {
             .unwrap_or_else(|error| panic!("{name}: could not post: {error}"))
     }
 
+    /// Posts a Receive, or with a shared receive queue, expects a message.
     pub(crate) fn receive(&mut self, buffer: Buffer) -> WrId {
-        self.post(|wr| WorkRequest::Receive { wr, buffer })
+        if self.shared.is_none() {
+            return self.post(|wr| WorkRequest::Receive { wr, buffer });
+        }
+        let wr = WrId(self.next);
+        self.next += 1;
+        self.owed.insert(wr.0, Kind::Receive);
+        self.receives.push_back(wr.0);
+        self.match_shared();
+        wr
+    }
+
+    /// Its messages come in blocks of this queue.
+    pub(crate) fn take_from(&mut self, queue: Option<SharedReceiveQueue>) {
+        self.shared = queue.map(|queue| SharedMessages {
+            queue,
+            early: VecDeque::new(),
+        });
+    }
+
+    /// The next message that nobody expected, if it is there.
+    pub(crate) fn early_message(&mut self) -> Option<Buffer> {
+        match self.shared.as_mut()?.early.pop_front()? {
+            Completion::Receive { buffer, .. } => Some(buffer),
+            other => panic!("{other:?} is no message"),
+        }
+    }
+
+    /// Gives the messages that came to those who expected them, in order. Nobody expects one on a
+    /// connection that is over: with posted Receives the provider says so itself.
+    fn match_shared(&mut self) {
+        let Some(shared) = &mut self.shared else {
+            return;
+        };
+        while !shared.early.is_empty()
+            && let Some(wr) = self.receives.pop_front()
+        {
+            self.owed.remove(&wr);
+            self.done
+                .extend(shared.early.pop_front().map(|message| (wr, message)));
+        }
+        if self.qp.closed().is_some() {
+            for wr in self.receives.drain(..) {
+                self.owed.remove(&wr);
+                let error = WorkError::Flushed;
+                let wr_id = WrId(wr);
+                self.done
+                    .insert(wr, Completion::Failed { wr: wr_id, error });
+            }
+        }
     }
 
     /// Enters Receives that were handed over when the connection was made.
@@ -156,21 +238,22 @@ impl Peer {
     }
 
     pub(crate) fn write_from(&mut self, handle: Handle, offset: u64, source: Gather) -> WrId {
-        self.post(|wr| WorkRequest::Write {
-            wr,
-            source,
-            to: RemoteAddress { handle, offset },
-        })
+        let to = RemoteAddress {
+            handle,
+            offset: self.addresses.of(handle, offset),
+        };
+        self.post(|wr| WorkRequest::Write { wr, source, to })
     }
 
     pub(crate) fn read(&mut self, from: &[Segment]) -> WrId {
         let length: usize = from.iter().map(|segment| segment.length as usize).sum();
         let sink = self.buffer(length);
-        self.post(|wr| WorkRequest::Read {
-            wr,
-            sink,
-            from: from.into(),
-        })
+        let from = from.iter().map(|segment| Segment {
+            offset: self.addresses.of(segment.handle, segment.offset),
+            ..*segment
+        });
+        let from = from.collect();
+        self.post(|wr| WorkRequest::Read { wr, sink, from })
     }
 
     pub(crate) fn invalidate(&mut self, handle: Handle) -> WrId {
@@ -184,7 +267,9 @@ impl Peer {
     }
 
     pub(crate) fn try_register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
-        self.qp.register(memory)
+        let at = self.qp.register(memory)?;
+        self.addresses.note(at);
+        Ok(at.handle)
     }
 
     /// Registers memory of at least `capacity` zeros for the peer to write.
@@ -204,6 +289,13 @@ impl Peer {
     pub(crate) fn collect(&mut self) {
         while let Some(completion) = self.qp.poll_cq() {
             let name = self.name;
+            if let Completion::Receive { wr, .. } = &completion
+                && let Some(shared) = &mut self.shared
+            {
+                assert_eq!(*wr, SharedReceiveQueue::WR, "{name}: nobody posted it");
+                shared.early.push_back(completion);
+                continue;
+            }
             let (wr, kind) = match &completion {
                 Completion::Receive { wr, .. } => (*wr, Some(Kind::Receive)),
                 Completion::Send { wr } => (*wr, Some(Kind::Send)),
@@ -229,6 +321,7 @@ impl Peer {
             }
             self.done.insert(wr.0, completion);
         }
+        self.match_shared();
     }
 
     /// Whether this work has completed.
@@ -272,10 +365,18 @@ impl Peer {
             qp,
             pool,
             done,
+            shared,
             ..
         } = self;
         drop(done);
         drop(qp);
+        if let Some(SharedMessages { queue, early }) = shared {
+            drop(early);
+            // Others may be attached to it.
+            let left = queue.stats();
+            let some = (left.lent, left.waiting);
+            assert!(some == (0, 0) || left.attached > 0, "{name}: {left:?}");
+        }
         assert_eq!(pool.stats().out, 0, "{name}: octets that never came back");
     }
 }

@@ -15,6 +15,8 @@ pub struct Counters {
     pub fpdus_in: u64,
     /// FPDUs made.
     pub fpdus_out: u64,
+    /// Times that a message had to wait for a block of the shared receive queue.
+    pub held_back: u64,
     /// Octets of payload that were copied on their way in.
     pub copied_in: u64,
     /// Octets of payload that were copied on their way out.

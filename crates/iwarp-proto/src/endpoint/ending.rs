@@ -141,6 +141,11 @@ impl Endpoint {
     }
 
     fn flush_receives(&mut self, first: WorkError) {
+        if let Some(share) = &self.places.share {
+            share.stop_waiting();
+            // Nobody posted the block of a message that is not whole.
+            self.places.receives.clear();
+        }
         let mut error = first;
         for receive in self.places.receives.drain(..) {
             self.cq.push_back(Completion::Failed {

@@ -17,10 +17,12 @@ mod tx;
 mod window;
 
 pub use counters::Counters;
+pub use rx::FPDUS_PER_TURN;
 
 use crate::fpdu;
 use crate::mpa::RtrMessage;
 use crate::stag::SlotId;
+use buffer::Pool;
 use ending::Phase;
 use message::Message;
 use places::{Places, Receive};
@@ -30,7 +32,7 @@ use std::collections::VecDeque;
 use tx::Tx;
 use verbs::{
     CloseReason, Completion, Handle, Invalidated, Memory, NotPersistent, PostError, RegisterError,
-    WorkError, WorkRequest, WrId,
+    SharedReceiveQueue, WorkError, WorkRequest, WrId,
 };
 
 /// Regions that can be registered at a time on one connection.
@@ -70,8 +72,13 @@ pub struct EndpointConfig {
     pub ird: u16,
     /// Read Requests to have outstanding.
     pub ord: u16,
-    /// Receives that may be posted at a time.
+    /// Receives that may be posted at a time, or blocks of the shared receive queue that messages
+    /// of the peer may hold at a time.
     pub receives: usize,
+    /// Where messages find their memory, instead of in posted Receives.
+    pub shared_receives: Option<SharedReceiveQueue>,
+    /// Lends memory while there is something to receive or to send.
+    pub pool: Pool,
     /// Octets of the largest ULPDU to send; clamped to what RFC 5044 §3 allows.
     pub max_ulpdu: usize,
     /// What to send before anything else, as initiator (RFC 6581 §9.2).
@@ -104,11 +111,13 @@ impl Endpoint {
             Some(RtrMessage::Read) => config.ord.max(1),
             Some(RtrMessage::Write) | None => config.ord,
         };
+        let queue = config.shared_receives.as_ref();
+        let share = queue.map(|queue| queue.attach(config.receives));
         let mut endpoint = Self {
             phase: Phase::Open,
-            places: Places::new(config.seed, ord),
-            rx: Rx::new(config.crc, config.strict),
-            tx: Tx::new(config.crc, config.markers, max_ulpdu),
+            places: Places::new(config.seed, ord, share),
+            rx: Rx::new(config.crc, config.strict, config.pool.clone()),
+            tx: Tx::new(config.crc, config.markers, max_ulpdu, config.pool.clone()),
             cq: VecDeque::new(),
             outstanding: 0,
             heard: false,
@@ -155,7 +164,11 @@ impl Endpoint {
     #[allow(clippy::result_large_err)] // The work itself goes back: that is what it is for.
     pub fn post(&mut self, work: WorkRequest) -> Result<(), PostError> {
         if let WorkRequest::Receive { wr, buffer } = work {
-            return self.post_receive(wr, buffer);
+            return match self.places.share {
+                // As hardware has it: who takes from a shared queue has none of its own.
+                Some(_) => Err(PostError::Invalid(WorkRequest::Receive { wr, buffer })),
+                None => self.post_receive(wr, buffer),
+            };
         }
         if self.outstanding >= MAX_SENDS {
             return Err(PostError::Full(work));
@@ -221,7 +234,7 @@ impl Endpoint {
         }
     }
 
-    /// Lets the peer reach memory.
+    /// Lets the peer reach memory, from offset 0 on.
     ///
     /// # Errors
     ///
@@ -344,9 +357,20 @@ impl Endpoint {
         }
     }
 
-    /// Gives memory back that an idle connection does not need.
+    /// Gives back the memory that the pool has lent, where nothing is in it: for when there is
+    /// nothing more to receive or to send for now.
+    pub fn release(&mut self) {
+        self.rx.release();
+        self.tx.release();
+    }
+
+    /// Gives back what is left of busier times: for a connection that has been idle for a while.
     pub fn trim(&mut self) {
-        self.rx.trim();
+        self.release();
         self.tx.trim();
+        self.places.trim();
+        if self.cq.is_empty() {
+            self.cq = VecDeque::new();
+        }
     }
 }

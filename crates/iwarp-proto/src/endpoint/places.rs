@@ -1,10 +1,12 @@
 //! Where payload of the peer may go: regions, Receives and the sinks of Reads.
 
 use super::reads::Reads;
+use crate::ddp::Header;
+use crate::rdmap::QUEUE_SEND;
 use crate::stag::{Entry, SlotId, StagTable};
 use buffer::Buffer;
 use std::collections::VecDeque;
-use verbs::{Memory, WrId};
+use verbs::{Memory, NoBlock, ReceiveShare, SharedReceiveQueue, WrId};
 
 /// A Receive that is posted.
 pub(super) struct Receive {
@@ -26,7 +28,9 @@ pub(super) enum Target {
 /// All memory that the peer's payload can reach, and how far its messages have come.
 pub(super) struct Places {
     pub(super) table: StagTable,
+    /// Those that are posted; with a shared receive queue, the block of the message that arrives.
     pub(super) receives: VecDeque<Receive>,
+    pub(super) share: Option<ReceiveShare>,
     pub(super) reads: Reads,
     /// MSN of the Send that is arriving, or next.
     pub(super) send_sequence: u32,
@@ -39,8 +43,9 @@ pub(super) struct Places {
 }
 
 impl Places {
-    pub(super) fn new(seed: [u8; 32], ord: u16) -> Self {
+    pub(super) fn new(seed: [u8; 32], ord: u16, share: Option<ReceiveShare>) -> Self {
         Self {
+            share,
             table: StagTable::new(seed),
             receives: VecDeque::new(),
             reads: Reads::new(ord),
@@ -49,6 +54,34 @@ impl Places {
             read_sequence: 1,
             serving: 0,
         }
+    }
+
+    /// Takes a block of the shared receive queue for a Send that begins with this segment. Without
+    /// a shared queue there is nothing to do.
+    ///
+    /// While Reads of ours are outstanding it overdraws: calls that hold blocks may wait for a
+    /// Read Response that stands behind this message in the stream.
+    pub(super) fn take_block(&mut self, header: &Header) -> Result<(), NoBlock> {
+        let Some(share) = &self.share else {
+            return Ok(());
+        };
+        let begins = matches!(header, Header::Untagged { queue, .. } if *queue == QUEUE_SEND)
+            && self.receives.is_empty();
+        if begins {
+            let buffer = share.take(!self.reads.is_empty())?;
+            let wr = SharedReceiveQueue::WR;
+            self.receives.push_back(Receive { wr, buffer });
+        }
+        Ok(())
+    }
+
+    /// Gives back what is left of busier times.
+    pub(super) fn trim(&mut self) {
+        if self.receives.is_empty() {
+            self.receives = VecDeque::new();
+        }
+        self.reads.trim();
+        self.table.trim();
     }
 
     /// The memory of a target that a segment was admitted to.

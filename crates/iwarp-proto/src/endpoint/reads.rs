@@ -80,6 +80,16 @@ impl Reads {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    pub(super) fn trim(&mut self) {
+        if self.ops.is_empty() {
+            self.ops = VecDeque::new();
+        }
+    }
+
     pub(super) fn push(&mut self, op: ReadOp) {
         self.ops.push_back(op);
     }

@@ -17,11 +17,20 @@ use crate::ddp::{self, Header};
 use crate::fpdu::{self, CRC_LEN, LENGTH_LEN};
 use crate::rdmap::ReadRequest;
 use crate::terminate::{Cause, Terminate, TerminatedSegment};
+use buffer::Pool;
 use std::io::{self, IoSliceMut};
-use verbs::{Completion, Invalidated};
+use verbs::{Buffer, Completion, Invalidated, NoBlock, ReceiveShare};
 
-/// Octets of the staging buffer. Only what is used of it is ever touched.
+/// Bytes of the staging buffer, at most. The pool lends as much as is offered to a read, from 4 KiB
+/// on.
 const STAGING: usize = 256 << 10;
+
+/// FPDUs that are handled at a time. Without payload an FPDU costs its sender 20 bytes and no
+/// memory, and a full staging buffer has 13,000 of them: others have their turn in between.
+pub const FPDUS_PER_TURN: usize = 256;
+
+/// Bytes to discard at a time when the connection is about to end.
+const DISCARD: usize = 16 << 10;
 
 /// Payload still to come from which on it is worth reading it to its place.
 const DIRECT_FROM: usize = 8 << 10;
@@ -35,7 +44,9 @@ const OFFER_AFTER_LARGE: usize = 512;
 pub(super) struct Rx {
     crc: bool,
     strict: bool,
-    staging: Vec<u8>,
+    pool: Pool,
+    /// Without memory while there is nothing to receive.
+    staging: Buffer,
     /// What is in the staging buffer and not parsed yet.
     head: usize,
     tail: usize,
@@ -44,6 +55,28 @@ pub(super) struct Rx {
     /// Octets that are missing of the FPDU at the head of the staging buffer.
     missing: usize,
     state: State,
+    /// Why FPDUs that are staged whole are not handled, if there are any.
+    stop: Stop,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// There are none.
+    No,
+    /// So many were handled that others have their turn.
+    Turn,
+    /// A Send begins for which there is no block.
+    NoBlock,
+}
+
+/// What became of an attempt to handle what is staged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Moved,
+    /// More must come.
+    Short,
+    /// There must be a block of the shared receive queue.
+    NoBlock,
 }
 
 enum State {
@@ -73,21 +106,23 @@ impl Placing {
 }
 
 impl Rx {
-    pub(super) fn new(crc: bool, strict: bool) -> Self {
+    pub(super) fn new(crc: bool, strict: bool, pool: Pool) -> Self {
         Self {
             crc,
             strict: strict && crc,
-            staging: Vec::new(),
+            pool,
+            staging: Buffer::default(),
             head: 0,
             tail: 0,
             offer: OFFER_FIRST,
             missing: 0,
             state: State::Framing,
+            stop: Stop::No,
         }
     }
 
     fn staged(&self) -> &[u8] {
-        &self.staging[self.head..self.tail]
+        &self.staging.memory()[self.head..self.tail]
     }
 
     fn consume(&mut self, len: usize) {
@@ -102,10 +137,33 @@ impl Rx {
         matches!(self.state, State::Framing) && self.head == self.tail
     }
 
-    pub(super) fn trim(&mut self) {
+    /// Gives the staging buffer back to the pool, if nothing is in it.
+    pub(super) fn release(&mut self) {
         if self.head == self.tail {
-            self.staging = Vec::new();
+            self.staging = Buffer::default();
+            self.head = 0;
+            self.tail = 0;
         }
+    }
+
+    /// Makes room for so many bytes behind what is staged, or for as many as fit the largest
+    /// staging buffer.
+    fn make_room(&mut self, offer: usize) {
+        if self.tail + offer <= self.staging.capacity() {
+            return;
+        }
+        let wanted = (self.tail - self.head + offer).min(STAGING);
+        if wanted <= self.staging.capacity() {
+            let staged = self.head..self.tail;
+            self.staging.memory_mut().copy_within(staged, 0);
+        } else {
+            let mut larger = self.pool.take(wanted);
+            let staged = self.staged();
+            larger.memory_mut()[..staged.len()].copy_from_slice(staged);
+            self.staging = larger;
+        }
+        self.tail -= self.head;
+        self.head = 0;
     }
 
     /// Reads once. Says how many octets came, and how many could have.
@@ -114,10 +172,7 @@ impl Rx {
         places: &mut Places,
         io: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        if self.staging.is_empty() {
-            self.staging = vec![0; STAGING];
-        }
-        match &mut self.state {
+        match &self.state {
             State::Placing(placing) if placing.got < placing.len => {
                 debug_assert_eq!(self.head, self.tail, "what is staged is placed first");
                 // Behind the payload: the trailer and the next header, or, at the end of a
@@ -128,12 +183,16 @@ impl Rx {
                     LENGTH_LEN + ddp::TAGGED_LEN
                 };
                 let behind = placing.trailer() + next;
+                self.make_room(behind);
+                let State::Placing(placing) = &mut self.state else {
+                    unreachable!("it was placing just now");
+                };
                 let rest = placing.start + placing.got..placing.start + placing.len;
                 let rest = &mut places.memory_mut(placing.target)[rest];
                 let rest_len = rest.len();
                 let read = io(&mut [
                     IoSliceMut::new(rest),
-                    IoSliceMut::new(&mut self.staging[..behind]),
+                    IoSliceMut::new(&mut self.staging.memory_mut()[..behind]),
                 ])?;
                 let placed = read.min(rest_len);
                 placing.got += placed;
@@ -143,13 +202,9 @@ impl Rx {
             }
             State::Placing(_) | State::Framing => {
                 let offer = self.offer.max(self.missing);
-                if self.tail + offer > STAGING {
-                    self.staging.copy_within(self.head..self.tail, 0);
-                    self.tail -= self.head;
-                    self.head = 0;
-                }
-                let end = (self.tail + offer).min(STAGING);
-                let space = &mut self.staging[self.tail..end];
+                self.make_room(offer);
+                let end = (self.tail + offer).min(self.staging.capacity());
+                let space = &mut self.staging.memory_mut()[self.tail..end];
                 let offered = space.len();
                 let read = io(&mut [IoSliceMut::new(space)])?;
                 self.tail += read;
@@ -164,20 +219,25 @@ impl Rx {
 }
 
 impl Endpoint {
-    /// Takes octets in once, from `io`, and handles everything that is whole then.
+    /// Takes octets in once, from `io`, and handles what is whole then: at most
+    /// [`FPDUS_PER_TURN`] FPDUs. What is left is for [`resume`](Self::resume).
     ///
     /// `io` is given the places to fill, in order, and says how many octets it filled; 0 means
     /// that the peer has closed its half of the stream.
     ///
     /// # Errors
     ///
-    /// Those of `io`. Nothing is lost if it would have blocked.
+    /// Those of `io`. Nothing is lost if it would have blocked. It is not asked, and would block,
+    /// unless the endpoint [wants input](Self::wants_input).
     pub fn recv_with(
         &mut self,
         io: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
     ) -> io::Result<usize> {
         if !matches!(self.phase, Phase::Open) {
             return self.discard_with(io);
+        }
+        if !self.wants_input() {
+            return Err(io::ErrorKind::WouldBlock.into());
         }
         let read = self.rx.read(&mut self.places, io)?;
         if read == 0 {
@@ -186,21 +246,72 @@ impl Endpoint {
         }
         self.counters.reads += 1;
         self.counters.octets_in += read as u64;
-        while matches!(self.phase, Phase::Open) {
-            let moved = match &self.rx.state {
-                State::Framing => self.framing(),
-                State::Placing(_) => self.placing(),
-            };
-            if !moved {
-                break;
-            }
-        }
+        self.handle_staged();
         Ok(read)
     }
 
-    /// Takes in octets that are at hand, all of them.
-    pub fn recv_slice(&mut self, mut octets: &[u8]) {
-        while !octets.is_empty() {
+    /// Whether [`recv_with`](Self::recv_with) takes octets in: nothing whole is left of what came
+    /// before.
+    pub fn wants_input(&self) -> bool {
+        self.rx.stop == Stop::No || !matches!(self.phase, Phase::Open)
+    }
+
+    /// Whether [`resume`](Self::resume) has something to do.
+    pub fn has_staged(&self) -> bool {
+        match self.rx.stop {
+            _ if self.wants_input() => false,
+            Stop::No | Stop::Turn => true,
+            // Now it may overdraw.
+            Stop::NoBlock => !self.places.reads.is_empty(),
+        }
+    }
+
+    /// The share of the shared receive queue that has to have a block before anything else can be
+    /// taken in.
+    pub fn awaited_share(&self) -> Option<&ReceiveShare> {
+        let waits = self.rx.stop == Stop::NoBlock && !self.wants_input() && !self.has_staged();
+        self.places.share.as_ref().filter(|_| waits)
+    }
+
+    /// Goes on with what was left staged, at most [`FPDUS_PER_TURN`] FPDUs of it. Says whether
+    /// anything moved.
+    pub fn resume(&mut self) -> bool {
+        !self.wants_input() && self.handle_staged()
+    }
+
+    /// Handles FPDUs that are staged whole.
+    fn handle_staged(&mut self) -> bool {
+        let waited = std::mem::replace(&mut self.rx.stop, Stop::No) == Stop::NoBlock;
+        let mut moved = false;
+        let mut left = FPDUS_PER_TURN;
+        while matches!(self.phase, Phase::Open) {
+            if left == 0 {
+                self.rx.stop = Stop::Turn;
+                break;
+            }
+            left -= 1;
+            let step = match &self.rx.state {
+                State::Framing => self.framing(),
+                State::Placing(_) => self.placing(),
+            };
+            match step {
+                Step::Moved => moved = true,
+                Step::Short => break,
+                Step::NoBlock => {
+                    self.counters.held_back += u64::from(moved || !waited);
+                    self.rx.stop = Stop::NoBlock;
+                    break;
+                }
+            }
+        }
+        moved
+    }
+
+    /// Takes in octets that are at hand. Says how many it left, because a Send waits for a block of
+    /// the shared receive queue.
+    pub fn recv_slice(&mut self, mut octets: &[u8]) -> usize {
+        loop {
+            while self.resume() {}
             let taken = self.recv_with(|places| {
                 let before = octets.len();
                 for place in places {
@@ -208,10 +319,13 @@ impl Endpoint {
                     place[..now.len()].copy_from_slice(now);
                     octets = later;
                 }
-                Ok(before - octets.len())
+                match before - octets.len() {
+                    0 => Err(io::ErrorKind::WouldBlock.into()),
+                    taken => Ok(taken),
+                }
             });
-            if !matches!(taken, Ok(1..)) {
-                return;
+            if !matches!(taken, Ok(1..)) && !self.has_staged() {
+                return octets.len();
             }
         }
     }
@@ -221,10 +335,10 @@ impl Endpoint {
         &mut self,
         io: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        if self.rx.staging.is_empty() {
-            self.rx.staging = vec![0; STAGING];
-        }
-        let read = io(&mut [IoSliceMut::new(&mut self.rx.staging)])?;
+        self.rx.head = 0;
+        self.rx.tail = 0;
+        self.rx.make_room(DISCARD);
+        let read = io(&mut [IoSliceMut::new(self.rx.staging.memory_mut())])?;
         if read == 0 {
             self.give_up();
         }
@@ -233,44 +347,50 @@ impl Endpoint {
 
     /// Handles the FPDU at the head of the staging buffer, or begins to place it, or finds that
     /// more must come.
-    fn framing(&mut self) -> bool {
+    fn framing(&mut self) -> Step {
         let staged = self.rx.staged();
         if staged.len() < LENGTH_LEN {
             self.rx.missing = LENGTH_LEN - staged.len();
-            return false;
+            return Step::Short;
         }
         let ulpdu = usize::from(be::u16_at(staged, 0));
         let total = fpdu::wire_len(ulpdu);
         if staged.len() >= total {
             self.rx.missing = 0;
-            self.whole(ulpdu, total);
-            return true;
+            return self.whole(ulpdu, total);
         }
         let missing = total - staged.len();
         if !self.rx.strict && missing >= DIRECT_FROM && self.begin_placing(ulpdu) {
             self.rx.missing = 0;
-            return true;
+            return Step::Moved;
         }
         self.rx.missing = missing;
-        false
+        Step::Short
     }
 
     /// An FPDU that is staged whole.
-    fn whole(&mut self, ulpdu: usize, total: usize) {
+    fn whole(&mut self, ulpdu: usize, total: usize) -> Step {
         let octets = &self.rx.staged()[..total];
         if self.rx.crc {
             let (body, given) = octets.split_at(total - CRC_LEN);
             if crc::emit(crc::crc32c(body)) != given {
                 self.violation(Cause::MPA_CRC, None);
-                return;
+                return Step::Moved;
             }
+        }
+        let segment = &octets[LENGTH_LEN..LENGTH_LEN + ulpdu];
+        let header = Header::read(segment);
+        if let Some(Err(why)) = header.map(|header| self.places.take_block(&header))
+            && (why == NoBlock::Empty || self.places.reads.is_empty())
+        {
+            // An FPDU is counted when it is handled.
+            return Step::NoBlock;
         }
         self.heard = true;
         self.counters.fpdus_in += 1;
-        let segment = &octets[LENGTH_LEN..LENGTH_LEN + ulpdu];
-        let Some(header) = Header::read(segment) else {
+        let Some(header) = header else {
             self.violation(Cause::DDP_CATASTROPHIC, None);
-            return;
+            return Step::Moved;
         };
         let payload = &segment[header.wire_len()..];
         let admitted = match self.places.admit(&header, payload.len(), self.config.ird) {
@@ -278,7 +398,7 @@ impl Endpoint {
             Err(cause) => {
                 let segment = terminated(ulpdu, header, payload, cause);
                 self.violation(cause, Some(segment));
-                return;
+                return Step::Moved;
             }
         };
         if let Some((target, start)) = admitted.place {
@@ -302,6 +422,7 @@ impl Endpoint {
             }
         }
         self.rx.consume(total);
+        Step::Moved
     }
 
     /// Begins to place a large FPDU whose header is staged and admitted. One that is not admitted
@@ -316,6 +437,9 @@ impl Endpoint {
         let Some(len) = (LENGTH_LEN + ulpdu).checked_sub(header_len) else {
             return false;
         };
+        if self.places.take_block(&header).is_err() {
+            return false;
+        }
         let Ok(admitted) = self.places.admit(&header, len, self.config.ird) else {
             return false;
         };
@@ -348,14 +472,14 @@ impl Endpoint {
     }
 
     /// Ends the placing of an FPDU, if all of it is there.
-    fn placing(&mut self) -> bool {
+    fn placing(&mut self) -> Step {
         let State::Placing(placing) = &self.rx.state else {
             unreachable!("called while placing");
         };
         let trailer = placing.trailer();
         if placing.got < placing.len || self.rx.staged().len() < trailer {
             self.rx.missing = trailer;
-            return false;
+            return Step::Short;
         }
         self.rx.missing = 0;
         if self.rx.crc {
@@ -367,7 +491,7 @@ impl Endpoint {
             digest.update(pad);
             if crc::emit(digest.finish()) != given {
                 self.violation(Cause::MPA_CRC, None);
-                return true;
+                return Step::Moved;
             }
         }
         let State::Placing(placing) = std::mem::replace(&mut self.rx.state, State::Framing) else {
@@ -389,7 +513,7 @@ impl Endpoint {
         if let Target::Region(slot) = placing.target {
             self.unhold(slot);
         }
-        true
+        Step::Moved
     }
 
     fn read_response(&mut self, len: usize, last: bool) {

@@ -4,6 +4,7 @@
 
 mod conversation;
 mod hostile;
+mod memory;
 mod stream;
 mod wire;
 
@@ -23,6 +24,8 @@ pub(super) fn config(role: Role) -> EndpointConfig {
         ird: 4,
         ord: 4,
         receives: 64,
+        shared_receives: None,
+        pool: Pool::new(1 << 20),
         max_ulpdu: fpdu::LARGE_MULPDU,
         rtr: None,
         seed: [match role {

@@ -7,6 +7,7 @@ use super::{Endpoint, Phase, Role};
 use crate::ddp;
 use crate::fpdu;
 use crate::markers::Markers;
+use buffer::Pool;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use verbs::{Completion, WrId};
@@ -27,10 +28,10 @@ pub(super) struct Tx {
 }
 
 impl Tx {
-    pub(super) fn new(crc: bool, markers: bool, max_ulpdu: usize) -> Self {
+    pub(super) fn new(crc: bool, markers: bool, max_ulpdu: usize, pool: Pool) -> Self {
         Self {
             queue: VecDeque::new(),
-            window: Window::new(),
+            window: Window::new(pool),
             crc,
             markers: markers.then(Markers::new),
             max_ulpdu,
@@ -98,10 +99,14 @@ impl Tx {
             })
     }
 
+    pub(super) fn release(&mut self) {
+        self.window.release();
+    }
+
     pub(super) fn trim(&mut self) {
         self.window.trim();
         if self.queue.is_empty() {
-            self.queue.shrink_to(64);
+            self.queue = VecDeque::new();
         }
     }
 }

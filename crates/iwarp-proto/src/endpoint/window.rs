@@ -3,9 +3,10 @@
 use super::counters::Counters;
 use super::message::{Body, COPY_PIECE_BELOW, End, Part};
 use crate::crc;
-use crate::ddp::Header;
+use crate::ddp::{self, Header};
 use crate::fpdu;
 use crate::markers::Markers;
+use buffer::Pool;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -19,15 +20,14 @@ const MAX_SLICES: usize = 1020;
 /// Slices that one more FPDU may need, at most: 64 KiB of pieces that are just not copied.
 const SLICES_PER_FPDU: usize = 2 * fpdu::MAX_MULPDU / COPY_PIECE_BELOW + 2;
 
-/// Headers, CRCs and small payload above this are given back when a connection is idle.
-const KEEP_SLAB: usize = 16 << 10;
-
 /// Octets to send, in pieces: headers, CRCs and small payload in one slab, the rest by reference.
 ///
 /// It is filled when it is empty, so that a partial write is nothing but an offset, and so that a
 /// CRC is made just before its octets are handed out.
 pub(super) struct Window {
-    slab: Vec<u8>,
+    pool: Pool,
+    /// Lent by the pool while there is something to send.
+    slab: Buffer,
     /// Where the part of the slab begins that is in no piece yet.
     open: usize,
     pieces: VecDeque<Piece>,
@@ -38,8 +38,9 @@ pub(super) struct Window {
     sent: u64,
     /// What is owed when so many octets of the stream have been handed out.
     ends: VecDeque<(u64, End)>,
-    /// For FPDUs with markers: the FPDU before it has any.
+    /// For FPDUs with markers: the FPDU before it has any, and when it has them.
     plain: Vec<u8>,
+    marked: Vec<u8>,
 }
 
 enum Piece {
@@ -59,9 +60,10 @@ impl Piece {
 }
 
 impl Window {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(pool: Pool) -> Self {
         Self {
-            slab: Vec::new(),
+            pool,
+            slab: Buffer::default(),
             open: 0,
             pieces: VecDeque::new(),
             head: 0,
@@ -69,6 +71,7 @@ impl Window {
             sent: 0,
             ends: VecDeque::new(),
             plain: Vec::new(),
+            marked: Vec::new(),
         }
     }
 
@@ -96,7 +99,8 @@ impl Window {
     ) {
         let ulpdu = header.wire_len() + len;
         let begin = self.slab.len();
-        self.begin(header, ulpdu);
+        let (head, head_len) = begin_fpdu(header, ulpdu);
+        self.append(&head[..head_len]);
         let mut digest = use_crc.then(crc::Digest::new);
         // Octets of the slab are digested in one go, not one small part after the other.
         let mut digested = begin;
@@ -104,7 +108,7 @@ impl Window {
             let piece = match part {
                 Part::Copy(octets) => {
                     counters.copied_out += octets.len() as u64;
-                    self.slab.extend_from_slice(octets);
+                    self.append(octets);
                     return;
                 }
                 Part::Whole(buffer) => Piece::Whole(buffer),
@@ -118,13 +122,12 @@ impl Window {
             self.seal();
             self.pieces.push_back(piece);
         });
-        self.slab.extend_from_slice(&[0; 3][..fpdu::pad_len(ulpdu)]);
+        self.append(&[0; 3][..fpdu::pad_len(ulpdu)]);
         let crc = digest.map(|mut digest| {
             digest.update(&self.slab[digested..]);
             digest.finish()
         });
-        self.slab
-            .extend_from_slice(&crc.map_or([0; fpdu::CRC_LEN], crc::emit));
+        self.append(&crc.map_or([0; fpdu::CRC_LEN], crc::emit));
         self.framed += fpdu::wire_len(ulpdu) as u64;
         counters.fpdus_out += 1;
     }
@@ -140,29 +143,40 @@ impl Window {
         counters: &mut Counters,
     ) {
         let ulpdu = header.wire_len() + len;
-        // The slab is borrowed to build the FPDU in, then the FPDU goes behind it with markers.
-        let before = std::mem::take(&mut self.slab);
-        self.slab = std::mem::take(&mut self.plain);
-        self.slab.clear();
-        self.begin(header, ulpdu);
+        let (head, head_len) = begin_fpdu(header, ulpdu);
+        let Self { plain, marked, .. } = self;
+        plain.clear();
+        plain.extend_from_slice(&head[..head_len]);
         body.take(len, |part| match part {
-            Part::Copy(octets) => self.slab.extend_from_slice(octets),
-            Part::Whole(buffer) => self.slab.extend_from_slice(&buffer),
-            Part::Shared(octets) => self.slab.extend_from_slice(&octets),
+            Part::Copy(octets) => plain.extend_from_slice(octets),
+            Part::Whole(buffer) => plain.extend_from_slice(&buffer),
+            Part::Shared(octets) => plain.extend_from_slice(&octets),
         });
-        self.slab.extend_from_slice(&[0; 3][..fpdu::pad_len(ulpdu)]);
-        self.plain = std::mem::replace(&mut self.slab, before);
-        let begin = self.slab.len();
-        markers.frame(&self.plain, use_crc, &mut self.slab);
-        self.framed += (self.slab.len() - begin) as u64;
+        plain.extend_from_slice(&[0; 3][..fpdu::pad_len(ulpdu)]);
+        marked.clear();
+        markers.frame(plain, use_crc, marked);
+        self.framed += marked.len() as u64;
+        let marked = std::mem::take(&mut self.marked);
+        self.append(&marked);
+        self.marked = marked;
         counters.copied_out += len as u64;
         counters.fpdus_out += 1;
     }
 
-    fn begin(&mut self, header: Header, ulpdu: usize) {
-        let length = u16::try_from(ulpdu).expect("a ULPDU is at most 64768 octets");
-        self.slab.extend_from_slice(&length.to_be_bytes());
-        header.emit(&mut self.slab);
+    fn append(&mut self, octets: &[u8]) {
+        if octets.len() > self.slab.capacity() - self.slab.len() {
+            self.grow(octets.len());
+        }
+        self.slab.extend_from_slice(octets);
+    }
+
+    /// Moves the slab to memory of the pool that has room for so many octets more.
+    #[cold]
+    fn grow(&mut self, additional: usize) {
+        let capacity = (self.slab.len() + additional).max(2 * self.slab.capacity());
+        let mut larger = self.pool.take(capacity);
+        larger.extend_from_slice(&self.slab);
+        self.slab = larger;
     }
 
     /// Notes what is owed for everything framed so far.
@@ -232,10 +246,32 @@ impl Window {
         }
     }
 
-    pub(super) fn trim(&mut self) {
-        if self.is_empty() && self.slab.capacity() > KEEP_SLAB {
-            self.slab = Vec::new();
+    /// Gives the slab back to the pool, if nothing is in it.
+    pub(super) fn release(&mut self) {
+        if self.is_empty() {
+            self.slab = Buffer::default();
+            self.open = 0;
         }
-        self.plain = Vec::new();
     }
+
+    pub(super) fn trim(&mut self) {
+        self.plain = Vec::new();
+        self.marked = Vec::new();
+        if self.is_empty() {
+            self.pieces = VecDeque::new();
+            self.ends = VecDeque::new();
+        }
+    }
+}
+
+/// The length field and the header of an FPDU, and how long they are.
+fn begin_fpdu(
+    header: Header,
+    ulpdu: usize,
+) -> ([u8; fpdu::LENGTH_LEN + ddp::MAX_HEADER_LEN], usize) {
+    let length = u16::try_from(ulpdu).expect("a ULPDU is at most 64768 octets");
+    let mut begin = [0; fpdu::LENGTH_LEN + ddp::MAX_HEADER_LEN];
+    begin[..fpdu::LENGTH_LEN].copy_from_slice(&length.to_be_bytes());
+    let len = header.write(&mut begin[fpdu::LENGTH_LEN..]);
+    (begin, fpdu::LENGTH_LEN + len)
 }

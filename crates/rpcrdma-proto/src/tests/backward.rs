@@ -401,7 +401,7 @@ fn no_reply_of_a_client_takes_a_handle_along() {
     // A handle that the server never had is not invalidated by its provider, which ends the
     // connection; one that its provider reports all the same is of no call.
     let memory = verbs::Memory::Sink(Buffer::with_capacity(8));
-    let foreign = lone.end.qp.register(memory).expect("there is room");
+    let foreign = lone.end.qp.register(memory).expect("there is room").handle;
     lone.send(&inline(&Lists::default()), Some(foreign));
     let violation = lone.end.connection.violation();
     assert_eq!(violation, Some(Violation::ForeignHandle(foreign)));

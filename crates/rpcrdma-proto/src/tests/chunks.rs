@@ -7,7 +7,7 @@ use crate::header::{Lists, Segments, WriteChunk, procedure};
 use oncrpc::Reply;
 use oncrpc::xdr;
 use smallvec::smallvec;
-use verbs::{Completion, Handle, Memory, QueuePair, Segment, WorkRequest};
+use verbs::{Completion, Handle, Memory, QueuePair, RemoteAddress, Segment, WorkRequest};
 
 #[test]
 fn padding_may_be_in_a_read_chunk_or_not() {
@@ -16,7 +16,7 @@ fn padding_may_be_in_a_read_chunk_or_not() {
             let mut lone = Lone::server(versions);
             let mut data = octets(5).to_vec();
             data.resize(5 + extra, 0);
-            let handle = lone
+            let at = lone
                 .peer
                 .register(Memory::Source(Gather::from_elem(Bytes::from(data), 1)))
                 .expect("there is room");
@@ -25,10 +25,10 @@ fn padding_may_be_in_a_read_chunk_or_not() {
             let mut reduced = Buffer::default();
             message.copy_reduced_into(&mut reduced, |_| true);
             // In segments of odd lengths.
-            let mut rest = segment(handle.0, 2 + extra as u32);
-            rest.offset = 3;
+            let mut rest = segment_at(at, 2 + extra as u32);
+            rest.offset += 3;
             let lists = Lists {
-                reads: vec![read_chunk(position, smallvec![segment(handle.0, 3), rest])],
+                reads: vec![read_chunk(position, smallvec![segment_at(at, 3), rest])],
                 ..Lists::default()
             };
             lone.send_lists(procedure::MSG, 5, &lists, &reduced);
@@ -56,13 +56,13 @@ fn offered_chunks_come_back_with_what_was_written() {
             let mut lone = Lone::server(versions);
             let total: u32 = write.iter().chain(long).sum();
             let sink = Memory::Sink(Buffer::with_capacity(total.max(1) as usize));
-            let handle = lone.peer.register(sink).expect("there is room");
-            let mut offset = 0;
+            let at = lone.peer.register(sink).expect("there is room");
+            let mut offset = at.offset;
             let mut chunk = |lengths: &[u32]| WriteChunk {
                 segments: lengths
                     .iter()
                     .map(|&length| {
-                        let mut segment = segment(handle.0, length);
+                        let mut segment = segment_at(at, length);
                         segment.offset = offset;
                         offset += u64::from(length);
                         segment
@@ -126,8 +126,11 @@ fn source(lone: &mut Lone, octets: &[u8], lengths: &[usize]) -> Segments {
         octets = rest;
     }
     let memory = Memory::Source(Gather::from_elem(Bytes::from(memory), 1));
-    let handle = lone.peer.register(memory).expect("there is room");
-    segments.iter_mut().for_each(|s| s.handle = handle);
+    let at = lone.peer.register(memory).expect("there is room");
+    for segment in &mut segments {
+        segment.handle = at.handle;
+        segment.offset += at.offset;
+    }
     segments
 }
 
@@ -197,8 +200,8 @@ fn items_are_pulled_from_every_position_in_every_cut() {
 fn check_filled(versions: Versions, offered: &[&[u32]], results: &[usize], back: &[&[u32]]) {
     let mut lone = Lone::server(versions);
     let memory = Memory::Sink(Buffer::with_capacity(10_000));
-    let handle = lone.peer.register(memory).expect("there is room");
-    let mut offset = 0;
+    let RemoteAddress { handle, offset } = lone.peer.register(memory).expect("there is room");
+    let mut offset = offset;
     let mut chunk = |lengths: &&[u32]| WriteChunk {
         segments: lengths
             .iter()

@@ -74,7 +74,7 @@ fn handle_must_not_be_invalidated_if_we_did_not_set_r() {
 fn handle_of_an_empty_segment_is_not_invalidated() {
     let mut lone = server();
     let sink = Memory::Sink(Buffer::with_capacity(100));
-    let handle = lone.peer.register(sink).expect("there is room");
+    let at = lone.peer.register(sink).expect("there is room");
     let check = |lone: &mut Lone, segments, invalidated| {
         let offered = Lists {
             writes: vec![WriteChunk { segments }],
@@ -92,7 +92,7 @@ fn handle_of_an_empty_segment_is_not_invalidated() {
         assert_eq!(counters.invalidations_sent, invalidated);
     };
     check(&mut lone, smallvec![segment(0, 0)], 0);
-    check(&mut lone, smallvec![segment(0, 0), segment(handle.0, 9)], 1);
+    check(&mut lone, smallvec![segment(0, 0), segment_at(at, 9)], 1);
 }
 
 /// A call with a Read chunk, a Write chunk and a Reply chunk, and what the peer was offered.

@@ -7,7 +7,7 @@ use crate::header::{self, Body, Header, Lists, RdmaError, ReadChunk, Segments, p
 use crate::layout::{Contents, Layout};
 use crate::v2::header::{self as two, Invalidate};
 use oncrpc::TransportError;
-use verbs::{Completion, Handle, Limits, QueuePair, Segment, WorkRequest, WrId};
+use verbs::{Completion, Handle, Limits, QueuePair, RemoteAddress, Segment, WorkRequest, WrId};
 use verbs_sim::{EndOptions, Fabric, PairOptions, SimQp};
 
 /// The connection under test, and its peer.
@@ -217,6 +217,15 @@ pub(super) fn segment(handle: u32, length: u32) -> Segment {
         handle: Handle(handle),
         length,
         offset: 0,
+    }
+}
+
+/// The beginning of memory that the peer has registered.
+pub(super) fn segment_at(at: RemoteAddress, length: u32) -> Segment {
+    Segment {
+        handle: at.handle,
+        length,
+        offset: at.offset,
     }
 }
 

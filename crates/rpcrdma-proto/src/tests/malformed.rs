@@ -72,12 +72,12 @@ fn long_call_for_another_transaction_is_refused_after_it_was_pulled() {
         let mut lone = Lone::server(versions);
         let message = Bytes::from(stream_6());
         let len = message.len() as u32;
-        let handle = lone
+        let at = lone
             .peer
             .register(Memory::Source(Gather::from_elem(message, 1)))
             .expect("there is room");
         let lists = Lists {
-            reads: vec![read_chunk(0, smallvec![segment(handle.0, len)])],
+            reads: vec![read_chunk(0, smallvec![segment_at(at, len)])],
             ..Lists::default()
         };
         lone.send_lists(procedure::NOMSG, 5, &lists, &[]);

@@ -229,7 +229,10 @@ mod tests {
     use std::net::SocketAddr;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-    use verbs::{Completion, Handle, Limits, Memory, NotPersistent, RegisterError, WorkRequest};
+    use verbs::{
+        Completion, Handle, Limits, Memory, NotPersistent, RegisterError, RemoteAddress,
+        WorkRequest,
+    };
 
     /// A queue pair whose peer sends without a pause, until it is told that it is over.
     struct Flooded {
@@ -247,7 +250,7 @@ mod tests {
             Ok(())
         }
 
-        fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
+        fn register(&mut self, memory: Memory) -> Result<RemoteAddress, RegisterError> {
             Err(RegisterError::Closed(memory))
         }
 

@@ -7,11 +7,10 @@ use oncrpc::Transport;
 use rpcrdma::{Client, ClientConfig, ServerConfig, Spin};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 use verbs::{
-    BoxFuture, CloseReason, Completion, Connected, Handle, Limits, Listener, Memory, NotPersistent,
-    PostError, Provider, QpOptions, QueuePair, RegisterError, SetupError, WorkRequest,
+    BoxFuture, Completion, Connected, Provider, QpOptions, QueuePair, SetupError, WorkRequest,
+    WrapProvider, WrapQueuePair,
 };
 
 /// Keeps to itself which handle came with a message.
@@ -19,12 +18,14 @@ pub(crate) struct Silent(pub(crate) Arc<dyn Provider>);
 
 struct SilentQp(Box<dyn QueuePair>);
 
-impl Provider for Silent {
-    fn limits(&self) -> Limits {
-        self.0.limits()
+impl WrapProvider for Silent {
+    type Inner = dyn Provider;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.0
     }
 
-    fn connect<'a>(
+    fn wrap_connect<'a>(
         &'a self,
         to: SocketAddr,
         options: &'a QpOptions,
@@ -40,76 +41,25 @@ impl Provider for Silent {
             })
         })
     }
-
-    fn listen<'a>(
-        &'a self,
-        on: SocketAddr,
-    ) -> BoxFuture<'a, Result<Box<dyn Listener>, SetupError>> {
-        self.0.listen(on)
-    }
 }
 
-impl QueuePair for SilentQp {
-    fn limits(&self) -> &Limits {
-        self.0.limits()
+impl WrapQueuePair for SilentQp {
+    type Inner = dyn QueuePair;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.0
     }
 
-    fn post(&mut self, work: WorkRequest) -> Result<(), PostError> {
-        self.0.post(work)
+    fn inner_mut(&mut self) -> &mut Self::Inner {
+        &mut *self.0
     }
 
-    fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
-        self.0.register(memory)
-    }
-
-    fn copy_in(
-        &mut self,
-        handle: Handle,
-        offset: usize,
-        octets: &[u8],
-    ) -> Result<(), NotPersistent> {
-        self.0.copy_in(handle, offset, octets)
-    }
-
-    fn copy_out(
-        &mut self,
-        handle: Handle,
-        offset: usize,
-        octets: &mut [u8],
-    ) -> Result<(), NotPersistent> {
-        self.0.copy_out(handle, offset, octets)
-    }
-
-    fn poll_cq(&mut self) -> Option<Completion> {
+    fn wrap_poll_cq(&mut self) -> Option<Completion> {
         let mut completion = self.0.poll_cq()?;
         if let Completion::Receive { invalidated, .. } = &mut completion {
             *invalidated = None;
         }
         Some(completion)
-    }
-
-    fn progress(&mut self) -> bool {
-        self.0.progress()
-    }
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.0.poll_ready(cx)
-    }
-
-    fn closed(&self) -> Option<&CloseReason> {
-        self.0.closed()
-    }
-
-    fn close(&mut self) {
-        self.0.close();
-    }
-
-    fn peer_addr(&self) -> SocketAddr {
-        self.0.peer_addr()
-    }
-
-    fn describe(&self) -> String {
-        self.0.describe()
     }
 }
 

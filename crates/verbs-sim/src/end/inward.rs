@@ -5,7 +5,7 @@ use crate::regions::Refusal;
 use crate::wire::{Message, Wire};
 use std::fmt;
 use std::time::Duration;
-use verbs::{CloseReason, Completion, Handle, Invalidated, Invalidation, Segment, WorkError};
+use verbs::{CloseReason, Completion, Handle, Invalidated, Invalidation, Segment, WorkError, WrId};
 
 /// A rule of the transport that the peer broke.
 struct Violation {
@@ -100,7 +100,7 @@ impl End {
             .pop_front()
             .ok_or_else(|| Violation::new("a Send without a Receive posted for it"))?;
         if octets.len() > buffer.capacity() {
-            self.fail(Queue::Receives, wr, WorkError::TooLong);
+            self.fail_receive(wr, WorkError::TooLong);
             return Err(Violation::new(format_args!(
                 "a Send of {} octets into a Receive of {}",
                 octets.len(),
@@ -111,7 +111,7 @@ impl End {
             None => None,
             Some(Ok(invalidated)) => Some(invalidated),
             Some(Err(violation)) => {
-                self.fail(Queue::Receives, wr, WorkError::Flushed);
+                self.fail_receive(wr, WorkError::Flushed);
                 return Err(violation);
             }
         };
@@ -125,6 +125,14 @@ impl End {
         };
         self.complete_at(now, visible, Queue::Receives, done);
         Ok(())
+    }
+
+    /// The Receive of a message that is refused; a block of the shared receive queue was posted by
+    /// nobody.
+    fn fail_receive(&mut self, wr: WrId, error: WorkError) {
+        if self.share.is_none() {
+            self.fail(Queue::Receives, wr, error);
+        }
     }
 
     fn invalidate_for_peer(&mut self, handle: Handle) -> Result<Invalidated, Violation> {

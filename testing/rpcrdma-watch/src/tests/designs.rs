@@ -131,7 +131,8 @@ fn call_that_names_what_is_not_its_own_or_is_to_stay_is_found() {
     });
     let persistent = |bench: &mut Bench| {
         let memory = Memory::Persistent(Access::Read, Buffer::with_capacity(8));
-        bench.requester.register(memory).expect("there is room")
+        let at = bench.requester.register(memory).expect("there is room");
+        at.handle
     };
     check(Design::PerCallSeveral, Some("names"), |bench| {
         let stays = persistent(bench);

@@ -12,7 +12,8 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 use verbs::{
-    Buffer, CloseReason, Completion, Gather, Handle, Memory, QueuePair, Segment, WorkRequest, WrId,
+    Buffer, CloseReason, Completion, Gather, Handle, Memory, QueuePair, RemoteAddress, Segment,
+    WorkRequest, WrId,
 };
 
 /// Receives that are always posted. One is for the answer; the others are for a peer that says more
@@ -109,13 +110,13 @@ impl Conversation {
         target: Procedure,
     ) -> Result<Option<bool>, Silence> {
         let memory = Memory::Sink(Buffer::with_capacity(ROOM as usize));
-        let Ok(handle) = self.qp.register(memory) else {
+        let Ok(RemoteAddress { handle, offset }) = self.qp.register(memory) else {
             return Ok(None);
         };
         let segment = Segment {
             handle,
             length: ROOM,
-            offset: 0,
+            offset,
         };
         let lists = Lists {
             reply: Some(WriteChunk {

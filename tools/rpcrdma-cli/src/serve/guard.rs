@@ -3,9 +3,7 @@
 use nfs_server::AccessList;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use verbs::{
-    BoxFuture, Connected, Incoming, Limits, Listener, Provider, QpOptions, SetupError, WorkRequest,
-};
+use verbs::{BoxFuture, Incoming, Listener, Provider, SetupError, WrapProvider};
 
 /// A provider whose listeners take in allowed addresses only. Others are refused before anything
 /// they send is looked at.
@@ -14,22 +12,14 @@ pub(crate) struct Guarded {
     pub(crate) allowed: AccessList,
 }
 
-impl Provider for Guarded {
-    fn limits(&self) -> Limits {
-        self.inner.limits()
+impl WrapProvider for Guarded {
+    type Inner = dyn Provider;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.inner
     }
 
-    fn connect<'a>(
-        &'a self,
-        to: SocketAddr,
-        options: &'a QpOptions,
-        private_data: &'a [u8],
-        receives: Vec<WorkRequest>,
-    ) -> BoxFuture<'a, Result<Connected, SetupError>> {
-        self.inner.connect(to, options, private_data, receives)
-    }
-
-    fn listen<'a>(
+    fn wrap_listen<'a>(
         &'a self,
         on: SocketAddr,
     ) -> BoxFuture<'a, Result<Box<dyn Listener>, SetupError>> {

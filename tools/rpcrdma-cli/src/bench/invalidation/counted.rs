@@ -4,10 +4,9 @@ use rpcrdma_proto::header::Header;
 use rpcrdma_proto::v2::header::{Header as HeaderTwo, VERSION as TWO, WordLayout};
 use serde::Serialize;
 use std::ops::{AddAssign, SubAssign};
-use std::task::{Context, Poll};
 use verbs::{
-    CloseReason, Completion, Handle, Limits, Memory, NotPersistent, PostError, QueuePair,
-    RegisterError, WorkRequest,
+    Completion, Memory, PostError, QueuePair, RegisterError, RemoteAddress, WorkRequest,
+    WrapQueuePair,
 };
 
 /// What was asked of one end, or of both.
@@ -77,12 +76,18 @@ impl<Q> Counted<Q> {
     }
 }
 
-impl<Q: QueuePair> QueuePair for Counted<Q> {
-    fn limits(&self) -> &Limits {
-        self.inner.limits()
+impl<Q: QueuePair> WrapQueuePair for Counted<Q> {
+    type Inner = Q;
+
+    fn inner(&self) -> &Q {
+        &self.inner
     }
 
-    fn post(&mut self, work: WorkRequest) -> Result<(), PostError> {
+    fn inner_mut(&mut self) -> &mut Q {
+        &mut self.inner
+    }
+
+    fn wrap_post(&mut self, work: WorkRequest) -> Result<(), PostError> {
         let mut counts = Counts {
             posted: 1,
             ..Counts::default()
@@ -102,31 +107,13 @@ impl<Q: QueuePair> QueuePair for Counted<Q> {
         Ok(())
     }
 
-    fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
-        let handle = self.inner.register(memory)?;
+    fn wrap_register(&mut self, memory: Memory) -> Result<RemoteAddress, RegisterError> {
+        let at = self.inner.register(memory)?;
         self.counts.registrations += 1;
-        Ok(handle)
+        Ok(at)
     }
 
-    fn copy_in(
-        &mut self,
-        handle: Handle,
-        offset: usize,
-        octets: &[u8],
-    ) -> Result<(), NotPersistent> {
-        self.inner.copy_in(handle, offset, octets)
-    }
-
-    fn copy_out(
-        &mut self,
-        handle: Handle,
-        offset: usize,
-        octets: &mut [u8],
-    ) -> Result<(), NotPersistent> {
-        self.inner.copy_out(handle, offset, octets)
-    }
-
-    fn poll_cq(&mut self) -> Option<Completion> {
+    fn wrap_poll_cq(&mut self) -> Option<Completion> {
         let completion = self.inner.poll_cq()?;
         self.counts.completions += u64::from(match completion {
             Completion::Send { .. } | Completion::Write { .. } => false,
@@ -136,29 +123,5 @@ impl<Q: QueuePair> QueuePair for Counted<Q> {
             | Completion::Failed { .. } => true,
         });
         Some(completion)
-    }
-
-    fn progress(&mut self) -> bool {
-        self.inner.progress()
-    }
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn closed(&self) -> Option<&CloseReason> {
-        self.inner.closed()
-    }
-
-    fn close(&mut self) {
-        self.inner.close();
-    }
-
-    fn peer_addr(&self) -> std::net::SocketAddr {
-        self.inner.peer_addr()
-    }
-
-    fn describe(&self) -> String {
-        self.inner.describe()
     }
 }

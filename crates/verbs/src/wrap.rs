@@ -1,0 +1,235 @@
+//! Wrappers: a queue pair around a queue pair, a provider around a provider.
+//!
+//! A wrapper says what it wraps and overrides the methods that it changes. All others go to what
+//! it wraps.
+
+use crate::{
+    BoxFuture, CloseReason, Completion, Connected, Handle, IoCounters, Limits, Listener, Memory,
+    NotPersistent, PostError, Provider, QpOptions, QueuePair, RegisterError, RemoteAddress,
+    SetupError, WorkRequest,
+};
+use std::net::SocketAddr;
+use std::task::{Context, Poll};
+
+/// A queue pair around another. It implements [`QueuePair`], with each method that is overridden
+/// here in the place of that of the inner one.
+#[allow(clippy::missing_errors_doc)] // Those of the method of `QueuePair`.
+pub trait WrapQueuePair: Send {
+    /// What it wraps.
+    type Inner: QueuePair + ?Sized;
+
+    /// The wrapped queue pair.
+    fn inner(&self) -> &Self::Inner;
+
+    /// The wrapped queue pair, to do something with it.
+    fn inner_mut(&mut self) -> &mut Self::Inner;
+
+    /// Goes through by default: [`QueuePair::limits`].
+    fn wrap_limits(&self) -> &Limits {
+        self.inner().limits()
+    }
+
+    /// Goes through by default: [`QueuePair::post`].
+    #[expect(clippy::result_large_err, reason = "the refused work is handed back")]
+    fn wrap_post(&mut self, work: WorkRequest) -> Result<(), PostError> {
+        self.inner_mut().post(work)
+    }
+
+    /// Goes through by default: [`QueuePair::register`].
+    fn wrap_register(&mut self, memory: Memory) -> Result<RemoteAddress, RegisterError> {
+        self.inner_mut().register(memory)
+    }
+
+    /// Goes through by default: [`QueuePair::copy_in`].
+    fn wrap_copy_in(
+        &mut self,
+        handle: Handle,
+        offset: usize,
+        octets: &[u8],
+    ) -> Result<(), NotPersistent> {
+        self.inner_mut().copy_in(handle, offset, octets)
+    }
+
+    /// Goes through by default: [`QueuePair::copy_out`].
+    fn wrap_copy_out(
+        &mut self,
+        handle: Handle,
+        offset: usize,
+        octets: &mut [u8],
+    ) -> Result<(), NotPersistent> {
+        self.inner_mut().copy_out(handle, offset, octets)
+    }
+
+    /// Goes through by default: [`QueuePair::poll_cq`].
+    fn wrap_poll_cq(&mut self) -> Option<Completion> {
+        self.inner_mut().poll_cq()
+    }
+
+    /// Goes through by default: [`QueuePair::progress`].
+    fn wrap_progress(&mut self) -> bool {
+        self.inner_mut().progress()
+    }
+
+    /// Goes through by default: [`QueuePair::poll_ready`].
+    fn wrap_poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.inner_mut().poll_ready(cx)
+    }
+
+    /// Goes through by default: [`QueuePair::closed`].
+    fn wrap_closed(&self) -> Option<&CloseReason> {
+        self.inner().closed()
+    }
+
+    /// Goes through by default: [`QueuePair::close`].
+    fn wrap_close(&mut self) {
+        self.inner_mut().close();
+    }
+
+    /// Goes through by default: [`QueuePair::peer_addr`].
+    fn wrap_peer_addr(&self) -> SocketAddr {
+        self.inner().peer_addr()
+    }
+
+    /// Goes through by default: [`QueuePair::io_counters`].
+    fn wrap_io_counters(&self) -> IoCounters {
+        self.inner().io_counters()
+    }
+
+    /// Goes through by default: [`QueuePair::describe`].
+    fn wrap_describe(&self) -> String {
+        self.inner().describe()
+    }
+}
+
+impl<W: WrapQueuePair> QueuePair for W {
+    fn limits(&self) -> &Limits {
+        self.wrap_limits()
+    }
+
+    fn post(&mut self, work: WorkRequest) -> Result<(), PostError> {
+        self.wrap_post(work)
+    }
+
+    fn register(&mut self, memory: Memory) -> Result<RemoteAddress, RegisterError> {
+        self.wrap_register(memory)
+    }
+
+    fn copy_in(
+        &mut self,
+        handle: Handle,
+        offset: usize,
+        octets: &[u8],
+    ) -> Result<(), NotPersistent> {
+        self.wrap_copy_in(handle, offset, octets)
+    }
+
+    fn copy_out(
+        &mut self,
+        handle: Handle,
+        offset: usize,
+        octets: &mut [u8],
+    ) -> Result<(), NotPersistent> {
+        self.wrap_copy_out(handle, offset, octets)
+    }
+
+    fn poll_cq(&mut self) -> Option<Completion> {
+        self.wrap_poll_cq()
+    }
+
+    fn progress(&mut self) -> bool {
+        self.wrap_progress()
+    }
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.wrap_poll_ready(cx)
+    }
+
+    fn closed(&self) -> Option<&CloseReason> {
+        self.wrap_closed()
+    }
+
+    fn close(&mut self) {
+        self.wrap_close();
+    }
+
+    fn peer_addr(&self) -> SocketAddr {
+        self.wrap_peer_addr()
+    }
+
+    fn io_counters(&self) -> IoCounters {
+        self.wrap_io_counters()
+    }
+
+    fn describe(&self) -> String {
+        self.wrap_describe()
+    }
+}
+
+impl<Q: QueuePair + ?Sized> WrapQueuePair for Box<Q> {
+    type Inner = Q;
+
+    fn inner(&self) -> &Q {
+        self
+    }
+
+    fn inner_mut(&mut self) -> &mut Q {
+        self
+    }
+}
+
+/// A provider around another. It implements [`Provider`], as [`WrapQueuePair`] does for queue
+/// pairs.
+pub trait WrapProvider: Send + Sync {
+    /// What it wraps.
+    type Inner: Provider + ?Sized;
+
+    /// The wrapped provider.
+    fn inner(&self) -> &Self::Inner;
+
+    /// Goes through by default: [`Provider::limits`].
+    fn wrap_limits(&self) -> Limits {
+        self.inner().limits()
+    }
+
+    /// Goes through by default: [`Provider::connect`].
+    fn wrap_connect<'a>(
+        &'a self,
+        to: SocketAddr,
+        options: &'a QpOptions,
+        private_data: &'a [u8],
+        receives: Vec<WorkRequest>,
+    ) -> BoxFuture<'a, Result<Connected, SetupError>> {
+        self.inner().connect(to, options, private_data, receives)
+    }
+
+    /// Goes through by default: [`Provider::listen`].
+    fn wrap_listen<'a>(
+        &'a self,
+        on: SocketAddr,
+    ) -> BoxFuture<'a, Result<Box<dyn Listener>, SetupError>> {
+        self.inner().listen(on)
+    }
+}
+
+impl<W: WrapProvider> Provider for W {
+    fn limits(&self) -> Limits {
+        self.wrap_limits()
+    }
+
+    fn connect<'a>(
+        &'a self,
+        to: SocketAddr,
+        options: &'a QpOptions,
+        private_data: &'a [u8],
+        receives: Vec<WorkRequest>,
+    ) -> BoxFuture<'a, Result<Connected, SetupError>> {
+        self.wrap_connect(to, options, private_data, receives)
+    }
+
+    fn listen<'a>(
+        &'a self,
+        on: SocketAddr,
+    ) -> BoxFuture<'a, Result<Box<dyn Listener>, SetupError>> {
+        self.wrap_listen(on)
+    }
+}
