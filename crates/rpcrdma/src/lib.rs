@@ -9,6 +9,7 @@ mod client;
 mod clock;
 mod config;
 mod invalidation;
+mod jobs;
 mod receives;
 mod server;
 mod spin;

@@ -5,9 +5,9 @@ use crate::ddp::{Segment, opcode};
 use crate::header::{direction, operation, optional, procedure};
 use crate::mpa::{Header, Request, private_data};
 use crate::{as_words, words};
+use socket2::{Domain, Socket, Type};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
-use socket2::{Domain, Socket, Type};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 

@@ -259,7 +259,7 @@ impl Pump {
             // It is memory of this connection alone, so none comes back but in its own turns.
             connection.handle_memory(Waker::noop());
         }
-        let answered = answers.under_way() > 0 && answers.finish(connection)?;
+        let answered = answers.in_flight() > 0 && answers.finish(connection)?;
         if !connection.has_events() {
             return Ok(answered);
         }
@@ -386,7 +386,7 @@ impl Pump {
         let outgoing = &self.outgoing;
         std::future::poll_fn(|cx| {
             let Present { wire, answers, .. } = &mut *present;
-            if answers.under_way() > 0
+            if answers.in_flight() > 0
                 && let Poll::Ready(answered) = answers.poll(cx, &mut wire.connection)
             {
                 return Poll::Ready(answered);

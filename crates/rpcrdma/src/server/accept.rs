@@ -104,7 +104,11 @@ impl Acceptor {
         let peer = incoming.peer_addr();
         let evicted = Stop::new();
         let evict = evicted.clone();
-        let admitted = match self.settings.admission.admit(peer.ip(), move || evict.set()) {
+        let admitted = match self
+            .settings
+            .admission
+            .admit(peer.ip(), move || evict.set())
+        {
             Ok(admitted) => admitted,
             Err(why) => {
                 self.state.stats().refused += 1;

@@ -14,12 +14,13 @@ mod worker;
 use crate::ServerConfig;
 use crate::clock;
 use crate::invalidation::Terms;
+use crate::jobs::{Jobs, MAX_BLOCKING};
 use crate::wire::Wire;
 use accept::Acceptor;
 use failures::Failures;
-use oncrpc::{AddressGroup, Service};
 use oncrpc::admission::Admission;
 use oncrpc::warnings::{Suppressed, Warnings};
+use oncrpc::{AddressGroup, Service};
 use receive_memory::ReceiveMemory;
 use rpcrdma_proto::{Budget, Counters, Registrations, Version};
 use std::net::SocketAddr;
@@ -91,6 +92,7 @@ struct Settings {
     warnings: Warnings,
     /// A warning was not logged: there is a summary to come.
     suppressed: Notify,
+    jobs: Jobs,
 }
 
 impl Settings {
@@ -248,6 +250,7 @@ impl Server {
             failures: Failures::default(),
             warnings: Warnings::default(),
             suppressed: Notify::new(),
+            jobs: Jobs::new(MAX_BLOCKING),
             config,
         });
         let state = Arc::new(State::default());

@@ -1,10 +1,10 @@
 //! The task that owns one connection of a server, and answers its calls.
 
+use super::accept::Place;
 use super::asking::Asking;
 use super::backchannel::BackEnd;
 use super::grants::Grants;
 use super::pulling::Pulling;
-use super::accept::Place;
 use super::stop::Stop;
 use super::{Settings, Tally};
 use crate::answers::Answers;
@@ -88,7 +88,7 @@ impl Serving {
     ) -> Self {
         let caller = Caller::new(wire.qp.peer_addr());
         Self {
-            answers: Answers::new(Arc::clone(&settings.service), caller),
+            answers: Answers::sharing(Arc::clone(&settings.service), caller, &settings.jobs),
             waiting: VecDeque::new(),
             back: BackEnd::open(&settings.config, caller, &wire),
             spinner: Spinner::new(settings.config.spin, activity),
@@ -203,11 +203,11 @@ impl Serving {
         if self.wire.connection.waits_for_memory() {
             self.wire.connection.handle_memory(waker);
         }
-        if self.answers.under_way() > 0 && self.answers.finish(&mut self.wire.connection)? {
+        if self.answers.in_flight() > 0 && self.answers.finish(&mut self.wire.connection)? {
             answered = Answered::All;
         }
         let (mut calls, mut octets) = (0, 0);
-        while self.answers.under_way() < MAX_JOBS {
+        while self.answers.in_flight() < MAX_JOBS {
             if calls == CALLS || octets >= REPLIES {
                 return Ok(Answered::Enough);
             }
@@ -309,7 +309,7 @@ impl Serving {
         let draining = self.drain_until.is_some();
         std::future::poll_fn(|cx| {
             let Self { wire, answers, .. } = self;
-            if answers.under_way() > 0
+            if answers.in_flight() > 0
                 && let Poll::Ready(answered) = answers.poll(cx, &mut wire.connection)
             {
                 return Poll::Ready(answered);
@@ -350,6 +350,7 @@ async fn set(stop: Stop) {
 mod tests {
     use super::*;
     use crate::ServerConfig;
+    use crate::jobs::Jobs;
     use crate::server::State;
     use crate::server::failures::Failures;
     use crate::server::receive_memory::ReceiveMemory;
@@ -442,6 +443,7 @@ mod tests {
             failures: Failures::default(),
             warnings: Warnings::default(),
             suppressed: Notify::new(),
+            jobs: Jobs::new(1),
             budget,
         };
         let mut admitted = admission
