@@ -12,12 +12,12 @@ mod access_list;
 mod exports;
 pub mod fs;
 mod handle;
+mod in_flight;
 mod localfs;
 mod memfs;
 mod mount3;
 mod nfs3;
 mod permission;
-mod under_way;
 
 pub use access_list::{AccessList, Network, NetworkError};
 pub use exports::{ANONYMOUS, ExportError, ExportOptions, Exports, Squash};

@@ -2,7 +2,7 @@
 
 use crate::exports::{Export, Exports, is_understood};
 use crate::fs::{Error, FileId, FileSystem, Identity, Name, Step};
-use crate::under_way::UnderWay;
+use crate::in_flight::InFlight;
 use nfs_proto::limits::MAX_GROUPS;
 use nfs_proto::mount::{
     DirPath, Dump, ExportEntry, ExportList, HostName, Mount, MountEntry, MountList, MountStatus,
@@ -20,14 +20,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// older entries make room for newer ones.
 const MAX_MOUNTS: usize = 256;
 
-/// Most paths below exports that are looked for at a time. One more is refused.
-const MAX_UNDER_WAY: usize = 256;
+/// Most paths below exports that are looked for at a time, of which one client may have half. One more
+/// is refused.
+const MAX_IN_FLIGHT: usize = 256;
 
 /// The MOUNT version 3 program.
 #[derive(Clone)]
 pub struct Mount3 {
     exports: Exports,
-    under_way: UnderWay,
+    in_flight: InFlight,
     mounts: Arc<Mutex<VecDeque<Entry>>>,
 }
 
@@ -42,7 +43,7 @@ impl Mount3 {
     pub fn new(exports: Exports) -> Self {
         Self {
             exports,
-            under_way: UnderWay::new(MAX_UNDER_WAY),
+            in_flight: InFlight::new(MAX_IN_FLIGHT),
             mounts: Arc::default(),
         }
     }
@@ -68,18 +69,19 @@ impl Mount3 {
             let root = export.fs.root();
             return Answer::Now(self.mounted(call, path, &export, root));
         }
-        if self.under_way.is_full() {
+        let Some(counted) = self.in_flight.enter(&call.caller) else {
             return Answer::Now(reply(call, &Err::<Mounted, _>(MountStatus::ServerFault)));
-        }
+        };
         // A path below an export may have to be looked for on a disk.
         let this = self.clone();
-        self.under_way.count(Answer::Blocking(Box::new(move || {
+        Answer::Blocking(Box::new(move || {
+            let _counted = counted;
             let who = export.options.squash.identity(&call.cred);
             match descend(&*export.fs, &who, &rest) {
                 Ok(file) => this.mounted(call, path, &export, file),
                 Err(status) => reply(call, &Err::<Mounted, _>(status)),
             }
-        })))
+        }))
     }
 
     fn find(&self, path: &[u8], caller: &Caller) -> Result<(Export, Vec<u8>), MountStatus> {

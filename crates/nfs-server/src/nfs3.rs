@@ -11,23 +11,23 @@
 
 mod convert;
 mod data;
+mod duplicate_requests;
 mod entries;
+mod jukebox;
 mod listing;
 mod objects;
-mod put_off;
-mod replies;
 
 use crate::exports::{Export, Exports, Target, is_understood};
 use crate::fs::{Error, Found, Identity, Outcome, Seen};
-use crate::under_way::UnderWay;
+use crate::in_flight::InFlight;
 use buffer::Pool;
+use duplicate_requests::DuplicateRequestCache;
 use nfs_proto::results::Res;
 use nfs_proto::{
     Attributes, Failed, FileHandle, NFS_PROGRAM, NFS_V3, Procedure, Status, WccData, Wire, args,
 };
 use oncrpc::auth::AuthStat;
 use oncrpc::{Answer, Call, Program, Reply};
-use replies::Replies;
 use std::ops::RangeInclusive;
 
 /// Most octets of a READ (RFC 1813 §3.3.19, `rtmax`). A call for more gets this much.
@@ -37,16 +37,16 @@ pub const MAX_READ: u32 = 1 << 20;
 pub const MAX_WRITE: u32 = 1 << 20;
 
 /// Most calls of all clients together that wait for a thread or a disk: those of some hundred busy
-/// clients. One more is put off.
-const MAX_UNDER_WAY: usize = 16_384;
+/// clients. One more is answered with NFS3ERR_JUKEBOX.
+const MAX_IN_FLIGHT: usize = 8192;
 
 /// The NFS version 3 program.
 #[derive(Clone)]
 pub struct Nfs3 {
     exports: Exports,
     pool: Pool,
-    replies: Replies,
-    under_way: UnderWay,
+    duplicates: DuplicateRequestCache,
+    in_flight: InFlight,
 }
 
 type PostOp = Option<Attributes>;
@@ -57,8 +57,8 @@ impl Nfs3 {
         Self {
             exports,
             pool,
-            replies: Replies::new(),
-            under_way: UnderWay::new(MAX_UNDER_WAY),
+            duplicates: DuplicateRequestCache::new(),
+            in_flight: InFlight::new(MAX_IN_FLIGHT),
         }
     }
 
@@ -135,25 +135,34 @@ fn changed<T, U>(
     }
 }
 
-/// Writes the results, when they are there, into the memory of the call: all but directories and
-/// data, which goes by reference, are small.
-fn reply<T: for<'a> Wire<'a> + 'static>(call: Call, outcome: Outcome<T>) -> Answer {
-    respond(outcome, move |results| write(call, &results))
-}
-
+/// Writes the results into the memory of the call: all but directories and data, which goes by
+/// reference, are small.
 fn write<'a, T: Wire<'a>>(call: Call, results: &T) -> Reply {
     let mut w = call.into_success();
     results.write(&mut w);
     Reply::Message(w.finish())
 }
 
-fn respond<T: 'static>(
-    outcome: Outcome<T>,
-    then: impl FnOnce(T) -> Reply + Send + 'static,
-) -> Answer {
-    match outcome.map(then) {
-        Outcome::Ready(reply) => Answer::Now(reply),
-        Outcome::Slow(job) => Answer::Blocking(job),
+impl Nfs3 {
+    /// Answers a call with its results, at once or from a job. Nothing has been done for a job that has
+    /// no place.
+    fn respond<T: 'static>(
+        &self,
+        call: Call,
+        outcome: Outcome<T>,
+        then: impl FnOnce(Call, T) -> Reply + Send + 'static,
+    ) -> Answer {
+        let job = match outcome {
+            Outcome::Ready(results) => return Answer::Now(then(call, results)),
+            Outcome::Slow(job) => job,
+        };
+        match self.in_flight.enter(&call.caller) {
+            Some(counted) => Answer::Blocking(Box::new(move || {
+                let _counted = counted;
+                then(call, job())
+            })),
+            None => Answer::Now(jukebox::reply(call)),
+        }
     }
 }
 
@@ -164,13 +173,15 @@ macro_rules! serve {
             .decode(<$args>::parse)
             .map(|args| $self.$procedure(&$call, &args));
         match outcome {
-            Ok(outcome) => serve!(@reply $call, outcome $(, $reply)?),
+            Ok(outcome) => serve!(@reply $self, $call, outcome $(, $reply)?),
             Err(error) => Answer::Now($call.unreadable(error)),
         }
     }};
-    (@reply $call:ident, $outcome:ident) => { reply($call, $outcome) };
-    (@reply $call:ident, $outcome:ident, $reply:expr) => {
-        respond($outcome, move |results| $reply($call, results))
+    (@reply $self:ident, $call:ident, $outcome:ident) => {
+        $self.respond($call, $outcome, |call, results| write(call, &results))
+    };
+    (@reply $self:ident, $call:ident, $outcome:ident, $reply:expr) => {
+        $self.respond($call, $outcome, $reply)
     };
 }
 
@@ -191,16 +202,12 @@ impl Program for Nfs3 {
         if procedure != Procedure::Null && !is_understood(&call.cred) {
             return Answer::Now(call.denied(AuthStat::TooWeak));
         }
-        if procedure != Procedure::Null && self.under_way.is_full() {
-            return Answer::Now(put_off::put_off(procedure, call));
-        }
-        let answer = if changes_when_repeated(procedure) {
-            self.replies
+        if changes_when_repeated(procedure) {
+            self.duplicates
                 .once(call, |call| self.execute(procedure, call))
         } else {
             self.execute(procedure, call)
-        };
-        self.under_way.count(answer)
+        }
     }
 }
 

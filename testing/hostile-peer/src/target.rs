@@ -147,7 +147,21 @@ impl Target {
     ///
     /// If it does not start.
     pub fn of(service: impl Service + 'static, program: u32, version: u32) -> Self {
-        Self::with(Iwarp::default(), steady(), service, program, version)
+        Self::of_configured(steady(), service, program, version)
+    }
+
+    /// The same, with another configuration.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
+    pub fn of_configured(
+        config: ServerConfig,
+        service: impl Service + 'static,
+        program: u32,
+        version: u32,
+    ) -> Self {
+        Self::with(Iwarp::default(), config, service, program, version)
     }
 
     fn with(

@@ -3,8 +3,8 @@
 //! Each command is a module with its arguments and a `run`. What they share is what a user sees:
 //! how servers and files are named ([`endpoint`], [`session`]), how connections are made
 //! ([`transport`], [`connect`]), how files are shown ([`show`]), how copies are made ([`copy`],
-//! [`partial`], [`progress`]), and how a command ends ([`failure`], [`interrupt`]). Here, and
-//! nowhere else, a provider is chosen.
+//! [`partial`], [`progress`]), how a command ends ([`failure`], [`interrupt`]), and where it logs
+//! ([`log`]). Here, and nowhere else, a provider is chosen.
 
 mod allocations;
 mod bench;
@@ -18,6 +18,7 @@ mod failure;
 mod get;
 mod interrupt;
 mod ln;
+mod log;
 mod ls;
 mod mkdir;
 mod mv;
@@ -33,9 +34,7 @@ mod show;
 mod stat;
 mod transport;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
-use tracing_subscriber::EnvFilter;
 
 /// Runs the command that the arguments of the process name.
 ///
@@ -43,7 +42,14 @@ use tracing_subscriber::EnvFilter;
 pub fn main(allocations: Option<fn() -> u64>) -> ExitCode {
     allocations::set(allocations);
     let cli = cli::Cli::from_args();
-    log(cli.log_level());
+    let _flushes = match log::start(cli.log_level()) {
+        Ok(flushes) => flushes,
+        Err(error) => {
+            return failure::exit_code(Err(
+                anyhow::Error::new(error).context("cannot start the log")
+            ));
+        }
+    };
     let runtime = match tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -56,14 +62,4 @@ pub fn main(allocations: Option<fn() -> u64>) -> ExitCode {
         }
     };
     failure::exit_code(runtime.block_on(cli.run()))
-}
-
-/// Logs to standard error, so that the output stays what it is.
-fn log(level: &str) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
 }

@@ -10,6 +10,7 @@ mod registration;
 use crate::connect::seconds;
 use crate::failure::{Ended, Usage};
 use crate::interrupt::Interrupt;
+use crate::log;
 use crate::transport::TransportArgs;
 use announce::Announcement;
 use anyhow::{Context, bail};
@@ -189,7 +190,7 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<Ended> {
     out.flush()?;
 
     interrupt.wait().await;
-    eprintln!("rpcrdma: letting calls finish; a second interrupt ends at once");
+    log::tell("rpcrdma: letting calls finish; a second interrupt ends at once");
     if let Some(registered) = registered {
         registered.remove().await;
     }

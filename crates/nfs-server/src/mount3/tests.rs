@@ -129,13 +129,13 @@ fn list_of_mounts_is_bounded() {
 fn number_of_paths_looked_for_at_a_time_is_bounded() {
     let programs = Programs::new().with(Mount3::new(exports()));
     let path = DirPath::new(b"/data/dir").unwrap();
-    let under_way: Vec<Answer> = (0..MAX_UNDER_WAY)
+    let in_flight: Vec<Answer> = (0..MAX_IN_FLIGHT / 2)
         .map(|_| send(&programs, LOOPBACK, &Mount { path }))
         .collect();
     let refused = Err(MountStatus::ServerFault);
     assert_eq!(mount_from(&programs, LOOPBACK, "/data/dir"), refused);
     assert!(mount_from(&programs, LOOPBACK, "/data").is_ok());
-    drop(under_way);
+    drop(in_flight);
     assert!(mount_from(&programs, LOOPBACK, "/data/dir").is_ok());
 }
 

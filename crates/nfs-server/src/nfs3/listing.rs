@@ -1,6 +1,6 @@
 //! READDIR and READDIRPLUS.
 
-use super::{Nfs3, Place, convert, respond};
+use super::{Nfs3, Place, convert};
 use crate::fs::{DirBudget, DirFrom, DirPage};
 use crate::handle::HANDLE_LEN;
 use buffer::Pool;
@@ -80,7 +80,7 @@ impl Nfs3 {
         let pool = self.pool.clone();
         match opened {
             Err(status) => Answer::Now(failed(call, status, None)),
-            Ok((place, outcome)) => respond(outcome, move |found| {
+            Ok((place, outcome)) => self.respond(call, outcome, move |call, found| {
                 let attributes = found
                     .attributes
                     .map(|found| convert::attributes(place.export, &found));

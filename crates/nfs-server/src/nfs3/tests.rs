@@ -127,9 +127,9 @@ macro_rules! status {
 // The macros are known from here on.
 mod directories;
 mod errors;
+mod in_flight;
 mod repeated;
 mod rights;
-mod under_way;
 
 fn reply_of<'a, 'r, A: Arguments<'a>>(_: &A, r: &mut xdr::Reader<'r>) -> A::Reply<'r> {
     A::Reply::parse(r).unwrap()

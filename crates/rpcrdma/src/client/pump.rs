@@ -3,6 +3,7 @@
 use super::connector::{Connector, shows_broken_invalidation};
 use super::{ConnectionInfo, Shared};
 use crate::ClientConfig;
+use crate::driver::answers::Answers;
 use crate::driver::calls::{Calls, MAX_LOSSES};
 use crate::driver::clock;
 use crate::driver::deadlines::{Deadline, Deadlines};
@@ -134,10 +135,11 @@ impl Pump {
             silence: Silence::new(now),
             next_look: now,
         };
+        let answers = Answers::new(self.connector.service(), wire.caller);
         let mut driver = Driver::new(
             wire,
             calling,
-            self.connector.service(),
+            answers,
             &mut self.spinner,
             config.health,
             config.pull_timeout,

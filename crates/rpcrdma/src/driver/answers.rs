@@ -1,12 +1,14 @@
 //! Calls of the peer, from their arrival to their answers.
 
-use crate::driver::owner::{CallId, Connection};
-use crate::driver::wire::Over;
+use super::jobs::{Jobs, JobsOfConnection, MAX_BLOCKING};
+use super::owner::{CallId, Connection};
+use super::wire::Over;
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, Reply, Service};
+use std::fmt::Display;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::JoinSet;
 use tracing::error;
 
 /// What answers the calls of one connection. It goes with the connection: work that was not begun
@@ -14,22 +16,31 @@ use tracing::error;
 pub(crate) struct Answers {
     service: Arc<dyn Service>,
     caller: Caller,
-    /// Calls that are answered beside others.
-    jobs: JoinSet<(CallId, Reply)>,
+    /// Calls that are answered by work that may block.
+    jobs: JobsOfConnection,
+    /// Calls that are answered by a future.
+    later: JoinSet<(CallId, Reply)>,
 }
 
 impl Answers {
+    /// Answers calls on threads of its own.
     pub(crate) fn new(service: Arc<dyn Service>, caller: Caller) -> Self {
+        Self::sharing(service, caller, &Jobs::new(MAX_BLOCKING))
+    }
+
+    /// Answers calls on threads that it shares with other connections.
+    pub(crate) fn sharing(service: Arc<dyn Service>, caller: Caller, jobs: &Jobs) -> Self {
         Self {
+            jobs: jobs.of_connection(&caller),
+            later: JoinSet::new(),
             service,
             caller,
-            jobs: JoinSet::new(),
         }
     }
 
     /// Calls that are being answered beside others.
     pub(crate) fn in_flight(&self) -> usize {
-        self.jobs.len()
+        self.jobs.in_flight() + self.later.len()
     }
 
     /// Hands a call to the service; bytes of its reply, if that is here already.
@@ -42,11 +53,11 @@ impl Answers {
         match self.service.call(message, &self.caller) {
             Answer::Now(reply) => send(connection, id, reply),
             Answer::Blocking(work) => {
-                self.jobs.spawn_blocking(move || (id, work()));
+                self.jobs.add(id, work);
                 0
             }
             Answer::Later(reply) => {
-                self.jobs.spawn(async move { (id, reply.await) });
+                self.later.spawn(async move { (id, reply.await) });
                 0
             }
         }
@@ -55,9 +66,14 @@ impl Answers {
     /// Sends the answers of calls that took longer; whether there was one.
     pub(crate) fn finish(&mut self, connection: &mut Connection) -> Result<bool, Over> {
         let mut finished = false;
-        while let Some(done) = self.jobs.try_join_next() {
+        while let Some((id, reply)) = self.jobs.take_done() {
             finished = true;
-            self.done(connection, done)?;
+            self.done(connection, id, reply)?;
+        }
+        while let Some(done) = self.later.try_join_next() {
+            finished = true;
+            let (id, reply) = done.map_err(|failed| self.failed(&failed))?;
+            send(connection, id, reply);
         }
         Ok(finished)
     }
@@ -68,33 +84,40 @@ impl Answers {
         cx: &mut Context<'_>,
         connection: &mut Connection,
     ) -> Poll<Result<(), Over>> {
-        match self.jobs.poll_join_next(cx) {
-            Poll::Ready(Some(done)) => Poll::Ready(self.done(connection, done)),
+        if let Poll::Ready((id, reply)) = self.jobs.poll(cx) {
+            return Poll::Ready(self.done(connection, id, reply));
+        }
+        match self.later.poll_join_next(cx) {
+            Poll::Ready(Some(Ok((id, reply)))) => {
+                send(connection, id, reply);
+                Poll::Ready(Ok(()))
+            }
+            Poll::Ready(Some(Err(failed))) => Poll::Ready(Err(self.failed(&failed))),
             Poll::Ready(None) | Poll::Pending => Poll::Pending,
         }
     }
 
     /// The connection ends: what was not begun is not worth beginning.
     pub(crate) fn give_up(&mut self) {
-        self.jobs.abort_all();
+        self.jobs.give_up();
+        self.later.abort_all();
     }
 
     /// RFC 8166 §4.5.4: a reply that cannot be made ends the connection, so that the caller knows.
     fn done(
         &self,
         connection: &mut Connection,
-        done: Result<(CallId, Reply), JoinError>,
+        id: CallId,
+        reply: Option<Reply>,
     ) -> Result<(), Over> {
-        match done {
-            Ok((id, reply)) => {
-                send(connection, id, reply);
-                Ok(())
-            }
-            Err(failed) => {
-                error!(peer = %self.caller.addr, %failed, "the service failed on a call");
-                Err(Over::ServiceFailed)
-            }
-        }
+        let reply = reply.ok_or_else(|| self.failed(&"a job panicked"))?;
+        send(connection, id, reply);
+        Ok(())
+    }
+
+    fn failed(&self, failed: &dyn Display) -> Over {
+        error!(peer = %self.caller.addr, %failed, "the service failed on a call");
+        Over::ServiceFailed
     }
 }
 

@@ -19,6 +19,7 @@ pub(crate) mod clock;
 pub(crate) mod deadlines;
 pub(crate) mod failed;
 pub(crate) mod invalidation;
+pub(crate) mod jobs;
 pub(crate) mod lease_rate;
 pub(crate) mod liveness;
 pub(crate) mod outgoing;
@@ -32,13 +33,11 @@ use answers::Answers;
 use deadlines::{Deadline, Deadlines};
 use lease_rate::LeaseRate;
 use liveness::{Disuse, Health, Pulse, heard, null_call};
-use oncrpc::Service;
 use outgoing::Outgoing;
 use owner::Connection;
 use pulling::Pulling;
 use spin::{Idle, Spinner, after_others};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
@@ -141,7 +140,7 @@ impl<'a, R: Policy> Driver<'a, R> {
     pub(crate) fn new(
         wire: Wire,
         policy: R,
-        service: Arc<dyn Service>,
+        answers: Answers,
         spinner: &'a mut Spinner,
         health: HealthCheck,
         pull_timeout: Duration,
@@ -149,7 +148,7 @@ impl<'a, R: Policy> Driver<'a, R> {
         let now = clock::now();
         let checks = health.is_done(wire.qp.limits());
         Self {
-            answers: Answers::new(service, wire.caller),
+            answers,
             wire,
             policy,
             spinner,

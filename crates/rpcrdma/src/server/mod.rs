@@ -14,6 +14,7 @@ use crate::ServerConfig;
 use crate::driver::budget::Budget;
 use crate::driver::clock;
 use crate::driver::invalidation::Terms;
+use crate::driver::jobs::{Jobs, MAX_BLOCKING};
 use crate::driver::wire::Wire;
 use accept::Acceptor;
 use failures::Failures;
@@ -91,6 +92,7 @@ struct Settings {
     warnings: Warnings,
     /// A warning was not logged: there is a summary to come.
     suppressed: Notify,
+    jobs: Jobs,
 }
 
 impl Settings {
@@ -248,6 +250,7 @@ impl Server {
             failures: Failures::default(),
             warnings: Warnings::default(),
             suppressed: Notify::new(),
+            jobs: Jobs::new(MAX_BLOCKING),
             config,
         });
         let state = Arc::new(State::default());

@@ -6,6 +6,7 @@ use super::backchannel::BackEnd;
 use super::grants::Grants;
 use super::stop::Stop;
 use super::{Settings, Tally};
+use crate::driver::answers::Answers;
 use crate::driver::clock;
 use crate::driver::deadlines::{Deadline, Deadlines};
 use crate::driver::outgoing::Outgoing;
@@ -41,10 +42,12 @@ pub(super) async fn serve(
         stop,
         drain_until: None,
     };
+    let service = Arc::clone(&settings.service);
+    let answers = Answers::sharing(service, wire.caller, &settings.jobs);
     let mut driver = Driver::new(
         wire,
         answering,
-        Arc::clone(&settings.service),
+        answers,
         &mut spinner,
         config.health,
         config.pull_timeout,
@@ -197,6 +200,7 @@ mod tests {
     use crate::driver::CALLS;
     use crate::driver::budget::Budget;
     use crate::driver::failed::FailedCalls;
+    use crate::driver::jobs::Jobs;
     use crate::driver::owner::ConnectionOwner;
     use crate::server::State;
     use crate::server::failures::Failures;
@@ -297,6 +301,7 @@ mod tests {
             failures: Failures::default(),
             warnings: Warnings::default(),
             suppressed: Notify::new(),
+            jobs: Jobs::new(1),
             budget,
         };
         let mut admitted = admission

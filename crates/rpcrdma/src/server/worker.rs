@@ -1,6 +1,7 @@
 //! The threads of a server, each with a runtime of its own.
 
 use super::stop::Stop;
+use crate::driver::jobs::MAX_BLOCKING;
 use crate::driver::spin::Activity;
 use buffer::Pool;
 use std::io;
@@ -11,10 +12,6 @@ use tokio::sync::oneshot;
 
 /// Octets of returned memory that a worker keeps for use again.
 const KEEP: usize = 16 << 20;
-
-/// Calls that block and are answered at a time by one worker; more wait. Those of connections that are
-/// over meanwhile are among them as long as they take.
-const MAX_BLOCKING: usize = 128;
 
 /// What serves connections: a thread of its own, or the present runtime.
 #[derive(Debug)]

@@ -49,3 +49,25 @@ fn announcement_says_how_to_mount_and_under_which_rules() {
         assert!(said.contains(part), "{part} is not in {said}");
     }
 }
+
+#[test]
+fn server_whose_standard_error_nobody_reads_goes_on_serving() {
+    // Every work request is logged: of a thousand calls more than any pipe holds.
+    let served = Served::new(&["-vv"]);
+    let calls = [
+        "ping",
+        &served.listening,
+        "--count",
+        "1000",
+        "--interval",
+        "0",
+    ];
+    running::ok(&calls);
+    let file = served.local("file", &[7; 100_000]);
+    running::ok(&["put", &file, &served.url("")]);
+    assert_eq!(running::ok(&["cat", &served.url("file")]), [7; 100_000]);
+    let output = served.stop(Signal::TERM);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(errors.contains(" lines of the log were lost\n"));
+}

@@ -223,14 +223,14 @@ fn call_that_comes_again_on_the_connection_of_the_first_is_dropped() {
 }
 
 #[test]
-fn more_calls_under_way_than_can_be_remembered_are_put_off() {
+fn more_calls_in_flight_than_can_be_remembered_are_answered_with_jukebox() {
     let (peer, _dir) = slow();
     let object = place(peer.root(), "f");
-    let under_way: Vec<Answer> = (0..1024)
+    let in_flight: Vec<Answer> = (0..1024)
         .map(|xid| peer.send(xid, &args::Remove { object }))
         .collect();
     assert_eq!(peer.remove(5000), Some(Status::Jukebox));
-    drop(under_way);
+    drop(in_flight);
     assert_eq!(peer.remove(5000), None, "none of those was executed");
 }
 

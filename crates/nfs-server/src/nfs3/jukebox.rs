@@ -1,10 +1,13 @@
-//! What a call is told for which there is no room.
+//! NFS3ERR_JUKEBOX, the answer to a call for which there is no room.
 
 use nfs_proto::{Procedure, Status};
 use oncrpc::{Call, Reply};
 
-/// NFS3ERR_JUKEBOX: that nothing was done yet, and that the client may come again (RFC 1813 §2.6).
-pub(super) fn put_off(procedure: Procedure, call: Call) -> Reply {
+/// NFS3ERR_JUKEBOX: nothing was done, and the client may try again later (RFC 1813 §2.6).
+pub(super) fn reply(call: Call) -> Reply {
+    let Ok(procedure) = Procedure::try_from(call.proc) else {
+        return call.proc_unavail();
+    };
     let mut w = call.into_success();
     w.u32(Status::Jukebox as u32);
     for _ in 0..attributes_of_failure(procedure) {

@@ -1,4 +1,4 @@
-//! Replies to calls that must not be executed twice.
+//! Duplicate request cache: the results of calls that must not be executed twice.
 //!
 //! A client that lost its connection sends again what was not answered. A REMOVE that was executed
 //! would then fail, as the file is gone. So the results of such calls are kept for a while, and the
@@ -13,8 +13,8 @@
 //! the first it is dropped, as the results will go there. On others the last that came waits for the
 //! results, as the connection of the first is gone by then, and those before it are dropped.
 
-use super::put_off::put_off;
-use nfs_proto::{Procedure, Status};
+use super::{MAX_IN_FLIGHT, jukebox};
+use nfs_proto::Status;
 use oncrpc::{Answer, Call, ConnectionId, Credential, Reply};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::collections::{HashMap, VecDeque};
@@ -26,11 +26,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// Most replies kept for one client address: more calls than it can have under way.
+/// Most results kept for one client address, calls in flight included.
 const MAX_REPLIES_OF_CLIENT: usize = 1024;
 
-/// Most replies kept in all. Each takes some hundred octets. The client with most of them gives way.
+/// Most results kept in all, calls in flight included. Each takes some hundred bytes. The client with
+/// most of them gives way.
 const MAX_REPLIES: usize = 8192;
+
+const _: () = assert!(
+    MAX_IN_FLIGHT <= MAX_REPLIES,
+    "the calls in flight of some clients must not fill the cache for the others"
+);
 
 /// Octets of the arguments that are compared, beside how many there are: all of most calls, and the
 /// beginning of what a WRITE brings, as to look at a megabyte would take longer than to write it.
@@ -40,9 +46,9 @@ const COMPARED: usize = 1024;
 /// new one, of a client that counts its transactions from the beginning again.
 const MAX_AGE: Duration = Duration::from_secs(120);
 
-/// The replies kept by a program.
+/// The duplicate request cache of a program.
 #[derive(Clone)]
-pub(super) struct Replies {
+pub(super) struct DuplicateRequestCache {
     shared: Arc<Shared>,
 }
 
@@ -88,11 +94,11 @@ enum Entered {
     First(Ticket),
     /// To answer it with what comes, or came, of this.
     Again(Arc<Entry>),
-    /// There are too many calls under way to remember one more.
+    /// There are too many calls in flight to remember one more.
     Full,
 }
 
-impl Replies {
+impl DuplicateRequestCache {
     pub(super) fn new() -> Self {
         let mut key = [0; 16];
         // Without randomness the cache still works among clients that mean well.
@@ -116,7 +122,7 @@ impl Replies {
                 return Answer::Now(Reply::Nothing);
             }
             Entered::Again(entry) => entry,
-            Entered::Full => return Answer::Now(not_now(call)),
+            Entered::Full => return Answer::Now(jukebox::reply(call)),
         };
         let mut waiting = Waiting {
             time: entry.repeat(),
@@ -228,9 +234,9 @@ impl State {
         }
     }
 
-    /// Makes room for one more call of this client: forgets its oldest reply if it has too many, and
-    /// the oldest of the busiest client if all together have. False if there is no room, as calls
-    /// under way are not forgotten.
+    /// Makes room for one more call of this client: forgets its oldest results if it has too many, and
+    /// the oldest of the busiest client if all together have, or of another if that has none. False if
+    /// there is no room, as calls in flight are not forgotten.
     fn make_room(&mut self, client: IpAddr) -> bool {
         let own = self.clients.get(&client).map_or(0, VecDeque::len);
         if own >= MAX_REPLIES_OF_CLIENT && !self.forget_oldest(client) {
@@ -241,7 +247,12 @@ impl State {
         }
         let busiest = self.clients.iter().max_by_key(|(_, order)| order.len());
         let busiest = busiest.map(|(client, _)| *client);
-        busiest.is_some_and(|client| self.forget_oldest(client))
+        if busiest.is_some_and(|client| self.forget_oldest(client)) {
+            return true;
+        }
+        let mut clients = self.clients.keys().copied();
+        let other = clients.find(|&client| self.oldest(client).is_some());
+        other.is_some_and(|client| self.forget_oldest(client))
     }
 
     /// The oldest reply of a client: when its call came, and which one it is in the order of them.
@@ -389,16 +400,8 @@ impl Future for Waiting {
                 w.fixed(results);
                 Reply::Message(w.finish())
             }
-            Progress::Running(_) | Progress::Lost => not_now(call),
+            Progress::Running(_) | Progress::Lost => jukebox::reply(call),
         })
-    }
-}
-
-/// Only procedures of NFS are kept here.
-fn not_now(call: Call) -> Reply {
-    match Procedure::try_from(call.proc) {
-        Ok(procedure) => put_off(procedure, call),
-        Err(_) => call.proc_unavail(),
     }
 }
 

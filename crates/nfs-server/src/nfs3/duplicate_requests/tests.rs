@@ -18,7 +18,7 @@ fn reply() -> Reply {
 
 #[test]
 fn old_replies_are_forgotten_behind_a_call_that_takes_long_and_young_ones_are_not() {
-    let shared = Replies::new().shared;
+    let shared = DuplicateRequestCache::new().shared;
     let start = Instant::now();
     let connection = Caller::new((CLIENT, 1).into()).connection;
     let enter = |key, after: u64| {
@@ -70,7 +70,7 @@ type Wait = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
 /// A cache and what a server holds of the calls in it.
 struct World {
-    replies: Replies,
+    duplicates: DuplicateRequestCache,
     connections: [Caller; CONNECTIONS],
     executed: [Arc<AtomicU32>; CALLS],
     jobs: Vec<(usize, Job)>,
@@ -80,7 +80,7 @@ struct World {
 impl World {
     fn new() -> Self {
         Self {
-            replies: Replies::new(),
+            duplicates: DuplicateRequestCache::new(),
             connections: [1, 2, 3].map(|port| Caller::new((CLIENT, port).into())),
             executed: Default::default(),
             jobs: Vec::new(),
@@ -97,13 +97,13 @@ impl World {
         let target = oncrpc::Procedure {
             prog: NFS_PROGRAM,
             vers: NFS_V3,
-            proc: Procedure::Remove as u32,
+            proc: nfs_proto::Procedure::Remove as u32,
         };
         let xid = u32::try_from(number).expect("a small number");
         write_call(&mut w, xid, target, &Credential::None);
         let call = Call::parse(w.finish(), &self.connections[connection]).expect("a good call");
         let executed = Arc::clone(&self.executed[number]);
-        let answer = self.replies.once(call, |call| {
+        let answer = self.duplicates.once(call, |call| {
             Answer::Blocking(Box::new(move || {
                 let times = executed.fetch_add(1, SeqCst) + 1;
                 let mut w = call.into_success();
@@ -190,7 +190,7 @@ proptest! {
         world.jobs.clear();
         world.look_after_waits();
         prop_assert!(world.waits.is_empty());
-        let state = world.replies.shared.lock();
+        let state = world.duplicates.shared.lock();
         let ordered: usize = state.clients.values().map(VecDeque::len).sum();
         prop_assert_eq!(ordered, state.entries.len());
         let done = (0..CALLS).filter(|&call| world.executed(call) > 0).count();

@@ -1,0 +1,270 @@
+//! Jobs: calls whose answers may have to wait for a disk, on threads that all connections share.
+//!
+//! A free thread takes the next job in turns: one address after the other, and of an address one
+//! connection after the other. An address may have as many jobs running as there are threads left, so
+//! that whoever comes next finds one: alone it gets half of them, two get a third each. Jobs that no
+//! thread has taken yet end with their connection.
+
+use super::owner::CallId;
+use oncrpc::{AddressGroup, Caller, ConnectionId, Reply};
+use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+
+/// Jobs that run at a time, on all connections together; more wait for their turn. Those of
+/// connections that are over meanwhile are among them until they return.
+pub(crate) const MAX_BLOCKING: usize = 128;
+
+type Work = Box<dyn FnOnce() -> Reply + Send>;
+
+/// What came of a job; no reply if it panicked.
+pub(crate) type Done = (CallId, Option<Reply>);
+
+/// The threads for jobs, and the jobs that wait for them.
+#[derive(Clone)]
+pub(crate) struct Jobs {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    threads: usize,
+    queue: Mutex<Queue<Job>>,
+}
+
+struct Job {
+    id: CallId,
+    work: Work,
+    done: UnboundedSender<Done>,
+}
+
+/// The jobs of one connection.
+pub(crate) struct JobsOfConnection {
+    jobs: Jobs,
+    group: AddressGroup,
+    connection: ConnectionId,
+    /// Made with the first job: most connections of most servers have none, and it takes kilobytes.
+    results: Option<(UnboundedSender<Done>, UnboundedReceiver<Done>)>,
+    in_flight: usize,
+}
+
+/// Jobs in the order of their turns; the policy alone, without threads.
+struct Queue<T> {
+    running: usize,
+    addresses: HashMap<AddressGroup, Address<T>>,
+    /// The addresses that have jobs waiting, the next one first.
+    turns: VecDeque<AddressGroup>,
+}
+
+struct Address<T> {
+    running: usize,
+    waiting: HashMap<ConnectionId, VecDeque<T>>,
+    /// The connections that have jobs waiting, the next one first.
+    turns: VecDeque<ConnectionId>,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self {
+            running: 0,
+            addresses: HashMap::new(),
+            turns: VecDeque::new(),
+        }
+    }
+}
+
+impl<T> Default for Address<T> {
+    fn default() -> Self {
+        Self {
+            running: 0,
+            waiting: HashMap::new(),
+            turns: VecDeque::new(),
+        }
+    }
+}
+
+impl<T> Queue<T> {
+    fn push(&mut self, group: AddressGroup, connection: ConnectionId, job: T) {
+        let address = self.addresses.entry(group).or_default();
+        if address.waiting.is_empty() {
+            self.turns.push_back(group);
+        }
+        let waiting = address.waiting.entry(connection).or_default();
+        if waiting.is_empty() {
+            address.turns.push_back(connection);
+        }
+        waiting.push_back(job);
+    }
+
+    /// The next job for one of `threads` threads, and its address, which counts it as running.
+    fn next(&mut self, threads: usize) -> Option<(AddressGroup, T)> {
+        let left = threads.checked_sub(self.running).filter(|&left| left > 0)?;
+        let at = self.turns.iter().position(|group| {
+            let running = self.addresses.get(group).map_or(0, |a| a.running);
+            running == 0 || running < left
+        })?;
+        let group = self.turns.remove(at)?;
+        let address = self.addresses.get_mut(&group)?;
+        let connection = address.turns.pop_front()?;
+        let waiting = address.waiting.get_mut(&connection)?;
+        let job = waiting.pop_front()?;
+        match waiting.is_empty() {
+            true => drop(address.waiting.remove(&connection)),
+            false => address.turns.push_back(connection),
+        }
+        if !address.waiting.is_empty() {
+            self.turns.push_back(group);
+        }
+        address.running += 1;
+        self.running += 1;
+        Some((group, job))
+    }
+
+    /// A job of this address has returned.
+    fn returned(&mut self, group: AddressGroup) {
+        self.running -= 1;
+        if let Some(address) = self.addresses.get_mut(&group) {
+            address.running -= 1;
+            self.forget(group);
+        }
+    }
+
+    /// Forgets the jobs of a connection that wait.
+    fn cancel(&mut self, group: AddressGroup, connection: ConnectionId) -> Option<VecDeque<T>> {
+        let address = self.addresses.get_mut(&group)?;
+        let cancelled = address.waiting.remove(&connection)?;
+        address.turns.retain(|&other| other != connection);
+        if address.waiting.is_empty() {
+            self.turns.retain(|&other| other != group);
+        }
+        self.forget(group);
+        Some(cancelled)
+    }
+
+    /// Forgets an address that has no jobs any more.
+    fn forget(&mut self, group: AddressGroup) {
+        if let Some(address) = self.addresses.get(&group)
+            && address.running == 0
+            && address.waiting.is_empty()
+        {
+            self.addresses.remove(&group);
+        }
+    }
+}
+
+impl Jobs {
+    /// So many threads.
+    pub(crate) fn new(threads: usize) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                threads,
+                queue: Mutex::default(),
+            }),
+        }
+    }
+
+    /// The jobs of a new connection.
+    pub(crate) fn of_connection(&self, caller: &Caller) -> JobsOfConnection {
+        JobsOfConnection {
+            jobs: self.clone(),
+            group: AddressGroup::of(caller.addr.ip()),
+            connection: caller.connection,
+            results: None,
+            in_flight: 0,
+        }
+    }
+
+    /// Hands a job that may run to a thread of the present runtime, which goes on with those that wait.
+    fn start(&self) {
+        let next = self.shared.next();
+        if let Some((group, job)) = next {
+            let shared = Arc::clone(&self.shared);
+            tokio::task::spawn_blocking(move || shared.run(group, job));
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue<Job>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self) -> Option<(AddressGroup, Job)> {
+        self.lock().next(self.threads)
+    }
+
+    /// Runs this job, and those that are next after it.
+    fn run(&self, mut group: AddressGroup, mut job: Job) {
+        loop {
+            let Job { id, work, done } = job;
+            // What a panic leaves behind is dropped with the job, and its connection ends.
+            let reply = catch_unwind(AssertUnwindSafe(work)).ok();
+            // Its connection may be over.
+            let _ = done.send((id, reply));
+            let mut queue = self.lock();
+            queue.returned(group);
+            let Some(next) = queue.next(self.threads) else {
+                return;
+            };
+            (group, job) = next;
+        }
+    }
+}
+
+impl JobsOfConnection {
+    /// Jobs that have not brought their replies yet.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Has a call answered by this work.
+    pub(crate) fn add(&mut self, id: CallId, work: Work) {
+        let (done, _) = self.results.get_or_insert_with(mpsc::unbounded_channel);
+        let done = done.clone();
+        self.in_flight += 1;
+        let mut queue = self.jobs.shared.lock();
+        queue.push(self.group, self.connection, Job { id, work, done });
+        drop(queue);
+        self.jobs.start();
+    }
+
+    /// What has come of a job, if anything has.
+    pub(crate) fn take_done(&mut self) -> Option<Done> {
+        let (_, results) = self.results.as_mut()?;
+        let done = results.try_recv().ok()?;
+        self.in_flight -= 1;
+        Some(done)
+    }
+
+    /// Waits until something has come of one.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Done> {
+        let Some((_, results)) = self.results.as_mut() else {
+            return Poll::Pending;
+        };
+        // It has a sender of its own, so that it does not end.
+        let Poll::Ready(Some(done)) = results.poll_recv(cx) else {
+            return Poll::Pending;
+        };
+        self.in_flight -= 1;
+        Poll::Ready(done)
+    }
+
+    /// The connection ends: jobs that no thread has taken yet are not worth beginning.
+    pub(crate) fn give_up(&mut self) {
+        let mut queue = self.jobs.shared.lock();
+        let cancelled = queue.cancel(self.group, self.connection);
+        drop(queue);
+        // What they hold may take locks of its own.
+        drop(cancelled);
+    }
+}
+
+impl Drop for JobsOfConnection {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+#[cfg(test)]
+mod tests;

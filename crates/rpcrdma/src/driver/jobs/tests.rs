@@ -1,0 +1,95 @@
+//! Whose job is next.
+
+use super::*;
+use std::net::{IpAddr, SocketAddr};
+
+fn group(last: u8) -> AddressGroup {
+    AddressGroup::of(IpAddr::from([127, 0, 0, last]))
+}
+
+fn connection() -> ConnectionId {
+    Caller::new(SocketAddr::from(([127, 0, 0, 1], 1))).connection
+}
+
+/// Takes jobs until there is none for any of `threads` threads; how many each address got.
+fn take_all(queue: &mut Queue<u32>, threads: usize) -> Vec<AddressGroup> {
+    std::iter::from_fn(|| queue.next(threads))
+        .map(|(group, _)| group)
+        .collect()
+}
+
+fn count(taken: &[AddressGroup], last: u8) -> usize {
+    taken.iter().filter(|&&taken| taken == group(last)).count()
+}
+
+#[test]
+fn addresses_take_turns_and_so_do_their_connections() {
+    let mut queue = Queue::default();
+    let [busy, other] = [(); 2].map(|()| connection());
+    for job in 0..4 {
+        queue.push(group(1), busy, job);
+    }
+    queue.push(group(1), other, 10);
+    queue.push(group(2), connection(), 20);
+    let taken: Vec<u32> = std::iter::from_fn(|| queue.next(100))
+        .map(|(_, job)| job)
+        .collect();
+    assert_eq!(taken, [0, 20, 10, 1, 2, 3]);
+}
+
+#[test]
+fn address_leaves_as_many_threads_as_it_has() {
+    let mut queue = Queue::default();
+    for job in 0..1000 {
+        queue.push(group(1), connection(), job);
+    }
+    assert_eq!(take_all(&mut queue, 128).len(), 64);
+    for job in 0..1000 {
+        queue.push(group(2), connection(), job);
+    }
+    assert_eq!(count(&take_all(&mut queue, 128), 2), 32);
+    // One that has none so far gets the last thread.
+    for last in 3..=34 {
+        queue.push(group(last), connection(), 0);
+    }
+    assert_eq!(take_all(&mut queue, 128).len(), 32);
+    assert_eq!(queue.running, 128);
+    assert!(queue.next(128).is_none());
+}
+
+#[test]
+fn jobs_that_wait_go_on_as_others_return() {
+    let mut queue = Queue::default();
+    for job in 0..100 {
+        queue.push(group(1), connection(), job);
+    }
+    let mut done = 0;
+    while let Some((group, _)) = queue.next(4) {
+        done += 1;
+        queue.returned(group);
+    }
+    assert_eq!(done, 100);
+    assert_eq!((queue.running, queue.addresses.len()), (0, 0));
+}
+
+#[test]
+fn jobs_of_a_connection_that_is_over_are_forgotten_and_those_that_run_still_count() {
+    let mut queue = Queue::default();
+    let [gone, other] = [(); 2].map(|()| connection());
+    for job in 0..10 {
+        queue.push(group(1), gone, job);
+        queue.push(group(1), other, 100 + job);
+    }
+    assert!(queue.next(2).is_some());
+    let cancelled = queue.cancel(group(1), gone).map(|jobs| jobs.len());
+    assert_eq!(cancelled, Some(9));
+    assert!(queue.next(2).is_none(), "its share is used up");
+    queue.returned(group(1));
+    let rest = std::iter::from_fn(|| {
+        let (group, job) = queue.next(2)?;
+        queue.returned(group);
+        Some(job)
+    });
+    assert!(rest.collect::<Vec<_>>().iter().all(|&job| job >= 100));
+    assert!(queue.addresses.is_empty() && queue.turns.is_empty());
+}

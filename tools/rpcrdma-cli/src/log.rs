@@ -1,0 +1,204 @@
+//! The log on standard error, written by a thread of its own.
+//!
+//! Who logs never waits: a line for which there is no room is lost, and how many were lost is said as
+//! soon as there is room again. So a server goes on serving when nobody reads its standard error.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Lines that wait to be written; more are lost.
+const MAX_LINES: usize = 1024;
+
+/// Bytes of a line; the rest of a longer one is left out.
+const MAX_LINE: usize = 4096;
+
+/// How long the end of the program waits for what was logged to be written.
+const FLUSH: Duration = Duration::from_millis(500);
+
+/// How long to wait between two looks at whether it is.
+const FLUSH_STEP: Duration = Duration::from_millis(1);
+
+/// The log of this process, for lines that no event is behind.
+static LOG: OnceLock<Log> = OnceLock::new();
+
+/// Takes lines, and loses those for which there is no room.
+#[derive(Clone)]
+struct Log {
+    lines: SyncSender<Entry>,
+    lost: Arc<AtomicU64>,
+}
+
+enum Entry {
+    Line(Box<[u8]>),
+    /// Tells that everything before it is written.
+    Flush(SyncSender<()>),
+}
+
+/// Writes what is still to be written when it is dropped, but waits no longer than it should.
+pub(crate) struct FlushOnDrop(Log);
+
+/// Logs from now on: this level of events, or what `RUST_LOG` says.
+///
+/// # Errors
+///
+/// If the system gives no thread.
+pub(crate) fn start(level: &str) -> io::Result<FlushOnDrop> {
+    let (log, entries) = Log::new();
+    let lost = Arc::clone(&log.lost);
+    std::thread::Builder::new()
+        .name("rpcrdma-log".to_owned())
+        .spawn(move || write_all(&entries, &lost, &mut io::stderr()))?;
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(log.clone())
+        .with_ansi(io::stderr().is_terminal())
+        .init();
+    Ok(FlushOnDrop(LOG.get_or_init(|| log).clone()))
+}
+
+/// Tells the user something, on the same way as the log: it never waits either.
+pub(crate) fn tell(text: &str) {
+    if let Some(log) = LOG.get() {
+        log.put(format!("{text}\n").as_bytes());
+    }
+}
+
+impl Log {
+    fn new() -> (Self, Receiver<Entry>) {
+        let (lines, entries) = sync_channel(MAX_LINES);
+        let lost = Arc::default();
+        (Self { lines, lost }, entries)
+    }
+
+    fn put(&self, line: &[u8]) {
+        let line = match line.get(..MAX_LINE) {
+            Some(beginning) if line.len() > MAX_LINE => [beginning, b"...\n"].concat(),
+            _ => line.to_vec(),
+        };
+        if self.lines.try_send(Entry::Line(line.into())).is_err() {
+            self.lost.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// Writes what is logged until nobody logs any more.
+fn write_all(entries: &Receiver<Entry>, lost: &AtomicU64, to: &mut impl Write) {
+    for entry in entries {
+        // There is nobody to be told that it cannot be written.
+        let _ = match entry {
+            Entry::Line(line) => {
+                let written = to.write_all(&line);
+                written.and_then(|()| match lost.swap(0, Relaxed) {
+                    0 => Ok(()),
+                    lost => writeln!(to, "rpcrdma: {lost} lines of the log were lost"),
+                })
+            }
+            Entry::Flush(done) => {
+                drop(done);
+                to.flush()
+            }
+        };
+    }
+}
+
+impl Drop for FlushOnDrop {
+    fn drop(&mut self) {
+        let until = Instant::now() + FLUSH;
+        let (done, written) = sync_channel(0);
+        let mut flush = Entry::Flush(done);
+        while let Err(TrySendError::Full(back)) = self.0.lines.try_send(flush) {
+            if Instant::now() >= until {
+                return;
+            }
+            flush = back;
+            std::thread::sleep(FLUSH_STEP);
+        }
+        // The other end is dropped when everything is written.
+        let _ = written.recv_timeout(until.saturating_duration_since(Instant::now()));
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = &'a Self;
+
+    fn make_writer(&'a self) -> &'a Self {
+        self
+    }
+}
+
+impl Write for &Log {
+    /// Each event comes in one piece.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.put(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is written of these lines when the log ends.
+    fn written(log: Log, entries: &Receiver<Entry>) -> String {
+        let lost = Arc::clone(&log.lost);
+        drop(log);
+        let mut written = Vec::new();
+        write_all(entries, &lost, &mut written);
+        String::from_utf8(written).expect("text")
+    }
+
+    #[test]
+    fn lines_for_which_there_is_no_room_are_counted() {
+        let (log, entries) = Log::new();
+        for number in 0..MAX_LINES + 7 {
+            log.put(format!("{number}\n").as_bytes());
+        }
+        let written = written(log, &entries);
+        let lines: Vec<&str> = written.lines().collect();
+        assert_eq!(lines.len(), MAX_LINES + 1);
+        assert_eq!(
+            lines[..2],
+            ["0", "rpcrdma: 7 lines of the log were lost"],
+            "as soon as there is room"
+        );
+        assert_eq!(lines[MAX_LINES], (MAX_LINES - 1).to_string());
+    }
+
+    #[test]
+    fn long_lines_are_cut() {
+        let (log, entries) = Log::new();
+        log.put(&[b'x'; MAX_LINE + 1]);
+        log.put(b"short\n");
+        let written = written(log, &entries);
+        let lines: Vec<&str> = written.lines().collect();
+        assert_eq!(lines.len(), 2);
+        assert_eq!(lines[0].len(), MAX_LINE + 3);
+        assert_eq!(lines[1], "short");
+    }
+
+    #[test]
+    fn end_waits_for_what_is_written_but_not_for_ever() {
+        let (log, entries) = Log::new();
+        log.put(b"last\n");
+        let writer = std::thread::spawn(move || {
+            let mut written = Vec::new();
+            write_all(&entries, &AtomicU64::new(0), &mut written);
+            written
+        });
+        drop(FlushOnDrop(log));
+        assert_eq!(writer.join().expect("no panic"), b"last\n");
+        // Nobody writes.
+        let (log, _entries) = Log::new();
+        drop(FlushOnDrop(log));
+    }
+}
