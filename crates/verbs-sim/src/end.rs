@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use verbs::{
-    CloseReason, Completion, Handle, Limits, Memory, NoBlock, NotPersistent, PostError,
+    CloseReason, Completion, Handle, IoCounters, Limits, Memory, NoBlock, NotPersistent, PostError,
     ReceiveShare, RegisterError, RemoteAddress, SharedReceiveQueue, WorkError, WorkRequest, WrId,
 };
 
@@ -84,6 +84,7 @@ pub(crate) struct End {
     handled: u64,
     begun: u64,
     traffic: Traffic,
+    io: IoCounters,
     clock: Clock,
 }
 
@@ -143,12 +144,18 @@ impl End {
             handled: 0,
             begun: 0,
             traffic: Traffic::default(),
+            io: IoCounters::default(),
             clock: Clock::new(options.costs),
         }
     }
 
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// Payload that was sent and taken in.
+    pub(crate) fn io(&self) -> IoCounters {
+        self.io
     }
 
     pub(crate) fn traffic(&self) -> Traffic {

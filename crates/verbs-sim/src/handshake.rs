@@ -82,7 +82,7 @@ impl Handshaking {
         private_data: Option<Vec<u8>>,
     ) -> Result<Self, SetupError> {
         let number = fabric.with(|world| {
-            let connector = world.free_addr();
+            let connector = SocketAddr::new(options.address, world.free_addr().port());
             let due = world.now + *options.faults.latency.start();
             let Handshakes {
                 next,

@@ -1,6 +1,7 @@
 //! How a connection is made, and what is to go wrong with it.
 
 use crate::costs::Costs;
+use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -30,6 +31,8 @@ impl PairOptions {
 pub struct EndOptions {
     /// What it can do. Its outstanding Reads are lowered to what the other end serves.
     pub limits: Limits,
+    /// The address from which it connects.
+    pub address: IpAddr,
     /// Where its messages find their memory, instead of in posted Receives.
     pub shared_receives: Option<SharedReceiveQueue>,
     /// Memory is reached from address 0 on, as on iWARP. Otherwise its address is one that nobody
@@ -48,6 +51,7 @@ impl Default for EndOptions {
     fn default() -> Self {
         Self {
             limits: default_limits(),
+            address: Ipv4Addr::LOCALHOST.into(),
             shared_receives: None,
             zero_based: false,
             window: usize::MAX,

@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use verbs::{
-    CloseReason, Completion, Handle, Limits, Memory, NotPersistent, PostError, QueuePair,
-    RegisterError, RemoteAddress, WorkRequest,
+    CloseReason, Completion, Handle, IoCounters, Limits, Memory, NotPersistent, PostError,
+    QueuePair, RegisterError, RemoteAddress, WorkRequest,
 };
 
 /// One end of a simulated connection.
@@ -191,6 +191,10 @@ impl QueuePair for SimQp {
 
     fn peer_addr(&self) -> SocketAddr {
         self.peer
+    }
+
+    fn io_counters(&self) -> IoCounters {
+        self.at(|connection, side, _| connection.end(side).io())
     }
 
     fn describe(&self) -> String {

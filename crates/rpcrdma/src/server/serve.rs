@@ -71,8 +71,12 @@ pub(super) async fn serve(
         back.end(&over);
     }
     // Nothing is to be expected of a peer that is over, or does not speak; others wait for the place of
-    // one that was evicted.
-    if !matches!(over, Over::Closed(_) | Over::Silent(_) | Over::Evicted) {
+    // one that was evicted, or for its memory.
+    let at_once = matches!(
+        over,
+        Over::Closed(_) | Over::Silent(_) | Over::Evicted | Over::PullTimedOut(_) | Over::TooSlow
+    );
+    if !at_once {
         wire.close().await;
     }
 }

@@ -67,7 +67,7 @@ fn client_whose_calls_wait_for_memory_is_granted_less_until_none_does() {
 /// messages takes ten seconds.
 struct Slow {
     stage: Stage,
-    slow: Arc<dyn Provider>,
+    fabric: Fabric,
 }
 
 impl Slow {
@@ -78,8 +78,6 @@ impl Slow {
         tokio::spawn(keeping);
         let mut of_server = EndOptions::default();
         of_server.limits.outstanding_reads = 1;
-        let mut slow = EndOptions::default();
-        slow.faults.latency = 10 * SECOND..=10 * SECOND;
         let config = ServerConfig {
             chunk_memory: 400_000,
             ..ServerConfig::default()
@@ -87,17 +85,23 @@ impl Slow {
         let provider = Arc::new(fabric.provider(of_server));
         Self {
             stage: Stage::new(provider, config).await,
-            slow: Arc::new(fabric.provider(slow)),
+            fabric,
         }
     }
 
-    /// A slow client that has all its credits.
-    async fn client(&self) -> Watched<Client> {
+    /// A slow client at an address of its own that has all its credits.
+    async fn client(&self, address: u8) -> Watched<Client> {
+        let mut slow = EndOptions {
+            address: [10, 0, 0, address].into(),
+            ..EndOptions::default()
+        };
+        slow.faults.latency = 10 * SECOND..=10 * SECOND;
+        let slow: Arc<dyn Provider> = Arc::new(self.fabric.provider(slow));
         let config = ClientConfig {
             send_size: InlineSize::MIN,
             ..once()
         };
-        let client = self.stage.server.client(Arc::clone(&self.slow), config);
+        let client = self.stage.server.client(slow, config);
         let client = client.await.expect("it connects");
         exchange(&client, &[], &[]).await;
         client
@@ -122,7 +126,7 @@ fn calls(client: &Watched<Client>) -> JoinSet<Result<xdr::Payload, TransportErro
 fn slow_client_takes_its_time_while_nobody_waits_for_memory() {
     run_in_virtual_time(async {
         let world = Slow::new().await;
-        let mut calls = calls(&world.client().await);
+        let mut calls = calls(&world.client(1).await);
         let start = Instant::now();
         while let Some(done) = calls.join_next().await {
             check(&done.expect("it ends").expect("answered"), &[]);
@@ -133,12 +137,12 @@ fn slow_client_takes_its_time_while_nobody_waits_for_memory() {
 }
 
 #[test]
-fn slow_clients_keep_memory_from_others_for_their_time_only() {
+fn slow_clients_do_not_keep_memory_from_others() {
     run_in_virtual_time(async {
         let world = Slow::new().await;
         let mut slow = Vec::new();
-        for _ in 0..4 {
-            slow.push(world.client().await);
+        for address in 1..=4 {
+            slow.push(world.client(address).await);
         }
         let slow: Vec<_> = slow.iter().map(calls).collect();
         let honest = world.stage.client(once()).await;
@@ -147,7 +151,7 @@ fn slow_clients_keep_memory_from_others_for_their_time_only() {
         let start = Instant::now();
         exchange(&honest, &[90_000], &[]).await;
         let took = start.elapsed();
-        assert!((25..35).contains(&took.as_secs()), "{took:?}");
+        assert!(took < 2 * SECOND, "{took:?}");
         // Not all of them have to go for that.
         let mut lost = 0;
         for mut calls in slow {

@@ -36,6 +36,8 @@ impl End {
         inward: &mut Wire,
         outward: &mut Wire,
     ) {
+        self.io.reads += 1;
+        self.io.octets_in += message.payload() as u64;
         let closing = matches!(self.state, State::Closing { .. });
         match message {
             Message::Terminate { text, refused } => {

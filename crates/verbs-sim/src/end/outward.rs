@@ -116,6 +116,8 @@ impl End {
         inward: &mut Wire,
         outward: &mut Wire,
     ) {
+        self.io.writes += 1;
+        self.io.octets_out += message.payload() as u64;
         let latency = &self.faults.latency;
         let (_, there) = self.clock.send(now, message.payload());
         let due = there + self.rng.between(*latency.start(), *latency.end());
