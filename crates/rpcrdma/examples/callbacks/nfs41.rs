@@ -46,6 +46,9 @@ const CDFS4_BOTH: u32 = 3;
 const OPEN4_SHARE_ACCESS_READ: u32 = 1;
 const OPEN4_SHARE_ACCESS_WANT_READ_DELEG: u32 = 0x100;
 const OPEN_DELEGATE_READ: u32 = 1;
+const OPEN_DELEGATE_NONE_EXT: u32 = 3;
+const WND4_CONTENTION: u32 = 1;
+const WND4_RESOURCE: u32 = 2;
 
 /// Octets of the largest reply, which so fits a Send with any inline threshold of 4096.
 const LARGEST: u32 = 3072;
@@ -324,8 +327,20 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// It cannot be opened, or the server gives no delegation.
+    /// It cannot be opened, or the server gives no delegation for a long time. Linux' server gives none
+    /// for up to a minute on files whose handles look like those of delegations that it has just recalled.
     pub(crate) async fn open_with_delegation(&mut self, name: &str) -> Result<Delegation> {
+        for _ in 0..DELAYS {
+            if let Some(delegation) = self.open(name).await? {
+                return Ok(delegation);
+            }
+            tokio::time::sleep(DELAY).await;
+        }
+        Err("the server gives no delegation to read".into())
+    }
+
+    /// The same once; `None` if there is no delegation.
+    async fn open(&mut self, name: &str) -> Result<Option<Delegation>> {
         let client_id = self.client_id;
         let (delegation, _) = self
             .call(
@@ -350,7 +365,7 @@ impl Session {
                     let stateid = read_open(all.of(OP_OPEN)?)?;
                     let file = all.of(OP_GETFH)?.opaque(MAX_HANDLE)?.to_vec();
                     all.of(OP_CLOSE)?;
-                    Ok(Delegation { file, stateid })
+                    Ok(stateid.map(|stateid| Delegation { file, stateid }))
                 },
             )
             .await?;
@@ -440,7 +455,7 @@ fn write_channel(w: &mut Writer, largest: u32) {
 }
 
 /// The results of OPEN (RFC 8881 §18.16.2): the stateid of the delegation.
-fn read_open(r: &mut Reader<'_>) -> Result<Stateid> {
+fn read_open(r: &mut Reader<'_>) -> Result<Option<Stateid>> {
     let _opened = Stateid::parse(r)?;
     let (_atomic, _before, _after) = (r.bool()?, r.u64()?, r.u64()?);
     let _flags = r.u32()?;
@@ -452,7 +467,13 @@ fn read_open(r: &mut Reader<'_>) -> Result<Stateid> {
             // Who else may read: type, flags and mask of an access control entry, and a name.
             let _: [u32; 3] = r.words()?;
             r.opaque(MAX_OPAQUE)?;
-            Ok(stateid)
+            Ok(Some(stateid))
+        }
+        OPEN_DELEGATE_NONE_EXT => {
+            if let WND4_CONTENTION | WND4_RESOURCE = r.u32()? {
+                let _will_signal = r.bool()?;
+            }
+            Ok(None)
         }
         other => Err(format!("the server gives no delegation to read, but {other}").into()),
     }
