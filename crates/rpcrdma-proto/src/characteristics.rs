@@ -3,6 +3,7 @@
 use crate::connection::Config;
 use crate::inline::InlineSize;
 use crate::invalidation::Design;
+use crate::receives::Receives;
 use crate::v2::characteristics::{BackwardSupport, ReceiveSize, Registry, XcharSpec};
 use crate::v2::operations::Supported;
 use crate::v2::session::{self, Session};
@@ -106,6 +107,11 @@ impl Config {
         }
         let said = self.characteristics.clone();
         let receive = self.versions.receive_size(self.own.receive);
+        let receive = match self.receives {
+            // There are none of another size to be used up first.
+            Receives::Shared { .. } => receive.max(said.raise_to),
+            Receives::Posted => receive,
+        };
         let config = session::Config {
             role: self.role,
             supported: said.supported,

@@ -299,7 +299,6 @@ impl Calling<'_> {
     /// use it: that shows before anything was heard on it, and another connection may be better.
     /// Whether a first reply is owed.
     fn check_first_reply(&mut self, now: Instant, wire: &Wire) -> Result<bool, Over> {
-        self.listen(wire);
         let io = wire.qp.io_counters();
         let moved = io.octets_in + io.octets_out;
         let oldest = wire.connection.oldest_call();
@@ -369,6 +368,7 @@ impl Policy for Calling<'_> {
         wire: &mut Wire,
         deadlines: &mut Deadlines,
     ) -> Result<(), Over> {
+        self.listen(wire);
         if now < self.next_look {
             return Ok(());
         }

@@ -30,7 +30,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
-use verbs::{Incoming, Listener, QpOptions, SetupError};
+use verbs::{Incoming, Limits, Listener, QpOptions, SetupError};
 
 /// How long to wait when the system gives no connection, such as for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -228,12 +228,12 @@ impl Arrival {
     async fn set_up(
         &mut self,
         mut incoming: Box<dyn Incoming>,
-    ) -> Result<(Wire, ReceiveLease), SetupError> {
+    ) -> Result<(Wire, Option<ReceiveLease>), SetupError> {
         let limits = self.settings.provider.limits();
         let settings = &self.settings.config;
         let request = incoming.request(settings.setup_timeout).await?;
         self.place.admitted.set_up();
-        let (credits, backward_credits, receive_memory) = self.credits(limits.receives)?;
+        let (credits, backward_credits, receive_memory) = self.credits(&limits)?;
         let terms = terms(settings, &limits);
         let own = PrivateData {
             send: settings.send_size,
@@ -262,12 +262,18 @@ impl Arrival {
             max_segment: 0,
             registrations: Registrations::OF_CALLS,
             persistent: None,
-            receives: Receives::Posted,
+            receives: match &self.settings.shared_receives {
+                Some(shared) => Receives::Shared {
+                    size: shared.block_size(),
+                },
+                None => Receives::Posted,
+            },
             pool: self.pool.clone(),
         };
         let options = QpOptions {
-            receives: config.posted_receives(),
+            receives: receives_for(credits, backward_credits),
             receive_size: config.receive_size(),
+            shared_receives: self.settings.shared_receives.clone(),
             setup_timeout: settings.setup_timeout,
             ..QpOptions::default()
         };
@@ -283,26 +289,40 @@ impl Arrival {
         Ok((Wire::new(qp, connection, account), receive_memory))
     }
 
-    /// Credits for calls of a new client, and for those to it, as far as there is room, and memory,
-    /// for their Receives.
-    fn credits(&self, room: usize) -> Result<(u32, u32, ReceiveLease), SetupError> {
+    /// Credits for calls of a new client, and for those to it.
+    ///
+    /// There are as many as Receives, and memory for these (RFC 8166 §3.3.1), but where a provider
+    /// holds back a peer whose messages find no Receive: there a client that uses all its credits
+    /// while many others do waits, and loses nothing.
+    fn credits(&self, limits: &Limits) -> Result<(u32, u32, Option<ReceiveLease>), SetupError> {
         let config = &self.settings.config;
         let backward = match &config.backchannels {
             Some(_) => config.backward_credits.clamp(1, MAX_CREDITS),
             None => 0,
         };
         let forward = config.credits.clamp(1, MAX_CREDITS);
-        let wanted = (forward + backward) as usize + RECEIVE_SLACK;
-        let size = largest_receive(config).octets();
-        let lease = self.settings.receive_memory.take(wanted.min(room), size);
-        let (forward, backward) = share(lease.receives, forward, backward)
+        let wanted = receives_for(forward, backward).min(limits.receives);
+        let lease = match self.settings.shared_receives {
+            Some(_) if limits.holds_peer_back => None,
+            Some(_) | None => {
+                let size = largest_receive(config).octets();
+                Some(self.settings.receive_memory.take(wanted, size))
+            }
+        };
+        let receives = lease.as_ref().map_or(wanted, |lease| lease.receives);
+        let (forward, backward) = share(receives, forward, backward)
             .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         Ok((forward, backward, lease))
     }
 }
 
-/// The largest Receive that is ever posted for a client.
-fn largest_receive(config: &ServerConfig) -> InlineSize {
+/// Receives for so many calls of a client, and replies to as many of ours.
+fn receives_for(forward: u32, backward: u32) -> usize {
+    (forward + backward) as usize + RECEIVE_SLACK
+}
+
+/// The largest Receive of a client.
+pub(super) fn largest_receive(config: &ServerConfig) -> InlineSize {
     let size = config.versions.receive_size(config.receive_size);
     match config.versions.speak(Version::Two) {
         true => size.max(config.send_size),

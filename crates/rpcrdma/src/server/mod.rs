@@ -16,7 +16,7 @@ use crate::driver::clock;
 use crate::driver::invalidation::Terms;
 use crate::driver::jobs::{Jobs, MAX_BLOCKING};
 use crate::driver::wire::Wire;
-use accept::Acceptor;
+use accept::{Acceptor, largest_receive};
 use failures::Failures;
 use oncrpc::admission::Admission;
 use oncrpc::warnings::{Suppressed, Warnings};
@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stop::Stop;
 use tokio::sync::{Notify, oneshot};
 use tracing::{debug, info, warn};
-use verbs::{IoCounters, Limits, Provider, SetupError};
+use verbs::{IoCounters, Limits, Provider, SetupError, SharedReceiveQueue};
 use worker::Worker;
 
 pub use backchannel::{Backchannel, Backchannels, BackwardClient};
@@ -87,6 +87,8 @@ struct Settings {
     config: ServerConfig,
     budget: Budget,
     admission: Admission,
+    /// Where messages find memory, if the provider can do that.
+    shared_receives: Option<SharedReceiveQueue>,
     receive_memory: ReceiveMemory,
     failures: Failures,
     warnings: Warnings,
@@ -130,6 +132,15 @@ impl Settings {
 /// What a connection agrees to of the designs for remote invalidation, with a provider of these limits.
 fn terms(config: &ServerConfig, limits: &Limits) -> Terms {
     Terms::new(&config.remote_invalidation, Registrations::OF_CALLS, limits)
+}
+
+/// The Receives of all connections of a server, if the provider can share them.
+fn shared_receives(config: &ServerConfig, limits: &Limits) -> Option<SharedReceiveQueue> {
+    let size = largest_receive(config).octets();
+    let blocks = config.receive_memory / size;
+    limits
+        .shared_receives
+        .then(|| SharedReceiveQueue::new(blocks, size))
 }
 
 /// What a server knows of its connections.
@@ -242,15 +253,16 @@ impl Server {
         let chunk_memory = config.chunk_memory;
         let budget = Budget::new(chunk_memory);
         let settings = Arc::new(Settings {
-            provider,
             service,
             budget: budget.clone(),
             admission: Admission::new(config.connection_limits()),
+            shared_receives: shared_receives(&config, &provider.limits()),
             receive_memory: ReceiveMemory::new(config.receive_memory),
             failures: Failures::default(),
             warnings: Warnings::default(),
             suppressed: Notify::new(),
             jobs: Jobs::new(MAX_BLOCKING),
+            provider,
             config,
         });
         let state = Arc::new(State::default());

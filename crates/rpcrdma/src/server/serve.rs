@@ -301,6 +301,7 @@ mod tests {
             service: Arc::clone(&notes) as Arc<dyn Service>,
             config: ServerConfig::default(),
             admission: admission.clone(),
+            shared_receives: None,
             receive_memory: ReceiveMemory::new(0),
             failures: Failures::default(),
             warnings: Warnings::default(),

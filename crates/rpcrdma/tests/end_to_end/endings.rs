@@ -1,7 +1,7 @@
 //! How connections end, what their users hear of it, and what the next one is like.
 
 use crate::echo::{self, Peer, call, check, exchange};
-use crate::stage::{Stage, sim};
+use crate::stage::{Stage, sim, sim_with_posted_receives};
 use crate::{run, run_in_each_version};
 use oncrpc::{Transport, TransportError};
 use rpcrdma::{Client, ClientConfig, Design, InlineSize, ServerConfig};
@@ -208,7 +208,7 @@ fn connections_for_which_there_is_no_memory_are_granted_less_and_then_refused() 
             receive_memory: 200 * 8192,
             ..ServerConfig::default()
         };
-        let stage = Stage::new(sim().1, config).await;
+        let stage = Stage::new(sim_with_posted_receives(), config).await;
         let mut clients = Vec::new();
         let mut granted = Vec::new();
         loop {

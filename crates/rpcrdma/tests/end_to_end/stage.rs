@@ -156,6 +156,13 @@ pub(crate) fn sim() -> (Fabric, Arc<dyn Provider>) {
     (fabric, provider)
 }
 
+/// A simulation in which each connection posts its own Receives.
+pub(crate) fn sim_with_posted_receives() -> Arc<dyn Provider> {
+    let mut end = EndOptions::default();
+    end.limits.shared_receives = false;
+    Arc::new(Fabric::new(17).provider(end))
+}
+
 /// The providers that there are.
 pub(crate) fn providers() -> [Arc<dyn Provider>; 2] {
     [sim().1, Arc::new(Iwarp::default())]

@@ -1,7 +1,7 @@
 //! Which version of RPC-over-RDMA is spoken, and with whom it is not tried again.
 
 use crate::echo::{self, Peer, exchange};
-use crate::stage::{Noting, Stage, answering, anywhere, providers, sim};
+use crate::stage::{Noting, Stage, answering, anywhere, providers, sim, sim_with_posted_receives};
 use crate::{run, run_in_virtual_time};
 use oncrpc::Transport;
 use rpcrdma::{
@@ -80,7 +80,7 @@ fn server_has_clients_of_both_versions_at_a_time() {
 #[test]
 fn sizes_grow_with_the_traffic_of_version_two() {
     run(async {
-        let stage = Stage::new(sim().1, ServerConfig::default()).await;
+        let stage = Stage::new(sim_with_posted_receives(), ServerConfig::default()).await;
         let client = stage.client(speaking(Versions::Two)).await;
         let receive = || {
             let info = client.connection().expect("connected");
