@@ -67,6 +67,8 @@ struct Line {
     waits_for_calls: bool,
     /// Slots of calls that were given to it.
     calls: usize,
+    /// A reply has come over its present connection.
+    has_replied: bool,
     /// Why there is no connection, once that is known.
     trouble: Option<TransportError>,
 }
@@ -181,10 +183,20 @@ impl Inner {
     /// The line for a call that has none yet: of those with a connection, if there are any, the
     /// one with the fewest calls.
     fn choose(&self) -> Option<usize> {
+        self.best(|line| (line.state != LineState::Up, line.calls))
+    }
+
+    /// The line for a call that has lost its own: the same, but rather one that has brought a reply.
+    /// Another may be as silent as the one that was given up.
+    fn choose_again(&self) -> Option<usize> {
+        self.best(|line| (line.state != LineState::Up, !line.has_replied, line.calls))
+    }
+
+    fn best<K: Ord>(&self, rank: impl Fn(&Line) -> K) -> Option<usize> {
         let usable = |(_, line): &(usize, &Line)| line.state != LineState::Gone;
         let lines = self.lines.iter().enumerate().filter(usable);
         lines
-            .min_by_key(|(_, line)| (line.state != LineState::Up, line.calls))
+            .min_by_key(|(_, line)| rank(line))
             .map(|(index, _)| index)
     }
 
@@ -195,7 +207,7 @@ impl Inner {
         if self.lines.len() == 1 || state == LineState::Up {
             return line;
         }
-        match self.choose() {
+        match self.choose_again() {
             Some(other) if state == LineState::Gone => other,
             Some(other) if self.lines[other].state == LineState::Up => other,
             Some(_) | None => line,
@@ -354,6 +366,7 @@ impl Calls {
         let mut inner = self.lock();
         let line = &mut inner.lines[line];
         line.state = LineState::Up;
+        line.has_replied = false;
         line.trouble = None;
         line.suspects.begin();
         let mut owners = SmallVec::<[Waker; 4]>::new();
@@ -565,7 +578,9 @@ impl Calls {
         let mut inner = self.lock();
         for (token, outcome) in ended {
             // Without a slot nobody waits any more.
-            if let Some(slot) = slot(&mut inner.slots, token) {
+            let Inner { slots, lines, .. } = &mut *inner;
+            if let Some(slot) = slot(slots, token) {
+                lines[slot.line].has_replied |= outcome.is_ok();
                 slot.outcome = Some(outcome);
                 wakers.extend(slot.waker.take());
             }
