@@ -324,7 +324,7 @@ impl Endpoint {
                     taken => Ok(taken),
                 }
             });
-            if !matches!(taken, Ok(1..)) && !self.has_staged() {
+            if !matches!(taken, Ok(1..)) {
                 return octets.len();
             }
         }
