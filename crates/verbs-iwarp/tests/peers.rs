@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use verbs::{
     Buffer, CloseReason, Completion, Connected, Gather, Listener, Provider, QpOptions, QueuePair,
-    SetupError, WorkError, WorkRequest, WrId,
+    SetupError, SharedReceiveQueue, WorkError, WorkRequest, WrId,
 };
 use verbs_iwarp::{Config, CrcMode, Iwarp};
 
@@ -489,6 +489,40 @@ fn only_so_many_are_refused_at_a_time_and_the_silent_in_time() {
         stream.write_all(&request).await.unwrap();
         stream.read_to_end(&mut octets).await.unwrap();
         assert_eq!(octets, frame(REPLY, ENHANCED | REJECT, 2, &[0; 4]));
+    });
+}
+
+#[test]
+fn message_that_stops_half_way_does_not_keep_its_block() {
+    run(async {
+        let provider = Iwarp::new(Config {
+            message_timeout: Duration::from_millis(30),
+            ..plain().config().clone()
+        });
+        let queue = SharedReceiveQueue::new(1, 4096);
+        let options = QpOptions {
+            shared_receives: Some(queue.clone()),
+            ..QpOptions::default()
+        };
+        let (mut stream, _listener, mut incoming) = incoming(&provider).await;
+        let request = frame(REQUEST, ENHANCED, 2, &DEPTHS);
+        stream.write_all(&request).await.unwrap();
+        incoming.request(PATIENCE).await.unwrap();
+        let mut qp = incoming.accept(&options, b"", vec![]).await.unwrap();
+        // A Send of one segment, and another of which only the first segment ever comes.
+        let segment = |control, sequence| {
+            let header = [
+                0, 18, control, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, sequence,
+            ];
+            [&header[..], &[0; 8]].concat()
+        };
+        stream.write_all(&segment(0x41, 1)).await.unwrap();
+        assert!(matches!(next(&mut *qp).await, Completion::Receive { .. }));
+        assert_eq!(queue.stats().lent, 0);
+        stream.write_all(&segment(0x01, 2)).await.unwrap();
+        let reason = over(&mut *qp).await;
+        assert_eq!(reason, CloseReason::TimedOut("the rest of a message"));
+        assert_eq!(queue.stats().lent, 0);
     });
 }
 
