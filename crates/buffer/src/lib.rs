@@ -10,7 +10,7 @@
 mod near;
 mod pool;
 
-pub use pool::{Pool, PoolStats};
+pub use pool::{Lender, Pool, PoolStats};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -37,13 +37,6 @@ pub struct Buffer {
     memory: Box<[u8]>,
     len: usize,
     home: Option<Arc<pool::Home>>,
-    lender: Option<Arc<dyn Lender>>,
-}
-
-/// Counts memory that is lent, and is told when a buffer of it comes back.
-pub trait Lender: Send + Sync {
-    /// A buffer that was [lent](Buffer::lent_by) was dropped. Its memory is back in its pool.
-    fn returned(&self);
 }
 
 impl Buffer {
@@ -53,7 +46,6 @@ impl Buffer {
             memory: vec![0; capacity].into_boxed_slice(),
             len: 0,
             home: None,
-            lender: None,
         }
     }
 
@@ -62,15 +54,7 @@ impl Buffer {
             memory,
             len: 0,
             home: Some(home),
-            lender: None,
         }
-    }
-
-    /// The same buffer, whose end its lender is told of, on whatever thread it is dropped.
-    #[must_use]
-    pub fn lent_by(mut self, lender: Arc<dyn Lender>) -> Self {
-        self.lender = Some(lender);
-        self
     }
 
     /// How many octets it can hold without growing.
@@ -173,9 +157,6 @@ impl Drop for Buffer {
         if let Some(home) = self.home.take() {
             pool::give_back(std::mem::take(&mut self.memory), home);
         }
-        if let Some(lender) = self.lender.take() {
-            lender.returned();
-        }
     }
 }
 
@@ -214,7 +195,6 @@ impl From<Vec<u8>> for Buffer {
             memory: octets.into_boxed_slice(),
             len,
             home: None,
-            lender: None,
         }
     }
 }
@@ -246,30 +226,6 @@ mod tests {
         buffer.memory_mut().fill(7);
         buffer.set_len(3);
         assert_eq!(&buffer.freeze()[..], [7, 7, 7]);
-    }
-
-    #[test]
-    fn lender_is_told_once_when_the_last_reference_is_dropped() {
-        #[derive(Default)]
-        struct Count(std::sync::atomic::AtomicUsize);
-        impl Lender for Count {
-            fn returned(&self) {
-                self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-            }
-        }
-        let count = Arc::new(Count::default());
-        let mut buffer = Buffer::with_capacity(8).lent_by(count.clone());
-        buffer.extend_from_slice(b"data");
-        let shared = buffer.freeze();
-        let part = shared.slice(1..2);
-        drop(shared);
-        assert_eq!(count.0.load(std::sync::atomic::Ordering::SeqCst), 0);
-        drop(part);
-        assert_eq!(count.0.load(std::sync::atomic::Ordering::SeqCst), 1);
-        // Memory that grows leaves its lender.
-        let mut buffer = Buffer::with_capacity(8).lent_by(count.clone());
-        buffer.extend_from_slice(&[0; 9]);
-        assert_eq!(count.0.load(std::sync::atomic::Ordering::SeqCst), 2);
     }
 
     #[test]

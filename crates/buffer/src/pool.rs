@@ -31,7 +31,21 @@ pub struct PoolStats {
     pub misses: usize,
 }
 
-pub(crate) struct Home {
+/// Is told of each buffer of a [lending pool](Pool::lending) that comes back.
+pub trait Lender: Send + Sync {
+    /// A buffer was dropped, on this thread, and its memory is back.
+    fn returned(&self);
+}
+
+pub(crate) enum Home {
+    /// Memory is kept here.
+    Own(Box<Store>),
+    /// Memory is kept elsewhere, and somebody is told when it comes back.
+    Lending(Arc<Home>, Arc<dyn Lender>),
+}
+
+/// Where a pool keeps its memory.
+pub(crate) struct Store {
     keep: usize,
     /// One lock for all sizes and the counts: taking it is what costs, not what is done under it.
     shelves: Mutex<Shelves>,
@@ -46,11 +60,20 @@ struct Shelves {
 impl Pool {
     /// A pool that keeps up to `keep` octets of returned memory.
     pub fn new(keep: usize) -> Self {
+        let store = Store {
+            keep,
+            shelves: Mutex::default(),
+        };
         Self {
-            home: Arc::new(Home {
-                keep,
-                shelves: Mutex::default(),
-            }),
+            home: Arc::new(Home::Own(Box::new(store))),
+        }
+    }
+
+    /// A pool with the memory of this one, whose lender is told of each buffer that comes back.
+    #[must_use]
+    pub fn lending(&self, lender: Arc<dyn Lender>) -> Self {
+        Self {
+            home: Arc::new(Home::Lending(Arc::clone(&self.home), lender)),
         }
     }
 
@@ -64,21 +87,25 @@ impl Pool {
         } else {
             capacity
         };
-        if let Some((memory, home)) = near::take(size, &self.home) {
-            return Buffer::pooled(memory, home);
+        match &*self.home {
+            Home::Own(store) => {
+                if let Some((memory, home)) = near::take(size, &self.home) {
+                    return Buffer::pooled(memory, home);
+                }
+                Buffer::pooled(store.take_or_make(size), Arc::clone(&self.home))
+            }
+            Home::Lending(owner, _) => {
+                let near = near::take(size, owner).map(|(memory, _)| memory);
+                let memory = near.unwrap_or_else(|| owner.store().take_or_make(size));
+                Buffer::pooled(memory, Arc::clone(&self.home))
+            }
         }
-        // The lock is not held while memory is allocated and zeroed.
-        let memory = self
-            .home
-            .take(size)
-            .unwrap_or_else(|| vec![0; size].into_boxed_slice());
-        Buffer::pooled(memory, Arc::clone(&self.home))
     }
 
     /// What is kept and what is out. What another thread has dropped and keeps near counts as out.
     pub fn stats(&self) -> PoolStats {
         near::flush();
-        self.home.shelves().stats
+        self.home.store().shelves().stats
     }
 }
 
@@ -90,7 +117,10 @@ impl std::fmt::Debug for Pool {
 
 /// Where memory goes that is not used any more: near, if there is room, or home.
 pub(crate) fn give_back(memory: Box<[u8]>, home: Arc<Home>) {
-    if home.keep < near::MOST {
+    if let Home::Lending(owner, lender) = &*home {
+        give_back(memory, Arc::clone(owner));
+        lender.returned();
+    } else if home.store().keep < near::MOST {
         home.take_back(memory);
     } else if let Some((memory, home)) = near::keep(memory, home) {
         home.take_back(memory);
@@ -98,6 +128,25 @@ pub(crate) fn give_back(memory: Box<[u8]>, home: Arc<Home>) {
 }
 
 impl Home {
+    fn store(&self) -> &Store {
+        match self {
+            Self::Own(store) => store,
+            Self::Lending(owner, _) => owner.store(),
+        }
+    }
+
+    pub(crate) fn take_back(&self, memory: Box<[u8]>) {
+        self.store().take_back(memory);
+    }
+}
+
+impl Store {
+    /// Memory that was kept, or new memory. The lock is not held while it is allocated and zeroed.
+    fn take_or_make(&self, size: usize) -> Box<[u8]> {
+        self.take(size)
+            .unwrap_or_else(|| vec![0; size].into_boxed_slice())
+    }
+
     fn shelves(&self) -> MutexGuard<'_, Shelves> {
         self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -113,7 +162,7 @@ impl Home {
         memory
     }
 
-    pub(crate) fn take_back(&self, memory: Box<[u8]>) {
+    fn take_back(&self, memory: Box<[u8]>) {
         let size = memory.len();
         let mut shelves = self.shelves();
         shelves.stats.out -= size;
@@ -138,6 +187,7 @@ fn class_of(size: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
     #[test]
     fn dropped_buffer_is_handed_out_again() {
@@ -201,7 +251,7 @@ mod tests {
         let pool = Pool::new(1 << 20);
         let many: Vec<_> = (0..200).map(|_| pool.take(4096)).collect();
         drop(many);
-        let out = pool.home.shelves().stats.out;
+        let out = pool.home.store().shelves().stats.out;
         assert!((1..=near::MOST).contains(&out), "{out}");
         assert_eq!((pool.stats().out, pool.stats().free), (0, 200 * 4096));
     }
@@ -213,6 +263,38 @@ mod tests {
         let thread = std::thread::spawn(move || drop(buffer));
         thread.join().expect("it only drops a buffer");
         assert_eq!((pool.stats().out, pool.stats().free), (0, 4096));
+    }
+
+    #[test]
+    fn lender_is_told_once_when_the_last_reference_is_dropped() {
+        #[derive(Default)]
+        struct Count(AtomicUsize);
+        impl Lender for Count {
+            fn returned(&self) {
+                self.0.fetch_add(1, SeqCst);
+            }
+        }
+        for keep in [0, 1 << 20] {
+            let (pool, count) = (Pool::new(keep), Arc::new(Count::default()));
+            let lending = pool.lending(count.clone());
+            for returned in [0, 2] {
+                let mut buffer = lending.take(100);
+                buffer.extend_from_slice(b"data");
+                let shared = buffer.freeze();
+                let part = shared.slice(1..2);
+                drop(shared);
+                assert_eq!((count.0.load(SeqCst), pool.stats().out), (returned, 4096));
+                drop(part);
+                assert_eq!((count.0.load(SeqCst), pool.stats().out), (returned + 1, 0));
+                // Memory that grows leaves its lender.
+                let mut buffer = lending.take(100);
+                buffer.extend_from_slice(&[0; 5000]);
+                assert_eq!(count.0.load(SeqCst), returned + 2);
+                drop(pool.take(100));
+            }
+            assert_eq!(count.0.load(SeqCst), 4);
+            assert_eq!(pool.stats().misses, if keep == 0 { 6 } else { 1 });
+        }
     }
 
     #[test]

@@ -18,6 +18,9 @@ pub struct Config {
     pub keepalive_interval: Duration,
     /// How long octets may stay unacknowledged before the connection is lost.
     pub user_timeout: Duration,
+    /// How long a message may take to arrive, from its first segment on, that has a block of a shared
+    /// receive queue: others may wait for it.
+    pub message_timeout: Duration,
     /// How long the end of a connection may take: what is posted is sent, and the peer is given
     /// time to read it.
     pub linger: Duration,
@@ -35,6 +38,7 @@ impl Default for Config {
             keepalive_idle: Duration::from_secs(15),
             keepalive_interval: Duration::from_secs(5),
             user_timeout: Duration::from_secs(30),
+            message_timeout: Duration::from_secs(30),
             linger: Duration::from_secs(2),
             nudge_after: Duration::from_millis(50),
         }

@@ -11,8 +11,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use verbs::{BoxFuture, Incoming, Listener, QpOptions, QueuePair, SetupError, WorkRequest};
+
+/// Peers that are refused at a time whose Request is still to be read. Further ones are closed
+/// without a word.
+const MAX_REFUSALS: usize = 64;
+
+/// How long a peer that is to be refused may take to send its Request.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Listens on an address.
 pub(crate) async fn listen(
@@ -37,6 +46,7 @@ pub(crate) async fn listen(
         provider,
         listener,
         local,
+        refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
     }))
 }
 
@@ -44,6 +54,7 @@ struct IwarpListener {
     provider: Arc<Shared>,
     listener: TcpListener,
     local: SocketAddr,
+    refusals: Arc<Semaphore>,
 }
 
 impl Listener for IwarpListener {
@@ -62,6 +73,7 @@ impl Listener for IwarpListener {
                                 stream: Some(stream.into_std()?),
                                 peer,
                                 requested: None,
+                                refusals: Arc::clone(&self.refusals),
                             }) as Box<dyn Incoming>);
                         }
                         Err(error) => tracing::debug!(%peer, %error, "gone before it was accepted"),
@@ -102,6 +114,8 @@ struct IwarpIncoming {
     stream: Option<std::net::TcpStream>,
     peer: SocketAddr,
     requested: Option<Requested>,
+    /// Permits to refuse it before its Request was read.
+    refusals: Arc<Semaphore>,
 }
 
 impl Drop for IwarpIncoming {
@@ -111,14 +125,46 @@ impl Drop for IwarpIncoming {
         let Some(mut stream) = self.stream.take() else {
             return;
         };
-        let reject = match self.requested.take() {
-            Some(requested) => requested.reject(&[]),
-            None => Requested::refusal(),
-        };
-        // The socket does not wait; a new one has room for a frame.
-        if let Err(error) = stream.write_all(&reject.emit()) {
-            tracing::debug!(peer = %self.peer, %error, "gone before it was refused");
+        if let Some(requested) = self.requested.take() {
+            // The socket does not wait; a new one has room for a frame.
+            if let Err(error) = stream.write_all(&requested.reject(&[]).emit()) {
+                tracing::debug!(peer = %self.peer, %error, "gone before it was refused");
+            }
+            return;
         }
+        let runtime = Handle::try_current();
+        let permit = Arc::clone(&self.refusals).try_acquire_owned();
+        match (runtime, permit) {
+            (Ok(runtime), Ok(permit)) => {
+                runtime.spawn(refuse(stream, self.peer, permit));
+            }
+            _ => tracing::debug!(peer = %self.peer, "refused without a word"),
+        }
+    }
+}
+
+/// Refuses a peer in the revision and the form of its Request, which is read for that (RFC 6581
+/// §10).
+async fn refuse(stream: std::net::TcpStream, peer: SocketAddr, _permit: OwnedSemaphorePermit) {
+    let refusing = async {
+        let mut stream = TcpStream::from_std(stream)?;
+        let mut reader = FrameReader::new(Kind::Request);
+        let reading = handshake::read_frame(&mut stream, &mut reader);
+        let Ok(Ok(request)) = timeout(REFUSAL_TIMEOUT, reading).await else {
+            // What it says is no Request, or does not come: nothing is owed to it.
+            return Ok(());
+        };
+        let reject = Responder.request(request).reject(&[]);
+        timeout(
+            REFUSAL_TIMEOUT,
+            handshake::write_frame(&mut stream, &reject),
+        )
+        .await??;
+        handshake::last_word(stream).await;
+        io::Result::Ok(())
+    };
+    if let Err(error) = refusing.await {
+        tracing::debug!(%peer, %error, "gone before it was refused");
     }
 }
 

@@ -425,6 +425,7 @@ impl QueuePair for IwarpQp {
             octets_in: counters.octets_in,
             octets_out: counters.octets_out,
             octets_copied: counters.copied_in + counters.copied_out,
+            held_back: counters.held_back,
         }
     }
 

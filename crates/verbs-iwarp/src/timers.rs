@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
+use verbs::CloseReason;
 
 /// How often an initiator that hears nothing sends something behind its first message; each time
 /// it waits twice as long.
@@ -18,6 +19,9 @@ const IDLE: Duration = Duration::from_secs(1);
 pub(crate) struct Timers {
     nudge_after: Duration,
     linger: Duration,
+    message_timeout: Duration,
+    /// The message that is arriving in a block of the shared receive queue, and until when it may.
+    arriving: Option<(u32, Instant)>,
     wait: Wait,
     sleep: Option<Pin<Box<Sleep>>>,
     idle: Idle,
@@ -49,6 +53,8 @@ impl Timers {
         Self {
             nudge_after: config.nudge_after,
             linger: config.linger,
+            message_timeout: config.message_timeout,
+            arriving: None,
             wait: Wait::Nothing,
             sleep: None,
             idle: Idle::Unknown,
@@ -57,6 +63,13 @@ impl Timers {
 
     /// Does what is due. Says whether something was.
     pub(crate) fn handle(&mut self, endpoint: &mut Endpoint) -> bool {
+        if let Some((message, until)) = self.arriving
+            && endpoint.arriving() == Some(message)
+            && Instant::now() >= until
+        {
+            endpoint.lost(CloseReason::TimedOut("the rest of a message"));
+            return true;
+        }
         match self.wait {
             Wait::End { until } => {
                 let due = endpoint.is_ending() && Instant::now() >= until;
@@ -108,6 +121,7 @@ impl Timers {
                 Wait::Answer { until, nudges } if nudges < MAX_NUDGES => Some(until),
                 Wait::Answer { .. } | Wait::Nothing => None,
             };
+            let due = due.into_iter().chain(self.arriving_until(endpoint)).min();
             let idle = self.idle_until(endpoint);
             let Some(next) = due.into_iter().chain(idle).min() else {
                 return Poll::Pending;
@@ -125,6 +139,19 @@ impl Timers {
                 return Poll::Ready(());
             }
             self.idle_passed(endpoint);
+        }
+    }
+
+    /// Until when the message that is arriving has to be whole.
+    fn arriving_until(&mut self, endpoint: &Endpoint) -> Option<Instant> {
+        let message = endpoint.arriving()?;
+        match self.arriving {
+            Some((known, until)) if known == message => Some(until),
+            Some(_) | None => {
+                let until = Instant::now() + self.message_timeout;
+                self.arriving = Some((message, until));
+                Some(until)
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use verbs::{
     Buffer, CloseReason, Completion, Connected, Gather, Listener, Provider, QpOptions, QueuePair,
-    SetupError, WorkError, WorkRequest, WrId,
+    SetupError, SharedReceiveQueue, WorkError, WorkRequest, WrId,
 };
 use verbs_iwarp::{Config, CrcMode, Iwarp};
 
@@ -427,13 +427,129 @@ fn stalled_request_is_dropped_in_time() {
 }
 
 #[test]
-fn whoever_is_dropped_is_told_so() {
+fn whoever_is_dropped_is_refused_in_the_form_of_its_request() {
+    let cases: [(u8, u8, &[u8], &[u8]); 3] = [
+        (0, 1, b"hello", b""),
+        (0, 2, b"", b""),
+        (ENHANCED, 2, &DEPTHS, &[0; 4]),
+    ];
+    for (flags, revision, data, answer) in cases {
+        // It may have spoken before it is dropped, or speak later, and its Request may be read.
+        for (spoken, read) in [(true, false), (false, false), (true, true)] {
+            run(async {
+                let (mut stream, _listener, mut incoming) = incoming(&plain()).await;
+                let request = frame(REQUEST, flags, revision, data);
+                if spoken {
+                    stream.write_all(&request).await.unwrap();
+                }
+                if read {
+                    incoming.request(PATIENCE).await.unwrap();
+                }
+                drop(incoming);
+                if !spoken {
+                    stream.write_all(&request).await.unwrap();
+                }
+                let mut reply = Vec::new();
+                stream.read_to_end(&mut reply).await.unwrap();
+                assert_eq!(reply, frame(REPLY, flags | REJECT, revision, answer));
+            });
+        }
+    }
+}
+
+#[test]
+fn only_so_many_are_refused_at_a_time_and_the_silent_in_time() {
+    /// As many as wait to be refused.
+    const MOST: usize = 64;
     run(async {
-        let (mut stream, _listener, incoming) = incoming(&plain()).await;
-        drop(incoming);
-        let mut reply = Vec::new();
-        stream.read_to_end(&mut reply).await.unwrap();
-        assert_eq!(reply, frame(REPLY, ENHANCED | REJECT, 2, &[0; 4]));
+        let provider = plain();
+        let mut listener = provider.listen(LOOPBACK).await.unwrap();
+        let to = listener.local_addr();
+        let mut silent = Vec::new();
+        for _ in 0..=MOST {
+            let (stream, incoming) = tokio::join!(TcpStream::connect(to), listener.accept());
+            drop(incoming.unwrap());
+            silent.push(stream.unwrap());
+        }
+        let request = frame(REQUEST, ENHANCED, 2, &DEPTHS);
+        let mut octets = Vec::new();
+        let mut beyond = silent.pop().unwrap();
+        // It may be closed before it has spoken.
+        let _ = beyond.write_all(&request).await;
+        let _ = beyond.read_to_end(&mut octets).await;
+        assert!(octets.is_empty());
+        for mut stream in silent {
+            stream.read_to_end(&mut octets).await.unwrap();
+            assert!(octets.is_empty());
+        }
+        // There is room again.
+        let (stream, incoming) = tokio::join!(TcpStream::connect(to), listener.accept());
+        drop(incoming.unwrap());
+        let mut stream = stream.unwrap();
+        stream.write_all(&request).await.unwrap();
+        stream.read_to_end(&mut octets).await.unwrap();
+        assert_eq!(octets, frame(REPLY, ENHANCED | REJECT, 2, &[0; 4]));
+    });
+}
+
+#[test]
+fn message_that_stops_half_way_does_not_keep_its_block() {
+    run(async {
+        let provider = Iwarp::new(Config {
+            message_timeout: Duration::from_millis(30),
+            ..plain().config().clone()
+        });
+        let queue = SharedReceiveQueue::new(1, 4096);
+        let options = QpOptions {
+            shared_receives: Some(queue.clone()),
+            ..QpOptions::default()
+        };
+        let (mut stream, _listener, mut incoming) = incoming(&provider).await;
+        let request = frame(REQUEST, ENHANCED, 2, &DEPTHS);
+        stream.write_all(&request).await.unwrap();
+        incoming.request(PATIENCE).await.unwrap();
+        let mut qp = incoming.accept(&options, b"", vec![]).await.unwrap();
+        // A Send of one segment, and another of which only the first segment ever comes.
+        let segment = |control, sequence| {
+            let header = [
+                0, 18, control, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, sequence,
+            ];
+            [&header[..], &[0; 8]].concat()
+        };
+        stream.write_all(&segment(0x41, 1)).await.unwrap();
+        assert!(matches!(next(&mut *qp).await, Completion::Receive { .. }));
+        assert_eq!(queue.stats().lent, 0);
+        stream.write_all(&segment(0x01, 2)).await.unwrap();
+        let reason = over(&mut *qp).await;
+        assert_eq!(reason, CloseReason::TimedOut("the rest of a message"));
+        assert_eq!(queue.stats().lent, 0);
+    });
+}
+
+#[test]
+fn segments_without_payload_take_turns() {
+    const FLOOD: usize = 20_000;
+    run(async {
+        let request = frame(REQUEST, ENHANCED, 2, &DEPTHS);
+        let (mut stream, mut qp, _) = accepted(&plain(), &request).await;
+        let mut flood = EMPTY_WRITE.repeat(FLOOD);
+        // A Send of nothing: queue 0, first message.
+        flood.extend([0, 18, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        flood.extend([0; 8]);
+        stream.write_all(&flood).await.unwrap();
+        let mut turns = 0;
+        loop {
+            while qp.progress() {
+                turns += 1;
+            }
+            if qp.poll_cq().is_some() {
+                break;
+            }
+            poll_fn(|cx| qp.poll_ready(cx)).await;
+        }
+        // A turn has at most four rounds.
+        let least = FLOOD / (4 * iwarp_proto::FPDUS_PER_TURN);
+        assert!(turns >= least, "{turns} turns");
     });
 }
 

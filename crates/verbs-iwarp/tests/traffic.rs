@@ -5,10 +5,11 @@
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::mpsc;
 use std::time::Duration;
 use verbs::{
     Buffer, Completion, Gather, Handle, Memory, Provider, QpOptions, QueuePair, RemoteAddress,
-    Segment, WorkRequest, WrId,
+    Segment, SharedReceiveQueue, WorkRequest, WrId,
 };
 use verbs_iwarp::{Config, CrcMode, FpduPolicy, Iwarp};
 
@@ -257,4 +258,157 @@ fn socket_buffers_smaller_than_a_message_do_no_harm() {
         ..Config::default()
     };
     write_and_read(&config, 2 << 20, 500_000);
+}
+
+/// Connections of clients, each of which sends so many messages, four at a time, and waits for the
+/// answers. The server answers in a task per connection and hands the blocks to a thread, which
+/// drops them.
+async fn answer_all(provider: &Iwarp, queue: &SharedReceiveQueue, clients: usize, messages: usize) {
+    const DEPTH: usize = 4;
+    let options = QpOptions {
+        receives: DEPTH,
+        shared_receives: Some(queue.clone()),
+        ..QpOptions::default()
+    };
+    let on = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let mut listener = provider.listen(on).await.unwrap();
+    let to = listener.local_addr();
+    let (blocks, to_drop) = mpsc::channel::<Buffer>();
+    let dropper = std::thread::spawn(move || to_drop.into_iter().for_each(drop));
+    let mut tasks = Vec::new();
+    for _ in 0..clients {
+        let (connected, incoming) = tokio::join!(
+            async {
+                let receives = (0..DEPTH).map(|_| receive()).collect();
+                let options = QpOptions::default();
+                provider.connect(to, &options, &[], receives).await.unwrap()
+            },
+            async {
+                let incoming = listener.accept().await.unwrap();
+                incoming.accept(&options, &[], Vec::new()).await.unwrap()
+            }
+        );
+        let mut server = incoming;
+        let blocks = blocks.clone();
+        tasks.push(tokio::spawn(async move {
+            let mut left = messages;
+            while left > 0 {
+                if let Completion::Receive { buffer, .. } = next(&mut *server).await {
+                    server.post(send(buffer.to_vec())).unwrap();
+                    blocks.send(buffer).unwrap();
+                    left -= 1;
+                }
+            }
+            while server.closed().is_none() {
+                if !server.progress() {
+                    poll_fn(|cx| server.poll_ready(cx)).await;
+                }
+            }
+        }));
+        let mut client = connected.qp;
+        tasks.push(tokio::spawn(async move {
+            for number in 0..messages + DEPTH {
+                if number >= DEPTH {
+                    let answer = message(&mut *client).await;
+                    assert_eq!(
+                        answer,
+                        pattern((number - DEPTH) * 37 % 4000, number - DEPTH)
+                    );
+                }
+                if number < messages {
+                    client
+                        .post(send(pattern(number * 37 % 4000, number)))
+                        .unwrap();
+                }
+            }
+            end(client).await;
+        }));
+    }
+    drop(blocks);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    dropper.join().unwrap();
+}
+
+fn on_two_threads(future: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, future).await.unwrap() });
+}
+
+#[test]
+fn many_connections_share_two_blocks_that_are_dropped_on_another_thread() {
+    on_two_threads(async {
+        let queue = SharedReceiveQueue::new(2, 4096);
+        answer_all(&Iwarp::default(), &queue, 12, 300).await;
+        let stats = queue.stats();
+        assert_eq!((stats.lent, stats.waiting, stats.attached), (0, 0, 0));
+        assert_eq!(stats.most_lent, 2);
+    });
+}
+
+/// Lets a queue pair do all there is to do.
+async fn rest(qp: &mut dyn QueuePair) {
+    poll_fn(|cx| {
+        while qp.progress() || qp.poll_ready(cx).is_ready() {
+            while qp.poll_cq().is_some() {}
+        }
+        std::task::Poll::Ready(())
+    })
+    .await;
+}
+
+#[test]
+fn connections_at_rest_have_no_memory_of_their_provider() {
+    on_two_threads(async {
+        let provider = Iwarp::default();
+        let queue = SharedReceiveQueue::new(100, 4096);
+        let on = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let mut listener = provider.listen(on).await.unwrap();
+        let to = listener.local_addr();
+        let options = QpOptions {
+            shared_receives: Some(queue.clone()),
+            ..QpOptions::default()
+        };
+        let mut open = Vec::new();
+        for _ in 0..50 {
+            let (connected, accepted) =
+                tokio::join!(provider.connect(to, &options, &[], Vec::new()), async {
+                    let incoming = listener.accept().await.unwrap();
+                    incoming.accept(&options, &[], Vec::new()).await.unwrap()
+                });
+            let (mut client, mut server) = (connected.unwrap().qp, accepted);
+            for length in [100, 60_000] {
+                client.post(send(pattern(length.min(4096), 1))).unwrap();
+                let handle = client.register(Memory::Sink(Buffer::with_capacity(length)));
+                let to = handle.unwrap();
+                let arrived = tokio::join!(
+                    async {
+                        while !matches!(next(&mut *client).await, Completion::Receive { .. }) {}
+                    },
+                    async {
+                        while !matches!(next(&mut *server).await, Completion::Receive { .. }) {}
+                        let source = [bytes::Bytes::from(pattern(length, 2))];
+                        let source = source.into_iter().collect();
+                        let wr = WrId(1);
+                        server.post(WorkRequest::Write { wr, source, to }).unwrap();
+                        server.post(send(b"written".to_vec())).unwrap();
+                        while !matches!(next(&mut *server).await, Completion::Send { .. }) {}
+                    }
+                );
+                let ((), ()) = arrived;
+            }
+            rest(&mut *client).await;
+            rest(&mut *server).await;
+            open.push((client, server));
+        }
+        let memory = provider.memory();
+        assert_eq!((memory.out, queue.stats().lent), (0, 0));
+        // One after the other, they used the same memory.
+        assert!(memory.misses < 20, "{memory:?}");
+    });
 }

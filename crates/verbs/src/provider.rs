@@ -115,6 +115,8 @@ pub struct IoCounters {
     pub octets_out: u64,
     /// Octets of payload that were copied between memory and memory, either way.
     pub octets_copied: u64,
+    /// Messages of the peer that had to wait for a block of the shared receive queue.
+    pub held_back: u64,
 }
 
 impl std::ops::AddAssign for IoCounters {
@@ -124,6 +126,7 @@ impl std::ops::AddAssign for IoCounters {
         self.octets_in += other.octets_in;
         self.octets_out += other.octets_out;
         self.octets_copied += other.octets_copied;
+        self.held_back += other.held_back;
     }
 }
 
@@ -134,6 +137,7 @@ impl std::ops::SubAssign for IoCounters {
         self.octets_in -= other.octets_in;
         self.octets_out -= other.octets_out;
         self.octets_copied -= other.octets_copied;
+        self.held_back -= other.held_back;
     }
 }
 

@@ -48,6 +48,8 @@ pub struct SharedReceiveStats {
 /// The blocks that it lent outlive it. Dropping it gives up its place among those who wait.
 pub struct ReceiveShare {
     account: Arc<Account>,
+    /// Memory whose return is told to the account.
+    pool: Pool,
 }
 
 /// Why there is no block for a message.
@@ -170,8 +172,13 @@ impl SharedReceiveQueue {
         };
         drop(state);
         let queue = Arc::clone(&self.queue);
+        let account = Arc::new(Account { queue, index });
         ReceiveShare {
-            account: Arc::new(Account { queue, index }),
+            pool: self
+                .queue
+                .pool
+                .lending(Arc::clone(&account) as Arc<dyn Lender>),
+            account,
         }
     }
 }
@@ -233,8 +240,7 @@ impl ReceiveShare {
         *lent += 1;
         *most_lent = (*most_lent).max(*lent);
         drop(state);
-        let block = queue.pool.take(queue.block_size);
-        Ok(block.lent_by(Arc::clone(&self.account) as Arc<dyn Lender>))
+        Ok(self.pool.take(queue.block_size))
     }
 
     /// Waits until [`take`](Self::take) has a block. Those who wait are served in the order in which

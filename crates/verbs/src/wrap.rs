@@ -30,7 +30,6 @@ pub trait WrapQueuePair: Send {
     }
 
     /// Goes through by default: [`QueuePair::post`].
-    #[expect(clippy::result_large_err, reason = "the refused work is handed back")]
     fn wrap_post(&mut self, work: WorkRequest) -> Result<(), PostError> {
         self.inner_mut().post(work)
     }

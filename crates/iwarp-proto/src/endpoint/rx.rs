@@ -273,6 +273,12 @@ impl Endpoint {
         self.places.share.as_ref().filter(|_| waits)
     }
 
+    /// The number of the message that has a block of the shared receive queue and is not whole.
+    pub fn arriving(&self) -> Option<u32> {
+        let has_block = self.places.share.is_some() && !self.places.receives.is_empty();
+        has_block.then_some(self.places.send_sequence)
+    }
+
     /// Goes on with what was left staged, at most [`FPDUS_PER_TURN`] FPDUs of it. Says whether
     /// anything moved.
     pub fn resume(&mut self) -> bool {
@@ -324,7 +330,7 @@ impl Endpoint {
                     taken => Ok(taken),
                 }
             });
-            if !matches!(taken, Ok(1..)) && !self.has_staged() {
+            if !matches!(taken, Ok(1..)) {
                 return octets.len();
             }
         }

@@ -190,23 +190,6 @@ pub struct Requested {
 }
 
 impl Requested {
-    /// The Reply that rejects an initiator whose Request was not even read.
-    pub fn refusal() -> Frame {
-        Frame {
-            kind: Kind::Reply,
-            markers: false,
-            crc: false,
-            reject: true,
-            revision: Revision::Two,
-            enhanced: Some(Enhanced {
-                peer_to_peer: None,
-                ird: 0,
-                ord: 0,
-            }),
-            private_data: Vec::new(),
-        }
-    }
-
     /// The initiator's private data.
     pub fn private_data(&self) -> &[u8] {
         &self.request.private_data
@@ -402,12 +385,10 @@ mod tests {
             initiator.reply(&reply),
             Err(Refusal::Rejected(b"no".to_vec()))
         );
-        for initiator in [initiator, Initiator::revision_one(offer(1, 1))] {
-            assert_eq!(
-                initiator.reply(&Requested::refusal()),
-                Err(Refusal::Rejected(Vec::new()))
-            );
-        }
+        let initiator = Initiator::revision_one(offer(1, 1));
+        let reply = Responder.request(initiator.request(b"")).reject(b"");
+        assert_eq!((reply.revision, reply.enhanced), (Revision::One, None));
+        assert_eq!(initiator.reply(&reply), Err(Refusal::Rejected(Vec::new())));
     }
 
     #[test]

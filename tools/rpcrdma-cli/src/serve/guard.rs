@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use verbs::{BoxFuture, Incoming, Listener, Provider, SetupError, WrapProvider};
 
-/// A provider whose listeners take in allowed addresses only. Others are refused before anything
-/// they send is looked at.
+/// A provider whose listeners take in allowed addresses only. Of others nothing is read but the
+/// request for a connection, which is refused.
 pub(crate) struct Guarded {
     pub(crate) inner: Arc<dyn Provider>,
     pub(crate) allowed: AccessList,
