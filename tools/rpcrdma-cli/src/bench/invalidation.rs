@@ -17,7 +17,7 @@ use crate::failure::{Ended, Usage};
 use anyhow::{Context, Result};
 use bed::{Bed, Simulated, Software};
 use buffer::Pool;
-use cases::{Case, Memory, ProviderName};
+use cases::{Case, DEPTH, Memory, ProviderName};
 use clap::{Args, ValueEnum};
 use report::{Report, Row};
 use rpcrdma_proto::{
@@ -175,9 +175,6 @@ const PAYLOADS: [u32; 7] = [
     512 << 10,
     4 << 20,
 ];
-
-/// Calls under way at a time in mixed traffic.
-const DEPTH: usize = 8;
 
 /// Credits of a connection.
 const CREDITS: u32 = 16;

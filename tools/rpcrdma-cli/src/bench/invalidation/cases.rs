@@ -1,12 +1,14 @@
 //! What is measured under each design.
 
-use super::DEPTH;
 use super::traffic::Shape;
 use clap::ValueEnum;
 use rpcrdma_proto::Design;
 use serde::Serialize;
 use std::time::Duration;
 use verbs_sim::Costs;
+
+/// Calls in flight at a time in mixed traffic.
+pub(super) const DEPTH: usize = 8;
 
 /// Handles per call.
 pub(super) const STAGS: [usize; 3] = [1, 2, 4];

@@ -6,13 +6,39 @@ use super::report::{Report, Row};
 use crate::bench::plot::{Axis, Figure, Line, Panel, Reach, Scale, Series, Unit};
 
 /// Medians that differ by no more than this, everywhere, are those of one line.
-const COINCIDING: f64 = 0.01;
+const COINCIDING: f64 = 0.015;
 
 /// Designs whose figures coincide, each with its rows.
 pub(super) struct Group<'a> {
     pub(super) designs: Vec<&'static str>,
     /// Those of the first of them.
     pub(super) rows: Vec<&'a Row>,
+    /// The designs of other groups.
+    others: Vec<&'static str>,
+}
+
+/// Most designs of a group that are named; of more, the others are.
+const NAMED: usize = 3;
+
+impl Group<'_> {
+    /// Which designs these are, each name between these marks.
+    pub(super) fn said(&self, mark: &str) -> String {
+        let named = |designs: &[&str]| {
+            let names: Vec<String> = designs
+                .iter()
+                .map(|name| format!("{mark}{name}{mark}"))
+                .collect();
+            names.join(", ")
+        };
+        if self.designs.len() <= NAMED {
+            return named(&self.designs);
+        }
+        match self.others.as_slice() {
+            [] => "all designs".to_owned(),
+            others if others.len() < self.designs.len() => format!("all but {}", named(others)),
+            _ => named(&self.designs),
+        }
+    }
 }
 
 /// The designs among rows that differ by nothing but design and payload, or the value of a cost.
@@ -24,7 +50,7 @@ pub(super) fn groups<'a>(rows: &[&'a Row]) -> Vec<Group<'a>> {
             designs.push(row.design);
         }
     }
-    for design in designs {
+    for &design in &designs {
         let of_design = rows.iter().filter(|row| row.design == design);
         let of_design: Vec<&Row> = of_design.copied().collect();
         let same = |group: &&mut Group<'_>| coincide(&group.rows, &of_design);
@@ -33,8 +59,15 @@ pub(super) fn groups<'a>(rows: &[&'a Row]) -> Vec<Group<'a>> {
             None => groups.push(Group {
                 designs: vec![design],
                 rows: of_design,
+                others: Vec::new(),
             }),
         }
+    }
+    for group in &mut groups {
+        let others = designs
+            .iter()
+            .filter(|design| !group.designs.contains(design));
+        group.others = others.copied().collect();
     }
     groups
 }
@@ -96,7 +129,7 @@ fn by_payload(rows: &[&Row], traffic: &str, stags: usize) -> Panel {
                 Memory::Dynamic => ("", Line::Solid),
                 Memory::Persistent => (" (persistent memory)", Line::Dashed),
             };
-            let label = format!("{}{said}", group.designs.join(", "));
+            let label = format!("{}{said}", group.said(""));
             series.push(one_line(label, line, &group.rows, |row| row.payload as f64));
         }
     }
@@ -122,7 +155,7 @@ fn by_interrupt(rows: &[&Row], stags: usize) -> Panel {
             .copied()
             .collect();
         for group in groups(&rows) {
-            let label = format!("{} ({traffic})", group.designs.join(", "));
+            let label = format!("{} ({traffic})", group.said(""));
             series.push(one_line(label, line, &group.rows, |row| {
                 row.varied
                     .map_or(0.0, |varied| varied.value as f64 / 1000.0)

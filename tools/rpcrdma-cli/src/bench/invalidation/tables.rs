@@ -117,19 +117,10 @@ fn lines(out: &mut impl Write, begin: &str, others: &str, rows: &[&Row]) -> Resu
     }
     writeln!(out, "{begin} none | {} |", none.join(" | "))?;
     for group in groups(rows) {
-        let designs: Vec<String> = group
-            .designs
-            .iter()
-            .map(|name| format!("`{name}`"))
-            .collect();
+        let designs = group.said("`");
         let parts = group.rows.iter().filter_map(|row| row.of_none).map(part);
         let parts: Vec<String> = parts.collect();
-        writeln!(
-            out,
-            "{others} {} | {} |",
-            designs.join(", "),
-            parts.join(" | ")
-        )?;
+        writeln!(out, "{others} {designs} | {} |", parts.join(" | "))?;
     }
     Ok(())
 }
