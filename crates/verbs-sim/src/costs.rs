@@ -1,6 +1,10 @@
 //! What work costs an end: a model of a host and its RNIC.
 
+use crate::rng::Rng;
 use std::time::Duration;
+
+/// Octets of memory that an RNIC has one address for.
+const PAGE: usize = 4096;
 
 /// What work costs one end, in virtual time. Nothing by default.
 ///
@@ -9,7 +13,8 @@ use std::time::Duration;
 /// other, and invalidates. Sends and Writes are taken to be unsignalled, as a careful user of verbs
 /// posts them: their completions cost nothing. Those of Receives, Reads and Invalidates cost
 /// [`completion`](Self::completion), and [`interrupt`](Self::interrupt) before it if they find the
-/// host asleep, which it is whenever it has nothing to do.
+/// host asleep, which it is whenever it has nothing to do; of Invalidates that the RNIC has at one
+/// time [`signal_last`](Self::signal_last) leaves one such completion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
     /// Host time to post a piece of work.
@@ -20,8 +25,14 @@ pub struct Costs {
     pub interrupt: Duration,
     /// Host time to register memory.
     pub register: Duration,
-    /// RNIC time to invalidate a handle, be it for its own host or for the peer.
+    /// Host time to register memory, beyond that, for each page of it.
+    pub register_page: Duration,
+    /// RNIC time to invalidate a handle as the peer's Send says.
     pub invalidate: Duration,
+    /// RNIC time to invalidate a handle as a work request of its host says.
+    pub invalidate_locally: Duration,
+    /// Of Invalidates behind each other only the last has a completion that the host waits for.
+    pub signal_last: bool,
     /// RNIC time for each message, whatever its length.
     pub message: Duration,
     /// From one RNIC to the other.
@@ -30,6 +41,10 @@ pub struct Costs {
     pub line_rate: u64,
     /// Octets that the host copies in a second, in or out of persistent memory; 0 for any number.
     pub copy_rate: u64,
+    /// Percent by which each of these times is longer or shorter, drawn anew each time; 100 at most.
+    pub jitter: u8,
+    /// What decides the draws.
+    pub seed: u64,
 }
 
 /// How far the host and the RNIC of one end have come.
@@ -42,6 +57,9 @@ pub(crate) struct Clock {
     rnic: Duration,
     /// When the last Receive that completed can be seen: they complete in order.
     received: Duration,
+    /// When the last message of the RNIC is at the other end: they arrive in order.
+    arrived: Duration,
+    rng: Rng,
 }
 
 impl Clock {
@@ -51,7 +69,24 @@ impl Clock {
             host: Duration::ZERO,
             rnic: Duration::ZERO,
             received: Duration::ZERO,
+            arrived: Duration::ZERO,
+            rng: Rng::new(costs.seed),
         }
+    }
+
+    /// A time somewhat longer or shorter.
+    fn varied(&mut self, time: Duration) -> Duration {
+        let jitter = u32::from(self.costs.jitter.min(100));
+        if jitter == 0 || time.is_zero() {
+            return time;
+        }
+        let least = time * (100 - jitter) / 100;
+        self.rng.between(least, time * (100 + jitter) / 100)
+    }
+
+    /// Whether only the last of several Invalidates has a completion that the host waits for.
+    pub(crate) fn signals_last(&self) -> bool {
+        self.costs.signal_last
     }
 
     /// When the host has done what it began.
@@ -64,9 +99,11 @@ impl Clock {
         self.work(now, self.costs.post)
     }
 
-    /// The host registers memory.
-    pub(crate) fn register(&mut self, now: Duration) {
-        self.work(now, self.costs.register);
+    /// The host registers so many octets of memory.
+    pub(crate) fn register(&mut self, now: Duration, octets: usize) {
+        let pages = u32::try_from(octets.div_ceil(PAGE)).unwrap_or(u32::MAX);
+        let pages = self.costs.register_page.saturating_mul(pages);
+        self.work(now, self.costs.register.saturating_add(pages));
     }
 
     /// The host copies so many octets.
@@ -85,7 +122,7 @@ impl Clock {
     fn work(&mut self, now: Duration, cost: Duration) -> Duration {
         // A host without costs has no clock of its own.
         if !cost.is_zero() {
-            self.host = self.host.max(now) + cost;
+            self.host = self.host.max(now) + self.varied(cost);
         }
         self.host.max(now)
     }
@@ -93,9 +130,11 @@ impl Clock {
     /// The RNIC sends a message of so many octets: when it has, which is when work completes, and
     /// when the message is at the other end.
     pub(crate) fn send(&mut self, now: Duration, octets: usize) -> (Duration, Duration) {
-        let time = self.costs.message + at_rate(octets, self.costs.line_rate);
+        let time = self.varied(self.costs.message) + at_rate(octets, self.costs.line_rate);
         self.rnic = self.rnic.max(now) + time;
-        (self.rnic, self.rnic + self.costs.wire)
+        let wire = self.varied(self.costs.wire);
+        self.arrived = self.arrived.max(self.rnic + wire);
+        (self.rnic, self.arrived)
     }
 
     /// When the RNIC has sent all that it was given so far.
@@ -105,14 +144,15 @@ impl Clock {
 
     /// The RNIC invalidates a handle for its host: when it has.
     pub(crate) fn invalidate(&mut self, now: Duration) -> Duration {
-        self.rnic = self.rnic.max(now) + self.costs.invalidate;
+        let time = self.varied(self.costs.invalidate_locally);
+        self.rnic = self.rnic.max(now) + time;
         self.rnic
     }
 
     /// A message is here: when its Receive can be seen.
     pub(crate) fn receive(&mut self, now: Duration, invalidates: bool) -> Duration {
         let time = match invalidates {
-            true => self.costs.invalidate,
+            true => self.varied(self.costs.invalidate),
             false => Duration::ZERO,
         };
         self.received = self.received.max(now + time);

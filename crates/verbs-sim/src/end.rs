@@ -97,6 +97,8 @@ struct Done {
     visible: Duration,
     /// Whether that is later than when it was made.
     later: bool,
+    /// Whether the host waits for it, and is woken by it.
+    signalled: bool,
 }
 
 /// Which limit a completion counts against until it is taken.
@@ -273,7 +275,7 @@ impl End {
         if refused || self.regions.len() >= self.limits.regions {
             return Err(RegisterError::Full(memory));
         }
-        self.clock.register(now);
+        self.clock.register(now, memory.len());
         let base = if self.zero_based { 0 } else { VIRTUAL_BASE };
         Ok(self.regions.register(memory, base, &mut self.rng))
     }
@@ -296,9 +298,10 @@ impl End {
             queue,
             completion,
             visible,
+            signalled,
             ..
         } = self.completions.remove(first)?;
-        if is_signalled(&completion) {
+        if signalled {
             self.clock.complete(now, visible);
         }
         if queue == Queue::Receives {
@@ -582,8 +585,19 @@ impl End {
         if queue == Queue::Receives {
             self.completed_receives += 1;
         }
+        if self.clock.signals_last()
+            && matches!(completion, Completion::Invalidate { .. })
+            && let Some(last) = self.completions.back_mut()
+            && matches!(last.completion, Completion::Invalidate { .. })
+            && last.visible > now
+        {
+            // The RNIC is not done with the one before: that is seen with this one.
+            last.visible = visible;
+            last.signalled = false;
+        }
         self.completions.push_back(Done {
             queue,
+            signalled: is_signalled(&completion),
             completion,
             visible,
             later: visible > now,

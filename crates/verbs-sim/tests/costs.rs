@@ -9,11 +9,16 @@ const COSTS: Costs = Costs {
     completion: us(2),
     interrupt: us(50),
     register: us(30),
+    register_page: us(0),
     invalidate: us(7),
+    invalidate_locally: us(5),
+    signal_last: false,
     message: us(3),
     wire: us(200),
     line_rate: 1_000_000,
     copy_rate: 10_000_000,
+    jitter: 0,
+    seed: 0,
 };
 
 const fn us(micros: u64) -> Duration {
@@ -21,9 +26,13 @@ const fn us(micros: u64) -> Duration {
 }
 
 fn pair() -> (Fabric, SimQp, SimQp) {
+    pair_with(COSTS)
+}
+
+fn pair_with(costs: Costs) -> (Fabric, SimQp, SimQp) {
     let fabric = Fabric::new(1);
     let end = EndOptions {
-        costs: COSTS,
+        costs,
         ..EndOptions::default()
     };
     let (left, right) = fabric.pair(&PairOptions::both(end));
@@ -128,7 +137,7 @@ fn invalidation_by_the_owner_costs_a_post_a_completion_and_a_wake_up() {
     .unwrap();
     let (seen, completion) = until_seen(&fabric, &mut left, &mut right);
     assert!(matches!(completion, Completion::Invalidate { .. }));
-    assert_eq!(seen, us(30 + 1 + 7));
+    assert_eq!(seen, us(30 + 1 + 5));
     assert_eq!(left.busy_until(), seen + us(50 + 2));
 }
 
@@ -163,4 +172,71 @@ fn without_costs_everything_happens_at_once() {
     send(&mut left, 500, None);
     let (seen, _) = until_seen(&fabric, &mut right, &mut left);
     assert_eq!((seen, right.busy_until()), (us(0), us(0)));
+}
+
+#[test]
+fn registering_costs_more_with_more_pages() {
+    for (octets, pages) in [(1, 1), (4096, 1), (4097, 2), (40_960, 10)] {
+        let (_, mut left, _right) = pair_with(Costs {
+            register_page: us(4),
+            ..COSTS
+        });
+        let memory = Memory::Sink(Buffer::with_capacity(octets));
+        left.register(memory).unwrap();
+        assert_eq!(left.busy_until(), us(30 + 4 * pages), "{octets} octets");
+    }
+}
+
+/// When the host has seen the end of two invalidations that it posted together.
+fn two_invalidations(costs: Costs) -> Duration {
+    let (fabric, mut left, mut right) = pair_with(costs);
+    let mut register = || {
+        let memory = Memory::Sink(Buffer::with_capacity(64));
+        left.register(memory).unwrap()
+    };
+    let handles = [register(), register()];
+    let begun = left.busy_until();
+    fabric.advance_to(begun);
+    for handle in handles {
+        left.post(WorkRequest::Invalidate {
+            wr: WrId(3),
+            handle,
+        })
+        .unwrap();
+    }
+    for _ in handles {
+        until_seen(&fabric, &mut left, &mut right);
+        fabric.advance_to(left.busy_until());
+    }
+    left.busy_until() - begun
+}
+
+#[test]
+fn host_is_woken_once_if_only_the_last_invalidation_is_signalled() {
+    // Post, invalidate, wake up; the second is seen while the host is at the first.
+    assert_eq!(two_invalidations(COSTS), us(1 + 5 + 50 + 2 + 2));
+    let costs = Costs {
+        signal_last: true,
+        ..COSTS
+    };
+    assert_eq!(two_invalidations(costs), us(1 + 5 + 5 + 50 + 2));
+}
+
+#[test]
+fn jitter_moves_each_time_within_bounds_as_the_seed_says() {
+    let with = |jitter, seed| {
+        let costs = Costs {
+            jitter,
+            seed,
+            ..COSTS
+        };
+        two_invalidations(costs)
+    };
+    let exact = with(0, 1);
+    assert_eq!(exact, with(0, 2));
+    assert_eq!(with(20, 1), with(20, 1));
+    let drawn: std::collections::BTreeSet<_> = (0..20).map(|seed| with(20, seed)).collect();
+    assert!(drawn.len() > 10, "{drawn:?}");
+    let bounds = exact * 4 / 5..=exact * 6 / 5;
+    assert!(drawn.iter().all(|time| bounds.contains(time)), "{drawn:?}");
 }

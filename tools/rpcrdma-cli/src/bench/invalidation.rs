@@ -6,16 +6,20 @@
 //! measured, below what makes and ends connections.
 
 mod bed;
+mod cases;
 mod counted;
+mod drawing;
 mod report;
+mod tables;
 mod traffic;
 
 use crate::failure::{Ended, Usage};
 use anyhow::{Context, Result};
 use bed::{Bed, Simulated, Software};
 use buffer::Pool;
+use cases::{Case, DEPTH, Memory, ProviderName};
 use clap::{Args, ValueEnum};
-use report::{Memory, Report, Row};
+use report::{Report, Row};
 use rpcrdma_proto::{
     Characteristics, Config, Design, InlineSize, PersistentArguments, PrivateData, Receives,
     Registration, Registrations, Role, Versions, Xids,
@@ -29,8 +33,9 @@ use verbs_sim::Costs;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma bench invalidation
-  rpcrdma bench invalidation --provider sim --interrupt 20us
-  rpcrdma bench invalidation --svg invalidation.svg
+  rpcrdma bench invalidation --interrupt 20us --local-invalidate 2us
+  rpcrdma bench invalidation --sensitivity --markdown --svg invalidation.svg
+  rpcrdma bench invalidation --provider iwarp
   rpcrdma bench invalidation --json > invalidation.json
 
 Calls carry their data in chunks, each with a handle (STag) of its own: one for results, or as many
@@ -40,11 +45,14 @@ some designs allow.
 
 The simulated RNIC is a model, and its times are assumptions: work is posted, taken from the queue of
 completions, and registered in host time; a host that is asleep is woken by an interrupt; an RNIC sends
-one message after the other. Give your own, in ns, us or ms.")]
+one message after the other. Give your own, in ns, us or ms. Each time varies by --jitter, and each design
+runs with the same --runs seeds: shown are the median over the runs, and the lowest and highest.
+
+On software iWARP only the counts say anything: its times are those of a loop on this machine.")]
 pub(crate) struct InvalidationArgs {
-    /// Measure on this only
-    #[arg(long, value_enum)]
-    provider: Option<ProviderName>,
+    /// What to measure on
+    #[arg(long, value_enum, default_value_t)]
+    provider: ProviderName,
 
     /// Measure only this design; may be given several times
     #[arg(long, value_name = "NAME")]
@@ -55,7 +63,7 @@ pub(crate) struct InvalidationArgs {
         value_parser = clap::value_parser!(u32).range(16..=MAX_PAYLOAD as i64))]
     payload: Vec<u32>,
 
-    /// Calls of each measurement [default: as many as move 32 MiB, but 16 to 256]
+    /// Calls of each run [default: as many as move 8 MiB, but 16 to 128]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     calls: Option<u32>,
 
@@ -75,9 +83,21 @@ pub(crate) struct InvalidationArgs {
     #[arg(long, default_value = "800ns", value_name = "TIME", value_parser = time)]
     register: Duration,
 
-    /// RNIC time to invalidate a handle
+    /// Host time to register memory, beyond that, for each page of 4 KiB
+    #[arg(long, default_value = "20ns", value_name = "TIME", value_parser = time)]
+    register_page: Duration,
+
+    /// RNIC time to invalidate a handle with a Send of the peer
     #[arg(long, default_value = "500ns", value_name = "TIME", value_parser = time)]
     invalidate: Duration,
+
+    /// RNIC time to invalidate a handle with a work request of its host
+    #[arg(long, default_value = "1us", value_name = "TIME", value_parser = time)]
+    local_invalidate: Duration,
+
+    /// Which of several local invalidations the host is told of
+    #[arg(long, value_enum, default_value_t)]
+    signal: Signal,
 
     /// RNIC time for a message, whatever its length
     #[arg(long, default_value = "200ns", value_name = "TIME", value_parser = time)]
@@ -101,6 +121,24 @@ pub(crate) struct InvalidationArgs {
     #[arg(long, default_value = "10us", value_name = "TIME", value_parser = time)]
     service: Duration,
 
+    /// How much each time varies
+    #[arg(long, default_value_t = 20, value_name = "PERCENT",
+        value_parser = clap::value_parser!(u8).range(0..=100))]
+    jitter: u8,
+
+    /// Runs with other seeds
+    #[arg(long, default_value_t = 15, value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=1000))]
+    runs: u16,
+
+    /// Seed of the first run
+    #[arg(long, default_value_t = 1, value_name = "SEED")]
+    seed: u64,
+
+    /// Vary costs of the model one at a time, too
+    #[arg(long)]
+    sensitivity: bool,
+
     /// Draw a plot into this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -108,48 +146,44 @@ pub(crate) struct InvalidationArgs {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+
+    /// Print the tables of a page in Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ProviderName {
-    /// The model of an RNIC, in virtual time
-    Sim,
-    /// Software iWARP over TCP on loopback, both ends on one thread
-    Iwarp,
+/// Which local invalidations have a completion that the host waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Signal {
+    /// Each has a completion
+    #[default]
+    Each,
+    /// Of those that the RNIC has at one time, the last
+    Last,
 }
 
 /// The largest payload: a chunk is no larger than this.
 const MAX_PAYLOAD: usize = 4 << 20;
 
 /// Octets of data of a call.
-const PAYLOADS: [u32; 8] = [
+const PAYLOADS: [u32; 7] = [
     512,
     2 << 10,
     8 << 10,
     32 << 10,
     128 << 10,
     512 << 10,
-    2 << 20,
     4 << 20,
 ];
-
-/// Handles per call.
-const STAGS: [usize; 3] = [1, 2, 4];
-
-/// Calls under way at a time in mixed traffic.
-const DEPTH: usize = 8;
 
 /// Credits of a connection.
 const CREDITS: u32 = 16;
 
 /// Octets that one measurement moves, about: more for small calls would only take longer.
-const MOVED: usize = 32 << 20;
+const MOVED: usize = 8 << 20;
 
-/// How often each design has its turn over the software provider.
-const TURNS: usize = 5;
-
-/// Calls of one measurement.
-const CALLS: std::ops::RangeInclusive<usize> = 16..=256;
+/// Calls of one run.
+const CALLS: std::ops::RangeInclusive<usize> = 16..=128;
 
 /// Where there is no design.
 const NONE: &str = "none";
@@ -160,36 +194,31 @@ pub(crate) async fn run(args: &InvalidationArgs) -> Result<Ended> {
         [] => &PAYLOADS[..],
         some => some,
     };
+    let mut cases = Case::all(args.provider, payloads, args.service, args.costs());
+    if args.sensitivity {
+        cases.extend(Case::varied(args.service, args.costs()));
+    }
     let mut rows = Vec::new();
-    for provider in [ProviderName::Sim, ProviderName::Iwarp] {
-        if args.provider.is_some_and(|only| only != provider) {
-            continue;
-        }
-        for (stags, small_between, memory) in kinds() {
-            let fit = designs.iter().filter(|&&design| memory.fits(design, stags));
-            let fit: Vec<Option<Design>> = fit.copied().collect();
-            for &payload in payloads {
-                let shape = Shape {
-                    payload: payload as usize,
-                    stags,
-                    depth: if small_between { DEPTH } else { 1 },
-                    small_between,
-                    service: args.service,
-                };
-                let outcomes = side_by_side(args, provider, &fit, memory, shape).await?;
-                let all = fit.iter().zip(&outcomes);
-                rows.extend(all.map(|(&design, outcome)| {
-                    Row::new(provider, name(design), memory, shape, outcome)
-                }));
-            }
+    for case in cases {
+        let fit = designs.iter().filter(|&&design| case.takes(design));
+        let fit: Vec<Option<Design>> = fit.copied().collect();
+        let runs = side_by_side(args, &fit, &case).await?;
+        let without = fit.iter().position(Option::is_none);
+        let without = without.map(|index| runs[index].as_slice());
+        for (&design, runs) in fit.iter().zip(&runs) {
+            rows.push(Row::new(name(design), &case, runs, without));
         }
     }
-    let report = Report::new(args.costs(), args.service, rows);
+    let report = Report::new(args.costs(), args, rows);
     if let Some(path) = &args.svg {
         std::fs::write(path, report.plot().to_svg())
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    super::print(args.json, &report, Report::print)?;
+    let table = match args.markdown {
+        true => Report::markdown,
+        false => Report::print,
+    };
+    super::print(args.json, &report, table)?;
     Ok(Ended::Well)
 }
 
@@ -218,60 +247,38 @@ fn designs(asked: &[String]) -> Result<Vec<Option<Design>>> {
     Ok(all.into_iter().filter(wanted).collect())
 }
 
-/// Handles per call, whether every second call is one without data, and where arguments are.
-fn kinds() -> impl Iterator<Item = (usize, bool, Memory)> {
-    let traffic = [false, true].into_iter();
-    let with_memory = traffic.flat_map(|small| Memory::ALL.map(|memory| (small, memory)));
-    STAGS.into_iter().flat_map(move |stags| {
-        with_memory
-            .clone()
-            .map(move |(small, memory)| (stags, small, memory))
-    })
-}
-
-/// Measures each design. Where a real machine is in it, that is done in turns, as its speed drifts by
-/// more than what is to be seen.
+/// All runs of each design. Each has its turn with every seed, as the speed of a real machine drifts.
 async fn side_by_side(
     args: &InvalidationArgs,
-    provider: ProviderName,
     designs: &[Option<Design>],
-    memory: Memory,
-    shape: Shape,
-) -> Result<Vec<Outcome>> {
-    let turns = match provider {
-        ProviderName::Sim => 1,
-        ProviderName::Iwarp => TURNS,
-    };
-    let mut outcomes: Vec<Outcome> = Vec::new();
-    for turn in 0..turns {
-        for (index, &design) in designs.iter().enumerate() {
-            let outcome = measure(args, provider, design, memory, shape).await;
-            let outcome =
-                outcome.with_context(|| format!("{}, {} octets", name(design), shape.payload))?;
-            match turn {
-                0 => outcomes.push(outcome),
-                _ => outcomes[index].latencies.extend(outcome.latencies),
-            }
+    case: &Case,
+) -> Result<Vec<Vec<Outcome>>> {
+    let mut runs: Vec<Vec<Outcome>> = designs.iter().map(|_| Vec::new()).collect();
+    for seed in (args.seed..).take(args.runs.into()) {
+        for (&design, runs) in designs.iter().zip(&mut runs) {
+            let outcome = measure(args, design, case, seed).await;
+            let payload = case.shape.payload;
+            runs.push(outcome.with_context(|| format!("{}, {payload} octets", name(design)))?);
         }
     }
-    Ok(outcomes)
+    Ok(runs)
 }
 
 async fn measure(
     args: &InvalidationArgs,
-    provider: ProviderName,
     design: Option<Design>,
-    memory: Memory,
-    shape: Shape,
+    case: &Case,
+    seed: u64,
 ) -> Result<Outcome> {
+    let (memory, shape) = (case.memory, case.shape);
     let client = config(Role::Client, design, memory, shape);
     let server = config(Role::Server, design, memory, shape);
     let few = (MOVED / shape.payload).clamp(*CALLS.start(), *CALLS.end()) as u64;
     let calls = args.calls.map_or(few, u64::from);
     let configs = [&client, &server];
-    match provider {
+    match case.provider {
         ProviderName::Sim => {
-            let ends = Simulated::connect(args.costs(), &client, &server)?;
+            let ends = Simulated::connect(case.costs, seed, &client, &server)?;
             run_on(ends, configs, design, shape, calls)
         }
         ProviderName::Iwarp => {
@@ -346,11 +353,16 @@ impl InvalidationArgs {
             completion: self.completion,
             interrupt: self.interrupt,
             register: self.register,
+            register_page: self.register_page,
             invalidate: self.invalidate,
+            invalidate_locally: self.local_invalidate,
+            signal_last: self.signal == Signal::Last,
             message: self.message,
             wire: self.wire,
             line_rate: u64::from(self.line_rate) * 1_000_000_000 / 8,
             copy_rate: u64::from(self.copy_rate) * 1_000_000_000,
+            jitter: self.jitter,
+            seed: 0,
         }
     }
 }

@@ -6,7 +6,7 @@
 mod scale;
 
 use scale::Span;
-pub(super) use scale::{Scale, Unit};
+pub(super) use scale::{Reach, Scale, Unit};
 use std::fmt::Write;
 
 /// A picture: panels from left to right in rows. Those of a row have one y axis, so that they can be
@@ -33,6 +33,7 @@ pub(super) struct Axis {
     pub(super) label: &'static str,
     pub(super) scale: Scale,
     pub(super) unit: Unit,
+    pub(super) reach: Reach,
 }
 
 /// One line, from left to right.
@@ -40,6 +41,8 @@ pub(super) struct Series {
     pub(super) label: String,
     pub(super) line: Line,
     pub(super) points: Vec<(f64, f64)>,
+    /// The lowest and the highest value at each point, where several were measured.
+    pub(super) ranges: Vec<(f64, f64)>,
 }
 
 /// How a line is drawn.
@@ -91,7 +94,8 @@ const STYLE: &str = "text{font-family:system-ui,-apple-system,'Segoe UI','Helvet
 font-size:12px;fill:#24292f}\
 .page{fill:#ffffff}.t{font-size:17px;font-weight:600}.p{font-size:13.5px;font-weight:600}\
 .m{fill:#57606a}.g{stroke:#d8dee4;stroke-width:1}.a{stroke:#8c959f;stroke-width:1;fill:none}\
-.l{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}";
+.l{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}\
+.w{stroke-width:1.2;stroke-opacity:.7}";
 
 const DARK: &str = "text{fill:#e6edf3}.page{fill:#0d1117}.m{fill:#9da7b1}\
 .g{stroke:#262c36}.a{stroke:#6e7681}";
@@ -130,9 +134,10 @@ impl Figure {
         text(&mut out, "m", (LEFT, 50.0), "start", &self.subtitle);
         let mut top = HEAD;
         for (row, height) in rows.iter().zip(&heights) {
-            let points = row.iter().flat_map(Panel::points);
-            let scale = row.first().map_or(Scale::Linear, |panel| panel.y.scale);
-            let y = Span::of(points.map(|point| point.1), scale, true);
+            let values = row.iter().flat_map(Panel::values);
+            let y = row.first().map(|panel| (panel.y.scale, panel.y.reach));
+            let (scale, reach) = y.unwrap_or((Scale::Linear, Reach::Zero));
+            let y = Span::of(values, scale, reach);
             for (column, panel) in row.iter().enumerate() {
                 let corner = (PANEL_WIDTH * column as f64, top);
                 panel.draw(&mut out, corner, legend_height(row), &y);
@@ -173,6 +178,13 @@ impl Panel {
         self.series.iter().flat_map(|series| &series.points)
     }
 
+    /// All that is drawn upwards.
+    fn values(&self) -> impl Iterator<Item = f64> {
+        let ranges = self.series.iter().flat_map(|series| &series.ranges);
+        let ranges = ranges.flat_map(|&(low, high)| [low, high]);
+        self.points().map(|point| point.1).chain(ranges)
+    }
+
     /// Where each entry of the legend stands, column and line, and the number of lines.
     fn legend(&self) -> (Vec<(f64, usize)>, usize) {
         let (mut at, mut line) = (0.0, 0);
@@ -204,7 +216,11 @@ impl Panel {
             marker(out, index, (x + (SAMPLE - 7.0) / 2.0, y), None);
             text(out, "", (x + SAMPLE, y + 4.0), "start", &series.label);
         }
-        let x = Span::of(self.points().map(|point| point.0), self.x.scale, false);
+        let x = Span::of(
+            self.points().map(|point| point.0),
+            self.x.scale,
+            self.x.reach,
+        );
         self.axes(out, area, &x, y);
         for (index, series) in self.series.iter().enumerate() {
             let place = |&(at, value): &(f64, f64)| {
@@ -214,6 +230,13 @@ impl Panel {
                 )
             };
             let places: Vec<_> = series.points.iter().map(place).collect();
+            for (&(at, _), &(low, high)) in series.points.iter().zip(&series.ranges) {
+                // Those of different lines stand side by side.
+                let aside = 2.5 * index as f64;
+                let ends = [low, high].map(|value| place(&(at, value)));
+                let [low, high] = ends.map(|(x, y)| (x + aside, y));
+                whisker(out, index, low, high);
+            }
             series.draw(out, index, &places);
             for (place, (at, value)) in places.iter().zip(&series.points) {
                 let said = format!(
@@ -309,6 +332,19 @@ fn marker(out: &mut String, index: usize, (x, y): (f64, f64), said: Option<&str>
     *out += "</path>\n";
 }
 
+/// From the lowest to the highest value at a point.
+fn whisker(out: &mut String, index: usize, low: (f64, f64), high: (f64, f64)) {
+    let _ = writeln!(
+        out,
+        "<path class=\"w s{}\" d=\"M{:.1} {:.1}L{:.1} {:.1}\"/>",
+        index % COLOURS.len(),
+        low.0,
+        low.1,
+        high.0,
+        high.1
+    );
+}
+
 fn line(out: &mut String, class: &str, from: (f64, f64), to: (f64, f64)) {
     let _ = writeln!(
         out,
@@ -341,16 +377,19 @@ mod tests {
                 label: "octets",
                 scale: Scale::Log(2),
                 unit: Unit::Octets,
+                reach: Reach::Values,
             },
             y: Axis {
                 label: "operations",
                 scale: Scale::Linear,
                 unit: Unit::Number,
+                reach: Reach::Zero,
             },
             series: vec![Series {
                 label: label.into(),
                 line: Line::Dashed,
                 points: vec![(1024.0, 2.0), (2048.0, 1.0), (4096.0, 0.0)],
+                ranges: Vec::new(),
             }],
         };
         Figure {
@@ -374,6 +413,21 @@ mod tests {
         );
         assert!(svg.contains(&points), "{points} is not in {svg}");
         assert!(svg.contains("<title>line: 2 at 1 KiB</title>"), "{svg}");
+    }
+
+    #[test]
+    fn ranges_are_on_the_axis_and_drawn() {
+        let mut figure = figure("line", 1);
+        let series = &mut figure.panels[0].series[0];
+        series.ranges = vec![(2.0, 4.0), (1.0, 1.0), (0.0, 2.0)];
+        let svg = figure.to_svg();
+        let top = HEAD + TITLE + LEGEND_LINE;
+        let first = format!(
+            "M{LEFT:.1} {:.1}L{LEFT:.1} {top:.1}",
+            top + PLOT_HEIGHT / 2.0
+        );
+        assert!(svg.contains(&first), "{first} is not in {svg}");
+        assert_eq!(svg.matches("class=\"w s0\"").count(), 3);
     }
 
     #[test]
@@ -437,6 +491,7 @@ mod tests {
                 label: "short".into(),
                 line: Line::Solid,
                 points,
+                ranges: Vec::new(),
             });
         }
         let lines: Vec<_> = panel.legend().0.iter().map(|&(_, line)| line).collect();

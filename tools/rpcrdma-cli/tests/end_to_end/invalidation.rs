@@ -5,13 +5,15 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 
-const BENCH: [&str; 7] = [
+const BENCH: [&str; 9] = [
     "bench",
     "invalidation",
     "--payload",
     "8192",
     "--calls",
-    "24",
+    "12",
+    "--runs",
+    "2",
     "--provider",
 ];
 
@@ -30,12 +32,15 @@ fn figure(rows: &[Value], traffic: &str, design: &str, stags: u64, name: &str) -
             && row["stags"] == stags
             && row["memory"] == "dynamic"
     });
-    row.unwrap()[name].as_f64().unwrap()
+    let figure = &row.unwrap()[name];
+    // Of several runs, the one in the middle.
+    let figure = figure.get("median").unwrap_or(figure);
+    figure.as_f64().unwrap()
 }
 
 #[test]
 fn each_design_costs_what_its_text_says() {
-    let rows = rows(&["sim"]);
+    let rows = rows(&["sim", "--jitter", "0"]);
     let alone = |design, stags, name| figure(&rows, "alone", design, stags, name);
     for design in ["per_version", "per_connection", "fixed", "inter_call"] {
         // One handle of each call goes with its reply, for nothing on the wire.
@@ -83,6 +88,62 @@ fn software_provider_is_measured_too_and_a_plot_is_drawn() {
         "{said}"
     );
     assert!(fs::read_to_string(&svg).unwrap().starts_with("<svg "));
+}
+
+#[test]
+fn runs_vary_as_their_seeds_say() {
+    let one_design = ["--design", "none", "--design", "fixed", "--jitter"];
+    let with =
+        |jitter, seed| rows(&[&["sim"], &one_design[..], &[jitter, "--seed", seed]].concat());
+    let varied = with("20", "1");
+    assert_eq!(varied, with("20", "1"), "a run can be repeated");
+    assert_ne!(varied, with("20", "7"));
+    for (rows, is_wide) in [(varied, true), (with("0", "1"), false)] {
+        let fixed = rows.iter().find(|row| row["design"] == "fixed").unwrap();
+        let of_none = |end: &str| fixed["of_none"][end].as_f64().unwrap();
+        assert_eq!(of_none("low") < of_none("high"), is_wide, "{fixed}");
+    }
+}
+
+#[test]
+fn tables_and_lines_have_those_designs_once_that_do_not_differ() {
+    let folder = tempfile::tempdir().unwrap();
+    let svg = folder.path().join("plot.svg");
+    let three = [
+        "--design",
+        "none",
+        "--design",
+        "fixed",
+        "--design",
+        "per_connection",
+    ];
+    let more = [
+        "sim",
+        "--jitter",
+        "0",
+        "--markdown",
+        "--sensitivity",
+        "--svg",
+    ];
+    let arguments = [&BENCH[..], &more, &[svg.to_str().unwrap()], &three].concat();
+    let said = text(&ok(&arguments));
+    assert!(
+        said.contains("| | | | `per_connection`, `fixed` | 0."),
+        "{said}"
+    );
+    assert!(said.contains("**LOCAL_INV (8 KiB)**"), "{said}");
+    assert!(
+        said.contains("| traffic | STags | design | 0 µs | 1 µs | 2 µs |"),
+        "{said}"
+    );
+    let svg = fs::read_to_string(&svg).unwrap();
+    // One line in each panel by payload; two, of two kinds of traffic, in each by interrupt.
+    assert_eq!(
+        svg.matches("<polyline class=\"l s0\"").count(),
+        2 * 9,
+        "line and legend"
+    );
+    assert!(svg.contains(">per_connection, fixed</text>"));
 }
 
 #[test]

@@ -38,15 +38,23 @@ impl Simulated {
     /// If there is no room for the Receives.
     pub(super) fn connect(
         costs: Costs,
+        seed: u64,
         client: &Config,
         server: &Config,
     ) -> Result<(Self, SimQp, SimQp)> {
-        let fabric = Fabric::new(1);
-        let end = EndOptions {
-            costs,
+        let fabric = Fabric::new(seed);
+        // The two ends do not vary alike.
+        let end = |number: u64| EndOptions {
+            costs: Costs {
+                seed: seed.wrapping_mul(2).wrapping_add(number),
+                ..costs
+            },
             ..EndOptions::default()
         };
-        let (mut left, mut right) = fabric.pair(&PairOptions::both(end));
+        let (mut left, mut right) = fabric.pair(&PairOptions {
+            left: end(0),
+            right: end(1),
+        });
         for (qp, config) in [(&mut left, client), (&mut right, server)] {
             for receive in config.initial_receives() {
                 qp.post(receive).context("there is no room for Receives")?;

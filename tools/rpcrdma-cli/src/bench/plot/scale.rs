@@ -9,6 +9,17 @@ pub(in crate::bench) enum Scale {
     Log(u8),
 }
 
+/// Where an axis begins and ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::bench) enum Reach {
+    /// With the values.
+    Values,
+    /// At the ticks around the values.
+    Ticks,
+    /// The same, and zero is on it; on a logarithmic scale there is none.
+    Zero,
+}
+
 /// What numbers are, and so how they are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::bench) enum Unit {
@@ -66,8 +77,9 @@ pub(super) struct Span {
 const STEPS: f64 = 5.0;
 
 impl Span {
-    /// An axis for these values. With `whole` it begins at zero, or a power, and ends at a tick.
-    pub(super) fn of(values: impl Iterator<Item = f64>, scale: Scale, whole: bool) -> Self {
+    /// An axis for these values.
+    pub(super) fn of(values: impl Iterator<Item = f64>, scale: Scale, reach: Reach) -> Self {
+        let whole = reach != Reach::Values;
         let usable = |value: &f64| value.is_finite() && (scale == Scale::Linear || *value > 0.0);
         let (mut low, mut high) = values
             .filter(usable)
@@ -78,7 +90,7 @@ impl Span {
             (low, high) = (1.0, 1.0);
         }
         match scale {
-            Scale::Linear if whole => (low, high) = (low.min(0.0), high.max(0.0)),
+            Scale::Linear if reach == Reach::Zero => (low, high) = (low.min(0.0), high.max(0.0)),
             Scale::Log(base) if whole => {
                 let exponent = |value: f64| value.log(f64::from(base));
                 (low, high) = (
@@ -160,8 +172,8 @@ fn step(width: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn ticks(values: &[f64], scale: Scale, whole: bool) -> Vec<String> {
-        let span = Span::of(values.iter().copied(), scale, whole);
+    fn ticks(values: &[f64], scale: Scale, reach: Reach) -> Vec<String> {
+        let span = Span::of(values.iter().copied(), scale, reach);
         span.ticks()
             .into_iter()
             .map(|value| Unit::Octets.tick(value))
@@ -171,24 +183,32 @@ mod tests {
     #[test]
     fn ticks_are_round_and_reach_both_ends() {
         assert_eq!(
-            ticks(&[0.2, 1.23], Scale::Linear, true),
+            ticks(&[0.2, 1.23], Scale::Linear, Reach::Zero),
             ["0", "0.5", "1", "1.5"]
         );
         assert_eq!(
-            ticks(&[0.01, 0.29], Scale::Linear, true),
+            ticks(&[0.01, 0.29], Scale::Linear, Reach::Zero),
             ["0", "0.1", "0.2", "0.3"]
         );
         assert_eq!(
-            ticks(&[512.0, 4096.0], Scale::Log(2), false),
+            ticks(&[512.0, 4096.0], Scale::Log(2), Reach::Values),
             ["512", "1 KiB", "2 KiB", "4 KiB"]
         );
         assert_eq!(
-            ticks(&[3.0, 150.0], Scale::Log(10), true),
+            ticks(&[3.0, 150.0], Scale::Log(10), Reach::Ticks),
             ["1", "10", "100", "1000"]
         );
         assert_eq!(
-            ticks(&[1.5 * 1024.0 * 1024.0], Scale::Log(2), true),
+            ticks(&[1.5 * 1024.0 * 1024.0], Scale::Log(2), Reach::Ticks),
             ["1 MiB", "2 MiB"]
+        );
+    }
+
+    #[test]
+    fn an_axis_may_begin_where_the_values_do() {
+        assert_eq!(
+            ticks(&[0.83, 0.97], Scale::Linear, Reach::Ticks),
+            ["0.8", "0.85", "0.9", "0.95", "1"]
         );
     }
 
@@ -196,7 +216,7 @@ mod tests {
     fn an_axis_without_values_has_ends_too() {
         for scale in [Scale::Linear, Scale::Log(2), Scale::Log(10)] {
             for values in [&[][..], &[0.0], &[f64::NAN]] {
-                let span = Span::of(values.iter().copied(), scale, true);
+                let span = Span::of(values.iter().copied(), scale, Reach::Zero);
                 assert!(
                     span.low < span.high && span.ticks().len() >= 2,
                     "{scale:?} {values:?}"

@@ -1,7 +1,7 @@
 //! Sums over a mix, and how they are shown.
 
 use super::{Bound, Call, Cost, Form, distinct};
-use crate::bench::plot::{Axis, Figure, Line, Panel, Scale, Series, Unit};
+use crate::bench::plot::{Axis, Figure, Line, Panel, Reach, Scale, Series, Unit};
 use anyhow::{Context, Result};
 use rpcrdma::ClientConfig;
 use serde::Serialize;
@@ -207,6 +207,7 @@ impl Report {
                     .row(nfs, bound)
                     .map(|counts| (counts.threshold as f64, of(counts)))
                     .collect(),
+                ranges: Vec::new(),
             };
             let registrations = |counts: &Counts| counts.registrations;
             let series = vec![
@@ -237,6 +238,7 @@ impl Report {
                         label: part.to_owned(),
                         line: Line::Solid,
                         points: vec![point],
+                        ranges: Vec::new(),
                     }),
                 }
             }
@@ -263,11 +265,13 @@ fn panel(title: String, series: Vec<Series>) -> Panel {
             label: "inline threshold, both ways",
             scale: Scale::Log(2),
             unit: Unit::Octets,
+            reach: Reach::Values,
         },
         y: Axis {
             label: "per call",
             scale: Scale::Linear,
             unit: Unit::Number,
+            reach: Reach::Zero,
         },
         series,
     }

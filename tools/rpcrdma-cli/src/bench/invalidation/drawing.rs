@@ -1,0 +1,211 @@
+//! The measurements as plots, and which designs do not differ.
+
+use super::NONE;
+use super::cases::{Cost, Memory, STAGS};
+use super::report::{Report, Row};
+use crate::bench::plot::{Axis, Figure, Line, Panel, Reach, Scale, Series, Unit};
+
+/// Medians that differ by no more than this, everywhere, are those of one line.
+const COINCIDING: f64 = 0.015;
+
+/// Designs whose figures coincide, each with its rows.
+pub(super) struct Group<'a> {
+    pub(super) designs: Vec<&'static str>,
+    /// Those of the first of them.
+    pub(super) rows: Vec<&'a Row>,
+    /// The designs of other groups.
+    others: Vec<&'static str>,
+}
+
+/// Most designs of a group that are named; of more, the others are.
+const NAMED: usize = 3;
+
+impl Group<'_> {
+    /// Which designs these are, each name between these marks.
+    pub(super) fn said(&self, mark: &str) -> String {
+        let named = |designs: &[&str]| {
+            let names: Vec<String> = designs
+                .iter()
+                .map(|name| format!("{mark}{name}{mark}"))
+                .collect();
+            names.join(", ")
+        };
+        if self.designs.len() <= NAMED {
+            return named(&self.designs);
+        }
+        match self.others.as_slice() {
+            [] => "all designs".to_owned(),
+            others if others.len() < self.designs.len() => format!("all but {}", named(others)),
+            _ => named(&self.designs),
+        }
+    }
+}
+
+/// The designs among rows that differ by nothing but design and payload, or the value of a cost.
+pub(super) fn groups<'a>(rows: &[&'a Row]) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    let mut designs: Vec<&'static str> = Vec::new();
+    for row in rows.iter().filter(|row| row.design != NONE) {
+        if !designs.contains(&row.design) {
+            designs.push(row.design);
+        }
+    }
+    for &design in &designs {
+        let of_design = rows.iter().filter(|row| row.design == design);
+        let of_design: Vec<&Row> = of_design.copied().collect();
+        let same = |group: &&mut Group<'_>| coincide(&group.rows, &of_design);
+        match groups.iter_mut().find(same) {
+            Some(group) => group.designs.push(design),
+            None => groups.push(Group {
+                designs: vec![design],
+                rows: of_design,
+                others: Vec::new(),
+            }),
+        }
+    }
+    for group in &mut groups {
+        let others = designs
+            .iter()
+            .filter(|design| !group.designs.contains(design));
+        group.others = others.copied().collect();
+    }
+    groups
+}
+
+fn coincide(one: &[&Row], other: &[&Row]) -> bool {
+    let median = |row: &Row| row.of_none.map_or(f64::NAN, |of_none| of_none.median);
+    one.len() == other.len()
+        && one
+            .iter()
+            .zip(other)
+            .all(|(one, other)| (median(one) - median(other)).abs() <= COINCIDING)
+}
+
+impl Report {
+    /// The time of a call under each design beside that without any, in the model.
+    pub(super) fn plot(&self) -> Figure {
+        let mut panels = Vec::new();
+        for traffic in ["alone", "mixed"] {
+            for stags in STAGS {
+                let rows = self.rows(|row| {
+                    let same = row.traffic == traffic && row.stags == stags;
+                    same && row.provider == "sim" && row.varied.is_none()
+                });
+                if !rows.is_empty() {
+                    panels.push(by_payload(&rows, traffic, stags));
+                }
+            }
+        }
+        for stags in STAGS {
+            let rows = self.rows(|row| {
+                let varied = row.varied.map(|varied| varied.cost);
+                row.stags == stags && varied == Some(Cost::Interrupt)
+            });
+            if !rows.is_empty() {
+                panels.push(by_interrupt(&rows, stags));
+            }
+        }
+        Figure {
+            title: "Remote invalidation: how long a call takes under each design".into(),
+            subtitle: "Simulated RNICs, each design beside none at all: less is better. Medians over runs \
+                       that vary, with the lowest and the highest of them"
+                .into(),
+            columns: STAGS.len(),
+            panels,
+        }
+    }
+}
+
+fn by_payload(rows: &[&Row], traffic: &str, stags: usize) -> Panel {
+    let mut series = Vec::new();
+    for memory in [Memory::Dynamic, Memory::Persistent] {
+        let rows: Vec<&Row> = rows
+            .iter()
+            .filter(|row| row.memory == memory)
+            .copied()
+            .collect();
+        for group in groups(&rows) {
+            let (said, line) = match memory {
+                Memory::Dynamic => ("", Line::Solid),
+                Memory::Persistent => (" (persistent memory)", Line::Dashed),
+            };
+            let label = format!("{}{said}", group.said(""));
+            series.push(one_line(label, line, &group.rows, |row| row.payload as f64));
+        }
+    }
+    Panel {
+        title: format!("{}, {}", traffic_said(traffic), stags_said(stags)),
+        x: Axis {
+            label: "octets of data in a call",
+            scale: Scale::Log(2),
+            unit: Unit::Octets,
+            reach: Reach::Values,
+        },
+        y: time_axis(),
+        series,
+    }
+}
+
+fn by_interrupt(rows: &[&Row], stags: usize) -> Panel {
+    let mut series = Vec::new();
+    for (traffic, line) in [("alone", Line::Solid), ("mixed", Line::Dashed)] {
+        let rows: Vec<&Row> = rows
+            .iter()
+            .filter(|row| row.traffic == traffic)
+            .copied()
+            .collect();
+        for group in groups(&rows) {
+            let label = format!("{} ({traffic})", group.said(""));
+            series.push(one_line(label, line, &group.rows, |row| {
+                row.varied
+                    .map_or(0.0, |varied| varied.value as f64 / 1000.0)
+            }));
+        }
+    }
+    Panel {
+        title: format!("8 KiB, {}", stags_said(stags)),
+        x: Axis {
+            label: "interrupt and wake-up, microseconds",
+            scale: Scale::Linear,
+            unit: Unit::Number,
+            reach: Reach::Values,
+        },
+        y: time_axis(),
+        series,
+    }
+}
+
+fn time_axis() -> Axis {
+    Axis {
+        label: "time of a call, of that without",
+        scale: Scale::Linear,
+        unit: Unit::Number,
+        reach: Reach::Ticks,
+    }
+}
+
+fn one_line(label: String, line: Line, rows: &[&Row], x: impl Fn(&Row) -> f64) -> Series {
+    let measured = || rows.iter().filter_map(|row| Some((x(row), row.of_none?)));
+    Series {
+        label,
+        line,
+        points: measured().map(|(x, of_none)| (x, of_none.median)).collect(),
+        ranges: measured()
+            .map(|(_, of_none)| (of_none.low, of_none.high))
+            .collect(),
+    }
+}
+
+fn traffic_said(traffic: &str) -> &'static str {
+    match traffic {
+        "alone" => "One call at a time",
+        _ => "Eight at a time, half without data",
+    }
+}
+
+fn stags_said(stags: usize) -> String {
+    match stags {
+        1 => "1 STag each".to_owned(),
+        stags => format!("{stags} STags each"),
+    }
+}
