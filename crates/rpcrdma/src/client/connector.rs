@@ -338,6 +338,7 @@ fn may_speak_version_one(over: &Over) -> bool {
         | Over::Mute(_)
         | Over::PullTimedOut(_)
         | Over::CallTimedOut(_)
+        | Over::NoBackwardCredit
         | Over::Evicted
         | Over::Asked => false,
     }

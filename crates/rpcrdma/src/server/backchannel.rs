@@ -1,7 +1,8 @@
 //! Calls from a server to its clients, over the connections on which they call (RFC 8167).
 
+use super::backward_memory::{BackwardMemory, Kept};
 use crate::client::calls::{Calls, FIRST_USER, Waiting};
-use crate::client::outgoing::Outgoing;
+use crate::client::outgoing::{Outgoing, SWEEP};
 use crate::clock;
 use crate::config::{HealthCheck, ServerConfig};
 use crate::watch::{Health, Pulse, heard, null_call};
@@ -17,7 +18,8 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Context;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// The connections on which clients can be called, of one server or of several.
 ///
@@ -98,8 +100,28 @@ struct Back {
     xids: Xids,
     /// The upper layer knows that the client is ready.
     ready: AtomicBool,
-    /// Calls that may be under way, as the client said last.
+    /// Calls that may be in flight, as the client said last.
     credits: AtomicU32,
+    timeout: Duration,
+    memory: BackwardMemory,
+    kept: Kept,
+}
+
+/// The memory for the results of one call. It is kept if the call ends without a reply.
+struct Results<'a> {
+    back: &'a Back,
+    memory: Option<OwnedSemaphorePermit>,
+}
+
+impl Drop for Results<'_> {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take()
+            && self.back.kept.keep(memory)
+        {
+            // The owner of the connection knows whether it is still registered.
+            self.back.calls.wake_owner(LINE);
+        }
+    }
 }
 
 impl Backchannels {
@@ -165,12 +187,17 @@ impl Transport for BackwardClient {
         self.back.xids.next()
     }
 
-    fn call(
-        &self,
-        call: Payload,
-        bound: ReplyBound,
-    ) -> impl Future<Output = Result<Payload, TransportError>> + Send {
-        Waiting::new(Arc::clone(&self.back.calls), FIRST_USER, call, bound)
+    async fn call(&self, call: Payload, bound: ReplyBound) -> Result<Payload, TransportError> {
+        let back = &*self.back;
+        let mut results = Results {
+            memory: back.memory.take(&bound, back.timeout).await?,
+            back,
+        };
+        let reply = Waiting::new(Arc::clone(&back.calls), FIRST_USER, call, bound).await;
+        if !matches!(reply, Err(TransportError::TimedOut(_))) {
+            drop(results.memory.take());
+        }
+        reply
     }
 
     /// As many calls as the client takes.
@@ -191,6 +218,8 @@ pub(super) struct BackEnd {
     ready: bool,
     /// Whether the client is there, where nobody below us looks.
     pulse: Option<Pulse>,
+    /// When a call was last sent.
+    last_sent: Instant,
     health: HealthCheck,
     /// What those are told who still wait when it is over.
     why: TransportError,
@@ -198,7 +227,12 @@ pub(super) struct BackEnd {
 
 impl BackEnd {
     /// `None` if clients are not called.
-    pub(super) fn open(config: &ServerConfig, caller: Caller, wire: &Wire) -> Option<Self> {
+    pub(super) fn open(
+        config: &ServerConfig,
+        caller: Caller,
+        wire: &Wire,
+        memory: &BackwardMemory,
+    ) -> Option<Self> {
         let registry = config.backchannels.clone()?;
         let (timeout, health) = (config.backward_timeout, config.health);
         let pulse = || Pulse::new(clock::now(), health.after, health.within);
@@ -210,6 +244,9 @@ impl BackEnd {
             ready: AtomicBool::new(false),
             credits: AtomicU32::new(1),
             calls: Arc::clone(&calls),
+            timeout,
+            memory: memory.clone(),
+            kept: Kept::default(),
         });
         registry.lock().insert(caller.connection, Arc::clone(&back));
         Some(Self {
@@ -217,6 +254,7 @@ impl BackEnd {
             registry,
             outgoing: Outgoing::new(calls, LINE, timeout),
             ready: false,
+            last_sent: clock::now(),
             pulse: health.is_done(wire.qp.limits()).then(pulse),
             health,
             why: TransportError::Disconnected("the server has ended".into()),
@@ -243,7 +281,14 @@ impl BackEnd {
             wire.connection.handle_client_ready();
         }
         match self.back.calls.has_work(LINE) {
-            true => self.outgoing.send(clock::now(), wire),
+            true => {
+                let now = clock::now();
+                let sent = self.outgoing.send(now, wire)?;
+                if sent {
+                    self.last_sent = now;
+                }
+                Ok(sent)
+            }
             false => Ok(false),
         }
     }
@@ -262,10 +307,18 @@ impl BackEnd {
     pub(super) fn look_around(&mut self, now: Instant, wire: &mut Wire) -> Option<Over> {
         let credits = wire.connection.credits().max(1);
         self.back.credits.store(credits, Relaxed);
-        // A client that does not answer one call may yet answer others, and goes on with its own:
-        // the connection is not closed for it.
         self.outgoing.sweep(now, wire);
         let connection = &mut wire.connection;
+        if connection.exposed() == 0 {
+            self.back.kept.release();
+        }
+        // A client that does not answer one call may yet answer others, and goes on with its own. But
+        // credits of calls that are unanswered come back only with the end of the connection.
+        let spent = connection.calls_out() > 0 && connection.room() == 0;
+        // A sweep later, so that whoever waited for a call has heard that its time is up.
+        if spent && now >= self.last_sent + self.outgoing.longest() + SWEEP {
+            return Some(Over::NoBackwardCredit);
+        }
         let pulse = self.pulse.as_mut()?;
         match pulse.look(now, heard(connection.counters()), self.ready) {
             Health::Well => None,
@@ -275,6 +328,7 @@ impl BackEnd {
                     let xid = self.back.xids.next();
                     let request = null_call(xid, self.health.program).as_health_check();
                     if let Called::Sent = connection.call(now, request, wire.qp.as_mut()) {
+                        self.last_sent = now;
                         pulse.asked(now);
                     }
                 }
@@ -310,5 +364,6 @@ impl Drop for BackEnd {
     fn drop(&mut self) {
         self.registry.lock().remove(&self.back.caller.connection);
         self.back.calls.end(&self.why);
+        self.back.kept.end();
     }
 }

@@ -3,6 +3,7 @@
 mod accept;
 mod asking;
 mod backchannel;
+mod backward_memory;
 mod failures;
 mod grants;
 pub(crate) mod pulling;
@@ -15,8 +16,9 @@ use crate::ServerConfig;
 use crate::clock;
 use crate::invalidation::Terms;
 use crate::jobs::{Jobs, MAX_BLOCKING};
-use crate::wire::Wire;
+use crate::wire::{Over, Wire};
 use accept::Acceptor;
+use backward_memory::BackwardMemory;
 use failures::Failures;
 use oncrpc::admission::Admission;
 use oncrpc::warnings::{Suppressed, Warnings};
@@ -62,6 +64,9 @@ pub struct ServerStats {
     pub refused: u64,
     /// Connections [evicted](oncrpc::admission) for those of other addresses.
     pub evicted: u64,
+    /// Connections closed because their clients left as many calls of the server unanswered as they
+    /// had granted credits for.
+    pub unanswered: u64,
     /// What connections did, those that are over included.
     pub counters: Counters,
     /// What they have asked of the system and of memory.
@@ -93,6 +98,7 @@ struct Settings {
     /// A warning was not logged: there is a summary to come.
     suppressed: Notify,
     jobs: Jobs,
+    backward_memory: BackwardMemory,
 }
 
 impl Settings {
@@ -184,9 +190,14 @@ impl Tally {
         stats.io += new_io;
     }
 
-    /// Counts that the connection was evicted.
-    fn evicted(&self) {
-        self.state.stats().evicted += 1;
+    /// Counts why the connection ended, where there is a count for that.
+    fn ended(&self, over: &Over) {
+        let mut stats = self.state.stats();
+        match over {
+            Over::Evicted => stats.evicted += 1,
+            Over::NoBackwardCredit => stats.unanswered += 1,
+            _ => {}
+        }
     }
 
     /// Counts the connection among those of its version, and tells the operator, if it has one now.
@@ -251,6 +262,7 @@ impl Server {
             warnings: Warnings::default(),
             suppressed: Notify::new(),
             jobs: Jobs::new(MAX_BLOCKING),
+            backward_memory: BackwardMemory::new(config.backward_memory),
             config,
         });
         let state = Arc::new(State::default());

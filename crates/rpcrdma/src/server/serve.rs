@@ -90,7 +90,7 @@ impl Serving {
         Self {
             answers: Answers::sharing(Arc::clone(&settings.service), caller, &settings.jobs),
             waiting: VecDeque::new(),
-            back: BackEnd::open(&settings.config, caller, &wire),
+            back: BackEnd::open(&settings.config, caller, &wire, &settings.backward_memory),
             spinner: Spinner::new(settings.config.spin, activity),
             pulling: Pulling::new(settings.config.pull_timeout),
             grants: Grants::new(&wire.connection),
@@ -112,9 +112,7 @@ impl Serving {
         let over = self.drive().await;
         self.spinner.leave();
         self.tally.publish(&self.wire);
-        if over == Over::Evicted {
-            self.tally.evicted();
-        }
+        self.tally.ended(&over);
         if !over.is_of_peer() || self.settings.may_warn(self.wire.qp.peer_addr()) {
             self.wire.log_end(&over);
         }
@@ -352,6 +350,7 @@ mod tests {
     use crate::ServerConfig;
     use crate::jobs::Jobs;
     use crate::server::State;
+    use crate::server::backward_memory::BackwardMemory;
     use crate::server::failures::Failures;
     use crate::server::receive_memory::ReceiveMemory;
     use buffer::{Buffer, Pool};
@@ -444,6 +443,7 @@ mod tests {
             warnings: Warnings::default(),
             suppressed: Notify::new(),
             jobs: Jobs::new(1),
+            backward_memory: BackwardMemory::new(0),
             budget,
         };
         let mut admitted = admission
