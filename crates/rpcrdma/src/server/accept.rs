@@ -1,7 +1,7 @@
 //! Taking in connections.
 
 use super::failures::FailuresOfAddress;
-use super::receive_memory::ReceiveLease;
+use super::receive_memory::{ReceiveLease, granted};
 use super::serve::Serving;
 use super::stop::Stop;
 use super::worker::Worker;
@@ -286,17 +286,45 @@ impl Arrival {
     /// for their Receives.
     fn credits(&self, room: usize) -> Result<(u32, u32, ReceiveLease), SetupError> {
         let config = &self.settings.config;
-        let backward = match &config.backchannels {
-            Some(_) => config.backward_credits.clamp(1, MAX_CREDITS),
-            None => 0,
-        };
-        let forward = config.credits.clamp(1, MAX_CREDITS);
-        let wanted = (forward + backward) as usize + RECEIVE_SLACK;
+        let (forward, backward) = wanted_credits(config);
+        let wanted = wanted_receives(config);
         let size = largest_receive(config).octets();
         let lease = self.settings.receive_memory.take(wanted.min(room), size);
         let (forward, backward) = share(lease.receives, forward, backward)
             .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         Ok((forward, backward, lease))
+    }
+}
+
+/// Credits for calls of a client, and for those to it, where nothing is short.
+fn wanted_credits(config: &ServerConfig) -> (u32, u32) {
+    let backward = match &config.backchannels {
+        Some(_) => config.backward_credits.clamp(1, MAX_CREDITS),
+        None => 0,
+    };
+    (config.credits.clamp(1, MAX_CREDITS), backward)
+}
+
+/// Receives for these.
+fn wanted_receives(config: &ServerConfig) -> usize {
+    let (forward, backward) = wanted_credits(config);
+    (forward + backward) as usize + RECEIVE_SLACK
+}
+
+impl ServerConfig {
+    /// Connections that there is memory for their [Receives](Self::receive_memory), up to
+    /// [`max_connections`](Self::max_connections). The last of them have few credits.
+    pub fn connections_with_memory(&self) -> usize {
+        let (forward, backward) = wanted_credits(self);
+        let (wanted, size) = (wanted_receives(self), largest_receive(self).octets());
+        let mut left = self.receive_memory;
+        (0..self.max_connections)
+            .take_while(|_| {
+                let receives = granted(left, wanted, size);
+                left -= receives * size;
+                share(receives, forward, backward).is_some()
+            })
+            .count()
     }
 }
 
@@ -306,5 +334,30 @@ fn largest_receive(config: &ServerConfig) -> InlineSize {
     match config.versions.speak(Version::Two) {
         true => size.max(config.send_size),
         false => size,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_for_receives_may_be_for_fewer_connections_than_may_be() {
+        let config = ServerConfig::default();
+        let with = |max_connections, receive_memory| {
+            let config = ServerConfig {
+                max_connections,
+                receive_memory,
+                ..config.clone()
+            };
+            config.connections_with_memory()
+        };
+        assert_eq!(with(100, 512 << 20), 100);
+        assert_eq!(with(100, 0), 0);
+        // Each has 132 of 8 KiB, but the last ones.
+        let most = with(10_000, 512 << 20);
+        let all = (512 << 20) / (132 * 8192);
+        assert!((all..all + 50).contains(&most), "{most}");
+        assert!(with(10_000, 1 << 40) == 10_000);
     }
 }
