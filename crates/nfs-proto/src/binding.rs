@@ -14,6 +14,7 @@ use crate::{
     Attributes, CookieVerifier, MOUNT_PROGRAM, MOUNT_V3, MountProcedure, NFS_PROGRAM, NFS_V3,
     Procedure, WccData, Wire, args, mount,
 };
+use oncrpc::xdr::Reader;
 use oncrpc::{REPLY_HEADER, ReplyBound};
 use smallvec::{SmallVec, smallvec};
 
@@ -130,6 +131,43 @@ nfs_call!(args::FsStat, FsStat, "FSSTAT", Res<results::FsStat, PostOp>);
 nfs_call!(args::FsInfo, FsInfo, "FSINFO", Res<results::FsInfo, PostOp>);
 nfs_call!(args::PathConf, PathConf, "PATHCONF", Res<results::PathConf, PostOp>);
 nfs_call!(args::Commit, Commit, "COMMIT", Res<results::Commit, WccData>);
+
+/// The largest reply that a call of NFS version 3 can draw, as far as it is known from what is here of
+/// its arguments: data that travels by reference may be missing.
+pub fn reply_bound(procedure: Procedure, args: &mut Reader<'_>) -> Option<ReplyBound> {
+    /// Of arguments that the bound does not depend on, so that they are not read.
+    fn any<'a, A: Arguments<'a>>() -> ReplyBound {
+        fixed(A::Reply::<'static>::MAX)
+    }
+    /// Of arguments that it does depend on.
+    fn of<'a, A: Arguments<'a>>(args: &mut Reader<'a>) -> Option<ReplyBound> {
+        Some(A::parse(args).ok()?.reply_bound())
+    }
+    Some(match procedure {
+        Procedure::Null => any::<args::Null>(),
+        Procedure::GetAttr => any::<args::GetAttr>(),
+        Procedure::SetAttr => any::<args::SetAttr>(),
+        Procedure::Lookup => any::<args::Lookup<'_>>(),
+        Procedure::Access => any::<args::CheckAccess>(),
+        Procedure::ReadLink => return of::<args::ReadLink>(args),
+        Procedure::Read => return of::<args::Read>(args),
+        Procedure::Write => any::<args::Write<'_>>(),
+        Procedure::Create => any::<args::Create<'_>>(),
+        Procedure::MkDir => any::<args::MkDir<'_>>(),
+        Procedure::Symlink => any::<args::Symlink<'_>>(),
+        Procedure::MkNod => any::<args::MkNod<'_>>(),
+        Procedure::Remove => any::<args::Remove<'_>>(),
+        Procedure::RmDir => any::<args::RmDir<'_>>(),
+        Procedure::Rename => any::<args::Rename<'_>>(),
+        Procedure::Link => any::<args::Link<'_>>(),
+        Procedure::ReadDir => return of::<args::ReadDir>(args),
+        Procedure::ReadDirPlus => return of::<args::ReadDirPlus>(args),
+        Procedure::FsStat => any::<args::FsStat>(),
+        Procedure::FsInfo => any::<args::FsInfo>(),
+        Procedure::PathConf => any::<args::PathConf>(),
+        Procedure::Commit => any::<args::Commit>(),
+    })
+}
 
 macro_rules! mount_call {
     ($args:ty, $procedure:ident, $name:literal, $reply:ty $(, $bound:expr)?) => {

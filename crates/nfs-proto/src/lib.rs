@@ -30,7 +30,7 @@ mod wire;
 pub use attributes::{
     Attributes, Device, FileType, NfsTime, SetAttributes, SetTime, WccAttributes, WccData,
 };
-pub use binding::Arguments;
+pub use binding::{Arguments, reply_bound};
 pub use data::{Data, Path};
 pub use directory::{DirectoryLimits, DirectoryWriter};
 pub use handle::FileHandle;

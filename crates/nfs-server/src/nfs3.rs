@@ -27,7 +27,8 @@ use nfs_proto::{
     Attributes, Failed, FileHandle, NFS_PROGRAM, NFS_V3, Procedure, Status, WccData, Wire, args,
 };
 use oncrpc::auth::AuthStat;
-use oncrpc::{Answer, Call, Program, Reply};
+use oncrpc::xdr::Reader;
+use oncrpc::{Answer, Call, Program, Reply, ReplyBound};
 use std::ops::RangeInclusive;
 
 /// Most octets of a READ (RFC 1813 §3.3.19, `rtmax`). A call for more gets this much.
@@ -192,6 +193,28 @@ impl Program for Nfs3 {
 
     fn versions(&self) -> RangeInclusive<u32> {
         NFS_V3..=NFS_V3
+    }
+
+    fn reply_bound(
+        &self,
+        procedure: oncrpc::Procedure,
+        args: &mut Reader<'_>,
+    ) -> Option<ReplyBound> {
+        let procedure = Procedure::try_from(procedure.proc).ok()?;
+        let mut bound = nfs_proto::reply_bound(procedure, args)?;
+        // No more than this is returned, whatever is asked for.
+        match procedure {
+            Procedure::Read => {
+                for count in &mut bound.results {
+                    *count = (*count).min(MAX_READ as usize);
+                }
+            }
+            Procedure::ReadDir | Procedure::ReadDirPlus => {
+                bound.fixed = bound.fixed.min(listing::MAX_REPLY);
+            }
+            _ => {}
+        }
+        Some(bound)
     }
 
     fn call(&self, call: Call) -> Answer {

@@ -197,6 +197,17 @@ impl Admission {
     }
 }
 
+/// A connection that may be evicted. The greatest one is the least useful.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    /// Connections of its group.
+    len: usize,
+    in_setup: bool,
+    since: Reverse<u64>,
+    group: AddressGroup,
+    id: u64,
+}
+
 impl State {
     /// Makes room for one more connection of this group; the one that was evicted for it.
     fn make_room(
@@ -234,20 +245,25 @@ impl State {
     /// The connection to evict for one of an address that has `own`.
     fn least_useful(&self, own: usize) -> Option<(AddressGroup, u64)> {
         self.most_setups(FREE_SETUPS).or_else(|| {
-            let mut best: Option<((usize, bool, Reverse<u64>), AddressGroup, u64)> = None;
-            for (group, connections) in &self.groups {
+            let mut best: Option<Candidate> = None;
+            for (&group, connections) in &self.groups {
                 let len = connections.len();
-                if len < own + 2 || best.as_ref().is_some_and(|best| len < best.0.0) {
+                // Those of smaller groups need not be looked at.
+                if len < own + 2 || best.as_ref().is_some_and(|best| len < best.len) {
                     continue;
                 }
-                if let Some((in_setup, since, id)) = connections.least_useful() {
-                    let rank = (len, in_setup, Reverse(since));
-                    if best.as_ref().is_none_or(|best| rank > best.0) {
-                        best = Some((rank, *group, id));
-                    }
-                }
+                let candidate = connections
+                    .least_useful()
+                    .map(|(in_setup, since, id)| Candidate {
+                        len,
+                        in_setup,
+                        since: Reverse(since),
+                        group,
+                        id,
+                    });
+                best = best.max(candidate);
             }
-            best.map(|(_, group, id)| (group, id))
+            best.map(|best| (best.group, best.id))
         })
     }
 

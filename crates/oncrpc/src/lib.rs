@@ -9,6 +9,7 @@ pub mod admission;
 pub mod auth;
 mod message;
 mod program;
+mod reply_room;
 mod service;
 mod transport;
 pub mod warnings;
@@ -22,5 +23,6 @@ pub use message::{
     write_call,
 };
 pub use program::{Call, Program, Programs};
+pub use reply_room::ReplyRoom;
 pub use service::{Answer, Caller, ConnectionId, Reply, Service};
 pub use transport::{ReplyBound, Transport, TransportError};

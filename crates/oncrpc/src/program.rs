@@ -1,5 +1,6 @@
 //! Programs that answer calls, and which of them a call is for.
 
+use crate::ReplyBound;
 use crate::auth::{AuthStat, Credential};
 use crate::message::{
     AcceptStatus, CallError, CallHeader, Procedure, RPC_VERSION, RejectStatus, ReplyHeader,
@@ -21,6 +22,13 @@ pub trait Program: Send + Sync {
 
     /// Answers one call, under the rules of [`Service::call`]: it must not wait.
     fn call(&self, call: Call) -> Answer;
+
+    /// The largest reply that a call of a procedure can draw, under the rules of
+    /// [`Service::reply_bound`]; `args` is at its arguments, as far as they are here.
+    fn reply_bound(&self, procedure: Procedure, args: &mut Reader<'_>) -> Option<ReplyBound> {
+        let _ = (procedure, args);
+        None
+    }
 }
 
 /// A call whose header was read.
@@ -223,6 +231,18 @@ impl Service for Programs {
             Ok(call) => self.route(call),
             Err(reply) => Answer::Now(reply),
         }
+    }
+
+    fn reply_bound(&self, call: &[u8]) -> Option<ReplyBound> {
+        let mut r = Reader::new(call);
+        let CallHeader {
+            prog, vers, proc, ..
+        } = CallHeader::parse(&mut r).ok()?;
+        let program = self
+            .programs
+            .iter()
+            .find(|program| program.number() == prog && program.versions().contains(&vers))?;
+        program.reply_bound(Procedure { prog, vers, proc }, &mut r)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What answers RPC calls.
 
 use crate::xdr::Payload;
+use crate::{ReplyBound, ReplyRoom};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -15,6 +16,16 @@ pub trait Service: Send + Sync {
     /// It runs on the task that owns the connection: it must not wait. What has to wait is
     /// returned as [`Answer::Blocking`] or [`Answer::Later`].
     fn call(&self, call: Payload, caller: &Caller) -> Answer;
+
+    /// The largest reply that a call can draw, so that a transport takes no more memory for the reply
+    /// than it can need; `None` if that is not known.
+    ///
+    /// `call` is what is here of the call message, from its XID on: by-reference items may be missing,
+    /// and so may its end. Nothing is done for the call, and it need not be valid.
+    fn reply_bound(&self, call: &[u8]) -> Option<ReplyBound> {
+        let _ = call;
+        None
+    }
 }
 
 /// Who calls.
@@ -24,6 +35,8 @@ pub struct Caller {
     pub addr: SocketAddr,
     /// The connection over which the call came.
     pub connection: ConnectionId,
+    /// What the reply to the call can carry.
+    pub reply_room: ReplyRoom,
 }
 
 /// One connection that was taken in. No two of a process are the same, also one after the other.
@@ -31,12 +44,13 @@ pub struct Caller {
 pub struct ConnectionId(u64);
 
 impl Caller {
-    /// Who calls from there, on a connection that is new.
+    /// Who calls from there, on a connection that is new. Replies may have any size.
     pub fn new(addr: SocketAddr) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
             addr,
             connection: ConnectionId(NEXT.fetch_add(1, Relaxed)),
+            reply_room: ReplyRoom::UNLIMITED,
         }
     }
 }
@@ -59,8 +73,9 @@ pub enum Reply {
     Message(Payload),
     /// Nothing: it was no call, or one that is being answered already.
     Nothing,
-    /// The call had by-reference items where none is eligible, and was not executed (RFC 8166
-    /// §6.1). The transport knows how to say so.
+    /// The call was not executed, as its chunks do not do for it: it had by-reference items where none
+    /// is eligible (RFC 8166 §6.1), or its results fit neither inline nor the chunks that it offers
+    /// (RFC 8166 §4.5.3). The transport knows how to say so.
     Ineligible,
 }
 

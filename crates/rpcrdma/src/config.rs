@@ -280,8 +280,12 @@ pub struct ServerConfig {
     pub backchannels: Option<Backchannels>,
     /// Calls to one client that are under way at a time, if it grants as many; at least 1.
     pub backward_credits: u32,
-    /// How long a call to a client may take, and wait for its turn.
+    /// How long a call to a client may take, and wait for its turn. A client that leaves calls
+    /// unanswered for longer, until it has no credit left for others, loses its connection.
     pub backward_timeout: Duration,
+    /// Bytes that results of calls to clients may take in chunks at a time, on all connections
+    /// together. A call that needs more waits.
+    pub backward_memory: usize,
     /// How to find out that a client is dead that is ready for calls.
     pub health: HealthCheck,
     /// Octets that chunks of calls and replies may occupy at a time, on all connections together.
@@ -324,6 +328,7 @@ impl Default for ServerConfig {
             backchannels: None,
             backward_credits: 16,
             backward_timeout: Duration::from_secs(10),
+            backward_memory: 16 << 20,
             health: HealthCheck {
                 // That of NFS callbacks (RFC 8881 §20.1).
                 program: (0x4000_0000, 1),

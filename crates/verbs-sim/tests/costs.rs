@@ -192,7 +192,7 @@ fn two_invalidations(costs: Costs) -> Duration {
     let (fabric, mut left, mut right) = pair_with(costs);
     let mut register = || {
         let memory = Memory::Sink(Buffer::with_capacity(64));
-        left.register(memory).unwrap()
+        left.register(memory).unwrap().handle
     };
     let handles = [register(), register()];
     let begun = left.busy_until();

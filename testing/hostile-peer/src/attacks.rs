@@ -160,6 +160,33 @@ pub const ATTACKS: &[Attack] = &[
     attack(
         "RFC 5042 §6.4.1",
         Server,
+        "takes every connection it can get, says nothing on them, and makes them anew",
+        "clients at other addresses get connections in their place, and go on being served",
+        &[
+            "admission::silent_connections_before_mpa_leave_others_served",
+            "admission::silent_connections_after_mpa_leave_others_served",
+            "admission::silent_connections_after_one_call_leave_others_served",
+            "admission::silent_connections_that_are_made_anew_leave_others_served",
+            "tcp::silent_connections_leave_others_served",
+        ],
+    ),
+    attack(
+        "ours",
+        Server,
+        "has as many expensive calls in flight as it can, from several addresses",
+        "calls of others get a thread, and no NFS3ERR_JUKEBOX",
+        &["jobs::calls_of_others_are_executed_while_attackers_have_all_the_jobs_they_can_get"],
+    ),
+    attack(
+        "RFC 8167 §5.4",
+        Server,
+        "answers none of the calls that it is sent",
+        "its connection ends when it has no credit left for others",
+        &["backward::client_that_answers_no_call_of_a_server_loses_its_connection"],
+    ),
+    attack(
+        "RFC 5042 §6.4.1",
+        Server,
         "offers chunks and never hands them over",
         "their memory is not missing to others, and the connection ends in time",
         &["header::chunks_that_never_come_take_no_memory_from_others_for_long"],

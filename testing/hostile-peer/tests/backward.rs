@@ -224,7 +224,12 @@ fn client_is_called_no_further_than_it_has_said() {
 #[test]
 fn client_that_does_not_answer_is_waited_for_no_longer_than_is_said() {
     let target = BackwardTarget::with_patience(Duration::from_secs(2));
-    let (mut peer, calling, offered) = offered(&target);
+    let (mut peer, calling, first) = offered(&target);
+    // One reply gives the credit for more than one call.
+    peer.send(&reply(&first));
+    target.outcome(calling).expect("a reply");
+    let calling = target.echo(&[7; LENGTH as usize]);
+    let offered = called(&mut peer);
     match target.outcome(calling) {
         Err(TransportError::TimedOut(_)) => {}
         other => panic!("expected the end of patience, got {:?}", other.map(drop)),
@@ -237,5 +242,18 @@ fn client_that_does_not_answer_is_waited_for_no_longer_than_is_said() {
     assert_serves(&mut peer);
     peer.write(sink, 0, b"too late");
     peer.assert_terminated(INVALID_STAG);
+    assert_serves(&mut callable(&target, NONE));
+}
+
+#[test]
+fn client_that_answers_no_call_of_a_server_loses_its_connection() {
+    let target = BackwardTarget::with_patience(Duration::from_secs(1));
+    // Before its first reply a client has granted one credit.
+    let (mut peer, calling, _) = offered(&target);
+    match target.outcome(calling) {
+        Err(TransportError::TimedOut(_)) => {}
+        other => panic!("expected the end of patience, got {:?}", other.map(drop)),
+    }
+    peer.drain();
     assert_serves(&mut callable(&target, NONE));
 }

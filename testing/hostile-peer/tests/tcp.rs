@@ -5,8 +5,9 @@ use hostile_peer::{as_words, words};
 use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3};
 use oncrpc::Programs;
 use oncrpc_tcp::{Limits, Server};
+use socket2::{Domain, Socket, Type};
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -72,7 +73,15 @@ impl Site {
 }
 
 fn connect(addr: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(addr).unwrap();
+    connect_from(Ipv4Addr::LOCALHOST, addr)
+}
+
+/// A connection from this address of 127.0.0.0/8.
+fn connect_from(from: Ipv4Addr, addr: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
+    socket.connect(&addr.into()).unwrap();
+    let stream = TcpStream::from(socket);
     stream
         .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
@@ -180,6 +189,39 @@ fn records_cut_off_anywhere_are_forgotten() {
     let whole = record(&null_call());
     for length in 0..whole.len() {
         assert_eq!(site.says(&whole[..length]), b"");
+    }
+    site.assert_serves();
+}
+
+#[test]
+fn silent_connections_leave_others_served() {
+    let mut site = Site::start();
+    // Connections of three addresses, silent from the beginning or after a call; more than there may be.
+    let silent = |last: u8, call: bool| {
+        let mut stream = connect_from([127, 0, 0, last].into(), site.addr);
+        if call {
+            // It may be refused.
+            let _ = stream.write_all(&record(&null_call()));
+            let _ = stream.read(&mut [0; 28]);
+        }
+        stream
+    };
+    let mut held = Vec::new();
+    for number in 0..100 {
+        for last in 2..5 {
+            held.push(silent(last, number % 2 == 0));
+        }
+    }
+    for last in 1..=20 {
+        let mut stream = connect_from([127, 0, 1, last].into(), site.addr);
+        for _ in 0..2 {
+            stream.write_all(&record(&null_call())).unwrap();
+            let expected = record(&null_reply());
+            let mut reply = vec![0; expected.len()];
+            stream.read_exact(&mut reply).unwrap();
+            assert_eq!(reply, expected);
+        }
+        held.push(stream);
     }
     site.assert_serves();
 }

@@ -1,6 +1,7 @@
 //! `rpcrdma serve`: directories for everybody who may have them.
 
 mod announce;
+mod capacity;
 mod exports;
 mod guard;
 mod listen;
@@ -15,6 +16,7 @@ use crate::transport::TransportArgs;
 use announce::Announcement;
 use anyhow::{Context, bail};
 use buffer::Pool;
+use capacity::Capacity;
 use clap::{Args, ValueEnum};
 use exports::{Export, ExportArg};
 use guard::Guarded;
@@ -27,7 +29,6 @@ use null::NullOnly;
 use oncrpc::Programs;
 use registration::Registered;
 use rpcrdma::{Server, ServerConfig};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -100,7 +101,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_THREADS))]
     threads: Option<u16>,
 
-    /// Connections at a time; one address has half of them at most
+    /// Connections at a time, if there are descriptors and memory for them; one address has half of
+    /// them at most
     #[arg(long, value_name = "N", default_value_t = 1024,
         value_parser = clap::value_parser!(u16).range(1..))]
     max_connections: u16,
@@ -143,9 +145,9 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<Ended> {
     let interrupt = Interrupt::listen()?;
     let allow = args.access_list()?;
     let exports = exports::resolve(&args.exports)?;
-    raise_file_limit();
+    let (config, capacity) = args.config();
     let pool = Pool::new(POOL_KEEP);
-    let files = args.open(&exports, &allow, &pool)?;
+    let files = args.open(&exports, &allow, &pool, &capacity)?;
     let mount_service = Mount3::new(files.exports.clone());
 
     let programs = Programs::new()
@@ -155,8 +157,7 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<Ended> {
         inner: args.transport.provider(),
         allowed: allow.clone(),
     });
-    let config = args.config();
-    let limits = describe_limits(&config);
+    let limits = describe_limits(&config, &capacity);
     let server = Server::bind(provider, args.listen, Arc::new(programs), config)
         .await
         .map_err(|error| match error {
@@ -223,7 +224,13 @@ impl ServeArgs {
         Ok(AccessList::default())
     }
 
-    fn open(&self, exports: &[Export], allow: &AccessList, pool: &Pool) -> anyhow::Result<Files> {
+    fn open(
+        &self,
+        exports: &[Export],
+        allow: &AccessList,
+        pool: &Pool,
+        capacity: &Capacity,
+    ) -> anyhow::Result<Files> {
         let state_dir = self.state_dir.clone().or_else(default_state_dir);
         let key = match &state_dir {
             Some(dir) => HandleKey::load_or_create(dir)?,
@@ -256,7 +263,7 @@ impl ServeArgs {
                         ChangesName::Durable => Changes::Durable,
                         ChangesName::Cached => Changes::Cached,
                     },
-                    ..LocalFsOptions::default()
+                    open_files: Some(capacity.open_files.div_ceil(exports.len())),
                 },
             )?;
             files.for_callers = fs.acts_for_callers();
@@ -267,21 +274,29 @@ impl ServeArgs {
         Ok(files)
     }
 
-    fn config(&self) -> ServerConfig {
+    /// How the server behaves, with as many connections as it can have.
+    fn config(&self) -> (ServerConfig, Capacity) {
         let usual = ServerConfig::default();
-        ServerConfig {
+        let mut config = ServerConfig {
             versions: self.transport.versions(),
             credits: self.transport.credits,
             send_size: self.transport.inline_size_or(usual.send_size),
             receive_size: self.transport.inline_size_or(usual.receive_size),
             remote_invalidation: self.transport.remote_invalidation(),
             max_connections: self.max_connections.into(),
-            max_connections_per_address: usize::from(self.max_connections).div_ceil(2),
             idle_timeout: (!self.idle_timeout.is_zero()).then_some(self.idle_timeout),
             workers: self.threads.map_or(usual.workers, usize::from),
             spin: self.transport.spin(),
             ..usual
-        }
+        };
+        let with_memory = config.connections_with_memory(&self.transport.provider().limits());
+        let capacity = Capacity::find(
+            self.max_connections.into(),
+            (with_memory, config.receive_memory),
+        );
+        config.max_connections = capacity.connections;
+        config.max_connections_per_address = capacity.connections.div_ceil(2);
+        (config, capacity)
     }
 
     /// As whom files are used, in words.
@@ -309,29 +324,17 @@ fn describe_networks(allow: &AccessList) -> String {
     networks.join(", ")
 }
 
-fn describe_limits(config: &ServerConfig) -> String {
+fn describe_limits(config: &ServerConfig, capacity: &Capacity) -> String {
     format!(
-        "{} connections, each with {} calls at a time; messages of {} octets, READ and WRITE of {} \
-         KiB; {} MiB for data under way; {} threads",
-        config.max_connections,
+        "{}, each with {} calls at a time; messages of {} bytes, READ and WRITE of {} KiB; {} MiB for \
+         data in flight; {} threads",
+        capacity.describe(),
         config.credits,
         config.receive_size,
         nfs_server::MAX_READ.min(nfs_server::MAX_WRITE) >> 10,
         config.chunk_memory >> 20,
         config.workers
     )
-}
-
-/// Lets this process open as many files as it may. Each open file of a client takes up to three.
-fn raise_file_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::debug!(%error, ?limit, "cannot raise the limit of open files");
-    }
 }
 
 /// MOUNT over TCP.

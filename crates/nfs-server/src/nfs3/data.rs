@@ -1,10 +1,10 @@
 //! Procedures that move data: READ, WRITE, COMMIT and READLINK.
 
 use super::{MAX_READ, MAX_WRITE, Nfs3, PostOp, changed, convert, refused, seen};
-use crate::fs::Outcome;
+use crate::fs::{Attributes, Error, Outcome, ReadOut, Seen};
 use bytes::Bytes;
 use nfs_proto::results::{self, Res};
-use nfs_proto::{Data, Path, Status, WccData, WriteVerifier, args};
+use nfs_proto::{Arguments, Data, Path, Status, WccData, WriteVerifier, args};
 use oncrpc::xdr::{Gather, gather_len};
 use oncrpc::{Call, Reply};
 
@@ -23,27 +23,42 @@ impl Nfs3 {
         outcome.map(move |found| seen(export, found, |attributes, text| (attributes, text)))
     }
 
-    pub(super) fn read(
-        &self,
-        call: &Call,
-        args: &args::Read,
-    ) -> Outcome<Res<results::Read<'static>, PostOp>> {
+    pub(super) fn read(&self, call: &Call, args: &args::Read) -> Outcome<ReadResults> {
         let (target, who) = match self.open(call, &args.file) {
             Ok(opened) => opened,
-            Err(status) => return refused(status),
+            Err(status) => return refused(status).map(Ok),
         };
         let export = target.export.id();
-        let count = args.count.min(MAX_READ);
-        let outcome = target.export.fs.read(&who, target.file, args.offset, count);
-        outcome.map(move |found| {
-            seen(export, found, |attributes, read| results::Read {
-                attributes,
-                count: u32::try_from(gather_len(&read.data))
-                    .expect("a file system reads no more than it was asked to"),
-                eof: read.eof,
-                data: Data::from(read.data),
-            })
-        })
+        let ask = args::Read {
+            count: args.count.min(MAX_READ),
+            ..*args
+        };
+        let room = call.caller.reply_room;
+        if room.carries(&ask.reply_bound()) {
+            let fs = &target.export.fs;
+            let outcome = fs.read(&who, target.file, ask.offset, ask.count);
+            return outcome.map(move |found| Ok(read_results(export, found)));
+        }
+        // A file that ends before that may still fit.
+        let (fs, file) = (target.export.fs.clone(), target.file);
+        let shorten = move |found: Result<Attributes, Error>| match found {
+            Ok(attributes) => {
+                let left = attributes.size.saturating_sub(ask.offset);
+                let count = ask.count.min(u32::try_from(left).unwrap_or(u32::MAX));
+                let ask = args::Read { count, ..ask };
+                match room.carries(&ask.reply_bound()) {
+                    true => fs
+                        .read(&who, file, ask.offset, count)
+                        .map(move |found| Ok(read_results(export, found))),
+                    false => Outcome::Ready(Err(NoRoom)),
+                }
+            }
+            Err(error) => Outcome::Ready(Ok(Err(convert::status(error).into()))),
+        };
+        match target.export.fs.attributes(file) {
+            Outcome::Ready(found) => shorten(found),
+            Outcome::Slow(job) => Outcome::Slow(Box::new(move || shorten(job()).wait())),
+        }
     }
 
     pub(super) fn write(
@@ -100,9 +115,27 @@ impl Nfs3 {
     }
 }
 
+/// The results of READ fit neither inline nor a chunk that was offered: the file was not read.
+pub(super) struct NoRoom;
+
+type ReadResults = Result<Res<results::Read<'static>, PostOp>, NoRoom>;
+
+fn read_results(export: u32, found: Seen<ReadOut>) -> Res<results::Read<'static>, PostOp> {
+    seen(export, found, |attributes, read| results::Read {
+        attributes,
+        count: u32::try_from(gather_len(&read.data))
+            .expect("a file system reads no more than it was asked to"),
+        eof: read.eof,
+        data: Data::from(read.data),
+    })
+}
+
 /// The reply of READ, whose data goes by reference.
-pub(super) fn write_read(call: Call, results: Res<results::Read<'static>, PostOp>) -> Reply {
-    super::write(call, &results)
+pub(super) fn write_read(call: Call, results: ReadResults) -> Reply {
+    match results {
+        Ok(results) => super::write(call, &results),
+        Err(NoRoom) => Reply::Ineligible,
+    }
 }
 
 /// The reply of READLINK, whose text goes by reference.

@@ -16,6 +16,10 @@ use oncrpc::{Answer, Call, Reply};
 /// entries, with their attributes, keeps a thread busy for some milliseconds.
 const MAX_DIRECTORY: usize = 256 << 10;
 
+/// Most bytes of a reply message to READDIR or READDIRPLUS. Attributes and verifier may be counted or
+/// not.
+pub(super) const MAX_REPLY: usize = oncrpc::REPLY_HEADER + 4 + FRAME + MAX_DIRECTORY;
+
 /// Octets of a reply beside its entries: the attributes of the directory, the verifier, and the end
 /// of the list.
 const FRAME: usize = <Option<Attributes>>::MAX + CookieVerifier::MAX + 8;

@@ -75,11 +75,15 @@ impl Peer {
         }
     }
 
-    fn raw(&self, target: oncrpc::Procedure, args: impl FnOnce(&mut Writer)) -> Reply {
+    fn raw_call(&self, target: oncrpc::Procedure, args: impl FnOnce(&mut Writer)) -> Payload {
         let mut w = Writer::new(Buffer::with_capacity(4096));
         write_call(&mut w, 7, target, &self.cred);
         args(&mut w);
-        self.exchange(w.finish())
+        w.finish()
+    }
+
+    fn raw(&self, target: oncrpc::Procedure, args: impl FnOnce(&mut Writer)) -> Reply {
+        self.exchange(self.raw_call(target, args))
     }
 
     fn payload<'a, A: Arguments<'a>>(&self, args: &A) -> Payload {
@@ -88,7 +92,9 @@ impl Peer {
             vers: A::VERSION,
             proc: A::PROCEDURE,
         };
-        let reply = self.raw(target, |w| args.write(w));
+        let call = self.raw_call(target, |w| args.write(w));
+        let served = self.programs.reply_bound(call.head());
+        let reply = self.exchange(call);
         let Reply::Message(payload) = reply else {
             panic!("{} drew {reply:?}", A::NAME)
         };
@@ -96,6 +102,12 @@ impl Peer {
         let data: usize = payload.items().iter().map(xdr::Item::len).sum();
         assert!(payload.head().len() <= bound.fixed, "{} fits", A::NAME);
         assert!(data <= bound.results.iter().sum(), "{} fits", A::NAME);
+        if let Some(bound) = served {
+            assert!(payload.head().len() <= bound.fixed, "{} fits", A::NAME);
+            assert!(data <= bound.results.iter().sum(), "{} fits", A::NAME);
+        } else {
+            assert_eq!(A::PROGRAM, mount::Null::PROGRAM, "{} is bounded", A::NAME);
+        }
         payload
     }
 }
@@ -129,6 +141,7 @@ mod directories;
 mod errors;
 mod in_flight;
 mod repeated;
+mod reply_room;
 mod rights;
 
 fn reply_of<'a, 'r, A: Arguments<'a>>(_: &A, r: &mut xdr::Reader<'r>) -> A::Reply<'r> {

@@ -340,6 +340,7 @@ fn may_speak_version_one(over: &Over) -> bool {
         | Over::PullTimedOut(_)
         | Over::TooSlow
         | Over::CallTimedOut(_)
+        | Over::NoBackwardCredit
         | Over::Evicted
         | Over::Asked => false,
     }

@@ -309,6 +309,9 @@ impl<'a, R: Policy> Driver<'a, R> {
                 let qp = self.wire.qp.as_mut();
                 if connection.call(self.now, request, qp).is_ok() {
                     pulse.asked(self.now);
+                    if let Some(outgoing) = self.policy.outgoing() {
+                        outgoing.last_sent = self.now;
+                    }
                 }
             }
             Health::Ask => {}

@@ -23,6 +23,8 @@ pub(crate) struct Outgoing {
     /// How long one of those that are made now may take.
     longest: Duration,
     pub(crate) next_sweep: Instant,
+    /// When a call was last sent.
+    pub(crate) last_sent: Instant,
     pub(crate) work: Work,
     /// Callers to be woken; kept for its memory.
     woken: Vec<Waker>,
@@ -38,6 +40,7 @@ impl Outgoing {
             timeout,
             longest: timeout,
             next_sweep: clock::now(),
+            last_sent: clock::now(),
             work: Work::default(),
             woken: Vec::new(),
             keys: Vec::new(),
@@ -60,6 +63,7 @@ impl Outgoing {
             match connection.call(now, request, wire.qp.as_mut()) {
                 Ok(key) => {
                     sent = true;
+                    self.last_sent = now;
                     let (_, index) = parts(token);
                     if index >= self.keys.len() {
                         self.keys.resize(index + 1, None);

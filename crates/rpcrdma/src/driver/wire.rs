@@ -56,6 +56,8 @@ pub(crate) enum Over {
     CallTimedOut(Duration),
     #[error("the offer of version two of RPC-over-RDMA was not answered within {0:?}")]
     NoVersion(Duration),
+    #[error("the client leaves its calls unanswered, and has no credit left for others")]
+    NoBackwardCredit,
     #[error("evicted for a connection of an address that has fewer")]
     Evicted,
     #[error("closed by this end")]

@@ -1,7 +1,7 @@
 //! Taking in connections.
 
 use super::failures::FailuresOfAddress;
-use super::receive_memory::ReceiveLease;
+use super::receive_memory::{ReceiveLease, granted};
 use super::serve::serve;
 use super::stop::Stop;
 use super::worker::Worker;
@@ -296,15 +296,11 @@ impl Arrival {
     /// while many others do waits, and loses nothing.
     fn credits(&self, limits: &Limits) -> Result<(u32, u32, Option<ReceiveLease>), SetupError> {
         let config = &self.settings.config;
-        let backward = match &config.backchannels {
-            Some(_) => config.backward_credits.clamp(1, MAX_CREDITS),
-            None => 0,
-        };
-        let forward = config.credits.clamp(1, MAX_CREDITS);
+        let (forward, backward) = wanted_credits(config);
         let wanted = receives_for(forward, backward).min(limits.receives);
-        let lease = match self.settings.shared_receives {
-            Some(_) if limits.holds_peer_back => None,
-            Some(_) | None => {
+        let lease = match needs_no_memory(limits) {
+            true => None,
+            false => {
                 let size = largest_receive(config).octets();
                 Some(self.settings.receive_memory.take(wanted, size))
             }
@@ -316,9 +312,45 @@ impl Arrival {
     }
 }
 
+/// Credits for calls of a client, and for those to it, where nothing is short.
+fn wanted_credits(config: &ServerConfig) -> (u32, u32) {
+    let backward = match &config.backchannels {
+        Some(_) => config.backward_credits.clamp(1, MAX_CREDITS),
+        None => 0,
+    };
+    (config.credits.clamp(1, MAX_CREDITS), backward)
+}
+
 /// Receives for so many calls of a client, and replies to as many of ours.
 fn receives_for(forward: u32, backward: u32) -> usize {
     (forward + backward) as usize + RECEIVE_SLACK
+}
+
+/// Whether credits are granted that no Receive backs.
+fn needs_no_memory(limits: &Limits) -> bool {
+    limits.shared_receives && limits.holds_peer_back
+}
+
+impl ServerConfig {
+    /// Connections whose [Receives](Self::receive_memory) there is memory for over a provider with
+    /// these limits, up to [`max_connections`](Self::max_connections). The last of them have few
+    /// credits.
+    pub fn connections_with_memory(&self, limits: &Limits) -> usize {
+        if needs_no_memory(limits) {
+            return self.max_connections;
+        }
+        let (forward, backward) = wanted_credits(self);
+        let wanted = receives_for(forward, backward);
+        let size = largest_receive(self).octets();
+        let mut left = self.receive_memory;
+        (0..self.max_connections)
+            .take_while(|_| {
+                let receives = granted(left, wanted, size);
+                left -= receives * size;
+                share(receives, forward, backward).is_some()
+            })
+            .count()
+    }
 }
 
 /// The largest Receive of a client.
@@ -327,5 +359,32 @@ pub(super) fn largest_receive(config: &ServerConfig) -> InlineSize {
     match config.versions.speak(Version::Two) {
         true => size.max(config.send_size),
         false => size,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_for_receives_may_be_for_fewer_connections_than_may_be() {
+        let config = ServerConfig::default();
+        let mut posted = verbs_sim::EndOptions::default().limits;
+        posted.shared_receives = false;
+        let with = |max_connections, receive_memory| {
+            let config = ServerConfig {
+                max_connections,
+                receive_memory,
+                ..config.clone()
+            };
+            config.connections_with_memory(&posted)
+        };
+        assert_eq!(with(100, 512 << 20), 100);
+        assert_eq!(with(100, 0), 0);
+        // Each has 132 of 8 KiB, but the last ones.
+        let most = with(10_000, 512 << 20);
+        let all = (512 << 20) / (132 * 8192);
+        assert!((all..all + 50).contains(&most), "{most}");
+        assert!(with(10_000, 1 << 40) == 10_000);
     }
 }

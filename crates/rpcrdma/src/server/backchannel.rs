@@ -1,8 +1,9 @@
 //! Calls from a server to its clients, over the connections on which they call (RFC 8167).
 
+use super::backward_memory::{BackwardMemory, Kept};
 use crate::config::ServerConfig;
 use crate::driver::calls::{Calls, FIRST_USER, Waiting};
-use crate::driver::outgoing::Outgoing;
+use crate::driver::outgoing::{Outgoing, SWEEP};
 use crate::driver::owner::Connection;
 use crate::driver::wire::{Over, Wire};
 use oncrpc::xdr::Payload;
@@ -16,6 +17,8 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Context;
+use std::time::{Duration, Instant};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// The connections on which clients can be called, of one server or of several.
 ///
@@ -96,8 +99,28 @@ struct Back {
     xids: Xids,
     /// The upper layer knows that the client is ready.
     ready: AtomicBool,
-    /// Calls that may be under way, as the client said last.
+    /// Calls that may be in flight, as the client said last.
     credits: AtomicU32,
+    timeout: Duration,
+    memory: BackwardMemory,
+    kept: Kept,
+}
+
+/// The memory for the results of one call. It is kept if the call ends without a reply.
+struct Results<'a> {
+    back: &'a Back,
+    memory: Option<OwnedSemaphorePermit>,
+}
+
+impl Drop for Results<'_> {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take()
+            && self.back.kept.keep(memory)
+        {
+            // The owner of the connection knows whether it is still registered.
+            self.back.calls.wake_owner(LINE);
+        }
+    }
 }
 
 impl Backchannels {
@@ -163,12 +186,17 @@ impl Transport for BackwardClient {
         self.back.xids.next()
     }
 
-    fn call(
-        &self,
-        call: Payload,
-        bound: ReplyBound,
-    ) -> impl Future<Output = Result<Payload, TransportError>> + Send {
-        Waiting::new(Arc::clone(&self.back.calls), FIRST_USER, call, bound)
+    async fn call(&self, call: Payload, bound: ReplyBound) -> Result<Payload, TransportError> {
+        let back = &*self.back;
+        let mut results = Results {
+            memory: back.memory.take(&bound, back.timeout).await?,
+            back,
+        };
+        let reply = Waiting::new(Arc::clone(&back.calls), FIRST_USER, call, bound).await;
+        if !matches!(reply, Err(TransportError::TimedOut(_))) {
+            drop(results.memory.take());
+        }
+        reply
     }
 
     /// As many calls as the client takes.
@@ -193,7 +221,11 @@ pub(super) struct BackEnd {
 
 impl BackEnd {
     /// `None` if clients are not called.
-    pub(super) fn open(config: &ServerConfig, wire: &Wire) -> Option<Self> {
+    pub(super) fn open(
+        config: &ServerConfig,
+        wire: &Wire,
+        memory: &BackwardMemory,
+    ) -> Option<Self> {
         let registry = config.backchannels.clone()?;
         let (timeout, caller) = (config.backward_timeout, wire.caller);
         let calls = Arc::new(Calls::new(timeout, 1));
@@ -204,6 +236,9 @@ impl BackEnd {
             ready: AtomicBool::new(false),
             credits: AtomicU32::new(1),
             calls: Arc::clone(&calls),
+            timeout,
+            memory: memory.clone(),
+            kept: Kept::default(),
         });
         registry.lock().insert(caller.connection, Arc::clone(&back));
         Some(Self {
@@ -253,6 +288,21 @@ impl BackEnd {
         self.back.credits.store(credits, Relaxed);
     }
 
+    /// Looks after what the client leaves unanswered.
+    pub(super) fn look_around(&self, now: Instant, connection: &Connection) -> Result<(), Over> {
+        if connection.exposed() == 0 {
+            self.back.kept.release();
+        }
+        // A client that does not answer one call may yet answer others, and goes on with its own. But
+        // credits of calls that are unanswered come back only with the end of the connection.
+        let spent = connection.calls_out() > 0 && connection.room() == 0;
+        // A sweep later, so that whoever waited for a call has heard that its time is up.
+        match spent && now >= self.outgoing.last_sent + self.outgoing.longest() + SWEEP {
+            true => Err(Over::NoBackwardCredit),
+            false => Ok(()),
+        }
+    }
+
     /// Whether there is something to do, be it now or by a wake-up from now on.
     pub(super) fn poll(&self, cx: &Context<'_>, wire: &Wire) -> bool {
         let work = self.outgoing.poll_work(cx, wire);
@@ -270,5 +320,6 @@ impl Drop for BackEnd {
     fn drop(&mut self) {
         self.registry.lock().remove(&self.back.caller.connection);
         self.back.calls.end(&self.why);
+        self.back.kept.end();
     }
 }

@@ -3,6 +3,7 @@
 mod accept;
 mod asking;
 mod backchannel;
+mod backward_memory;
 mod failures;
 mod grants;
 mod receive_memory;
@@ -15,8 +16,9 @@ use crate::driver::budget::Budget;
 use crate::driver::clock;
 use crate::driver::invalidation::Terms;
 use crate::driver::jobs::{Jobs, MAX_BLOCKING};
-use crate::driver::wire::Wire;
+use crate::driver::wire::{Over, Wire};
 use accept::{Acceptor, largest_receive};
+use backward_memory::BackwardMemory;
 use failures::Failures;
 use oncrpc::admission::Admission;
 use oncrpc::warnings::{Suppressed, Warnings};
@@ -62,6 +64,9 @@ pub struct ServerStats {
     pub refused: u64,
     /// Connections [evicted](oncrpc::admission) for those of other addresses.
     pub evicted: u64,
+    /// Connections closed because their clients left as many calls of the server unanswered as they
+    /// had granted credits for.
+    pub unanswered: u64,
     /// What connections did, those that are over included.
     pub counters: Counters,
     /// What they have asked of the system and of memory.
@@ -95,6 +100,7 @@ struct Settings {
     /// A warning was not logged: there is a summary to come.
     suppressed: Notify,
     jobs: Jobs,
+    backward_memory: BackwardMemory,
 }
 
 impl Settings {
@@ -195,9 +201,14 @@ impl Tally {
         stats.io += new_io;
     }
 
-    /// Counts that the connection was evicted.
-    fn evicted(&self) {
-        self.state.stats().evicted += 1;
+    /// Counts why the connection ended, where there is a count for that.
+    fn ended(&self, over: &Over) {
+        let mut stats = self.state.stats();
+        match over {
+            Over::Evicted => stats.evicted += 1,
+            Over::NoBackwardCredit => stats.unanswered += 1,
+            _ => {}
+        }
     }
 
     /// Counts the connection among those of its version, and tells the operator, if it has one now.
@@ -263,6 +274,7 @@ impl Server {
             suppressed: Notify::new(),
             jobs: Jobs::new(MAX_BLOCKING),
             provider,
+            backward_memory: BackwardMemory::new(config.backward_memory),
             config,
         });
         let state = Arc::new(State::default());

@@ -31,7 +31,7 @@ pub(super) async fn serve(
     let config = &settings.config;
     let mut spinner = Spinner::new(config.spin, activity);
     let answering = Answering {
-        back: BackEnd::open(config, &wire),
+        back: BackEnd::open(config, &wire, &settings.backward_memory),
         grants: Grants::new(&wire.connection),
         asking: Asking::new(clock::now()),
         settings: Arc::clone(&settings),
@@ -61,9 +61,7 @@ pub(super) async fn serve(
     } = driver;
     spinner.leave();
     policy.tally.publish(&wire);
-    if over == Over::Evicted {
-        policy.tally.evicted();
-    }
+    policy.tally.ended(&over);
     if !over.is_of_peer() || settings.may_warn(wire.qp.peer_addr()) {
         wire.log_end(&over);
     }
@@ -172,6 +170,9 @@ impl Policy for Answering {
         deadlines: &mut Deadlines,
     ) -> Result<(), Over> {
         self.set_in_use(self.is_in_use(&wire.connection))?;
+        if let Some(back) = &self.back {
+            back.look_around(now, &wire.connection)?;
+        }
         self.grants.adjust(&mut wire.connection);
         self.asking.look(now, &mut wire.connection);
         if self.drain_until.is_none() && self.stop.is_set() {
@@ -207,6 +208,7 @@ mod tests {
     use crate::driver::jobs::Jobs;
     use crate::driver::owner::ConnectionOwner;
     use crate::server::State;
+    use crate::server::backward_memory::BackwardMemory;
     use crate::server::failures::Failures;
     use crate::server::receive_memory::ReceiveMemory;
     use buffer::{Buffer, Pool};
@@ -307,6 +309,7 @@ mod tests {
             warnings: Warnings::default(),
             suppressed: Notify::new(),
             jobs: Jobs::new(1),
+            backward_memory: BackwardMemory::new(0),
             budget,
         };
         let mut admitted = admission

@@ -292,13 +292,49 @@ fn call_that_a_client_does_not_answer_ends_in_time_and_costs_no_connection() {
         let client = stage.client(answering(&Noting::new())).await;
         exchange(&client, &[], &[]).await;
         let back = stage.back();
+        // A reply grants more credits than one.
+        exchange(&back, &[], &[]).await;
         let start = Instant::now();
         let answer = ask(&back, echo::NOTHING).await;
         let limit = ServerConfig::default().backward_timeout;
         assert_eq!(answer.err(), Some(TransportError::TimedOut(limit)));
         assert!(start.elapsed() < limit + Duration::from_secs(3));
+        tokio::time::sleep(5 * limit).await;
         exchange(&client, &[], &[]).await;
-        assert_eq!(stage.server.shutdown().await.accepted, 1);
+        let stats = stage.server.shutdown().await;
+        assert_eq!((stats.accepted, stats.unanswered), (1, 0));
+    });
+}
+
+#[test]
+fn client_that_leaves_every_call_unanswered_loses_its_connection() {
+    run_in_each_version_in_virtual_time(async || {
+        let config = ServerConfig {
+            backward_credits: 4,
+            ..ServerConfig::default()
+        };
+        let limit = config.backward_timeout;
+        let stage = Stage::new(sim().1, config).await;
+        let client = stage.client(answering(&Noting::new())).await;
+        exchange(&client, &[], &[]).await;
+        let back = stage.back();
+        exchange(&back, &[], &[]).await;
+        let mut calls = JoinSet::new();
+        for _ in 0..4 {
+            let back = back.clone();
+            calls.spawn(async move { ask(&back, echo::NOTHING).await });
+        }
+        while let Some(answer) = calls.join_next().await {
+            let error = answer.expect("no panic").err();
+            assert_eq!(error, Some(TransportError::TimedOut(limit)));
+        }
+        // No credit is left for this one.
+        assert_disconnected(&ask(&back, echo::NOTHING).await);
+        assert_eq!(stage.server.stats().unanswered, 1);
+        // The client comes back, and can be called again.
+        exchange(&client, &[], &[]).await;
+        exchange(&stage.back(), &[], &[]).await;
+        assert_eq!(stage.server.shutdown().await.accepted, 2);
     });
 }
 

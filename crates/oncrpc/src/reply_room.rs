@@ -1,0 +1,113 @@
+//! What the reply to a call can carry.
+
+use crate::ReplyBound;
+use crate::xdr::padded;
+
+/// What a transport can carry in the reply to one call: the size of the message itself, and that of
+/// each chunk that was offered for a result (RFC 8166 §3.4.6).
+///
+/// A service that looks at it before it does the work saves work whose results could not be returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplyRoom {
+    message: usize,
+    results: [u32; Self::MAX_RESULTS],
+}
+
+/// In the place of a result: there is no chunk for it, so that it is part of the message.
+const IN_MESSAGE: u32 = u32::MAX;
+
+impl ReplyRoom {
+    /// Results that can have chunks of their own.
+    pub const MAX_RESULTS: usize = 16;
+
+    /// A reply of any size, as over TCP.
+    pub const UNLIMITED: Self = Self {
+        message: usize::MAX,
+        results: [IN_MESSAGE; Self::MAX_RESULTS],
+    };
+
+    /// Room for a message of so many bytes, from its XID on: the larger of what fits inline and what
+    /// fits the Reply chunk.
+    pub fn of_message(bytes: usize) -> Self {
+        Self {
+            message: bytes,
+            ..Self::UNLIMITED
+        }
+    }
+
+    /// The same with chunks for results, in the order of these: bytes of each, or none where the
+    /// result is part of the message. Those beyond [`MAX_RESULTS`](Self::MAX_RESULTS) are none.
+    #[must_use]
+    pub fn with_chunks(mut self, chunks: impl IntoIterator<Item = Option<u64>>) -> Self {
+        for (result, chunk) in self.results.iter_mut().zip(chunks) {
+            *result = match chunk {
+                Some(bytes) => {
+                    u32::try_from(bytes).map_or(IN_MESSAGE - 1, |b| b.min(IN_MESSAGE - 1))
+                }
+                None => IN_MESSAGE,
+            };
+        }
+        self
+    }
+
+    /// Whether a reply as large as this can be returned.
+    pub fn carries(&self, reply: &ReplyBound) -> bool {
+        let mut message = reply.fixed;
+        for (index, &len) in reply.results.iter().enumerate() {
+            match self.results.get(index) {
+                Some(&IN_MESSAGE) | None => message = message.saturating_add(padded(len)),
+                Some(&chunk) if len > chunk as usize => return false,
+                Some(_) => {}
+            }
+        }
+        message <= self.message
+    }
+}
+
+impl Default for ReplyRoom {
+    fn default() -> Self {
+        Self::UNLIMITED
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(room: ReplyRoom, fixed: usize, results: &[usize], carried: bool) {
+        let results = results.iter().copied().collect();
+        let bound = ReplyBound { fixed, results };
+        assert_eq!(room.carries(&bound), carried, "{room:?} {bound:?}");
+    }
+
+    #[test]
+    fn reply_without_chunks_is_carried_up_to_the_size_of_the_message() {
+        let room = ReplyRoom::of_message(1000);
+        check(room, 1000, &[], true);
+        check(room, 1001, &[], false);
+        check(room, 100, &[899], true);
+        check(room, 100, &[901], false);
+        check(room, 101, &[897], false);
+        check(ReplyRoom::UNLIMITED, 1 << 40, &[1 << 40, usize::MAX], true);
+    }
+
+    #[test]
+    fn result_with_a_chunk_has_to_fit_it_however_large_the_message() {
+        let room = ReplyRoom::of_message(1000).with_chunks([Some(5000), None, Some(0)]);
+        check(room, 1000, &[5000], true);
+        check(room, 100, &[5001], false);
+        check(room, 100, &[5000, 900, 0], true);
+        check(room, 100, &[5000, 901, 0], false);
+        check(room, 100, &[5000, 0, 1], false);
+        check(room, 100, &[0, 0, 0, 900], true);
+        let huge = ReplyRoom::of_message(1000).with_chunks([Some(u64::MAX)]);
+        check(huge, 100, &[1 << 30], true);
+    }
+
+    #[test]
+    fn chunks_beyond_those_that_are_known_are_none() {
+        let room = ReplyRoom::of_message(10).with_chunks([Some(5); ReplyRoom::MAX_RESULTS + 1]);
+        check(room, 10, &[5; ReplyRoom::MAX_RESULTS], true);
+        check(room, 10, &[5; ReplyRoom::MAX_RESULTS + 1], false);
+    }
+}

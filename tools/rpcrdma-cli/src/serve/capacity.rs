@@ -1,0 +1,149 @@
+//! How many connections this process can have, and how many files it can keep open beside them.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Descriptors for everything but the connections of clients and the files of exports: connections of
+/// MOUNT, one event queue for each thread, the state on the disk.
+const RESERVED: usize = 256;
+
+/// Descriptors that one file kept open takes at most.
+const PER_FILE: usize = 3;
+
+/// Files that are kept open, however many connections are asked for.
+const LEAST_FILES: usize = 64;
+
+/// Most files kept open between calls: what `LocalFs` keeps by itself where it may.
+const MOST_FILES: usize = 16_384;
+
+/// What this process can have at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Capacity {
+    pub(super) connections: usize,
+    /// Files kept open, of all exports.
+    pub(super) open_files: usize,
+    /// Why there are fewer connections than were asked for.
+    pub(super) short_of: Option<Short>,
+}
+
+/// What there is too little of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Short {
+    /// The process may have so many descriptors.
+    Descriptors(usize),
+    /// So many bytes are all that Receives may take.
+    Memory(usize),
+}
+
+impl Capacity {
+    /// With as many descriptors as this process may have, which are raised to that now, and memory for
+    /// so many connections of those that are wanted, in so many bytes.
+    pub(super) fn find(wanted: usize, (with_memory, bytes): (usize, usize)) -> Self {
+        let limit = raise_limit();
+        let limit = limit.map_or(usize::MAX, |limit| {
+            usize::try_from(limit).unwrap_or(usize::MAX)
+        });
+        Self::within(wanted, limit, (with_memory, bytes))
+    }
+
+    fn within(wanted: usize, limit: usize, (with_memory, bytes): (usize, usize)) -> Self {
+        let left = limit.saturating_sub(RESERVED);
+        let with_descriptors = left.saturating_sub(PER_FILE * LEAST_FILES).max(1);
+        let connections = wanted.min(with_descriptors).min(with_memory);
+        let open_files = left.saturating_sub(connections) / PER_FILE;
+        Self {
+            connections,
+            open_files: open_files.min(limit / 4).clamp(LEAST_FILES, MOST_FILES),
+            short_of: if connections == wanted {
+                None
+            } else if with_memory < with_descriptors {
+                Some(Short::Memory(bytes))
+            } else {
+                Some(Short::Descriptors(limit))
+            },
+        }
+    }
+
+    /// The connections, and why there are no more, in words.
+    pub(super) fn describe(&self) -> String {
+        let connections = self.connections;
+        match self.short_of {
+            None => format!("{connections} connections"),
+            Some(Short::Descriptors(limit)) => format!(
+                "{connections} connections, as the limit of open files is {limit} (ulimit -Hn)"
+            ),
+            Some(Short::Memory(bytes)) => format!(
+                "{connections} connections, as their Receives may take {} MiB (fewer --credits \
+                 take less)",
+                bytes >> 20
+            ),
+        }
+    }
+}
+
+/// Lets this process have as many descriptors as it may; how many that are.
+fn raise_limit() -> Option<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::debug!(%error, ?limit, "cannot raise the limit of open files");
+    }
+    getrlimit(Resource::Nofile).current
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEMORY: (usize, usize) = (usize::MAX, 0);
+
+    fn check(
+        wanted: usize,
+        limit: usize,
+        memory: (usize, usize),
+        expected: (usize, Option<Short>),
+    ) {
+        let capacity = Capacity::within(wanted, limit, memory);
+        assert_eq!((capacity.connections, capacity.short_of), expected);
+        let used = RESERVED + capacity.connections + PER_FILE * capacity.open_files;
+        assert!(used <= limit || capacity.open_files == LEAST_FILES);
+    }
+
+    #[test]
+    fn connections_are_as_many_as_there_are_descriptors_and_memory_for() {
+        check(1024, 20_000, MEMORY, (1024, None));
+        check(10_000, 20_000, MEMORY, (10_000, None));
+        let short = Some(Short::Descriptors(1024));
+        check(1024, 1024, MEMORY, (1024 - 256 - 192, short));
+        check(100, 1024, MEMORY, (100, None));
+        check(
+            10_000,
+            20_000,
+            (514, 512 << 20),
+            (514, Some(Short::Memory(512 << 20))),
+        );
+        check(10, 16, MEMORY, (1, Some(Short::Descriptors(16))));
+    }
+
+    #[test]
+    fn files_leave_room_for_connections() {
+        let files = |wanted, limit| Capacity::within(wanted, limit, MEMORY).open_files;
+        assert_eq!(files(1024, 20_000), 5000, "a quarter");
+        assert_eq!(files(10_000, 20_000), (20_000 - 256 - 10_000) / 3);
+        assert_eq!(files(1, usize::MAX), MOST_FILES);
+        assert_eq!(files(1024, 1024), LEAST_FILES);
+    }
+
+    #[test]
+    fn limit_is_said_with_what_it_rests_on() {
+        let of = |limit, memory| Capacity::within(5000, limit, memory).describe();
+        assert_eq!(of(20_000, MEMORY), "5000 connections");
+        assert!(of(1024, MEMORY).contains("576 connections, as the limit of open files is 1024"));
+        assert!(
+            of(20_000, (514, 512 << 20))
+                .contains("514 connections, as their Receives may take 512")
+        );
+    }
+}
