@@ -1,30 +1,13 @@
 //! RPC messages as far as the transport looks into them.
 
-use crate::credits::Need;
+use crate::flow::Need;
 use crate::plan::CallSizes;
+use crate::wire::direction::prefix;
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
 use oncrpc::ReplyBound;
 use oncrpc::xdr::{Item, Payload, pad, padded};
 use smallvec::SmallVec;
-
-/// Octets of an RPC message that say whose it is: the XID and the direction (RFC 5531 §9).
-pub(crate) const PREFIX_LEN: usize = 8;
-
-/// `msg_type` of a call.
-pub(crate) const CALL: u32 = 0;
-
-/// `msg_type` of a reply.
-pub(crate) const REPLY: u32 = 1;
-
-/// XID and `msg_type` of a message, if it has as many octets.
-pub(crate) fn prefix(stream: &[u8]) -> Option<(u32, u32)> {
-    let octets: &[u8; PREFIX_LEN] = stream.first_chunk()?;
-    let word = |at: usize| {
-        u32::from_be_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]])
-    };
-    Some((word(0), word(4)))
-}
 
 /// A call that is not in flight: all that is needed to plan it, on this connection or the next.
 #[derive(Debug)]
@@ -307,7 +290,7 @@ pub(crate) fn split_front(pieces: &mut Gather, mut len: usize) -> Gather {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::header::MIN_LEN;
+    use crate::wire::header::MIN_LEN;
     use oncrpc::xdr;
 
     fn pieces(pieces: &[&'static [u8]]) -> Gather {

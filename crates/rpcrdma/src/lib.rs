@@ -24,6 +24,7 @@ pub use config::{
     REMEMBER_VERSION_ONE, ServerConfig, Spin,
 };
 pub use rpcrdma_proto::{
-    Counters, Design, InlineSize, PersistentArguments, PrivateData, Thresholds, Version, Versions,
+    Counters, Design, InlineThreshold, PersistentArguments, PrivateData, Thresholds, Version,
+    Versions,
 };
 pub use server::{Backchannel, Backchannels, BackwardClient, Server, ServerStats};

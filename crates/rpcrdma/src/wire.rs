@@ -199,9 +199,10 @@ mod tests {
     use crate::failed::FailedCalls;
     use crate::owner::Driver;
     use buffer::Pool;
+    use rpcrdma_proto::v2::Dialect;
     use rpcrdma_proto::{
-        Characteristics, Config, InlineSize, PrivateData, Receives, Registrations, Role, Versions,
-        Xids,
+        Characteristics, Config, InlineThreshold, PrivateData, Receives, Registrations, Role,
+        Versions, Xids,
     };
     use std::net::SocketAddr;
     use std::sync::Arc;
@@ -276,11 +277,12 @@ mod tests {
         let config = Config {
             role,
             versions,
+            dialect: Dialect::default(),
             xids: Xids::starting_at(1),
             characteristics: Characteristics::default(),
             own: PrivateData {
-                send: InlineSize::DEFAULT,
-                receive: InlineSize::DEFAULT,
+                send: InlineThreshold::DEFAULT,
+                receive: InlineThreshold::DEFAULT,
                 remote_invalidation: false,
             },
             credits: 1,

@@ -3,12 +3,12 @@
 use super::lone::{self, read_chunk, segment};
 use super::pair::{Pair, Setup};
 use super::*;
-use crate::direction::Direction;
-use crate::header::{Lists, WriteChunk, procedure};
-use crate::layout::Contents;
+use crate::codec::Contents;
 use crate::limits::{MAX_SEGMENTS_PER_CHUNK, MAX_SPARE_CANDIDATES, MAX_SPARE_SEGMENTS};
 use crate::v2::characteristics::{BackwardSupport, Characteristic, InvalidationDesigns};
 use crate::v2::header::Invalidate;
+use crate::wire::direction::Direction;
+use crate::wire::header::{Lists, WriteChunk};
 use crate::{Design, Event, PersistentArguments, Registration, Violation};
 use oncrpc::Reply;
 use oncrpc::xdr;
@@ -342,12 +342,17 @@ fn taken_along(read: impl Iterator<Item = u32>, written: usize) -> Option<Handle
     let mut take = |xid, lists| {
         let mut octets = Buffer::default();
         let contents = Contents {
-            proc: procedure::MSG,
+            long: false,
             direction: Direction::Call,
             invalidate: Invalidate::Unsaid,
             lists,
         };
-        server.link.layout.emit(&mut octets, xid, 8, contents);
+        server
+            .core
+            .shared
+            .agreed
+            .codec
+            .emit(&mut octets, xid, 8, &contents);
         octets.extend_from_slice(&stream(&call(xid, 40, &[])));
         lone::arrive(server, octets.to_vec());
         while let Some(work) = server.poll_post() {
@@ -373,8 +378,8 @@ fn taken_along(read: impl Iterator<Item = u32>, written: usize) -> Option<Handle
             .collect(),
         reply: None,
     };
-    let _large = take(5, lists);
-    let small = take(6, Lists::default());
+    let _large = take(5, &lists);
+    let small = take(6, &Lists::default());
     server.reply(small, Reply::Message(reply(6, 4, &[])));
     match server.poll_post() {
         Some(WorkRequest::Send { invalidate, .. }) => invalidate,

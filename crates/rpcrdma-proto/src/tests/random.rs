@@ -120,8 +120,8 @@ impl World {
         for (end, of_end) in [&mut setup.client, &mut setup.server].into_iter().zip(0..) {
             end.versions = self.versions[of_end];
             end.characteristics = Characteristics {
-                raise_to: InlineSize::at_most(self.raise_to[of_end] << 10),
-                largest: InlineSize::at_most(LARGEST),
+                raise_to: InlineThreshold::at_most(self.raise_to[of_end] << 10),
+                largest: InlineThreshold::at_most(LARGEST),
                 backward: self.backward,
                 ..Characteristics::default()
             };

@@ -6,7 +6,7 @@ use crate::stage::{Stage, sim};
 use crate::{run_in_each_version_in_virtual_time, run_in_virtual_time};
 use oncrpc::xdr;
 use oncrpc::{Transport, TransportError};
-use rpcrdma::{Client, ClientConfig, InlineSize, ServerConfig};
+use rpcrdma::{Client, ClientConfig, InlineThreshold, ServerConfig};
 use rpcrdma_watch::Watched;
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,7 +94,7 @@ impl Slow {
     /// A slow client that has all its credits.
     async fn client(&self) -> Watched<Client> {
         let config = ClientConfig {
-            send_size: InlineSize::MIN,
+            send_size: InlineThreshold::MIN,
             ..once()
         };
         let client = self.stage.server.client(Arc::clone(&self.slow), config);
