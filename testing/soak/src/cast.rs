@@ -220,7 +220,6 @@ impl Host {
         service: Box<dyn Fn() -> Arc<dyn Service> + Send + Sync>,
         back: &MayCall,
     ) -> Self {
-        party.by_version(stage.scenario.by_version);
         let provider = party.provider(stage.net.provider(dice));
         let service = {
             let party = party.clone();
@@ -353,7 +352,6 @@ impl Guest {
         if scenario.fickle {
             provider = Arc::new(Fickle::new(provider, dice.split()));
         }
-        party.by_version(scenario.by_version);
         let provider = party.provider(provider);
         let terms = Terms::draw(scenario, dice);
         let usual = ClientConfig::default();

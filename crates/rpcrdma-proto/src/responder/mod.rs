@@ -549,7 +549,7 @@ impl<O: Owner> Responder<O> {
             Gather::new()
         } else {
             emit(&mut buffer, false, &lists);
-            put_inline(&reply, &mut buffer, moved)
+            put_inline(reply.parts(), &mut buffer, moved)
         };
         let left = writer.posted + 1;
         needed += buffer.len() + buffer::gather_len(&rest);

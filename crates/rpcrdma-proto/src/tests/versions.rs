@@ -271,6 +271,8 @@ fn server_answers_each_version_in_its_own_words() {
         two,
     );
     // An error or a reply draws nothing and pins nothing.
+    check(auto, &[7, 1, 4, 0, 0, 0, 0, 7, 1], &[], None);
+    check(auto, &[7, 1, 4, 4, 2], &[], None);
     check(auto, &[7, 2, 4, 4, 2], &[], None);
     check(auto, &[7, 2, 4, 0, 1, 0, 0, 0, 7, 1], &[], None);
     check(auto, &[7, 2, 4, 5, 1, 99, 0], &[], None);
