@@ -5,7 +5,7 @@ use nfs_proto::{Arguments, FileHandle, Path, SetAttributes, Status, args};
 use nfs_server::{ExportOptions, Exports, FileSystem, HandleKey, MemFs, Mount3, Nfs3, Squash};
 use oncrpc::xdr::{Payload, Reader, Writer};
 use oncrpc::{AuthSys, Credential, Programs, Transport, read_reply, write_call};
-use rpcrdma::{Client, ClientConfig, InlineSize, Server, ServerConfig};
+use rpcrdma::{Client, ClientConfig, InlineThreshold, Server, ServerConfig};
 use std::sync::Arc;
 use verbs::Provider;
 
@@ -41,8 +41,8 @@ async fn server(provider: &Arc<dyn Provider>) -> (Server, FileHandle) {
 
 async fn client(provider: &Arc<dyn Provider>, server: &Server, inline: usize) -> Client {
     let config = ClientConfig {
-        send_size: InlineSize::at_most(inline),
-        receive_size: InlineSize::at_most(inline),
+        send_size: InlineThreshold::at_most(inline),
+        receive_size: InlineThreshold::at_most(inline),
         ..ClientConfig::default()
     };
     Client::connect(provider.clone(), server.local_addr(), config)

@@ -1,5 +1,5 @@
-//! RPC-over-RDMA version one (RFC 8166, RFC 8797) without I/O, and the messages of version two
-//! ([`v2`]).
+//! RPC-over-RDMA without I/O: version one (RFC 8166, RFC 8797), and above it an experimental version
+//! two ([`v2`]).
 //!
 //! A [`Connection`] is the protocol state of one end of one connection, both roles in one value.
 //! Its owner hands in completions, and takes out work to post and events for the RPC layer:
@@ -8,33 +8,48 @@
 //! while let Some(completion) = qp.poll_cq() {
 //!     connection.handle_completion(completion);
 //! }
+//! while let Some(bytes) = connection.poll_memory() {
+//!     connection.handle_memory(lease(bytes));
+//! }
+//! connection.send_waiting(now, &mut qp);
 //! while let Some(work) = connection.poll_post() {
 //!     qp.post(work)?;
 //! }
 //! ```
 //!
-//! It opens nothing, waits for nothing and knows no clock: how long anything may take, and what
-//! happens after a connection is lost, is the driver's business (crate `rpcrdma`).
+//! It opens nothing, waits for nothing, takes no lock and knows no clock: how long anything may take,
+//! and what happens after a connection is lost, is up to the driver (crate `rpcrdma`).
+//!
+//! # Calls
+//!
+//! [`Connection::call`] takes a call and keeps it in one slot until its end: an [`Event::Reply`],
+//! [`Connection::cancel`], or the end of the connection. A call for which there is no credit, or no
+//! room for the memory it registers, waits in its slot, in order; [`Connection::send_waiting`] sends it
+//! when there is room. [`Connection::room`] says how many calls can be sent at once.
+//!
+//! The [`Owner`] attaches a value of its own to each of its calls, which comes back with the end of the
+//! call. A call of the peer with chunks needs memory before they are read: [`Connection::poll_memory`]
+//! asks for it, and the owner's lease stays with the call until that is over.
 //!
 //! # Both directions
 //!
-//! Either end may call (RFC 8167). Which way a message goes is told by the RPC message in it; XIDs,
-//! credits and Receives of the two directions are kept apart. What a driver has to do for it:
+//! Either end may call (RFC 8167). XIDs, credits and Receives of the two directions are kept apart. To
+//! use the backward direction:
 //!
-//! - Set [`Config::backward_credits`]: on a client the calls that it takes in at a time, on a server
-//!   those that it sends. 0 means that this end has no backward direction. Receives for them are
-//!   among the [initial ones](Config::initial_receives), and in [`Config::receives`].
-//! - On a client, answer each [`Event::Call`] with [`Connection::reply`], as a server does. Whoever
-//!   has no service for it uses `oncrpc::Programs::new()`, which says PROG_UNAVAIL to everything.
+//! - Set [`Config::backward_credits`]: on a client the number of calls that it takes at a time, on a
+//!   server the number that it sends. 0 means that this end has no backward direction. Their Receives
+//!   are among the [initial ones](Config::initial_receives), and in [`Config::posted_receives`].
+//! - On a client, answer each [`Event::Call`] with [`Connection::reply`], as a server does. A client
+//!   without a service for it uses `oncrpc::Programs::new()`, which says PROG_UNAVAIL to everything.
 //! - On a server, call [`Connection::handle_client_ready`] when the upper layer has learnt from the
 //!   client that it is ready (RFC 8167 §6): for NFS, a CREATE_SESSION or BIND_CONN_TO_SESSION with
 //!   the back channel. Until then [`room`](Connection::room) is 0 and every call fails.
-//! - After that [`Connection::call`], [`Connection::cancel`] and [`Event::Reply`] are the same as on
-//!   a client. XIDs are the driver's to choose, without regard to those of the client. One call goes
-//!   before the first reply, and then as many as the client grants.
+//! - After that, calls of a server work as those of a client. The driver chooses their XIDs, without
+//!   regard to those of the client. One call goes before the first reply, and then as many as the
+//!   client grants.
 //! - Version one has no chunks in the backward direction: a call that does not fit a Send, or whose
-//!   reply may not, ends as `TransportError::TooLarge` before it is sent. So
-//!   [`Connection::thresholds`] bound what an upper layer may say here.
+//!   reply may not, fails with `TransportError::TooLarge`. So [`Connection::thresholds`] bound what an
+//!   upper layer may say here.
 //! - When the connection is over, [`Connection::into_unfinished`] gives back the calls of either
 //!   end. A server sends them again when the client has come back, and is ready again.
 //!
@@ -45,68 +60,64 @@
 //!
 //! Each connection is a new value. What a driver keeps between them:
 //!
-//! - The calls that had no end ([`Unfinished`]), with the connections that each has cost
+//! - The calls that had no end ([`Unfinished`]), with the number of connections that each has cost
 //!   ([`CallRequest::losses`], and [`losses_alone`](CallRequest::losses_alone)): one that costs too
 //!   many is not sent again (RFC 8166 §4.5.3). A connection that the driver gave up because its peer
 //!   never spoke has cost none ([`Connection::into_unanswered`]).
-//! - On a server, one [`FailedCalls`] for each client, in the [`Config`] of all its connections. It is
-//!   small, but how many clients are remembered is for the driver to limit.
+//! - On a server, the calls of each client that broke a connection ([`Owner::condemn`]). How many are
+//!   remembered is for the driver to limit.
 //! - On a client, whether a connection ended with [`Violation::LostHandle`]: then the next is made
 //!   without R. To know before it matters, a driver sends a call without consequences, made with
 //!   [`CallRequest::with_reply_chunk`], as the first one.
 //!
-//! [`header`] and [`private_data`] have each format twice: a view that reads what is there, for
-//! decoders, and a parsed type that holds only what is valid.
+//! # Modules
+//!
+//! Version one reads alone, from the bottom up: `wire` has its formats, `plan` decides how a message
+//! travels, `flow` counts credits, `requester` and `responder` are the two roles, and `connection` holds
+//! both. They know one value, `Agreed`, of what both ends have agreed on. [`v2`] stands above them and
+//! replaces that value; all about designs for remote invalidation is in `invalidation`.
 
-mod characteristics;
+mod agreed;
+mod codec;
 mod connection;
-mod control;
 mod counters;
-mod credits;
-mod direction;
-mod ends;
-pub mod header;
-mod inline;
-mod intake;
+mod event;
+mod flow;
 mod invalidation;
-mod layout;
 pub mod limits;
-mod link;
 mod message;
-mod negotiation;
-mod outcome;
 mod owner;
-mod persistent;
 pub mod plan;
-pub mod private_data;
-mod pull;
 mod receives;
-mod registration;
 mod requester;
 mod responder;
+mod role;
+mod shared;
 #[cfg(test)]
 mod tests;
 pub mod v2;
 mod version;
+pub mod wire;
 mod work;
 mod xid;
 
-pub use characteristics::Characteristics;
-pub use connection::{Config, Connection, Role};
 pub use counters::Counters;
-pub use direction::Direction;
-pub use inline::{InlineSize, Thresholds};
-pub use invalidation::{Design, Designs, Selection, UnknownDesign};
-pub use layout::Layout;
-pub use link::{Event, Violation};
+pub use event::{CallId, Event, Violation};
+pub use invalidation::design::{Design, Designs, Selection, UnknownDesign};
+pub use invalidation::persistent::PersistentArguments;
+pub use invalidation::registration::{Registration, Registrations};
 pub use message::CallRequest;
-pub use negotiation::{DEFAULT_INLINE, Versions};
 pub use owner::Owner;
-pub use persistent::PersistentArguments;
-pub use private_data::PrivateData;
 pub use receives::Receives;
-pub use registration::{Registration, Registrations};
 pub use requester::{CallKey, FailedCall, Unfinished};
-pub use responder::{CallId, Pulls};
+pub use responder::Pulls;
+pub use role::Role;
+pub use v2::config::{Characteristics, Config};
+pub use v2::connection::Connection;
+pub use v2::versions::{DEFAULT_INLINE, Versions};
 pub use version::{Refusal, Version, version_of};
+pub use wire::direction::Direction;
+pub use wire::private_data::PrivateData;
+pub use wire::threshold::{InlineThreshold, Thresholds};
+pub use wire::{header, private_data};
 pub use xid::Xids;

@@ -1,30 +1,14 @@
 //! RPC messages as far as the transport looks into them.
 
-use crate::credits::Need;
+use crate::flow::Need;
 use crate::plan::CallSizes;
+use crate::wire::direction::prefix;
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
 use oncrpc::ReplyBound;
 use oncrpc::xdr::{Item, Payload, pad, padded};
 use smallvec::SmallVec;
-
-/// Octets of an RPC message that say whose it is: the XID and the direction (RFC 5531 §9).
-pub(crate) const PREFIX_LEN: usize = 8;
-
-/// `msg_type` of a call.
-pub(crate) const CALL: u32 = 0;
-
-/// `msg_type` of a reply.
-pub(crate) const REPLY: u32 = 1;
-
-/// XID and `msg_type` of a message, if it has as many octets.
-pub(crate) fn prefix(stream: &[u8]) -> Option<(u32, u32)> {
-    let octets: &[u8; PREFIX_LEN] = stream.first_chunk()?;
-    let word = |at: usize| {
-        u32::from_be_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]])
-    };
-    Some((word(0), word(4)))
-}
+use std::ops::Range;
 
 /// A call that is not in flight: all that is needed to plan it, on this connection or the next.
 #[derive(Debug)]
@@ -166,7 +150,15 @@ impl Message {
             *self = Self::Frozen { head, items };
         }
         match self {
-            Self::Frozen { head, items } => gather(head, items, moved),
+            Self::Frozen { head, items } => {
+                let mut pieces = Gather::new();
+                let moved = |index: usize| moved.contains(&index);
+                parts(head.len(), items, moved, |part| match part {
+                    Part::Head(range) => pieces.push(head.slice(range)),
+                    Part::Item(_, item) => refer(item, &mut pieces),
+                });
+                pieces
+            }
             Self::Stream(_) => unreachable!("it was frozen just now"),
         }
     }
@@ -174,14 +166,7 @@ impl Message {
     /// Appends the stream to `out`, without the items that are `moved`, and gives what has to
     /// follow it.
     pub(crate) fn put_inline(&self, out: &mut Buffer, moved: &[usize]) -> Gather {
-        match self {
-            Self::Stream(payload) => put_inline(payload, out, |index| moved.contains(&index)),
-            Self::Frozen { head, items } => {
-                let pieces = gather(head, items, moved);
-                pieces.iter().for_each(|p| out.extend_from_slice(p));
-                Gather::new()
-            }
-        }
+        put_inline(self.parts(), out, |index| moved.contains(&index))
     }
 
     /// Each item with its Position.
@@ -195,28 +180,44 @@ impl Message {
     }
 }
 
-/// A stream in pieces, without the items that are `moved` and their padding.
-fn gather(head: &Bytes, items: &[Item], moved: &[usize]) -> Gather {
-    let mut pieces = Gather::new();
+/// A part of a stream.
+enum Part<'a> {
+    /// These bytes of the stream without its items.
+    Head(Range<usize>),
+    /// An item, with its index; its padding is behind it.
+    Item(usize, &'a Item),
+}
+
+/// The parts of a stream in order, without the items that are `moved` and their padding.
+fn parts(
+    head: usize,
+    items: &[Item],
+    moved: impl Fn(usize) -> bool,
+    mut take: impl FnMut(Part<'_>),
+) {
     let mut done = 0;
     for (index, item) in items.iter().enumerate() {
-        if item.is_empty() || moved.contains(&index) {
+        if item.is_empty() || moved(index) {
             continue;
         }
         if item.at > done {
-            pieces.push(head.slice(done..item.at));
+            take(Part::Head(done..item.at));
         }
         done = item.at;
-        pieces.extend(item.data.iter().filter(|piece| !piece.is_empty()).cloned());
-        match pad(item.len()) {
-            0 => {}
-            fill => pieces.push(Bytes::from_static(&[0; 3][..fill])),
-        }
+        take(Part::Item(index, item));
     }
-    if done < head.len() {
-        pieces.push(head.slice(done..));
+    if done < head {
+        take(Part::Head(done..head));
     }
-    pieces
+}
+
+/// Appends an item by reference, and its padding.
+fn refer(item: &Item, pieces: &mut Gather) {
+    pieces.extend(item.data.iter().filter(|piece| !piece.is_empty()).cloned());
+    match pad(item.len()) {
+        0 => {}
+        fill => pieces.push(Bytes::from_static(&[0; 3][..fill])),
+    }
 }
 
 /// The last item of a message goes by reference from here on. Below, a copy behind the header
@@ -229,26 +230,23 @@ const REFER_FROM: usize = 1 << 10;
 /// That is the last item with its padding, if nothing stands behind it and it is worth it: the
 /// data of a READ or WRITE that is not worth a chunk.
 pub(crate) fn put_inline(
-    message: &Payload,
+    (head, items): (&[u8], &[Item]),
     out: &mut Buffer,
     moved: impl Fn(usize) -> bool,
 ) -> Gather {
-    let last = message.items().len().wrapping_sub(1);
-    let end = message.head().len();
-    let referred = message
-        .items()
-        .last()
-        .filter(|item| item.at == end && item.len() >= REFER_FROM && !moved(last));
     let mut rest = Gather::new();
-    if let Some(item) = referred {
-        rest.extend(item.data.iter().filter(|piece| !piece.is_empty()).cloned());
-        let fill = padded(item.len()) - item.len();
-        if fill > 0 {
-            rest.push(Bytes::from_static(&[0; 3][..fill]));
+    parts(head.len(), items, moved, |part| match part {
+        Part::Head(range) => out.extend_from_slice(&head[range]),
+        Part::Item(index, item) => {
+            let is_end = index + 1 == items.len() && item.at == head.len();
+            if is_end && item.len() >= REFER_FROM {
+                return refer(item, &mut rest);
+            }
+            item.data
+                .iter()
+                .for_each(|piece| out.extend_from_slice(piece));
+            out.extend_from_slice(&[0; 3][..pad(item.len())]);
         }
-    }
-    message.copy_reduced_into(out, |item| {
-        moved(item) || (item == last && !rest.is_empty())
     });
     rest
 }
@@ -271,7 +269,7 @@ pub(crate) fn into_inline(
     if !in_place {
         let mut buffer = buffer();
         buffer.extend_from_slice(header);
-        let rest = put_inline(&message, &mut buffer, |_| false);
+        let rest = put_inline(message.parts(), &mut buffer, |_| false);
         return (buffer, rest);
     }
     let (mut buffer, _, items) = message.into_parts();
@@ -307,7 +305,7 @@ pub(crate) fn split_front(pieces: &mut Gather, mut len: usize) -> Gather {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::header::MIN_LEN;
+    use crate::wire::header::MIN_LEN;
     use oncrpc::xdr;
 
     fn pieces(pieces: &[&'static [u8]]) -> Gather {
@@ -349,7 +347,7 @@ mod tests {
         let mut whole = Buffer::default();
         message.copy_stream_into(&mut whole);
         let mut head = Buffer::default();
-        let rest = put_inline(message, &mut head, |_| false);
+        let rest = put_inline(message.parts(), &mut head, |_| false);
         assert_eq!([&head, rest.concat().as_slice()].concat(), *whole);
         buffer::gather_len(&rest)
     }
@@ -363,7 +361,7 @@ mod tests {
         check(4095, 4096);
         check(4096, 4096);
         let message = message(4096, 0);
-        let rest = put_inline(&message, &mut Buffer::default(), |_| false);
+        let rest = put_inline(message.parts(), &mut Buffer::default(), |_| false);
         assert_eq!(rest[0].as_ptr(), message.items()[0].data[0].as_ptr());
     }
 
@@ -406,7 +404,8 @@ mod tests {
     fn item_that_goes_by_chunk_is_not_sent() {
         let message = message(4096, 0);
         let mut head = Buffer::default();
-        assert!(put_inline(&message, &mut head, |_| true).is_empty());
+        let rest = put_inline(message.parts(), &mut head, |_| true);
+        assert!(rest.is_empty());
         assert_eq!(&*head, message.head());
     }
 

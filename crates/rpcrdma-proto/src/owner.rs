@@ -1,6 +1,6 @@
 //! What the owner of a connection attaches to calls, and what it is asked about them.
 
-use crate::header::Lists;
+use crate::wire::header::Lists;
 use std::fmt::Debug;
 
 /// The owner of a [`Connection`](crate::Connection): the driver that posts its work.

@@ -2,9 +2,8 @@
 
 mod reply;
 
-use crate::header::{self, Lists, WriteChunk};
-use crate::layout::Layout;
 use crate::limits::{MAX_READ_CHUNKS, MAX_READ_SEGMENTS, MAX_SEGMENTS_PER_CHUNK, MAX_WRITE_CHUNKS};
+use crate::wire::header::{self, Lists, WriteChunk};
 use oncrpc::xdr;
 use oncrpc::xdr::{Payload, padded};
 use oncrpc::{ReplyBound, TransportError};
@@ -27,8 +26,8 @@ pub enum Chunks {
 /// What a plan has to keep to on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanLimits {
-    /// How headers are laid out.
-    pub layout: Layout,
+    /// Bytes of a header without chunks.
+    pub header: usize,
     /// Octets of the largest message that we send.
     pub send: usize,
     /// Octets of the largest message that comes back.
@@ -125,6 +124,17 @@ impl PlanLimits {
         len.div_ceil(self.max_segment)
     }
 
+    /// Bytes of a header with so many segments in the Read list, in each Write chunk, and in the Reply
+    /// chunk.
+    pub fn header_len(
+        &self,
+        read_segments: usize,
+        write_chunks: impl Iterator<Item = usize>,
+        reply_chunk: Option<usize>,
+    ) -> usize {
+        self.header + header::chunks_len(read_segments, write_chunks, reply_chunk)
+    }
+
     fn check_chunk(&self, len: usize, segments: usize) -> Result<(), TransportError> {
         check(len, self.max_chunk)?;
         check(len, segments.saturating_mul(self.max_segment))
@@ -145,7 +155,7 @@ impl CallPlan {
         // A Position is a word.
         check(call.stream, u32::MAX as usize)?;
         let whole = bound.fixed + bound.results.iter().map(|&len| padded(len)).sum::<usize>();
-        let min_len = limits.layout.min_len();
+        let min_len = limits.header;
         let fits = min_len + whole <= limits.receive;
         if limits.chunks == Chunks::Refused {
             check(min_len + whole, limits.receive)?;
@@ -176,7 +186,7 @@ impl CallPlan {
         // and not what replies usually are.
         let placed = limits.check_results(&bound.results).and_then(|()| {
             let writes = bound.results.iter().map(|&len| limits.segments(len));
-            let left = limits.layout.emitted_len(0, writes, None) + bound.fixed;
+            let left = limits.header_len(0, writes, None) + bound.fixed;
             let long = left > limits.receive || call.reply_chunk;
             let offer = Offer {
                 write_chunks: bound.results.clone(),
@@ -194,7 +204,7 @@ impl CallPlan {
             limits.check_chunk(len, MAX_SEGMENTS_PER_CHUNK)?;
         }
         let header = |read_segments| {
-            limits.layout.emitted_len(
+            limits.header_len(
                 read_segments,
                 offer.write_chunks.iter().map(|&len| limits.segments(len)),
                 offer.reply_chunk.map(|len| limits.segments(len)),

@@ -1,17 +1,18 @@
 //! Which version a message is of, and what is owed for one of another version.
 
-use crate::connection::Role;
-use crate::direction::Direction;
-use crate::header::{self, HeaderView, RdmaError};
-use crate::v2::{self, header::procedure};
-use buffer::Buffer;
+use crate::codec::{Body, Codec};
+use crate::role::Role;
+use crate::v2::header as two;
+use crate::wire::codec::VersionOne;
+use crate::wire::direction::Direction;
+use crate::wire::header::{self, HeaderView};
 use oncrpc::xdr::Reader;
 
 /// A version of RPC-over-RDMA that is spoken here. A connection has one of them: its first valid
 /// message decides, and nobody changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
-    /// RFC 8166: [`crate::header`].
+    /// RFC 8166: [`crate::wire::header`].
     One,
     /// cel-01: [`crate::v2::header`].
     Two,
@@ -22,7 +23,7 @@ impl Version {
     pub fn number(self) -> u32 {
         match self {
             Self::One => header::VERSION,
-            Self::Two => v2::header::VERSION,
+            Self::Two => two::VERSION,
         }
     }
 
@@ -30,7 +31,7 @@ impl Version {
     pub fn from_number(number: u32) -> Option<Self> {
         match number {
             header::VERSION => Some(Self::One),
-            v2::header::VERSION => Some(Self::Two),
+            two::VERSION => Some(Self::Two),
             _ => None,
         }
     }
@@ -82,18 +83,6 @@ impl Refusal {
             }),
         }
     }
-
-    /// Appends the ERR_VERS, which grants `credits`, and supports the versions from `low` to `high`.
-    ///
-    /// It is the same in every version, but for `rdma_vers`, which is that of the message that is
-    /// refused (RFC 8166 §4.5): so whoever sent that can read it.
-    pub fn emit(self, out: &mut Buffer, credits: u32, low: Version, high: Version) {
-        let range = RdmaError::Version {
-            low: low.number(),
-            high: high.number(),
-        };
-        header::emit_error(out, self.xid, self.version, credits, range);
-    }
 }
 
 /// Which way a message says that it goes, in the way of its version.
@@ -105,13 +94,16 @@ fn told(
 ) -> Option<Direction> {
     match Version::from_number(view.version())? {
         Version::One => {
-            let (header, stream) = header::Header::parse(message).ok()?;
-            let stream = &message[stream..];
-            Some(Direction::of(role, &header, stream, awaited))
+            let header = VersionOne.parse(message).ok()?;
+            Some(match &header.body {
+                Body::Rpc(rpc) => role.direction_of(rpc, awaited),
+                // RFC 8166 §4.2.4: only a Responder sends errors.
+                Body::Error(_) | Body::Done | Body::Control(_) => Direction::Reply,
+            })
         }
         Version::Two => match view.procedure() {
             // The same word in the same place, whatever else is behind it.
-            procedure::MSG | procedure::NOMSG | procedure::OPTIONAL => {
+            two::procedure::MSG | two::procedure::NOMSG | two::procedure::OPTIONAL => {
                 let word = Reader::new(&message[HeaderView::FIXED_LEN..]).u32().ok()?;
                 Direction::from_word(word)
             }
@@ -123,7 +115,7 @@ fn told(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::header::tests::words;
+    use crate::wire::header::tests::words;
 
     /// Whether ERR_VERS is owed, at a server and at a client.
     fn refused(wire: &[u32]) -> [bool; 2] {
@@ -187,24 +179,25 @@ mod tests {
     }
 
     #[test]
-    fn refusal_is_read_by_either_version() {
+    fn err_vers_is_read_by_either_version() {
         let emitted = |version| {
-            let mut out = Buffer::default();
-            let refusal = Refusal {
+            let mut out = buffer::Buffer::default();
+            let refused = crate::codec::Refused {
                 xid: 7,
                 version,
-                credits: 32,
+                credits: 16,
+                rejection: crate::codec::Rejection::Versions { low: 1, high: 2 },
             };
-            refusal.emit(&mut out, 16, Version::One, Version::Two);
+            VersionOne.emit_error(&mut out, refused);
             out
         };
         assert_eq!(*emitted(1), words(&[7, 1, 16, 4, 1, 1, 2]));
         let (one, _) = header::Header::parse(&emitted(1)).expect("of version one");
-        let range = RdmaError::Version { low: 1, high: 2 };
+        let range = header::RdmaError::Version { low: 1, high: 2 };
         assert_eq!(one.body, header::Body::Error(range));
-        let layout = v2::header::WordLayout::None;
-        let (two, _) = v2::header::Header::parse(&emitted(2), layout).expect("of version two");
-        let range = v2::header::RdmaError::Version { low: 1, high: 2 };
-        assert_eq!(two.body, v2::header::Body::Error(range));
+        let layout = two::WordLayout::None;
+        let (two, _) = two::Header::parse(&emitted(2), layout).expect("of version two");
+        let range = two::RdmaError::Version { low: 1, high: 2 };
+        assert_eq!(two.body, crate::v2::header::Body::Error(range));
     }
 }

@@ -4,7 +4,7 @@ use crate::Backchannels;
 use buffer::Pool;
 use oncrpc::Service;
 use oncrpc::admission::ConnectionLimits;
-use rpcrdma_proto::{Design, InlineSize, PersistentArguments, Versions};
+use rpcrdma_proto::{Design, InlineThreshold, PersistentArguments, Versions};
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,13 +108,13 @@ pub struct ClientConfig {
     /// Credits asked for, which is also how many replies can be awaited at a time; at least 1.
     pub credits: u32,
     /// The largest message to send in one Send.
-    pub send_size: InlineSize,
+    pub send_size: InlineThreshold,
     /// The largest message to receive in one Receive. By default twice what Linux has, so that a
     /// READ of 4 KiB from a server that knows of it comes in one Send.
-    pub receive_size: InlineSize,
+    pub receive_size: InlineThreshold,
     /// The largest Receive that a server may ask for where version two is spoken (xcharext §4.2). As
     /// many as there are credits may be posted.
-    pub max_receive_size: InlineSize,
+    pub max_receive_size: InlineThreshold,
     /// Octets of the largest chunk, and so of the largest message.
     pub max_chunk: usize,
     /// Octets of the largest segment of a chunk that is offered; 0 for chunks of one segment.
@@ -195,9 +195,9 @@ impl Default for ClientConfig {
             versions: Versions::One,
             version_timeout: Duration::from_secs(5),
             credits: 128,
-            send_size: InlineSize::DEFAULT,
-            receive_size: InlineSize::at_most(2 * InlineSize::DEFAULT.octets()),
-            max_receive_size: InlineSize::at_most(8 * InlineSize::DEFAULT.octets()),
+            send_size: InlineThreshold::DEFAULT,
+            receive_size: InlineThreshold::at_most(2 * InlineThreshold::DEFAULT.octets()),
+            max_receive_size: InlineThreshold::at_most(8 * InlineThreshold::DEFAULT.octets()),
             max_chunk: 4 << 20,
             max_segment: 0,
             remote_invalidation: vec![Design::PerConnection],
@@ -230,15 +230,15 @@ pub struct ServerConfig {
     /// Most credits granted to a client, each good for one call at a time; at least 1.
     pub credits: u32,
     /// The largest message to send in one Send, to a client that takes as much.
-    pub send_size: InlineSize,
+    pub send_size: InlineThreshold,
     /// The largest message to send in one Send where version two is spoken. A client whose replies
     /// would fit that is asked for Receives as large, and for smaller ones again after a while without
     /// such replies (xcharext §4.2).
-    pub max_send_size: InlineSize,
+    pub max_send_size: InlineThreshold,
     /// The largest message to receive in one Receive. Each client has as many as it has credits.
     /// Where version two is spoken it becomes the size of what we send, as an end sends as much as it
     /// receives (xcharext §3.1).
-    pub receive_size: InlineSize,
+    pub receive_size: InlineThreshold,
     /// Octets that are pulled for one call at most, and of the largest chunk that is written.
     pub max_chunk: usize,
     /// The designs (draft-cel-nfsv4-reminv-design-03 §4) by which a reply takes a handle of the client's
@@ -312,9 +312,9 @@ impl Default for ServerConfig {
         Self {
             versions: Versions::Auto,
             credits: 128,
-            send_size: InlineSize::at_most(2 * InlineSize::DEFAULT.octets()),
-            max_send_size: InlineSize::at_most(8 * InlineSize::DEFAULT.octets()),
-            receive_size: InlineSize::DEFAULT,
+            send_size: InlineThreshold::at_most(2 * InlineThreshold::DEFAULT.octets()),
+            max_send_size: InlineThreshold::at_most(8 * InlineThreshold::DEFAULT.octets()),
+            receive_size: InlineThreshold::DEFAULT,
             max_chunk: 4 << 20,
             remote_invalidation: vec![Design::PerConnection],
             max_connections: 1024,

@@ -80,7 +80,8 @@ pub use oncrpc::{
     Answer, Caller, ConnectionId, Reply, ReplyBound, Service, Transport, TransportError,
 };
 pub use rpcrdma_proto::{
-    Counters, Design, InlineSize, PersistentArguments, PrivateData, Thresholds, Version, Versions,
+    Counters, Design, InlineThreshold, PersistentArguments, PrivateData, Thresholds, Version,
+    Versions,
 };
 pub use server::{Backchannel, Backchannels, BackwardClient, Server, ServerStats};
 pub use verbs::{IoCounters, Provider, SetupError};

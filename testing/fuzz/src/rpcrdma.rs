@@ -352,7 +352,7 @@ impl Stage {
         let own = self.config.own.remote_invalidation;
         let allowed = session.map_or(own, |session| {
             let by_version = self.config.characteristics.remote_invalidation_by_version;
-            design.is_some() || by_version || own && session.peer_allows_invalidation()
+            design.is_some() || (by_version || own) && session.peer_allows_invalidation()
         });
         assert!(
             allowed,

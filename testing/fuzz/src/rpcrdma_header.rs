@@ -113,7 +113,12 @@ pub(crate) fn within_limits(lists: &Lists) {
     for chunk in lists.writes.iter().chain(&lists.reply) {
         assert!(chunk.segments.len() <= MAX_SEGMENTS_PER_CHUNK);
     }
-    assert!(lists.reads.is_sorted_by(|a, b| a.position < b.position));
+    let mut positions: Vec<u32> = lists.reads.iter().map(|chunk| chunk.position).collect();
+    positions.sort_unstable();
+    assert!(
+        positions.is_sorted_by(|a, b| a < b),
+        "one chunk for each position"
+    );
     assert!(
         lists
             .reads

@@ -88,8 +88,6 @@ pub struct Party {
 #[derive(Default)]
 struct State {
     connections: u64,
-    /// Whether version two lets any handle go without a word (reminv §4.1).
-    by_version: bool,
     /// Of each queue pair that exists.
     live: BTreeMap<u64, Arc<Mutex<Rules>>>,
     /// How often a call was sent, by its XID.
@@ -187,12 +185,6 @@ impl Shared {
 }
 
 impl Party {
-    /// It was told, as were its peers, that version two lets any handle of a call be invalidated
-    /// (reminv §4.1), which nothing that is said shows: for connections from now on.
-    pub fn by_version(&self, is_so: bool) {
-        lock(&self.state).by_version = is_so;
-    }
-
     /// The same provider, watched.
     pub fn provider(&self, provider: Arc<dyn Provider>) -> Arc<dyn Provider> {
         Arc::new(provider::WatchedProvider::new(self.clone(), provider))

@@ -43,9 +43,6 @@ impl<Q: QueuePair + ?Sized> WatchedQp<Q> {
             receives,
             agreed,
         )));
-        if state.by_version {
-            lock(&rules).by_version();
-        }
         state.live.insert(number, Arc::clone(&rules));
         drop(state);
         Self {
@@ -68,12 +65,6 @@ impl<Q: QueuePair + ?Sized> WatchedQp<Q> {
     /// What is watched.
     pub fn inner(&self) -> &Q {
         &self.inner
-    }
-
-    /// Both ends were told that version two lets any handle of a call be invalidated (reminv §4.1):
-    /// nothing that they say shows it.
-    pub fn by_version(&self) {
-        lock(&self.rules).by_version();
     }
 
     /// Who holds it.

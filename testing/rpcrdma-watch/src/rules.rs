@@ -75,8 +75,6 @@ struct Two {
     own_invalidation: bool,
     /// The designs that the client has offered.
     offered: Designs,
-    /// Whether any handle of a call may go without a word about it (reminv §4.1).
-    by_version: bool,
     /// The design that a server has answered (reminv §4).
     design: Option<Design>,
 }
@@ -93,7 +91,6 @@ impl Default for Two {
             general: false,
             own_invalidation: false,
             offered: Designs::NONE,
-            by_version: false,
             design: None,
         }
     }
@@ -344,7 +341,7 @@ impl Rules {
     /// By which design the peer's replies may take along handles of ours, where version two is spoken.
     fn may_come(&self, version: Version) -> Option<Design> {
         let two = &self.two;
-        let any = two.own_invalidation || two.by_version;
+        let any = two.own_invalidation;
         match version {
             Version::One => self.agreed.then_some(Design::PerConnection),
             Version::Two => two.design.or(any.then_some(Design::PerConnection)),
@@ -354,7 +351,7 @@ impl Rules {
     /// By which design our replies may take along handles of the peer.
     fn may_send(&self, version: Version) -> Option<Design> {
         let two = &self.two;
-        let any = two.invalidation || two.by_version;
+        let any = two.invalidation;
         match version {
             Version::One => self.agreed.then_some(Design::PerConnection),
             Version::Two => two.design.or(any.then_some(Design::PerConnection)),
@@ -458,11 +455,6 @@ impl Rules {
     /// The words of version two for remote invalidation.
     fn words(&self) -> WordLayout {
         WordLayout::of(self.two.design)
-    }
-
-    /// Version two says by itself that any handle of a call may go.
-    pub(super) fn by_version(&mut self) {
-        self.two.by_version = true;
     }
 
     fn judge_write(&self, to: RemoteAddress, len: u64) {

@@ -6,7 +6,7 @@ use super::{Party, Watch};
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
 use rpcrdma_proto::header::{self, Lists, ReadChunk, WriteChunk, procedure};
-use rpcrdma_proto::{InlineSize, PrivateData};
+use rpcrdma_proto::{InlineThreshold, PrivateData};
 use std::sync::Arc;
 use std::time::Duration;
 use verbs::{
@@ -96,8 +96,8 @@ impl Bench {
         let of_requester = party.provider(provider());
         let of_responder = at_responder.provider(provider());
         let said = PrivateData {
-            send: InlineSize::DEFAULT,
-            receive: InlineSize::DEFAULT,
+            send: InlineThreshold::DEFAULT,
+            receive: InlineThreshold::DEFAULT,
             remote_invalidation: true,
         };
         let said = said.emit();

@@ -9,7 +9,7 @@ use buffer::Pool;
 use oncrpc::Service;
 use rpcrdma::{
     Backchannels, CallbackService, Client, ClientConfig, Design, HealthCheck, HealthChecks,
-    InlineSize, PersistentArguments, Server, ServerConfig, Spin,
+    InlineThreshold, PersistentArguments, Server, ServerConfig, Spin,
 };
 use rpcrdma_watch::{Party, Watch, Watched};
 use std::future::Future;
@@ -117,15 +117,15 @@ pub(crate) struct Host {
 
 /// Sizes of messages and how many, at one end.
 struct Terms {
-    send: InlineSize,
-    receive: InlineSize,
+    send: InlineThreshold,
+    receive: InlineThreshold,
     credits: u32,
     remote_invalidation: Vec<Design>,
 }
 
 impl Terms {
     fn draw(scenario: &Scenario, dice: &mut Dice) -> Self {
-        let size = |dice: &mut Dice| InlineSize::at_most(dice.of(scenario.inline));
+        let size = |dice: &mut Dice| InlineThreshold::at_most(dice.of(scenario.inline));
         Self {
             send: size(dice),
             receive: size(dice),
@@ -176,7 +176,7 @@ fn server_config(scenario: &Scenario, dice: &mut Dice, pool: Pool) -> ServerConf
     let tiny = scenario.sizes == Sizes::Tiny;
     ServerConfig {
         versions: dice.of(scenario.speak.1),
-        max_send_size: InlineSize::at_most(dice.of(scenario.inline)),
+        max_send_size: InlineThreshold::at_most(dice.of(scenario.inline)),
         credits: terms.credits,
         send_size: terms.send,
         receive_size: terms.receive,
@@ -220,7 +220,6 @@ impl Host {
         service: Box<dyn Fn() -> Arc<dyn Service> + Send + Sync>,
         back: &MayCall,
     ) -> Self {
-        party.by_version(stage.scenario.by_version);
         let provider = party.provider(stage.net.provider(dice));
         let service = {
             let party = party.clone();
@@ -353,7 +352,6 @@ impl Guest {
         if scenario.fickle {
             provider = Arc::new(Fickle::new(provider, dice.split()));
         }
-        party.by_version(scenario.by_version);
         let provider = party.provider(provider);
         let terms = Terms::draw(scenario, dice);
         let usual = ClientConfig::default();
@@ -376,7 +374,7 @@ impl Guest {
             },
             health: health(scenario, dice, usual.health),
             versions: dice.of(scenario.speak.0),
-            max_receive_size: InlineSize::at_most(dice.of(scenario.inline)),
+            max_receive_size: InlineThreshold::at_most(dice.of(scenario.inline)),
             version_timeout: Duration::from_secs(2),
             credits: terms.credits,
             send_size: terms.send,

@@ -1,7 +1,7 @@
 //! Which provider is used, and how connections behave.
 
 use clap::{Args, ValueEnum};
-use rpcrdma::{Design, InlineSize, Spin, Versions};
+use rpcrdma::{Design, InlineThreshold, Spin, Versions};
 use std::sync::Arc;
 use verbs::Provider;
 use verbs_iwarp::{Config, CrcMode, Iwarp};
@@ -98,7 +98,7 @@ enum SpinName {
 
 fn inline_size(text: &str) -> Result<usize, String> {
     let octets: usize = text.parse().map_err(|_| "not a number".to_owned())?;
-    let (min, max) = (InlineSize::MIN.octets(), InlineSize::MAX.octets());
+    let (min, max) = (InlineThreshold::MIN.octets(), InlineThreshold::MAX.octets());
     if !(min..=max).contains(&octets) {
         return Err(format!("it is not in {min}..={max}"));
     }
@@ -165,8 +165,8 @@ impl TransportArgs {
     }
 
     /// The size that was asked for, in both directions, or else the usual one of a direction.
-    pub(crate) fn inline_size_or(&self, usual: InlineSize) -> InlineSize {
-        self.inline_size.map_or(usual, InlineSize::at_most)
+    pub(crate) fn inline_size_or(&self, usual: InlineThreshold) -> InlineThreshold {
+        self.inline_size.map_or(usual, InlineThreshold::at_most)
     }
 
     pub(crate) fn remote_invalidation(&self) -> Vec<Design> {

@@ -166,6 +166,19 @@ impl Payload {
         self.copy_reduced_into(out, |_| false);
     }
 
+    /// The stream without its items, and these with their places.
+    ///
+    /// # Panics
+    ///
+    /// If the places of the items are not known.
+    pub fn parts(&self) -> (&[u8], &[Item]) {
+        assert!(
+            !self.unplaced,
+            "results have a place only once they are read"
+        );
+        (self.head(), &self.items)
+    }
+
     /// Appends the stream to `out` without those items, and their padding, that `moved` names by index.
     ///
     /// # Panics

@@ -1,7 +1,6 @@
 //! How a reply travels: decided by the Responder from what it was offered (RFC 8166 §3.5.3).
 
-use crate::header::Lists;
-use crate::layout::Layout;
+use crate::wire::header::{self, Lists};
 use oncrpc::xdr::padded;
 use smallvec::SmallVec;
 
@@ -18,9 +17,9 @@ pub enum ReplyPlan {
 
 /// Which item goes where, and whether the rest fits a Send (RFC 8166 §3.5.3, §4.3.2).
 ///
-/// The reply has `head` octets beside its items, and these have so many each, without padding.
+/// A header without chunks has `plain_header` bytes. The reply has `head` octets beside its items, and these have so many each, without padding.
 pub fn plan_reply(
-    layout: Layout,
+    plain_header: usize,
     offered: &Lists,
     head: usize,
     items: impl IntoIterator<Item = usize>,
@@ -47,7 +46,8 @@ pub fn plan_reply(
     }
     let writes = offered.writes.iter().map(|chunk| chunk.segments.len());
     let room = offered.reply.as_ref();
-    let header = layout.emitted_len(0, writes, room.map(|chunk| chunk.segments.len()));
+    let header =
+        plain_header + header::chunks_len(0, writes, room.map(|chunk| chunk.segments.len()));
     if header + reduced <= threshold {
         return ReplyPlan::Send(chunks);
     }

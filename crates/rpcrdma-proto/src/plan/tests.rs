@@ -3,7 +3,7 @@
 #![allow(clippy::cast_possible_truncation)]
 
 use super::*;
-use crate::v2::header::WordLayout;
+use crate::wire::header::MIN_LEN;
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
 use oncrpc::xdr;
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use smallvec::smallvec;
 
 const LIMITS: PlanLimits = PlanLimits {
-    layout: Layout::One,
+    header: MIN_LEN,
     send: 4096,
     receive: 4096,
     max_chunk: 1 << 20,
@@ -180,7 +180,7 @@ fn reply_of(fixed: usize, results: &[usize]) -> ReplyBound {
 
 /// Octets of a call header with so many read segments beside what the plan offers.
 fn header(plan: &CallPlan, limits: &PlanLimits, read_segments: usize) -> usize {
-    limits.layout.emitted_len(
+    limits.header_len(
         read_segments,
         plan.write_chunks.iter().map(|&len| limits.segments(len)),
         plan.reply_chunk.map(|len| limits.segments(len)),
@@ -232,7 +232,7 @@ fn each_form_of_the_reply_ends_where_its_last_octet_fits() {
             let found = (plan.write_chunks.len(), plan.reply_chunk.is_some());
             assert_eq!(found, (writes, long), "{receive} {fixed} {results:?}");
         };
-        let most = receive - Layout::One.min_len();
+        let most = receive - MIN_LEN;
         check(most - 1, &[], 0, false);
         check(most, &[], 0, false);
         check(most + 1, &[], 0, true);
@@ -242,7 +242,7 @@ fn each_form_of_the_reply_ends_where_its_last_octet_fits() {
         check(100, &[most - 100 + 1], 1, false);
         let chunks = [10_000, 10_001];
         for results in [&chunks[..1], &chunks] {
-            let left = receive - Layout::One.emitted_len(0, results.iter().map(|_| 1), None);
+            let left = receive - LIMITS.header_len(0, results.iter().map(|_| 1), None);
             check(left - 1, results, results.len(), false);
             check(left, results, results.len(), false);
             check(left + 1, results, results.len(), true);
@@ -379,11 +379,12 @@ fn any_limits() -> impl Strategy<Value = PlanLimits> {
         20_000..200_000_usize,
         // For the call and for its reply.
         2..20_usize,
-        prop_oneof![Just(Layout::One), Just(Layout::Two(WordLayout::One))],
+        // That of version one, and one of version two.
+        prop_oneof![Just(MIN_LEN), Just(MIN_LEN + 8)],
     )
         .prop_map(
-            |(send, receive, max_segment, max_chunk, regions, layout)| PlanLimits {
-                layout,
+            |(send, receive, max_segment, max_chunk, regions, header)| PlanLimits {
+                header,
                 send,
                 receive,
                 max_chunk,
@@ -465,8 +466,8 @@ proptest! {
             return Ok(());
         }
         let head = reply.head().len();
-        let (layout, offered) = (limits.layout, plan.offered(&limits));
-        match plan_reply(layout, &offered, head, items, limits.receive) {
+        let offered = plan.offered(&limits);
+        match plan_reply(limits.header, &offered, head, items, limits.receive) {
             ReplyPlan::Send(_) => {}
             ReplyPlan::ReplyChunk(_) => prop_assert!(plan.reply_chunk.is_some()),
             ReplyPlan::NoRoom => prop_assert!(false, "no room"),

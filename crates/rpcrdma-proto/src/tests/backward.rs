@@ -4,7 +4,7 @@ use super::lone::*;
 use super::pair::{Pair, Setup};
 use super::*;
 use crate::Violation;
-use crate::header::{Body, Lists, RdmaError, WriteChunk, procedure};
+use crate::wire::header::{Body, Lists, RdmaError, WriteChunk, procedure};
 use oncrpc::{Answer, Caller, Programs, Reply, Service, TransportError};
 use smallvec::smallvec;
 use verbs::QueuePair;
@@ -171,7 +171,14 @@ fn call_that_needs_a_chunk_is_not_sent() {
                 assert_eq!(pair.server.connection.exposed(), 0);
             }
         };
-        let header = ready(versions).server.connection.link.layout.min_len();
+        let header = ready(versions)
+            .server
+            .connection
+            .core
+            .shared
+            .agreed
+            .codec
+            .plain_len();
         let room = 4096 - header;
         // XID, direction and the length of the fixed part.
         check(room - 12, 200, true);

@@ -183,7 +183,7 @@ fn items_of_a_long_call_may_have_chunks_of_their_own() {
 #[test]
 fn call_that_went_as_a_whole_goes_in_chunks_over_a_connection_with_room_for_the_rest() {
     let mut setup = Setup::default();
-    setup.client.own.send = InlineSize::MIN;
+    setup.client.own.send = InlineThreshold::MIN;
     let mut pair = Pair::with(setup);
     let sent = stream(&call(5, 2000, &[50_001]));
     pair.call(request(5, call(5, 2000, &[50_001]), bound(100, &[])));
@@ -600,7 +600,7 @@ fn chunked_call_on_a_connection_that_is_over_is_nobodys_fault() {
 #[test]
 fn unfinished_calls_come_back_from_a_lost_connection_and_go_over_the_next() {
     let mut setup = Setup::default();
-    setup.client.own.send = InlineSize::MIN;
+    setup.client.own.send = InlineThreshold::MIN;
     let mut pair = Pair::with(setup);
     let sent = stream(&call(5, 2000, &[10]));
     pair.call(request(5, call(5, 2000, &[10]), bound(100, &[])));

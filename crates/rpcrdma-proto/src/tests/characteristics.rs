@@ -7,7 +7,7 @@ use crate::v2::characteristics::{
 };
 use crate::v2::operations::Supported;
 use crate::v2::session::{Event, Settled};
-use crate::{Characteristics, InlineSize, Version, Violation};
+use crate::{Characteristics, InlineThreshold, Version, Violation};
 use oncrpc::{Reply, TransportError};
 
 /// Two ends that speak version two.
@@ -18,8 +18,8 @@ fn setup() -> Setup {
     setup
 }
 
-fn kib(kib: usize) -> InlineSize {
-    InlineSize::at_most(kib << 10)
+fn kib(kib: usize) -> InlineThreshold {
+    InlineThreshold::at_most(kib << 10)
 }
 
 fn size(octets: u32) -> ReceiveSize {

@@ -3,7 +3,7 @@
 use super::lone::*;
 use super::*;
 use crate::Pulls;
-use crate::header::{Lists, Segments, WriteChunk, procedure};
+use crate::wire::header::{Lists, Segments, WriteChunk, procedure};
 use oncrpc::Reply;
 use oncrpc::xdr;
 use smallvec::smallvec;

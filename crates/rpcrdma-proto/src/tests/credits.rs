@@ -4,7 +4,7 @@ use super::lone::*;
 use super::pair::Pair;
 use super::*;
 use crate::Violation;
-use crate::header::{Lists, procedure};
+use crate::wire::header::{Lists, procedure};
 use oncrpc::Reply;
 use oncrpc::xdr;
 use verbs::{QueuePair, WorkRequest};
@@ -134,7 +134,7 @@ fn error_is_no_valid_reply_and_grants_nothing() {
     let mut lone = client();
     lone.call(request(5, call(5, 40, &[]), bound(100, &[])));
     lone.receive().expect("the call");
-    lone.send(&error(5, crate::header::RdmaError::Chunk), None);
+    lone.send(&error(5, crate::wire::header::RdmaError::Chunk), None);
     lone.ended().expect_err("refused");
     assert_eq!(lone.end.connection.room(), 1);
 }

@@ -3,12 +3,15 @@
 use super::lone::{self, read_chunk, segment};
 use super::pair::{Pair, Setup};
 use super::*;
-use crate::direction::Direction;
-use crate::header::{Lists, WriteChunk, procedure};
-use crate::layout::Contents;
+use crate::codec::Contents;
 use crate::limits::{MAX_SEGMENTS_PER_CHUNK, MAX_SPARE_CANDIDATES, MAX_SPARE_SEGMENTS};
-use crate::v2::characteristics::{BackwardSupport, Characteristic, InvalidationDesigns};
+use crate::v2::characteristics::{
+    BackwardSupport, Characteristic, InvalidationDesigns, RequesterRemoteInvalidation,
+};
 use crate::v2::header::Invalidate;
+use crate::v2::operations::Supported;
+use crate::wire::direction::Direction;
+use crate::wire::header::{Lists, WriteChunk};
 use crate::{Design, Event, PersistentArguments, Registration, Violation};
 use oncrpc::Reply;
 use oncrpc::xdr;
@@ -98,17 +101,78 @@ fn ends_that_agree_on_no_design_keep_to_what_each_said_of_all_its_handles() {
 }
 
 #[test]
-fn version_that_says_it_by_itself_needs_no_word() {
-    for (client, server, remote) in [(true, true, 1), (true, false, 0)] {
+fn end_with_per_version_says_so_and_goes_by_what_its_peer_says() {
+    // Whether the server has it, and whether the client says that its handles may go: because it has
+    // it too, or for this connection.
+    for (server, client, remote) in [
+        (true, true, 1),
+        (true, false, 0),
+        (false, true, 0),
+        (false, false, 0),
+    ] {
+        for by_version in [true, false] {
+            let mut setup = setup(&[], &[]);
+            setup.server.own.remote_invalidation = false;
+            setup.server.characteristics.remote_invalidation_by_version = server;
+            setup.client.own.remote_invalidation = client && !by_version;
+            setup.client.characteristics.remote_invalidation_by_version = client && by_version;
+            let mut pair = Pair::with(setup);
+            let id = send(&mut pair, 1);
+            answer(&mut pair, id, 1);
+            let heard = pair.server.connection.session().expect("version two");
+            assert_eq!(heard.peer::<RequesterRemoteInvalidation>(), client);
+            assert_eq!(invalidated(&pair), (remote, 2 - remote));
+        }
+    }
+}
+
+#[test]
+fn default_holds_under_per_version_where_the_client_says_nothing() {
+    let mut setup = setup(&[], &[]);
+    setup.client.characteristics.supported = Supported::None;
+    for end in [&mut setup.client, &mut setup.server] {
+        end.characteristics.remote_invalidation_by_version = true;
+    }
+    let mut pair = Pair::with(setup);
+    let first = request(1, call(1, 4, &[]), bound(40, &[]));
+    pair.call(first);
+    let (id, _) = pair.arrived();
+    pair.answer(id, Reply::Message(reply(1, 4, &[])));
+    pair.ended().expect("a reply");
+    let id = send(&mut pair, 2);
+    answer(&mut pair, id, 2);
+    let default = <RequesterRemoteInvalidation as Characteristic>::default();
+    assert_eq!(
+        invalidated(&pair),
+        (u64::from(default), 2 - u64::from(default))
+    );
+}
+
+#[test]
+fn server_whose_memory_stays_does_not_let_its_client_take_it_along() {
+    // Its provider takes it, and it has no other reason not to.
+    for (stays, remote) in [(false, 1), (true, 0)] {
         let mut setup = setup(&[], &[]);
-        for (end, by_version) in [(&mut setup.client, client), (&mut setup.server, server)] {
+        for end in [&mut setup.client, &mut setup.server] {
             end.own.remote_invalidation = false;
-            end.characteristics.remote_invalidation_by_version = by_version;
+            end.characteristics.remote_invalidation_by_version = true;
+            end.characteristics.backward = BackwardSupport::General;
+        }
+        if stays {
+            setup.server.registrations = Registrations::OF_CALLS.with(Registration::Persistent);
         }
         let mut pair = Pair::with(setup);
-        let id = send(&mut pair, 1);
-        answer(&mut pair, id, 1);
-        assert_eq!(invalidated(&pair), (remote, 2 - remote));
+        pair.drive();
+        pair.client_is_ready();
+        pair.call_back(request(1, call(1, 4, &[ARGUMENT]), bound(40, &[RESULT])));
+        let (id, _) = pair.arrived_back();
+        pair.answer_back(id, Reply::Message(reply(1, 4, &[RESULT])));
+        check_reply(&pair.ended_back().expect("a reply"), 1, 4, &[RESULT]);
+        let client = pair.client.connection.session().expect("version two");
+        assert_eq!(client.peer::<RequesterRemoteInvalidation>(), !stays);
+        let counters = pair.server.connection.counters();
+        let gone = (counters.remote_invalidations, counters.local_invalidations);
+        assert_eq!(gone, (remote, 2 - remote));
     }
 }
 
@@ -342,12 +406,17 @@ fn taken_along(read: impl Iterator<Item = u32>, written: usize) -> Option<Handle
     let mut take = |xid, lists| {
         let mut octets = Buffer::default();
         let contents = Contents {
-            proc: procedure::MSG,
+            long: false,
             direction: Direction::Call,
             invalidate: Invalidate::Unsaid,
             lists,
         };
-        server.link.layout.emit(&mut octets, xid, 8, contents);
+        server
+            .core
+            .shared
+            .agreed
+            .codec
+            .emit(&mut octets, xid, 8, &contents);
         octets.extend_from_slice(&stream(&call(xid, 40, &[])));
         lone::arrive(server, octets.to_vec());
         while let Some(work) = server.poll_post() {
@@ -373,8 +442,8 @@ fn taken_along(read: impl Iterator<Item = u32>, written: usize) -> Option<Handle
             .collect(),
         reply: None,
     };
-    let _large = take(5, lists);
-    let small = take(6, Lists::default());
+    let _large = take(5, &lists);
+    let small = take(6, &Lists::default());
     server.reply(small, Reply::Message(reply(6, 4, &[])));
     match server.poll_post() {
         Some(WorkRequest::Send { invalidate, .. }) => invalidate,
@@ -445,4 +514,126 @@ fn reply_copies_the_handle_of_its_call() {
     assert_eq!(chunks.invalidate.handles(), [*handle]);
     // The result is larger than the argument.
     assert_eq!(chunks.lists.writes[0].segments[0].handle, *handle);
+}
+
+/// A call comes to `server` with these chunks, and names handles.
+fn hear(server: &mut Connection, xid: u32, lists: &Lists, invalidate: Invalidate) {
+    let mut octets = Buffer::default();
+    let contents = Contents {
+        long: false,
+        direction: Direction::Call,
+        invalidate,
+        lists,
+    };
+    let codec = server.core.shared.agreed.codec;
+    codec.emit(&mut octets, xid, 8, &contents);
+    octets.extend_from_slice(&stream(&call(xid, 40, &[])));
+    lone::arrive(server, octets.to_vec());
+}
+
+/// The one reply that `server` posts to the call that it hands up: its octets, and what goes along.
+fn answered(server: &mut Connection) -> (Buffer, Option<Handle>) {
+    let Some(Event::Call { id, message }) = server.poll_event() else {
+        panic!("a call is whole");
+    };
+    let xid = xdr::Reader::from(&message).u32().expect("an XID");
+    server.reply(id, Reply::Message(reply(xid, 4, &[])));
+    let posted = std::iter::from_fn(|| server.poll_post());
+    let mut sent = posted.filter_map(|work| match work {
+        WorkRequest::Send {
+            buffer, invalidate, ..
+        } => Some((buffer, invalidate)),
+        _ => None,
+    });
+    sent.next().expect("one reply")
+}
+
+/// Reads that `server` has posted.
+fn reads(server: &mut Connection) -> Vec<WorkRequest> {
+    let posted = std::iter::from_fn(|| server.poll_post());
+    posted
+        .filter(|work| matches!(work, WorkRequest::Read { .. }))
+        .collect()
+}
+
+fn complete(server: &mut Connection, read: WorkRequest) {
+    let WorkRequest::Read { wr, mut sink, from } = read else {
+        panic!("{read:?}");
+    };
+    sink.set_len(from.iter().map(|segment| segment.length as usize).sum());
+    server.handle_completion(Completion::Read { wr, sink });
+}
+
+/// Read chunks of eight octets, one at each of these Positions, in this order.
+fn read_at(chunks: &[(u32, u32)]) -> Lists {
+    Lists {
+        reads: chunks
+            .iter()
+            .map(|&(position, handle)| read_chunk(position, [segment(handle, 8)].into()))
+            .collect(),
+        ..Lists::default()
+    }
+}
+
+#[test]
+fn nothing_goes_along_that_is_still_being_read_for_another_call() {
+    let mut pair = Pair::with(setup(&[Design::InterCall], &[Design::InterCall]));
+    pair.drive();
+    let server = &mut pair.server.connection;
+    hear(
+        server,
+        5,
+        &read_at(&[(52, 50), (60, 51)]),
+        Invalidate::Unsaid,
+    );
+    let mut reads = reads(server);
+    assert_eq!(reads.len(), 2);
+    let small = |server: &mut Connection, xid| {
+        hear(server, xid, &Lists::default(), Invalidate::Unsaid);
+        answered(server).1
+    };
+    assert_eq!(small(server, 6), None);
+    complete(server, reads.remove(0));
+    assert_eq!(small(server, 7), None, "the call is not whole");
+    complete(server, reads.remove(0));
+    let Some(Event::Call { .. }) = server.poll_event() else {
+        panic!("the call is whole");
+    };
+    assert_eq!(small(server, 8), Some(Handle(50)));
+}
+
+#[test]
+fn fixed_protocol_takes_the_handle_that_is_first_in_the_header_wherever_its_chunk_belongs() {
+    let mut pair = Pair::with(setup(&[Design::Fixed], &[Design::Fixed]));
+    pair.drive();
+    let server = &mut pair.server.connection;
+    hear(
+        server,
+        5,
+        &read_at(&[(60, 51), (52, 50)]),
+        Invalidate::Unsaid,
+    );
+    for read in reads(server) {
+        complete(server, read);
+    }
+    assert_eq!(answered(server).1, Some(Handle(51)));
+}
+
+#[test]
+fn reply_copies_the_handle_of_a_call_without_chunks_and_takes_nothing_along() {
+    let mut pair = Pair::with(setup(&[Design::PerCall], &[Design::PerCall]));
+    pair.drive();
+    let server = &mut pair.server.connection;
+    for (xid, named, foreign) in [(5, None, 0), (6, Some(Handle(0xbad)), 1)] {
+        hear(server, xid, &Lists::default(), Invalidate::One(named));
+        let (message, invalidate) = answered(server);
+        assert_eq!(invalidate, None);
+        let words = crate::v2::header::WordLayout::One;
+        let (header, _) = crate::v2::header::Header::parse(&message, words).expect("a header");
+        let crate::v2::header::Body::Msg(chunks) = header.body else {
+            panic!("{header:?}");
+        };
+        assert_eq!(chunks.invalidate, Invalidate::One(named));
+        assert_eq!(server.counters().foreign_handles_named, foreign);
+    }
 }

@@ -4,7 +4,7 @@ use super::lone::*;
 use super::pair::Pair;
 use super::*;
 use crate::Violation;
-use crate::header::{Lists, RdmaError, WriteChunk, procedure};
+use crate::wire::header::{Lists, RdmaError, WriteChunk, procedure};
 use oncrpc::Reply;
 use smallvec::smallvec;
 use verbs::{Completion, Memory, QueuePair, Segment, WorkError, WorkRequest};

@@ -3,9 +3,9 @@
 use super::pair::{End, MAX_TURNS};
 use super::*;
 use crate::Direction;
-use crate::header::{self, Body, Header, Lists, RdmaError, ReadChunk, Segments, procedure};
-use crate::layout::{Contents, Layout};
-use crate::v2::header::{self as two, Invalidate};
+use crate::codec::{Body as CoreBody, Codec, Contents, Rejection};
+use crate::v2::header::Invalidate;
+use crate::wire::header::{self, Body, Header, Lists, RdmaError, ReadChunk, Segments, procedure};
 use oncrpc::TransportError;
 use verbs::{Completion, Handle, Limits, QueuePair, RemoteAddress, Segment, WorkRequest, WrId};
 use verbs_sim::{EndOptions, Fabric, PairOptions, SimQp};
@@ -72,7 +72,7 @@ impl Lone {
         self.drive();
         while let Some(completion) = self.peer.poll_cq() {
             if let Completion::Receive { buffer, .. } = completion {
-                let (header, at) = parsed(self.end.connection.link.layout, &buffer);
+                let (header, at) = parsed(self.end.connection.core.shared.agreed.codec, &buffer);
                 return Some((header, buffer[at..].to_vec()));
             }
         }
@@ -95,13 +95,14 @@ impl Lone {
     pub(super) fn send_lists(&mut self, proc: u32, xid: u32, lists: &Lists, stream: &[u8]) {
         let mut out = Buffer::default();
         let contents = Contents {
-            proc,
+            long: proc == procedure::NOMSG,
             direction: Direction::Call,
             invalidate: Invalidate::Unsaid,
-            lists: lists.clone(),
+            lists,
         };
-        let layout = self.end.connection.link.layout;
-        layout.emit(&mut out, xid, 8, contents);
+        let codec = self.end.connection.core.shared.agreed.codec;
+        codec.emit(&mut out, xid, 8, &contents);
+        out[12..16].copy_from_slice(&proc.to_be_bytes());
         out.extend_from_slice(stream);
         self.send(&out, None);
     }
@@ -158,19 +159,21 @@ pub(super) fn server() -> Lone {
 }
 
 /// A header of ours, in the terms of version one, and where its stream is.
-fn parsed(layout: Layout, message: &[u8]) -> (Header, usize) {
-    let Layout::Two(words) = layout else {
-        return Header::parse(message).expect("we send valid headers");
-    };
-    let (header, at) = two::Header::parse(message, words).expect("we send valid headers");
+fn parsed(codec: &dyn Codec, message: &[u8]) -> (Header, usize) {
+    let header = codec.parse(message).expect("we send valid headers");
     let body = match header.body {
-        two::Body::Msg(chunks) => Body::Msg(chunks.lists),
-        two::Body::NoMsg(chunks) => Body::NoMsg(chunks.lists),
-        two::Body::Error(two::RdmaError::BadHeader) => Body::Error(RdmaError::Chunk),
-        other => panic!("{other:?}"),
+        CoreBody::Rpc(rpc) if rpc.long => Body::NoMsg(rpc.lists),
+        CoreBody::Rpc(rpc) => Body::Msg(rpc.lists),
+        CoreBody::Error(error) => Body::Error(match error.cause {
+            Rejection::Versions { low, high } => RdmaError::Version { low, high },
+            Rejection::Header => RdmaError::Chunk,
+            Rejection::Operation => panic!("{error:?}"),
+        }),
+        CoreBody::Done => Body::Done,
+        CoreBody::Control(control) => panic!("{control:?}"),
     };
-    let two::Header { xid, credits, .. } = header;
-    (Header { xid, credits, body }, at)
+    let (xid, credits) = (header.xid, header.credits);
+    (Header { xid, credits, body }, header.stream)
 }
 
 /// A message arrives on a connection, and nothing of what that posts is posted.

@@ -2,7 +2,7 @@
 
 use super::lone::*;
 use super::*;
-use crate::header::{Body, Lists, RdmaError, procedure};
+use crate::wire::header::{Body, Lists, RdmaError, procedure};
 use smallvec::smallvec;
 use verbs::{Completion, Memory, QueuePair, WorkError, WorkRequest};
 

@@ -19,9 +19,10 @@ mod tight;
 mod versions;
 mod waiting;
 
+use crate::v2::Dialect;
 use crate::{
-    Characteristics, Config, InlineSize, PrivateData, Receives, Registrations, Role, Unfinished,
-    Versions, Xids,
+    Characteristics, Config, InlineThreshold, PrivateData, Receives, Registrations, Role,
+    Unfinished, Versions, Xids,
 };
 use buffer::{Buffer, Gather, Pool};
 use bytes::Bytes;
@@ -40,11 +41,12 @@ fn config(role: Role) -> Config {
     Config {
         role,
         versions: Versions::One,
+        dialect: Dialect::Cel01,
         xids: Xids::starting_at(0x8000_0000),
         characteristics: Characteristics::default(),
         own: PrivateData {
-            send: InlineSize::DEFAULT,
-            receive: InlineSize::DEFAULT,
+            send: InlineThreshold::DEFAULT,
+            receive: InlineThreshold::DEFAULT,
             remote_invalidation: true,
         },
         credits: 8,

@@ -1,7 +1,7 @@
 //! The owner of the connections in these tests.
 
 use crate::Owner;
-use crate::header::{Lists, WriteChunk};
+use crate::wire::header::{Lists, WriteChunk};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -90,7 +90,7 @@ impl Owner for TestOwner {
 }
 
 fn sizes(lists: &Lists) -> Vec<u64> {
-    let reads = lists.reads.iter().map(crate::header::ReadChunk::len);
+    let reads = lists.reads.iter().map(crate::wire::header::ReadChunk::len);
     let writes = lists.writes.iter().chain(&lists.reply);
     reads.chain(writes.map(WriteChunk::len)).collect()
 }

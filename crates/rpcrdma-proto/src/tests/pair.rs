@@ -213,11 +213,6 @@ impl Pair {
         let agreed = agreed(&setup.client) && agreed(&setup.server);
         let left = watch.party("client").connected(left, agreed);
         let right = watch.party("server").accepted(right, agreed);
-        let by_version = |config: &Config| config.characteristics.remote_invalidation_by_version;
-        if by_version(&setup.client) && by_version(&setup.server) {
-            left.by_version();
-            right.by_version();
-        }
         Self {
             fabric,
             client: End::new(

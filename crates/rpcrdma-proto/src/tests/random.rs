@@ -2,9 +2,9 @@
 
 use super::pair::{Pair, Setup};
 use super::*;
-use crate::Version;
 use crate::v2::characteristics::{BackwardSupport, ReceiveBufferSize, ReceiveSize, XcharVal};
 use crate::v2::session::Session;
+use crate::{Design, Version};
 use oncrpc::xdr;
 use oncrpc::{Reply, TransportError};
 use proptest::prelude::*;
@@ -53,6 +53,8 @@ struct World {
     /// What becomes of Receives in version two, in KiB: of the client and of the server.
     raise_to: [usize; 2],
     backward: BackwardSupport,
+    /// Of the client and of the server.
+    designs: [Vec<Design>; 2],
 }
 
 /// Versions of which both ends speak one.
@@ -64,6 +66,15 @@ fn versions() -> impl Strategy<Value = [Versions; 2]> {
         1 => Just([Auto, One]),
         1 => Just([Two, Auto]),
         4 => Just([Auto, Auto]),
+    ]
+}
+
+/// Designs that an end is ready for: mostly one, so that two ends often agree.
+fn designs() -> impl Strategy<Value = Vec<Design>> {
+    prop_oneof![
+        2 => Just(Vec::new()),
+        3 => prop::sample::select(&Design::ALL).prop_map(|design| vec![design]),
+        1 => Just(Design::ALL.to_vec()),
     ]
 }
 
@@ -86,9 +97,21 @@ fn world() -> impl Strategy<Value = World> {
             Just(BackwardSupport::Inline),
             Just(BackwardSupport::General)
         ],
+        [designs(), designs()],
     )
         .prop_map(
-            |(seed, max_segment, reads, room, flags, budget, versions, raise_to, backward)| {
+            |(
+                seed,
+                max_segment,
+                reads,
+                room,
+                flags,
+                budget,
+                versions,
+                raise_to,
+                backward,
+                designs,
+            )| {
                 let [remote_invalidation, private_data, mixed_long] = flags;
                 World {
                     seed,
@@ -102,6 +125,7 @@ fn world() -> impl Strategy<Value = World> {
                     versions,
                     raise_to,
                     backward,
+                    designs,
                 }
             },
         )
@@ -120,9 +144,11 @@ impl World {
         for (end, of_end) in [&mut setup.client, &mut setup.server].into_iter().zip(0..) {
             end.versions = self.versions[of_end];
             end.characteristics = Characteristics {
-                raise_to: InlineSize::at_most(self.raise_to[of_end] << 10),
-                largest: InlineSize::at_most(LARGEST),
+                raise_to: InlineThreshold::at_most(self.raise_to[of_end] << 10),
+                largest: InlineThreshold::at_most(LARGEST),
                 backward: self.backward,
+                designs: self.designs[of_end].clone(),
+                remote_invalidation_by_version: self.designs[of_end].contains(&Design::PerVersion),
                 ..Characteristics::default()
             };
         }

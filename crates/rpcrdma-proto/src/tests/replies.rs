@@ -4,7 +4,7 @@ use super::lone::*;
 use super::*;
 use oncrpc::xdr;
 
-use crate::header::{Lists, RdmaError, WriteChunk, procedure};
+use crate::wire::header::{Lists, RdmaError, WriteChunk, procedure};
 use oncrpc::TransportError;
 use smallvec::smallvec;
 use verbs::{Completion, QueuePair, WorkRequest, WrId};

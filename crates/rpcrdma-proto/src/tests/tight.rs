@@ -3,7 +3,7 @@
 use super::lone::*;
 use super::pair::{Pair, Setup};
 use super::*;
-use crate::header::{Body, RdmaError};
+use crate::wire::header::{Body, RdmaError};
 use oncrpc::xdr;
 use oncrpc::{Reply, TransportError};
 

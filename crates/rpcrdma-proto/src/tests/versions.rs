@@ -2,7 +2,7 @@
 
 use super::pair::{End, Pair, Setup};
 use super::*;
-use crate::{Config, InlineSize, Thresholds, Version, Violation};
+use crate::{Config, InlineThreshold, Thresholds, Version, Violation};
 use oncrpc::{Reply, TransportError};
 use verbs::{Completion, QueuePair, WorkRequest, WrId};
 use verbs_sim::{EndOptions, Fabric, PairOptions, SimQp};
@@ -73,8 +73,8 @@ fn sizes_of_private_data_are_those_of_version_one_alone() {
         let mut setup = Setup::default();
         for config in [&mut setup.client, &mut setup.server] {
             config.versions = versions;
-            config.own.send = InlineSize::at_most(2048);
-            config.own.receive = InlineSize::at_most(2048);
+            config.own.send = InlineThreshold::at_most(2048);
+            config.own.receive = InlineThreshold::at_most(2048);
         }
         let mut pair = Pair::with(setup);
         pair.drive();
@@ -271,6 +271,8 @@ fn server_answers_each_version_in_its_own_words() {
         two,
     );
     // An error or a reply draws nothing and pins nothing.
+    check(auto, &[7, 1, 4, 0, 0, 0, 0, 7, 1], &[], None);
+    check(auto, &[7, 1, 4, 4, 2], &[], None);
     check(auto, &[7, 2, 4, 4, 2], &[], None);
     check(auto, &[7, 2, 4, 0, 1, 0, 0, 0, 7, 1], &[], None);
     check(auto, &[7, 2, 4, 5, 1, 99, 0], &[], None);

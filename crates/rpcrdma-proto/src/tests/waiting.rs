@@ -139,9 +139,9 @@ fn call_whose_xid_is_in_flight_when_it_is_its_turn_fails() {
 fn call_that_waits_while_the_peer_is_asked_for_less_is_planned_for_that() {
     let mut setup = Setup::speaking(Versions::Two);
     setup.ends.left.limits.regions = 1;
-    setup.server.characteristics.raise_to = InlineSize::at_most(8192);
-    setup.server.characteristics.largest = InlineSize::at_most(8192);
-    setup.client.characteristics.largest_sent = InlineSize::at_most(8192);
+    setup.server.characteristics.raise_to = InlineThreshold::at_most(8192);
+    setup.server.characteristics.largest = InlineThreshold::at_most(8192);
+    setup.client.characteristics.largest_sent = InlineThreshold::at_most(8192);
     let mut pair = Pair::with(setup);
     for xid in 100..120 {
         pair.call(request(xid, call(xid, 4, &[]), bound(100, &[])));
@@ -176,7 +176,7 @@ fn receives_of_a_shared_pool_are_not_posted_and_a_larger_size_is_told_at_once() 
     let mut config = config(Role::Server);
     config.receives = Receives::Shared { size: 8192 };
     config.versions = Versions::Two;
-    config.characteristics.raise_to = InlineSize::at_most(8192);
+    config.characteristics.raise_to = InlineThreshold::at_most(8192);
     assert!(config.initial_receives().is_empty());
     assert_eq!(config.posted_receives(), 0);
     let mut lone = Lone::new(&config);

@@ -11,9 +11,13 @@
 //! What was decided where the texts are silent is in `docs/version-two.md`.
 
 pub mod characteristics;
+mod codec;
+pub(crate) mod config;
+pub(crate) mod connection;
 mod dialect;
 pub mod header;
 pub mod operations;
 pub mod session;
+pub(crate) mod versions;
 
 pub use dialect::{Dialect, UnknownDialect};

@@ -13,6 +13,7 @@ use crate::driver::wire::{Over, Wire};
 use buffer::Pool;
 use oncrpc::xdr::Payload;
 use oncrpc::{AddressGroup, Answer, Caller, Programs, Reply, Service};
+use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
 use rpcrdma_proto::{
     Characteristics, Config, PrivateData, Receives, Registration, Registrations, Role, Version,
@@ -217,6 +218,7 @@ impl Connector {
         let config = Config {
             role: Role::Client,
             versions,
+            dialect: Dialect::default(),
             xids: self.xids.clone(),
             own,
             characteristics: Characteristics {

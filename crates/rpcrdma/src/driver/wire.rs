@@ -224,9 +224,10 @@ mod tests {
     use crate::driver::failed::FailedCalls;
     use crate::driver::owner::ConnectionOwner;
     use buffer::Pool;
+    use rpcrdma_proto::v2::Dialect;
     use rpcrdma_proto::{
-        Characteristics, Config, InlineSize, PrivateData, Receives, Registrations, Role, Versions,
-        Xids,
+        Characteristics, Config, InlineThreshold, PrivateData, Receives, Registrations, Role,
+        Versions, Xids,
     };
     use std::net::SocketAddr;
     use std::sync::Arc;
@@ -304,11 +305,12 @@ mod tests {
         let config = Config {
             role,
             versions,
+            dialect: Dialect::default(),
             xids: Xids::starting_at(1),
             characteristics: Characteristics::default(),
             own: PrivateData {
-                send: InlineSize::DEFAULT,
-                receive: InlineSize::DEFAULT,
+                send: InlineThreshold::DEFAULT,
+                receive: InlineThreshold::DEFAULT,
                 remote_invalidation: false,
             },
             credits: 1,

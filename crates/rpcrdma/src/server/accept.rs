@@ -16,9 +16,11 @@ use buffer::Pool;
 use oncrpc::AddressGroup;
 use oncrpc::admission::Admitted;
 use rpcrdma_proto::limits::{MAX_CREDITS, RECEIVE_SLACK};
+use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
 use rpcrdma_proto::{
-    Characteristics, Config, InlineSize, PrivateData, Receives, Registrations, Role, Version, Xids,
+    Characteristics, Config, InlineThreshold, PrivateData, Receives, Registrations, Role, Version,
+    Xids,
 };
 use std::io;
 use std::net::SocketAddr;
@@ -244,6 +246,7 @@ impl Arrival {
             role: Role::Server,
             // The provider may say something else than when the server began.
             versions: terms.versions(settings.versions)?,
+            dialect: Dialect::default(),
             xids: Xids::starting_at(first_xid()),
             own,
             characteristics: Characteristics {
@@ -354,7 +357,7 @@ impl ServerConfig {
 }
 
 /// The largest Receive of a client.
-pub(super) fn largest_receive(config: &ServerConfig) -> InlineSize {
+pub(super) fn largest_receive(config: &ServerConfig) -> InlineThreshold {
     let size = config.versions.receive_size(config.receive_size);
     match config.versions.speak(Version::Two) {
         true => size.max(config.send_size),

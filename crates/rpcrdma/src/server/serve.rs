@@ -217,9 +217,10 @@ mod tests {
     use oncrpc::warnings::Warnings;
     use oncrpc::xdr::Payload;
     use oncrpc::{Answer, Caller, Reply, Service};
+    use rpcrdma_proto::v2::Dialect;
     use rpcrdma_proto::{
-        Characteristics, Config, InlineSize, PrivateData, Receives, Registrations, Role, Versions,
-        Xids,
+        Characteristics, Config, InlineThreshold, PrivateData, Receives, Registrations, Role,
+        Versions, Xids,
     };
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
     use std::sync::{Mutex, PoisonError};
@@ -252,11 +253,12 @@ mod tests {
         let config = Config {
             role: Role::Server,
             versions: Versions::One,
+            dialect: Dialect::default(),
             xids: Xids::starting_at(1),
             characteristics: Characteristics::default(),
             own: PrivateData {
-                send: InlineSize::DEFAULT,
-                receive: InlineSize::DEFAULT,
+                send: InlineThreshold::DEFAULT,
+                receive: InlineThreshold::DEFAULT,
                 remote_invalidation: false,
             },
             credits: 128,

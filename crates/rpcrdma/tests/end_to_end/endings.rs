@@ -4,7 +4,7 @@ use crate::echo::{self, Peer, call, check, exchange};
 use crate::stage::{Stage, sim, sim_with_posted_receives};
 use crate::{run, run_in_each_version};
 use oncrpc::{Transport, TransportError};
-use rpcrdma::{Client, ClientConfig, Design, InlineSize, ServerConfig};
+use rpcrdma::{Client, ClientConfig, Design, InlineThreshold, ServerConfig};
 use rpcrdma_watch::Watched;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -94,8 +94,8 @@ fn everybody_hears_of_the_rule_that_was_broken() {
 /// What a server is to be like.
 fn sized(octets: usize, remote_invalidation: bool) -> ServerConfig {
     ServerConfig {
-        send_size: InlineSize::at_most(octets),
-        receive_size: InlineSize::at_most(octets),
+        send_size: InlineThreshold::at_most(octets),
+        receive_size: InlineThreshold::at_most(octets),
         remote_invalidation: vec![Design::PerConnection; remote_invalidation.into()],
         drain_timeout: Duration::from_millis(1),
         ..ServerConfig::default()

@@ -2,9 +2,7 @@
 
 use crate::SPOKEN;
 use oncrpc::Service;
-use rpcrdma::{
-    CallbackService, Client, ClientConfig, Design, Server, ServerConfig, ServerStats, Versions,
-};
+use rpcrdma::{CallbackService, Client, ClientConfig, Server, ServerConfig, ServerStats, Versions};
 use rpcrdma_watch::{Party, Watch, Watched};
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -48,8 +46,6 @@ impl Host {
         service: Arc<dyn Service>,
         config: ServerConfig,
     ) {
-        self.party
-            .by_version(by_version(&config.remote_invalidation));
         let (provider, service) = (self.party.provider(provider), self.party.service(service));
         let server = Server::bind(provider, on, service, config).await;
         self.server = Some(server.expect("it listens"));
@@ -80,7 +76,6 @@ impl Host {
             clients.push(party.clone());
             party
         };
-        party.by_version(by_version(&config.remote_invalidation));
         if config.versions == Versions::One {
             config.versions = SPOKEN.get();
         }
@@ -111,11 +106,6 @@ impl Host {
         }
         stats
     }
-}
-
-/// Whether nothing that is said shows that any handle may go.
-fn by_version(designs: &[Design]) -> bool {
-    designs.contains(&Design::PerVersion)
 }
 
 impl Deref for Host {

@@ -6,7 +6,7 @@ use crate::stage::{Stage, sim};
 use crate::{run_in_each_version_in_virtual_time, run_in_virtual_time};
 use oncrpc::xdr;
 use oncrpc::{Transport, TransportError};
-use rpcrdma::{Client, ClientConfig, InlineSize, ServerConfig};
+use rpcrdma::{Client, ClientConfig, InlineThreshold, ServerConfig};
 use rpcrdma_watch::Watched;
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,7 +98,7 @@ impl Slow {
         slow.faults.latency = 10 * SECOND..=10 * SECOND;
         let slow: Arc<dyn Provider> = Arc::new(self.fabric.provider(slow));
         let config = ClientConfig {
-            send_size: InlineSize::MIN,
+            send_size: InlineThreshold::MIN,
             ..once()
         };
         let client = self.stage.server.client(slow, config);

@@ -4,7 +4,7 @@ use crate::echo::{self, Echo, Shared, exchange};
 use crate::host::Host;
 use crate::run;
 use crate::stage::anywhere;
-use rpcrdma::{Client, ClientConfig, InlineSize, ServerConfig};
+use rpcrdma::{Client, ClientConfig, InlineThreshold, ServerConfig};
 use rpcrdma_watch::Watched;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,14 +55,14 @@ fn inline_sizes_of_the_two_ends_may_differ() {
     run(async {
         for (ours, theirs) in [(1024, 8192), (8192, 1024), (65536, 65536)] {
             let server = server(ServerConfig {
-                send_size: InlineSize::at_most(theirs),
-                receive_size: InlineSize::at_most(theirs),
+                send_size: InlineThreshold::at_most(theirs),
+                receive_size: InlineThreshold::at_most(theirs),
                 ..ServerConfig::default()
             })
             .await;
             let config = ClientConfig {
-                send_size: InlineSize::at_most(ours),
-                receive_size: InlineSize::at_most(ours),
+                send_size: InlineThreshold::at_most(ours),
+                receive_size: InlineThreshold::at_most(ours),
                 credits: 4,
                 ..ClientConfig::default()
             };

@@ -5,10 +5,11 @@ use super::{MAX_CHUNK, peer};
 use crate::hand::Hand;
 use crate::script::Script;
 use buffer::Pool;
+use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
 use rpcrdma_proto::v2::operations::Supported;
 use rpcrdma_proto::{
-    Characteristics, Config, Design, InlineSize, PersistentArguments, PrivateData, Receives,
+    Characteristics, Config, Design, InlineThreshold, PersistentArguments, PrivateData, Receives,
     Registration, Registrations, Role, Versions, Xids,
 };
 use std::ops::Range;
@@ -34,6 +35,7 @@ pub(super) fn setup(role: Role, script: &mut Script<'_>) -> Setup {
     let mut config = Config {
         role,
         versions,
+        dialect: Dialect::default(),
         xids: Xids::starting_at(1 << 31),
         own: private_data(script),
         characteristics: Characteristics::default(),
@@ -76,7 +78,7 @@ fn versions(script: &mut Script<'_>) -> Versions {
 /// What there is to decide only where version two may be spoken.
 fn of_version_two(script: &mut Script<'_>, config: &mut Config, limits: &mut Limits) {
     let sizes = [1024, 8 << 10, 5 << 10, peer::LARGEST];
-    let size = |script: &mut Script<'_>| InlineSize::at_most(script.pick(&sizes));
+    let size = |script: &mut Script<'_>| InlineThreshold::at_most(script.pick(&sizes));
     config.characteristics = Characteristics {
         supported: match script.one_in(4) {
             true => script.pick(&Supported::ALL),
@@ -116,7 +118,7 @@ fn of_version_two(script: &mut Script<'_>, config: &mut Config, limits: &mut Lim
 }
 
 fn private_data(script: &mut Script<'_>) -> PrivateData {
-    let size = |octet: u8| InlineSize::at_most(1024 * (1 + usize::from(octet % 6)));
+    let size = |octet: u8| InlineThreshold::at_most(1024 * (1 + usize::from(octet % 6)));
     PrivateData {
         send: size(script.octet()),
         receive: size(script.octet()),

@@ -10,9 +10,9 @@ use rpcrdma_proto::limits::MAX_INVALIDATE_HANDLES;
 use rpcrdma_proto::v2::header::{
     self, Body, BodyView, ChunkLists, ChunkListsView, Direction, Disposition, Header, HeaderError,
     HeaderView, Invalidate, MIN_LEN, Optional, OptionalView, RdmaError, VERSION, WordLayout,
-    procedure,
+    emit_error, procedure,
 };
-use rpcrdma_proto::{Refusal, Role, Version, version_of};
+use rpcrdma_proto::{Refusal, Role, version_of};
 
 /// A received message.
 pub fn rpcrdma_v2_header(octets: &[u8]) {
@@ -184,10 +184,10 @@ fn refused(message: &[u8], refusal: Refusal) {
     assert_ne!(view.procedure(), procedure::ERROR);
     assert_eq!((refusal.xid, refusal.version), (view.xid(), view.version()));
     let mut emitted = Buffer::default();
-    refusal.emit(&mut emitted, 1, Version::One, Version::Two);
+    let range = RdmaError::Version { low: 1, high: 2 };
+    emit_error(&mut emitted, refusal.xid, refusal.version, 1, range);
     if refusal.version == VERSION {
         let (read, _) = Header::parse(&emitted, WordLayout::None).expect("it can be read");
-        let range = RdmaError::Version { low: 1, high: 2 };
         assert_eq!(read.body, Body::Error(range));
     }
 }

@@ -20,8 +20,9 @@ use buffer::Pool;
 use cases::{Case, DEPTH, Memory, ProviderName};
 use clap::{Args, ValueEnum};
 use report::{Report, Row};
+use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::{
-    Characteristics, Config, Design, InlineSize, PersistentArguments, PrivateData, Receives,
+    Characteristics, Config, Design, InlineThreshold, PersistentArguments, PrivateData, Receives,
     Registration, Registrations, Role, Versions, Xids,
 };
 use std::path::PathBuf;
@@ -323,10 +324,11 @@ fn config(role: Role, design: Option<Design>, memory: Memory, shape: Shape) -> C
     Config {
         role,
         versions: Versions::Two,
+        dialect: Dialect::default(),
         xids: Xids::starting_at(0x8000_0000),
         own: PrivateData {
-            send: InlineSize::DEFAULT,
-            receive: InlineSize::DEFAULT,
+            send: InlineThreshold::DEFAULT,
+            receive: InlineThreshold::DEFAULT,
             remote_invalidation: design == Some(Design::PerConnection),
         },
         characteristics: Characteristics {

@@ -292,8 +292,8 @@ mod tests {
     use super::*;
 
     const OURS: PrivateData = PrivateData {
-        send: rpcrdma_proto::InlineSize::DEFAULT,
-        receive: rpcrdma_proto::InlineSize::MAX,
+        send: rpcrdma_proto::InlineThreshold::DEFAULT,
+        receive: rpcrdma_proto::InlineThreshold::MAX,
         remote_invalidation: true,
     };
 

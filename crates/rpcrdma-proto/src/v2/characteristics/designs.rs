@@ -1,7 +1,7 @@
 //! Our experimental characteristic: on which design of remote invalidation both ends agree.
 
 use super::{Characteristic, ValueError, XcharId};
-use crate::invalidation::{Design, Designs};
+use crate::invalidation::design::{Design, Designs};
 use oncrpc::xdr::{Reader, Writer};
 
 /// The designs for remote invalidation (reminv §4) that a client offers and a server takes one of.

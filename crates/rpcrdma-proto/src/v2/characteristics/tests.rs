@@ -1,9 +1,9 @@
 //! Characteristics against their octets, good and bad.
 
 use super::*;
-use crate::header::tests::words;
-use crate::invalidation::Design;
+use crate::invalidation::design::Design;
 use crate::limits::{MAX_CHARACTERISTIC_LEN, MAX_CHARACTERISTICS};
+use crate::wire::header::tests::words;
 use buffer::Buffer;
 use oncrpc::xdr;
 use proptest::prelude::*;

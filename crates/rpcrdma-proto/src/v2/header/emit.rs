@@ -2,8 +2,8 @@
 
 use super::{ChunkLists, Direction, HeaderView, Invalidate, RdmaError, VERSION, WordLayout};
 use super::{error_code, procedure};
-use crate::header::{self, emit_fixed, emit_lists, emit_words, word};
 use crate::limits::MAX_INVALIDATE_HANDLES;
+use crate::wire::header::{self, Lists, emit_fixed, emit_lists, emit_words, word};
 use buffer::Buffer;
 use oncrpc::xdr::{pad, padded};
 use std::ops::Deref;
@@ -64,9 +64,27 @@ pub fn emitted_len(
 ///
 /// If more than [`MAX_INVALIDATE_HANDLES`] are named.
 pub fn emit(out: &mut Buffer, proc: u32, xid: u32, credits: u32, chunks: &ChunkLists) {
+    let ChunkLists {
+        direction,
+        invalidate,
+        lists,
+    } = chunks;
+    emit_chunks(out, proc, xid, credits, *direction, invalidate, lists);
+}
+
+/// The same, of its parts.
+pub(crate) fn emit_chunks(
+    out: &mut Buffer,
+    proc: u32,
+    xid: u32,
+    credits: u32,
+    direction: Direction,
+    invalidate: &Invalidate,
+    lists: &Lists,
+) {
     emit_fixed(out, xid, VERSION, credits, proc);
-    word(out, chunks.direction.word());
-    match &chunks.invalidate {
+    word(out, direction.word());
+    match invalidate {
         Invalidate::Unsaid => {}
         Invalidate::One(handle) => word(out, handle.map_or(0, |handle| handle.0)),
         Invalidate::Several(handles) => {
@@ -80,7 +98,7 @@ pub fn emit(out: &mut Buffer, proc: u32, xid: u32, credits: u32, chunks: &ChunkL
             }
         }
     }
-    emit_lists(out, &chunks.lists);
+    emit_lists(out, lists);
 }
 
 /// Appends an RDMA2_ERROR for a message with this XID and version.

@@ -2,7 +2,7 @@
 //!
 //! [`BodyView`] reads whatever is there behind the four fixed words, for a decoder. [`Header`] holds
 //! only what is valid; what is not becomes a [`HeaderError`], which says what is owed to the peer.
-//! Chunks and their lists are those of version one ([`crate::header`]), octet by octet.
+//! Chunks and their lists are those of version one ([`crate::wire::header`]), octet by octet.
 
 mod emit;
 mod parse;
@@ -10,14 +10,17 @@ mod parse;
 mod tests;
 mod view;
 
-pub use crate::direction::Direction;
-pub use crate::header::{ChunkView, HeaderView, Lists, ListsView, ReadChunk, Segments, WriteChunk};
+pub use crate::codec::{Control as Optional, Invalidate};
+pub use crate::wire::direction::Direction;
+pub use crate::wire::header::{
+    ChunkView, HeaderView, Lists, ListsView, ReadChunk, Segments, WriteChunk,
+};
+pub(crate) use emit::emit_chunks;
 pub use emit::{Plain, emit, emit_error, emit_optional, emitted_len, optional_len, plain};
 pub use parse::{Disposition, HeaderError, MIN_LEN};
 pub use view::{BodyView, ChunkListsView, ErrorView, InvalidateView, OptionalView};
 
-use crate::invalidation::Design;
-use verbs::Handle;
+use crate::invalidation::design::Design;
 
 /// The one version of this header.
 pub const VERSION: u32 = 2;
@@ -118,19 +121,6 @@ impl WordLayout {
     }
 }
 
-/// What the word for remote invalidation says, in one of the layouts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Invalidate {
-    /// There is no such word.
-    #[default]
-    Unsaid,
-    /// The one handle that may be invalidated, if there is any: on the wire zero is none.
-    One(Option<Handle>),
-    /// The handles of which one may be invalidated, at most
-    /// [`MAX_INVALIDATE_HANDLES`](crate::limits::MAX_INVALIDATE_HANDLES); no handle is none.
-    Several(Vec<Handle>),
-}
-
 impl Invalidate {
     /// That nothing may be invalidated.
     pub fn nothing(layout: WordLayout) -> Self {
@@ -149,26 +139,6 @@ impl Invalidate {
             Self::Several(_) => WordLayout::Several,
         }
     }
-
-    /// The handles it names.
-    pub fn handles(&self) -> &[Handle] {
-        match self {
-            Self::Unsaid => &[],
-            Self::One(handle) => handle.as_slice(),
-            Self::Several(handles) => handles,
-        }
-    }
-}
-
-/// `rpcrdma2_optional`: an operation that is defined elsewhere (cel-01 §3.1).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Optional {
-    /// `rdma_optdir`.
-    pub direction: Direction,
-    /// `rdma_opttype`: which operation.
-    pub operation: u32,
-    /// `rdma_optinfo`: a copy, as control messages are rare and the Receive is needed again.
-    pub info: Vec<u8>,
 }
 
 /// Why a peer did not process a message (cel-01 §4.2.3, RFC 8166 §4.5).

@@ -2,8 +2,8 @@
 
 use super::{Body, ChunkLists, Direction, Header, HeaderView, Invalidate, Optional, RdmaError};
 use super::{VERSION, WordLayout, error_code, procedure};
-use crate::header::{Malformation, parse_lists};
 use crate::limits::MAX_INVALIDATE_HANDLES;
+use crate::wire::header::{Malformation, parse_lists};
 use oncrpc::xdr;
 use oncrpc::xdr::Reader;
 use verbs::Handle;

@@ -2,12 +2,13 @@
 //! the XDR of the texts.
 
 use super::*;
-use crate::header::Malformation;
-use crate::header::tests::{any_lists, segment, words};
 use crate::limits::MAX_INVALIDATE_HANDLES;
+use crate::wire::header::Malformation;
+use crate::wire::header::tests::{any_lists, segment, words};
 use buffer::Buffer;
 use proptest::prelude::*;
 use smallvec::smallvec;
+use verbs::Handle;
 
 fn header(body: Body) -> Header {
     Header {
@@ -179,8 +180,8 @@ fn err_vers_has_the_octets_of_version_one_and_the_version_that_is_refused() {
     for version in [1, 2, 3] {
         let mut one = Buffer::default();
         let mut two = Buffer::default();
-        let range = crate::header::RdmaError::Version { low: 1, high: 2 };
-        crate::header::emit_error(&mut one, 7, version, 32, range);
+        let range = crate::wire::header::RdmaError::Version { low: 1, high: 2 };
+        crate::wire::header::emit_error(&mut one, 7, version, 32, range);
         let range = RdmaError::Version { low: 1, high: 2 };
         emit_error(&mut two, 7, version, 32, range);
         assert_eq!(*one, *two);

@@ -2,12 +2,12 @@
 //! from the XDR of xcharext §5.2.
 
 use super::*;
-use crate::header::tests::words;
 use crate::v2::characteristics::{
     BackwardRequestSupport, BackwardSupport, Oddities, ReceiveBufferSize, ReceiveSize, Registry,
     RequesterRemoteInvalidation, XcharId,
 };
 use crate::v2::header::{Body, Direction, Disposition, Header, WordLayout};
+use crate::wire::header::tests::words;
 use buffer::Buffer;
 use proptest::prelude::*;
 

@@ -1,8 +1,8 @@
 //! Agreeing on a design for remote invalidation (reminv §4), by the experimental characteristic
 //! [`InvalidationDesigns`].
 
-use crate::Role;
-use crate::invalidation::Design;
+use crate::invalidation::design::Design;
+use crate::role::Role;
 use crate::v2::characteristics::{DesignBits, InvalidationDesigns};
 use crate::v2::operations::InitXch;
 

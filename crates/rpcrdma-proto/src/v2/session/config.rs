@@ -1,9 +1,9 @@
 //! What one end of a connection is to say about itself.
 
 use super::own::Own;
-use crate::Role;
-use crate::invalidation::Design;
+use crate::invalidation::design::Design;
 use crate::limits::FIRST_MESSAGE;
+use crate::role::Role;
 use crate::v2::characteristics::{
     BackwardRequestSupport, BackwardSupport, Characteristic, Descriptor, DesignBits,
     InvalidationDesigns, ReceiveBufferSize, ReceiveSize, RegisterError, Registry,

@@ -33,21 +33,23 @@
 //! reply may be larger than [`reply_limit`](Session::reply_limit).
 
 mod agreement;
-mod config;
+pub(super) mod config;
 mod counters;
+mod event;
 mod incoming;
 mod outgoing;
 mod outstanding;
-mod own;
-mod peer;
-mod sizes;
+pub(super) mod own;
+pub(super) mod peer;
+pub(super) mod sizes;
 #[cfg(test)]
 mod tests;
 
 pub use config::{Config, ConfigError};
 pub use counters::Counters;
+pub use event::{Event, Settled};
 pub use own::TellError;
-pub use peer::{RequestError, Settled};
+pub use peer::RequestError;
 pub use sizes::RaiseError;
 
 use self::agreement::Agreement;
@@ -56,13 +58,13 @@ use self::own::Own;
 use self::peer::Peer;
 use super::characteristics::{
     BackwardRequestSupport, BackwardSupport, Characteristic, ReceiveSize,
-    RequesterRemoteInvalidation, XcharId, XcharVal,
+    RequesterRemoteInvalidation, XcharVal,
 };
 use super::header::{Direction, Optional, RdmaError};
 use super::operations::{Operation, RespXch, Supported};
-use crate::Role;
-use crate::invalidation::Design;
+use crate::invalidation::design::Design;
 use crate::limits::{FIRST_MESSAGE, MAX_CONTROL_MESSAGES};
+use crate::role::Role;
 use std::collections::VecDeque;
 
 /// One end's part in agreeing about characteristics, for the life of one connection.
@@ -117,23 +119,6 @@ pub enum Message {
         /// Why.
         error: RdmaError,
     },
-}
-
-/// What a user of the connection may want to know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// What was asked of the peer has come to its end.
-    Settled {
-        /// What was asked for.
-        wanted: XcharVal,
-        /// What became of it.
-        outcome: Settled,
-    },
-    /// The peer asks for this value of a registered characteristic of ours. It is pending until
-    /// [`Session::settle`].
-    Wanted(XcharVal),
-    /// A characteristic of the peer has another value.
-    PeerChanged(XcharId),
 }
 
 /// What the peer is owed for a message.

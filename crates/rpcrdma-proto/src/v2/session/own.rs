@@ -1,11 +1,11 @@
 //! Our own characteristics: what the peer was told, and what it is still to be told.
 
-use super::Event;
 use super::config::{Config, is_builtin};
+use super::event::Event;
 use super::sizes::{CANNOT_TELL, ReceiveSizes};
-use crate::Role;
-use crate::invalidation::Design;
+use crate::invalidation::design::Design;
 use crate::limits::FIRST_MESSAGE;
+use crate::role::Role;
 use crate::v2::characteristics::{
     BackwardSupport, Characteristic, DesignBits, InvalidationDesigns, MayChange, ReceiveBufferSize,
     ReceiveSize, Registry, SpecError, XcharId, XcharSpec, XcharVal,

@@ -1,6 +1,6 @@
 //! The peer's characteristics: what it has said, and what was asked of it.
 
-use super::Event;
+use super::event::{Event, Settled};
 use crate::limits::FIRST_MESSAGE;
 use crate::v2::characteristics::{
     BackwardSupport, Characteristic, InvalidationDesigns, ReceiveBufferSize, ReceiveSize, Registry,
@@ -44,17 +44,6 @@ enum State {
     Sent,
     /// Answered, and not decided.
     Pending,
-}
-
-/// What became of something that the peer was asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Settled {
-    /// It was done.
-    Done,
-    /// The peer came as far as this value.
-    Partly(XcharVal),
-    /// It was rejected, or the peer takes no requests.
-    Rejected,
 }
 
 /// Why something cannot be asked of the peer.

@@ -5,8 +5,7 @@ use anyhow::{Result, bail};
 use oncrpc::ReplyBound;
 use oncrpc::xdr::padded;
 use rpcrdma::ClientConfig;
-use rpcrdma_proto::Layout;
-use rpcrdma_proto::header::{Lists, emitted_len};
+use rpcrdma_proto::header::{Lists, MIN_LEN, emitted_len};
 use rpcrdma_proto::plan::{
     CallForm, CallPlan, CallSizes, Chunks, PlanLimits, ReplyPlan, plan_reply,
 };
@@ -77,8 +76,7 @@ impl Cost {
         let (reads, rest_of_call) = pulled(&plan, &sizes, &limits);
         let result = (call.result_room > 0).then_some(call.result);
         let head = call.reply - padded(call.result);
-        let (long_reply, placed) = match plan_reply(Layout::One, &offered, head, result, threshold)
-        {
+        let (long_reply, placed) = match plan_reply(MIN_LEN, &offered, head, result, threshold) {
             ReplyPlan::Send(chunks) => (false, chunks),
             ReplyPlan::ReplyChunk(chunks) => (true, chunks),
             ReplyPlan::NoRoom => bail!("there is no room for the reply"),
@@ -110,7 +108,7 @@ impl Cost {
 fn limits(threshold: usize) -> PlanLimits {
     let max_chunk = ClientConfig::default().max_chunk;
     PlanLimits {
-        layout: Layout::One,
+        header: MIN_LEN,
         send: threshold,
         receive: threshold,
         max_chunk,

@@ -255,7 +255,7 @@ impl Lab<'_> {
 fn sizes_changed(log: &str) -> Result<()> {
     let agreed = |size| {
         let agreed = format!(
-            "thresholds=Thresholds {{ send: InlineSize({size}), receive: InlineSize({size}) }}"
+            "thresholds=Thresholds {{ send: InlineThreshold({size}), receive: InlineThreshold({size}) }}"
         );
         log.matches(&agreed).count()
     };

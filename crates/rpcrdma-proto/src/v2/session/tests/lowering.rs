@@ -46,6 +46,30 @@ fn asker_keeps_to_the_lower_size_at_once_but_for_replies_that_fit_no_other_way()
     assert!(events(&mut server).contains(&settled(receives(8192), Settled::Done)));
 }
 
+/// xcharext §4.4: the XID of an UPDXCH tells nothing of a REQXCH.
+#[test]
+fn update_ends_a_request_whatever_its_xid_and_has_one_of_its_own() {
+    // The request has XID 7.
+    for xid in [7, 8, 1 << 31] {
+        let mut server = asked().server;
+        respond(&mut server, 7, &[Outcome::Pending]);
+        let (now, pendclr) = (receives(8192), true);
+        let update = Operation::UpdXch(UpdXch { now, pendclr });
+        say(&mut server, xid, Direction::Call, update);
+        assert_eq!(server.last_resort_limit(), 8192, "{xid}");
+        let done = settled(receives(8192), Settled::Done);
+        assert!(events(&mut server).contains(&done), "{xid}");
+    }
+    let mut client = asked().client;
+    response(&mut client);
+    client.handle_calls_drained();
+    let message = client.poll_message(&mut || 99);
+    assert!(
+        matches!(message, Some(Message::Optional { xid: 99, .. })),
+        "the next of its sender, and not that of the request: {message:?}"
+    );
+}
+
 #[test]
 fn rejection_gives_the_former_size_back() {
     let mut server = asked().server;

@@ -11,6 +11,7 @@ mod requests;
 
 use super::*;
 use crate::limits::{CONTROL_RECEIVES, MAX_CONTROL_MESSAGES};
+use crate::v2::characteristics::XcharId;
 use crate::v2::characteristics::{
     DesignBits, InvalidationDesigns, MayChange, ReceiveBufferSize, Registry, ValueError, XcharSpec,
 };

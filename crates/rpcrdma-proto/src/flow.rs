@@ -1,7 +1,111 @@
-//! Credits of one direction: what a Requester may send, and what a Responder grants (RFC 8166
-//! §3.3.1). The two directions of a connection have accounts of their own (RFC 8167 §4.1).
+//! Flow control: credits, and the Receives behind them (RFC 8166 §3.3.1).
+//!
+//! The two directions of a connection have accounts of their own (RFC 8167 §4.1): what we may send as
+//! a Requester, and what we grant as a Responder. The roles say what happened, and ask
+//! [`FlowControl`]; none of them counts.
 
-use crate::limits::CREDIT_TOLERANCE;
+use crate::limits::{CREDIT_TOLERANCE, RECEIVE_SLACK};
+use crate::receives::ReceiveQueue;
+
+/// The flow control of one connection: one credit for each call, granted with the reply before it.
+#[derive(Debug)]
+pub(crate) struct FlowControl {
+    calls: Allowance,
+    grant: Grant,
+    receives: ReceiveQueue,
+}
+
+impl FlowControl {
+    pub(crate) fn new(calls: Allowance, grant: Grant, receives: ReceiveQueue) -> Self {
+        Self {
+            calls,
+            grant,
+            receives,
+        }
+    }
+
+    /// Credits that our calls ask for.
+    pub(crate) fn asked(&self) -> u32 {
+        self.calls.asked()
+    }
+
+    /// Credits for our calls that are in force.
+    pub(crate) fn in_force(&self) -> u32 {
+        self.calls.in_force()
+    }
+
+    /// Calls of ours without a reply, cancelled ones included.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.calls.used() as usize
+    }
+
+    /// Calls of ours that may be sent now.
+    pub(crate) fn room(&self, need: Need) -> usize {
+        self.calls.room(need) as usize
+    }
+
+    /// A call of ours is sent.
+    pub(crate) fn handle_call_sent(&mut self) {
+        self.calls.spend();
+    }
+
+    /// A call of ours has its reply, valid or not.
+    pub(crate) fn handle_call_answered(&mut self) {
+        self.calls.give_back();
+    }
+
+    /// The peer grants so many credits for our calls.
+    pub(crate) fn handle_grant(&mut self, credits: u32) {
+        self.calls.handle_grant(credits);
+    }
+
+    /// Whether calls of the peer are taken at all.
+    pub(crate) fn takes_calls(&self) -> bool {
+        self.grant.exposed() > 0
+    }
+
+    /// Credits that are granted with the next reply, at most.
+    pub(crate) fn granted(&self) -> u32 {
+        self.grant.now()
+    }
+
+    /// Changes what is granted from the next reply on.
+    pub(crate) fn set_granted(&mut self, credits: u32) {
+        self.grant.set(credits);
+    }
+
+    /// What to grant to a peer that asks for so many.
+    pub(crate) fn offer(&self, asked: u32) -> u32 {
+        self.grant.offer(asked)
+    }
+
+    /// A reply is queued that says what is granted.
+    pub(crate) fn handle_replied(&mut self) {
+        self.grant.replied();
+    }
+
+    /// Calls of the peer that are taken in at most.
+    pub(crate) fn tolerated(&self) -> usize {
+        self.grant.tolerated()
+    }
+
+    /// A message came, and used a Receive.
+    pub(crate) fn handle_message(&mut self) {
+        self.receives.use_one();
+    }
+
+    /// Receives to post now, of `size` bytes, so that there are enough for both directions (RFC 8167
+    /// §4.3). They count as posted.
+    pub(crate) fn receives_to_post(&mut self, size: usize) -> usize {
+        let needed = self.grant.exposed() as usize + self.in_flight() + RECEIVE_SLACK;
+        self.receives.post_up_to(needed, size)
+    }
+
+    /// Bytes of the smallest Receive that a message may come in.
+    pub(crate) fn smallest_receive(&self) -> usize {
+        self.receives.smallest()
+    }
+}
 
 /// What a Requester may send.
 #[derive(Debug)]

@@ -1,8 +1,9 @@
 //! What a reply to a call of ours comes to, and where its octets are.
 
+use crate::codec::Rpc;
 use crate::counters::Counters;
-use crate::header::{Body, Header, Lists, RdmaError, WriteChunk};
-use crate::message;
+use crate::wire::direction::{REPLY, prefix};
+use crate::wire::header::{Lists, WriteChunk};
 use buffer::{Buffer, Gather};
 use oncrpc::TransportError;
 use oncrpc::xdr::Payload;
@@ -71,34 +72,31 @@ impl Outcome {
     }
 }
 
-/// What a reply says of the chunks that were offered with its call.
-pub(crate) fn judge(offered: &Lists, header: Header, message: Buffer, stream: usize) -> Outcome {
+/// What the reply with this XID says of the chunks that were offered with its call.
+pub(crate) fn judge(
+    offered: &Lists,
+    xid: u32,
+    reply: &Rpc,
+    message: Buffer,
+    stream: usize,
+) -> Outcome {
     let bad = |why| Outcome::Failed(TransportError::BadReply(why));
-    match header.body {
-        Body::Msg(lists) => match returned(offered, &lists) {
-            Err(why) => bad(why),
-            Ok((_, Some(1..))) => bad("an inline reply with octets in its reply chunk"),
-            Ok((results, _)) => match message::prefix(&message[stream..]) {
-                Some((xid, message::REPLY)) if xid == header.xid => Outcome::Inline {
-                    message,
-                    stream,
-                    results,
-                },
-                _ => bad("the reply is for another call than its header"),
+    let (results, in_reply_chunk) = match returned(offered, &reply.lists) {
+        Err(why) => return bad(why),
+        Ok(returned) => returned,
+    };
+    match (reply.long, in_reply_chunk) {
+        (false, Some(1..)) => bad("an inline reply with octets in its reply chunk"),
+        (false, _) => match prefix(&message[stream..]) {
+            Some((found, REPLY)) if found == xid => Outcome::Inline {
+                message,
+                stream,
+                results,
             },
+            _ => bad("the reply is for another call than its header"),
         },
-        Body::NoMsg(lists) => match returned(offered, &lists) {
-            Err(why) => bad(why),
-            Ok((results, Some(len @ 1..))) => Outcome::InReplyChunk { len, results },
-            Ok(_) => bad("a long reply without octets in its reply chunk"),
-        },
-        Body::Error(RdmaError::Chunk) => Outcome::Failed(TransportError::Refused(
-            "it could not process the chunks, or the reply did not fit (ERR_CHUNK)",
-        )),
-        Body::Error(RdmaError::Version { .. }) => Outcome::Failed(TransportError::Refused(
-            "it does not support version 1 of RPC-over-RDMA (ERR_VERS)",
-        )),
-        Body::Done => bad("an RDMA_DONE"),
+        (true, Some(len @ 1..)) => Outcome::InReplyChunk { len, results },
+        (true, _) => bad("a long reply without octets in its reply chunk"),
     }
 }
 
@@ -183,8 +181,8 @@ pub(crate) fn assemble(
             let mut head = sink.expect("a reply chunk that was offered has a sink");
             head.set_len(len);
             counters.reply_octets_received += len as u64;
-            match message::prefix(&head) {
-                Some((found, message::REPLY)) if found == xid => {
+            match prefix(&head) {
+                Some((found, REPLY)) if found == xid => {
                     let reply = Payload::with_results(head, 0, data.into_iter());
                     Ok(reply.with_unused_chunks(unused))
                 }

@@ -1,17 +1,20 @@
 //! The role that answers.
 
-use crate::credits::Grant;
-use crate::direction::Direction;
-use crate::header::{self, Header, Lists, Malformation, Segments, WriteChunk, procedure};
-use crate::invalidation::{self, Design, Rule, Said};
-use crate::layout::{Contents, Layout, Owed, Rejection};
+mod pull;
+
+pub(crate) use self::pull::StreamAt;
+
+use crate::codec::{Codec, Contents, Invalidate, Refused, Rejection};
+use crate::event::{CallId, Violation};
+use crate::invalidation::design::Design;
+use crate::invalidation::rule::{self, Rule, Said};
 use crate::limits::{MAX_SPARE_CANDIDATES, MAX_SPARE_SEGMENTS};
-use crate::link::{Event, Link, Violation};
 use crate::message::{into_inline, put_inline, split_front};
 use crate::owner::Owner;
 use crate::plan::{Chunks, ReplyPlan, plan_reply};
-use crate::pull::{self, StreamAt};
-use crate::v2::header::Invalidate;
+use crate::shared::Shared;
+use crate::wire::direction::Direction;
+use crate::wire::header::{Lists, Malformation, Segments, WriteChunk};
 use crate::work::Purpose;
 use buffer::{Buffer, Gather};
 use oncrpc::Reply;
@@ -22,22 +25,9 @@ use std::collections::VecDeque;
 use tracing::debug;
 use verbs::{Handle, WorkRequest};
 
-/// A call that was handed up. It is answered once, by giving this back.
-///
-/// It is to stay with whoever has the call: the memory for the chunks of the call and of its reply
-/// is accounted for by it, also when the connection is over in the meantime.
-#[derive(Debug)]
-pub struct CallId<L> {
-    key: u32,
-    /// Held until the reply is in flight.
-    lease: Option<L>,
-}
-
 /// The calls of the peer on one connection.
 #[derive(Debug)]
 pub(crate) struct Responder<O: Owner> {
-    credits: Grant,
-    chunks: Chunks,
     calls: Slab<Call<O::Lease>>,
     /// Calls that need memory, in the order in which they came.
     for_memory: VecDeque<u32>,
@@ -104,10 +94,8 @@ struct Pulling {
 }
 
 impl<O: Owner> Responder<O> {
-    pub(crate) fn new(credits: u32, chunks: Chunks) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
-            credits: Grant::new(credits),
-            chunks,
             calls: Slab::new(),
             for_memory: VecDeque::new(),
             counted: 0,
@@ -115,38 +103,6 @@ impl<O: Owner> Responder<O> {
             reading: 0,
             pulls: Pulls::default(),
         }
-    }
-
-    /// Whether calls are taken at all.
-    pub(crate) fn takes_calls(&self) -> bool {
-        self.credits.exposed() > 0
-    }
-
-    /// Credits granted with the next reply, at most.
-    pub(crate) fn grant(&self) -> u32 {
-        self.credits.now()
-    }
-
-    /// What to grant to whoever asks for so many.
-    pub(crate) fn offer(&self, asked: u32) -> u32 {
-        self.credits.offer(asked)
-    }
-
-    /// Whether calls may come with chunks.
-    pub(crate) fn set_chunks(&mut self, chunks: Chunks) {
-        self.chunks = chunks;
-    }
-
-    /// Changes what is granted from the next reply on.
-    pub(crate) fn set_grant(&mut self, link: &mut Link<O>, credits: u32) {
-        self.credits.set(credits);
-        self.count_receives(link);
-    }
-
-    /// Receives that have to be posted for the credits granted (RFC 8166 §3.3.1).
-    fn count_receives(&self, link: &mut Link<O>) {
-        link.for_calls = self.credits.exposed() as usize;
-        link.post_receives();
     }
 
     /// Calls taken in and not answered to the end.
@@ -160,7 +116,7 @@ impl<O: Owner> Responder<O> {
     }
 
     /// A valid header that is that of a call.
-    pub(crate) fn handle_call(&mut self, link: &mut Link<O>, call: NewCall) {
+    pub(crate) fn handle_call(&mut self, shared: &mut Shared<O>, call: NewCall) {
         let NewCall {
             xid,
             asked,
@@ -169,34 +125,36 @@ impl<O: Owner> Responder<O> {
             message,
             at,
         } = call;
-        link.counters.calls_received += 1;
-        if self.is_full(link) {
+        shared.counters.calls_received += 1;
+        if self.is_full(shared) {
             return;
         }
         if lists.is_empty() && matches!(at, StreamAt::Message(_)) {
             // Nearly every call that is small: there is nothing to check of chunks.
-            return self.handle_whole(link, xid, asked, message, at);
+            return self.handle_whole(shared, xid, asked, named, message, at);
         }
         let inline = match at {
             StreamAt::Message(start) => message.len() - start,
             StreamAt::FirstChunk => 0,
         };
-        let checked = if self.chunks == Chunks::Refused && !lists.is_empty() {
+        let agreed = shared.agreed;
+        let first = rule::in_order(&lists).next();
+        let checked = if agreed.peer_chunks == Chunks::Refused && !lists.is_empty() {
             Err(Malformation::ChunksBackward)
         } else {
-            pull::check(&mut lists.reads, at, inline, link.max_chunk)
+            pull::check(&mut lists.reads, at, inline, shared.max_chunk)
         };
         let checked = match checked {
-            Ok(()) if !lists.reads.is_empty() && link.limits.outstanding_reads == 0 => {
+            Ok(()) if !lists.reads.is_empty() && shared.limits.outstanding_reads == 0 => {
                 Err(Malformation::ReadImpossible)
             }
-            Ok(()) if !lists.is_empty() && link.owner.take_condemned(xid, &lists) => {
+            Ok(()) if !lists.is_empty() && shared.owner.take_condemned(xid, &lists) => {
                 Err(Malformation::FailedBefore)
             }
             other => other,
         };
         if checked.is_ok() && lists.is_empty() {
-            return self.handle_whole(link, xid, asked, message, at);
+            return self.handle_whole(shared, xid, asked, named, message, at);
         }
         let chunks = lists.reads.len();
         let mut call = Call {
@@ -207,13 +165,17 @@ impl<O: Owner> Responder<O> {
             state: State::Dispatched,
             lease: None,
         };
-        if named != Invalidate::Unsaid || link.rule == Rule::By(Design::InterCall) {
-            let spent = Vec::new();
-            call.said = Some(Box::new(Said { named, spent }));
+        let of_interest = matches!(agreed.rule, Rule::By(Design::Fixed | Design::InterCall));
+        if named != Invalidate::Unsaid || of_interest {
+            call.said = Some(Box::new(Said {
+                named,
+                first,
+                spent: Vec::new(),
+            }));
         }
         if let Err(cause) = checked {
             let key = self.insert(call);
-            self.malformed(link, key, cause);
+            self.malformed(shared, key, cause);
             return;
         }
         call.state = State::Pulling(Box::new(Pulling {
@@ -229,35 +191,44 @@ impl<O: Owner> Responder<O> {
     /// A call that came in one piece.
     fn handle_whole(
         &mut self,
-        link: &mut Link<O>,
+        shared: &mut Shared<O>,
         xid: u32,
         asked: u32,
+        named: Invalidate,
         message: Buffer,
         at: StreamAt,
     ) {
+        // What it names it does not offer: that goes back in the reply (reminv §5.3).
+        let names = !named.handles().is_empty();
+        let said = names.then(|| {
+            Box::new(Said {
+                named,
+                ..Said::default()
+            })
+        });
         let key = self.insert(Call {
             xid,
             asked,
             lists: Lists::default(),
-            said: None,
+            said,
             state: State::Dispatched,
             lease: None,
         });
         match pull::assemble(xid, message, at, std::iter::empty()) {
             Ok(message) => {
                 let id = CallId { key, lease: None };
-                link.events.push_back(Event::Call { id, message });
+                shared.calls.push_back((id, message));
             }
-            Err(cause) => self.malformed(link, key, cause),
+            Err(cause) => self.malformed(shared, key, cause),
         }
     }
 
     /// Whether the peer has so many calls here that it does not keep to its credits: then it is cut
     /// off. Messages that only draw an error count too, until that error is on its way.
-    fn is_full(&self, link: &mut Link<O>) -> bool {
-        let full = self.calls.len() >= self.credits.tolerated();
+    fn is_full(&self, shared: &mut Shared<O>) -> bool {
+        let full = self.calls.len() >= shared.flow.tolerated();
         if full {
-            link.fail(Violation::BeyondCredits(self.calls.len()));
+            shared.fail(Violation::BeyondCredits(self.calls.len()));
         }
         full
     }
@@ -272,19 +243,19 @@ impl<O: Owner> Responder<O> {
     }
 
     /// Bytes that the next call needs for its chunks and for those of its reply.
-    pub(crate) fn needs_memory(&self, link: &Link<O>) -> Option<usize> {
+    pub(crate) fn needs_memory(&self, shared: &Shared<O>) -> Option<usize> {
         let &key = self.for_memory.front()?;
-        Some(memory_of(&self.calls[key as usize].lists, link.max_chunk))
+        Some(memory_of(&self.calls[key as usize].lists, shared.max_chunk))
     }
 
     /// There is no memory for the next call now, nor so for those behind it.
-    pub(crate) fn handle_no_memory(&mut self, link: &mut Link<O>) {
-        link.counters.memory_waits += (self.for_memory.len() - self.counted) as u64;
+    pub(crate) fn handle_no_memory(&mut self, shared: &mut Shared<O>) {
+        shared.counters.memory_waits += (self.for_memory.len() - self.counted) as u64;
         self.counted = self.for_memory.len();
     }
 
     /// The next call that needs memory has it, and goes on.
-    pub(crate) fn handle_memory(&mut self, link: &mut Link<O>, lease: O::Lease) {
+    pub(crate) fn handle_memory(&mut self, shared: &mut Shared<O>, lease: O::Lease) {
         let Some(key) = self.for_memory.pop_front() else {
             return;
         };
@@ -296,16 +267,16 @@ impl<O: Owner> Responder<O> {
             self.for_read.push_back((key, chunk));
         }
         if call.lists.reads.is_empty() {
-            self.pulled(link, key);
+            self.pulled(shared, key);
         } else {
             self.pulls.begun += 1;
-            self.read(link);
+            self.read(shared);
         }
     }
 
     /// Posts Reads as far as the provider has room for them, so that none of them is in the way of
     /// a Send. A chunk of more segments than that goes alone.
-    fn read(&mut self, link: &mut Link<O>) {
+    fn read(&mut self, shared: &mut Shared<O>) {
         while let Some(&(key, chunk)) = self.for_read.front() {
             let reads = &self.calls[key as usize].lists.reads;
             let read = &reads[usize::from(chunk)];
@@ -315,24 +286,30 @@ impl<O: Owner> Responder<O> {
                 .copied()
                 .filter(|segment| segment.length > 0)
                 .collect();
-            if self.reading > 0 && self.reading + from.len() > link.limits.outstanding_reads {
+            if self.reading > 0 && self.reading + from.len() > shared.limits.outstanding_reads {
                 return;
             }
             self.for_read.pop_front();
             self.reading += from.len();
             let len = usize::try_from(read.len()).expect("chunks are limited");
-            link.counters.read_chunks_pulled += 1;
-            link.counters.read_octets_pulled += len as u64;
-            link.posts.push(WorkRequest::Read {
+            shared.counters.read_chunks_pulled += 1;
+            shared.counters.read_octets_pulled += len as u64;
+            shared.posts.push(WorkRequest::Read {
                 wr: Purpose::Pull { call: key, chunk }.wr(),
-                sink: link.pool.take(len),
+                sink: shared.pool.take(len),
                 from,
             });
         }
     }
 
     /// A Read chunk is here.
-    pub(crate) fn handle_read(&mut self, link: &mut Link<O>, key: u32, chunk: u8, sink: Buffer) {
+    pub(crate) fn handle_read(
+        &mut self,
+        shared: &mut Shared<O>,
+        key: u32,
+        chunk: u8,
+        sink: Buffer,
+    ) {
         let call = &mut self.calls[key as usize];
         let chunk = usize::from(chunk);
         let segments = &call.lists.reads[chunk].segments;
@@ -344,14 +321,14 @@ impl<O: Owner> Responder<O> {
         pulling.left -= 1;
         if pulling.left == 0 {
             self.pulls.done += 1;
-            self.pulled(link, key);
+            self.pulled(shared, key);
         }
-        self.read(link);
+        self.read(shared);
     }
 
     /// Everything of the call is here. Not before this may it be answered, be it with an error:
     /// no Read of ours for this XID is outstanding.
-    fn pulled(&mut self, link: &mut Link<O>, key: u32) {
+    fn pulled(&mut self, shared: &mut Shared<O>, key: u32) {
         let call = &mut self.calls[key as usize];
         let state = std::mem::replace(&mut call.state, State::Dispatched);
         let State::Pulling(pulling) = state else {
@@ -366,82 +343,85 @@ impl<O: Owner> Responder<O> {
             Ok(message) => {
                 let lease = call.lease.take();
                 let id = CallId { key, lease };
-                link.events.push_back(Event::Call { id, message });
+                shared.calls.push_back((id, message));
             }
-            Err(cause) => self.malformed(link, key, cause),
+            Err(cause) => self.malformed(shared, key, cause),
         }
     }
 
     /// The chunks of a call cannot be used, and the connection is lost for it: the call is not to be
     /// tried again on the next (RFC 8166 §4.5.3).
-    pub(crate) fn handle_failed(&mut self, link: &mut Link<O>, key: u32) {
+    pub(crate) fn handle_failed(&mut self, shared: &mut Shared<O>, key: u32) {
         if let Some(call) = self.calls.get(key as usize) {
-            link.counters.calls_condemned += 1;
-            link.owner.condemn(call.xid, &call.lists);
+            shared.counters.calls_condemned += 1;
+            shared.owner.condemn(call.xid, &call.lists);
         }
     }
 
-    fn malformed(&mut self, link: &mut Link<O>, key: u32, cause: Malformation) {
+    fn malformed(&mut self, shared: &mut Shared<O>, key: u32, cause: Malformation) {
         debug!(xid = self.calls[key as usize].xid, %cause, "call refused (RFC 8166 §4.5.2)");
-        self.refuse(link, key);
+        self.refuse(shared, key);
     }
 
-    /// Answers a message that is not processed (RFC 8166 §4.5).
-    pub(crate) fn handle_invalid(&mut self, link: &mut Link<O>, owed: Owed) {
-        let (xid, version, asked, rejection) = match owed {
-            Owed::Nothing => {
-                link.counters.discarded += 1;
-                return;
-            }
-            Owed::Error {
-                xid,
-                version,
-                credits,
-                rejection,
-            } => (xid, version, credits, rejection),
+    /// Answers a message that is not processed, if something is owed for it (RFC 8166 §4.5).
+    pub(crate) fn handle_invalid(&mut self, shared: &mut Shared<O>, owed: Option<Refused>) {
+        let Some(refused) = owed else {
+            shared.counters.discarded += 1;
+            return;
         };
-        if self.is_full(link) {
+        if self.is_full(shared) {
             return;
         }
         let key = self.insert(Call {
-            xid,
-            asked,
+            xid: refused.xid,
+            asked: refused.credits,
             lists: Lists::default(),
             said: None,
             state: State::Dispatched,
             lease: None,
         });
-        self.send_error(link, key, version, rejection);
+        self.send_error(shared, key, refused.version, refused.rejection);
     }
 
     /// ERR_CHUNK for a call in service, in version two BAD_HEADER.
-    fn refuse(&mut self, link: &mut Link<O>, key: u32) {
-        self.send_error(link, key, link.layout.version(), Rejection::Header);
+    fn refuse(&mut self, shared: &mut Shared<O>, key: u32) {
+        self.send_error(
+            shared,
+            key,
+            shared.agreed.codec.version(),
+            Rejection::Header,
+        );
     }
 
     /// Ends a call with an error, unless that would complete another call for which Reads of ours
     /// are outstanding: a peer that uses an XID twice might free the memory that they read.
-    fn send_error(&mut self, link: &mut Link<O>, key: u32, version: u32, rejection: Rejection) {
+    fn send_error(&mut self, shared: &mut Shared<O>, key: u32, version: u32, rejection: Rejection) {
         let Call { xid, asked, .. } = self.calls[key as usize];
         let pulling = |call: &Call<_>| matches!(call.state, State::Pulling(_));
         if self.calls.iter().any(|(_, c)| c.xid == xid && pulling(c)) {
             debug!(xid, "no error, as a call with the same XID is being pulled");
-            link.counters.discarded += 1;
+            shared.counters.discarded += 1;
             self.calls.remove(key as usize);
             return;
         }
         match rejection {
-            Rejection::Header => link.counters.chunk_errors_sent += 1,
-            Rejection::Versions { .. } => link.counters.version_errors_sent += 1,
-            Rejection::Operation => link.counters.option_errors_sent += 1,
+            Rejection::Header => shared.counters.chunk_errors_sent += 1,
+            Rejection::Versions { .. } => shared.counters.version_errors_sent += 1,
+            Rejection::Operation => shared.counters.option_errors_sent += 1,
         }
         // A Requester need not believe what an error grants, so it counts for nothing here.
-        let grant = self.credits.offer(asked);
+        let credits = shared.flow.offer(asked);
         let call = &mut self.calls[key as usize];
         call.state = State::Replying { left: 1 };
-        let mut buffer = link.send_buffer();
-        rejection.emit(&mut buffer, xid, version, grant);
-        link.posts.push(WorkRequest::Send {
+        let mut buffer = shared.send_buffer();
+        let error = Refused {
+            xid,
+            version,
+            credits,
+            rejection,
+        };
+        shared.agreed.codec.emit_error(&mut buffer, error);
+        shared.posts.push(WorkRequest::Send {
             wr: Purpose::Reply { call: key }.wr(),
             buffer,
             rest: Gather::new(),
@@ -450,49 +430,55 @@ impl<O: Owner> Responder<O> {
     }
 
     /// What is to go back for a call.
-    pub(crate) fn reply(&mut self, link: &mut Link<O>, id: CallId<O::Lease>, reply: Reply) {
+    pub(crate) fn reply(&mut self, shared: &mut Shared<O>, id: CallId<O::Lease>, reply: Reply) {
         let CallId { key, lease } = id;
         self.calls[key as usize].lease = lease;
         match reply {
-            Reply::Message(reply) => self.answer(link, key, reply),
+            Reply::Message(reply) => self.answer(shared, key, reply),
             // The Receive was posted again when the call came, so its credit is in force again.
             Reply::Nothing => drop(self.calls.remove(key as usize)),
             // RFC 8166 §6.1: it was not executed.
-            Reply::Ineligible => self.malformed_items(link, key),
+            Reply::Ineligible => self.malformed_items(shared, key),
         }
     }
 
-    fn malformed_items(&mut self, link: &mut Link<O>, key: u32) {
+    fn malformed_items(&mut self, shared: &mut Shared<O>, key: u32) {
         let xid = self.calls[key as usize].xid;
         debug!(
             xid,
             "an item that is not eligible was reduced (RFC 8166 §6.1)"
         );
-        self.refuse(link, key);
+        self.refuse(shared, key);
     }
 
-    fn answer(&mut self, link: &mut Link<O>, key: u32, reply: Payload) {
-        let grant = self.credits.offer(self.calls[key as usize].asked);
+    fn answer(&mut self, shared: &mut Shared<O>, key: u32, reply: Payload) {
         let call = &mut self.calls[key as usize];
-        let (layout, limit) = (link.layout, link.send_limit);
-        if call.lists.is_empty() && layout.min_len() + reply.stream_len() <= limit {
-            link.note_reply(layout.min_len() + reply.stream_len());
+        let grant = shared.flow.offer(call.asked);
+        let (codec, sizes) = (shared.agreed.codec, shared.agreed.sizes);
+        let (plain, limit) = (codec.plain_len(), sizes.send);
+        let names = call
+            .said
+            .as_ref()
+            .is_some_and(|said| !said.named.handles().is_empty());
+        let small = call.lists.is_empty() && !names;
+        if small && plain + reply.stream_len() <= limit {
+            shared.note_reply(plain + reply.stream_len());
             // Only then may a handle go that is not of the call: this one has none.
-            let invalidate = match link.rule {
-                Rule::By(Design::InterCall) => self.handle_to_take(link, key),
+            let invalidate = match shared.agreed.rule {
+                Rule::By(Design::InterCall) => self.handle_to_take(shared, key),
                 Rule::By(_) | Rule::Never => None,
             };
             let call = &mut self.calls[key as usize];
-            call.answer_inline(link, key, grant, reply, invalidate);
-            return self.granted(link);
+            call.answer_inline(shared, key, grant, reply, invalidate);
+            return shared.flow.handle_replied();
         }
         let (head, lists) = (reply.head().len(), &call.lists);
         let plan = |limit| {
             let items = reply.items().iter().map(Item::len);
-            plan_reply(layout, lists, head, items, limit)
+            plan_reply(plain, lists, head, items, limit)
         };
         let planned = match plan(limit) {
-            ReplyPlan::NoRoom if link.last_resort_limit > limit => plan(link.last_resort_limit),
+            ReplyPlan::NoRoom if sizes.last_resort > limit => plan(sizes.last_resort),
             planned => planned,
         };
         let (chunks, long) = match planned {
@@ -504,12 +490,12 @@ impl<O: Owner> Responder<O> {
                     len = reply.stream_len(),
                     "no room for the reply"
                 );
-                return self.refuse(link, key);
+                return self.refuse(shared, key);
             }
         };
         let wr = Purpose::Reply { call: key }.wr();
         let mut writer = Writer {
-            link,
+            shared,
             wr,
             posted: 0,
         };
@@ -528,20 +514,20 @@ impl<O: Owner> Responder<O> {
             let offered = &call.lists.writes[chunk];
             lists.writes[chunk] = offered.returned(item.len());
             writer.write(&offered.segments, item.data.clone());
-            writer.link.counters.write_chunks_filled += 1;
-            writer.link.counters.write_octets_posted += item.len() as u64;
+            writer.shared.counters.write_chunks_filled += 1;
+            writer.shared.counters.write_octets_posted += item.len() as u64;
         }
-        let mut buffer = writer.link.send_buffer();
+        let mut buffer = writer.shared.send_buffer();
         let xid = call.xid;
-        let copied = copied(layout, call.said.as_deref());
-        let emit = |out: &mut Buffer, proc, lists| {
+        let invalidate = copied(codec, call.said.as_deref());
+        let emit = |out: &mut Buffer, long, lists: &Lists| {
             let contents = Contents {
-                proc,
+                long,
                 direction: Direction::Reply,
-                invalidate: copied,
+                invalidate,
                 lists,
             };
-            layout.emit(out, xid, grant, contents);
+            codec.emit(out, xid, grant, &contents);
         };
         let moved = |index: usize| chunks.get(index).is_some_and(Option::is_some);
         // Octets that went, or would have gone, in one Send.
@@ -556,47 +542,50 @@ impl<O: Owner> Responder<O> {
             let len = buffer::gather_len(&stream);
             lists.reply = Some(offered.returned(len));
             writer.write(&offered.segments, stream);
-            writer.link.counters.reply_chunks_filled += 1;
-            writer.link.counters.reply_octets_posted += len as u64;
-            emit(&mut buffer, procedure::NOMSG, lists);
+            writer.shared.counters.reply_chunks_filled += 1;
+            writer.shared.counters.reply_octets_posted += len as u64;
+            emit(&mut buffer, true, &lists);
             needed += len;
             Gather::new()
         } else {
-            emit(&mut buffer, procedure::MSG, lists);
-            put_inline(&reply, &mut buffer, moved)
+            emit(&mut buffer, false, &lists);
+            put_inline(reply.parts(), &mut buffer, moved)
         };
         let left = writer.posted + 1;
         needed += buffer.len() + buffer::gather_len(&rest);
-        link.note_reply(needed);
-        let invalidate = self.handle_to_take(link, key);
+        shared.note_reply(needed);
+        let invalidate = self.handle_to_take(shared, key);
         let call = &mut self.calls[key as usize];
         // Right behind the Writes: order on the stream is enough (RFC 5040 §5.5).
-        link.posts.push(WorkRequest::Send {
+        shared.posts.push(WorkRequest::Send {
             wr,
             buffer,
             rest,
             invalidate,
         });
-        link.counters.replies_sent += 1;
+        shared.counters.replies_sent += 1;
         call.state = State::Replying { left };
-        self.granted(link);
+        shared.flow.handle_replied();
     }
 
     /// The handle to take along with the reply to the call `key`.
-    fn handle_to_take(&mut self, link: &mut Link<O>, key: u32) -> Option<Handle> {
+    fn handle_to_take(&mut self, shared: &mut Shared<O>, key: u32) -> Option<Handle> {
         let call = &self.calls[key as usize];
         let mut of_other = None;
-        let taken = link.rule.take(&call.lists, call.said.as_deref(), || {
-            of_other = self.spare(key);
-            of_other.map(|(_, handle)| handle)
-        });
+        let taken = shared
+            .agreed
+            .rule
+            .take(&call.lists, call.said.as_deref(), || {
+                of_other = self.spare(key);
+                of_other.map(|(_, handle)| handle)
+            });
         if let Some((other, handle)) = of_other {
             let said = &mut self.calls[other as usize].said;
             said.get_or_insert_default().spent.push(handle);
-            link.counters.invalidations_sent_inter_call += 1;
+            shared.counters.invalidations_sent_inter_call += 1;
         }
-        link.counters.invalidations_sent += u64::from(taken.handle.is_some());
-        link.counters.foreign_handles_named += u64::from(taken.foreign);
+        shared.counters.invalidations_sent += u64::from(taken.handle.is_some());
+        shared.counters.foreign_handles_named += u64::from(taken.foreign);
         taken.handle
     }
 
@@ -605,7 +594,7 @@ impl<O: Owner> Responder<O> {
     /// looked at has a limit, as this is for every reply, and a client decides how much there is.
     fn spare(&self, key: u32) -> Option<(u32, Handle)> {
         let calls = || self.calls.iter();
-        let segments = calls().map(|(_, call)| invalidation::segments(&call.lists));
+        let segments = calls().map(|(_, call)| rule::segments(&call.lists));
         if segments.sum::<usize>() > MAX_SPARE_SEGMENTS {
             return None;
         }
@@ -614,10 +603,10 @@ impl<O: Owner> Responder<O> {
         });
         let spare = read.flat_map(|(other, call)| {
             let spent = call.said.as_ref().map_or(&[][..], |said| &said.spent);
-            invalidation::spare(&call.lists, spent).map(move |handle| (other, handle))
+            rule::spare(&call.lists, spent).map(move |handle| (other, handle))
         });
         let alone = |&(_, handle): &(usize, Handle)| {
-            let all = calls().flat_map(|(_, call)| invalidation::in_order(&call.lists));
+            let all = calls().flat_map(|(_, call)| rule::in_order(&call.lists));
             all.filter(|&other| other == handle).count() == 1
         };
         let (other, handle) = spare.take(MAX_SPARE_CANDIDATES).find(alone)?;
@@ -625,12 +614,6 @@ impl<O: Owner> Responder<O> {
             u32::try_from(other).expect("calls are limited by credits"),
             handle,
         ))
-    }
-
-    /// A reply is queued that says what is granted.
-    fn granted(&mut self, link: &mut Link<O>) {
-        self.credits.replied();
-        link.for_calls = self.credits.exposed() as usize;
     }
 
     /// A Write or Send of a reply is done.
@@ -650,40 +633,28 @@ impl<L> Call<L> {
     /// A reply that fits a Send, to a call that offered no chunk: nearly every one that is small.
     fn answer_inline<O: Owner>(
         &mut self,
-        link: &mut Link<O>,
+        shared: &mut Shared<O>,
         key: u32,
         grant: u32,
         reply: Payload,
         invalidate: Option<Handle>,
     ) {
-        let header = link.layout.plain(Direction::Reply, self.xid, grant);
-        let (buffer, rest) = into_inline(reply, &header, || link.send_buffer());
-        link.posts.push(WorkRequest::Send {
+        let header = shared.agreed.codec.plain(Direction::Reply, self.xid, grant);
+        let (buffer, rest) = into_inline(reply, &header, || shared.send_buffer());
+        shared.posts.push(WorkRequest::Send {
             wr: Purpose::Reply { call: key }.wr(),
             buffer,
             rest,
             invalidate,
         });
-        link.counters.replies_sent += 1;
+        shared.counters.replies_sent += 1;
         self.state = State::Replying { left: 1 };
-    }
-}
-
-impl<L> CallId<L> {
-    /// A number that no other call in service on this connection has.
-    pub fn key(&self) -> u32 {
-        self.key
-    }
-
-    /// The memory leased for the chunks of the call and of its reply, if it has any.
-    pub fn lease_mut(&mut self) -> Option<&mut L> {
-        self.lease.as_mut()
     }
 }
 
 /// Posts the Writes of one reply.
 struct Writer<'a, O: Owner> {
-    link: &'a mut Link<O>,
+    shared: &'a mut Shared<O>,
     wr: verbs::WrId,
     posted: usize,
 }
@@ -700,7 +671,7 @@ impl<O: Owner> Writer<'_, O> {
                 continue;
             }
             self.posted += 1;
-            self.link.posts.push(WorkRequest::Write {
+            self.shared.posts.push(WorkRequest::Write {
                 wr: self.wr,
                 source,
                 to: segment.address(),
@@ -721,18 +692,9 @@ fn memory_of(lists: &Lists, max_chunk: usize) -> usize {
 
 /// The word for remote invalidation in a reply: one handle is copied from the call, several are not
 /// (reminv §5.3).
-fn copied(layout: Layout, said: Option<&Said>) -> Invalidate {
+fn copied(codec: &dyn Codec, said: Option<&Said>) -> Invalidate {
     match said.map(|said| &said.named) {
         Some(one @ Invalidate::One(_)) => one.clone(),
-        Some(Invalidate::Several(_) | Invalidate::Unsaid) | None => layout.nothing_to_invalidate(),
-    }
-}
-
-/// Whether a header that is valid can be that of a call, and where its stream is.
-pub(crate) fn stream_of_call(header: &Header, stream: usize) -> Option<StreamAt> {
-    match &header.body {
-        header::Body::Msg(_) => Some(StreamAt::Message(stream)),
-        header::Body::NoMsg(_) => Some(StreamAt::FirstChunk),
-        header::Body::Done | header::Body::Error(_) => None,
+        Some(Invalidate::Several(_) | Invalidate::Unsaid) | None => codec.nothing_to_invalidate(),
     }
 }

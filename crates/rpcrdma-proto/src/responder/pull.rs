@@ -1,7 +1,7 @@
 //! What a call has in Read chunks: checked before anything is pulled, put together afterwards.
 
-use crate::header::{Malformation, ReadChunk};
-use crate::message;
+use crate::wire::direction::{PREFIX_LEN, prefix};
+use crate::wire::header::{Malformation, ReadChunk};
 use buffer::{Buffer, Gather};
 use oncrpc::xdr::{Item, Payload, padded};
 
@@ -14,7 +14,8 @@ pub(crate) enum StreamAt {
     FirstChunk,
 }
 
-/// Checks the Read chunks of a call, in ascending order of Position, and forgets the empty ones.
+/// Checks the Read chunks of a call, puts them in ascending order of Position, and forgets the empty
+/// ones.
 ///
 /// `stream` is where the stream is and how many octets of it are inline.
 pub(crate) fn check(
@@ -23,6 +24,7 @@ pub(crate) fn check(
     inline: usize,
     max_chunk: usize,
 ) -> Result<(), Malformation> {
+    reads.sort_unstable_by_key(|chunk| chunk.position);
     // All together, so that the number of chunks does not multiply what one call may take.
     let all: u64 = reads.iter().map(ReadChunk::len).sum();
     if all > max_chunk as u64 {
@@ -41,7 +43,7 @@ pub(crate) fn check(
     };
     reads.retain(|chunk| !chunk.is_empty());
     // What says which message this is cannot be in an item of it.
-    let first = message::PREFIX_LEN;
+    let first = PREFIX_LEN;
     let (mut before, mut end) = (0, 0);
     for chunk in &reads[items..] {
         // RFC 8166 §3.4.5: a Position is an offset in the whole stream, in which the items before
@@ -76,7 +78,7 @@ pub(crate) fn assemble(
             (sink, 0)
         }
     };
-    match message::prefix(&head[start..]) {
+    match prefix(&head[start..]) {
         Some((found, _)) if found == xid => {}
         _ => return Err(Malformation::XidMismatch),
     }

@@ -198,8 +198,8 @@ fn segments_of_one_position_are_one_chunk_wherever_they_stand() {
         panic!("an RDMA_MSG");
     };
     let positions: Vec<_> = lists.reads.iter().map(|c| c.position).collect();
-    assert_eq!(positions, [4, 8]);
-    let handles: Vec<_> = lists.reads[1].segments.iter().map(|s| s.handle.0).collect();
+    assert_eq!(positions, [8, 4], "as they stand in the header");
+    let handles: Vec<_> = lists.reads[0].segments.iter().map(|s| s.handle.0).collect();
     assert_eq!(handles, [1, 3]);
 }
 

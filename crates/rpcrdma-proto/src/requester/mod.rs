@@ -1,18 +1,21 @@
 //! The role that calls.
 
-use crate::credits::{Allowance, Need};
-use crate::direction::Direction;
-use crate::header::{self, Header, Lists, ReadChunk, Segments, WriteChunk};
-use crate::invalidation::{self, Accepts};
-use crate::layout::{Contents, Layout};
+mod outcome;
+
+use self::outcome::{Outcome, Region, RegionUse, assemble, judge};
+use crate::agreed::OurCalls;
+use crate::codec::{Contents, Invalidate, PeerError, Rpc};
+use crate::event::Violation;
+use crate::flow::Need;
+use crate::invalidation::persistent::PersistentPool;
+use crate::invalidation::rule::{self, Accepts};
 use crate::limits::MAX_INVALIDATE_HANDLES;
-use crate::link::{Event, Link, Violation};
 use crate::message::CallRequest;
-use crate::outcome::{Outcome, Region, RegionUse, assemble, judge};
 use crate::owner::Owner;
-use crate::persistent::PersistentPool;
 use crate::plan::{CallForm, CallPlan, Chunks, PlanLimits};
-use crate::v2::header::Invalidate;
+use crate::shared::Shared;
+use crate::wire::direction::Direction;
+use crate::wire::header::{Lists, ReadChunk, Segments, WriteChunk, chunks_len_of};
 use crate::work::Purpose;
 use crate::xid::XidTable;
 use buffer::{Buffer, Gather, Pool};
@@ -56,14 +59,8 @@ pub enum Unfinished<C> {
 /// The calls of ours on one connection.
 #[derive(Debug)]
 pub(crate) struct Requester<O: Owner> {
-    credits: Allowance,
-    chunks: Chunks,
-    /// Whether it is settled what is spoken. Before that a call cannot be planned.
-    settled: bool,
     /// Whether the peer is ready for calls (RFC 8167 §6).
     ready: bool,
-    /// Why it never will be, if it has said so.
-    never: Option<&'static str>,
     /// Calls that were in flight when the mark was set, and still are.
     marked: Marked,
     /// Regions exposed to the peer, but for those that stay.
@@ -108,13 +105,24 @@ struct Call<C> {
 
 #[derive(Debug)]
 enum State {
-    /// It waits to be sent. The plan was made under these [terms](Link::terms); there is none before
+    /// It waits to be sent. The plan was made under these [terms](Shared::terms); there is none before
     /// it is settled what is spoken.
     Waiting { plan: Option<CallPlan>, terms: u32 },
     /// Its reply is still to come.
     Awaiting,
     /// Its reply is here; some of its memory is still exposed.
     Invalidating { left: usize, outcome: Outcome },
+}
+
+/// A reply as it came, with the handle that the peer took along.
+pub(crate) struct NewReply {
+    pub(crate) xid: u32,
+    pub(crate) granted: u32,
+    pub(crate) header: Rpc,
+    pub(crate) message: Buffer,
+    /// Where in the message the Payload stream begins.
+    pub(crate) stream: usize,
+    pub(crate) invalidated: Option<Invalidated>,
 }
 
 /// Why a call was not sent.
@@ -126,19 +134,11 @@ enum NotSent {
 }
 
 impl<O: Owner> Requester<O> {
-    pub(crate) fn new(
-        credits: Allowance,
-        chunks: Chunks,
-        ready: bool,
-        persistent: PersistentPool,
-    ) -> Self {
+    /// A Requester that asks for so many credits.
+    pub(crate) fn new(credits: u32, ready: bool, persistent: PersistentPool) -> Self {
         Self {
-            xids: XidTable::new(credits.asked() as usize),
-            credits,
-            chunks,
-            settled: true,
+            xids: XidTable::new(credits as usize),
             ready,
-            never: None,
             marked: Marked::default(),
             exposed: 0,
             persistent,
@@ -149,23 +149,6 @@ impl<O: Owner> Requester<O> {
         }
     }
 
-    /// Whether it is settled what is spoken.
-    pub(crate) fn set_settled(&mut self, settled: bool) {
-        self.settled = settled;
-    }
-
-    /// Whether the peer takes calls with chunks, without, or not at all: as it has said.
-    ///
-    /// Says whether that has changed.
-    pub(crate) fn set_chunks(&mut self, chunks: Option<Chunks>) -> bool {
-        let before = self.chunks;
-        match chunks {
-            Some(chunks) => self.chunks = chunks,
-            None => self.never = Some("the peer takes no calls (BKREQSUP_NONE, xcharext §3.3)"),
-        }
-        before != self.chunks
-    }
-
     /// Whether calls wait that were made as large as the peer took messages then.
     pub(crate) fn holds_calls(&self) -> bool {
         !self.held.is_empty()
@@ -173,12 +156,12 @@ impl<O: Owner> Requester<O> {
 
     /// Tells the calls that are on their way now from those to come, until
     /// [`forget_mark`](Self::forget_mark).
-    pub(crate) fn mark(&mut self) {
+    pub(crate) fn mark(&mut self, shared: &Shared<O>) {
         if !self.marked.set {
             self.marked = Marked {
                 epoch: self.marked.epoch.wrapping_add(1),
                 set: true,
-                left: self.credits.used() as usize,
+                left: shared.flow.in_flight(),
             };
         }
     }
@@ -193,39 +176,25 @@ impl<O: Owner> Requester<O> {
         self.marked.set = false;
     }
 
-    /// The peer has granted credits in a message that is no reply to a call.
-    pub(crate) fn handle_grant(&mut self, credits: u32) {
-        self.credits.handle_grant(credits);
-    }
-
-    /// Credits that are asked for.
-    pub(crate) fn asked(&self) -> u32 {
-        self.credits.asked()
-    }
-
-    /// Credits in force.
-    pub(crate) fn credits(&self) -> u32 {
-        self.credits.in_force()
-    }
-
     /// The upper layer knows that the peer is ready for calls.
     pub(crate) fn handle_ready(&mut self) {
         self.ready = true;
     }
 
     /// Calls that can be sent now: as far as credits go, and none while others wait.
-    pub(crate) fn room(&self) -> usize {
+    pub(crate) fn room(&self, shared: &Shared<O>) -> usize {
         match self.waiting.is_empty() {
-            true => self.credits_for(Need::Call),
+            true => self.credits_for(shared, Need::Call),
             false => 0,
         }
     }
 
     /// Credits that a call with this need can have now.
-    pub(crate) fn credits_for(&self, need: Need) -> usize {
-        match self.ready && self.settled {
-            true => self.credits.room(need) as usize,
-            false => 0,
+    pub(crate) fn credits_for(&self, shared: &Shared<O>, need: Need) -> usize {
+        match shared.agreed.our_calls {
+            OurCalls::Unsettled => 0,
+            OurCalls::Never(_) | OurCalls::Sent(_) if !self.ready => 0,
+            OurCalls::Never(_) | OurCalls::Sent(_) => shared.flow.room(need),
         }
     }
 
@@ -261,24 +230,19 @@ impl<O: Owner> Requester<O> {
     pub(crate) fn call(
         &mut self,
         now: Instant,
-        link: &mut Link<O>,
+        shared: &mut Shared<O>,
         request: CallRequest<O::Call>,
         qp: &mut dyn QueuePair,
     ) -> Result<CallKey, FailedCall<O::Call>> {
-        let planned = match (self.refusal(), self.settled) {
-            (Some(error), _) => Err(error),
-            (None, true) => self.plan(link, &request).map(Some),
-            (None, false) => Ok(None),
-        };
-        let plan = match planned {
+        let plan = match self.plan(shared, &request) {
             Ok(plan) => plan,
             Err(error) => return Err(request.failed(error)),
         };
-        let (terms, need) = (link.terms, request.need);
+        let (terms, need) = (shared.terms, request.need);
         let goes = match &plan {
             // A look whether the peer is there does not wait for memory of others.
             Some(plan) if need == Need::HealthCheck || self.waiting.is_empty() => {
-                self.has_room(link, plan, need)
+                self.has_room(shared, plan, need)
             }
             Some(_) | None => false,
         };
@@ -298,7 +262,7 @@ impl<O: Owner> Requester<O> {
         let index = u32::try_from(index).expect("calls are limited by memory");
         let key = CallKey { index, generation };
         let plan = match plan {
-            Some(plan) if goes => match self.send(now, link, index, &plan, qp) {
+            Some(plan) if goes => match self.send(now, shared, index, &plan, qp) {
                 Ok(()) => return Ok(key),
                 Err(NotSent::Never(error)) => {
                     let call = self.calls.remove(index as usize);
@@ -308,47 +272,51 @@ impl<O: Owner> Requester<O> {
             },
             plan => plan,
         };
-        if self.settled && self.credits_for(need) == 0 {
-            link.counters.credit_waits += 1;
-        } else if self.settled {
-            link.counters.region_waits += 1;
+        match (&plan, self.credits_for(shared, need)) {
+            (None, _) => {}
+            (Some(_), 0) => shared.counters.credit_waits += 1,
+            (Some(_), 1..) => shared.counters.region_waits += 1,
         }
         self.calls[index as usize].state = State::Waiting { plan, terms };
         self.waiting.push_back(index);
         Ok(key)
     }
 
-    /// Why no call can be sent, if waiting does not help.
-    fn refusal(&self) -> Option<TransportError> {
-        let why = match (self.credits.asked(), self.ready) {
-            (0, _) => Some("this end has no credits to ask for"),
-            (1.., false) => Some("the peer is not ready for calls (RFC 8167 §6)"),
-            (1.., true) => self.never,
-        };
-        why.map(TransportError::Refused)
-    }
-
+    /// The plan for a call; none as long as it is not settled what is spoken. An error if waiting does
+    /// not help.
     fn plan(
         &self,
-        link: &Link<O>,
+        shared: &Shared<O>,
         request: &CallRequest<O::Call>,
-    ) -> Result<CallPlan, TransportError> {
-        let limits = PlanLimits {
-            layout: link.layout,
-            send: link.send_limit,
-            receive: link.reply_limit,
-            max_chunk: link.max_chunk,
-            max_segment: link.max_segment,
-            regions: link.limits.regions - self.persistent.most(),
-            chunks: self.chunks,
+    ) -> Result<Option<CallPlan>, TransportError> {
+        let refused = |why| Err(TransportError::Refused(why));
+        let chunks = match (shared.flow.asked(), self.ready, shared.agreed.our_calls) {
+            (0, ..) => return refused("this end has no credits to ask for"),
+            (1.., false, _) => return refused("the peer is not ready for calls (RFC 8167 §6)"),
+            (1.., true, OurCalls::Never(why)) => return refused(why),
+            (1.., true, OurCalls::Unsettled) => return Ok(None),
+            (1.., true, OurCalls::Sent(chunks)) => chunks,
         };
-        CallPlan::new(&request.sizes(), &request.bound, &limits)
+        let limits = self.limits(shared, chunks);
+        CallPlan::new(&request.sizes(), &request.bound, &limits).map(Some)
+    }
+
+    fn limits(&self, shared: &Shared<O>, chunks: Chunks) -> PlanLimits {
+        PlanLimits {
+            header: shared.agreed.codec.plain_len(),
+            send: shared.agreed.sizes.send,
+            receive: shared.agreed.sizes.reply,
+            max_chunk: shared.max_chunk,
+            max_segment: shared.max_segment,
+            regions: shared.limits.regions - self.persistent.most(),
+            chunks,
+        }
     }
 
     /// Whether there is a credit, and room for the regions of a plan.
-    fn has_room(&self, link: &Link<O>, plan: &CallPlan, need: Need) -> bool {
+    fn has_room(&self, shared: &Shared<O>, plan: &CallPlan, need: Need) -> bool {
         let exposed = self.exposed + self.persistent.made();
-        self.credits_for(need) > 0 && exposed + plan.regions() <= link.limits.regions
+        self.credits_for(shared, need) > 0 && exposed + plan.regions() <= shared.limits.regions
     }
 
     /// Sends calls that waited, in their order, as far as there is room. What they are planned for is
@@ -356,31 +324,28 @@ impl<O: Owner> Requester<O> {
     pub(crate) fn send_waiting(
         &mut self,
         now: Instant,
-        link: &mut Link<O>,
+        shared: &mut Shared<O>,
         qp: &mut dyn QueuePair,
     ) {
-        while self.settled
-            && let Some(&index) = self.waiting.front()
-        {
+        while let Some(&index) = self.waiting.front() {
             let call = &mut self.calls[index as usize];
             let need = call.request.need;
             let State::Waiting { plan, terms } = &mut call.state else {
                 unreachable!("a call that was sent does not wait");
             };
-            let plan = plan.take().filter(|_| *terms == link.terms);
-            let planned = match (self.refusal(), plan) {
-                (Some(error), _) => Err(error),
-                (None, Some(plan)) => Ok(plan),
-                (None, None) => self.plan(link, &self.calls[index as usize].request),
+            let planned = match plan.take().filter(|_| *terms == shared.terms) {
+                Some(plan) => Ok(Some(plan)),
+                None => self.plan(shared, &self.calls[index as usize].request),
             };
             let sent = match planned {
-                Ok(plan) => {
-                    let sent = match self.has_room(link, &plan, need) {
-                        true => self.send(now, link, index, &plan, qp),
+                Ok(None) => return,
+                Ok(Some(plan)) => {
+                    let sent = match self.has_room(shared, &plan, need) {
+                        true => self.send(now, shared, index, &plan, qp),
                         false => Err(NotSent::NotRegistered),
                     };
                     if let Err(NotSent::NotRegistered) = sent {
-                        let (plan, terms) = (Some(plan), link.terms);
+                        let (plan, terms) = (Some(plan), shared.terms);
                         self.calls[index as usize].state = State::Waiting { plan, terms };
                         return;
                     }
@@ -390,7 +355,7 @@ impl<O: Owner> Requester<O> {
             };
             self.waiting.pop_front();
             if let Err(NotSent::Never(error)) = sent {
-                self.finish(link, index, Outcome::Failed(error));
+                self.finish(shared, index, Outcome::Failed(error));
             }
         }
     }
@@ -399,7 +364,7 @@ impl<O: Owner> Requester<O> {
     fn send(
         &mut self,
         now: Instant,
-        link: &mut Link<O>,
+        shared: &mut Shared<O>,
         index: u32,
         plan: &CallPlan,
         qp: &mut dyn QueuePair,
@@ -411,40 +376,36 @@ impl<O: Owner> Requester<O> {
             return Err(NotSent::Never(TransportError::Refused(why)));
         }
         if !plan.is_plain()
-            && let Err(error) = offer(plan, call, link, &mut self.persistent, qp)
+            && let Err(error) = offer(plan, call, shared, &mut self.persistent, qp)
         {
             self.xids.remove(xid);
             // A connection that is over registers nothing, and says itself why it is over.
             if !matches!(error, RegisterError::Closed(_)) {
-                link.fail(Violation::NotRegistered);
+                shared.fail(Violation::NotRegistered);
             }
             return Err(NotSent::NotRegistered);
         }
         self.exposed += call.regions.len();
-        self.credits.spend();
-        link.for_replies = self.credits.used() as usize;
-        link.post_receives();
-        link.counters.calls_sent += 1;
-        let proc = match plan.form {
-            CallForm::Short | CallForm::Chunked => header::procedure::MSG,
-            CallForm::Long => header::procedure::NOMSG,
-        };
-        let mut buffer = link.send_buffer();
+        shared.flow.handle_call_sent();
+        shared.post_receives();
+        shared.counters.calls_sent += 1;
+        let mut buffer = shared.send_buffer();
         let contents = Contents {
-            proc,
+            long: plan.form == CallForm::Long,
             direction: Direction::Call,
-            invalidate: may_go(link, plan, call),
-            lists: std::mem::take(&mut call.offered),
+            invalidate: may_go(shared, plan, call),
+            lists: &call.offered,
         };
-        let asked = self.credits.asked();
-        call.offered = link.layout.emit(&mut buffer, xid, asked, contents);
+        let asked = shared.flow.asked();
+        let codec = shared.agreed.codec;
+        codec.emit(&mut buffer, xid, asked, &contents);
         let rest = match plan.form {
             CallForm::Short | CallForm::Chunked => {
                 call.request.message.put_inline(&mut buffer, &plan.moved)
             }
             CallForm::Long => Gather::new(),
         };
-        link.posts.push(WorkRequest::Send {
+        shared.posts.push(WorkRequest::Send {
             wr: Purpose::Call.wr(),
             buffer,
             rest,
@@ -461,7 +422,7 @@ impl<O: Owner> Requester<O> {
     /// One that was sent keeps its credit and its memory until its reply: the peer does not know, and
     /// may still reach the memory (RFC 8166 §4.4.1). So there are no more of these than credits, and
     /// none is older than [`oldest`](Self::oldest).
-    pub(crate) fn cancel(&mut self, link: &mut Link<O>, key: CallKey) -> Option<O::Call> {
+    pub(crate) fn cancel(&mut self, shared: &mut Shared<O>, key: CallKey) -> Option<O::Call> {
         let call = self.calls.get_mut(key.index as usize)?;
         if call.generation != key.generation || call.cancelled {
             return None;
@@ -471,7 +432,7 @@ impl<O: Owner> Requester<O> {
             return None;
         }
         call.cancelled = true;
-        link.counters.cancelled += 1;
+        shared.counters.cancelled += 1;
         let value = call.request.call.take();
         if call.is_waiting() {
             self.waiting.retain(|&index| index != key.index);
@@ -483,51 +444,51 @@ impl<O: Owner> Requester<O> {
     /// An error that ends a call, with the handle that the peer took along.
     pub(crate) fn handle_refused(
         &mut self,
-        link: &mut Link<O>,
+        shared: &mut Shared<O>,
         xid: u32,
-        error: TransportError,
+        refusal: PeerError,
         invalidated: Option<Invalidated>,
     ) {
         let Some(key) = self.xids.get(xid) else {
-            link.counters.unknown_replies += 1;
-            refuse_invalidation(link, invalidated);
+            shared.counters.unknown_replies += 1;
+            shared.refuse_invalidation(invalidated);
             return;
         };
-        if self.take_back(link, key, invalidated) {
-            link.counters.errors_received += 1;
-            self.answered(link, key, Outcome::Failed(error));
+        if self.take_back(shared, key, invalidated) {
+            shared.counters.errors_received += 1;
+            let error = TransportError::Refused(refusal.why);
+            self.answered(shared, key, Outcome::Failed(error));
         }
     }
 
-    /// A message that answers a call, with the handle that the peer took along.
-    pub(crate) fn handle_reply(
-        &mut self,
-        link: &mut Link<O>,
-        header: Header,
-        message: Buffer,
-        stream: usize,
-        invalidated: Option<Invalidated>,
-    ) {
-        let Some(key) = self.xids.get(header.xid) else {
-            link.counters.unknown_replies += 1;
-            refuse_invalidation(link, invalidated);
+    /// A message that answers a call.
+    pub(crate) fn handle_reply(&mut self, shared: &mut Shared<O>, reply: NewReply) {
+        let NewReply {
+            xid,
+            granted,
+            header,
+            message,
+            stream,
+            invalidated,
+        } = reply;
+        let Some(key) = self.xids.get(xid) else {
+            shared.counters.unknown_replies += 1;
+            shared.refuse_invalidation(invalidated);
             return;
         };
-        if !self.take_back(link, key, invalidated) {
+        if !self.take_back(shared, key, invalidated) {
             return;
         }
-        let call = &mut self.calls[key as usize];
-        let credits = header.credits;
-        let outcome = judge(&call.offered, header, message, stream);
+        let call = &self.calls[key as usize];
+        let outcome = judge(&call.offered, xid, &header, message, stream);
         match &outcome {
             Outcome::Inline { .. } | Outcome::InReplyChunk { .. } => {
-                link.counters.replies_received += 1;
-                self.credits.handle_grant(credits);
+                shared.counters.replies_received += 1;
+                shared.flow.handle_grant(granted);
             }
-            Outcome::Failed(TransportError::Refused(_)) => link.counters.errors_received += 1,
-            Outcome::Failed(_) => link.counters.bad_replies += 1,
+            Outcome::Failed(_) => shared.counters.bad_replies += 1,
         }
-        self.answered(link, key, outcome);
+        self.answered(shared, key, outcome);
     }
 
     /// Takes back the handle that came with a reply to the call `key`; false if the peer must not have
@@ -537,49 +498,48 @@ impl<O: Owner> Requester<O> {
     /// and invalidates.
     fn take_back(
         &mut self,
-        link: &mut Link<O>,
+        shared: &mut Shared<O>,
         key: u32,
         invalidated: Option<Invalidated>,
     ) -> bool {
         let Some(Invalidated { handle, memory }) = invalidated else {
             return true;
         };
-        if link.accepts == Accepts::Nothing {
-            link.fail(Violation::UnwantedInvalidation(handle));
+        if shared.agreed.accepts == Accepts::Nothing {
+            shared.fail(Violation::UnwantedInvalidation(handle));
             return false;
         }
         let of_call = region(&mut self.calls[key as usize], handle);
-        let region = match (of_call, link.accepts) {
+        let region = match (of_call, shared.agreed.accepts) {
             (Some(region), _) => Some(region),
             (None, Accepts::OfAnyCall) => {
                 let found = spare_region(&mut self.calls, handle);
-                link.counters.remote_invalidations_inter_call += u64::from(found.is_some());
+                shared.counters.remote_invalidations_inter_call += u64::from(found.is_some());
                 found
             }
             (None, Accepts::OfCall | Accepts::Nothing) => None,
         };
         let Some(region) = region else {
-            link.fail(Violation::ForeignHandle(handle));
+            shared.fail(Violation::ForeignHandle(handle));
             return false;
         };
         region.back = Some(memory);
         self.exposed -= 1;
-        link.counters.remote_invalidations += 1;
-        if link.layout == Layout::One && !link.peer.remote_invalidation {
-            link.counters.remote_invalidations_without_r += 1;
+        shared.counters.remote_invalidations += 1;
+        if !shared.agreed.peer_announces {
+            shared.counters.remote_invalidations_without_r += 1;
         }
         true
     }
 
     /// The reply is here: the credit is free again, and what is still exposed is invalidated.
-    fn answered(&mut self, link: &mut Link<O>, key: u32, outcome: Outcome) {
-        self.credits.give_back();
-        link.for_replies = self.credits.used() as usize;
+    fn answered(&mut self, shared: &mut Shared<O>, key: u32, outcome: Outcome) {
+        shared.flow.handle_call_answered();
         let xid = self.calls[key as usize].request.xid;
         // A peer that answers a call before it was sent will not get it: its handles are about to die.
         self.held.retain(|send| !is_of(send, xid));
-        link.posts.forget(|send| is_of(send, xid));
-        self.keep_to_grant(link);
+        shared.posts.forget(|send| is_of(send, xid));
+        self.keep_to_grant(shared);
         let call = &mut self.calls[key as usize];
         self.xids.remove(call.request.xid);
         self.persistent.give_back(std::mem::take(&mut call.lent));
@@ -588,26 +548,26 @@ impl<O: Owner> Requester<O> {
         for region in &call.regions {
             if region.back.is_none() {
                 left += 1;
-                link.counters.local_invalidations += 1;
-                link.posts.push(WorkRequest::Invalidate {
+                shared.counters.local_invalidations += 1;
+                shared.posts.push(WorkRequest::Invalidate {
                     wr: Purpose::Invalidate { call: key }.wr(),
                     handle: region.handle,
                 });
             }
         }
         if left == 0 {
-            self.finish(link, key, outcome);
+            self.finish(shared, key, outcome);
         } else {
             call.state = State::Invalidating { left, outcome };
         }
     }
 
     /// RFC 8166 §3.3.1: a grant that was lowered counts for calls too that wait to be posted.
-    fn keep_to_grant(&mut self, link: &mut Link<O>) {
-        let most = self.credits.in_force() as usize;
-        let mut out = (self.credits.used() as usize).saturating_sub(self.held.len());
+    fn keep_to_grant(&mut self, shared: &mut Shared<O>) {
+        let most = shared.flow.in_force() as usize;
+        let mut out = shared.flow.in_flight().saturating_sub(self.held.len());
         while out > most
-            && let Some(send) = link.posts.recall()
+            && let Some(send) = shared.posts.recall()
         {
             self.held.push_front(send);
             out -= 1;
@@ -615,7 +575,7 @@ impl<O: Owner> Requester<O> {
         while out < most
             && let Some(send) = self.held.pop_front()
         {
-            link.posts.push(send);
+            shared.posts.push(send);
             out += 1;
         }
     }
@@ -623,7 +583,7 @@ impl<O: Owner> Requester<O> {
     /// A handle of ours is dead.
     pub(crate) fn handle_invalidated(
         &mut self,
-        link: &mut Link<O>,
+        shared: &mut Shared<O>,
         key: u32,
         invalidated: Invalidated,
     ) {
@@ -640,19 +600,19 @@ impl<O: Owner> Requester<O> {
             return;
         }
         match std::mem::replace(&mut call.state, State::Awaiting) {
-            State::Invalidating { outcome, .. } => self.finish(link, key, outcome),
+            State::Invalidating { outcome, .. } => self.finish(shared, key, outcome),
             State::Waiting { .. } | State::Awaiting => unreachable!("looked at just now"),
         }
     }
 
     /// RFC 8166 §4.4.1: no handle of the call is exposed any more, so its caller may see the data.
-    fn finish(&mut self, link: &mut Link<O>, key: u32, outcome: Outcome) {
+    fn finish(&mut self, shared: &mut Shared<O>, key: u32, outcome: Outcome) {
         // What is large of a call is dropped where it is.
         let call = &mut self.calls[key as usize];
         if let Some(value) = call.request.call.take() {
             let regions = std::mem::take(&mut call.regions);
-            let reply = assemble(&mut link.counters, call.request.xid, regions, outcome);
-            link.events.push_back(Event::Reply { call: value, reply });
+            let reply = assemble(&mut shared.counters, call.request.xid, regions, outcome);
+            shared.replies.push_back((value, reply));
         }
         self.calls.remove(key as usize);
     }
@@ -662,7 +622,7 @@ impl<O: Owner> Requester<O> {
     /// connection.
     pub(crate) fn into_unfinished(
         self,
-        link: &mut Link<O>,
+        shared: &mut Shared<O>,
         counts: bool,
     ) -> Vec<Unfinished<O::Call>> {
         // A look whether the peer is there is nobody's call.
@@ -679,7 +639,7 @@ impl<O: Owner> Requester<O> {
                     // It must not be executed once more only because a handle was still exposed.
                     State::Invalidating { outcome, .. } if outcome.is_whole(&call.regions) => {
                         let reply =
-                            assemble(&mut link.counters, request.xid, call.regions, outcome);
+                            assemble(&mut shared.counters, request.xid, call.regions, outcome);
                         Unfinished::Ended(request.into_call(), reply)
                     }
                     State::Waiting { .. } => Unfinished::Again(request),
@@ -725,7 +685,7 @@ fn is_of(work: &WorkRequest, xid: u32) -> bool {
 fn offer<O: Owner>(
     plan: &CallPlan,
     call: &mut Call<O::Call>,
-    link: &mut Link<O>,
+    shared: &mut Shared<O>,
     persistent: &mut PersistentPool,
     qp: &mut dyn QueuePair,
 ) -> Result<(), RegisterError> {
@@ -736,7 +696,7 @@ fn offer<O: Owner>(
         lent,
         ..
     } = call;
-    let counters = &mut link.counters;
+    let counters = &mut shared.counters;
     let mut arguments: SmallVec<[(usize, Gather); 1]> = SmallVec::new();
     if plan.form == CallForm::Long {
         arguments.push((0, request.message.freeze(&plan.moved)));
@@ -761,7 +721,7 @@ fn offer<O: Owner>(
         };
         lists.reads.push(ReadChunk {
             position: u32::try_from(position).expect("the plan limits messages"),
-            segments: segments(at, len, link.max_segment),
+            segments: segments(at, len, shared.max_segment),
         });
         counters.read_chunks_offered += 1;
         counters.read_octets_offered += len as u64;
@@ -771,20 +731,20 @@ fn offer<O: Owner>(
         let segments = match len {
             0 => Segments::new(),
             _ => {
-                let sink = sink(&link.pool, &link.limits, len);
+                let sink = sink(&shared.pool, &shared.limits, len);
                 let at = qp.register(Memory::Sink(sink))?;
                 regions.push(Region::new(at.handle, RegionUse::Result(index)));
-                segments(at, len, link.max_segment)
+                segments(at, len, shared.max_segment)
             }
         };
         lists.writes.push(WriteChunk { segments });
         counters.write_chunks_offered += 1;
     }
     if let Some(len) = plan.reply_chunk {
-        let sink = sink(&link.pool, &link.limits, len);
+        let sink = sink(&shared.pool, &shared.limits, len);
         let at = qp.register(Memory::Sink(sink))?;
         regions.push(Region::new(at.handle, RegionUse::Reply));
-        let segments = segments(at, len, link.max_segment);
+        let segments = segments(at, len, shared.max_segment);
         lists.reply = Some(WriteChunk { segments });
         counters.reply_chunks_offered += 1;
     }
@@ -826,14 +786,14 @@ fn spare_region<C>(calls: &mut Slab<Call<C>>, handle: Handle) -> Option<&mut Reg
 }
 
 /// What a call says about which of its handles may go, where it has a word for that.
-fn may_go<O: Owner>(link: &Link<O>, plan: &CallPlan, call: &Call<O::Call>) -> Invalidate {
+fn may_go<O: Owner>(shared: &Shared<O>, plan: &CallPlan, call: &Call<O::Call>) -> Invalidate {
     let (lists, regions) = (&call.offered, &call.regions);
-    let able = link.limits.remote_invalidation == Invalidation::Region;
-    match link.layout.nothing_to_invalidate() {
+    let able = shared.limits.remote_invalidation == Invalidation::Region;
+    match shared.agreed.codec.nothing_to_invalidate() {
         // reminv §5.2: the largest may be worth most. One that stays is not among them, as it must
         // not go.
         Invalidate::One(_) if able => {
-            let octets = |region: &&Region| invalidation::octets_of(lists, region.handle);
+            let octets = |region: &&Region| rule::octets_of(lists, region.handle);
             Invalidate::One(
                 regions
                     .iter()
@@ -842,8 +802,9 @@ fn may_go<O: Owner>(link: &Link<O>, plan: &CallPlan, call: &Call<O::Call>) -> In
             )
         }
         Invalidate::Several(_) if able => {
-            let sent = link.layout.len_of(lists) + plan.inline(&call.request.sizes());
-            let room = link.send_limit.saturating_sub(sent);
+            let header = shared.agreed.codec.plain_len() + chunks_len_of(lists);
+            let sent = header + plan.inline(&call.request.sizes());
+            let room = shared.agreed.sizes.send.saturating_sub(sent);
             let most = MAX_INVALIDATE_HANDLES.min(room / size_of::<u32>());
             Invalidate::Several(
                 regions
@@ -854,12 +815,5 @@ fn may_go<O: Owner>(link: &Link<O>, plan: &CallPlan, call: &Call<O::Call>) -> In
             )
         }
         other => other,
-    }
-}
-
-/// A message that answers no call of ours must not invalidate anything.
-pub(crate) fn refuse_invalidation<O: Owner>(link: &mut Link<O>, invalidated: Option<Invalidated>) {
-    if let Some(Invalidated { handle, .. }) = invalidated {
-        link.fail(Violation::ForeignHandle(handle));
     }
 }

@@ -1,9 +1,7 @@
-//! Which version a connection speaks (cel-01 §5).
+//! Which versions an end is willing to speak (cel-01 §5).
 
-use crate::inline::InlineSize;
-use crate::layout::Layout;
-use crate::v2::header::WordLayout;
 use crate::version::Version;
+use crate::wire::threshold::InlineThreshold;
 
 /// The versions that one end is willing to speak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,7 +28,7 @@ impl Versions {
     /// The size of Receives that are announced with `own` in private data. Whatever is said there, a
     /// peer may turn out to speak version two, and then it sends as much as that has by default
     /// (cel-01 §2.3).
-    pub fn receive_size(self, own: InlineSize) -> InlineSize {
+    pub fn receive_size(self, own: InlineThreshold) -> InlineThreshold {
         match self.speak(Version::Two) {
             true => own.max(DEFAULT_INLINE),
             false => own,
@@ -45,32 +43,8 @@ impl Versions {
             Self::Auto => (Version::One, Version::Two),
         }
     }
-
-    /// How a message of this version is read; one of a version that is not spoken as one of those
-    /// that are, so that it shows.
-    pub(crate) fn layout(self, version: u32) -> Layout {
-        match self {
-            Self::Auto | Self::Two if version == Version::Two.number() => {
-                Layout::Two(WordLayout::None)
-            }
-            Self::Two => Layout::Two(WordLayout::None),
-            Self::One | Self::Auto => Layout::One,
-        }
-    }
-}
-
-/// How far the two ends have got.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// A client has offered version two in a message with this XID, and sends nothing else before
-    /// it is answered (cel-01 §5).
-    Offered { xid: u32 },
-    /// A server waits for the first valid header of its client.
-    Listening,
-    /// It is known what is spoken.
-    Settled,
 }
 
 /// The largest message of version two in either direction as long as nobody has said otherwise
 /// (cel-01 §2.3, xcharext §3.1).
-pub const DEFAULT_INLINE: InlineSize = InlineSize::DEFAULT;
+pub const DEFAULT_INLINE: InlineThreshold = InlineThreshold::DEFAULT;

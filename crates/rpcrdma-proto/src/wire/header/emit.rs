@@ -21,10 +21,27 @@ pub fn emitted_len(
     write_chunks: impl Iterator<Item = usize>,
     reply_chunk: Option<usize>,
 ) -> usize {
+    MIN_LEN + chunks_len(read_segments, write_chunks, reply_chunk)
+}
+
+/// Octets that chunks with so many segments add to a header, which are the same in all versions.
+pub(crate) fn chunks_len(
+    read_segments: usize,
+    write_chunks: impl Iterator<Item = usize>,
+    reply_chunk: Option<usize>,
+) -> usize {
     let reads = read_segments_len(read_segments);
     let writes: usize = write_chunks.map(|n| 8 + n * SEGMENT_LEN).sum();
     let reply = reply_chunk.map_or(0, |n| 4 + n * SEGMENT_LEN);
-    MIN_LEN + reads + writes + reply
+    reads + writes + reply
+}
+
+/// The same for the chunks in these lists.
+pub(crate) fn chunks_len_of(lists: &Lists) -> usize {
+    let reads = lists.reads.iter().map(|chunk| chunk.segments.len()).sum();
+    let writes = lists.writes.iter().map(|chunk| chunk.segments.len());
+    let reply = lists.reply.as_ref().map(|chunk| chunk.segments.len());
+    chunks_len(reads, writes, reply)
 }
 
 /// Octets of so many segments in the Read list.

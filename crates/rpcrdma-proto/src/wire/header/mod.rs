@@ -12,7 +12,9 @@ mod view;
 
 pub use chunk::{ReadChunk, Segments, WriteChunk};
 pub use emit::{MIN_LEN, emit, emit_error, emitted_len, plain};
-pub(crate) use emit::{emit_fixed, emit_lists, emit_words, read_segments_len, word};
+pub(crate) use emit::{
+    chunks_len, chunks_len_of, emit_fixed, emit_lists, emit_words, read_segments_len, word,
+};
 pub(crate) use parse::parse_lists;
 pub use parse::{Disposition, HeaderError, Malformation};
 pub use view::{ChunkView, HeaderView, ListsView};
@@ -72,7 +74,7 @@ pub enum Body {
 /// here would cost every call more than an allocation costs those that have some.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lists {
-    /// The Read list, grouped by Position, in ascending order of it.
+    /// The Read list, grouped by Position, each Position where it is first in the list.
     pub reads: Vec<ReadChunk>,
     /// The Write list, in its order.
     pub writes: Vec<WriteChunk>,

@@ -1,16 +1,16 @@
-//! Inline sizes: the largest message that one Send can carry.
+//! Inline thresholds: the largest message that one Send can carry (RFC 8166 §3.3.2).
 
 use std::fmt;
 
-/// Octets of the largest message in one Send: a whole number of KiB from 1024 to 262144, which is
+/// Bytes of the largest message in one Send: a whole number of KiB from 1024 to 262144, which is
 /// what can be told to a peer (RFC 8797 §4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct InlineSize(u32);
+pub struct InlineThreshold(u32);
 
-/// Octets per step of an inline size.
+/// Bytes per step of an inline threshold.
 const STEP: u32 = 1024;
 
-impl InlineSize {
+impl InlineThreshold {
     /// What every peer can take, and all that may be assumed of one that says nothing (RFC 8166
     /// §3.3.3).
     pub const MIN: Self = Self(STEP);
@@ -21,7 +21,7 @@ impl InlineSize {
     /// What Linux uses, and so do we.
     pub const DEFAULT: Self = Self(4 * STEP);
 
-    /// The largest inline size that is not above `octets`, or the smallest there is.
+    /// The largest inline threshold that is not above `octets`, or the smallest there is.
     pub fn at_most(octets: usize) -> Self {
         let octets = u32::try_from(octets).unwrap_or(u32::MAX);
         let octets = octets.clamp(Self::MIN.0, Self::MAX.0);
@@ -36,22 +36,22 @@ impl InlineSize {
 
     /// Its code on the wire.
     pub fn code(self) -> u8 {
-        u8::try_from(self.0 / STEP - 1).expect("an inline size is at most 256 KiB")
+        u8::try_from(self.0 / STEP - 1).expect("an inline threshold is at most 256 KiB")
     }
 
-    /// In octets.
+    /// In bytes.
     pub const fn octets(self) -> usize {
         self.0 as usize
     }
 }
 
-impl Default for InlineSize {
+impl Default for InlineThreshold {
     fn default() -> Self {
         Self::DEFAULT
     }
 }
 
-impl fmt::Display for InlineSize {
+impl fmt::Display for InlineThreshold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -61,9 +61,9 @@ impl fmt::Display for InlineSize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
     /// Of messages that we send: the smaller of what we can send and the peer receives.
-    pub send: InlineSize,
+    pub send: InlineThreshold,
     /// Of messages that the peer sends: the smaller of what it can send and we receive.
-    pub receive: InlineSize,
+    pub receive: InlineThreshold,
 }
 
 #[cfg(test)]
@@ -72,7 +72,8 @@ mod tests {
 
     #[test]
     fn sizes_are_rounded_down_and_clamped() {
-        let check = |octets, expected| assert_eq!(InlineSize::at_most(octets).octets(), expected);
+        let check =
+            |octets, expected| assert_eq!(InlineThreshold::at_most(octets).octets(), expected);
         check(0, 1024);
         check(1023, 1024);
         check(1024, 1024);
@@ -87,7 +88,7 @@ mod tests {
     #[test]
     fn every_code_survives_a_round_trip() {
         for code in 0..=u8::MAX {
-            assert_eq!(InlineSize::from_code(code).code(), code);
+            assert_eq!(InlineThreshold::from_code(code).code(), code);
         }
     }
 }

@@ -1,165 +1,13 @@
-//! Which handle goes with a reply: the designs of draft-cel-nfsv4-reminv-design-03 ("reminv") §4.
+//! Which handle goes with a reply, and which may come with one.
 //!
-//! A Requester exposes memory for a call, and a Responder may kill one of its handles with the Send
-//! that replies. The designs differ in who says which, and in what has to be on the wire for that.
-//! Version one knows one of them, [`Design::PerConnection`] (RFC 8797 §4.1).
+//! A Requester exposes memory for a call, and a Responder may invalidate one of its handles with the
+//! Send that replies. The [designs](super::design) differ in who selects the handle.
 
-use crate::header::{Lists, WriteChunk};
+use super::design::Design;
+use crate::codec::Invalidate;
 use crate::limits::MAX_SPARED;
-use crate::v2::header::Invalidate;
+use crate::wire::header::{Lists, WriteChunk};
 use verbs::Handle;
-
-/// Who says which handle goes, and how: a design of reminv §4.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Design {
-    /// Whoever speaks this version allows it: nothing is announced (reminv §4.1).
-    PerVersion,
-    /// Each end announces once whether it allows it (reminv §4.2).
-    PerConnection,
-    /// The first handle of a call, and no other (reminv §4.3).
-    Fixed,
-    /// Each call names the one handle that may go, or none (reminv §4.4, §5.3).
-    PerCall,
-    /// Each call names the handles of which one may go (reminv §4.5).
-    PerCallSeveral,
-    /// Also one that another call exposes to be read, when it has been read (reminv §4.6).
-    InterCall,
-}
-
-/// Who selects the handle (reminv §2.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Selection {
-    /// The protocol does.
-    FixedProtocol,
-    /// The Responder does, among all there are: so all of them have to allow it.
-    RespondersChoice,
-    /// The Requester does, and so can expose memory that must not be invalidated.
-    RequestersChoice,
-}
-
-impl Design {
-    /// All of them, in the order of reminv §4.
-    pub const ALL: [Self; 6] = [
-        Self::PerVersion,
-        Self::PerConnection,
-        Self::Fixed,
-        Self::PerCall,
-        Self::PerCallSeveral,
-        Self::InterCall,
-    ];
-
-    /// Its name in tables and options.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::PerVersion => "per_version",
-            Self::PerConnection => "per_connection",
-            Self::Fixed => "fixed",
-            Self::PerCall => "per_call",
-            Self::PerCallSeveral => "per_call_several",
-            Self::InterCall => "inter_call",
-        }
-    }
-
-    /// Who selects the handle.
-    pub fn selection(self) -> Selection {
-        match self {
-            Self::Fixed => Selection::FixedProtocol,
-            Self::PerVersion | Self::PerConnection | Self::InterCall => Selection::RespondersChoice,
-            Self::PerCall | Self::PerCallSeveral => Selection::RequestersChoice,
-        }
-    }
-
-    /// Whether a Requester may expose memory on the same connection that must not be invalidated
-    /// remotely: only if it is the one who selects (reminv §2.3).
-    pub fn tolerates_persistent(self) -> bool {
-        match self.selection() {
-            Selection::RequestersChoice => true,
-            Selection::FixedProtocol | Selection::RespondersChoice => false,
-        }
-    }
-}
-
-impl std::fmt::Display for Design {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// No design has this name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no such design; there are {}", Design::ALL.map(Design::name).join(", "))]
-pub struct UnknownDesign;
-
-impl std::str::FromStr for Design {
-    type Err = UnknownDesign;
-
-    /// The design with this [name](Self::name).
-    fn from_str(name: &str) -> Result<Self, UnknownDesign> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|design| design.name() == name)
-            .ok_or(UnknownDesign)
-    }
-}
-
-/// A set of designs: what an end can do, or is ready to agree to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Designs(u32);
-
-impl Designs {
-    /// None.
-    pub const NONE: Self = Self(0);
-
-    /// Those of these bits that we know: bit 0 is [`Design::PerVersion`], bit 5
-    /// [`Design::InterCall`].
-    pub fn from_bits(bits: u32) -> Self {
-        Self(bits & Design::ALL.map(bit).iter().sum::<u32>())
-    }
-
-    /// One bit for each of them.
-    pub fn bits(self) -> u32 {
-        self.0
-    }
-
-    /// The same and one more.
-    #[must_use]
-    pub fn with(self, design: Design) -> Self {
-        Self(self.0 | bit(design))
-    }
-
-    /// Whether this one is among them.
-    pub fn has(self, design: Design) -> bool {
-        self.0 & bit(design) != 0
-    }
-
-    /// Those that are in both.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-
-    /// The only one, if there is exactly one.
-    pub fn only(self) -> Option<Design> {
-        let mut all = self.iter();
-        all.next().filter(|_| all.next().is_none())
-    }
-
-    /// Each of them, in the order of reminv §4.
-    pub fn iter(self) -> impl Iterator<Item = Design> {
-        Design::ALL
-            .into_iter()
-            .filter(move |&design| self.has(design))
-    }
-}
-
-impl FromIterator<Design> for Designs {
-    fn from_iter<I: IntoIterator<Item = Design>>(designs: I) -> Self {
-        designs.into_iter().fold(Self::NONE, Self::with)
-    }
-}
-
-fn bit(design: Design) -> u32 {
-    1 << design as u32
-}
 
 /// What holds for the replies in one direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,6 +35,8 @@ pub(crate) enum Accepts {
 pub(crate) struct Said {
     /// What the call named.
     pub(crate) named: Invalidate,
+    /// The first handle of the header, where that one goes (reminv §4.3).
+    pub(crate) first: Option<Handle>,
     /// Handles that went with the replies to other calls.
     pub(crate) spent: Vec<Handle>,
 }
@@ -239,7 +89,7 @@ impl Rule {
         let handle = match self {
             Self::Never => None,
             Self::By(Design::PerVersion | Design::PerConnection) => any(),
-            Self::By(Design::Fixed) => in_order(offered).next(),
+            Self::By(Design::Fixed) => said.and_then(|said| said.first),
             Self::By(Design::PerCall | Design::PerCallSeveral) => return one_of(named, offered),
             Self::By(Design::InterCall) => any().or_else(of_others),
         };
@@ -290,7 +140,8 @@ pub(crate) fn octets_of(offered: &Lists, handle: Handle) -> u64 {
     of_handle.map(|segment| u64::from(segment.length)).sum()
 }
 
-/// The handles of a call in the order of its header.
+/// The handles of a call: those of the Read list in the order of `offered`, then those of the Write list
+/// and of the Reply chunk.
 pub(crate) fn in_order(offered: &Lists) -> impl Iterator<Item = Handle> + Clone {
     read(offered).chain(written(offered))
 }
@@ -312,7 +163,7 @@ fn written(offered: &Lists) -> impl Iterator<Item = Handle> + Clone {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::header::{ReadChunk, Segments};
+    use crate::wire::header::{ReadChunk, Segments};
     use verbs::Segment;
 
     /// One chunk of each handle, and one without octets before them.
@@ -347,6 +198,7 @@ mod tests {
     fn check(rule: Rule, offered: &Lists, named: &[u32], expected: Option<u32>, foreign: bool) {
         let said = Said {
             named: Invalidate::Several(named.iter().copied().map(Handle).collect()),
+            first: in_order(offered).next(),
             spent: Vec::new(),
         };
         let expected = Taken {
@@ -414,42 +266,6 @@ mod tests {
         for design in others {
             check(Rule::By(design), &lists(&[], &[], None), &[], None, false);
         }
-    }
-
-    #[test]
-    fn sets_of_designs_keep_what_we_know() {
-        let all: Designs = Design::ALL.into_iter().collect();
-        assert_eq!(Designs::from_bits(u32::MAX), all);
-        assert_eq!(all.bits(), 0b11_1111);
-        assert!(all.iter().eq(Design::ALL));
-        assert_eq!(all.only(), None);
-        assert_eq!(Designs::NONE.only(), None);
-        let some = Designs::NONE.with(Design::Fixed).with(Design::PerCall);
-        assert_eq!(
-            some.and(Designs::from_bits(0b1000)).only(),
-            Some(Design::PerCall)
-        );
-        assert!(some.has(Design::Fixed) && !some.has(Design::InterCall));
-    }
-
-    #[test]
-    fn designs_are_found_by_their_names_alone() {
-        for design in Design::ALL {
-            assert_eq!(design.to_string().parse(), Ok(design));
-        }
-        let none = "none".parse::<Design>().unwrap_err().to_string();
-        assert!(
-            none.ends_with(
-                "per_version, per_connection, fixed, per_call, per_call_several, inter_call"
-            ),
-            "{none}"
-        );
-    }
-
-    #[test]
-    fn persistent_registrations_need_a_requester_who_selects() {
-        let tolerant = Design::ALL.into_iter().filter(|d| d.tolerates_persistent());
-        assert!(tolerant.eq([Design::PerCall, Design::PerCallSeveral]));
     }
 
     #[test]

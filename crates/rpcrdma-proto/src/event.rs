@@ -1,19 +1,9 @@
-//! What both roles of a connection share.
+//! What a connection tells its owner.
 
-use crate::counters::Counters;
-use crate::invalidation::{Accepts, Rule};
-use crate::layout::Layout;
-use crate::limits::RECEIVE_SLACK;
 use crate::owner::Owner;
-use crate::private_data::PrivateData;
-use crate::receives::ReceiveQueue;
-use crate::responder::CallId;
-use crate::work::{Posts, Purpose};
-use buffer::{Buffer, Pool};
 use oncrpc::TransportError;
 use oncrpc::xdr::Payload;
-use std::collections::VecDeque;
-use verbs::{Handle, Limits, WorkError, WorkRequest};
+use verbs::{Handle, WorkError};
 
 /// What a connection has to say to its owner.
 #[derive(Debug)]
@@ -101,80 +91,28 @@ impl Violation {
     }
 }
 
-/// What both roles of a connection share.
+/// A call that was handed up. It is answered once, by giving this back.
+///
+/// It is to stay with whoever has the call: the memory for the chunks of the call and of its reply
+/// is accounted for by it, also when the connection is over in the meantime.
 #[derive(Debug)]
-pub(crate) struct Link<O: Owner> {
-    pub(crate) owner: O,
-    pub(crate) own: PrivateData,
-    pub(crate) peer: PrivateData,
-    /// Which handles go with our replies.
-    pub(crate) rule: Rule,
-    /// Which handles of ours may come with the peer's.
-    pub(crate) accepts: Accepts,
-    /// How headers are laid out.
-    pub(crate) layout: Layout,
-    /// Changes with what a plan depends on: sizes, layout and chunks.
-    pub(crate) terms: u32,
-    /// Octets of the largest message that we send.
-    pub(crate) send_limit: usize,
-    /// Octets of the largest reply that we send to a call if there is no other way.
-    pub(crate) last_resort_limit: usize,
-    /// Octets of the largest message that we ever send.
-    pub(crate) largest_sent: usize,
-    /// Of the replies since this was looked at that could be sent so, octets of the largest.
-    pub(crate) largest_reply: usize,
-    /// Octets of the largest reply for which a call of ours needs no Reply chunk.
-    pub(crate) reply_limit: usize,
-    pub(crate) limits: Limits,
-    pub(crate) max_chunk: usize,
-    pub(crate) max_segment: usize,
-    pub(crate) pool: Pool,
-    pub(crate) posts: Posts,
-    /// Octets of the next Receive.
-    pub(crate) receive_size: usize,
-    pub(crate) receives: ReceiveQueue,
-    /// Of these, those for calls that the peer may send.
-    pub(crate) for_calls: usize,
-    /// Those for replies to calls of ours.
-    pub(crate) for_replies: usize,
-    pub(crate) events: VecDeque<Event<O>>,
-    pub(crate) counters: Counters,
-    pub(crate) violation: Option<Violation>,
+pub struct CallId<L> {
+    pub(crate) key: u32,
+    /// Held until the reply is in flight.
+    pub(crate) lease: Option<L>,
 }
 
-impl<O: Owner> Link<O> {
-    /// Ends the connection for a reason; the first one counts.
-    pub(crate) fn fail(&mut self, violation: Violation) {
-        self.violation.get_or_insert(violation);
+impl<L> CallId<L> {
+    /// A number that no other call in service on this connection has.
+    pub fn key(&self) -> u32 {
+        self.key
     }
 
-    /// Posts Receives until there are enough for both directions (RFC 8167 §4.3). They go out
-    /// before any Send that is queued, so that a peer is never told of one that is not there.
-    pub(crate) fn post_receives(&mut self) {
-        let needed = self.for_calls + self.for_replies + RECEIVE_SLACK;
-        for _ in 0..self.receives.post_up_to(needed, self.receive_size) {
-            let buffer = self.pool.take(self.receive_size);
-            self.posts.push(receive(buffer));
-        }
-    }
-
-    /// A reply goes out that has, or would have, so many octets as one message.
-    pub(crate) fn note_reply(&mut self, octets: usize) {
-        if octets <= self.largest_sent {
-            self.largest_reply = self.largest_reply.max(octets);
-        }
-    }
-
-    /// An empty buffer for one message that we send.
-    pub(crate) fn send_buffer(&self) -> Buffer {
-        self.pool.take(self.last_resort_limit)
+    /// The memory leased for the chunks of the call and of its reply, if it has any.
+    pub fn lease_mut(&mut self) -> Option<&mut L> {
+        self.lease.as_mut()
     }
 }
 
-/// A Receive into `buffer`.
-pub(crate) fn receive(buffer: Buffer) -> WorkRequest {
-    WorkRequest::Receive {
-        wr: Purpose::Receive.wr(),
-        buffer,
-    }
-}
+/// A call of ours that has ended: the owner's value of it, and the message from its XID on.
+pub(crate) type Ended<O> = (<O as Owner>::Call, Result<Payload, TransportError>);

@@ -3,7 +3,7 @@
 //! Nothing here is remembered: each connection exchanges its own, and the settings may change from
 //! one to the next (RFC 8797 §4).
 
-use crate::inline::{InlineSize, Thresholds};
+use super::threshold::{InlineThreshold, Thresholds};
 
 /// The Format Identifier of RPC-over-RDMA version one.
 pub const FORMAT_IDENTIFIER: u32 = 0xf6ab_0e18;
@@ -77,9 +77,9 @@ impl<'a> PrivateDataView<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrivateData {
     /// Its largest Send.
-    pub send: InlineSize,
+    pub send: InlineThreshold,
     /// Its largest Receive.
-    pub receive: InlineSize,
+    pub receive: InlineThreshold,
     /// Whether each STag that it exposes may be invalidated remotely (R).
     pub remote_invalidation: bool,
 }
@@ -90,8 +90,8 @@ impl PrivateData {
 
     /// What a peer that sends none is taken to have said (RFC 8797 §5.1).
     pub const ABSENT: Self = Self {
-        send: InlineSize::MIN,
-        receive: InlineSize::MIN,
+        send: InlineThreshold::MIN,
+        receive: InlineThreshold::MIN,
         remote_invalidation: false,
     };
 
@@ -102,8 +102,8 @@ impl PrivateData {
             return None;
         }
         Some(Self {
-            send: InlineSize::from_code(view.send_code()),
-            receive: InlineSize::from_code(view.receive_code()),
+            send: InlineThreshold::from_code(view.send_code()),
+            receive: InlineThreshold::from_code(view.receive_code()),
             remote_invalidation: view.remote_invalidation(),
         })
     }
@@ -177,8 +177,8 @@ mod tests {
 
     fn linux_client() -> PrivateData {
         PrivateData {
-            send: InlineSize::DEFAULT,
-            receive: InlineSize::DEFAULT,
+            send: InlineThreshold::DEFAULT,
+            receive: InlineThreshold::DEFAULT,
             remote_invalidation: true,
         }
     }
@@ -242,8 +242,8 @@ mod tests {
     #[test]
     fn each_direction_has_the_smaller_of_its_two_sizes() {
         let us = PrivateData {
-            send: InlineSize::at_most(8192),
-            receive: InlineSize::at_most(2048),
+            send: InlineThreshold::at_most(8192),
+            receive: InlineThreshold::at_most(2048),
             remote_invalidation: true,
         };
         let thresholds = us.thresholds(linux_client());
@@ -251,8 +251,8 @@ mod tests {
         assert_eq!(thresholds.receive.octets(), 2048);
         let lopsided = |send, receive| {
             let thresholds = us.thresholds(PrivateData {
-                send: InlineSize::at_most(send),
-                receive: InlineSize::at_most(receive),
+                send: InlineThreshold::at_most(send),
+                receive: InlineThreshold::at_most(receive),
                 remote_invalidation: true,
             });
             [thresholds.send.octets(), thresholds.receive.octets()]

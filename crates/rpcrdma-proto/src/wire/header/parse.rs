@@ -225,14 +225,14 @@ fn parse_read_list(r: &mut Reader<'_>) -> Result<Vec<ReadChunk>, Malformation> {
         }
         let segment = parse_segment(r)?;
         // RFC 8166 §3.4.5: all segments of one Position are one chunk, in the order of the list.
-        match chunks.binary_search_by_key(&position, |chunk| chunk.position) {
-            Ok(index) => chunks[index].segments.push(segment),
-            Err(_) if chunks.len() == MAX_READ_CHUNKS => {
+        match chunks.iter().position(|chunk| chunk.position == position) {
+            Some(index) => chunks[index].segments.push(segment),
+            None if chunks.len() == MAX_READ_CHUNKS => {
                 return Err(too_many("read chunks", MAX_READ_CHUNKS));
             }
-            Err(index) => {
+            None => {
                 let segments = Segments::from_elem(segment, 1);
-                chunks.insert(index, ReadChunk { position, segments });
+                chunks.push(ReadChunk { position, segments });
             }
         }
     }

@@ -1,0 +1,192 @@
+//! The transport header of a connection, whichever version and layout it has.
+//!
+//! The roles know no version: they get a [`Header`] and say a [`Contents`]. The chunk lists are the
+//! same in all versions, so only the words around them are a matter of the codec.
+
+use crate::wire::direction::Direction;
+use crate::wire::header::Lists;
+use buffer::Buffer;
+use std::fmt::Debug;
+use std::ops::Deref;
+use verbs::Handle;
+
+/// How headers are read and made on a connection.
+pub(crate) trait Codec: Debug + Sync {
+    /// `rdma_vers`.
+    fn version(&self) -> u32;
+
+    /// Bytes of a header without chunks.
+    fn plain_len(&self) -> usize;
+
+    /// Reads the header at the beginning of a received message.
+    fn parse(&self, message: &[u8]) -> Result<Header, Invalid>;
+
+    /// The header of a message that has its stream behind it and no chunks.
+    fn plain(&self, direction: Direction, xid: u32, credits: u32) -> Plain;
+
+    /// Appends the header of an RPC message.
+    fn emit(&self, out: &mut Buffer, xid: u32, credits: u32, contents: &Contents<'_>);
+
+    /// Appends an error for a message with this XID and version, which is echoed (RFC 8166 §4.5).
+    fn emit_error(&self, out: &mut Buffer, error: Refused);
+
+    /// What a message says that has no handle for the peer to invalidate.
+    fn nothing_to_invalidate(&self) -> Invalidate;
+}
+
+/// The valid header of a received message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) xid: u32,
+    /// Credits asked for with a call, granted with a reply; as on the wire, so perhaps zero.
+    pub(crate) credits: u32,
+    /// Where in the message the Payload stream begins.
+    pub(crate) stream: usize,
+    pub(crate) body: Body,
+}
+
+/// What a header says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Body {
+    /// An RPC message is behind it, or in a chunk.
+    Rpc(Rpc),
+    /// A message of ours was not processed.
+    Error(PeerError),
+    /// To be discarded (RFC 8166 §4.6.2).
+    Done,
+    /// An operation that is for neither role.
+    Control(Control),
+}
+
+/// The header of an RPC message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rpc {
+    /// Whether the Payload stream is in a chunk.
+    pub(crate) long: bool,
+    /// Which way it goes, if the message says so.
+    pub(crate) direction: Option<Direction>,
+    /// What may be invalidated, where there is a word for it.
+    pub(crate) invalidate: Invalidate,
+    pub(crate) lists: Lists,
+}
+
+/// An operation beyond RPC: in version two `rpcrdma2_optional` (cel-01 §3.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// Which way it goes.
+    pub direction: Direction,
+    /// Which operation.
+    pub operation: u32,
+    /// Its information: a copy, as such messages are rare and the Receive is needed again.
+    pub info: Vec<u8>,
+}
+
+/// Why the peer did not process a message of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PeerError {
+    pub(crate) cause: Rejection,
+    /// In words.
+    pub(crate) why: &'static str,
+}
+
+/// Why a message is not processed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rejection {
+    /// ERR_VERS: these versions are spoken, both inclusive.
+    Versions { low: u32, high: u32 },
+    /// ERR_CHUNK, and in version two RDMA2_ERR_BAD_HEADER.
+    Header,
+    /// RDMA2_ERR_INVAL_OPTION.
+    Operation,
+}
+
+/// A message of the peer that is answered with an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// To echo, as the version.
+    pub(crate) xid: u32,
+    pub(crate) version: u32,
+    /// Credits that it asks for, or that the error grants.
+    pub(crate) credits: u32,
+    pub(crate) rejection: Rejection,
+}
+
+/// A message that has no valid header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Invalid {
+    /// Nothing is owed for it.
+    Nothing,
+    /// It says that it is a reply. Nothing is owed for it either.
+    Reply { xid: u32 },
+    /// It is of another version.
+    OtherVersion,
+    /// An error is owed for it, if it is a call.
+    Malformed {
+        refused: Refused,
+        /// Whether it says that it is one.
+        is_call: bool,
+    },
+}
+
+/// What the header of an RPC message of ours says beside its XID and credits.
+pub(crate) struct Contents<'a> {
+    /// Whether the Payload stream is in a chunk.
+    pub(crate) long: bool,
+    pub(crate) direction: Direction,
+    /// What the peer may invalidate, in a version that has a word for it.
+    pub(crate) invalidate: Invalidate,
+    pub(crate) lists: &'a Lists,
+}
+
+/// What the word for remote invalidation says, where there is one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Invalidate {
+    /// There is no such word.
+    #[default]
+    Unsaid,
+    /// The one handle that may be invalidated, if there is any: on the wire zero is none.
+    One(Option<Handle>),
+    /// The handles of which one may be invalidated, at most
+    /// [`MAX_INVALIDATE_HANDLES`](crate::limits::MAX_INVALIDATE_HANDLES); no handle is none.
+    Several(Vec<Handle>),
+}
+
+impl Invalidate {
+    /// The handles it names.
+    pub fn handles(&self) -> &[Handle] {
+        match self {
+            Self::Unsaid => &[],
+            Self::One(handle) => handle.as_slice(),
+            Self::Several(handles) => handles,
+        }
+    }
+}
+
+/// Bytes of the longest header without chunks.
+const MAX_PLAIN: usize = 36;
+
+/// The header of a message without chunks, which most messages have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plain {
+    octets: [u8; MAX_PLAIN],
+    len: usize,
+}
+
+impl Plain {
+    pub(crate) fn new(header: &[u8]) -> Self {
+        let mut octets = [0; MAX_PLAIN];
+        octets[..header.len()].copy_from_slice(header);
+        Self {
+            octets,
+            len: header.len(),
+        }
+    }
+}
+
+impl Deref for Plain {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.octets[..self.len]
+    }
+}

@@ -1,0 +1,111 @@
+//! Which end of a connection this is, and which way a message goes.
+
+use crate::codec::Rpc;
+use crate::wire::direction::Direction;
+
+/// Which end of a connection this is. It decides what a message is taken for that does not say
+/// whether it is a call or a reply (RFC 8167 §4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It connected, and calls.
+    Client,
+    /// It accepted, and answers.
+    Server,
+}
+
+impl Role {
+    /// The direction of a message with this header.
+    ///
+    /// Mostly the message says it (RFC 8167 §4.1). Where it does not, it depends on what this end
+    /// mostly gets: a client replies, a server calls. A long message without a Position-Zero Read
+    /// chunk is no valid call, so if we await a reply with its XID it must not draw an error.
+    pub(crate) fn direction_of(self, rpc: &Rpc, awaited: impl Fn() -> bool) -> Direction {
+        let usual = match self {
+            Self::Client => Direction::Reply,
+            Self::Server => Direction::Call,
+        };
+        match rpc.direction {
+            Some(direction) => direction,
+            None if rpc.long && awaited() => Direction::Reply,
+            None => usual,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::{Body, Codec};
+    use crate::wire::codec::VersionOne;
+    use crate::wire::direction::{CALL, REPLY};
+    use crate::wire::header::{Lists, ReadChunk, Segments, WriteChunk, emit, procedure};
+    use buffer::Buffer;
+    use verbs::{Handle, Segment};
+
+    fn of(role: Role, proc: u32, lists: &Lists, stream: &[u8], awaited: bool) -> Direction {
+        let mut message = Buffer::default();
+        emit(&mut message, proc, 5, 1, lists);
+        message.extend_from_slice(stream);
+        let header = VersionOne.parse(&message).expect("a valid header");
+        let Body::Rpc(rpc) = header.body else {
+            panic!("an RPC message");
+        };
+        role.direction_of(&rpc, || awaited)
+    }
+
+    fn stream(direction: u32) -> Vec<u8> {
+        [5, direction].map(u32::to_be_bytes).concat()
+    }
+
+    #[test]
+    fn rpc_message_says_its_direction_at_both_ends() {
+        for role in [Role::Client, Role::Server] {
+            let of = |stream: &[u8]| of(role, procedure::MSG, &Lists::default(), stream, false);
+            assert_eq!(of(&stream(CALL)), Direction::Call);
+            assert_eq!(of(&stream(REPLY)), Direction::Reply);
+        }
+    }
+
+    #[test]
+    fn what_says_nothing_is_what_this_end_mostly_gets() {
+        for octets in [&stream(2)[..], &[0, 0, 0, 5], &[]] {
+            let of = |role| of(role, procedure::MSG, &Lists::default(), octets, true);
+            assert_eq!(of(Role::Client), Direction::Reply);
+            assert_eq!(of(Role::Server), Direction::Call);
+        }
+    }
+
+    #[test]
+    fn long_message_says_its_direction_by_its_chunks() {
+        let segment = Segment {
+            handle: Handle(1),
+            length: 4,
+            offset: 0,
+        };
+        let read_at = |positions: &[u32]| Lists {
+            reads: positions
+                .iter()
+                .map(|&position| ReadChunk {
+                    position,
+                    segments: Segments::from_elem(segment, 1),
+                })
+                .collect(),
+            ..Lists::default()
+        };
+        let reply = Lists {
+            reply: Some(WriteChunk::default()),
+            ..Lists::default()
+        };
+        let of = |role, lists: &Lists, awaited| of(role, procedure::NOMSG, lists, &[], awaited);
+        for role in [Role::Client, Role::Server] {
+            for awaited in [true, false] {
+                assert_eq!(of(role, &read_at(&[0]), awaited), Direction::Call);
+                assert_eq!(of(role, &read_at(&[4, 0]), awaited), Direction::Call);
+            }
+            assert_eq!(of(role, &reply, true), Direction::Reply);
+        }
+        assert_eq!(of(Role::Client, &reply, false), Direction::Reply);
+        assert_eq!(of(Role::Server, &reply, false), Direction::Call);
+        assert_eq!(of(Role::Server, &read_at(&[4]), false), Direction::Call);
+    }
+}

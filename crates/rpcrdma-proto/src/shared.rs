@@ -1,0 +1,81 @@
+//! What both roles of a connection share.
+
+use crate::agreed::Agreed;
+use crate::counters::Counters;
+use crate::event::{CallId, Ended, Violation};
+use crate::flow::FlowControl;
+use crate::owner::Owner;
+use crate::work::{Posts, Purpose};
+use buffer::{Buffer, Pool};
+use oncrpc::xdr::Payload;
+use std::collections::VecDeque;
+use verbs::{Invalidated, Limits, WorkRequest};
+
+/// What both roles of a connection share.
+#[derive(Debug)]
+pub(crate) struct Shared<O: Owner> {
+    pub(crate) owner: O,
+    pub(crate) agreed: Agreed,
+    /// Counts the times that calls had to be planned for something else.
+    pub(crate) terms: u32,
+    pub(crate) flow: FlowControl,
+    pub(crate) limits: Limits,
+    /// Bytes of the largest chunk.
+    pub(crate) max_chunk: usize,
+    /// Bytes of the largest segment that we offer.
+    pub(crate) max_segment: usize,
+    pub(crate) pool: Pool,
+    pub(crate) posts: Posts,
+    /// Calls of ours that have ended.
+    pub(crate) replies: VecDeque<Ended<O>>,
+    /// Calls of the peer that are whole.
+    pub(crate) calls: VecDeque<(CallId<O::Lease>, Payload)>,
+    pub(crate) counters: Counters,
+    pub(crate) violation: Option<Violation>,
+    /// Bytes of the largest reply since this was looked at that could be one message.
+    pub(crate) largest_reply: usize,
+}
+
+impl<O: Owner> Shared<O> {
+    /// Ends the connection for a reason; the first one counts.
+    pub(crate) fn fail(&mut self, violation: Violation) {
+        self.violation.get_or_insert(violation);
+    }
+
+    /// Posts Receives until there are enough. They go out before any Send that is queued, so that a
+    /// peer is never told of one that is not there.
+    pub(crate) fn post_receives(&mut self) {
+        let size = self.agreed.sizes.receive;
+        for _ in 0..self.flow.receives_to_post(size) {
+            let buffer = self.pool.take(size);
+            self.posts.push(receive(buffer));
+        }
+    }
+
+    /// A reply goes out that has, or would have, so many bytes as one message.
+    pub(crate) fn note_reply(&mut self, bytes: usize) {
+        if bytes <= self.agreed.sizes.largest_sent {
+            self.largest_reply = self.largest_reply.max(bytes);
+        }
+    }
+
+    /// An empty buffer for one message that we send.
+    pub(crate) fn send_buffer(&self) -> Buffer {
+        self.pool.take(self.agreed.sizes.last_resort)
+    }
+
+    /// A message that answers no call of ours must not invalidate anything.
+    pub(crate) fn refuse_invalidation(&mut self, invalidated: Option<Invalidated>) {
+        if let Some(Invalidated { handle, .. }) = invalidated {
+            self.fail(Violation::ForeignHandle(handle));
+        }
+    }
+}
+
+/// A Receive into `buffer`.
+pub(crate) fn receive(buffer: Buffer) -> WorkRequest {
+    WorkRequest::Receive {
+        wr: Purpose::Receive.wr(),
+        buffer,
+    }
+}

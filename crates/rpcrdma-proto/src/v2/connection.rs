@@ -1,0 +1,896 @@
+//! A connection on which version two may be spoken: the connection of version one, with a session
+//! above it.
+//!
+//! It settles what is spoken, hands the session what no role takes, and replaces what is
+//! [agreed](Agreed) whenever the session comes to something else.
+
+use super::characteristics::{BackwardRequestSupport, BackwardSupport, ReceiveSize, XcharVal};
+use super::codec::{codec, error_of, malformed};
+use super::config::Config;
+use super::dialect::Dialect;
+use super::header::{RdmaError, WordLayout, emit_error, emit_optional};
+use super::operations::{InitXch, Operation};
+use super::session::own::TellError;
+use super::session::peer::RequestError;
+use super::session::sizes::RaiseError;
+use super::session::{self, Message, Opening, Session};
+use super::versions::Versions;
+use crate::agreed::{Agreed, OurCalls, Sizes};
+use crate::codec::{Body, Codec, Control, Header, Invalid, PeerError, Rejection};
+use crate::connection;
+use crate::counters::Counters;
+use crate::event::{CallId, Event, Violation};
+use crate::invalidation::design::Design;
+use crate::invalidation::rule::{Accepts, Rule};
+use crate::limits::FIRST_MESSAGE;
+use crate::message::CallRequest;
+use crate::owner::Owner;
+use crate::plan::Chunks;
+use crate::requester::{CallKey, FailedCall, Unfinished};
+use crate::responder::Pulls;
+use crate::role::Role;
+use crate::version::{Version, version_of};
+use crate::wire::codec::VersionOne;
+use crate::wire::direction::{Direction, REPLY, prefix};
+use crate::wire::header::HeaderView;
+use crate::wire::private_data::PrivateData;
+use crate::wire::threshold::{InlineThreshold, Thresholds};
+use crate::work::Purpose;
+use crate::xid::Xids;
+use buffer::{Buffer, Gather};
+use oncrpc::Reply;
+use oncrpc::TransportError;
+use oncrpc::xdr::Payload;
+use std::time::Instant;
+use tracing::debug;
+use verbs::{Completion, Invalidated, Limits, QueuePair, WorkRequest};
+
+/// The protocol state of one connection. It opens nothing and waits for nothing: its owner hands
+/// in completions and posts what comes out.
+#[derive(Debug)]
+pub struct Connection<O: Owner> {
+    /// Both roles.
+    pub(crate) core: connection::Connection<O>,
+    versions: Versions,
+    dialect: Dialect,
+    phase: Phase,
+    xids: Xids,
+    /// Where version two may be spoken, or is.
+    session: Option<Box<Session>>,
+    /// What private data says: what holds if version one is spoken.
+    one: Agreed,
+    /// The size of Receives once version two is spoken, if that is larger than before.
+    raise_to: InlineThreshold,
+    /// Bytes of the largest message that version two would ever send.
+    largest_sent: usize,
+    /// Whether every handle of this end may go.
+    all_may_go: bool,
+    /// Whether version two itself says that any handle may go (reminv §4.1).
+    by_version: bool,
+    /// Credits that the peer asked for with its last message about characteristics.
+    control_asked: u32,
+}
+
+/// How far the two ends have got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// A client has offered version two in a message with this XID, and sends nothing else before
+    /// it is answered (cel-01 §5).
+    Offered { xid: u32 },
+    /// A server waits for the first valid header of its client.
+    Listening,
+    /// It is known what is spoken.
+    Settled,
+}
+
+impl<O: Owner> Connection<O> {
+    /// A new connection on a queue pair with these limits, on which the
+    /// [initial Receives](Config::initial_receives) are posted, to a peer that said this about
+    /// itself in its private data, or nothing.
+    ///
+    /// # Panics
+    ///
+    /// If R is set though something is exposed that must not be invalidated remotely, if shared
+    /// Receives are smaller than what is told to the peer, or if the characteristics contradict
+    /// themselves or do not fit a message of 1024 octets.
+    pub fn new(config: &Config, owner: O, peer: Option<PrivateData>, limits: &Limits) -> Self {
+        let core = connection::Connection::new(&config.settings(), owner, peer, limits);
+        let by_version = config.by_version(limits);
+        let mut this = Self {
+            versions: config.versions,
+            dialect: config.dialect,
+            phase: Phase::Settled,
+            xids: config.xids.clone(),
+            session: config.session(limits).map(Box::new),
+            one: core.shared.agreed,
+            raise_to: config.characteristics.raise_to,
+            largest_sent: config.characteristics.largest_sent.octets(),
+            all_may_go: config.own.remote_invalidation || by_version,
+            by_version,
+            control_asked: 0,
+            core,
+        };
+        match (config.role, config.versions) {
+            (_, Versions::One) => {}
+            (Role::Client, Versions::Two | Versions::Auto) => this.offer(),
+            (Role::Server, Versions::Two) => this.settle(Version::Two),
+            (Role::Server, Versions::Auto) => this.unsettle(Phase::Listening),
+        }
+        this
+    }
+
+    /// Where the XIDs of this connection's own calls come from.
+    pub fn xids(&self) -> Xids {
+        self.xids.clone()
+    }
+
+    /// What is spoken; `None` as long as that is not settled. Until then no call can be sent.
+    pub fn version(&self) -> Option<Version> {
+        match (self.phase, &self.session) {
+            (Phase::Offered { .. } | Phase::Listening, _) => None,
+            (Phase::Settled, None) => Some(Version::One),
+            (Phase::Settled, Some(_)) => Some(Version::Two),
+        }
+    }
+
+    /// What is meant by version two.
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// The largest message in each direction, in whole KiB. Where version two is spoken they change.
+    pub fn thresholds(&self) -> Thresholds {
+        self.core.thresholds()
+    }
+
+    /// What the peer said about itself, or is taken to have said.
+    pub fn peer(&self) -> PrivateData {
+        self.core.peer()
+    }
+
+    /// The design by which the peer may invalidate handles of ours with its replies (reminv §4), if it
+    /// may. Where version two is spoken it is known once the peer has said what it is.
+    pub fn design(&self) -> Option<Design> {
+        if self.core.shared.agreed.accepts == Accepts::Nothing {
+            return None;
+        }
+        let agreed = self.session().and_then(Session::design);
+        let by_version = self.by_version && self.version() == Some(Version::Two);
+        Some(agreed.unwrap_or(match by_version {
+            true => Design::PerVersion,
+            false => Design::PerConnection,
+        }))
+    }
+
+    /// Calls of ours that may be in flight at a time.
+    pub fn credits(&self) -> u32 {
+        self.core.shared.flow.in_force()
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> &Counters {
+        &self.core.shared.counters
+    }
+
+    /// Whether a call of ours can be sent now, as far as credits go.
+    pub fn can_call(&self) -> bool {
+        self.room() > 0
+    }
+
+    /// Calls of ours that can be sent now, as far as credits go; the credit that is kept back for
+    /// health checks is not counted. 0 until it is settled what is spoken, on a server until the
+    /// client is ready, and while a call waits for room.
+    pub fn room(&self) -> usize {
+        self.core.room()
+    }
+
+    /// Whether a [health check](CallRequest::as_health_check) can be sent now, as far as credits
+    /// go.
+    pub fn can_check_health(&self) -> bool {
+        self.core.can_check_health()
+    }
+
+    /// On a server: the upper layer has learnt that the client is ready for calls, so that they may
+    /// be sent from now on (RFC 8167 §6).
+    pub fn handle_client_ready(&mut self) {
+        self.core.requester.handle_ready();
+    }
+
+    /// Bytes of the largest reply since this was last asked that a larger Receive of the peer would
+    /// have let fit one Send, without what went by Write chunks.
+    pub fn take_largest_reply(&mut self) -> usize {
+        std::mem::take(&mut self.core.shared.largest_reply)
+    }
+
+    /// Credits that are granted with the next reply, at most.
+    pub fn grant(&self) -> u32 {
+        self.core.shared.flow.granted()
+    }
+
+    /// Changes the credits that are granted to the peer with the next reply and from then on, within
+    /// 1 and those of the [`Config`]. It may be done at any time: a peer that was granted more has
+    /// Receives for as many calls until it has heard of it.
+    pub fn set_grant(&mut self, credits: u32) {
+        self.core.set_grant(credits);
+    }
+
+    /// Calls of ours that are not over, cancelled ones included, and those that wait.
+    pub fn calls_out(&self) -> usize {
+        self.core.requester.len()
+    }
+
+    /// Calls of ours that wait for a credit or for room for what they expose.
+    pub fn calls_waiting(&self) -> usize {
+        self.core.requester.waiting()
+    }
+
+    /// Calls of the peer that are not answered to the end.
+    pub fn calls_in(&self) -> usize {
+        self.core.responder.len()
+    }
+
+    /// Handles of ours that the peer can use.
+    pub fn exposed(&self) -> usize {
+        self.core.requester.exposed()
+    }
+
+    /// Whether nothing is to be posted and nothing posted is outstanding but Receives.
+    pub fn is_quiet(&self) -> bool {
+        self.core.shared.posts.is_empty()
+    }
+
+    /// Why the connection has to be closed, if it has to.
+    pub fn violation(&self) -> Option<Violation> {
+        self.core.shared.violation
+    }
+
+    /// Work was done.
+    pub fn handle_completion(&mut self, completion: Completion) {
+        match completion {
+            Completion::Receive {
+                buffer,
+                invalidated,
+                ..
+            } => self.handle_message(buffer, invalidated),
+            other => self.core.handle_completion(other),
+        }
+    }
+
+    /// Takes a call, and sends it if there is a credit and room for what it exposes. Otherwise it
+    /// waits, in order, until [`send_waiting`](Self::send_waiting) finds room for it. Memory is
+    /// registered on `qp`, the queue pair of this connection, so that handles are known when the call
+    /// is made.
+    ///
+    /// # Errors
+    ///
+    /// If this connection cannot carry the call.
+    pub fn call(
+        &mut self,
+        now: Instant,
+        request: CallRequest<O::Call>,
+        qp: &mut dyn QueuePair,
+    ) -> Result<CallKey, FailedCall<O::Call>> {
+        self.core.call(now, request, qp)
+    }
+
+    /// Sends calls that waited, as far as there is room now. One that this connection cannot carry any
+    /// more ends with an event.
+    pub fn send_waiting(&mut self, now: Instant, qp: &mut dyn QueuePair) {
+        self.core.send_waiting(now, qp);
+    }
+
+    /// Send time of our oldest outstanding call, cancelled or not. If that is too long ago, only the
+    /// end of the connection brings back its credit and memory.
+    pub fn oldest_call(&self) -> Option<Instant> {
+        self.core.requester.oldest()
+    }
+
+    /// Nobody waits for the end of this call any more: there will be no event, and the owner gets its
+    /// value back. One that was sent keeps its credit and its memory until its reply; one that
+    /// waited is over. Nothing happens to a call whose reply is here.
+    pub fn cancel(&mut self, key: CallKey) -> Option<O::Call> {
+        self.core.cancel(key)
+    }
+
+    /// Answers a call.
+    pub fn reply(&mut self, id: CallId<O::Lease>, reply: Reply) {
+        self.core.reply(id, reply);
+    }
+
+    /// How many calls of the peer were pulled so far, while it owes chunks of some: numbers that stay
+    /// the same for long mean that it does not send them. Chunks are not counted one by one, or a peer
+    /// could hold the memory of a call for as many times as long as it has chunks.
+    pub fn waits_for_chunks(&self) -> Option<Pulls> {
+        self.core.waits_for_chunks()
+    }
+
+    /// Calls of the peer that wait for memory.
+    pub fn calls_waiting_for_memory(&self) -> usize {
+        self.core.responder.waiting_for_memory()
+    }
+
+    /// Bytes of memory that the next call of the peer needs before its chunks are pulled: for those,
+    /// and for those of its reply. The owner gives it with [`handle_memory`](Self::handle_memory), or
+    /// says that there is none now.
+    pub fn poll_memory(&self) -> Option<usize> {
+        self.core.needs_memory()
+    }
+
+    /// The memory that [`poll_memory`](Self::poll_memory) asked for. It is kept until the call is
+    /// over.
+    pub fn handle_memory(&mut self, lease: O::Lease) {
+        self.core.handle_memory(lease);
+    }
+
+    /// There is no memory now: calls of the peer wait for it, and are counted once.
+    pub fn handle_no_memory(&mut self) {
+        self.core.handle_no_memory();
+    }
+
+    /// The next work to post.
+    pub fn poll_post(&mut self) -> Option<WorkRequest> {
+        let next = self.core.poll_post();
+        next.or_else(|| self.poll_control())
+    }
+
+    /// The provider had no room for this work after all. It is handed out again, before any other.
+    pub fn handle_refused(&mut self, work: WorkRequest) {
+        self.core.handle_refused(work);
+    }
+
+    /// The next thing to tell our user: the end of a call of ours first, then a call of the peer.
+    pub fn poll_event(&mut self) -> Option<Event<O>> {
+        let reply = self.poll_reply();
+        reply
+            .map(|(call, reply)| Event::Reply { call, reply })
+            .or_else(|| {
+                let (id, message) = self.poll_call()?;
+                Some(Event::Call { id, message })
+            })
+    }
+
+    /// Whether a call of ours has ended that was not told yet.
+    pub fn has_replies(&self) -> bool {
+        !self.core.shared.replies.is_empty()
+    }
+
+    /// The next call of ours that has ended, by the owner's value of it.
+    pub fn poll_reply(&mut self) -> Option<(O::Call, Result<Payload, TransportError>)> {
+        self.core.poll_reply()
+    }
+
+    /// The next call of the peer, whole again. It is to be answered with [`reply`](Self::reply).
+    pub fn poll_call(&mut self) -> Option<(CallId<O::Lease>, Payload)> {
+        self.core.poll_call()
+    }
+
+    /// The connection is over, and with it every handle: what becomes of the calls that had no end.
+    pub fn into_unfinished(self) -> Vec<Unfinished<O::Call>> {
+        self.core.into_unfinished(true)
+    }
+
+    /// The same for a connection that nothing has broken: this end gave it up because its peer did
+    /// not speak. That is no sign against any call, and does not count among
+    /// [their losses](crate::CallRequest::losses).
+    pub fn into_unanswered(self) -> Vec<Unfinished<O::Call>> {
+        self.core.into_unfinished(false)
+    }
+
+    /// What both ends have said about themselves, unless version one is spoken.
+    pub fn session(&self) -> Option<&Session> {
+        self.session.as_deref()
+    }
+
+    /// Asks the peer to change its characteristics to these values (xcharext §4.2). Each has its end
+    /// with an event, or with the connection.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be asked for, or there are no characteristics; then none is.
+    pub fn request_peer(&mut self, want: Vec<XcharVal>) -> Result<(), RequestError> {
+        let none = Err(RequestError::PeerTakesNone);
+        self.change(none, |session| session.request_peer(want))
+    }
+
+    /// Makes Receives that are posted from now on larger. The peer is told when no smaller one is
+    /// left, for which there have to be messages that use them up.
+    ///
+    /// # Errors
+    ///
+    /// If the peer could not be told, or the size is more than the largest, less than now, or the
+    /// peer has asked for less.
+    pub fn raise_receive_size(&mut self, to: ReceiveSize) -> Result<(), RaiseError> {
+        let none = Err(RaiseError::Unsupported);
+        self.change(none, |session| session.raise_receive_size(to))
+    }
+
+    /// Tells the peer another value of a registered characteristic.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot have that value, or the peer cannot be told.
+    pub fn tell_peer(&mut self, value: XcharVal) -> Result<(), TellError> {
+        let none = Err(TellError::Unsupported);
+        self.change(none, |session| session.tell(value))
+    }
+
+    /// Ends the request of the peer for a registered characteristic, with the value that it has now.
+    ///
+    /// # Errors
+    ///
+    /// If nothing was asked for, or it cannot have that value.
+    pub fn settle_request(&mut self, value: XcharVal) -> Result<(), TellError> {
+        let none = Err(TellError::Unsupported);
+        self.change(none, |session| session.settle(value))
+    }
+
+    /// The next thing to tell our user about characteristics.
+    pub fn poll_characteristics(&mut self) -> Option<session::Event> {
+        self.session.as_deref_mut()?.poll_event()
+    }
+
+    fn change<T>(&mut self, none: T, change: impl FnOnce(&mut Session) -> T) -> T {
+        self.with_session(change).unwrap_or(none)
+    }
+}
+
+/// What is spoken.
+impl<O: Owner> Connection<O> {
+    /// No call is sent before it is settled what is spoken.
+    fn unsettle(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.core.agree(Agreed {
+            versions: self.versions.range(),
+            our_calls: OurCalls::Unsettled,
+            ..self.one
+        });
+    }
+
+    /// From now on `version` is spoken.
+    fn settle(&mut self, version: Version) {
+        debug!(?version, "settled (cel-01 §5)");
+        self.phase = Phase::Settled;
+        match version {
+            Version::One => {
+                self.session = None;
+                self.core.agree(self.one);
+            }
+            Version::Two => {
+                let to = self.raise_to;
+                self.with_session(|session| {
+                    if to.octets() > session.receive_size() {
+                        // If the peer could not be told, it stays as it is.
+                        let _ = session.raise_receive_size(to.into());
+                    }
+                });
+            }
+        }
+    }
+
+    /// The one message that a client sends before it knows what is spoken (cel-01 §5).
+    fn offer(&mut self) {
+        self.unsettle(Phase::Offered { xid: 0 });
+        let posted = match self.poll_control() {
+            Some(offer) => offer,
+            // It supports no operation, and so says nothing by this one.
+            None => self.control(Message::Optional {
+                xid: self.xids.next(),
+                optional: Operation::InitXch(InitXch::default()).to_optional(Direction::Call),
+            }),
+        };
+        self.core.handle_refused(posted);
+    }
+
+    /// Reads a message to a server whose client has not yet shown what it speaks: the version of its
+    /// first valid call, whatever that calls (cel-01 §5.1, §5.3).
+    fn listen(&mut self, message: &[u8]) -> Result<Header, Invalid> {
+        let two = version_of(message) == Some(Version::Two.number());
+        self.core.shared.agreed.codec = match two && self.versions.speak(Version::Two) {
+            true => codec(self.dialect, WordLayout::None),
+            false => &VersionOne,
+        };
+        let header = self.core.receive(message);
+        let is_call = header.as_ref().is_ok_and(|header| match &header.body {
+            Body::Rpc(rpc) => self.core.role().direction_of(rpc, || false) == Direction::Call,
+            Body::Control(control) => control.direction == Direction::Call,
+            Body::Error(_) | Body::Done => false,
+        });
+        if is_call {
+            self.settle(if two { Version::Two } else { Version::One });
+        }
+        header
+    }
+
+    /// Something has come for a client that awaits the answer to its offer, `xid`.
+    fn take_answer(&mut self, offer: u32, message: &[u8]) {
+        match Answer::of(self.dialect, offer, message) {
+            Answer::None => return self.core.shared.counters.discarded += 1,
+            Answer::Operation {
+                credits,
+                control,
+                stream,
+            } => self.take_control(offer, credits, &control, &message[stream..]),
+            Answer::Error(error) => {
+                self.take_control_error(offer, error);
+            }
+            Answer::Unreadable => self.take_unreadable_reply(offer),
+            Answer::Versions { low, high } => {
+                let one = Version::One;
+                if self.versions.speak(one) && (low..=high).contains(&one.number()) {
+                    // On this very connection (cel-01 §5.2).
+                    self.settle(one);
+                } else {
+                    let violation = Violation::NoCommonVersion { low, high };
+                    self.core.shared.fail(violation);
+                }
+                return;
+            }
+            Answer::Nonsense => {
+                let violation = Violation::OfferNotUnderstood;
+                return self.core.shared.fail(violation);
+            }
+        }
+        let session = self.session.as_deref();
+        if session.is_some_and(|session| session.opening() != Opening::Exchanging) {
+            self.settle(Version::Two);
+        }
+    }
+}
+
+/// Messages.
+impl<O: Owner> Connection<O> {
+    /// A message has come, with the handle that the peer took along.
+    fn handle_message(&mut self, message: Buffer, invalidated: Option<Invalidated>) {
+        match self.phase {
+            Phase::Settled => {
+                let header = self.core.receive(&message);
+                self.route(header, message, invalidated);
+            }
+            Phase::Listening => {
+                let header = self.listen(&message);
+                self.route(header, message, invalidated);
+            }
+            Phase::Offered { xid } => {
+                self.core.shared.flow.handle_message();
+                self.core.shared.refuse_invalidation(invalidated);
+                self.take_answer(xid, &message);
+            }
+        }
+        if let Some(session) = self.session.as_deref_mut() {
+            session.handle_heard();
+        }
+        self.core.replace_receive();
+        self.note_receives();
+    }
+
+    /// Hands a message to a role, or to the session if none takes it.
+    fn route(
+        &mut self,
+        header: Result<Header, Invalid>,
+        message: Buffer,
+        invalidated: Option<Invalidated>,
+    ) {
+        if self.session.is_none() {
+            return self.core.route(header, message, invalidated);
+        }
+        match &header {
+            Ok(Header {
+                xid,
+                credits,
+                stream,
+                body: Body::Control(control),
+            }) => {
+                self.core.shared.refuse_invalidation(invalidated);
+                self.take_control(*xid, *credits, control, &message[*stream..]);
+            }
+            Ok(Header {
+                xid,
+                body: Body::Error(error),
+                ..
+            }) => {
+                if self.take_control_error(*xid, *error) {
+                    return self.core.shared.refuse_invalidation(invalidated);
+                }
+                self.core.route(header, message, invalidated);
+                // It may have been the last that the session waits for.
+                self.note_message(Direction::Reply, false);
+            }
+            Ok(Header {
+                xid,
+                credits,
+                stream,
+                body: Body::Rpc(rpc),
+            }) => {
+                let said = prefix(&message[*stream..]);
+                let (xid, credits) = (*xid, *credits);
+                // cel-01 §4.2.2: the word is the same as in the RPC message.
+                if rpc.direction == Some(Direction::Call)
+                    && !rpc.long
+                    && matches!(said, Some((_, REPLY)))
+                {
+                    debug!(xid, "a reply that says it is a call (cel-01 §4.2.2)");
+                    let invalid = malformed(xid, credits, Rejection::Header, true);
+                    return self.core.route(Err(invalid), message, invalidated);
+                }
+                let chunks = !rpc.lists.is_empty();
+                let direction = rpc.direction;
+                self.core.route(header, message, invalidated);
+                if let Some(direction) = direction {
+                    self.note_message(direction, chunks);
+                }
+            }
+            Err(Invalid::Reply { xid }) => {
+                self.core.shared.refuse_invalidation(invalidated);
+                self.take_unreadable_reply(*xid);
+                self.core.route(header, message, None);
+            }
+            Ok(Header {
+                body: Body::Done, ..
+            })
+            | Err(_) => self.core.route(header, message, invalidated),
+        }
+    }
+
+    /// A message of the session, with what is behind its header.
+    fn take_control(&mut self, xid: u32, credits: u32, control: &Control, rest: &[u8]) {
+        self.core.shared.counters.control_received += 1;
+        let done = self.with_session(|session| {
+            let before = session.opening();
+            session.handle_optional(xid, control, rest);
+            before == Opening::Exchanging && session.opening() == Opening::Done
+        });
+        match control.direction {
+            Direction::Call => self.control_asked = credits,
+            // The answer to the offer is the first message that grants credits (cel-01 §5).
+            Direction::Reply if done == Some(true) => {
+                self.core.shared.flow.handle_grant(credits);
+            }
+            Direction::Reply => {}
+        }
+    }
+
+    /// Whether an error was for a message of the session.
+    fn take_control_error(&mut self, xid: u32, error: PeerError) -> bool {
+        if self.core.requester.awaits(xid) {
+            return false;
+        }
+        let taken = self.with_session(|session| session.handle_error(xid, error_of(error)));
+        taken == Some(true)
+    }
+
+    /// A reply came that cannot be read. If it was for a message of the session, that is over.
+    fn take_unreadable_reply(&mut self, xid: u32) {
+        if !self.core.requester.awaits(xid) {
+            self.with_session(|session| session.handle_unreadable_reply(xid));
+        }
+    }
+
+    /// A valid message with RPC in it came, and was looked at.
+    fn note_message(&mut self, direction: Direction, chunks: bool) {
+        let Some(session) = self.session.as_deref() else {
+            return;
+        };
+        let cautious = session.opening() == Opening::Cautious;
+        match (self.core.role(), direction) {
+            (Role::Server, Direction::Call) if cautious => {
+                self.with_session(Session::handle_message);
+            }
+            (Role::Server, Direction::Call) => {}
+            (Role::Client, Direction::Call) => {
+                self.with_session(|session| session.handle_backward_call(chunks));
+            }
+            (_, Direction::Reply) => {
+                // A reply that was not valid proves nothing.
+                if cautious && self.core.shared.counters.replies_received > 0 {
+                    self.with_session(Session::handle_message);
+                } else if session.awaits_calls() {
+                    self.agree();
+                }
+            }
+        }
+    }
+
+    /// A Receive was used, and others posted in its place.
+    fn note_receives(&mut self) {
+        if self
+            .session
+            .as_deref()
+            .is_some_and(Session::awaits_receives)
+        {
+            let smallest = self.core.shared.flow.smallest_receive();
+            self.with_session(|session| session.handle_old_receives_gone(smallest));
+        }
+    }
+
+    /// The next message of the session. It waits until there is nothing else to be sent: so there are
+    /// never many, and no call that was made before is larger than it says.
+    fn poll_control(&mut self) -> Option<WorkRequest> {
+        let waits = !self.core.shared.posts.has_room() || self.core.requester.holds_calls();
+        if self.phase == Phase::Listening || waits {
+            return None;
+        }
+        let session = self.session.as_deref_mut()?;
+        let message = session.poll_message(&mut || self.xids.next())?;
+        Some(self.control(message))
+    }
+
+    /// The work that sends a message of the session.
+    fn control(&mut self, message: Message) -> WorkRequest {
+        let shared = &mut self.core.shared;
+        let mut buffer = shared.pool.take(FIRST_MESSAGE);
+        let grant = shared.flow.offer(self.control_asked);
+        match message {
+            Message::Optional { xid, optional } => {
+                let credits = match optional.direction {
+                    Direction::Call => shared.flow.asked(),
+                    Direction::Reply => grant,
+                };
+                if let Phase::Offered { xid: offer } = &mut self.phase {
+                    *offer = xid;
+                }
+                let Control {
+                    direction,
+                    operation,
+                    info,
+                } = optional;
+                emit_optional(&mut buffer, xid, credits, direction, operation, &info);
+                shared.counters.control_sent += 1;
+            }
+            Message::Error { xid, error } => {
+                match error {
+                    RdmaError::InvalOption => shared.counters.option_errors_sent += 1,
+                    RdmaError::BadHeader => shared.counters.chunk_errors_sent += 1,
+                    RdmaError::Version { .. } => shared.counters.version_errors_sent += 1,
+                }
+                emit_error(&mut buffer, xid, Version::Two.number(), grant, error);
+            }
+        }
+        // What is agreed on may hold from this message on.
+        self.agree();
+        let posts = &mut self.core.shared.posts;
+        posts.push(WorkRequest::Send {
+            wr: Purpose::Control.wr(),
+            buffer,
+            rest: Gather::new(),
+            invalidate: None,
+        });
+        posts.next().expect("there is room, and nothing before it")
+    }
+}
+
+/// What is agreed.
+impl<O: Owner> Connection<O> {
+    /// Changes the session, and puts into effect what it comes to.
+    fn with_session<T>(&mut self, change: impl FnOnce(&mut Session) -> T) -> Option<T> {
+        let done = self.session.as_deref_mut().map(change);
+        self.agree();
+        done
+    }
+
+    /// Puts into effect what the session says, where version two is spoken.
+    fn agree(&mut self) {
+        let Some(session) = self.session.as_deref_mut() else {
+            return;
+        };
+        if session.is_flooded() {
+            self.core.shared.fail(Violation::ControlFlood);
+        }
+        if session.is_unclear() {
+            self.core.shared.fail(Violation::UnclearDesign);
+        }
+        if self.phase != Phase::Settled {
+            return;
+        }
+        if session.awaits_calls() {
+            self.core.requester.mark(&self.core.shared);
+            if self.core.requester.marked() == 0 {
+                session.handle_calls_drained();
+            }
+        } else {
+            self.core.requester.forget_mark();
+        }
+        if let Some(session) = self.session.as_deref() {
+            let agreed = self.agreed(session);
+            self.core.agree(agreed);
+        }
+    }
+
+    /// What the session comes to.
+    fn agreed(&self, session: &Session) -> Agreed {
+        let two = Version::Two;
+        let design = session.design();
+        let backward = |support| match support {
+            BackwardSupport::None => {
+                OurCalls::Never("the peer takes no calls (BKREQSUP_NONE, xcharext §3.3)")
+            }
+            BackwardSupport::Inline => OurCalls::Sent(Chunks::Refused),
+            BackwardSupport::General => OurCalls::Sent(Chunks::Allowed),
+        };
+        let (our_calls, peer_chunks) = match self.core.role() {
+            Role::Server => (backward(session.backward()), self.one.peer_chunks),
+            Role::Client => match session.own::<BackwardRequestSupport>() {
+                BackwardSupport::General => (self.one.our_calls, Chunks::Allowed),
+                BackwardSupport::None | BackwardSupport::Inline => {
+                    (self.one.our_calls, self.one.peer_chunks)
+                }
+            },
+        };
+        Agreed {
+            codec: codec(self.dialect, WordLayout::of(design)),
+            versions: (two, two),
+            sizes: Sizes {
+                send: session.send_limit(),
+                last_resort: session.last_resort_limit(),
+                largest_sent: self.largest_sent,
+                reply: session.reply_limit(),
+                receive: session.receive_size(),
+            },
+            our_calls,
+            peer_chunks,
+            rule: match design {
+                Some(design) => Rule::By(design),
+                None if !session.peer_allows_invalidation() => Rule::Never,
+                None if self.by_version => Rule::By(Design::PerVersion),
+                None if self.all_may_go => Rule::By(Design::PerConnection),
+                None => Rule::Never,
+            },
+            accepts: Accepts::of(design, self.all_may_go),
+            peer_announces: true,
+        }
+    }
+}
+
+/// What is said to the offer of version two.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Answer {
+    /// This is no answer to it.
+    None,
+    /// An operation, so version two is spoken.
+    Operation {
+        credits: u32,
+        control: Control,
+        stream: usize,
+    },
+    /// An error of version two that does not say that this is not spoken.
+    Error(PeerError),
+    /// A reply of version two that cannot be read.
+    Unreadable,
+    /// ERR_VERS: the peer speaks these.
+    Versions { low: u32, high: u32 },
+    /// An error of version one that does not say that this is spoken.
+    Nonsense,
+}
+
+impl Answer {
+    /// Of a message to whoever sent `offer`.
+    fn of(dialect: Dialect, offer: u32, message: &[u8]) -> Self {
+        if HeaderView::new(message).is_none_or(|view| view.xid() != offer) {
+            return Self::None;
+        }
+        match codec(dialect, WordLayout::None).parse(message) {
+            Ok(header) => match header.body {
+                Body::Error(error) => match error.cause {
+                    Rejection::Versions { low, high } => Self::Versions { low, high },
+                    Rejection::Header | Rejection::Operation => Self::Error(error),
+                },
+                Body::Control(control) if control.direction == Direction::Reply => {
+                    Self::Operation {
+                        credits: header.credits,
+                        control,
+                        stream: header.stream,
+                    }
+                }
+                Body::Rpc(_) | Body::Control(_) | Body::Done => Self::None,
+            },
+            Err(Invalid::Reply { .. }) => Self::Unreadable,
+            // RFC 8166 §4.5.1 has the version echoed, but a peer that knows one version may say that.
+            Err(_) => match VersionOne.parse(message).map(|header| header.body) {
+                Ok(Body::Error(error)) => match error.cause {
+                    Rejection::Versions { low, high } => Self::Versions { low, high },
+                    Rejection::Header | Rejection::Operation => Self::Nonsense,
+                },
+                Ok(Body::Rpc(_) | Body::Control(_) | Body::Done) | Err(_) => Self::None,
+            },
+        }
+    }
+}
