@@ -6,7 +6,7 @@
 use crate::agreed::Agreed;
 use crate::codec::{Body, Header, Invalid, Refused, Rejection};
 use crate::counters::Counters;
-use crate::event::{CallId, Ended, Violation};
+use crate::event::{CallId, Ended, MemoryNeed, Violation};
 use crate::flow::{Allowance, FlowControl, Grant, Need};
 use crate::invalidation::persistent::{PersistentArguments, PersistentPool};
 use crate::invalidation::registration::{Registration, Registrations};
@@ -24,8 +24,8 @@ use crate::wire::private_data::PrivateData;
 use crate::wire::threshold::{InlineThreshold, Thresholds};
 use crate::work::{Posts, Purpose};
 use buffer::{Buffer, Pool};
-use oncrpc::Reply;
 use oncrpc::xdr::Payload;
+use oncrpc::{Reply, ReplyRoom};
 use std::collections::VecDeque;
 use std::time::Instant;
 use verbs::{Completion, Invalidated, Limits, QueuePair, WorkError, WorkRequest};
@@ -429,9 +429,14 @@ impl<O: Owner> Connection<O> {
         self.responder.waits_for_chunks()
     }
 
-    /// Bytes of memory that the next call of the peer needs.
-    pub(crate) fn needs_memory(&self) -> Option<usize> {
+    /// What the next call of the peer needs.
+    pub(crate) fn needs_memory(&self) -> Option<MemoryNeed<'_>> {
         self.responder.needs_memory(&self.shared)
+    }
+
+    /// What the reply to a call of the peer can carry.
+    pub(crate) fn reply_room(&self, id: &CallId<O::Lease>) -> ReplyRoom {
+        self.responder.reply_room(&self.shared, id.key)
     }
 
     /// The memory for the next call of the peer.

@@ -114,5 +114,16 @@ impl<L> CallId<L> {
     }
 }
 
+/// What a call of the peer needs before its Read chunks are pulled.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryNeed<'a> {
+    /// Bytes of its Read chunks.
+    pub pulls: usize,
+    /// Bytes that the peer offers for the reply: most of it is not needed for most calls.
+    pub offered: usize,
+    /// The message from its XID on up to its first Read chunk, if it came in the Send.
+    pub message: Option<&'a [u8]>,
+}
+
 /// A call of ours that has ended: the owner's value of it, and the message from its XID on.
 pub(crate) type Ended<O> = (<O as Owner>::Call, Result<Payload, TransportError>);

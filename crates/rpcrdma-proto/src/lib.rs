@@ -8,7 +8,7 @@
 //! while let Some(completion) = qp.poll_cq() {
 //!     connection.handle_completion(completion);
 //! }
-//! while let Some(bytes) = connection.poll_memory() {
+//! while let Some(need) = connection.poll_memory() {
 //!     connection.handle_memory(lease(bytes));
 //! }
 //! connection.send_waiting(now, &mut qp);
@@ -102,7 +102,7 @@ mod work;
 mod xid;
 
 pub use counters::Counters;
-pub use event::{CallId, Event, Violation};
+pub use event::{CallId, Event, MemoryNeed, Violation};
 pub use invalidation::design::{Design, Designs, Selection, UnknownDesign};
 pub use invalidation::persistent::PersistentArguments;
 pub use invalidation::registration::{Registration, Registrations};

@@ -13,7 +13,7 @@ use crate::script::Script;
 use buffer::gather_len;
 use calls::{Calls, Handed};
 use form::{Body, Form, Message};
-use owner::{Budget, Owner};
+use owner::{Budget, Connection, Owner};
 use peer::Peer;
 use rpcrdma_proto::limits::{CONTROL_RECEIVES, FIRST_MESSAGE, MAX_CONTROL_MESSAGES};
 use rpcrdma_proto::v2::characteristics::{ReceiveBufferSize, ReceiveSize, XcharVal};
@@ -23,7 +23,6 @@ use setup::{Setup, setup};
 use std::time::Instant;
 use verbs::{Handle, Invalidation, QueuePair, WorkError, WorkRequest};
 
-type Connection = rpcrdma_proto::Connection<Owner>;
 type Event = rpcrdma_proto::Event<Owner>;
 
 /// Chunks of both directions, Receives, and what the pool keeps of them.
@@ -159,8 +158,8 @@ impl Stage {
 
     /// Lends memory to the calls of the peer, as far as it goes.
     fn lend_memory(&mut self) {
-        while let Some(bytes) = self.connection.poll_memory() {
-            match self.budget.take(bytes) {
+        while let Some(need) = self.connection.poll_memory() {
+            match self.budget.take(need.pulls + need.offered) {
                 Some(lease) => self.connection.handle_memory(lease),
                 None => return self.connection.handle_no_memory(),
             }

@@ -1,10 +1,10 @@
 //! The `rpcrdma` program as a library, so that it can be linked with another allocator.
 //!
-//! Each command is a module with its arguments and a `run`. What they share is what a user sees:
-//! how servers and files are named ([`endpoint`], [`session`]), how connections are made
-//! ([`transport`], [`connect`]), how files are shown ([`show`]), how copies are made ([`copy`],
-//! [`partial`], [`progress`]), how a command ends ([`failure`], [`interrupt`]), and where it logs
-//! ([`log`]). Here, and nowhere else, a provider is chosen.
+//! Each command is a module with its arguments and a `run`. What they share is what a user sees: how
+//! servers and files are named (`endpoint`, `session`), how connections are made (`transport`,
+//! `connect`), how files are shown (`show`), how copies are made (`copy`, `partial`, `progress`),
+//! how a command ends (`failure`, `interrupt`), and where it logs (`log`). Here, and nowhere else, a
+//! provider is chosen.
 
 mod allocations;
 mod bench;

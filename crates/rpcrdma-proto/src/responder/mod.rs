@@ -5,7 +5,7 @@ mod pull;
 pub(crate) use self::pull::StreamAt;
 
 use crate::codec::{Codec, Contents, Invalidate, Refused, Rejection};
-use crate::event::{CallId, Violation};
+use crate::event::{CallId, MemoryNeed, Violation};
 use crate::invalidation::design::Design;
 use crate::invalidation::rule::{self, Rule, Said};
 use crate::limits::{MAX_SPARE_CANDIDATES, MAX_SPARE_SEGMENTS};
@@ -14,11 +14,11 @@ use crate::owner::Owner;
 use crate::plan::{Chunks, ReplyPlan, plan_reply};
 use crate::shared::Shared;
 use crate::wire::direction::Direction;
-use crate::wire::header::{Lists, Malformation, Segments, WriteChunk};
+use crate::wire::header::{Lists, Malformation, Segments, WriteChunk, chunks_len};
 use crate::work::Purpose;
 use buffer::{Buffer, Gather};
-use oncrpc::Reply;
 use oncrpc::xdr::{Item, Payload};
+use oncrpc::{Reply, ReplyRoom};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -91,6 +91,16 @@ struct Pulling {
     at: StreamAt,
     sinks: SmallVec<[Option<Buffer>; 1]>,
     left: usize,
+}
+
+impl Pulling {
+    /// The message, if it came in the Send.
+    fn inline(&self) -> Option<&[u8]> {
+        match self.at {
+            StreamAt::Message(start) => Some(&self.message[start..]),
+            StreamAt::FirstChunk => None,
+        }
+    }
 }
 
 impl<O: Owner> Responder<O> {
@@ -242,10 +252,42 @@ impl<O: Owner> Responder<O> {
         self.for_memory.len()
     }
 
-    /// Bytes that the next call needs for its chunks and for those of its reply.
-    pub(crate) fn needs_memory(&self, shared: &Shared<O>) -> Option<usize> {
+    /// What the next call needs for its chunks and for those of its reply.
+    pub(crate) fn needs_memory(&self, shared: &Shared<O>) -> Option<MemoryNeed<'_>> {
         let &key = self.for_memory.front()?;
-        Some(memory_of(&self.calls[key as usize].lists, shared.max_chunk))
+        let call = &self.calls[key as usize];
+        let (pulls, offered) = memory_of(&call.lists, shared.max_chunk);
+        let message = match &call.state {
+            State::Pulling(pulling) => pulling.inline(),
+            State::Dispatched | State::Replying { .. } => None,
+        };
+        Some(MemoryNeed {
+            pulls,
+            offered,
+            message,
+        })
+    }
+
+    /// What the reply to a call that was handed up can carry.
+    pub(crate) fn reply_room(&self, shared: &Shared<O>, key: u32) -> ReplyRoom {
+        let (codec, limit) = (shared.agreed.codec, shared.agreed.sizes.last_resort);
+        let Lists { writes, reply, .. } = &self.calls[key as usize].lists;
+        let segments = writes.iter().map(|chunk| chunk.segments.len());
+        let of_reply = reply.as_ref().map(|chunk| chunk.segments.len());
+        let header = codec.plain_len() + chunks_len(0, segments, of_reply);
+        let inline = limit.saturating_sub(header);
+        let chunk = reply.as_ref().filter(|_| header <= limit);
+        let chunk = chunk.map_or(0, |chunk| chunk.len().min(shared.max_chunk as u64));
+        let message = inline.max(usize::try_from(chunk).unwrap_or(usize::MAX));
+        let room = ReplyRoom::of_message(message);
+        if writes.is_empty() {
+            return room;
+        }
+        // RFC 8166 §4.3.2.3: an empty Write chunk asks for its result inline.
+        room.with_chunks(writes.iter().map(|chunk| {
+            let len = chunk.len();
+            (!chunk.segments.is_empty()).then_some(len)
+        }))
     }
 
     /// There is no memory for the next call now, nor so for those behind it.
@@ -681,13 +723,13 @@ impl<O: Owner> Writer<'_, O> {
 }
 
 /// Octets that the chunks of a call and of its reply may take.
-fn memory_of(lists: &Lists, max_chunk: usize) -> usize {
+fn memory_of(lists: &Lists, max_chunk: usize) -> (usize, usize) {
     let reads: u64 = lists.reads.iter().map(|chunk| chunk.len()).sum();
     let replies = lists.writes.iter().chain(&lists.reply);
     // What is offered for the reply is only what the peer thinks may be needed.
     let replies: u64 = replies.map(WriteChunk::len).sum();
-    let replies = replies.min(max_chunk as u64);
-    usize::try_from(reads.saturating_add(replies)).unwrap_or(usize::MAX)
+    let bytes = |len: u64| usize::try_from(len).unwrap_or(usize::MAX);
+    (bytes(reads), bytes(replies).min(max_chunk))
 }
 
 /// The word for remote invalidation in a reply: one handle is copied from the call, several are not

@@ -188,8 +188,8 @@ pub(super) fn arrive(connection: &mut Connection, octets: Vec<u8>) {
 
 /// Gives calls of the peer all memory that they need.
 pub(super) fn give_memory(connection: &mut Connection) {
-    while let Some(bytes) = connection.poll_memory() {
-        let lease = TestOwner::default().budget.take(bytes);
+    while let Some(need) = connection.poll_memory() {
+        let lease = TestOwner::default().budget.take(need.pulls + need.offered);
         connection.handle_memory(lease.expect("there is as much as one call takes"));
     }
 }

@@ -135,8 +135,8 @@ impl<Q: QueuePair> End<Q> {
     }
 
     pub(super) fn lend_memory(&mut self) {
-        while let Some(bytes) = self.connection.poll_memory() {
-            match self.owner.budget.take(bytes) {
+        while let Some(need) = self.connection.poll_memory() {
+            match self.owner.budget.take(need.pulls + need.offered) {
                 Some(lease) => self.connection.handle_memory(lease),
                 None => return self.connection.handle_no_memory(),
             }

@@ -19,7 +19,7 @@ use crate::agreed::{Agreed, OurCalls, Sizes};
 use crate::codec::{Body, Codec, Control, Header, Invalid, PeerError, Rejection};
 use crate::connection;
 use crate::counters::Counters;
-use crate::event::{CallId, Event, Violation};
+use crate::event::{CallId, Event, MemoryNeed, Violation};
 use crate::invalidation::design::Design;
 use crate::invalidation::rule::{Accepts, Rule};
 use crate::limits::FIRST_MESSAGE;
@@ -38,9 +38,9 @@ use crate::wire::threshold::{InlineThreshold, Thresholds};
 use crate::work::Purpose;
 use crate::xid::Xids;
 use buffer::{Buffer, Gather};
-use oncrpc::Reply;
 use oncrpc::TransportError;
 use oncrpc::xdr::Payload;
+use oncrpc::{Reply, ReplyRoom};
 use std::time::Instant;
 use tracing::debug;
 use verbs::{Completion, Invalidated, Limits, QueuePair, WorkRequest};
@@ -52,6 +52,8 @@ pub struct Connection<O: Owner> {
     /// Both roles.
     pub(crate) core: connection::Connection<O>,
     versions: Versions,
+    /// Version one is spoken on the assumption that the peer lacks version two.
+    one_is_assumed: bool,
     dialect: Dialect,
     phase: Phase,
     xids: Xids,
@@ -98,6 +100,7 @@ impl<O: Owner> Connection<O> {
         let by_version = config.by_version(limits);
         let mut this = Self {
             versions: config.versions,
+            one_is_assumed: false,
             dialect: config.dialect,
             phase: Phase::Settled,
             xids: config.xids.clone(),
@@ -117,6 +120,13 @@ impl<O: Owner> Connection<O> {
             (Role::Server, Versions::Auto) => this.unsettle(Phase::Listening),
         }
         this
+    }
+
+    /// Says that version one is spoken because the peer lacked version two some time ago. If it turns
+    /// out to lack version one by now, and to have version two, the connection ends with
+    /// [`Violation::NoCommonVersion`], and the call that showed it is unfinished.
+    pub fn assume_version_one(&mut self) {
+        self.one_is_assumed = self.versions == Versions::One;
     }
 
     /// Where the XIDs of this connection's own calls come from.
@@ -309,11 +319,16 @@ impl<O: Owner> Connection<O> {
         self.core.responder.waiting_for_memory()
     }
 
-    /// Bytes of memory that the next call of the peer needs before its chunks are pulled: for those,
-    /// and for those of its reply. The owner gives it with [`handle_memory`](Self::handle_memory), or
+    /// What the next call of the peer needs before its chunks are pulled: memory for those, and for
+    /// those of its reply. The owner gives it with [`handle_memory`](Self::handle_memory), or
     /// says that there is none now.
-    pub fn poll_memory(&self) -> Option<usize> {
+    pub fn poll_memory(&self) -> Option<MemoryNeed<'_>> {
         self.core.needs_memory()
+    }
+
+    /// What the reply to a call can carry, inline and in the chunks that were offered for it.
+    pub fn reply_room(&self, id: &CallId<O::Lease>) -> ReplyRoom {
+        self.core.reply_room(id)
     }
 
     /// The memory that [`poll_memory`](Self::poll_memory) asked for. It is kept until the call is
@@ -563,6 +578,28 @@ impl<O: Owner> Connection<O> {
         self.note_receives();
     }
 
+    /// The versions that the peer speaks, if it refuses a call in version one for having only others,
+    /// version two among them, and version one was only assumed.
+    fn assumption_refuted(&self, header: &Result<Header, Invalid>) -> Option<(u32, u32)> {
+        let Ok(Header {
+            xid,
+            body: Body::Error(error),
+            ..
+        }) = header
+        else {
+            return None;
+        };
+        match error.cause {
+            Rejection::Versions { low, high } => {
+                let has = |version: Version| (low..=high).contains(&version.number());
+                let refuted = has(Version::Two) && !has(Version::One);
+                let awaited = self.core.requester.awaits(*xid);
+                (self.one_is_assumed && refuted && awaited).then_some((low, high))
+            }
+            Rejection::Header | Rejection::Operation => None,
+        }
+    }
+
     /// Hands a message to a role, or to the session if none takes it.
     fn route(
         &mut self,
@@ -571,6 +608,11 @@ impl<O: Owner> Connection<O> {
         invalidated: Option<Invalidated>,
     ) {
         if self.session.is_none() {
+            if let Some((low, high)) = self.assumption_refuted(&header) {
+                self.core.shared.refuse_invalidation(invalidated);
+                let violation = Violation::NoCommonVersion { low, high };
+                return self.core.shared.fail(violation);
+            }
             return self.core.route(header, message, invalidated);
         }
         match &header {

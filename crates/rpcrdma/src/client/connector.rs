@@ -161,6 +161,11 @@ impl Connector {
         }
     }
 
+    /// The server lacks version one by now: it is asked for version two again.
+    pub(crate) fn forget_version_one(&self) {
+        *self.version_one_until() = None;
+    }
+
     fn remember_version_one(&self) {
         *self.version_one_until() = Some(clock::now() + REMEMBER_VERSION_ONE);
     }
@@ -176,6 +181,9 @@ impl Connector {
         terms: &Terms,
     ) -> Result<(Wire, ConnectionInfo), Failure> {
         let (mut wire, private_data) = self.establish(versions, terms).await?;
+        if self.config.versions == Versions::Auto && versions == Versions::One {
+            wire.connection.assume_version_one();
+        }
         let settled = tokio::time::timeout(self.config.version_timeout, wire.settle());
         let over = match settled.await {
             Ok(Ok(version)) => {
@@ -261,7 +269,10 @@ impl Connector {
         let connection = Connection::new(&config, owner, peer, qp.limits());
         let budget = Budget::new(self.config.chunk_memory);
         let account = budget.account(AddressGroup::of(qp.peer_addr().ip()));
-        Ok((Wire::new(qp, connection, account), private_data))
+        Ok((
+            Wire::new(qp, connection, self.service(), account),
+            private_data,
+        ))
     }
 
     /// Has the server invalidate memory of ours, and looks whether the provider tells us of it. The
@@ -374,6 +385,11 @@ impl Service for Guarded {
             Answer::Later(Box::pin(async move { resume_unwind(panic) }))
         })
     }
+}
+
+/// Whether a connection ended because the server lacks version one, which was only assumed.
+pub(crate) fn shows_version_two(over: &Over) -> bool {
+    matches!(over, Over::Violation(Violation::NoCommonVersion { .. }))
 }
 
 /// Whether a connection ended because remote invalidation is not what the provider says it is.

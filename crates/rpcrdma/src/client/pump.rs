@@ -1,6 +1,6 @@
 //! The task that owns a client's connection, and makes the next one when it is lost.
 
-use super::connector::{Connector, shows_broken_invalidation};
+use super::connector::{Connector, shows_broken_invalidation, shows_version_two};
 use super::{ConnectionInfo, Shared};
 use crate::ClientConfig;
 use crate::driver::answers::Answers;
@@ -94,6 +94,9 @@ impl Pump {
             if shows_broken_invalidation(&over) {
                 self.connector.distrust_invalidation();
             }
+            if shows_version_two(&over) {
+                self.connector.forget_version_one();
+            }
             let error = TransportError::Disconnected(over.to_string());
             let last = over == Over::Asked || !self.connector.config.reconnect;
             match over {
@@ -135,7 +138,7 @@ impl Pump {
             silence: Silence::new(now),
             next_look: now,
         };
-        let answers = Answers::new(self.connector.service(), wire.caller);
+        let answers = Answers::new(Arc::clone(&wire.service), wire.caller);
         let mut driver = Driver::new(
             wire,
             calling,

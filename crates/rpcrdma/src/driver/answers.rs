@@ -50,7 +50,11 @@ impl Answers {
         id: CallId,
         message: Payload,
     ) -> usize {
-        match self.service.call(message, &self.caller) {
+        let caller = Caller {
+            reply_room: connection.reply_room(&id),
+            ..self.caller
+        };
+        match self.service.call(message, &caller) {
             Answer::Now(reply) => send(connection, id, reply),
             Answer::Blocking(work) => {
                 self.jobs.add(id, work);

@@ -4,8 +4,10 @@ use super::budget::Account;
 use super::clock;
 use super::lease_rate::MIN_RATE;
 use super::owner::Connection;
-use oncrpc::Caller;
-use rpcrdma_proto::{Version, Violation};
+use oncrpc::xdr::padded;
+use oncrpc::{Caller, Service};
+use rpcrdma_proto::{MemoryNeed, Version, Violation};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tracing::{debug, error, trace, warn};
@@ -21,6 +23,8 @@ pub(crate) struct Wire {
     pub(crate) connection: Connection,
     /// How the service knows the connection.
     pub(crate) caller: Caller,
+    /// Answers calls of the peer, and knows how large its replies can get.
+    pub(crate) service: Arc<dyn Service>,
     /// Memory for the chunks of the peer's calls.
     pub(crate) account: Account,
     impossible: bool,
@@ -76,11 +80,17 @@ impl Over {
 }
 
 impl Wire {
-    pub(crate) fn new(qp: Box<dyn QueuePair>, connection: Connection, account: Account) -> Self {
+    pub(crate) fn new(
+        qp: Box<dyn QueuePair>,
+        connection: Connection,
+        service: Arc<dyn Service>,
+        account: Account,
+    ) -> Self {
         Self {
             caller: Caller::new(qp.peer_addr()),
             qp,
             connection,
+            service,
             account,
             impossible: false,
         }
@@ -107,7 +117,8 @@ impl Wire {
     /// is woken when there is memory for it.
     pub(crate) fn lend_memory(&mut self, waker: &Waker) -> bool {
         let mut lent = false;
-        while let Some(bytes) = self.connection.poll_memory() {
+        while let Some(need) = self.connection.poll_memory() {
+            let bytes = need.pulls + self.for_reply(&need);
             let Some(lease) = self.account.take(bytes, waker) else {
                 self.connection.handle_no_memory();
                 break;
@@ -116,6 +127,19 @@ impl Wire {
             lent = true;
         }
         lent
+    }
+
+    /// Bytes of chunk memory that the reply to a call can take: what its arguments bound it to, of what
+    /// the peer offers.
+    fn for_reply(&self, need: &MemoryNeed<'_>) -> usize {
+        if need.offered == 0 {
+            return 0;
+        }
+        let bound = need.message.and_then(|call| self.service.reply_bound(call));
+        bound.map_or(need.offered, |bound| {
+            let results = bound.results.iter().map(|&len| padded(len));
+            need.offered.min(bound.fixed + results.sum::<usize>())
+        })
     }
 
     /// Posts what the protocol has to post; whether there was something.
@@ -337,7 +361,12 @@ mod tests {
             turns,
         };
         let local = oncrpc::AddressGroup::of([127, 0, 0, 1].into());
-        Wire::new(Box::new(qp), connection, Budget::new(0).account(local))
+        Wire::new(
+            Box::new(qp),
+            connection,
+            Arc::new(oncrpc::Programs::new()),
+            Budget::new(0).account(local),
+        )
     }
 
     #[tokio::test]

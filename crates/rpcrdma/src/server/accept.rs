@@ -289,7 +289,8 @@ impl Arrival {
         let connection = Connection::new(&config, owner, peer, qp.limits());
         let group = AddressGroup::of(qp.peer_addr().ip());
         let account = self.settings.budget.account(group);
-        Ok((Wire::new(qp, connection, account), receive_memory))
+        let service = Arc::clone(&self.settings.service);
+        Ok((Wire::new(qp, connection, service, account), receive_memory))
     }
 
     /// Credits for calls of a new client, and for those to it.

@@ -42,7 +42,7 @@ pub(super) async fn serve(
         stop,
         drain_until: None,
     };
-    let service = Arc::clone(&settings.service);
+    let service = Arc::clone(&wire.service);
     let answers = Answers::sharing(service, wire.caller, &settings.jobs);
     let mut driver = Driver::new(
         wire,
@@ -324,7 +324,12 @@ mod tests {
         };
         let state = Arc::new(State::default());
         let mut serving = std::pin::pin!(serve(
-            Wire::new(Box::new(qp), connection, account),
+            Wire::new(
+                Box::new(qp),
+                connection,
+                Arc::clone(&notes) as Arc<dyn Service>,
+                account
+            ),
             Arc::new(settings),
             Activity::default(),
             Tally::new(state),

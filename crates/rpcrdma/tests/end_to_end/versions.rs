@@ -1,6 +1,7 @@
 //! Which version of RPC-over-RDMA is spoken, and with whom it is not tried again.
 
 use crate::echo::{self, Peer, exchange};
+use crate::host::Host;
 use crate::stage::{Noting, Stage, answering, anywhere, providers, sim, sim_with_posted_receives};
 use crate::{run, run_in_virtual_time};
 use oncrpc::Transport;
@@ -206,6 +207,26 @@ fn server_that_turns_version_two_down_is_asked_once() {
         client.close().await;
         let stats = stage.server.shutdown().await;
         assert_eq!((stats.accepted, stats.counters.version_errors_sent), (3, 1));
+    });
+}
+
+#[test]
+fn client_that_remembers_version_one_follows_a_server_to_version_two() {
+    run(async {
+        let stage = Stage::new(sim().1, serving(Versions::One)).await;
+        let client = stage.client(speaking(Versions::Auto)).await;
+        exchange(&client, &[], &[]).await;
+        let version = || client.connection().map(|info| info.version);
+        assert_eq!(version(), Some(Version::One));
+        let (provider, to) = (Arc::clone(&stage.provider), stage.server.local_addr());
+        stage.server.shutdown().await;
+        let service = Noting::new();
+        let server = Host::bind(provider, to, service, serving(Versions::Two)).await;
+        exchange(&client, &[], &[]).await;
+        assert_eq!(version(), Some(Version::Two));
+        client.close().await;
+        let stats = server.shutdown().await;
+        assert_eq!((stats.accepted, stats.counters.version_errors_sent), (2, 1));
     });
 }
 

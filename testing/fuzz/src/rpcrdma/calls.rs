@@ -1,7 +1,7 @@
 //! The calls of our own user, and those that it has to answer.
 
-use super::Connection;
 use super::form::{Body, Message};
+use super::owner::Connection;
 use super::owner::Lease;
 use crate::hand::Hand;
 use crate::script::Script;

@@ -1,7 +1,7 @@
 //! Messages in whichever form a connection has them: of version one, or of version two with or
 //! without a word for remote invalidation.
 
-use super::Connection;
+use super::owner::Connection;
 use buffer::Buffer;
 use rpcrdma_proto::header::{self, HeaderView, Lists, VERSION, procedure};
 use rpcrdma_proto::limits::MAX_INVALIDATE_HANDLES;

@@ -5,6 +5,8 @@ use rpcrdma_proto::header::{Lists, WriteChunk};
 use std::cell::Cell;
 use std::rc::Rc;
 
+pub(super) type Connection = rpcrdma_proto::Connection<Owner>;
+
 #[derive(Debug, Default)]
 pub(super) struct Owner {
     condemned: Vec<(u32, u64)>,

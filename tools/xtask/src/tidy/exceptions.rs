@@ -28,25 +28,15 @@ const CIRCLES: &[(&str, usize)] = &[
     ("crates/iwarp-proto", 4),
     ("crates/nfs-server", 5),
     ("crates/rpcrdma", 6),
-    ("crates/rpcrdma-proto", 23),
     ("crates/verbs-iwarp", 4),
     ("crates/verbs-sim", 5),
     ("testing/rpcrdma-watch", 4),
     ("testing/soak", 3),
 ];
 
-const LOCKS: &[(&str, &str)] = &[
-    ("crates/rpcrdma-proto/src/budget.rs", "Mutex"),
-    ("crates/rpcrdma-proto/src/budget.rs", "Waker"),
-    ("crates/rpcrdma-proto/src/connection.rs", "Waker"),
-    ("crates/rpcrdma-proto/src/failed.rs", "Mutex"),
-    ("crates/rpcrdma-proto/src/responder.rs", "Waker"),
-];
+const LOCKS: &[(&str, &str)] = &[];
 
-const VERSION_TWO: &[&str] = &[
-    "crates/rpcrdma-proto/src/requester.rs",
-    "crates/rpcrdma-proto/src/responder.rs",
-];
+const VERSION_TWO: &[&str] = &[];
 
 const API: &[(&str, &str)] = &[
     (
@@ -66,10 +56,6 @@ const API: &[(&str, &str)] = &[
         "for programs that show how far a download is",
     ),
     (
-        "into_memory",
-        "goes when nobody registers memory that it then wants back",
-    ),
-    (
         "is_experimental",
         "for users who register a characteristic of their own",
     ),
@@ -80,10 +66,6 @@ const API: &[(&str, &str)] = &[
     (
         "settle_request",
         "for users who register a characteristic of their own",
-    ),
-    (
-        "spare_mut",
-        "goes with the staging memory that is filled through it",
     ),
     (
         "system_err",

@@ -90,8 +90,8 @@ fn is_version_one(below: &Path) -> bool {
 /// Cargo does not say.
 pub(super) fn check_dependencies(faults: &mut Vec<Fault>) -> Result<()> {
     let mut cargo = command::cargo();
-    cargo.args(["metadata", "--format-version", "1", "--offline", "--quiet"]);
-    // What only other platforms need may not be here.
+    cargo.args(["metadata", "--format-version", "1", "--locked", "--quiet"]);
+    // What only other platforms need is not fetched for this.
     cargo.args(["--filter-platform", "host-tuple"]);
     let metadata = command::output(&mut cargo)?;
     let metadata = serde_json::from_str(&metadata).context("cargo metadata")?;

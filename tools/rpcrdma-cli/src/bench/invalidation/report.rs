@@ -195,7 +195,7 @@ impl Report {
     pub(super) fn print(&self, out: &mut impl Write) -> std::io::Result<()> {
         writeln!(
             out,
-            "{:<8} {:<7} {:<10} {:>5} {:>8} {:<17} {:>6} {:>6} {:>7} {:>11} {:>7} {:>13} {:>6}  {}",
+            "{:<8} {:<7} {:<10} {:>5} {:>8} {:<17} {:>6} {:>6} {:>7} {:>11} {:>7} {:>13} {:>6}  varied",
             "provider",
             "traffic",
             "memory",
@@ -208,8 +208,7 @@ impl Report {
             "latency us",
             "of none",
             "lowest-highest",
-            "local",
-            "varied"
+            "local"
         )?;
         let mut rows: Vec<&Row> = self.rows.iter().collect();
         // What is to be compared stands together.
