@@ -8,11 +8,13 @@ use super::worker::Worker;
 use super::{Settings, State, Tally, terms};
 use crate::ServerConfig;
 use crate::client::first_xid;
+use crate::clock;
 use crate::receives::share;
 use crate::spin::Activity;
 use crate::wire::Wire;
 use buffer::Pool;
 use oncrpc::admission::Admitted;
+use oncrpc::warnings::WARNING_PERIOD;
 use rpcrdma_proto::limits::{MAX_CREDITS, RECEIVE_SLACK};
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
 use rpcrdma_proto::{
@@ -64,6 +66,8 @@ impl Acceptor {
         if listening.send(Ok(listener.local_addr())).is_ok() {
             self.accept(listener.as_mut()).await;
         }
+        // What was not logged so far is not to be lost.
+        self.settings.summarise(clock::now() + WARNING_PERIOD);
         drop(listener);
         self.state.listening.store(false, SeqCst);
         self.state.changed.notify_waiters();
@@ -77,7 +81,7 @@ impl Acceptor {
                 // First, as there may be a connection, or none to be had, each time.
                 () = stop.wait() => return,
                 () = self.settings.summary_is_due() => {
-                    self.settings.summarise();
+                    self.settings.summarise(clock::now());
                     continue;
                 }
                 incoming = self.next(listener) => incoming,

@@ -28,6 +28,7 @@ use rpcrdma_proto::{Budget, Counters, Registrations, Version};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use stop::Stop;
 use tokio::sync::{Notify, oneshot};
 use tracing::{debug, info, warn};
@@ -122,9 +123,9 @@ impl Settings {
         }
     }
 
-    /// Logs how many warnings were not logged.
-    fn summarise(&self) {
-        for Suppressed { peer, count } in self.warnings.summary(clock::now()) {
+    /// Logs how many warnings were not logged in periods that are over by `now`.
+    fn summarise(&self, now: Instant) {
+        for Suppressed { peer, count } in self.warnings.summary(now) {
             match peer {
                 Some(peer) => warn!(%peer, count, "further warnings about this peer"),
                 None => warn!(count, "further warnings about many peers"),
