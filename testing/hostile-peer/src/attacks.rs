@@ -185,6 +185,13 @@ pub const ATTACKS: &[Attack] = &[
         &["backward::client_that_answers_no_call_of_a_server_loses_its_connection"],
     ),
     attack(
+        "RFC 8166 §4.4.1",
+        Server,
+        "never answers calls whose results have memory registered for them",
+        "the memory counts until it is not registered any more, and others wait no longer than they may",
+        &["backward::memory_for_results_that_a_client_keeps_registered_is_no_other_clients"],
+    ),
+    attack(
         "RFC 5042 §6.4.1",
         Server,
         "offers chunks and never hands them over",
