@@ -167,6 +167,7 @@ pub const ATTACKS: &[Attack] = &[
             "admission::silent_connections_after_mpa_leave_others_served",
             "admission::silent_connections_after_one_call_leave_others_served",
             "admission::silent_connections_that_are_made_anew_leave_others_served",
+            "admission::connection_with_a_call_in_flight_keeps_its_place",
             "tcp::silent_connections_leave_others_served",
         ],
     ),
