@@ -76,15 +76,14 @@ impl Acceptor {
     async fn accept(&mut self, listener: &mut dyn Listener) {
         loop {
             let stop = self.stop.clone();
+            let next = self.next(listener);
             let incoming = tokio::select! {
                 biased;
                 // First, as there may be a connection, or none to be had, each time.
                 () = stop.wait() => return,
-                () = self.settings.summary_is_due() => {
-                    self.settings.summarise(clock::now());
-                    continue;
-                }
-                incoming = self.next(listener) => incoming,
+                incoming = next => incoming,
+                // It never ends: a provider need not bear that we stop waiting for a connection.
+                never = self.settings.summarise_when_due() => match never {},
             };
             match incoming {
                 Ok(incoming) => self.hand_over(incoming),

@@ -25,6 +25,7 @@ use oncrpc::warnings::{Suppressed, Warnings};
 use oncrpc::{AddressGroup, Service};
 use receive_memory::ReceiveMemory;
 use rpcrdma_proto::{Budget, Counters, Registrations, Version};
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -113,13 +114,16 @@ impl Settings {
         allowed
     }
 
-    /// Waits until there is a summary of warnings that were not logged.
-    async fn summary_is_due(&self) {
+    /// Logs how many warnings were not logged, each time that a period with such is over.
+    async fn summarise_when_due(&self) -> Infallible {
         loop {
-            if let Some(due) = self.warnings.next_summary() {
-                return tokio::time::sleep_until(due.into()).await;
+            match self.warnings.next_summary() {
+                Some(due) => {
+                    tokio::time::sleep_until(due.into()).await;
+                    self.summarise(clock::now());
+                }
+                None => self.suppressed.notified().await,
             }
-            self.suppressed.notified().await;
         }
     }
 
