@@ -22,7 +22,7 @@ const MAX_REPLY: usize = (4 << 20) + 4096;
 /// Calls that wait to be written before further ones wait to be accepted.
 const QUEUE: usize = 32;
 
-/// One connection to a server, over which any number of calls are under way at once.
+/// One connection to a server, over which any number of calls are in flight at once.
 ///
 /// It does not connect again: after its end every call fails with
 /// [`TransportError::Disconnected`].

@@ -3,7 +3,7 @@
 use crate::record::{self, Decoder};
 use buffer::Buffer;
 use oncrpc::admission::{Admission, Admitted, ConnectionLimits};
-use oncrpc::warnings::{Suppressed, Warnings};
+use oncrpc::warnings::{Suppressed, WARNING_PERIOD, Warnings};
 use oncrpc::xdr::Payload;
 use oncrpc::{AddressGroup, Answer, Caller, Reply, Service};
 use std::future::Future;
@@ -110,7 +110,7 @@ impl Server {
                 () = &mut stop => break,
                 Some(_) = connections.join_next(), if !connections.is_empty() => continue,
                 () = log.summary_is_due() => {
-                    log.summarise();
+                    log.summarise(Instant::now());
                     continue;
                 }
                 () = tokio::time::sleep(LEAVING_PAUSE), if admission.is_crowded() => continue,
@@ -164,6 +164,8 @@ impl Server {
             });
         }
         drop(self.listener);
+        // What was not logged so far is not to be lost.
+        log.summarise(Instant::now() + WARNING_PERIOD);
         // Nobody is left to tell if all connections have ended.
         let _ = stopping.send(true);
         while connections.join_next().await.is_some() {}
@@ -202,8 +204,9 @@ impl Log {
         }
     }
 
-    fn summarise(&self) {
-        for Suppressed { peer, count } in self.warnings.summary(Instant::now().into_std()) {
+    /// Logs how many warnings were not logged in periods that are over by `now`.
+    fn summarise(&self, now: Instant) {
+        for Suppressed { peer, count } in self.warnings.summary(now.into_std()) {
             match peer {
                 Some(peer) => tracing::warn!(%peer, count, "further warnings about this peer"),
                 None => tracing::warn!(count, "further warnings about many peers"),

@@ -1,7 +1,6 @@
 //! What the reply to a call can carry.
 
 use crate::ReplyBound;
-use crate::xdr::padded;
 
 /// What a transport can carry in the reply to one call: the size of the message itself, and that of
 /// each chunk that was offered for a result (RFC 8166 §3.4.6).
@@ -55,7 +54,11 @@ impl ReplyRoom {
         let mut message = reply.fixed;
         for (index, &len) in reply.results.iter().enumerate() {
             match self.results.get(index) {
-                Some(&IN_MESSAGE) | None => message = message.saturating_add(padded(len)),
+                Some(&IN_MESSAGE) | None => {
+                    // RFC 4506 §3: items are padded to words.
+                    let padded = len.checked_next_multiple_of(4).unwrap_or(usize::MAX);
+                    message = message.saturating_add(padded);
+                }
                 Some(&chunk) if len > chunk as usize => return false,
                 Some(_) => {}
             }

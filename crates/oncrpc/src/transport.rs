@@ -20,14 +20,14 @@ pub trait Transport {
         bound: ReplyBound,
     ) -> impl Future<Output = Result<Payload, TransportError>> + Send;
 
-    /// Calls worth having under way at a time: more wait before they are sent. At least one; it
+    /// Calls worth having in flight at a time: more wait before they are sent. At least one; it
     /// may change with every reply.
     fn depth(&self) -> usize {
         USUAL_DEPTH
     }
 }
 
-/// Calls under way on a transport that does not say how many suit it.
+/// Calls in flight on a transport that does not say how many suit it.
 const USUAL_DEPTH: usize = 8;
 
 /// How large the reply to a call can be, so that a transport can provide for it beforehand.

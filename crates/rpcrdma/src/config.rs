@@ -278,7 +278,7 @@ pub struct ServerConfig {
     /// Where the connections on which clients can be called are to be found (RFC 8167); none: clients
     /// are not called.
     pub backchannels: Option<Backchannels>,
-    /// Calls to one client that are under way at a time, if it grants as many; at least 1.
+    /// Calls to one client that are in flight at a time, if it grants as many; at least 1.
     pub backward_credits: u32,
     /// How long a call to a client may take, and wait for its turn. A client that leaves calls
     /// unanswered for longer, until it has no credit left for others, loses its connection.

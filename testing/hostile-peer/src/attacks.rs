@@ -167,6 +167,7 @@ pub const ATTACKS: &[Attack] = &[
             "admission::silent_connections_after_mpa_leave_others_served",
             "admission::silent_connections_after_one_call_leave_others_served",
             "admission::silent_connections_that_are_made_anew_leave_others_served",
+            "admission::connection_with_a_call_in_flight_keeps_its_place",
             "tcp::silent_connections_leave_others_served",
         ],
     ),
@@ -183,6 +184,13 @@ pub const ATTACKS: &[Attack] = &[
         "answers none of the calls that it is sent",
         "its connection ends when it has no credit left for others",
         &["backward::client_that_answers_no_call_of_a_server_loses_its_connection"],
+    ),
+    attack(
+        "RFC 8166 §4.4.1",
+        Server,
+        "never answers calls whose results have memory registered for them",
+        "the memory counts until it is not registered any more, and others wait no longer than they may",
+        &["backward::memory_for_results_that_a_client_keeps_registered_is_no_other_clients"],
     ),
     attack(
         "RFC 5042 §6.4.1",

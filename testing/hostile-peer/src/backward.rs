@@ -40,6 +40,15 @@ impl BackwardTarget {
     ///
     /// If it does not start.
     pub fn with_patience(backward_timeout: Duration) -> Self {
+        Self::with_memory(backward_timeout, steady().backward_memory)
+    }
+
+    /// The same, with this much memory for results of its calls.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
+    pub fn with_memory(backward_timeout: Duration, backward_memory: usize) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -54,6 +63,7 @@ impl BackwardTarget {
             backchannels: Some(backchannels.clone()),
             backward_credits: 4,
             backward_timeout,
+            backward_memory,
             ..steady()
         };
         let on = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));

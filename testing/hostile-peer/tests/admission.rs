@@ -1,11 +1,14 @@
 //! One address that takes every connection it can get leaves clients at other addresses served.
 
-use hostile_peer::{PROGRAM, Peer, Target, quick, rpc, words};
+use hostile_peer::{Heard, PROGRAM, Peer, Target, quick, rpc, words};
+use oncrpc::xdr::Payload;
+use oncrpc::{Answer, Call, Caller, Reply, Service};
 use rpcrdma::ServerConfig;
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
 
 const XID: u32 = 0x00ad_3155;
 
@@ -34,7 +37,7 @@ fn target() -> Target {
 /// Whether a call is answered.
 fn is_served(peer: &mut Peer) -> bool {
     peer.send(&words(&rpc::msg(XID, 8, &rpc::call(XID, PROGRAM, 2, 0))));
-    matches!(peer.hear(), hostile_peer::Heard::Message { .. })
+    matches!(peer.hear(), Heard::Message { .. })
 }
 
 /// A silent connection of the attacker, if it gets one.
@@ -64,6 +67,16 @@ fn assert_others_are_served(target: &Target) {
         assert_eq!(served.count(), usize::from(CLIENTS));
     }
     target.assert_serves();
+}
+
+/// Waits for something that should come soon.
+#[track_caller]
+fn wait_until(reached: impl Fn() -> bool) {
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !reached() {
+        assert!(Instant::now() < patience, "waited in vain");
+        std::thread::yield_now();
+    }
 }
 
 /// Sets this when it is dropped.
@@ -120,13 +133,90 @@ fn silent_connections_that_are_made_anew_leave_others_served() {
             });
             // The attack ends also when an assertion fails.
             let _ends = OnDrop(&stop);
-            while made.load(SeqCst) < ATTEMPTS {
-                std::thread::yield_now();
-            }
+            wait_until(|| made.load(SeqCst) >= ATTEMPTS);
             let before = made.load(SeqCst);
             assert_others_are_served(&target);
             assert!(made.load(SeqCst) > before, "the attack goes on");
         });
         target.assert_baseline();
     }
+}
+
+/// A service whose procedure 1 takes until it is released; what else is called is answered at once.
+#[derive(Clone, Default)]
+struct Holding {
+    called: Arc<AtomicUsize>,
+    released: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl Holding {
+    fn release(&self) {
+        *self.released.0.lock().unwrap() = true;
+        self.released.1.notify_all();
+    }
+}
+
+impl Service for Holding {
+    fn call(&self, call: Payload, caller: &Caller) -> Answer {
+        let call = match Call::parse(call, caller) {
+            Ok(call) => call,
+            Err(reply) => return Answer::Now(reply),
+        };
+        if call.proc == 0 {
+            return Answer::Now(call.void());
+        }
+        self.called.fetch_add(1, SeqCst);
+        let released = Arc::clone(&self.released);
+        Answer::Blocking(Box::new(move || {
+            let (released, wake) = &*released;
+            let guard = released.lock().unwrap();
+            drop(wake.wait_while(guard, |released| !*released).unwrap());
+            Reply::Message(call.into_success().finish())
+        }))
+    }
+}
+
+/// Ends the calls that are held also when an assertion fails.
+struct ReleaseOnDrop(Holding);
+
+impl Drop for ReleaseOnDrop {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
+
+#[test]
+fn connection_with_a_call_in_flight_keeps_its_place() {
+    const FEW: usize = 8;
+    let service = Holding::default();
+    let config = ServerConfig {
+        max_connections: FEW,
+        max_connections_per_address: FEW,
+        idle_timeout: None,
+        ..quick()
+    };
+    let target = Target::of_configured(config, service.clone(), PROGRAM, 2);
+    let _released = ReleaseOnDrop(service.clone());
+    let mut busy = Peer::connect_from(ATTACKER, target.addr()).expect("there is room");
+    busy.send(&words(&rpc::msg(XID, 8, &rpc::call(XID, PROGRAM, 2, 1))));
+    wait_until(|| service.called.load(SeqCst) > 0);
+    // All others are idle; our own client has one place.
+    let idle: Vec<Peer> = (2..FEW)
+        .map(|_| after_a_call(target.addr()).expect("there is room"))
+        .collect();
+    let mut others = Vec::new();
+    for number in 0..idle.len() {
+        let from = Ipv4Addr::from([127, 0, 1, u8::try_from(number).unwrap()]);
+        let mut peer = Peer::connect_from(from, target.addr()).expect("in place of an idle one");
+        assert!(is_served(&mut peer));
+        others.push(peer);
+    }
+    for mut peer in idle {
+        peer.assert_closed();
+    }
+    // Every address has one now: none of them gives way.
+    assert!(Peer::connect_from([127, 0, 2, 1].into(), target.addr()).is_none());
+    service.release();
+    assert_eq!(busy.answer()[0], XID);
+    assert!(others.iter_mut().all(is_served));
 }

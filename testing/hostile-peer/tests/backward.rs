@@ -257,3 +257,29 @@ fn client_that_answers_no_call_of_a_server_loses_its_connection() {
     peer.drain();
     assert_serves(&mut callable(&target, NONE));
 }
+
+#[test]
+fn memory_for_results_that_a_client_keeps_registered_is_no_other_clients() {
+    // For the results of one call.
+    let target = BackwardTarget::with_memory(Duration::from_secs(2), LENGTH as usize * 3 / 2);
+    let (mut slow, calling, first) = offered(&target);
+    slow.send(&reply(&first));
+    target.outcome(calling).expect("a reply");
+    let calling = target.echo(&[7; LENGTH as usize]);
+    let late = called(&mut slow);
+    assert!(target.outcome(calling).is_err(), "nobody waits any more");
+    // Its memory is still registered, so that there is none for another.
+    let mut other = callable(&target, GENERAL);
+    let calling = target.echo(&[7; LENGTH as usize]);
+    match target.outcome(calling) {
+        Err(TransportError::TimedOut(_)) => {}
+        ended => panic!("expected no memory, got {:?}", ended.map(drop)),
+    }
+    assert_serves(&mut other);
+    // The reply frees it, though it comes too late.
+    slow.send(&reply(&late));
+    let calling = target.echo(&[7; LENGTH as usize]);
+    let offered = called(&mut other);
+    other.send(&reply(&offered));
+    target.outcome(calling).expect("a reply");
+}

@@ -4,8 +4,10 @@ use buffer::Pool;
 use hostile_peer::rpc::{accept, accepted, call, call_with, msg, opaque};
 use hostile_peer::{Peer, Target, words};
 use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3};
-use oncrpc::Programs;
+use oncrpc::xdr::Payload;
+use oncrpc::{Answer, Caller, Programs, Reply, Service};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 const XID: u32 = 0x0004_0f55;
 const NFS: u32 = 100_003;
@@ -52,6 +54,23 @@ struct Site {
     target: Target,
     peer: Peer,
     root: Vec<u8>,
+    refused: Arc<AtomicU32>,
+}
+
+/// The programs, and how many calls they have not executed as their chunks do not do.
+struct Watched {
+    programs: Programs,
+    refused: Arc<AtomicU32>,
+}
+
+impl Service for Watched {
+    fn call(&self, call: Payload, caller: &Caller) -> Answer {
+        let answer = self.programs.call(call, caller);
+        if matches!(answer, Answer::Now(Reply::Ineligible)) {
+            self.refused.fetch_add(1, SeqCst);
+        }
+        answer
+    }
 }
 
 impl Site {
@@ -61,14 +80,20 @@ impl Site {
         let exports = exports
             .with("/export", fs, ExportOptions::default())
             .unwrap();
-        let service = Programs::new()
+        let programs = Programs::new()
             .with(Nfs3::new(exports.clone(), Pool::new(1 << 20)))
             .with(Mount3::new(exports));
+        let refused = Arc::new(AtomicU32::new(0));
+        let service = Watched {
+            programs,
+            refused: Arc::clone(&refused),
+        };
         let target = Target::of(service, NFS, 3);
         let mut site = Self {
             peer: Peer::connect(target.addr()),
             target,
             root: Vec::new(),
+            refused,
         };
         let mounted = site.results(MOUNT, MNT, &opaque(b"/export"));
         site.root = site.handle(&mounted);
@@ -435,5 +460,45 @@ fn data_of_another_length_than_the_write_says_is_garbage() {
         site.peer.send(&words(&[&header[..], &write].concat()));
         assert_eq!(site.peer.answer(), msg(XID, 4, &garbage));
     }
+    site.check();
+}
+
+#[test]
+fn read_is_refused_whose_data_fits_neither_inline_nor_the_chunk_that_is_offered() {
+    const CHUNK: u32 = 1000;
+    let mut site = Site::start();
+    let file = site.create(b"file");
+    let data = vec![7; 3000];
+    let written = [opaque(&file), vec![0, 0, 3000, 2], opaque(&data)].concat();
+    site.results(NFS, nfs::WRITE, &written);
+    // A Write chunk of 1000 bytes, or none; what comes back for a READ of so many bytes from there.
+    let mut read = |chunk: bool, offset: u32, count: u32| {
+        let arguments = [opaque(&file), vec![0, offset, count]].concat();
+        let call = call_with(XID, [NFS, 3, nfs::READ], &arguments);
+        let writes: &[u32] = match chunk {
+            true => &[1, 1, 0x77, CHUNK, 0, 0, 0],
+            false => &[0],
+        };
+        let header = [&[XID, 1, 4, 0, 0][..], writes, &[0]].concat();
+        site.peer.memory.insert(0x77, vec![0; CHUNK as usize]);
+        site.peer.send(&words(&[header, call].concat()));
+        let answer = site.peer.answer();
+        // RDMA_MSG, or RDMA_ERROR with ERR_CHUNK.
+        match answer[3] {
+            0 => true,
+            4 => {
+                assert_eq!(answer[4], 2);
+                false
+            }
+            other => panic!("procedure {other}"),
+        }
+    };
+    assert!(read(true, 0, CHUNK));
+    assert!(!read(true, 0, CHUNK + 1));
+    assert!(read(true, 2000, 1 << 20), "so much is left");
+    assert!(!read(true, 1999, 1 << 20));
+    assert!(read(false, 0, 3000));
+    // NFS said so, before it read.
+    assert_eq!(site.refused.load(SeqCst), 2);
     site.check();
 }

@@ -27,7 +27,7 @@ pub(crate) struct TransportArgs {
     #[arg(long, value_enum, default_value_t, value_name = "VERSION")]
     rpcrdma_version: VersionName,
 
-    /// Calls under way at a time, per connection
+    /// Calls in flight at a time, per connection
     #[arg(long, default_value_t = 128, value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=MAX_CREDITS))]
     pub(crate) credits: u32,

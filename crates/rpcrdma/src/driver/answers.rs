@@ -4,12 +4,18 @@ use super::jobs::{Jobs, JobsOfConnection, MAX_BLOCKING};
 use super::owner::{CallId, Connection};
 use super::wire::Over;
 use oncrpc::xdr::Payload;
-use oncrpc::{Answer, Caller, Reply, Service};
+use oncrpc::{Answer, Caller, Reply, ReplyRoom, Service};
+use rpcrdma_proto::limits::MAX_WRITE_CHUNKS;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::task::JoinSet;
 use tracing::error;
+
+const _: () = assert!(
+    MAX_WRITE_CHUNKS <= ReplyRoom::MAX_RESULTS,
+    "a service is told of every Write chunk"
+);
 
 /// What answers the calls of one connection. It goes with the connection: work that was not begun
 /// by then never is, and nobody waits for what was.

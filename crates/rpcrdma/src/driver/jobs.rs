@@ -97,13 +97,31 @@ impl<T> Queue<T> {
         waiting.push_back(job);
     }
 
+    /// Whether one more job of an address may run on one of `threads` threads.
+    fn has_thread(&self, group: AddressGroup, threads: usize) -> bool {
+        let left = threads.saturating_sub(self.running);
+        let running = self.addresses.get(&group).map_or(0, |a| a.running);
+        left > 0 && (running == 0 || running < left)
+    }
+
+    /// Counts a job of this address as running without queueing it, which costs no memory, if no other
+    /// waits and it has a thread; whether it does.
+    fn start_at_once(&mut self, group: AddressGroup, threads: usize) -> bool {
+        let starts = self.turns.is_empty() && self.has_thread(group, threads);
+        if starts {
+            self.addresses.entry(group).or_default().running += 1;
+            self.running += 1;
+        }
+        starts
+    }
+
     /// The next job for one of `threads` threads, and its address, which counts it as running.
     fn next(&mut self, threads: usize) -> Option<(AddressGroup, T)> {
-        let left = threads.checked_sub(self.running).filter(|&left| left > 0)?;
-        let at = self.turns.iter().position(|group| {
-            let running = self.addresses.get(group).map_or(0, |a| a.running);
-            running == 0 || running < left
-        })?;
+        if self.running >= threads {
+            return None;
+        }
+        let mut turns = self.turns.iter();
+        let at = turns.position(|&group| self.has_thread(group, threads))?;
         let group = self.turns.remove(at)?;
         let address = self.addresses.get_mut(&group)?;
         let connection = address.turns.pop_front()?;
@@ -175,23 +193,16 @@ impl Jobs {
         }
     }
 
-    /// Hands a job that may run to a thread of the present runtime, which goes on with those that wait.
-    fn start(&self) {
-        let next = self.shared.next();
-        if let Some((group, job)) = next {
-            let shared = Arc::clone(&self.shared);
-            tokio::task::spawn_blocking(move || shared.run(group, job));
-        }
+    /// Hands a job to a thread of the present runtime, which goes on with those that wait.
+    fn run(&self, group: AddressGroup, job: Job) {
+        let shared = Arc::clone(&self.shared);
+        tokio::task::spawn_blocking(move || shared.run(group, job));
     }
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue<Job>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn next(&self) -> Option<(AddressGroup, Job)> {
-        self.lock().next(self.threads)
     }
 
     /// Runs this job, and those that are next after it.
@@ -223,10 +234,20 @@ impl JobsOfConnection {
         let (done, _) = self.results.get_or_insert_with(mpsc::unbounded_channel);
         let done = done.clone();
         self.in_flight += 1;
-        let mut queue = self.jobs.shared.lock();
-        queue.push(self.group, self.connection, Job { id, work, done });
+        let job = Job { id, work, done };
+        let Jobs { shared } = &self.jobs;
+        let mut queue = shared.lock();
+        let next = match queue.start_at_once(self.group, shared.threads) {
+            true => Some((self.group, job)),
+            false => {
+                queue.push(self.group, self.connection, job);
+                queue.next(shared.threads)
+            }
+        };
         drop(queue);
-        self.jobs.start();
+        if let Some((group, job)) = next {
+            self.jobs.run(group, job);
+        }
     }
 
     /// What has come of a job, if anything has.

@@ -8,6 +8,7 @@ use super::worker::Worker;
 use super::{Settings, State, Tally, terms};
 use crate::ServerConfig;
 use crate::client::first_xid;
+use crate::driver::clock;
 use crate::driver::owner::{Connection, ConnectionOwner};
 use crate::driver::receives::share;
 use crate::driver::spin::Activity;
@@ -15,6 +16,7 @@ use crate::driver::wire::Wire;
 use buffer::Pool;
 use oncrpc::AddressGroup;
 use oncrpc::admission::Admitted;
+use oncrpc::warnings::WARNING_PERIOD;
 use rpcrdma_proto::limits::{MAX_CREDITS, RECEIVE_SLACK};
 use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
@@ -67,6 +69,8 @@ impl Acceptor {
         if listening.send(Ok(listener.local_addr())).is_ok() {
             self.accept(listener.as_mut()).await;
         }
+        // What was not logged so far is not to be lost.
+        self.settings.summarise(clock::now() + WARNING_PERIOD);
         drop(listener);
         self.state.listening.store(false, SeqCst);
         self.state.changed.notify_waiters();
@@ -75,15 +79,14 @@ impl Acceptor {
     async fn accept(&mut self, listener: &mut dyn Listener) {
         loop {
             let stop = self.stop.clone();
+            let next = self.next(listener);
             let incoming = tokio::select! {
                 biased;
                 // First, as there may be a connection, or none to be had, each time.
                 () = stop.wait() => return,
-                () = self.settings.summary_is_due() => {
-                    self.settings.summarise();
-                    continue;
-                }
-                incoming = self.next(listener) => incoming,
+                incoming = next => incoming,
+                // It never ends: a provider need not bear that we stop waiting for a connection.
+                never = self.settings.summarise_when_due() => match never {},
             };
             match incoming {
                 Ok(incoming) => self.hand_over(incoming),

@@ -25,9 +25,11 @@ use oncrpc::warnings::{Suppressed, Warnings};
 use oncrpc::{AddressGroup, Service};
 use receive_memory::ReceiveMemory;
 use rpcrdma_proto::{Counters, Registrations, Version};
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use stop::Stop;
 use tokio::sync::{Notify, oneshot};
 use tracing::{debug, info, warn};
@@ -114,19 +116,22 @@ impl Settings {
         allowed
     }
 
-    /// Waits until there is a summary of warnings that were not logged.
-    async fn summary_is_due(&self) {
+    /// Logs how many warnings were not logged, each time that a period with such is over.
+    async fn summarise_when_due(&self) -> Infallible {
         loop {
-            if let Some(due) = self.warnings.next_summary() {
-                return tokio::time::sleep_until(due.into()).await;
+            match self.warnings.next_summary() {
+                Some(due) => {
+                    tokio::time::sleep_until(due.into()).await;
+                    self.summarise(clock::now());
+                }
+                None => self.suppressed.notified().await,
             }
-            self.suppressed.notified().await;
         }
     }
 
-    /// Logs how many warnings were not logged.
-    fn summarise(&self) {
-        for Suppressed { peer, count } in self.warnings.summary(clock::now()) {
+    /// Logs how many warnings were not logged in periods that are over by `now`.
+    fn summarise(&self, now: Instant) {
+        for Suppressed { peer, count } in self.warnings.summary(now) {
             match peer {
                 Some(peer) => warn!(%peer, count, "further warnings about this peer"),
                 None => warn!(count, "further warnings about many peers"),

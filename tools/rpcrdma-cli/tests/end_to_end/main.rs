@@ -13,6 +13,8 @@ mod thresholds;
 
 use running::{Served, text};
 use rustix::process::Signal;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
 #[test]
 fn server_ends_well_when_it_is_told_to() {
@@ -70,4 +72,21 @@ fn server_whose_standard_error_nobody_reads_goes_on_serving() {
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0));
     assert!(errors.contains(" lines of the log were lost\n"));
+}
+
+#[test]
+fn warnings_about_one_peer_are_limited_and_summed_up() {
+    let served = Served::new(&[]);
+    for _ in 0..100 {
+        let mut stream = TcpStream::connect(&served.listening).unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        // It is refused.
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    let output = served.stop(Signal::TERM);
+    let errors = text(&output.stderr);
+    let warnings = errors.matches("no connection was made").count();
+    assert_eq!(warnings, 8, "{errors}");
+    let rest = "further warnings about this peer peer=127.0.0.1 count=92";
+    assert!(errors.contains(rest), "{errors}");
 }

@@ -93,3 +93,21 @@ fn jobs_of_a_connection_that_is_over_are_forgotten_and_those_that_run_still_coun
     assert!(rest.collect::<Vec<_>>().iter().all(|&job| job >= 100));
     assert!(queue.addresses.is_empty() && queue.turns.is_empty());
 }
+
+#[test]
+fn job_starts_at_once_where_none_waits_and_its_address_has_a_thread() {
+    let mut queue = Queue::<u32>::default();
+    assert!(queue.start_at_once(group(1), 3));
+    assert!(queue.start_at_once(group(1), 3), "two are left");
+    assert!(!queue.start_at_once(group(1), 3), "its share");
+    queue.push(group(1), connection(), 0);
+    assert!(!queue.start_at_once(group(2), 3), "another waits");
+    queue.push(group(2), connection(), 1);
+    assert_eq!(queue.next(3), Some((group(2), 1)));
+    for address in [1, 1, 2] {
+        queue.returned(group(address));
+    }
+    assert_eq!(queue.next(3), Some((group(1), 0)));
+    queue.returned(group(1));
+    assert!(queue.addresses.is_empty());
+}
