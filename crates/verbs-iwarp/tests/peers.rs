@@ -526,6 +526,14 @@ fn message_that_stops_half_way_does_not_keep_its_block() {
     });
 }
 
+/// Sends of nothing on a connection without CRC: queue 0, the first message.
+const EMPTY_SEND: [u8; 24] = [
+    0, 18, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0,
+];
+
+/// Segments that one call of `progress` handles at most: it has four rounds.
+const A_TURN: usize = 4 * iwarp_proto::FPDUS_PER_TURN;
+
 #[test]
 fn segments_without_payload_take_turns() {
     const FLOOD: usize = 20_000;
@@ -533,9 +541,7 @@ fn segments_without_payload_take_turns() {
         let request = frame(REQUEST, ENHANCED, 2, &DEPTHS);
         let (mut stream, mut qp, _) = accepted(&plain(), &request).await;
         let mut flood = EMPTY_WRITE.repeat(FLOOD);
-        // A Send of nothing: queue 0, first message.
-        flood.extend([0, 18, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
-        flood.extend([0; 8]);
+        flood.extend(EMPTY_SEND);
         stream.write_all(&flood).await.unwrap();
         let mut turns = 0;
         loop {
@@ -547,9 +553,37 @@ fn segments_without_payload_take_turns() {
             }
             poll_fn(|cx| qp.poll_ready(cx)).await;
         }
-        // A turn has at most four rounds.
-        let least = FLOOD / (4 * iwarp_proto::FPDUS_PER_TURN);
-        assert!(turns >= least, "{turns} turns");
+        assert!(turns >= FLOOD / A_TURN, "{turns} turns");
+    });
+}
+
+#[test]
+fn connections_that_flood_hold_up_an_honest_one_for_a_turn_each() {
+    run(async {
+        let request = frame(REQUEST, ENHANCED, 2, &DEPTHS);
+        let mut flood = EMPTY_WRITE.repeat(3 * A_TURN);
+        flood.extend(EMPTY_SEND);
+        let mut flooding = Vec::new();
+        for _ in 0..64 {
+            let (mut stream, qp, _) = accepted(&plain(), &request).await;
+            stream.write_all(&flood).await.unwrap();
+            flooding.push((stream, qp));
+        }
+        let (mut stream, mut honest, _) = accepted(&plain(), &request).await;
+        stream.write_all(&EMPTY_SEND).await.unwrap();
+        // Each has two turns. By then the honest one has its message, and no flood is over.
+        for _ in 0..2 {
+            for (_, qp) in &mut flooding {
+                assert!(qp.progress(), "there is something to do");
+                assert!(qp.poll_cq().is_none(), "all of a flood in two turns");
+            }
+            honest.progress();
+        }
+        assert!(honest.poll_cq().is_some());
+        // Nothing of what is left is forgotten.
+        for (_, qp) in &mut flooding {
+            assert!(matches!(next(&mut **qp).await, Completion::Receive { .. }));
+        }
     });
 }
 

@@ -2,10 +2,11 @@
 
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
+use std::future::Future;
 use std::time::Duration;
 use verbs::{
-    CloseReason, Completion, Handle, Memory, PostError, QueuePair, RegisterError, RemoteAddress,
-    Segment, WorkError, WorkRequest, WrId,
+    CloseReason, Completion, Handle, Memory, PostError, Provider, QpOptions, QueuePair,
+    RegisterError, RemoteAddress, Segment, SharedReceiveQueue, WorkError, WorkRequest, WrId,
 };
 use verbs_sim::{Cut, EndOptions, Fabric, Outstanding, PairOptions, Side, SimQp, Stall, Way};
 
@@ -575,4 +576,52 @@ fn trace_is_that_of_the_seed_and_says_what_happened() {
         "a remark",
     ];
     assert_eq!(said, expected);
+}
+
+/// Hardware cannot let a message wait: whoever grants credits backs each with a block.
+#[test]
+fn message_without_a_block_ends_a_connection_that_cannot_hold_its_peer_back() {
+    for holds_peer_back in [true, false] {
+        let queue = SharedReceiveQueue::new(1, 64);
+        let mut options = PairOptions::default();
+        options.right.limits.holds_peer_back = holds_peer_back;
+        options.right.shared_receives = Some(queue.clone());
+        let mut bench = Bench::new(3, &options);
+        bench.left.post(send(1, "one")).unwrap();
+        bench.left.post(send(2, "two")).unwrap();
+        // Nobody takes the first message: its block is not free.
+        while bench.left.progress() | bench.right.progress() {}
+        let closed = bench.right.closed().cloned();
+        if holds_peer_back {
+            assert_eq!(closed, None);
+            assert_eq!(bench.right.outstanding().completions, 1);
+        } else {
+            assert!(
+                matches!(closed, Some(CloseReason::PeerError(_))),
+                "{closed:?}"
+            );
+        }
+        assert_eq!(queue.stats().most_lent, 1);
+    }
+}
+
+#[test]
+fn provider_without_a_shared_receive_queue_makes_no_connection_with_one() {
+    let fabric = Fabric::new(3);
+    let mut end = EndOptions::default();
+    end.limits.shared_receives = false;
+    let provider = fabric.provider(end);
+    let options = QpOptions {
+        shared_receives: Some(SharedReceiveQueue::new(1, 64)),
+        ..QpOptions::default()
+    };
+    let connecting = provider.connect("127.0.0.1:1".parse().unwrap(), &options, &[], Vec::new());
+    let mut connecting = std::pin::pin!(connecting);
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    match connecting.as_mut().poll(&mut cx) {
+        std::task::Poll::Ready(Err(verbs::SetupError::Io(error))) => {
+            assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
+        }
+        _ => panic!("it was to be refused at once"),
+    }
 }

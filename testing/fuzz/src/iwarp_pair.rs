@@ -8,7 +8,10 @@ use buffer::{Buffer, Gather, Pool};
 use bytes::Bytes;
 use iwarp_proto::{Endpoint, EndpointConfig, Role, fpdu};
 use std::collections::{BTreeMap, VecDeque};
-use verbs::{CloseReason, Completion, Handle, Memory, RemoteAddress, Segment, WorkRequest, WrId};
+use verbs::{
+    CloseReason, Completion, Handle, Memory, RemoteAddress, Segment, SharedReceiveQueue,
+    WorkRequest, WrId,
+};
 
 /// The buffers of both ends, and what is registered, posted and on its way.
 const MEMORY: usize = 24 << 20;
@@ -21,6 +24,9 @@ const REGIONS: usize = 6;
 const REGION_LEN: usize = 40 << 10;
 const RECEIVES: usize = 6;
 const RECEIVE_LEN: usize = 5000;
+
+/// Blocks of the shared receive queue of an end, where it has one: fewer than its share.
+const BLOCKS: usize = 2;
 
 /// Two ends and a script of what their users do.
 pub fn iwarp_pair(octets: &[u8]) {
@@ -55,6 +61,9 @@ struct End {
     wire: VecDeque<u8>,
     /// Messages on their way to this end, with the handle that each takes along.
     expected: VecDeque<(Vec<u8>, Option<Handle>)>,
+    /// Where its messages find memory, if it posts no Receives, and those that are not done with.
+    queue: Option<SharedReceiveQueue>,
+    held: VecDeque<Buffer>,
     /// What Reads of this end are to bring.
     reads: BTreeMap<u64, (Vec<u8>, Handle)>,
 }
@@ -78,6 +87,8 @@ impl Pair {
         // A damaged stream is only recognised by its CRC.
         let damage = (crc && script.flag()).then(|| usize::from(script.octet()) << 3);
         let mut end = |role| {
+            let shared = script.one_in(3);
+            let queue = shared.then(|| SharedReceiveQueue::new(BLOCKS, RECEIVE_LEN));
             let config = EndpointConfig {
                 role,
                 crc,
@@ -87,7 +98,7 @@ impl Pair {
                 ird: 3,
                 ord: 3,
                 receives: RECEIVES,
-                shared_receives: None,
+                shared_receives: queue.clone(),
                 pool: Pool::new(0),
                 max_ulpdu: script.pick(&[128, 1442, fpdu::LARGE_MULPDU, usize::MAX]),
                 rtr: None,
@@ -99,6 +110,8 @@ impl Pair {
                 regions: BTreeMap::new(),
                 wire: VecDeque::new(),
                 expected: VecDeque::new(),
+                queue,
+                held: VecDeque::new(),
                 reads: BTreeMap::new(),
             }
         };
@@ -119,7 +132,10 @@ impl Pair {
             7..9 => self.read(script, who),
             9..12 => self.ends[who].hand_out(1 + script.below(70_000)),
             12..15 => self.take_in(who, 1 + script.below(70_000)),
-            _ => self.ends[who].endpoint.trim(),
+            _ => {
+                self.ends[who].endpoint.release();
+                self.ends[1 - who].endpoint.trim();
+            }
         }
         self.completions(false);
     }
@@ -176,7 +192,7 @@ impl Pair {
 
     fn send(&mut self, script: &mut Script<'_>, who: usize) {
         let other = &self.ends[1 - who];
-        if other.ledger.receives() <= other.expected.len() {
+        if other.room() <= other.expected.len() {
             return;
         }
         let (head, rest) = (script.below(300), script.below(RECEIVE_LEN - 300));
@@ -262,7 +278,11 @@ impl Pair {
         };
         let len = most.min(wire.len());
         let octets: Vec<u8> = wire.drain(..len).collect();
-        end.recv_slice(&octets);
+        let left = end.recv_slice(&octets);
+        assert!(left == 0 || end.awaited_share().is_some());
+        for octet in octets[octets.len() - left..].iter().rev() {
+            wire.push_front(*octet);
+        }
     }
 
     fn completions(&mut self, is_damaged: bool) {
@@ -307,7 +327,18 @@ impl Pair {
             }
             Completion::Send { .. } | Completion::Write { .. } | Completion::Invalidate { .. } => {}
         }
-        if let Some(back) = end.ledger.complete(completion) {
+        let back = match completion {
+            Completion::Receive {
+                wr,
+                buffer,
+                invalidated,
+            } if wr == SharedReceiveQueue::WR => {
+                end.held.push_back(buffer);
+                invalidated
+            }
+            completion => end.ledger.complete(completion),
+        };
+        if let Some(back) = back {
             end.back(back.handle, back.memory);
         }
     }
@@ -317,13 +348,17 @@ impl Pair {
             for end in &mut self.ends {
                 end.hand_out(usize::MAX);
             }
-            if self.ends.iter().all(|end| end.wire.is_empty()) {
+            let is_done = |end: &End| end.wire.is_empty() && end.endpoint.awaited_share().is_none();
+            if self.ends.iter().all(is_done) {
                 return;
             }
             for who in 0..2 {
                 self.take_in(who, usize::MAX);
             }
             self.completions(is_damaged);
+            for end in &mut self.ends {
+                end.held.clear();
+            }
         }
     }
 
@@ -372,14 +407,30 @@ impl Pair {
             end.endpoint.lost(CloseReason::Lost("the end".into()));
         }
         self.completions(true);
-        for end in &self.ends {
+        for end in self.ends {
             end.ledger.assert_settled();
+            drop((end.endpoint, end.held));
+            let stats = end.queue.map(|queue| queue.stats()).unwrap_or_default();
+            assert_eq!((stats.lent, stats.waiting, stats.attached), (0, 0, 0));
         }
     }
 }
 
 impl End {
+    /// Messages that it can receive beside those that it holds.
+    fn room(&self) -> usize {
+        match self.queue {
+            None => self.ledger.receives(),
+            Some(_) => RECEIVES - self.held.len(),
+        }
+    }
+
+    /// Posts a Receive; with a shared receive queue, is done with a message.
     fn post_receive(&mut self) {
+        if self.queue.is_some() {
+            self.held.pop_front();
+            return;
+        }
         let wr: WrId = self.ledger.name();
         let buffer = Buffer::with_capacity(RECEIVE_LEN);
         let work = WorkRequest::Receive { wr, buffer };

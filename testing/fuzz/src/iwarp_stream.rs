@@ -8,7 +8,7 @@ use bytes::Bytes;
 use iwarp_proto::ddp::{Control, Header};
 use iwarp_proto::mpa::RtrMessage;
 use iwarp_proto::rdmap::{self, Opcode, ReadRequest};
-use iwarp_proto::{Endpoint, EndpointConfig, Role, crc, fpdu};
+use iwarp_proto::{Endpoint, EndpointConfig, FPDUS_PER_TURN, Role, crc, fpdu};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
@@ -454,12 +454,16 @@ impl Stage {
     fn take_in(&mut self, most: usize) {
         let mut left = most.min(self.wire.len());
         while left > 0 {
+            let before = self.end.counters().fpdus_in;
             let wire = &mut self.wire;
             let taken = self.end.recv_with(|places| Ok(fill(places, wire, left)));
             let taken = taken.expect("there is no error in memory");
             assert!(taken > 0 && taken <= left, "there is always a place");
+            let handled = self.end.counters().fpdus_in - before;
+            assert!(handled <= FPDUS_PER_TURN as u64, "{handled} in one turn");
             left -= taken;
             self.fed += taken;
+            while self.end.resume() {}
         }
     }
 
