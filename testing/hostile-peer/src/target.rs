@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
-use verbs::Provider;
+use verbs::{Limits, Provider, WrapProvider};
 use verbs_iwarp::Iwarp;
 
 /// The program that the server has unless told otherwise, in versions 2 to 3.
@@ -75,6 +75,24 @@ pub(crate) fn echo() -> Programs {
     Programs::new().with(Echo)
 }
 
+/// A provider that shares no Receives.
+struct Posting(Iwarp);
+
+impl WrapProvider for Posting {
+    type Inner = Iwarp;
+
+    fn inner(&self) -> &Iwarp {
+        &self.0
+    }
+
+    fn wrap_limits(&self) -> Limits {
+        Limits {
+            shared_receives: false,
+            ..self.0.limits()
+        }
+    }
+}
+
 /// Octets that the pool of a server keeps for reuse: so few that no thread keeps any for itself, and
 /// what is out is exactly what is used.
 const KEPT: usize = 512 << 10;
@@ -123,6 +141,11 @@ impl Target {
         Self::with(provider, config, echo(), PROGRAM, 2)
     }
 
+    /// The same, over a provider that shares no Receives, so that each connection posts its own.
+    pub fn posting() -> Self {
+        Self::with(Posting(Iwarp::default()), steady(), echo(), PROGRAM, 2)
+    }
+
     /// The same, over a provider with another configuration.
     pub fn over(provider: verbs_iwarp::Config) -> Self {
         let provider = Iwarp::new(provider);
@@ -165,7 +188,7 @@ impl Target {
     }
 
     fn with(
-        provider: Iwarp,
+        provider: impl Provider + 'static,
         mut config: ServerConfig,
         service: impl Service + 'static,
         program: u32,

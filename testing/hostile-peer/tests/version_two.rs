@@ -228,7 +228,7 @@ fn more_than_there_can_be_draws_bad_header() {
 
 #[test]
 fn first_message_may_be_anything_that_fits_a_receive() {
-    let target = Target::start();
+    let target = Target::posting();
     // Of one characteristic that nobody knows; the message has 1024 octets, more, and one too many.
     let padded = |octets: usize| {
         let value = octets - 4 * 11;
@@ -370,7 +370,7 @@ fn receives_of_any_size_may_be_asked_for() {
 
 #[test]
 fn larger_messages_are_taken_when_that_was_said_and_not_before() {
-    let target = Target::start();
+    let target = Target::posting();
     // A server of version two makes its Receives larger by itself (docs/version-two.md).
     let mut peer = introduced(&target, &[], &[]);
     peer.send(&vec![0; 4097]);

@@ -17,7 +17,7 @@ use buffer::Pool;
 use oncrpc::AddressGroup;
 use oncrpc::admission::Admitted;
 use oncrpc::warnings::WARNING_PERIOD;
-use rpcrdma_proto::limits::{MAX_CREDITS, RECEIVE_SLACK};
+use rpcrdma_proto::limits::{CREDIT_TOLERANCE, MAX_CREDITS, RECEIVE_SLACK};
 use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
 use rpcrdma_proto::{
@@ -277,7 +277,12 @@ impl Arrival {
             pool: self.pool.clone(),
         };
         let options = QpOptions {
-            receives: receives_for(credits, backward_credits),
+            receives: match self.settings.shared_receives {
+                // A peer that has more calls here than it may is to be seen, and not only held back
+                // (RFC 5041 §8.3.2).
+                Some(_) => most_blocks(credits, backward_credits),
+                None => receives_for(credits, backward_credits),
+            },
             receive_size: config.receive_size(),
             shared_receives: self.settings.shared_receives.clone(),
             setup_timeout: settings.setup_timeout,
@@ -331,6 +336,11 @@ fn wanted_credits(config: &ServerConfig) -> (u32, u32) {
 /// Receives for so many calls of a client, and replies to as many of ours.
 fn receives_for(forward: u32, backward: u32) -> usize {
     (forward + backward) as usize + RECEIVE_SLACK
+}
+
+/// Blocks of the shared receive queue that the messages of one client may hold.
+fn most_blocks(forward: u32, backward: u32) -> usize {
+    CREDIT_TOLERANCE * forward as usize + backward as usize + RECEIVE_SLACK
 }
 
 /// Whether credits are granted that no Receive backs.
