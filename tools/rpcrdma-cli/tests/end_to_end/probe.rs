@@ -116,7 +116,7 @@ fn our_server_is_shown_on_one_screen() {
   invalidation   announced, and done
   RPC-over-RDMA  version 1, version 2
                  its operations: ROPT_INITXCH, ROPT_REQXCH, ROPT_RESPXCH, ROPT_UPDXCH
-                 Receive Buffer Size: 4096
+                 Receive Buffer Size: 8192
                  Requester Remote Invalidation: true, for good
   credits        128 granted, 1024 asked for
   NFS            version 3
