@@ -709,18 +709,15 @@ impl<O: Owner> Connection<O> {
 
     /// A valid message with RPC in it came, and was looked at.
     fn note_message(&mut self, direction: Direction, chunks: bool) {
-        let Some(session) = self.session.as_deref() else {
+        let Some(session) = self.session.as_deref_mut() else {
             return;
         };
         let cautious = session.opening() == Opening::Cautious;
         match (self.core.role(), direction) {
-            (Role::Server, Direction::Call) if cautious => {
-                self.with_session(Session::handle_message);
-            }
+            // A server is never cautious.
             (Role::Server, Direction::Call) => {}
-            (Role::Client, Direction::Call) => {
-                self.with_session(|session| session.handle_backward_call(chunks));
-            }
+            // Nothing that a client has agreed on depends on it.
+            (Role::Client, Direction::Call) => session.handle_backward_call(chunks),
             (_, Direction::Reply) => {
                 // A reply that was not valid proves nothing.
                 if cautious && self.core.shared.counters.replies_received > 0 {
