@@ -5,7 +5,7 @@ use std::ops::{AddAssign, SubAssign};
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// What a connection has done so far, after the model of the `xprt: rdma` line that Linux
-        /// shows in `mountstats`. Octets count payload that moved by RDMA Read and Write.
+        /// shows in `mountstats`. Bytes count payload that moved by RDMA Read and Write.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)*
@@ -47,15 +47,15 @@ counters! {
     write_chunks_offered,
     /// Reply chunks offered, as Requester.
     reply_chunks_offered,
-    /// Octets offered in Read chunks, as Requester.
+    /// Bytes offered in Read chunks, as Requester.
     read_octets_offered,
-    /// Octets that came in Write chunks, as Requester.
+    /// Bytes that came in Write chunks, as Requester.
     write_octets_received,
-    /// Octets that came in Reply chunks, as Requester.
+    /// Bytes that came in Reply chunks, as Requester.
     reply_octets_received,
     /// Read chunks that were asked for, as Responder.
     read_chunks_pulled,
-    /// Octets that were asked for, as Responder.
+    /// Bytes that were asked for, as Responder.
     read_octets_pulled,
     /// Write chunks filled, as Responder.
     write_chunks_filled,

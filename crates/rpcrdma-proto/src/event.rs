@@ -5,7 +5,7 @@ use oncrpc::TransportError;
 use oncrpc::xdr::Payload;
 use verbs::{Handle, WorkError};
 
-/// What a connection has to say to its owner.
+/// An event for the owner of a connection.
 #[derive(Debug)]
 pub enum Event<O: Owner> {
     /// A call of the peer, whole again. It is to be answered with
@@ -25,7 +25,7 @@ pub enum Event<O: Owner> {
     },
 }
 
-/// Why a connection cannot go on. Its owner closes it.
+/// Why a connection cannot go on. Its owner closes the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// The peer invalidated a handle that is not of the call it answers (RFC 8797 §4.1).
@@ -91,10 +91,10 @@ impl Violation {
     }
 }
 
-/// A call that was handed up. It is answered once, by giving this back.
+/// A call of the peer in service. The owner answers it once, by giving this back.
 ///
-/// It is to stay with whoever has the call: the memory for the chunks of the call and of its reply
-/// is accounted for by it, also when the connection is over in the meantime.
+/// It keeps the lease of the call's memory, also when the connection ends in the meantime, so it stays
+/// with the call until that is answered.
 #[derive(Debug)]
 pub struct CallId<L> {
     pub(crate) key: u32,

@@ -107,7 +107,7 @@ impl FlowControl {
     }
 }
 
-/// What a Requester may send.
+/// The credits of a Requester.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     /// Asked for with each call; none in a direction that is not used.
@@ -120,7 +120,7 @@ pub(crate) struct Allowance {
     reserve: bool,
 }
 
-/// What a call needs a credit for.
+/// The kind of a call, which decides about the credit that is kept back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// A call of the upper layer.
@@ -178,7 +178,7 @@ impl Allowance {
     }
 }
 
-/// What a Responder grants.
+/// The credits that a Responder grants.
 #[derive(Debug)]
 pub(crate) struct Grant {
     /// What there was room for when the connection was made.
@@ -315,10 +315,10 @@ mod tests {
     enum Step {
         Set(u32),
         Send,
-        /// The call that has been on its way longest arrives.
+        /// The call that has been in flight longest arrives.
         Arrive,
         Reply,
-        /// The reply that has been on its way longest arrives.
+        /// The reply that has been in flight longest arrives.
         Hear,
     }
 

@@ -1,4 +1,4 @@
-//! RPC messages as far as the transport looks into them.
+//! Calls of ours before they are sent, and RPC messages as a Send carries them.
 
 use crate::flow::Need;
 use crate::plan::CallSizes;
@@ -22,7 +22,7 @@ pub struct CallRequest<C> {
     pub(crate) reply_chunk: bool,
     pub(crate) move_items: bool,
     pub(crate) mixed_long: bool,
-    /// Connections that were lost while it was on its way, and not given up for their silence.
+    /// Connections that were lost while it was in flight, and not given up for their silence.
     pub losses: u32,
     /// Those among them that were lost while no other call of this end was.
     pub losses_alone: u32,
@@ -52,8 +52,7 @@ impl<C> CallRequest<C> {
         }
     }
 
-    /// The same as a look whether the peer is still there: it may use the credit that is kept back
-    /// for this (RFC 8267 §6.7.2, [`Config::reserve_credit`](crate::Config::reserve_credit)).
+    /// The same as a health check, which may use the credit that is kept back for it (RFC 8267 §6.7.2, [`Config::reserve_credit`](crate::Config::reserve_credit)).
     #[must_use]
     pub fn as_health_check(mut self) -> Self {
         self.need = Need::HealthCheck;
@@ -71,7 +70,7 @@ impl<C> CallRequest<C> {
     }
 
     /// The same with a chunk for each item of the call, and for each result of its reply, even if all
-    /// of it fits a Send: for whoever measures what chunks cost.
+    /// of it fits a Send: for measuring what chunks cost.
     #[must_use]
     pub fn with_items_moved(mut self) -> Self {
         self.move_items = true;
@@ -120,7 +119,7 @@ impl<C> CallRequest<C> {
     }
 }
 
-/// The octets of a call, kept until its reply is there.
+/// The bytes of a call, kept until its reply is there.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// As it was handed down.
@@ -285,7 +284,7 @@ pub(crate) fn into_inline(
     (buffer, rest)
 }
 
-/// The first `len` octets of `pieces`, which loses them.
+/// The first `len` bytes of `pieces`, which loses them.
 pub(crate) fn split_front(pieces: &mut Gather, mut len: usize) -> Gather {
     let mut front = Gather::new();
     while len > 0 {
@@ -326,7 +325,7 @@ mod tests {
         check(6, b"abcdef", b"");
     }
 
-    /// A message with an item of `len` octets, and some octets behind it.
+    /// A message with an item of `len` bytes, and some bytes behind it.
     fn message(len: usize, behind: u32) -> Payload {
         let mut w = xdr::Writer::default();
         w.u32(7);
@@ -342,7 +341,7 @@ mod tests {
         w.finish()
     }
 
-    /// Octets that follow by reference; they and the buffer are to be the whole message.
+    /// Bytes that follow by reference; they and the buffer are to be the whole message.
     fn referred(message: &Payload) -> usize {
         let mut whole = Buffer::default();
         message.copy_stream_into(&mut whole);
@@ -365,7 +364,7 @@ mod tests {
         assert_eq!(rest[0].as_ptr(), message.items()[0].data[0].as_ptr());
     }
 
-    /// A reply of two words and an item, as written behind so many octets of its call.
+    /// A reply of two words and an item, as written behind so many bytes of its call.
     fn reply(start: usize, len: usize) -> Payload {
         let mut buffer = Buffer::with_capacity(8192);
         buffer.extend_from_slice(&[0xee; 64][..start]);

@@ -1,4 +1,4 @@
-//! How a call travels: decided from sizes and limits alone (RFC 8166 §3.5).
+//! The planner: decides from sizes and limits alone how a message travels (RFC 8166 §3.5).
 
 mod reply;
 
@@ -12,8 +12,8 @@ use verbs::{Handle, Segment};
 
 pub use reply::{ReplyPlan, plan_reply};
 
-/// Whether a direction of a connection has chunks: a rule of the version of the protocol, and of
-/// what both ends have agreed.
+/// Whether a direction of a connection has chunks. The version of the protocol says so, or both ends
+/// have agreed on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chunks {
     /// As many as the limits allow.
@@ -23,18 +23,18 @@ pub enum Chunks {
     Refused,
 }
 
-/// What a plan has to keep to on a connection.
+/// The limits of a connection that a plan keeps to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanLimits {
     /// Bytes of a header without chunks.
     pub header: usize,
-    /// Octets of the largest message that we send.
+    /// Bytes of the largest message that we send.
     pub send: usize,
-    /// Octets of the largest message that comes back.
+    /// Bytes of the largest reply that comes without a chunk.
     pub receive: usize,
-    /// Octets of the largest chunk.
+    /// Bytes of the largest chunk.
     pub max_chunk: usize,
-    /// Octets of the largest segment: a longer chunk has several.
+    /// Bytes of the largest segment: a longer chunk has several.
     pub max_segment: usize,
     /// Regions that a call may have registered.
     pub regions: usize,
@@ -45,9 +45,9 @@ pub struct PlanLimits {
 /// Sizes of a call message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallSizes {
-    /// Octets of the whole stream.
+    /// Bytes of the whole stream.
     pub stream: usize,
-    /// Octets of the items, without padding.
+    /// Bytes of the items, without padding.
     pub items: SmallVec<[usize; 1]>,
     /// Whether a Reply chunk is offered even if the reply fits a Send.
     pub reply_chunk: bool,
@@ -70,21 +70,21 @@ pub enum CallForm {
     Long,
 }
 
-/// How a call travels, and what is offered for its reply.
+/// The plan of a call: how it travels, and which chunks it offers for its reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallPlan {
     /// How the call itself travels.
     pub form: CallForm,
     /// The items that have a Read chunk each, by index, in ascending order.
     pub moved: SmallVec<[usize; 1]>,
-    /// Octets of the Write chunk for each result that is eligible for placement; none if the reply
+    /// Bytes of the Write chunk for each result that is eligible for placement; none if the reply
     /// comes in one Send with everything in it.
     pub write_chunks: SmallVec<[usize; 1]>,
-    /// Octets of the Reply chunk, if the reply may need one.
+    /// Bytes of the Reply chunk, if the reply may need one.
     pub reply_chunk: Option<usize>,
 }
 
-/// What is offered for a reply.
+/// The chunks that are offered for a reply.
 #[derive(Clone, Debug, Default)]
 struct Offer {
     write_chunks: SmallVec<[usize; 1]>,
@@ -100,7 +100,7 @@ impl Offer {
 }
 
 impl CallSizes {
-    /// Octets of the stream without these items.
+    /// Bytes of the stream without these items.
     fn without(&self, moved: &[usize]) -> usize {
         self.stream - moved.iter().map(|&i| padded(self.items[i])).sum::<usize>()
     }
@@ -119,7 +119,7 @@ impl From<&Payload> for CallSizes {
 }
 
 impl PlanLimits {
-    /// Segments of a chunk of `len` octets.
+    /// Segments of a chunk of `len` bytes.
     pub fn segments(&self, len: usize) -> usize {
         len.div_ceil(self.max_segment)
     }
@@ -255,7 +255,7 @@ impl CallPlan {
         self.form == CallForm::Short && self.write_chunks.is_empty() && self.reply_chunk.is_none()
     }
 
-    /// Octets of each Read chunk of this plan for a call of these sizes.
+    /// Bytes of each Read chunk of this plan for a call of these sizes.
     pub fn read_chunks(&self, call: &CallSizes) -> impl Iterator<Item = usize> {
         let stream = (self.form == CallForm::Long).then(|| call.without(&self.moved));
         let items = self.moved.iter().map(|&index| call.items[index]);
@@ -283,7 +283,7 @@ impl CallPlan {
         }
     }
 
-    /// Octets of the call that are in the Send, behind the header.
+    /// Bytes of the call that are in the Send, behind the header.
     pub fn inline(&self, call: &CallSizes) -> usize {
         match self.form {
             CallForm::Short | CallForm::Chunked => call.without(&self.moved),
@@ -375,7 +375,7 @@ struct Moved {
     items: SmallVec<[usize; 1]>,
     /// Read segments.
     segments: usize,
-    /// Octets that the stream loses.
+    /// Bytes that the stream loses.
     octets: usize,
 }
 
@@ -387,7 +387,7 @@ impl Moved {
         self.octets += padded(len);
     }
 
-    /// Octets that the header gets.
+    /// Bytes that the header gets.
     fn header(&self) -> usize {
         header::read_segments_len(self.segments)
     }
@@ -398,7 +398,7 @@ impl Moved {
     }
 }
 
-/// Octets of the Reply chunk for a stream of at most `len`: there is no region without any.
+/// Bytes of the Reply chunk for a stream of at most `len`: there is no region without any.
 fn reply_chunk(len: usize) -> usize {
     padded(len.max(1))
 }

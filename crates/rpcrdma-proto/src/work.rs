@@ -1,4 +1,4 @@
-//! Our names for posted work, and what waits to be posted.
+//! Work requests: what each is for, and the queue of those not yet posted.
 
 use std::collections::VecDeque;
 use verbs::{WorkRequest, WrId};

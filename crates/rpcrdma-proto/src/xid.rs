@@ -1,9 +1,9 @@
-//! XIDs, and finding a call by its own.
+//! XIDs, and the table that finds a call by its XID.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Where XIDs come from: of calls, and of what else is sent in their direction. Clones share it.
+/// XID source for calls and for control messages. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Xids(Arc<AtomicU32>);
 
@@ -21,7 +21,7 @@ impl Xids {
 
 /// Calls by XID: a table indexed by the low bits of the XID.
 ///
-/// XIDs of one client are handed out in sequence, so that the calls on their way have different
+/// XIDs of one client are handed out in sequence, so that the calls in flight have different
 /// low bits but for the few that last long; these move the others on by a slot or two. There is no
 /// hash on the path of a call, and a peer that makes up XIDs finds at most [`reach`](Self::reach)
 /// slots to look at.

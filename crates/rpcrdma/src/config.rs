@@ -123,10 +123,10 @@ pub struct ClientConfig {
     /// with its replies, and we its own; none: nothing is invalidated.
     ///
     /// [`Design::PerConnection`], the only one by default, is R (RFC 8797 §4.1), and in version two
-    /// XCHAR_REQREMINV (xcharext §3.2). With [`Design::PerVersion`] version two has it without a word:
-    /// then the server has to be told the same. The others are offered where version two is spoken, by
-    /// an experimental characteristic; if the server takes one, that alone governs. For a client their
-    /// order does not matter.
+    /// XCHAR_REQREMINV (xcharext §3.2). With [`Design::PerVersion`] version two itself allows it: the
+    /// server has to be told the same, and either end may say no by XCHAR_REQREMINV. The others are
+    /// offered where version two is spoken, by an experimental characteristic; if the server takes one,
+    /// that alone governs. For a client their order does not matter.
     ///
     /// Where the provider cannot have its memory invalidated, or some of ours
     /// [stays](Self::persistent_arguments), only those are agreed to in which each call says what may
@@ -246,9 +246,9 @@ pub struct ServerConfig {
     ///
     /// [`Design::PerConnection`], the only one by default, is R (RFC 8797 §4.1), which both ends have to
     /// say, and in version two XCHAR_REQREMINV (xcharext §3.2). With [`Design::PerVersion`] version two
-    /// has it without a word: then all clients have to be told the same. Of the others the first is
-    /// taken that a client of version two offers, and that alone governs; if none of them is, the first
-    /// two do.
+    /// itself allows it: all clients have to be told the same, and a client that says no by
+    /// XCHAR_REQREMINV keeps its handles. Of the others the first is taken that a client of version two
+    /// offers, and that alone governs; if none of them is, the first two do.
     ///
     /// What [a client](ClientConfig::remote_invalidation) cannot keep to, a server cannot either.
     pub remote_invalidation: Vec<Design>,

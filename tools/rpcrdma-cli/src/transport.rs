@@ -41,8 +41,8 @@ pub(crate) struct TransportArgs {
     /// (per_connection), `off` for hardware that says it can do so and cannot, or designs with commas
     /// between, the best first: per_version, per_connection, fixed, per_call, per_call_several,
     /// inter_call. A client offers them, `serve` takes the first that is offered. What is not given is
-    /// not used; all but per_connection need version two, and per_version has to be given at both ends,
-    /// or connections are lost
+    /// not used; all but per_connection need version two, and per_version counts where both ends have
+    /// it
     #[arg(long, visible_alias = "invalidation", default_value = "on", value_name = "HOW",
         value_parser = invalidation)]
     remote_invalidation: Invalidation,

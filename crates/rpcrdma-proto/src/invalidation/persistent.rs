@@ -3,8 +3,8 @@
 use buffer::{Buffer, Gather};
 use verbs::{Access, Limits, Memory, QueuePair, RegisterError, RemoteAddress};
 
-/// Regions that are left for what is registered for each call, if there are as many: the largest call
-/// needs one for itself, and one for its reply.
+/// Regions that are left for memory that is registered for each call, if there are as many: the largest
+/// call needs one for itself, and one for its reply.
 const LEFT_FOR_A_CALL: usize = 2;
 
 /// Memory of a Requester that stays registered (reminv §2.2): the arguments of a call are copied
@@ -18,7 +18,7 @@ pub struct PersistentArguments {
     /// for each call. They are no more than half of those that the provider has, as the rest is for
     /// that.
     pub regions: usize,
-    /// Octets of each; no more than the provider allows.
+    /// Bytes of each; no more than the provider allows.
     pub octets: usize,
 }
 
@@ -56,7 +56,7 @@ impl PersistentPool {
         self.made
     }
 
-    /// A region with these octets in it, if there is one for them. It is registered when it is first
+    /// A region with these bytes in it, if there is one for them. It is registered when it is first
     /// needed.
     pub(crate) fn lend(
         &mut self,

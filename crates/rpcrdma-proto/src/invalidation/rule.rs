@@ -131,7 +131,7 @@ pub(crate) fn segments(offered: &Lists) -> usize {
     reads.chain(writes).sum()
 }
 
-/// Octets that a call offers behind a handle.
+/// Bytes that a call offers behind a handle.
 pub(crate) fn octets_of(offered: &Lists, handle: Handle) -> u64 {
     let reads = offered.reads.iter().map(|chunk| &chunk.segments);
     let writes = offered.writes.iter().chain(&offered.reply);
@@ -146,8 +146,8 @@ pub(crate) fn in_order(offered: &Lists) -> impl Iterator<Item = Handle> + Clone 
     read(offered).chain(written(offered))
 }
 
-/// The handles that a call offers to be read. A segment without octets may have no memory behind its
-/// handle, so it does not count: to kill what is not there would be the end of the connection.
+/// The handles that a call offers to be read. A segment without bytes may have no memory behind its
+/// handle, so it does not count: to invalidate nothing would end the connection.
 fn read(offered: &Lists) -> impl Iterator<Item = Handle> + Clone {
     let chunks = offered.reads.iter().map(|chunk| &chunk.segments);
     chunks.flatten().filter(|s| s.length > 0).map(|s| s.handle)
@@ -166,7 +166,7 @@ mod tests {
     use crate::wire::header::{ReadChunk, Segments};
     use verbs::Segment;
 
-    /// One chunk of each handle, and one without octets before them.
+    /// One chunk of each handle, and one without bytes before them.
     fn chunks(handles: &[u32]) -> Vec<Segments> {
         let segment = |handle, length| Segment {
             handle: Handle(handle),

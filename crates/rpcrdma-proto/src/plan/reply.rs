@@ -4,7 +4,7 @@ use crate::wire::header::{self, Lists};
 use oncrpc::xdr::padded;
 use smallvec::SmallVec;
 
-/// What a reply takes.
+/// The plan of a reply: how it travels.
 #[derive(Debug)]
 pub enum ReplyPlan {
     /// In one Send, its items in the Write chunks that these name by index.
@@ -15,9 +15,11 @@ pub enum ReplyPlan {
     NoRoom,
 }
 
-/// Which item goes where, and whether the rest fits a Send (RFC 8166 §3.5.3, §4.3.2).
+/// Plans a reply: which item goes in which chunk, and whether the rest fits a Send (RFC 8166 §3.5.3,
+/// §4.3.2).
 ///
-/// A header without chunks has `plain_header` bytes. The reply has `head` octets beside its items, and these have so many each, without padding.
+/// `plain_header` is the length of a header without chunks, `head` that of the reply without its
+/// items, and `items` are the lengths of these, without padding.
 pub fn plan_reply(
     plain_header: usize,
     offered: &Lists,

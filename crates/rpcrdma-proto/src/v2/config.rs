@@ -141,6 +141,10 @@ impl Config {
     }
 
     /// Receives that are posted at a time, at most; none where they are shared.
+    ///
+    /// # Panics
+    ///
+    /// If shared Receives are smaller than what may be told to the peer.
     pub fn posted_receives(&self) -> usize {
         self.settings().posted_receives()
     }
@@ -151,6 +155,10 @@ impl Config {
     }
 
     /// The Receives to post before the connection is made (RFC 8166 §3.3.2).
+    ///
+    /// # Panics
+    ///
+    /// If shared Receives are smaller than what may be told to the peer.
     pub fn initial_receives(&self) -> Vec<WorkRequest> {
         self.settings().initial_receives()
     }

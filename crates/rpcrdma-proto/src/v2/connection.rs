@@ -4,6 +4,7 @@
 //! It settles what is spoken, hands the session what no role takes, and replaces what is
 //! [agreed](Agreed) whenever the session comes to something else.
 
+use super::answer::Answer;
 use super::characteristics::{BackwardRequestSupport, BackwardSupport, ReceiveSize, XcharVal};
 use super::codec::{codec, error_of, malformed};
 use super::config::Config;
@@ -16,7 +17,7 @@ use super::session::sizes::RaiseError;
 use super::session::{self, Message, Opening, Session};
 use super::versions::Versions;
 use crate::agreed::{Agreed, OurCalls, Sizes};
-use crate::codec::{Body, Codec, Control, Header, Invalid, PeerError, Rejection};
+use crate::codec::{Body, Control, Header, Invalid, PeerError, Rejection};
 use crate::connection;
 use crate::counters::Counters;
 use crate::event::{CallId, Event, MemoryNeed, Violation};
@@ -32,7 +33,6 @@ use crate::role::Role;
 use crate::version::{Version, version_of};
 use crate::wire::codec::VersionOne;
 use crate::wire::direction::{Direction, REPLY, prefix};
-use crate::wire::header::HeaderView;
 use crate::wire::private_data::PrivateData;
 use crate::wire::threshold::{InlineThreshold, Thresholds};
 use crate::work::Purpose;
@@ -709,18 +709,15 @@ impl<O: Owner> Connection<O> {
 
     /// A valid message with RPC in it came, and was looked at.
     fn note_message(&mut self, direction: Direction, chunks: bool) {
-        let Some(session) = self.session.as_deref() else {
+        let Some(session) = self.session.as_deref_mut() else {
             return;
         };
         let cautious = session.opening() == Opening::Cautious;
         match (self.core.role(), direction) {
-            (Role::Server, Direction::Call) if cautious => {
-                self.with_session(Session::handle_message);
-            }
+            // A server is never cautious.
             (Role::Server, Direction::Call) => {}
-            (Role::Client, Direction::Call) => {
-                self.with_session(|session| session.handle_backward_call(chunks));
-            }
+            // Nothing that a client has agreed on depends on it.
+            (Role::Client, Direction::Call) => session.handle_backward_call(chunks),
             (_, Direction::Reply) => {
                 // A reply that was not valid proves nothing.
                 if cautious && self.core.shared.counters.replies_received > 0 {
@@ -878,61 +875,6 @@ impl<O: Owner> Connection<O> {
             },
             accepts: Accepts::of(design, self.all_may_go),
             peer_announces: true,
-        }
-    }
-}
-
-/// What is said to the offer of version two.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Answer {
-    /// This is no answer to it.
-    None,
-    /// An operation, so version two is spoken.
-    Operation {
-        credits: u32,
-        control: Control,
-        stream: usize,
-    },
-    /// An error of version two that does not say that this is not spoken.
-    Error(PeerError),
-    /// A reply of version two that cannot be read.
-    Unreadable,
-    /// ERR_VERS: the peer speaks these.
-    Versions { low: u32, high: u32 },
-    /// An error of version one that does not say that this is spoken.
-    Nonsense,
-}
-
-impl Answer {
-    /// Of a message to whoever sent `offer`.
-    fn of(dialect: Dialect, offer: u32, message: &[u8]) -> Self {
-        if HeaderView::new(message).is_none_or(|view| view.xid() != offer) {
-            return Self::None;
-        }
-        match codec(dialect, WordLayout::None).parse(message) {
-            Ok(header) => match header.body {
-                Body::Error(error) => match error.cause {
-                    Rejection::Versions { low, high } => Self::Versions { low, high },
-                    Rejection::Header | Rejection::Operation => Self::Error(error),
-                },
-                Body::Control(control) if control.direction == Direction::Reply => {
-                    Self::Operation {
-                        credits: header.credits,
-                        control,
-                        stream: header.stream,
-                    }
-                }
-                Body::Rpc(_) | Body::Control(_) | Body::Done => Self::None,
-            },
-            Err(Invalid::Reply { .. }) => Self::Unreadable,
-            // RFC 8166 §4.5.1 has the version echoed, but a peer that knows one version may say that.
-            Err(_) => match VersionOne.parse(message).map(|header| header.body) {
-                Ok(Body::Error(error)) => match error.cause {
-                    Rejection::Versions { low, high } => Self::Versions { low, high },
-                    Rejection::Header | Rejection::Operation => Self::Nonsense,
-                },
-                Ok(Body::Rpc(_) | Body::Control(_) | Body::Done) | Err(_) => Self::None,
-            },
         }
     }
 }

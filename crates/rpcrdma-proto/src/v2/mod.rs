@@ -10,6 +10,7 @@
 //!
 //! What was decided where the texts are silent is in `docs/version-two.md`.
 
+mod answer;
 pub mod characteristics;
 mod codec;
 pub(crate) mod config;

@@ -1,0 +1,64 @@
+//! The answer to a client's offer of version two (cel-01 §5.1, §5.2).
+
+use super::codec::codec;
+use super::dialect::Dialect;
+use super::header::WordLayout;
+use crate::codec::{Body, Codec, Control, Invalid, PeerError, Rejection};
+use crate::wire::codec::VersionOne;
+use crate::wire::direction::Direction;
+use crate::wire::header::HeaderView;
+
+/// What is said to the offer of version two.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// This is no answer to it.
+    None,
+    /// An operation, so version two is spoken.
+    Operation {
+        credits: u32,
+        control: Control,
+        stream: usize,
+    },
+    /// An error of version two that does not say that this is not spoken.
+    Error(PeerError),
+    /// A reply of version two that cannot be read.
+    Unreadable,
+    /// ERR_VERS: the peer speaks these.
+    Versions { low: u32, high: u32 },
+    /// An error of version one that does not say that this is spoken.
+    Nonsense,
+}
+
+impl Answer {
+    /// Of a message to whoever sent `offer`.
+    pub(super) fn of(dialect: Dialect, offer: u32, message: &[u8]) -> Self {
+        if HeaderView::new(message).is_none_or(|view| view.xid() != offer) {
+            return Self::None;
+        }
+        match codec(dialect, WordLayout::None).parse(message) {
+            Ok(header) => match header.body {
+                Body::Error(error) => match error.cause {
+                    Rejection::Versions { low, high } => Self::Versions { low, high },
+                    Rejection::Header | Rejection::Operation => Self::Error(error),
+                },
+                Body::Control(control) if control.direction == Direction::Reply => {
+                    Self::Operation {
+                        credits: header.credits,
+                        control,
+                        stream: header.stream,
+                    }
+                }
+                Body::Rpc(_) | Body::Control(_) | Body::Done => Self::None,
+            },
+            Err(Invalid::Reply { .. }) => Self::Unreadable,
+            // RFC 8166 §4.5.1 has the version echoed, but a peer that knows one version may say that.
+            Err(_) => match VersionOne.parse(message).map(|header| header.body) {
+                Ok(Body::Error(error)) => match error.cause {
+                    Rejection::Versions { low, high } => Self::Versions { low, high },
+                    Rejection::Header | Rejection::Operation => Self::Nonsense,
+                },
+                Ok(Body::Rpc(_) | Body::Control(_) | Body::Done) | Err(_) => Self::None,
+            },
+        }
+    }
+}
