@@ -25,7 +25,6 @@ use verbs::{CloseReason, SetupError};
 pub(crate) struct Pump {
     shared: Arc<Shared>,
     connector: Arc<Connector>,
-    spinner: Spinner,
     outgoing: Outgoing,
     /// How long to wait before the next connection: not at all if the last one was of use.
     backoff: Duration,
@@ -57,7 +56,6 @@ impl Pump {
         let config = &connector.config;
         let calls = Arc::clone(&shared.calls);
         Self {
-            spinner: Spinner::new(config.spin, super::activity()),
             outgoing: Outgoing::new(calls, line, config.call_timeout),
             backoff: Duration::ZERO,
             unwanted: false,
@@ -76,20 +74,16 @@ impl Pump {
         loop {
             let next = match wire.take() {
                 Some(wire) => wire,
-                None => {
-                    self.spinner.leave();
-                    match self.reconnect().await {
-                        Some(wire) => wire,
-                        None => {
-                            let error = TransportError::Disconnected(Over::Asked.to_string());
-                            return self.calls().end(&error);
-                        }
+                None => match self.reconnect().await {
+                    Some(wire) => wire,
+                    None => {
+                        let error = TransportError::Disconnected(Over::Asked.to_string());
+                        return self.calls().end(&error);
                     }
-                }
+                },
             };
             self.calls().connected(line);
             let (mut wire, over) = self.drive(next).await;
-            self.spinner.leave();
             wire.log_end(&over);
             if shows_broken_invalidation(&over) {
                 self.connector.distrust_invalidation();
@@ -143,7 +137,7 @@ impl Pump {
             wire,
             calling,
             answers,
-            &mut self.spinner,
+            Spinner::new(config.spin, super::activity()),
             config.health,
             config.pull_timeout,
         );

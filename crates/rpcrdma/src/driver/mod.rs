@@ -106,11 +106,11 @@ pub(crate) trait Policy: Send {
 }
 
 /// One connection that is driven, from its beginning to its end.
-pub(crate) struct Driver<'a, R> {
+pub(crate) struct Driver<P> {
     pub(crate) wire: Wire,
-    pub(crate) policy: R,
+    pub(crate) policy: P,
     pub(crate) answers: Answers,
-    spinner: &'a mut Spinner,
+    spinner: Spinner,
     /// Wakes the driver at the next deadline; made once, as it waits often.
     timer: Pin<Box<Sleep>>,
     deadlines: Deadlines,
@@ -136,12 +136,12 @@ struct Delivered {
     more: bool,
 }
 
-impl<'a, R: Policy> Driver<'a, R> {
+impl<P: Policy> Driver<P> {
     pub(crate) fn new(
         wire: Wire,
-        policy: R,
+        policy: P,
         answers: Answers,
-        spinner: &'a mut Spinner,
+        spinner: Spinner,
         health: HealthCheck,
         pull_timeout: Duration,
     ) -> Self {
@@ -166,10 +166,12 @@ impl<'a, R: Policy> Driver<'a, R> {
 
     /// Drives the connection until it is over.
     pub(crate) async fn run(&mut self) -> Over {
-        match self.turns().await {
+        let over = match self.turns().await {
             Ok(never) => match never {},
             Err(over) => over,
-        }
+        };
+        self.spinner.leave();
+        over
     }
 
     async fn turns(&mut self) -> Result<std::convert::Infallible, Over> {

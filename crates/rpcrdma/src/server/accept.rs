@@ -2,7 +2,7 @@
 
 use super::failures::FailuresOfAddress;
 use super::receive_memory::{ReceiveLease, granted};
-use super::serve::serve;
+use super::serve::Serving;
 use super::stop::Stop;
 use super::worker::Worker;
 use super::{Settings, State, Tally, terms};
@@ -137,7 +137,7 @@ impl Acceptor {
             tally: Tally::new(Arc::clone(&self.state)),
             failures: self.settings.failures.of(admitted.group()),
             place: Place { admitted, evicted },
-            _load: Load::new(Arc::clone(&worker.load)),
+            load: Load::new(Arc::clone(&worker.load)),
         };
         worker.spawn(arrival.run(incoming));
     }
@@ -166,7 +166,14 @@ pub(super) struct Place {
     pub(super) evicted: Stop,
 }
 
-/// A connection from its arrival on.
+/// What a connection holds as long as it lasts.
+pub(super) struct Kept {
+    _failures: FailuresOfAddress,
+    _receive_memory: Option<ReceiveLease>,
+    _load: Load,
+}
+
+/// A connection from its arrival until it is established.
 struct Arrival {
     settings: Arc<Settings>,
     state: Arc<State>,
@@ -176,11 +183,18 @@ struct Arrival {
     tally: Tally,
     failures: FailuresOfAddress,
     place: Place,
-    _load: Load,
+    load: Load,
 }
 
 impl Arrival {
-    async fn run(mut self, incoming: Box<dyn Incoming>) {
+    async fn run(self, incoming: Box<dyn Incoming>) {
+        // In memory of its own, which is free again once the connection is established.
+        if let Some(serving) = Box::pin(self.establish(incoming)).await {
+            serving.run().await;
+        }
+    }
+
+    async fn establish(mut self, incoming: Box<dyn Incoming>) -> Option<Box<Serving>> {
         let peer = incoming.peer_addr();
         // The timeouts of its steps have to be enough, but a provider is not trusted with ours.
         let timeout = self.settings.config.setup_timeout * 2;
@@ -190,20 +204,24 @@ impl Arrival {
             biased;
             result = tokio::time::timeout(timeout, setup) => match result {
                 Ok(Ok(set_up)) => set_up,
-                Ok(Err(error)) => return self.refused(peer, &error),
+                Ok(Err(error)) => {
+                    self.refused(peer, &error);
+                    return None;
+                }
                 Err(_) => {
-                    return self.refused(peer, &SetupError::TimedOut("a connection", timeout));
+                    self.refused(peer, &SetupError::TimedOut("a connection", timeout));
+                    return None;
                 }
             },
             () = stop.wait() => {
                 debug!(%peer, "refused: the server stops");
                 self.state.stats().refused += 1;
-                return;
+                return None;
             }
             () = evicted.wait() => {
                 debug!(%peer, "evicted during setup");
                 self.state.stats().evicted += 1;
-                return;
+                return None;
             }
         };
         self.state.stats().accepted += 1;
@@ -214,13 +232,19 @@ impl Arrival {
             tally,
             stop,
             place,
-            // Kept until the connection has ended.
-            failures: _failures,
-            _load,
+            failures,
+            load,
             ..
         } = self;
-        serve(wire, settings, activity, tally, stop, place).await;
-        drop(receive_memory);
+        let kept = Kept {
+            _failures: failures,
+            _receive_memory: receive_memory,
+            _load: load,
+        };
+        let kept = Some(kept);
+        Some(Serving::new(
+            wire, settings, activity, tally, stop, place, kept,
+        ))
     }
 
     fn refused(&self, peer: SocketAddr, error: &SetupError) {

@@ -1,6 +1,6 @@
 //! The answering end of one connection, until it is over.
 
-use super::accept::Place;
+use super::accept::{Kept, Place};
 use super::asking::Asking;
 use super::backchannel::BackEnd;
 use super::grants::Grants;
@@ -19,63 +19,79 @@ use std::sync::Arc;
 use std::task::Context;
 use std::time::{Duration, Instant};
 
-/// Serves one connection from its beginning to its end.
-pub(super) async fn serve(
-    wire: Wire,
+/// One connection that is served, in memory of its own: what made the connection is gone by then.
+pub(super) struct Serving {
+    driver: Driver<Answering>,
     settings: Arc<Settings>,
-    activity: Activity,
-    tally: Tally,
-    stop: Stop,
-    place: Place,
-) {
-    let config = &settings.config;
-    let mut spinner = Spinner::new(config.spin, activity);
-    let answering = Answering {
-        back: BackEnd::open(config, &wire, &settings.backward_memory),
-        grants: Grants::new(&wire.connection),
-        asking: Asking::new(clock::now()),
-        settings: Arc::clone(&settings),
-        tally,
-        stopped: Box::pin(set(stop.clone())),
-        evicted: Box::pin(set(place.evicted.clone())),
-        place,
-        stop,
-        drain_until: None,
-    };
-    let service = Arc::clone(&wire.service);
-    let answers = Answers::sharing(service, wire.caller, &settings.jobs);
-    let mut driver = Driver::new(
-        wire,
-        answering,
-        answers,
-        &mut spinner,
-        config.health,
-        config.pull_timeout,
-    );
-    let over = driver.run().await;
-    driver.answers.give_up();
-    let Driver {
-        mut wire,
-        mut policy,
-        ..
-    } = driver;
-    spinner.leave();
-    policy.tally.publish(&wire);
-    policy.tally.ended(&over);
-    if !over.is_of_peer() || settings.may_warn(wire.qp.peer_addr()) {
-        wire.log_end(&over);
+    /// What the connection holds as long as it lasts.
+    _kept: Option<Kept>,
+}
+
+impl Serving {
+    pub(super) fn new(
+        wire: Wire,
+        settings: Arc<Settings>,
+        activity: Activity,
+        tally: Tally,
+        stop: Stop,
+        place: Place,
+        kept: Option<Kept>,
+    ) -> Box<Self> {
+        let config = &settings.config;
+        let answering = Answering {
+            back: BackEnd::open(config, &wire, &settings.backward_memory),
+            grants: Grants::new(&wire.connection),
+            asking: Asking::new(clock::now()),
+            settings: Arc::clone(&settings),
+            tally,
+            stopped: Box::pin(set(stop.clone())),
+            evicted: Box::pin(set(place.evicted.clone())),
+            place,
+            stop,
+            drain_until: None,
+        };
+        let service = Arc::clone(&wire.service);
+        let answers = Answers::sharing(service, wire.caller, &settings.jobs);
+        let spinner = Spinner::new(config.spin, activity);
+        let (health, pull_timeout) = (config.health, config.pull_timeout);
+        Box::new(Self {
+            driver: Driver::new(wire, answering, answers, spinner, health, pull_timeout),
+            settings,
+            _kept: kept,
+        })
     }
-    if let Some(mut back) = policy.back.take() {
-        back.end(&over);
-    }
-    // Nothing is to be expected of a peer that is over, or does not speak; others wait for the place of
-    // one that was evicted, or for its memory.
-    let at_once = matches!(
-        over,
-        Over::Closed(_) | Over::Silent(_) | Over::Evicted | Over::PullTimedOut(_) | Over::TooSlow
-    );
-    if !at_once {
-        wire.close().await;
+
+    /// Serves the connection to its end.
+    pub(super) async fn run(mut self: Box<Self>) {
+        let over = self.driver.run().await;
+        let Driver {
+            wire,
+            policy,
+            answers,
+            ..
+        } = &mut self.driver;
+        answers.give_up();
+        policy.tally.publish(wire);
+        policy.tally.ended(&over);
+        if !over.is_of_peer() || self.settings.may_warn(wire.qp.peer_addr()) {
+            wire.log_end(&over);
+        }
+        if let Some(mut back) = policy.back.take() {
+            back.end(&over);
+        }
+        // Nothing is to be expected of a peer that is over, or does not speak; others wait for the place
+        // of one that was evicted, or for its memory.
+        let at_once = matches!(
+            over,
+            Over::Closed(_)
+                | Over::Silent(_)
+                | Over::Evicted
+                | Over::PullTimedOut(_)
+                | Over::TooSlow
+        );
+        if !at_once {
+            wire.close().await;
+        }
     }
 }
 
@@ -323,19 +339,23 @@ mod tests {
             evicted: Stop::new(),
         };
         let state = Arc::new(State::default());
-        let mut serving = std::pin::pin!(serve(
-            Wire::new(
-                Box::new(qp),
-                connection,
-                Arc::clone(&notes) as Arc<dyn Service>,
-                account
-            ),
-            Arc::new(settings),
-            Activity::default(),
-            Tally::new(state),
-            Stop::new(),
-            place,
-        ));
+        let mut serving = std::pin::pin!(
+            Serving::new(
+                Wire::new(
+                    Box::new(qp),
+                    connection,
+                    Arc::clone(&notes) as Arc<dyn Service>,
+                    account
+                ),
+                Arc::new(settings),
+                Activity::default(),
+                Tally::new(state),
+                Stop::new(),
+                place,
+                None,
+            )
+            .run()
+        );
         // Each time that it pauses is a turn for others.
         let noted = || notes.notes.lock().unwrap_or_else(PoisonError::into_inner);
         while noted().len() < ALL {
