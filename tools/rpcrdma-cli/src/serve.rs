@@ -5,6 +5,7 @@ mod capacity;
 mod exports;
 mod guard;
 mod listen;
+mod memory;
 mod null;
 mod registration;
 
@@ -190,7 +191,10 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<Ended> {
     }
     out.flush()?;
 
-    interrupt.wait().await;
+    tokio::select! {
+        () = interrupt.wait() => {}
+        () = memory::return_what_is_free(&server) => {}
+    }
     log::tell("rpcrdma: letting calls finish; a second interrupt ends at once");
     if let Some(registered) = registered {
         registered.remove().await;

@@ -134,10 +134,27 @@ fn has_module_doc(text: &str) -> bool {
         .is_some_and(|line| line.starts_with("//!"))
 }
 
-/// A crate takes the lints of the workspace, or `unsafe` would be allowed in it.
+/// Manifests of crates in which a block may be `unsafe`, with its reason.
+const UNSAFE: [&str; 1] = ["crates/syscalls/Cargo.toml"];
+
+/// A crate takes the lints of the workspace, or `unsafe` would be allowed in it. One where it may be has
+/// to say so at each block.
 fn lints(path: &Path, text: &str, faults: &mut Vec<Fault>) {
-    if !text.contains("[lints]\nworkspace = true\n") {
-        let what = "the lints are not those of the workspace";
+    let (wanted, what) = match UNSAFE.iter().any(|other| path == Path::new(other)) {
+        true => (
+            [
+                "unsafe_code = \"deny\"",
+                "undocumented_unsafe_blocks = \"deny\"",
+            ]
+            .as_slice(),
+            "the lints let `unsafe` in without a reason",
+        ),
+        false => (
+            ["[lints]\nworkspace = true\n"].as_slice(),
+            "the lints are not those of the workspace",
+        ),
+    };
+    if !wanted.iter().all(|lint| text.contains(lint)) {
         faults.push(Fault::new(path, 1, what));
     }
 }

@@ -1,0 +1,6 @@
+//! Calls of the C library and the kernel that have no safe wrapper elsewhere: with the provider for
+//! hardware the one place where `unsafe` is allowed. Each block says why it is sound.
+
+mod heap;
+
+pub use heap::return_free_memory;
