@@ -1,6 +1,6 @@
 //! Taking in connections.
 
-use super::failures::FailuresOfAddress;
+use super::addresses::Address;
 use super::receive_memory::{ReceiveLease, granted};
 use super::serve::serve;
 use super::stop::Stop;
@@ -135,7 +135,7 @@ impl Acceptor {
             activity: worker.activity.clone(),
             stop: self.stop.clone(),
             tally: Tally::new(Arc::clone(&self.state)),
-            failures: self.settings.failures.of(admitted.group()),
+            address: self.settings.addresses.connected(admitted.group()),
             place: Place { admitted, evicted },
             _load: Load::new(Arc::clone(&worker.load)),
         };
@@ -174,7 +174,7 @@ struct Arrival {
     activity: Activity,
     stop: Stop,
     tally: Tally,
-    failures: FailuresOfAddress,
+    address: Address,
     place: Place,
     _load: Load,
 }
@@ -215,7 +215,7 @@ impl Arrival {
             stop,
             place,
             // Kept until the connection has ended.
-            failures: _failures,
+            address: _address,
             _load,
             ..
         } = self;
@@ -268,7 +268,7 @@ impl Arrival {
             max_segment: 0,
             registrations: Registrations::OF_CALLS,
             persistent: None,
-            receives: match &self.settings.shared_receives {
+            receives: match &self.address.shared.receives {
                 Some(shared) => Receives::Shared {
                     size: shared.block_size(),
                 },
@@ -279,7 +279,7 @@ impl Arrival {
         let options = QpOptions {
             receives: receives_for(credits, backward_credits),
             receive_size: config.receive_size(),
-            shared_receives: self.settings.shared_receives.clone(),
+            shared_receives: self.address.shared.receives.clone(),
             setup_timeout: settings.setup_timeout,
             ..QpOptions::default()
         };
@@ -287,7 +287,7 @@ impl Arrival {
         // RFC 8166 §3.3.2: Receives are posted before the client can know that it may send.
         let receives = config.initial_receives();
         let qp = incoming.accept(&options, &private_data, receives).await?;
-        let owner = ConnectionOwner::new(self.failures.calls.clone());
+        let owner = ConnectionOwner::new(self.address.shared.failed_calls.clone());
         let peer = PrivateData::find(&request);
         let connection = Connection::new(&config, owner, peer, qp.limits());
         let group = AddressGroup::of(qp.peer_addr().ip());

@@ -208,8 +208,8 @@ mod tests {
     use crate::driver::jobs::Jobs;
     use crate::driver::owner::ConnectionOwner;
     use crate::server::State;
+    use crate::server::addresses::Addresses;
     use crate::server::backward_memory::BackwardMemory;
-    use crate::server::failures::Failures;
     use crate::server::receive_memory::ReceiveMemory;
     use buffer::{Buffer, Pool};
     use oncrpc::AddressGroup;
@@ -305,9 +305,8 @@ mod tests {
             service: Arc::clone(&notes) as Arc<dyn Service>,
             config: ServerConfig::default(),
             admission: admission.clone(),
-            shared_receives: None,
             receive_memory: ReceiveMemory::new(0),
-            failures: Failures::default(),
+            addresses: Addresses::new(None, true),
             warnings: Warnings::default(),
             suppressed: Notify::new(),
             jobs: Jobs::new(1),
