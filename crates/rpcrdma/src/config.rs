@@ -257,8 +257,11 @@ pub struct ServerConfig {
     pub max_connections: usize,
     /// Connections from one address at a time, in use or not. An IPv6 /64 counts as one address.
     pub max_connections_per_address: usize,
-    /// Octets that the Receives of all connections may occupy together. When less than an eighth of
-    /// what is left would do for a new connection it is granted fewer credits than
+    /// Bytes that the Receives of all connections may occupy together.
+    ///
+    /// Over a provider with shared receive queues that [holds back](verbs::Limits::holds_peer_back) a
+    /// peer, calls from one address hold a quarter of it. Over others each credit is backed: when less
+    /// than an eighth of what is left would do for a new connection, it is granted fewer credits than
     /// [`credits`](Self::credits), and when not even one is left it is refused.
     pub receive_memory: usize,
     /// Threads that serve connections, each with a runtime of its own; none: the runtime on which
@@ -289,7 +292,7 @@ pub struct ServerConfig {
     /// How to find out that a client is dead that is ready for calls.
     pub health: HealthCheck,
     /// Octets that chunks of calls and replies may occupy at a time, on all connections together.
-    /// A call that needs more waits; calls of one connection have a quarter of it, or one of them more.
+    /// A call that needs more waits; calls from one address have a quarter of it, or one of them more.
     /// A connection whose calls wait is granted fewer credits until none does.
     pub chunk_memory: usize,
     /// Where buffers come from; none: each worker keeps some of its own.

@@ -20,14 +20,15 @@ pub const SHARED_RECEIVE_KEEP: usize = 16 << 20;
 /// the buffer is dropped, wherever that happens. A block has no memory before it is lent.
 ///
 /// A queue pair holds at most a share of the blocks ([`QpOptions::receives`](crate::QpOptions)), so
-/// that no peer takes the blocks of all others (RFC 5041 §8.3.2). What happens to a message that
-/// finds no block, [`Limits::holds_peer_back`](crate::Limits::holds_peer_back) says.
+/// that no peer takes the blocks of all others (RFC 5041 §8.3.2). Many queue pairs of one peer can be
+/// bounded together by a [part](Self::part). What happens to a message that finds no block,
+/// [`Limits::holds_peer_back`](crate::Limits::holds_peer_back) says.
 ///
 /// A provider with receive queues in hardware takes all blocks when it makes its own queue, and
 /// each one that comes back later: [`attach`](Self::attach) is the provider's way in.
 #[derive(Clone)]
 pub struct SharedReceiveQueue {
-    queue: Arc<Queue>,
+    part: Arc<Part>,
 }
 
 /// What a [`SharedReceiveQueue`] has lent, at a moment.
@@ -43,7 +44,7 @@ pub struct SharedReceiveStats {
     pub most_lent: usize,
 }
 
-/// The part of a [`SharedReceiveQueue`] that one queue pair may use.
+/// The share of a [`SharedReceiveQueue`] that one queue pair may use.
 ///
 /// The blocks that it lent outlive it. Dropping it gives up its place among those who wait.
 pub struct ReceiveShare {
@@ -55,7 +56,7 @@ pub struct ReceiveShare {
 /// Why there is no block for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoBlock {
-    /// All blocks are lent. The share waits for its turn.
+    /// All blocks are lent, or all that its part may have. The share waits for its turn.
     Empty,
     /// This share holds as many blocks as it may.
     ShareUsed,
@@ -66,22 +67,34 @@ struct Queue {
     blocks: usize,
     block_size: usize,
     /// One lock for all counts, taken once when a block is lent and once when it comes back: a
-    /// grant to the first who waits has to see them together. Nothing is allocated or woken under
-    /// it.
+    /// grant to the first who waits has to see them together. Nothing is woken under it.
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Blocks lent, those beyond the number of blocks included.
+    /// Blocks lent or kept for shares whose turn has come, those beyond the number of blocks included.
     lent: usize,
     most_lent: usize,
-    /// Blocks kept for shares whose turn has come.
-    granted: usize,
+    /// Of these, the blocks that the others find missing: not what a part has beyond its most.
+    used: usize,
+    parts: Vec<PartCounts>,
+    vacant_parts: Vec<usize>,
     shares: Vec<Share>,
-    vacant: Vec<usize>,
-    /// Shares that wait for a block, in the order in which they came.
+    vacant_shares: Vec<usize>,
+    /// Parts that have shares waiting and may have another block, the next one first.
+    turns: VecDeque<usize>,
+}
+
+/// The counts of one part.
+#[derive(Default)]
+struct PartCounts {
+    most: usize,
+    /// Blocks lent to its shares, and those kept for them.
+    held: usize,
+    /// Its shares that wait for a block, in the order in which they came.
     waiting: VecDeque<usize>,
+    in_turns: bool,
 }
 
 /// The counts of one share.
@@ -102,15 +115,22 @@ enum Turn {
     None,
     /// It waits for one of its own blocks to come back.
     Own,
-    /// It waits in the queue.
+    /// It waits in the queue of its part.
     Queued,
     /// A block is kept for it.
     Granted,
 }
 
+/// Names the counts of one part, which are vacant when nobody has this any more: neither a queue, nor
+/// a share, nor a block.
+struct Part {
+    queue: Arc<Queue>,
+    index: usize,
+}
+
 /// Says for which share a block was lent.
 struct Account {
-    queue: Arc<Queue>,
+    part: Arc<Part>,
     index: usize,
 }
 
@@ -121,32 +141,62 @@ impl SharedReceiveQueue {
     /// A queue of so many blocks, each of at least `block_size` bytes.
     pub fn new(blocks: usize, block_size: usize) -> Self {
         let most = blocks.saturating_mul(block_size);
+        let queue = Arc::new(Queue {
+            pool: Pool::new(most.min(SHARED_RECEIVE_KEEP)),
+            blocks,
+            block_size,
+            state: Mutex::default(),
+        });
+        Self::with_part(&queue, blocks)
+    }
+
+    /// A part of this queue: the same blocks, of which the queue pairs that are made with the part hold
+    /// at most `most` together. A part of a part is another part of the whole.
+    ///
+    /// A queue pair that waits while its part is used up waits for blocks of its part, in order, and
+    /// others pass it by. Parts whose queue pairs wait for blocks of others are served in turns. A queue
+    /// pair that [overdraws](ReceiveShare::take) does so beyond its part too; what a part has beyond
+    /// `most` is not missing to others.
+    #[must_use]
+    pub fn part(&self, most: usize) -> Self {
+        Self::with_part(&self.part.queue, most)
+    }
+
+    fn with_part(queue: &Arc<Queue>, most: usize) -> Self {
+        let counts = PartCounts {
+            most,
+            ..PartCounts::default()
+        };
+        let mut state = queue.state();
+        let State {
+            parts,
+            vacant_parts,
+            ..
+        } = &mut *state;
+        let index = insert(parts, vacant_parts, counts);
+        drop(state);
+        let queue = Arc::clone(queue);
         Self {
-            queue: Arc::new(Queue {
-                pool: Pool::new(most.min(SHARED_RECEIVE_KEEP)),
-                blocks,
-                block_size,
-                state: Mutex::default(),
-            }),
+            part: Arc::new(Part { queue, index }),
         }
     }
 
-    /// How many blocks there are.
+    /// How many blocks there are, in all parts.
     pub fn blocks(&self) -> usize {
-        self.queue.blocks
+        self.part.queue.blocks
     }
 
     /// Bytes of a block: of the largest message that is sure to fit.
     pub fn block_size(&self) -> usize {
-        self.queue.block_size
+        self.part.queue.block_size
     }
 
-    /// What is lent.
+    /// What is lent, in all parts.
     pub fn stats(&self) -> SharedReceiveStats {
-        let state = self.queue.state();
+        let state = self.part.queue.state();
         SharedReceiveStats {
-            lent: state.lent + state.granted,
-            waiting: state.waiting.len(),
+            lent: state.lent,
+            waiting: state.parts.iter().map(|part| part.waiting.len()).sum(),
             attached: state.shares.iter().filter(|share| share.attached).count(),
             most_lent: state.most_lent,
         }
@@ -154,30 +204,24 @@ impl SharedReceiveQueue {
 
     /// A share of at most `most` blocks, for a queue pair. For providers.
     pub fn attach(&self, most: usize) -> ReceiveShare {
-        let mut state = self.queue.state();
         let share = Share {
             attached: true,
             most,
             ..Share::default()
         };
-        let index = match state.vacant.pop() {
-            Some(index) => {
-                state.shares[index] = share;
-                index
-            }
-            None => {
-                state.shares.push(share);
-                state.shares.len() - 1
-            }
-        };
+        let queue = &self.part.queue;
+        let mut state = queue.state();
+        let State {
+            shares,
+            vacant_shares,
+            ..
+        } = &mut *state;
+        let index = insert(shares, vacant_shares, share);
         drop(state);
-        let queue = Arc::clone(&self.queue);
-        let account = Arc::new(Account { queue, index });
+        let part = Arc::clone(&self.part);
+        let account = Arc::new(Account { part, index });
         ReceiveShare {
-            pool: self
-                .queue
-                .pool
-                .lending(Arc::clone(&account) as Arc<dyn Lender>),
+            pool: queue.pool.lending(Arc::clone(&account) as Arc<dyn Lender>),
             account,
         }
     }
@@ -186,8 +230,8 @@ impl SharedReceiveQueue {
 impl fmt::Debug for SharedReceiveQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedReceiveQueue")
-            .field("blocks", &self.queue.blocks)
-            .field("block_size", &self.queue.block_size)
+            .field("blocks", &self.blocks())
+            .field("block_size", &self.block_size())
             .field("stats", &self.stats())
             .finish()
     }
@@ -196,7 +240,7 @@ impl fmt::Debug for SharedReceiveQueue {
 impl ReceiveShare {
     /// Bytes of a block.
     pub fn block_size(&self) -> usize {
-        self.account.queue.block_size
+        self.account.queue().block_size
     }
 
     /// A block for a message that has begun to arrive.
@@ -209,54 +253,38 @@ impl ReceiveShare {
     ///
     /// Why there is none. [`poll_ready`](Self::poll_ready) waits for one.
     pub fn take(&self, overdraw: bool) -> Result<Buffer, NoBlock> {
-        let Account { queue, index } = &*self.account;
+        let Account { part, index } = &*self.account;
+        let queue = &part.queue;
         let mut state = queue.state();
-        let State {
-            shares,
-            waiting,
-            granted,
-            lent,
-            most_lent,
-            ..
-        } = &mut *state;
-        let share = &mut shares[*index];
-        if share.turn == Turn::Granted {
-            *granted -= 1;
-        } else if share.held >= share.most {
-            return Err(NoBlock::ShareUsed);
-        } else {
-            // Those who wait come first.
-            let free = waiting.is_empty() && *lent + *granted < queue.blocks;
-            if !free && !overdraw {
-                return Err(NoBlock::Empty);
+        // Those who wait come first.
+        let free = state.is_free(part.index, queue.blocks);
+        let share = &state.shares[*index];
+        match share.turn {
+            Turn::Granted => {}
+            _ if share.held >= share.most => return Err(NoBlock::ShareUsed),
+            _ if !free && !overdraw => return Err(NoBlock::Empty),
+            Turn::Queued => {
+                state.leave_queue(part.index, *index);
+                state.lend(part.index);
             }
-            if share.turn == Turn::Queued {
-                waiting.retain(|other| other != index);
-            }
+            Turn::None | Turn::Own => state.lend(part.index),
         }
+        let share = &mut state.shares[*index];
         share.turn = Turn::None;
         share.waker = None;
         share.held += 1;
-        *lent += 1;
-        *most_lent = (*most_lent).max(*lent);
         drop(state);
         Ok(self.pool.take(queue.block_size))
     }
 
-    /// Waits until [`take`](Self::take) has a block. Those who wait are served in the order in which
-    /// they came, and each block that comes back wakes one of them.
+    /// Waits until [`take`](Self::take) has a block. Those of one part who wait are served in the order
+    /// in which they came, and each block that comes back wakes one of them.
     pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let Account { queue, index } = &*self.account;
+        let Account { part, index } = &*self.account;
+        let queue = &part.queue;
         let mut state = queue.state();
-        let State {
-            shares,
-            waiting,
-            granted,
-            lent,
-            ..
-        } = &mut *state;
-        let share = &mut shares[*index];
-        let free = waiting.is_empty() && *lent + *granted < queue.blocks;
+        let free = state.is_free(part.index, queue.blocks);
+        let share = &mut state.shares[*index];
         match share.turn {
             Turn::Granted => return Poll::Ready(()),
             Turn::Queued => {}
@@ -267,10 +295,11 @@ impl ReceiveShare {
             }
             Turn::None | Turn::Own => {
                 share.turn = Turn::Queued;
-                waiting.push_back(*index);
+                state.parts[part.index].waiting.push_back(*index);
+                state.join_turns(part.index);
             }
         }
-        let waker = &mut share.waker;
+        let waker = &mut state.shares[*index].waker;
         match waker {
             Some(known) => known.clone_from(cx.waker()),
             None => *waker = Some(cx.waker().clone()),
@@ -280,15 +309,16 @@ impl ReceiveShare {
 
     /// Blocks that this share has lent and that are not back.
     pub fn held(&self) -> usize {
-        self.account.queue.state().shares[self.account.index].held
+        let Account { part, index } = &*self.account;
+        part.queue.state().shares[*index].held
     }
 
     /// Needs no block any more: gives up its place in the queue, or the block that was kept for it.
     pub fn stop_waiting(&self) {
-        let Account { queue, index } = &*self.account;
-        let mut state = queue.state();
-        state.stop_waiting(*index);
-        let next = state.grant(queue.blocks);
+        let Account { part, index } = &*self.account;
+        let mut state = part.queue.state();
+        state.stop_waiting(part.index, *index);
+        let next = state.grant(part.queue.blocks);
         drop(state);
         wake(next);
     }
@@ -304,21 +334,26 @@ impl fmt::Debug for ReceiveShare {
 
 impl Drop for ReceiveShare {
     fn drop(&mut self) {
-        let Account { queue, index } = &*self.account;
-        let mut state = queue.state();
-        state.stop_waiting(*index);
+        let Account { part, index } = &*self.account;
+        let mut state = part.queue.state();
+        state.stop_waiting(part.index, *index);
         state.shares[*index].attached = false;
-        state.vacate(*index);
-        let next = state.grant(queue.blocks);
+        let next = state.grant(part.queue.blocks);
         drop(state);
         wake(next);
     }
 }
 
+impl Account {
+    fn queue(&self) -> &Queue {
+        &self.part.queue
+    }
+}
+
 impl Lender for Account {
     fn returned(&self) {
-        let mut state = self.queue.state();
-        state.lent -= 1;
+        let mut state = self.queue().state();
+        state.take_back(self.part.index);
         let share = &mut state.shares[self.index];
         share.held -= 1;
         let own = match share.turn {
@@ -328,11 +363,23 @@ impl Lender for Account {
             }
             Turn::None | Turn::Queued | Turn::Granted => None,
         };
-        state.vacate(self.index);
-        let next = state.grant(self.queue.blocks);
+        let next = state.grant(self.queue().blocks);
         drop(state);
         wake(own);
         wake(next);
+    }
+}
+
+impl Drop for Account {
+    /// The share and its blocks are gone.
+    fn drop(&mut self) {
+        self.queue().state().vacant_shares.push(self.index);
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.queue.state().vacant_parts.push(self.index);
     }
 }
 
@@ -343,35 +390,92 @@ impl Queue {
 }
 
 impl State {
-    /// Keeps a block for the first who waits, if there is one of each. Gives whom to wake.
+    /// Whether there is a block for a share of this part that has not waited.
+    fn is_free(&self, part: usize, blocks: usize) -> bool {
+        let part = &self.parts[part];
+        let nobody_waits = part.waiting.is_empty() && self.turns.is_empty();
+        nobody_waits && part.held < part.most && self.used < blocks
+    }
+
+    /// One more block is lent to a share of this part, or kept for it.
+    fn lend(&mut self, part: usize) {
+        let part = &mut self.parts[part];
+        self.used += usize::from(part.held < part.most);
+        part.held += 1;
+        self.lent += 1;
+        self.most_lent = self.most_lent.max(self.lent);
+    }
+
+    /// A block is back from this part.
+    fn take_back(&mut self, part: usize) {
+        let counts = &mut self.parts[part];
+        counts.held -= 1;
+        self.used -= usize::from(counts.held < counts.most);
+        self.lent -= 1;
+        self.join_turns(part);
+    }
+
+    /// Gives this part a turn if one of its shares waits for a block that it may have.
+    fn join_turns(&mut self, part: usize) {
+        let counts = &mut self.parts[part];
+        if !counts.in_turns && counts.held < counts.most && !counts.waiting.is_empty() {
+            counts.in_turns = true;
+            self.turns.push_back(part);
+        }
+    }
+
+    /// Keeps a block for the first who waits of the part whose turn it is, if there is one of each.
+    /// Gives whom to wake.
     ///
     /// One is enough: whatever makes a block free calls this.
     fn grant(&mut self, blocks: usize) -> Option<Waker> {
-        if self.lent + self.granted >= blocks {
-            return None;
+        while self.used < blocks {
+            let part = self.turns.pop_front()?;
+            let counts = &mut self.parts[part];
+            counts.in_turns = false;
+            // One that waited may have overdrawn since its part got its turn.
+            if counts.held < counts.most
+                && let Some(index) = counts.waiting.pop_front()
+            {
+                self.lend(part);
+                self.join_turns(part);
+                let share = &mut self.shares[index];
+                share.turn = Turn::Granted;
+                return share.waker.take();
+            }
         }
-        let index = self.waiting.pop_front()?;
-        self.granted += 1;
-        let share = &mut self.shares[index];
-        share.turn = Turn::Granted;
-        share.waker.take()
+        None
     }
 
-    fn stop_waiting(&mut self, index: usize) {
+    fn leave_queue(&mut self, part: usize, share: usize) {
+        let counts = &mut self.parts[part];
+        counts.waiting.retain(|&other| other != share);
+        if counts.waiting.is_empty() && std::mem::take(&mut counts.in_turns) {
+            self.turns.retain(|&other| other != part);
+        }
+    }
+
+    fn stop_waiting(&mut self, part: usize, index: usize) {
         let share = &mut self.shares[index];
         share.waker = None;
         match std::mem::take(&mut share.turn) {
             Turn::None | Turn::Own => {}
-            Turn::Queued => self.waiting.retain(|other| *other != index),
-            Turn::Granted => self.granted -= 1,
+            Turn::Queued => self.leave_queue(part, index),
+            Turn::Granted => self.take_back(part),
         }
     }
+}
 
-    /// Forgets a share that nobody has any more, when its last block is back.
-    fn vacate(&mut self, index: usize) {
-        let share = &self.shares[index];
-        if !share.attached && share.held == 0 {
-            self.vacant.push(index);
+/// Puts a value where there is room, and says where.
+fn insert<T>(values: &mut Vec<T>, vacant: &mut Vec<usize>, value: T) -> usize {
+    match vacant.pop() {
+        Some(index) => {
+            values[index] = value;
+            index
+        }
+        None => {
+            values.push(value);
+            values.len() - 1
         }
     }
 }
@@ -509,6 +613,110 @@ mod tests {
     }
 
     #[test]
+    fn part_that_is_used_up_waits_for_its_own_and_leaves_the_rest_to_others() {
+        let queue = SharedReceiveQueue::new(4, 64);
+        let part = queue.part(2);
+        let [a, b] = [(); 2].map(|()| One::of(&part, 9));
+        let other = One::of(&queue.part(9), 9);
+        let own = [a.take(), a.take()];
+        assert_eq!(b.share.take(false).unwrap_err(), NoBlock::Empty);
+        assert!(b.waits());
+        let others = [other.take(), other.take()];
+        drop(others);
+        assert_eq!(b.woken(), 0);
+        let _other = other.take();
+        drop(own);
+        assert_eq!(b.woken(), 1);
+        // The second block of the part is free, and the one that was kept for it is its own.
+        let _held = [b.take(), a.take()];
+        assert!(a.waits());
+        assert_eq!((queue.stats().lent, queue.stats().waiting), (3, 1));
+    }
+
+    #[test]
+    fn parts_that_wait_for_others_are_served_in_turns() {
+        let queue = SharedReceiveQueue::new(2, 64);
+        let (first, second) = (queue.part(2), queue.part(2));
+        let holder = One::of(&queue, 9);
+        let mut held = vec![holder.take(), holder.take()];
+        let [a, b, c] = [(); 3].map(|()| One::of(&first, 9));
+        let other = One::of(&second, 9);
+        assert!(a.waits() && b.waits() && c.waits() && other.waits());
+        let woken = || [&a, &b, &c, &other].map(One::woken);
+        held.pop();
+        assert_eq!(woken(), [1, 0, 0, 0]);
+        held.pop();
+        assert_eq!(woken(), [1, 0, 0, 1]);
+        held.push(other.take());
+        held.pop();
+        assert_eq!(woken(), [1, 1, 0, 1]);
+        // Its part has all it may have now.
+        drop(holder);
+        let free = One::of(&second, 9);
+        assert!(free.waits() && c.waits());
+        drop(a.take());
+        assert_eq!((c.woken(), free.woken()), (0, 1));
+    }
+
+    #[test]
+    fn what_a_part_overdraws_is_not_missing_to_others() {
+        let queue = SharedReceiveQueue::new(3, 64);
+        let (a, b) = (One::of(&queue.part(1), 3), One::of(&queue.part(2), 3));
+        let mut held = vec![a.take()];
+        for _ in 0..2 {
+            assert_eq!(a.share.take(false).unwrap_err(), NoBlock::Empty);
+            held.push(a.share.take(true).expect("its share is not used"));
+        }
+        assert_eq!(a.share.take(true).unwrap_err(), NoBlock::ShareUsed);
+        let others = [b.take(), b.take()];
+        assert!(b.waits());
+        assert_eq!(queue.stats().lent, 5);
+        held.truncate(1);
+        assert_eq!((b.woken(), queue.stats().lent), (0, 3));
+        drop(others);
+        assert_eq!(b.woken(), 1);
+        drop((b, held));
+        assert_eq!(queue.stats().lent, 0);
+    }
+
+    #[test]
+    fn share_that_overdraws_leaves_its_turn_to_the_next() {
+        let queue = SharedReceiveQueue::new(2, 64);
+        let holder = One::of(&queue, 9);
+        let held = [holder.take(), holder.take()];
+        let (part, other) = (queue.part(1), One::of(&queue.part(1), 9));
+        let [a, b] = [(); 2].map(|()| One::of(&part, 9));
+        assert!(a.waits() && b.waits() && other.waits());
+        let beyond = a.share.take(true).expect("its share is not used");
+        drop(held);
+        assert_eq!((a.woken(), b.woken(), other.woken()), (0, 0, 1));
+        drop(beyond);
+        assert_eq!((a.woken(), b.woken()), (0, 1));
+    }
+
+    #[test]
+    fn parts_and_shares_that_are_gone_leave_nothing() {
+        let queue = SharedReceiveQueue::new(2, 64);
+        for _ in 0..20 {
+            let holder = One::of(&queue, 9);
+            let held = [holder.take(), holder.take()];
+            let gone = [(); 3].map(|()| One::of(&queue.part(1), 9));
+            assert!(gone.iter().all(One::waits));
+            // The block of a share that is gone, and of a part that is.
+            drop(holder);
+            let last = gone[0].share.take(true).expect("its share is not used");
+            drop(gone);
+            assert!(queue.part.queue.state().turns.is_empty());
+            drop((held, last));
+        }
+        let state = queue.part.queue.state();
+        assert_eq!((state.lent, state.used, state.turns.len()), (0, 0, 0));
+        assert!(state.parts.len() <= 4 && state.shares.len() <= 4);
+        assert_eq!(state.vacant_parts.len(), state.parts.len() - 1);
+        assert_eq!(state.vacant_shares.len(), state.shares.len());
+    }
+
+    #[test]
     fn no_wake_up_is_lost_between_threads() {
         struct Thread(std::thread::Thread);
         impl Wake for Thread {
@@ -537,8 +745,9 @@ mod tests {
             }
         };
         std::thread::scope(|scope| {
-            for _ in 0..8 {
-                let share = queue.attach(2);
+            let parts = [queue.clone(), queue.part(2), queue.part(1)];
+            for part in parts.iter().cycle().take(9) {
+                let share = part.attach(2);
                 scope.spawn(move || work(share));
             }
         });

@@ -179,6 +179,33 @@ pub const ATTACKS: &[Attack] = &[
         &["jobs::calls_of_others_are_executed_while_attackers_have_all_the_jobs_they_can_get"],
     ),
     attack(
+        "RFC 5041 §8.3.2",
+        Server,
+        "holds as many Receives with calls as it can, on as many connections as it can get",
+        "its connections are not read while it has its share; others are, and nothing is lost",
+        &["fairness::calls_that_hold_all_receives_they_can_get_leave_receives_to_others"],
+    ),
+    attack(
+        "ours",
+        Server,
+        "takes in the results of large calls slowly, or never hands over their arguments",
+        "its address has its share of chunk memory, and its connection ends if others wait for that",
+        &[
+            "fairness::results_that_one_address_takes_in_slowly_hold_up_nobody",
+            "fairness::results_that_several_addresses_take_in_slowly_hold_up_nobody",
+            "fairness::arguments_that_never_come_from_one_address_hold_up_nobody",
+            "fairness::arguments_that_never_come_from_several_addresses_hold_up_nobody",
+            "fairness::results_that_take_long_to_make_take_no_more_memory_than_the_share_of_their_address",
+        ],
+    ),
+    attack(
+        "ours",
+        Server,
+        "offers large chunks with small calls",
+        "no memory is leased but what their replies can take",
+        &["fairness::small_calls_that_offer_much_lease_what_their_replies_can_take"],
+    ),
+    attack(
         "RFC 8167 §5.4",
         Server,
         "answers none of the calls that it is sent",
@@ -256,8 +283,11 @@ pub const ATTACKS: &[Attack] = &[
         "RFC 5042 §6.4.4",
         Server,
         "sends empty Writes, and Reads of nothing",
-        "nothing: they reach no memory",
-        &["segments::empty_writes_are_harmless_whatever_they_name"],
+        "nothing: they reach no memory, and a flood of them takes no more turns than other messages",
+        &[
+            "segments::empty_writes_are_harmless_whatever_they_name",
+            "fairness::floods_of_empty_segments_cost_those_who_send_them",
+        ],
     ),
     attack(
         "RFC 5042 §6.4.5",

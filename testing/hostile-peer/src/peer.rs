@@ -433,6 +433,16 @@ impl Peer {
         }
     }
 
+    /// Takes in at most so many octets, whatever they are: how many, none if the connection ended.
+    pub fn take_in(&mut self, most: usize) -> usize {
+        let mut octets = vec![0; most];
+        match self.socket.read(&mut octets) {
+            Ok(taken) => taken,
+            Err(error) if is_end(error.kind()) => 0,
+            Err(error) => panic!("waited in vain for octets: {error}"),
+        }
+    }
+
     /// Whether the server ends the connection within this time, without having said anything.
     pub fn has_ended(&mut self, within: Duration) -> bool {
         self.socket.set_read_timeout(Some(within)).unwrap();

@@ -252,6 +252,11 @@ impl Target {
         }
     }
 
+    /// What the server has done so far.
+    pub fn stats(&self) -> ServerStats {
+        self.server.stats()
+    }
+
     /// Where the server listens.
     pub fn addr(&self) -> SocketAddr {
         self.server.local_addr()

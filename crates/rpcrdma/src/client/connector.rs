@@ -9,7 +9,7 @@ use crate::driver::invalidation::Terms;
 use crate::driver::liveness::null_call;
 use crate::driver::owner::{Connection, ConnectionOwner, Event};
 use crate::driver::receives::share;
-use crate::driver::wire::{Over, Wire};
+use crate::driver::wire::{CloseReason, Wire};
 use buffer::Pool;
 use oncrpc::xdr::Payload;
 use oncrpc::{AddressGroup, Answer, Caller, Programs, Reply, Service};
@@ -45,7 +45,7 @@ pub(crate) struct Connector {
     pub(crate) xids: Xids,
     /// Until when the server is taken to speak version one alone.
     version_one_until: Mutex<Option<Instant>>,
-    /// Answers calls of the server.
+    /// Dispatch calls of the server.
     service: Arc<dyn Service>,
     /// The provider says that it understands remote invalidation, and does not.
     invalidation_broken: AtomicBool,
@@ -195,9 +195,9 @@ impl Connector {
                 return Ok((wire, info));
             }
             Ok(Err(over)) => over,
-            Err(_) => Over::NoVersion(self.config.version_timeout),
+            Err(_) => CloseReason::NoVersion(self.config.version_timeout),
         };
-        if !matches!(over, Over::Closed(_)) {
+        if !matches!(over, CloseReason::Closed(_)) {
             wire.close().await;
         }
         Err(Failure::Version(over))
@@ -277,7 +277,7 @@ impl Connector {
 
     /// Has the server invalidate memory of ours, and looks whether the provider tells us of it. The
     /// call does nothing, and its reply is read by nobody.
-    async fn test_invalidation(&self, wire: &mut Wire) -> Result<(), Over> {
+    async fn test_invalidation(&self, wire: &mut Wire) -> Result<(), CloseReason> {
         let limit = self.config.setup_timeout;
         let test = async {
             let request = null_call(self.xids.next(), self.config.health.program);
@@ -286,7 +286,7 @@ impl Connector {
                 .connection
                 .call(clock::now(), request, wire.qp.as_mut());
             if called.is_err() {
-                return Err(wire.over().unwrap_or(Over::Impossible));
+                return Err(wire.over().unwrap_or(CloseReason::Impossible));
             }
             loop {
                 let moved = wire.turn();
@@ -305,7 +305,7 @@ impl Connector {
         };
         match tokio::time::timeout(limit, test).await {
             Ok(tested) => tested,
-            Err(_) => Err(Over::CallTimedOut(limit)),
+            Err(_) => Err(CloseReason::CallTimedOut(limit)),
         }
     }
 }
@@ -314,7 +314,7 @@ impl Connector {
 enum Failure {
     Setup(SetupError),
     /// It was there, and it was not settled what is spoken on it.
-    Version(Over),
+    Version(CloseReason),
 }
 
 impl From<SetupError> for Failure {
@@ -337,25 +337,25 @@ impl Failure {
 /// Whether a server may speak version one, and nothing else: its connection was lost, it did not
 /// answer in time, or its answer was none of version two, or left it open how its messages are laid out.
 /// Whatever else went wrong says nothing of that.
-fn may_speak_version_one(over: &Over) -> bool {
+fn may_speak_version_one(over: &CloseReason) -> bool {
     match over {
-        Over::Closed(_) | Over::NoVersion(_) => true,
-        Over::Violation(violation) => matches!(
+        CloseReason::Closed(_) | CloseReason::NoVersion(_) => true,
+        CloseReason::Violation(violation) => matches!(
             violation,
             Violation::OfferNotUnderstood | Violation::UnclearDesign
         ),
-        Over::Impossible
-        | Over::ServiceFailed
-        | Over::Idle(_)
-        | Over::Unused(_)
-        | Over::Silent(_)
-        | Over::Mute(_)
-        | Over::PullTimedOut(_)
-        | Over::TooSlow
-        | Over::CallTimedOut(_)
-        | Over::NoBackwardCredit
-        | Over::Evicted
-        | Over::Asked => false,
+        CloseReason::Impossible
+        | CloseReason::ServiceFailed
+        | CloseReason::Idle(_)
+        | CloseReason::Unused(_)
+        | CloseReason::Silent(_)
+        | CloseReason::Mute(_)
+        | CloseReason::PullTimedOut(_)
+        | CloseReason::TooSlow
+        | CloseReason::CallTimedOut(_)
+        | CloseReason::NoBackwardCredit
+        | CloseReason::Evicted
+        | CloseReason::Asked => false,
     }
 }
 
@@ -388,11 +388,14 @@ impl Service for Guarded {
 }
 
 /// Whether a connection ended because the server lacks version one, which was only assumed.
-pub(crate) fn shows_version_two(over: &Over) -> bool {
-    matches!(over, Over::Violation(Violation::NoCommonVersion { .. }))
+pub(crate) fn shows_version_two(over: &CloseReason) -> bool {
+    matches!(
+        over,
+        CloseReason::Violation(Violation::NoCommonVersion { .. })
+    )
 }
 
 /// Whether a connection ended because remote invalidation is not what the provider says it is.
-pub(crate) fn shows_broken_invalidation(over: &Over) -> bool {
-    matches!(over, Over::Violation(Violation::LostHandle))
+pub(crate) fn shows_broken_invalidation(over: &CloseReason) -> bool {
+    matches!(over, CloseReason::Violation(Violation::LostHandle))
 }

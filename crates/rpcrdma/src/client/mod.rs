@@ -1,17 +1,17 @@
 //! The calling end.
 
 mod connector;
-mod patience;
+mod first_reply_timeout;
 mod pump;
 
 use crate::ClientConfig;
-use crate::driver::calls::{Calls, FIRST_USER, Waiting};
+use crate::driver::calls::{Calls, FIRST_USER, PendingCall};
 use crate::driver::spin::Activity;
 use buffer::{Pool, PoolStats};
 use connector::Connector;
+use first_reply_timeout::FirstReplyTimeout;
 use oncrpc::xdr::Payload;
 use oncrpc::{ReplyBound, Transport, TransportError};
-use patience::Patience;
 use pump::Pump;
 use rpcrdma_proto::{Counters, Design, PrivateData, Thresholds, Version, Xids};
 use std::net::SocketAddr;
@@ -96,7 +96,7 @@ impl Drop for User {
 struct Shared {
     xids: Xids,
     calls: Arc<Calls>,
-    patience: Patience,
+    first_reply_timeout: FirstReplyTimeout,
     pool: Pool,
     /// Of each line.
     seen: Vec<Mutex<Seen>>,
@@ -182,7 +182,7 @@ impl Client {
         let shared = Arc::new(Shared {
             xids: connector.xids.clone(),
             calls: Arc::new(Calls::new(connector.config.call_timeout, lines)),
-            patience: Patience::new(connector.config.first_reply_timeout),
+            first_reply_timeout: FirstReplyTimeout::new(connector.config.first_reply_timeout),
             pool: connector.pool.clone(),
             seen: (0..lines).map(|_| Mutex::default()).collect(),
             ended,
@@ -292,8 +292,8 @@ impl Client {
         let _ = ended.wait_for(|&ended| ended == shared.seen.len()).await;
     }
 
-    fn waiting(&self, call: Payload, bound: ReplyBound) -> Waiting {
-        Waiting::new(
+    fn waiting(&self, call: Payload, bound: ReplyBound) -> PendingCall {
+        PendingCall::new(
             Arc::clone(&self.handle.shared.calls),
             self.user,
             call,

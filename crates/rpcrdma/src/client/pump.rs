@@ -3,15 +3,15 @@
 use super::connector::{Connector, shows_broken_invalidation, shows_version_two};
 use super::{ConnectionInfo, Shared};
 use crate::ClientConfig;
-use crate::driver::answers::Answers;
 use crate::driver::calls::{Calls, MAX_LOSSES};
 use crate::driver::clock;
 use crate::driver::deadlines::{Deadline, Deadlines};
-use crate::driver::liveness::{Silence, heard};
+use crate::driver::dispatch::Dispatch;
+use crate::driver::liveness::{FirstReply, heard};
 use crate::driver::outgoing::{Outgoing, SWEEP};
 use crate::driver::owner::Connection;
 use crate::driver::spin::Spinner;
-use crate::driver::wire::{Over, Wire};
+use crate::driver::wire::{CloseReason, Wire};
 use crate::driver::{Driver, Policy};
 use oncrpc::TransportError;
 use rpcrdma_proto::Unfinished;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tracing::debug;
-use verbs::{CloseReason, SetupError};
+use verbs::SetupError;
 
 /// The owner of one line of a client: of a connection, and then the next.
 pub(crate) struct Pump {
@@ -37,7 +37,7 @@ struct Calling<'a> {
     shared: &'a Shared,
     connector: &'a Connector,
     outgoing: &'a mut Outgoing,
-    silence: Silence,
+    first_reply: FirstReply,
     /// When to look at the oldest call again: that goes through all of them.
     next_look: Instant,
 }
@@ -77,7 +77,7 @@ impl Pump {
                 None => match self.reconnect().await {
                     Some(wire) => wire,
                     None => {
-                        let error = TransportError::Disconnected(Over::Asked.to_string());
+                        let error = TransportError::Disconnected(CloseReason::Asked.to_string());
                         return self.calls().end(&error);
                     }
                 },
@@ -92,23 +92,26 @@ impl Pump {
                 self.connector.forget_version_one();
             }
             let error = TransportError::Disconnected(over.to_string());
-            let last = over == Over::Asked || !self.connector.config.reconnect;
+            let last = over == CloseReason::Asked || !self.connector.config.reconnect;
             match over {
-                Over::Asked => self.calls().end(&error),
+                CloseReason::Asked => self.calls().end(&error),
                 _ if last => self.calls().leave(line, &error),
-                Over::Unused(_) => self.calls().lost(line, None),
+                CloseReason::Unused(_) => self.calls().lost(line, None),
                 // Others may have a connection for what waits.
                 _ => self.calls().lost(line, Some(error)),
             }
             // Nothing is to be expected of a peer that is over, or does not speak.
-            if !matches!(over, Over::Closed(_) | Over::Silent(_) | Over::Mute(_)) {
+            if !matches!(
+                over,
+                CloseReason::Closed(_) | CloseReason::Silent(_) | CloseReason::Mute(_)
+            ) {
                 wire.close().await;
             }
             let counters = *wire.connection.counters();
             self.shared.lost(line, &counters, wire.qp.io_counters());
             let silent = counters.calls_sent + counters.calls_received == 0;
-            self.unwanted = silent && over == Over::Closed(CloseReason::Peer);
-            if counters.replies_received > 0 || matches!(over, Over::Unused(_)) {
+            self.unwanted = silent && over == CloseReason::Closed(verbs::CloseReason::Peer);
+            if counters.replies_received > 0 || matches!(over, CloseReason::Unused(_)) {
                 self.backoff = Duration::ZERO;
             } else {
                 // A server that drops each connection must not be asked as fast as we can.
@@ -122,17 +125,17 @@ impl Pump {
     }
 
     /// One connection, from its beginning to its end.
-    async fn drive(&mut self, wire: Wire) -> (Wire, Over) {
+    async fn drive(&mut self, wire: Wire) -> (Wire, CloseReason) {
         let now = clock::now();
         let config = &self.connector.config;
         let calling = Calling {
             shared: &self.shared,
             connector: &self.connector,
             outgoing: &mut self.outgoing,
-            silence: Silence::new(now),
+            first_reply: FirstReply::new(now),
             next_look: now,
         };
-        let answers = Answers::new(Arc::clone(&wire.service), wire.caller);
+        let answers = Dispatch::new(Arc::clone(&wire.service), wire.caller);
         let mut driver = Driver::new(
             wire,
             calling,
@@ -152,10 +155,10 @@ impl Pump {
     /// Calls that had no end are planned, registered and sent anew on another connection, with
     /// the same XID. One that was alone on its way time after time is what breaks them (RFC 8166
     /// §4.5.3).
-    fn take_unfinished(&mut self, wire: Wire, over: &Over) {
+    fn take_unfinished(&mut self, wire: Wire, over: &CloseReason) {
         self.outgoing.forget_keys();
         let mut again = Vec::new();
-        let mute = matches!(over, Over::Mute(_));
+        let mute = matches!(over, CloseReason::Mute(_));
         let unfinished = match mute {
             true => wire.connection.into_unanswered(),
             false => wire.connection.into_unfinished(),
@@ -295,25 +298,31 @@ impl Calling<'_> {
     /// A connection may have been set up by a server that knows nothing of it any more, or cannot
     /// use it: that shows before anything was heard on it, and another connection may be better.
     /// Whether a first reply is owed.
-    fn check_first_reply(&mut self, now: Instant, wire: &Wire) -> Result<bool, Over> {
+    fn check_first_reply(&mut self, now: Instant, wire: &Wire) -> Result<bool, CloseReason> {
         let io = wire.qp.io_counters();
         let moved = io.octets_in + io.octets_out;
         let oldest = wire.connection.oldest_call();
-        let Some(silent) = self.silence.look(now, oldest, moved) else {
+        let Some(silent) = self.first_reply.look(now, oldest, moved) else {
             return Ok(false);
         };
-        let patience = self.shared.patience.present().min(self.outgoing.longest());
-        if silent < patience || !self.connector.config.reconnect {
+        let first_reply_timeout = self
+            .shared
+            .first_reply_timeout
+            .present()
+            .min(self.outgoing.longest());
+        if silent < first_reply_timeout || !self.connector.config.reconnect {
             return Ok(true);
         }
-        self.shared.patience.given_up(patience);
-        Err(Over::Mute(patience))
+        self.shared
+            .first_reply_timeout
+            .given_up(first_reply_timeout);
+        Err(CloseReason::Mute(first_reply_timeout))
     }
 
     /// Notes it if the server has spoken on this connection.
     fn listen(&mut self, wire: &Wire) {
-        if self.silence.listen(heard(wire.connection.counters())) {
-            self.shared.patience.heard();
+        if self.first_reply.listen(heard(wire.connection.counters())) {
+            self.shared.first_reply_timeout.heard();
         }
     }
 }
@@ -347,16 +356,16 @@ impl Policy for Calling<'_> {
         (self.outgoing.calls.made(), in_use)
     }
 
-    fn before_calls(&mut self) -> Result<(), Over> {
+    fn before_calls(&mut self) -> Result<(), CloseReason> {
         Ok(())
     }
 
     /// RFC 8167 §5.4: where the server may have calls for us, a connection is kept without use.
-    fn idle_timeout(&self) -> Option<(Duration, Over)> {
+    fn idle_timeout(&self) -> Option<(Duration, CloseReason)> {
         let config = &self.connector.config;
         let may_end = config.reconnect && !self.connector.keeps_connections();
         let limit = config.idle_timeout.filter(|_| may_end)?;
-        Some((limit, Over::Unused(limit)))
+        Some((limit, CloseReason::Unused(limit)))
     }
 
     fn look_around(
@@ -364,14 +373,14 @@ impl Policy for Calling<'_> {
         now: Instant,
         wire: &mut Wire,
         deadlines: &mut Deadlines,
-    ) -> Result<(), Over> {
+    ) -> Result<(), CloseReason> {
         self.listen(wire);
         if now < self.next_look {
             return Ok(());
         }
         self.next_look = now + SWEEP.min(self.connector.config.call_timeout / 4);
         if let Some(limit) = self.outgoing.overdue(now, wire) {
-            return Err(Over::CallTimedOut(limit));
+            return Err(CloseReason::CallTimedOut(limit));
         }
         let owed = self.check_first_reply(now, wire)?;
         deadlines.set(Deadline::FirstReply, owed.then_some(self.next_look));

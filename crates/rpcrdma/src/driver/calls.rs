@@ -5,12 +5,13 @@
 //! and no channel per call.
 
 mod queue;
-mod suspects;
+mod retried_alone;
 
 use super::owner::{CallRequest, CallToken};
 use oncrpc::TransportError;
 use oncrpc::xdr::Payload;
 use queue::Queue;
+use retried_alone::{RetriedAlone, Turn, is_retried_alone};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -19,9 +20,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-use suspects::{Suspects, Turn, is_suspect};
 
-pub(crate) use suspects::MAX_LOSSES;
+pub(crate) use retried_alone::MAX_LOSSES;
 
 /// The calls of one client.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ struct Line {
     /// One that nobody waits for any more stays until it is its turn, or the next sweep.
     queue: Queue,
     /// Calls to send that may be the ones that break connections.
-    suspects: Suspects,
+    retried_alone: RetriedAlone,
     cancelled: Vec<CallToken>,
     /// The owner of the connection, while it waits.
     owner: Option<Waker>,
@@ -109,17 +109,17 @@ pub(crate) type Outcome = Result<Payload, TransportError>;
 
 /// The end of one call. Dropping it cancels the call.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingCall {
     calls: Arc<Calls>,
     /// Whose call it is.
     user: usize,
     /// How long it may take, if not as long as others.
     limit: Option<Duration>,
-    state: WaitingState,
+    state: PendingState,
 }
 
 #[derive(Debug)]
-enum WaitingState {
+enum PendingState {
     Unsent(Option<CallRequest>),
     Sent(CallToken),
     Done,
@@ -147,26 +147,26 @@ fn unqueue(slots: &mut Slab<Slot>, token: CallToken) -> bool {
 impl Line {
     /// Whose turn it is with so many calls on their way.
     fn turn(&self, out: usize) -> Turn {
-        self.suspects.turn(out, !self.queue.is_empty())
+        self.retried_alone.turn(out, !self.queue.is_empty())
     }
 
     /// Whether no call waits to be sent.
     fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.suspects.is_empty()
+        self.queue.is_empty() && self.retried_alone.is_empty()
     }
 
     /// Puts a call before the others of its user.
     fn put_back(&mut self, user: usize, request: CallRequest) {
-        match is_suspect(&request) {
-            true => self.suspects.push(request),
+        match is_retried_alone(&request) {
+            true => self.retried_alone.push(request),
             false => self.queue.push_front(user, request),
         }
     }
 
     /// Puts a call behind the others of its user.
     fn put_last(&mut self, user: usize, request: CallRequest) {
-        match is_suspect(&request) {
-            true => self.suspects.push(request),
+        match is_retried_alone(&request) {
+            true => self.retried_alone.push(request),
             false => self.queue.push(user, &mut Some(request)),
         }
     }
@@ -175,7 +175,7 @@ impl Line {
     fn forget(&mut self, slots: &mut Slab<Slot>) {
         let mut wanted = |request: &CallRequest| waited_for(slots, *request.call()).is_some();
         self.queue.retain(&mut wanted);
-        self.suspects.retain(wanted);
+        self.retried_alone.retain(wanted);
     }
 }
 
@@ -246,7 +246,7 @@ impl Inner {
         let mut owners = SmallVec::new();
         while self.instead_of(from) != from {
             let line = &mut self.lines[from];
-            let Some(request) = line.queue.pop().or_else(|| line.suspects.pop()) else {
+            let Some(request) = line.queue.pop().or_else(|| line.retried_alone.pop()) else {
                 break;
             };
             let token = *request.call();
@@ -296,7 +296,7 @@ impl Inner {
         self.over.get_or_insert_with(|| error.clone());
         for line in &mut self.lines {
             line.queue = Queue::default();
-            line.suspects = Suspects::default();
+            line.retried_alone = RetriedAlone::default();
         }
         self.fail_all(error, |_| true)
     }
@@ -368,7 +368,7 @@ impl Calls {
         line.state = LineState::Up;
         line.has_replied = false;
         line.trouble = None;
-        line.suspects.begin();
+        line.retried_alone.begin();
         let mut owners = SmallVec::<[Waker; 4]>::new();
         for from in 0..inner.lines.len() {
             if inner.lines[from].state == LineState::Down {
@@ -385,7 +385,7 @@ impl Calls {
         let mut inner = self.lock();
         inner.lines[line].state = LineState::Down;
         inner.lines[line].trouble = trouble;
-        inner.lines[line].suspects.begin();
+        inner.lines[line].retried_alone.begin();
         let owners = inner.hand_over(line);
         drop(inner);
         owners.into_iter().for_each(Waker::wake);
@@ -440,11 +440,11 @@ impl Calls {
         if turn == Turn::Nobody {
             return inner.closing;
         }
-        if turn == Turn::Suspect {
-            while let Some(request) = line.suspects.pop() {
+        if turn == Turn::RetriedAlone {
+            while let Some(request) = line.retried_alone.pop() {
                 if unqueue(slots, *request.call()) {
                     work.calls.push_back(request);
-                    line.suspects.sent_alone();
+                    line.retried_alone.sent_alone();
                     break;
                 }
             }
@@ -467,14 +467,16 @@ impl Calls {
         inner.closing
     }
 
-    /// Some time has passed on a connection: neither suspects nor others wait for ever.
+    /// Some time has passed on a connection: neither calls retried alone nor others wait for ever.
     pub(crate) fn release(&self, line: usize) {
         let mut inner = self.lock();
         let Inner { slots, lines, .. } = &mut *inner;
         let Line {
-            suspects, queue, ..
+            retried_alone,
+            queue,
+            ..
         } = &mut lines[line];
-        for request in suspects.sweep() {
+        for request in retried_alone.sweep() {
             if let Some(slot) = waited_for(slots, *request.call()) {
                 queue.push_front(slot.user, request);
             }
@@ -511,7 +513,7 @@ impl Calls {
             || others_busy
             || out.is_some_and(|out| match line.turn(out) {
                 Turn::Others => !line.queue.is_empty(),
-                Turn::Suspect => true,
+                Turn::RetriedAlone => true,
                 Turn::Nobody => false,
             });
         line.waits_for_calls = out.is_some();
@@ -530,7 +532,7 @@ impl Calls {
         let Inner { slots, lines, .. } = &mut *inner;
         let line = &mut lines[line];
         let mut wanted = |request: &CallRequest| waited_for(slots, *request.call()).is_some();
-        if line.queue.iter().any(&mut wanted) || line.suspects.iter().any(wanted) {
+        if line.queue.iter().any(&mut wanted) || line.retried_alone.iter().any(wanted) {
             return true;
         }
         // Or else the owner would find work for which it need not connect, again and again.
@@ -644,7 +646,7 @@ fn wake(waker: Option<Waker>) {
     }
 }
 
-impl Waiting {
+impl PendingCall {
     pub(crate) fn new(
         calls: Arc<Calls>,
         user: usize,
@@ -657,7 +659,7 @@ impl Waiting {
             calls,
             user,
             limit: None,
-            state: WaitingState::Unsent(Some(request)),
+            state: PendingState::Unsent(Some(request)),
         }
     }
 
@@ -668,7 +670,7 @@ impl Waiting {
     }
 
     fn send(&mut self, cx: &Context<'_>) -> Result<CallToken, TransportError> {
-        let WaitingState::Unsent(request) = &mut self.state else {
+        let PendingState::Unsent(request) = &mut self.state else {
             unreachable!("a call is sent once");
         };
         let mut inner = self.calls.lock();
@@ -718,23 +720,23 @@ impl Inner {
     }
 }
 
-impl Future for Waiting {
+impl Future for PendingCall {
     type Output = Result<Payload, TransportError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         match &mut this.state {
-            WaitingState::Unsent(_) => match this.send(cx) {
+            PendingState::Unsent(_) => match this.send(cx) {
                 Ok(token) => {
-                    this.state = WaitingState::Sent(token);
+                    this.state = PendingState::Sent(token);
                     Poll::Pending
                 }
                 Err(error) => {
-                    this.state = WaitingState::Done;
+                    this.state = PendingState::Done;
                     Poll::Ready(Err(error))
                 }
             },
-            WaitingState::Sent(token) => {
+            PendingState::Sent(token) => {
                 let mut inner = this.calls.lock();
                 let slot =
                     slot(&mut inner.slots, *token).expect("a call keeps its slot until its end");
@@ -746,17 +748,17 @@ impl Future for Waiting {
                 }
                 let slot = inner.remove(*token);
                 drop(inner);
-                this.state = WaitingState::Done;
+                this.state = PendingState::Done;
                 Poll::Ready(slot.outcome.expect("it was there just now"))
             }
-            WaitingState::Done => panic!("a call has one end"),
+            PendingState::Done => panic!("a call has one end"),
         }
     }
 }
 
-impl Drop for Waiting {
+impl Drop for PendingCall {
     fn drop(&mut self) {
-        let WaitingState::Sent(token) = self.state else {
+        let PendingState::Sent(token) = self.state else {
             return;
         };
         let mut inner = self.calls.lock();

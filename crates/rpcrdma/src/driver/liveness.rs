@@ -1,5 +1,5 @@
-//! Watching a connection on which nothing happens: whether its peer is still there, and whether
-//! anybody needs it. Values that are told the time.
+//! Watches a quiet connection: liveness of its peer, the first reply that a new one owes, and how long
+//! nobody has used it. Values that are told the time.
 
 use crate::driver::owner::{CallRequest, CallToken};
 use oncrpc::xdr;
@@ -7,11 +7,10 @@ use oncrpc::{Credential, MAX_REPLY_HEADER, Procedure, ReplyBound, write_call};
 use rpcrdma_proto::Counters;
 use std::time::{Duration, Instant};
 
-/// The name of calls that nobody waits for: no slot is at such a place.
+/// The token of calls that no caller waits for: no slot has this index.
 const NOBODY: CallToken = CallToken(u64::MAX);
 
-/// A call of the procedure NULL of a program, for its reply's own sake. That the peer has no such
-/// program is a reply as good as any.
+/// A call of the procedure NULL of a program. Any reply will do, also that the peer lacks the program.
 pub(crate) fn null_call(xid: u32, (prog, vers): (u32, u32)) -> CallRequest {
     let mut w = xdr::Writer::default();
     let proc = 0;
@@ -28,7 +27,7 @@ pub(crate) fn null_call(xid: u32, (prog, vers): (u32, u32)) -> CallRequest {
     CallRequest::new(NOBODY, w.finish(), bound)
 }
 
-/// Messages of the peer so far, as far as they tell that it is there.
+/// Number of messages of the peer so far that show that it is alive.
 pub(crate) fn heard(counters: &Counters) -> u64 {
     counters.replies_received
         + counters.errors_received
@@ -37,31 +36,30 @@ pub(crate) fn heard(counters: &Counters) -> u64 {
         + counters.calls_received
 }
 
-/// Whether the peer of a quiet connection is still there (RFC 8267 §6.7.2).
+/// Liveness of a peer that has gone silent (RFC 8267 §6.7.2).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pulse {
+pub(crate) struct Liveness {
     after: Duration,
     within: Duration,
     heard: u64,
-    /// Since when nothing has been heard though something may be expected.
+    /// Since when the peer has been silent though it is expected to speak.
     since: Instant,
     asked: Option<Instant>,
 }
 
-/// What to think of the peer.
+/// State of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
-    /// It was heard of lately, or nothing is wanted of it.
+    /// It has spoken lately, or need not speak.
     Well,
-    /// It is to be asked.
+    /// It has been silent for too long: call it.
     Ask,
-    /// It was asked, and said nothing for so long.
+    /// It was called, and has been silent for this long since.
     Silent(Duration),
 }
 
-impl Pulse {
-    /// Asks a peer that was not heard of `after` so long, and gives it up if it does not answer
-    /// `within` that time.
+impl Liveness {
+    /// Calls a peer `after` this much silence, and gives it up if it does not answer `within` that time.
     pub(crate) fn new(now: Instant, after: Duration, within: Duration) -> Self {
         Self {
             after,
@@ -72,8 +70,8 @@ impl Pulse {
         }
     }
 
-    /// `heard` is how many messages of the peer have come so far; `wanted` whether it owes
-    /// something, or may have something to say.
+    /// The state now. `heard` is the number of messages of the peer so far, `wanted` whether the peer is
+    /// expected to speak.
     pub(crate) fn look(&mut self, now: Instant, heard: u64, wanted: bool) -> Health {
         if heard != self.heard || !wanted && self.asked.is_none() {
             self.heard = heard;
@@ -87,12 +85,12 @@ impl Pulse {
         }
     }
 
-    /// It was asked.
+    /// The peer was called.
     pub(crate) fn asked(&mut self, now: Instant) {
         self.asked = Some(now);
     }
 
-    /// When to look again at the latest.
+    /// When to check again at the latest.
     pub(crate) fn next(&self) -> Instant {
         match self.asked {
             Some(asked) => asked + self.within,
@@ -101,16 +99,16 @@ impl Pulse {
     }
 }
 
-/// How long a new connection has been without the first message that its peer owes.
+/// The wait for the first message on a new connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Silence {
+pub(crate) struct FirstReply {
     heard: u64,
     moved: u64,
     /// Since when nothing has moved on it.
     since: Instant,
 }
 
-impl Silence {
+impl FirstReply {
     pub(crate) fn new(now: Instant) -> Self {
         Self {
             heard: 0,
@@ -119,8 +117,8 @@ impl Silence {
         }
     }
 
-    /// For how long, if it owes one, given when a call was sent that has no end yet, and how many octets
-    /// have come and gone so far: a call of many octets may take its time on a slow way.
+    /// How long the peer has owed its first message while no byte moved. `owed` is the send time of the
+    /// oldest call in flight, `moved` the bytes moved so far: a large call may take long on a slow path.
     pub(crate) fn look(
         &mut self,
         now: Instant,
@@ -135,20 +133,20 @@ impl Silence {
         Some(now.saturating_duration_since(owed.max(self.since)))
     }
 
-    /// Whether messages of the peer have come since this was asked last, given how many there were.
+    /// Whether messages of the peer have arrived since the last call of this. `heard` is their number.
     pub(crate) fn listen(&mut self, heard: u64) -> bool {
         std::mem::replace(&mut self.heard, heard) != heard
     }
 }
 
-/// How long a connection has not been used.
+/// Measures how long a connection has been idle.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Disuse {
+pub(crate) struct IdleTimer {
     used: u64,
     since: Instant,
 }
 
-impl Disuse {
+impl IdleTimer {
     pub(crate) fn new(now: Instant) -> Self {
         Self {
             used: 0,
@@ -156,7 +154,7 @@ impl Disuse {
         }
     }
 
-    /// For how long it was not, given how often it was used so far, and whether it is `in_use`.
+    /// How long it has been idle. `used` counts its uses so far, `in_use` is whether it is in use now.
     pub(crate) fn look(&mut self, now: Instant, used: u64, in_use: bool) -> Duration {
         if in_use || used != self.used {
             self.used = used;
@@ -180,74 +178,77 @@ mod tests {
     #[test]
     fn peer_that_is_heard_of_is_not_asked() {
         let start = Instant::now();
-        let mut pulse = Pulse::new(start, AFTER, WITHIN);
+        let mut liveness = Liveness::new(start, AFTER, WITHIN);
         for second in 0..60 {
             let heard = second / 9;
-            assert_eq!(pulse.look(at(second, start), heard, true), Health::Well);
+            assert_eq!(liveness.look(at(second, start), heard, true), Health::Well);
         }
     }
 
     #[test]
     fn peer_of_which_nothing_is_wanted_is_not_asked() {
         let start = Instant::now();
-        let mut pulse = Pulse::new(start, AFTER, WITHIN);
-        assert_eq!(pulse.look(at(1000, start), 0, false), Health::Well);
+        let mut liveness = Liveness::new(start, AFTER, WITHIN);
+        assert_eq!(liveness.look(at(1000, start), 0, false), Health::Well);
         // The time begins when it owes something.
-        assert_eq!(pulse.look(at(1009, start), 0, true), Health::Well);
-        assert_eq!(pulse.look(at(1010, start), 0, true), Health::Ask);
+        assert_eq!(liveness.look(at(1009, start), 0, true), Health::Well);
+        assert_eq!(liveness.look(at(1010, start), 0, true), Health::Ask);
     }
 
     #[test]
     fn silent_peer_is_asked_once_and_given_up() {
         let start = Instant::now();
-        let mut pulse = Pulse::new(start, AFTER, WITHIN);
-        assert_eq!(pulse.next(), at(10, start));
-        assert_eq!(pulse.look(at(9, start), 0, true), Health::Well);
-        assert_eq!(pulse.look(at(10, start), 0, true), Health::Ask);
+        let mut liveness = Liveness::new(start, AFTER, WITHIN);
+        assert_eq!(liveness.next(), at(10, start));
+        assert_eq!(liveness.look(at(9, start), 0, true), Health::Well);
+        assert_eq!(liveness.look(at(10, start), 0, true), Health::Ask);
         // There was no credit for it at first.
-        assert_eq!(pulse.look(at(11, start), 0, true), Health::Ask);
-        pulse.asked(at(11, start));
-        assert_eq!(pulse.next(), at(16, start));
-        assert_eq!(pulse.look(at(15, start), 0, true), Health::Well);
-        assert_eq!(pulse.look(at(16, start), 0, true), Health::Silent(WITHIN));
+        assert_eq!(liveness.look(at(11, start), 0, true), Health::Ask);
+        liveness.asked(at(11, start));
+        assert_eq!(liveness.next(), at(16, start));
+        assert_eq!(liveness.look(at(15, start), 0, true), Health::Well);
+        assert_eq!(
+            liveness.look(at(16, start), 0, true),
+            Health::Silent(WITHIN)
+        );
     }
 
     #[test]
     fn answer_to_the_question_begins_the_time_anew() {
         let start = Instant::now();
-        let mut pulse = Pulse::new(start, AFTER, WITHIN);
-        assert_eq!(pulse.look(at(10, start), 0, true), Health::Ask);
-        pulse.asked(at(10, start));
-        assert_eq!(pulse.look(at(12, start), 1, true), Health::Well);
-        assert_eq!(pulse.look(at(21, start), 1, true), Health::Well);
-        assert_eq!(pulse.look(at(22, start), 1, true), Health::Ask);
+        let mut liveness = Liveness::new(start, AFTER, WITHIN);
+        assert_eq!(liveness.look(at(10, start), 0, true), Health::Ask);
+        liveness.asked(at(10, start));
+        assert_eq!(liveness.look(at(12, start), 1, true), Health::Well);
+        assert_eq!(liveness.look(at(21, start), 1, true), Health::Well);
+        assert_eq!(liveness.look(at(22, start), 1, true), Health::Ask);
     }
 
     #[test]
     fn silence_counts_from_the_call_while_nothing_moves_and_ends_with_the_first_message() {
         let start = Instant::now();
-        let mut silence = Silence::new(start);
+        let mut first_reply = FirstReply::new(start);
         let seconds = |seconds| Some(Duration::from_secs(seconds));
-        assert_eq!(silence.look(at(100, start), None, 50), None);
+        assert_eq!(first_reply.look(at(100, start), None, 50), None);
         let owed = Some(at(101, start));
-        assert_eq!(silence.look(at(111, start), owed, 50), seconds(10));
+        assert_eq!(first_reply.look(at(111, start), owed, 50), seconds(10));
         // Some octets of the call were taken.
-        assert_eq!(silence.look(at(112, start), owed, 60), seconds(0));
-        assert_eq!(silence.look(at(120, start), owed, 60), seconds(8));
-        assert!(!silence.listen(0));
-        assert!(silence.listen(1) && !silence.listen(1));
-        assert_eq!(silence.look(at(200, start), owed, 60), None);
+        assert_eq!(first_reply.look(at(112, start), owed, 60), seconds(0));
+        assert_eq!(first_reply.look(at(120, start), owed, 60), seconds(8));
+        assert!(!first_reply.listen(0));
+        assert!(first_reply.listen(1) && !first_reply.listen(1));
+        assert_eq!(first_reply.look(at(200, start), owed, 60), None);
     }
 
     #[test]
     fn disuse_counts_from_the_last_use() {
         let start = Instant::now();
-        let mut disuse = Disuse::new(start);
+        let mut idle_timer = IdleTimer::new(start);
         let seconds = Duration::from_secs;
-        assert_eq!(disuse.look(at(5, start), 0, false), seconds(5));
-        assert_eq!(disuse.look(at(6, start), 1, false), seconds(0));
-        assert_eq!(disuse.look(at(9, start), 1, true), seconds(0));
-        assert_eq!(disuse.look(at(19, start), 1, false), seconds(10));
+        assert_eq!(idle_timer.look(at(5, start), 0, false), seconds(5));
+        assert_eq!(idle_timer.look(at(6, start), 1, false), seconds(0));
+        assert_eq!(idle_timer.look(at(9, start), 1, true), seconds(0));
+        assert_eq!(idle_timer.look(at(19, start), 1, false), seconds(10));
     }
 
     #[test]

@@ -12,11 +12,11 @@
 //! }
 //! ```
 
-pub(crate) mod answers;
 pub(crate) mod budget;
 pub(crate) mod calls;
 pub(crate) mod clock;
 pub(crate) mod deadlines;
+pub(crate) mod dispatch;
 pub(crate) mod failed;
 pub(crate) mod invalidation;
 pub(crate) mod jobs;
@@ -29,10 +29,10 @@ pub(crate) mod receives;
 pub(crate) mod spin;
 pub(crate) mod wire;
 
-use answers::Answers;
 use deadlines::{Deadline, Deadlines};
+use dispatch::Dispatch;
 use lease_rate::LeaseRate;
-use liveness::{Disuse, Health, Pulse, heard, null_call};
+use liveness::{Health, IdleTimer, Liveness, heard, null_call};
 use outgoing::Outgoing;
 use owner::Connection;
 use pulling::Pulling;
@@ -41,7 +41,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
-use wire::{Over, Wire};
+use wire::{CloseReason, Wire};
 
 use crate::config::HealthCheck;
 
@@ -88,10 +88,10 @@ pub(crate) trait Policy: Send {
     fn usage(&self, connection: &Connection) -> (u64, bool);
 
     /// Calls of the peer are about to be answered. An error ends the connection instead.
-    fn before_calls(&mut self) -> Result<(), Over>;
+    fn before_calls(&mut self) -> Result<(), CloseReason>;
 
     /// How long the connection may be without use, and how it ends then.
-    fn idle_timeout(&self) -> Option<(Duration, Over)>;
+    fn idle_timeout(&self) -> Option<(Duration, CloseReason)>;
 
     /// What else the policy looks at now and then.
     fn look_around(
@@ -99,7 +99,7 @@ pub(crate) trait Policy: Send {
         now: Instant,
         wire: &mut Wire,
         deadlines: &mut Deadlines,
-    ) -> Result<(), Over>;
+    ) -> Result<(), CloseReason>;
 
     /// Whether there is something to do for the policy, be it now or by a wake-up from now on.
     fn poll(&mut self, cx: &mut Context<'_>, wire: &Wire) -> bool;
@@ -109,7 +109,7 @@ pub(crate) trait Policy: Send {
 pub(crate) struct Driver<P> {
     pub(crate) wire: Wire,
     pub(crate) policy: P,
-    pub(crate) answers: Answers,
+    pub(crate) answers: Dispatch,
     spinner: Spinner,
     /// Wakes the driver at the next deadline; made once, as it waits often.
     timer: Pin<Box<Sleep>>,
@@ -117,12 +117,12 @@ pub(crate) struct Driver<P> {
     /// The time, as of the last look around or wake-up.
     now: Instant,
     /// Whether the peer is there, where no layer below looks.
-    pulse: Option<Pulse>,
+    liveness: Option<Liveness>,
     health: HealthCheck,
     pulling: Pulling,
     pull_timeout: Duration,
     lease_rate: LeaseRate,
-    disuse: Disuse,
+    idle_timer: IdleTimer,
 }
 
 /// What was delivered in one turn.
@@ -140,7 +140,7 @@ impl<P: Policy> Driver<P> {
     pub(crate) fn new(
         wire: Wire,
         policy: P,
-        answers: Answers,
+        answers: Dispatch,
         spinner: Spinner,
         health: HealthCheck,
         pull_timeout: Duration,
@@ -155,17 +155,17 @@ impl<P: Policy> Driver<P> {
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             deadlines: Deadlines::default(),
             now,
-            pulse: checks.then(|| Pulse::new(now, health.after, health.within)),
+            liveness: checks.then(|| Liveness::new(now, health.after, health.within)),
             health,
             pulling: Pulling::new(pull_timeout),
             pull_timeout,
             lease_rate: LeaseRate::default(),
-            disuse: Disuse::new(now),
+            idle_timer: IdleTimer::new(now),
         }
     }
 
     /// Drives the connection until it is over.
-    pub(crate) async fn run(&mut self) -> Over {
+    pub(crate) async fn run(&mut self) -> CloseReason {
         let over = match self.turns().await {
             Ok(never) => match never {},
             Err(over) => over,
@@ -174,7 +174,7 @@ impl<P: Policy> Driver<P> {
         over
     }
 
-    async fn turns(&mut self) -> Result<std::convert::Infallible, Over> {
+    async fn turns(&mut self) -> Result<std::convert::Infallible, CloseReason> {
         let waker = std::future::poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
         let mut turns = 0;
         let mut more = false;
@@ -223,7 +223,7 @@ impl<P: Policy> Driver<P> {
     }
 
     /// Sends calls of this end; whether there was one.
-    fn send(&mut self) -> Result<bool, Over> {
+    fn send(&mut self) -> Result<bool, CloseReason> {
         if !self.policy.may_call(&mut self.wire.connection) {
             return Ok(false);
         }
@@ -235,7 +235,7 @@ impl<P: Policy> Driver<P> {
 
     /// Hands replies to their callers, takes the answers of calls that took longer, and hands calls
     /// of the peer to the service.
-    fn deliver(&mut self, waker: &Waker) -> Result<Delivered, Over> {
+    fn deliver(&mut self, waker: &Waker) -> Result<Delivered, CloseReason> {
         let mut delivered = Delivered::default();
         self.wire.lend_memory(waker);
         if self.answers.in_flight() > 0 {
@@ -270,7 +270,7 @@ impl<P: Policy> Driver<P> {
     }
 
     /// What is not to be done in every turn: counters and deadlines.
-    fn look_around(&mut self) -> Result<(), Over> {
+    fn look_around(&mut self) -> Result<(), CloseReason> {
         self.now = clock::now();
         self.policy.publish(&self.wire);
         let calls = self.check_calls();
@@ -296,21 +296,21 @@ impl<P: Policy> Driver<P> {
 
     /// RFC 8267 §6.7.2: a silent peer that owes something is asked with a call that has a credit of
     /// its own.
-    fn check_liveness(&mut self) -> Result<Option<Instant>, Over> {
-        let Some(pulse) = &mut self.pulse else {
+    fn check_liveness(&mut self) -> Result<Option<Instant>, CloseReason> {
+        let Some(liveness) = &mut self.liveness else {
             return Ok(None);
         };
         let connection = &mut self.wire.connection;
         let expected = self.policy.expects_peer(connection);
-        match pulse.look(self.now, heard(connection.counters()), expected) {
+        match liveness.look(self.now, heard(connection.counters()), expected) {
             Health::Well => {}
-            Health::Silent(within) => return Err(Over::Silent(within)),
+            Health::Silent(within) => return Err(CloseReason::Silent(within)),
             Health::Ask if connection.can_check_health() => {
                 let xid = self.policy.next_xid();
                 let request = null_call(xid, self.health.program).as_health_check();
                 let qp = self.wire.qp.as_mut();
                 if connection.call(self.now, request, qp).is_ok() {
-                    pulse.asked(self.now);
+                    liveness.asked(self.now);
                     if let Some(outgoing) = self.policy.outgoing() {
                         outgoing.last_sent = self.now;
                     }
@@ -320,36 +320,36 @@ impl<P: Policy> Driver<P> {
         }
         // If there was no credit to ask with, it is tried again soon.
         let soon = self.now + outgoing::SWEEP;
-        let next = pulse.next();
+        let next = liveness.next();
         Ok(expected.then_some(if next > self.now { next } else { soon }))
     }
 
     /// A peer has a limited time to hand over the Read chunks of its calls.
-    fn check_pulls(&mut self) -> Result<Option<Instant>, Over> {
+    fn check_pulls(&mut self) -> Result<Option<Instant>, CloseReason> {
         let owed = self.wire.connection.waits_for_chunks();
         let short = || self.wire.account.others_wait();
         if self.pulling.is_late(self.now, owed, short) {
-            return Err(Over::PullTimedOut(self.pull_timeout));
+            return Err(CloseReason::PullTimedOut(self.pull_timeout));
         }
         Ok(self.pulling.next(self.now))
     }
 
     /// A peer has to move the bytes for which memory is leased while others wait for the memory. What
     /// the service takes its time with is not the peer's fault.
-    fn check_leases(&mut self) -> Result<Option<Instant>, Over> {
+    fn check_leases(&mut self) -> Result<Option<Instant>, CloseReason> {
         let owes = self.wire.account.held() > 0 && !self.wire.connection.is_quiet();
         let io = self.wire.qp.io_counters();
         self.lease_rate
             .look(self.now, owes, io.octets_in + io.octets_out);
         if self.lease_rate.is_slow() && self.wire.account.others_wait() {
-            return Err(Over::TooSlow);
+            return Err(CloseReason::TooSlow);
         }
         Ok(self.lease_rate.next())
     }
 
-    fn check_use(&mut self) -> Result<Option<Instant>, Over> {
+    fn check_use(&mut self) -> Result<Option<Instant>, CloseReason> {
         let (used, in_use) = self.policy.usage(&self.wire.connection);
-        let unused = self.disuse.look(self.now, used, in_use);
+        let unused = self.idle_timer.look(self.now, used, in_use);
         match self.policy.idle_timeout() {
             Some((limit, over)) if unused >= limit => Err(over),
             Some((limit, _)) => Ok(Some(self.now + (limit - unused))),
@@ -357,7 +357,7 @@ impl<P: Policy> Driver<P> {
         }
     }
 
-    async fn park(&mut self) -> Result<(), Over> {
+    async fn park(&mut self) -> Result<(), CloseReason> {
         let until = self.deadlines.next();
         let until = until.unwrap_or_else(|| self.now + NO_DEADLINE);
         // Mostly it is later each time: then the timer may as well come too early once.

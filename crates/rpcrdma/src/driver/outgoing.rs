@@ -3,7 +3,7 @@
 use super::calls::{Calls, Outcome, Work, parts};
 use super::clock;
 use super::owner::{CallToken, Connection};
-use super::wire::{Over, Wire};
+use super::wire::{CloseReason, Wire};
 use oncrpc::TransportError;
 use rpcrdma_proto::CallKey;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Outgoing {
 
     /// Sends as many calls as there are credits for, and forgets those that were cancelled;
     /// whether there was one to send.
-    pub(crate) fn send(&mut self, now: Instant, wire: &mut Wire) -> Result<bool, Over> {
+    pub(crate) fn send(&mut self, now: Instant, wire: &mut Wire) -> Result<bool, CloseReason> {
         let connection = &mut wire.connection;
         let (room, out) = (connection.room(), connection.calls_out());
         let closing = self.calls.take(self.line, room, out, &mut self.work);
@@ -73,7 +73,11 @@ impl Outgoing {
                 Err(failed) => self.calls.complete(failed.call, Err(failed.error)),
             }
         }
-        if closing { Err(Over::Asked) } else { Ok(sent) }
+        if closing {
+            Err(CloseReason::Asked)
+        } else {
+            Ok(sent)
+        }
     }
 
     /// Nobody waits for a call any more that was handed to the connection.

@@ -1,6 +1,6 @@
 //! What the owner of a connection does while there is nothing to do.
 //!
-//! Waiting for the system to wake a task costs several times the round trip of a call on loopback,
+//! PendingCall for the system to wake a task costs several times the round trip of a call on loopback,
 //! so an owner looks again for a while before it does. That is of use to nobody when the CPU is
 //! wanted for something else: hence one spinning connection at most, and `sched_yield` often.
 

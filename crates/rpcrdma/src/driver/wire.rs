@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tracing::{debug, error, trace, warn};
-use verbs::{CloseReason, PostError, QueuePair};
+use verbs::{PostError, QueuePair};
 
 /// How long a connection may take to end in good order. Providers have a bound of their own, which
 /// is to come first.
@@ -23,7 +23,7 @@ pub(crate) struct Wire {
     pub(crate) connection: Connection,
     /// How the service knows the connection.
     pub(crate) caller: Caller,
-    /// Answers calls of the peer, and knows how large its replies can get.
+    /// Dispatch calls of the peer, and knows how large its replies can get.
     pub(crate) service: Arc<dyn Service>,
     /// Memory for the chunks of the peer's calls.
     pub(crate) account: Account,
@@ -32,9 +32,9 @@ pub(crate) struct Wire {
 
 /// Why a connection is over, or has to be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Over {
+pub(crate) enum CloseReason {
     #[error("{0}")]
-    Closed(CloseReason),
+    Closed(verbs::CloseReason),
     #[error("{0}")]
     Violation(Violation),
     #[error("work was posted that this connection cannot do")]
@@ -68,12 +68,14 @@ pub(crate) enum Over {
     Asked,
 }
 
-impl Over {
+impl CloseReason {
     /// Whether the peer is to blame, so that the end is a warning.
     pub(crate) fn is_of_peer(&self) -> bool {
         match self {
             Self::Violation(violation) => violation.is_of_peer(),
-            Self::PullTimedOut(_) | Self::TooSlow | Self::Closed(CloseReason::PeerError(_)) => true,
+            Self::PullTimedOut(_)
+            | Self::TooSlow
+            | Self::Closed(verbs::CloseReason::PeerError(_)) => true,
             _ => false,
         }
     }
@@ -168,19 +170,19 @@ impl Wire {
     }
 
     /// Whether this can go on, and why not.
-    pub(crate) fn check(&self) -> Result<(), Over> {
+    pub(crate) fn check(&self) -> Result<(), CloseReason> {
         self.over().map_or(Ok(()), Err)
     }
 
     /// Why this cannot go on, if it cannot.
-    pub(crate) fn over(&self) -> Option<Over> {
+    pub(crate) fn over(&self) -> Option<CloseReason> {
         if let Some(violation) = self.connection.violation() {
-            return Some(Over::Violation(violation));
+            return Some(CloseReason::Violation(violation));
         }
         if self.impossible {
-            return Some(Over::Impossible);
+            return Some(CloseReason::Impossible);
         }
-        self.qp.closed().cloned().map(Over::Closed)
+        self.qp.closed().cloned().map(CloseReason::Closed)
     }
 
     pub(crate) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -198,7 +200,7 @@ impl Wire {
     }
 
     /// Goes on until it is settled what is spoken.
-    pub(crate) async fn settle(&mut self) -> Result<Version, Over> {
+    pub(crate) async fn settle(&mut self) -> Result<Version, CloseReason> {
         loop {
             if let Some(version) = self.connection.version() {
                 return Ok(version);
@@ -212,10 +214,10 @@ impl Wire {
     }
 
     /// Tells the operator and the developer why it ended.
-    pub(crate) fn log_end(&self, over: &Over) {
+    pub(crate) fn log_end(&self, over: &CloseReason) {
         let peer = self.qp.peer_addr();
         match over {
-            Over::Violation(violation) if !violation.is_of_peer() => {
+            CloseReason::Violation(violation) if !violation.is_of_peer() => {
                 error!(%peer, %over, "this end cannot go on");
             }
             over if over.is_of_peer() => warn!(%peer, %over, "the peer broke a rule"),
@@ -308,8 +310,8 @@ mod tests {
             Poll::Ready(())
         }
 
-        fn closed(&self) -> Option<&CloseReason> {
-            self.over.load(SeqCst).then_some(&CloseReason::Local)
+        fn closed(&self) -> Option<&verbs::CloseReason> {
+            self.over.load(SeqCst).then_some(&verbs::CloseReason::Local)
         }
 
         fn close(&mut self) {}
@@ -379,6 +381,9 @@ mod tests {
     async fn others_have_their_turn_before_it_is_settled_what_is_spoken() {
         let mut wire = flooded(Role::Client, Versions::Auto);
         let settled = wire.settle().await;
-        assert!(matches!(settled, Err(Over::Closed(CloseReason::Local))));
+        assert!(matches!(
+            settled,
+            Err(CloseReason::Closed(verbs::CloseReason::Local))
+        ));
     }
 }

@@ -1,6 +1,6 @@
 //! Taking in connections.
 
-use super::failures::FailuresOfAddress;
+use super::addresses::Address;
 use super::receive_memory::{ReceiveLease, granted};
 use super::serve::Serving;
 use super::stop::Stop;
@@ -135,7 +135,7 @@ impl Acceptor {
             activity: worker.activity.clone(),
             stop: self.stop.clone(),
             tally: Tally::new(Arc::clone(&self.state)),
-            failures: self.settings.failures.of(admitted.group()),
+            address: self.settings.addresses.connected(admitted.group()),
             place: Place { admitted, evicted },
             load: Load::new(Arc::clone(&worker.load)),
         };
@@ -168,7 +168,7 @@ pub(super) struct Place {
 
 /// What a connection holds as long as it lasts.
 pub(super) struct Kept {
-    _failures: FailuresOfAddress,
+    _address: Address,
     _receive_memory: Option<ReceiveLease>,
     _load: Load,
 }
@@ -181,7 +181,7 @@ struct Arrival {
     activity: Activity,
     stop: Stop,
     tally: Tally,
-    failures: FailuresOfAddress,
+    address: Address,
     place: Place,
     load: Load,
 }
@@ -232,12 +232,12 @@ impl Arrival {
             tally,
             stop,
             place,
-            failures,
+            address,
             load,
             ..
         } = self;
         let kept = Kept {
-            _failures: failures,
+            _address: address,
             _receive_memory: receive_memory,
             _load: load,
         };
@@ -292,7 +292,7 @@ impl Arrival {
             max_segment: 0,
             registrations: Registrations::OF_CALLS,
             persistent: None,
-            receives: match &self.settings.shared_receives {
+            receives: match &self.address.shared.receives {
                 Some(shared) => Receives::Shared {
                     size: shared.block_size(),
                 },
@@ -301,14 +301,14 @@ impl Arrival {
             pool: self.pool.clone(),
         };
         let options = QpOptions {
-            receives: match self.settings.shared_receives {
+            receives: match self.address.shared.receives {
                 // A peer that has more calls here than it may is to be seen, and not only held back
                 // (RFC 5041 §8.3.2).
                 Some(_) => most_blocks(credits, backward_credits),
                 None => receives_for(credits, backward_credits),
             },
             receive_size: config.receive_size(),
-            shared_receives: self.settings.shared_receives.clone(),
+            shared_receives: self.address.shared.receives.clone(),
             setup_timeout: settings.setup_timeout,
             ..QpOptions::default()
         };
@@ -316,7 +316,7 @@ impl Arrival {
         // RFC 8166 §3.3.2: Receives are posted before the client can know that it may send.
         let receives = config.initial_receives();
         let qp = incoming.accept(&options, &private_data, receives).await?;
-        let owner = ConnectionOwner::new(self.failures.calls.clone());
+        let owner = ConnectionOwner::new(self.address.shared.failed_calls.clone());
         let peer = PrivateData::find(&request);
         let connection = Connection::new(&config, owner, peer, qp.limits());
         let group = AddressGroup::of(qp.peer_addr().ip());

@@ -2,10 +2,10 @@
 
 use super::backward_memory::{BackwardMemory, Kept};
 use crate::config::ServerConfig;
-use crate::driver::calls::{Calls, FIRST_USER, Waiting};
+use crate::driver::calls::{Calls, FIRST_USER, PendingCall};
 use crate::driver::outgoing::{Outgoing, SWEEP};
 use crate::driver::owner::Connection;
-use crate::driver::wire::{Over, Wire};
+use crate::driver::wire::{CloseReason, Wire};
 use oncrpc::xdr::Payload;
 use oncrpc::{Caller, ConnectionId, ReplyBound, Transport, TransportError};
 use rpcrdma_proto::Xids;
@@ -192,7 +192,7 @@ impl Transport for BackwardClient {
             memory: back.memory.take(&bound, back.timeout).await?,
             back,
         };
-        let reply = Waiting::new(Arc::clone(&back.calls), FIRST_USER, call, bound).await;
+        let reply = PendingCall::new(Arc::clone(&back.calls), FIRST_USER, call, bound).await;
         if !matches!(reply, Err(TransportError::TimedOut(_))) {
             drop(results.memory.take());
         }
@@ -289,7 +289,11 @@ impl BackEnd {
     }
 
     /// Looks after what the client leaves unanswered.
-    pub(super) fn look_around(&self, now: Instant, connection: &Connection) -> Result<(), Over> {
+    pub(super) fn look_around(
+        &self,
+        now: Instant,
+        connection: &Connection,
+    ) -> Result<(), CloseReason> {
         if connection.exposed() == 0 {
             self.back.kept.release();
         }
@@ -298,7 +302,7 @@ impl BackEnd {
         let spent = connection.calls_out() > 0 && connection.room() == 0;
         // A sweep later, so that whoever waited for a call has heard that its time is up.
         match spent && now >= self.outgoing.last_sent + self.outgoing.longest() + SWEEP {
-            true => Err(Over::NoBackwardCredit),
+            true => Err(CloseReason::NoBackwardCredit),
             false => Ok(()),
         }
     }
@@ -311,7 +315,7 @@ impl BackEnd {
     }
 
     /// The connection ends.
-    pub(super) fn end(&mut self, over: &Over) {
+    pub(super) fn end(&mut self, over: &CloseReason) {
         self.why = TransportError::Disconnected(over.to_string());
     }
 }

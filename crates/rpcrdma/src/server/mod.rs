@@ -1,10 +1,10 @@
 //! The answering end.
 
 mod accept;
+mod addresses;
 mod asking;
 mod backchannel;
 mod backward_memory;
-mod failures;
 mod grants;
 mod receive_memory;
 mod serve;
@@ -16,10 +16,10 @@ use crate::driver::budget::Budget;
 use crate::driver::clock;
 use crate::driver::invalidation::Terms;
 use crate::driver::jobs::{Jobs, MAX_BLOCKING};
-use crate::driver::wire::{Over, Wire};
+use crate::driver::wire::{CloseReason, Wire};
 use accept::{Acceptor, largest_receive};
+use addresses::Addresses;
 use backward_memory::BackwardMemory;
-use failures::Failures;
 use oncrpc::admission::Admission;
 use oncrpc::warnings::{Suppressed, Warnings};
 use oncrpc::{AddressGroup, Service};
@@ -94,10 +94,8 @@ struct Settings {
     config: ServerConfig,
     budget: Budget,
     admission: Admission,
-    /// Where messages find memory, if the provider can do that.
-    shared_receives: Option<SharedReceiveQueue>,
     receive_memory: ReceiveMemory,
-    failures: Failures,
+    addresses: Addresses,
     warnings: Warnings,
     /// A warning was not logged: there is a summary to come.
     suppressed: Notify,
@@ -207,11 +205,11 @@ impl Tally {
     }
 
     /// Counts why the connection ended, where there is a count for that.
-    fn ended(&self, over: &Over) {
+    fn ended(&self, over: &CloseReason) {
         let mut stats = self.state.stats();
         match over {
-            Over::Evicted => stats.evicted += 1,
-            Over::NoBackwardCredit => stats.unanswered += 1,
+            CloseReason::Evicted => stats.evicted += 1,
+            CloseReason::NoBackwardCredit => stats.unanswered += 1,
             _ => {}
         }
     }
@@ -258,7 +256,8 @@ impl Server {
         config: ServerConfig,
     ) -> Result<Self, SetupError> {
         // It would refuse everybody.
-        terms(&config, &provider.limits()).versions(config.versions)?;
+        let limits = provider.limits();
+        terms(&config, &limits).versions(config.versions)?;
         let workers = match config.workers {
             0 => vec![Worker::here(config.pool.clone())],
             many => (0..many)
@@ -272,9 +271,8 @@ impl Server {
             service,
             budget: budget.clone(),
             admission: Admission::new(config.connection_limits()),
-            shared_receives: shared_receives(&config, &provider.limits()),
             receive_memory: ReceiveMemory::new(config.receive_memory),
-            failures: Failures::default(),
+            addresses: Addresses::new(shared_receives(&config, &limits), limits.holds_peer_back),
             warnings: Warnings::default(),
             suppressed: Notify::new(),
             jobs: Jobs::new(MAX_BLOCKING),

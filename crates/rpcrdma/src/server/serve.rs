@@ -6,13 +6,13 @@ use super::backchannel::BackEnd;
 use super::grants::Grants;
 use super::stop::Stop;
 use super::{Settings, Tally};
-use crate::driver::answers::Answers;
 use crate::driver::clock;
 use crate::driver::deadlines::{Deadline, Deadlines};
+use crate::driver::dispatch::Dispatch;
 use crate::driver::outgoing::Outgoing;
 use crate::driver::owner::Connection;
 use crate::driver::spin::{Activity, Spinner};
-use crate::driver::wire::{Over, Wire};
+use crate::driver::wire::{CloseReason, Wire};
 use crate::driver::{Driver, Policy};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Serving {
             drain_until: None,
         };
         let service = Arc::clone(&wire.service);
-        let answers = Answers::sharing(service, wire.caller, &settings.jobs);
+        let answers = Dispatch::sharing(service, wire.caller, &settings.jobs);
         let spinner = Spinner::new(config.spin, activity);
         let (health, pull_timeout) = (config.health, config.pull_timeout);
         Box::new(Self {
@@ -83,11 +83,11 @@ impl Serving {
         // of one that was evicted, or for its memory.
         let at_once = matches!(
             over,
-            Over::Closed(_)
-                | Over::Silent(_)
-                | Over::Evicted
-                | Over::PullTimedOut(_)
-                | Over::TooSlow
+            CloseReason::Closed(_)
+                | CloseReason::Silent(_)
+                | CloseReason::Evicted
+                | CloseReason::PullTimedOut(_)
+                | CloseReason::TooSlow
         );
         if !at_once {
             wire.close().await;
@@ -128,12 +128,12 @@ impl Answering {
     }
 
     /// Tells admission control whether the connection is in use, unless it was evicted by then.
-    fn set_in_use(&mut self, in_use: bool) -> Result<(), Over> {
+    fn set_in_use(&mut self, in_use: bool) -> Result<(), CloseReason> {
         let admitted = &mut self.place.admitted;
         admitted
             .set_in_use(in_use)
             .then_some(())
-            .ok_or(Over::Evicted)
+            .ok_or(CloseReason::Evicted)
     }
 }
 
@@ -170,13 +170,13 @@ impl Policy for Answering {
         (calls, self.is_in_use(connection))
     }
 
-    fn before_calls(&mut self) -> Result<(), Over> {
+    fn before_calls(&mut self) -> Result<(), CloseReason> {
         self.set_in_use(true)
     }
 
-    fn idle_timeout(&self) -> Option<(Duration, Over)> {
+    fn idle_timeout(&self) -> Option<(Duration, CloseReason)> {
         let limit = self.settings.config.idle_timeout?;
-        Some((limit, Over::Idle(limit)))
+        Some((limit, CloseReason::Idle(limit)))
     }
 
     fn look_around(
@@ -184,7 +184,7 @@ impl Policy for Answering {
         now: Instant,
         wire: &mut Wire,
         deadlines: &mut Deadlines,
-    ) -> Result<(), Over> {
+    ) -> Result<(), CloseReason> {
         self.set_in_use(self.is_in_use(&wire.connection))?;
         if let Some(back) = &self.back {
             back.look_around(now, &wire.connection)?;
@@ -197,7 +197,7 @@ impl Policy for Answering {
         deadlines.set(Deadline::Drain, self.drain_until);
         let done = self.is_idle(&wire.connection) && wire.connection.is_quiet();
         match self.drain_until {
-            Some(until) if now >= until || done => Err(Over::Asked),
+            Some(until) if now >= until || done => Err(CloseReason::Asked),
             Some(_) | None => Ok(()),
         }
     }
@@ -224,8 +224,8 @@ mod tests {
     use crate::driver::jobs::Jobs;
     use crate::driver::owner::ConnectionOwner;
     use crate::server::State;
+    use crate::server::addresses::Addresses;
     use crate::server::backward_memory::BackwardMemory;
-    use crate::server::failures::Failures;
     use crate::server::receive_memory::ReceiveMemory;
     use buffer::{Buffer, Pool};
     use oncrpc::AddressGroup;
@@ -321,9 +321,8 @@ mod tests {
             service: Arc::clone(&notes) as Arc<dyn Service>,
             config: ServerConfig::default(),
             admission: admission.clone(),
-            shared_receives: None,
             receive_memory: ReceiveMemory::new(0),
-            failures: Failures::default(),
+            addresses: Addresses::new(None, true),
             warnings: Warnings::default(),
             suppressed: Notify::new(),
             jobs: Jobs::new(1),

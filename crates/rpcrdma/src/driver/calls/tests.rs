@@ -23,12 +23,12 @@ fn with_lines(lines: usize) -> Arc<Calls> {
     Arc::new(calls)
 }
 
-fn of(user: usize, calls: &Arc<Calls>, xid: u32) -> Waiting {
+fn of(user: usize, calls: &Arc<Calls>, xid: u32) -> PendingCall {
     let (message, bound) = (message(xid), ReplyBound::default());
-    Waiting::new(Arc::clone(calls), user, message, bound)
+    PendingCall::new(Arc::clone(calls), user, message, bound)
 }
 
-fn waiting(calls: &Arc<Calls>, xid: u32) -> Waiting {
+fn waiting(calls: &Arc<Calls>, xid: u32) -> PendingCall {
     of(FIRST_USER, calls, xid)
 }
 
@@ -42,7 +42,7 @@ fn next(calls: &Calls) -> Option<CallRequest> {
     next_on(0, calls)
 }
 
-fn poll(waiting: Pin<&mut Waiting>) -> Poll<Result<u32, TransportError>> {
+fn poll(waiting: Pin<&mut PendingCall>) -> Poll<Result<u32, TransportError>> {
     let outcome = waiting.poll(&mut Context::from_waker(Waker::noop()));
     outcome.map_ok(|reply| xdr::Reader::from(&reply).u32().expect("an XID"))
 }

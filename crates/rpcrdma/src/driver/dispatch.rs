@@ -2,7 +2,7 @@
 
 use super::jobs::{Jobs, JobsOfConnection, MAX_BLOCKING};
 use super::owner::{CallId, Connection};
-use super::wire::Over;
+use super::wire::CloseReason;
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, Reply, ReplyRoom, Service};
 use rpcrdma_proto::limits::MAX_WRITE_CHUNKS;
@@ -19,7 +19,7 @@ const _: () = assert!(
 
 /// What answers the calls of one connection. It goes with the connection: work that was not begun
 /// by then never is, and nobody waits for what was.
-pub(crate) struct Answers {
+pub(crate) struct Dispatch {
     service: Arc<dyn Service>,
     caller: Caller,
     /// Calls that are answered by work that may block.
@@ -28,13 +28,13 @@ pub(crate) struct Answers {
     later: JoinSet<(CallId, Reply)>,
 }
 
-impl Answers {
-    /// Answers calls on threads of its own.
+impl Dispatch {
+    /// Dispatch calls on threads of its own.
     pub(crate) fn new(service: Arc<dyn Service>, caller: Caller) -> Self {
         Self::sharing(service, caller, &Jobs::new(MAX_BLOCKING))
     }
 
-    /// Answers calls on threads that it shares with other connections.
+    /// Dispatch calls on threads that it shares with other connections.
     pub(crate) fn sharing(service: Arc<dyn Service>, caller: Caller, jobs: &Jobs) -> Self {
         Self {
             jobs: jobs.of_connection(&caller),
@@ -74,7 +74,7 @@ impl Answers {
     }
 
     /// Sends the answers of calls that took longer; whether there was one.
-    pub(crate) fn finish(&mut self, connection: &mut Connection) -> Result<bool, Over> {
+    pub(crate) fn finish(&mut self, connection: &mut Connection) -> Result<bool, CloseReason> {
         let mut finished = false;
         while let Some((id, reply)) = self.jobs.take_done() {
             finished = true;
@@ -93,7 +93,7 @@ impl Answers {
         &mut self,
         cx: &mut Context<'_>,
         connection: &mut Connection,
-    ) -> Poll<Result<(), Over>> {
+    ) -> Poll<Result<(), CloseReason>> {
         if let Poll::Ready((id, reply)) = self.jobs.poll(cx) {
             return Poll::Ready(self.done(connection, id, reply));
         }
@@ -119,15 +119,15 @@ impl Answers {
         connection: &mut Connection,
         id: CallId,
         reply: Option<Reply>,
-    ) -> Result<(), Over> {
+    ) -> Result<(), CloseReason> {
         let reply = reply.ok_or_else(|| self.failed(&"a job panicked"))?;
         send(connection, id, reply);
         Ok(())
     }
 
-    fn failed(&self, failed: &dyn Display) -> Over {
+    fn failed(&self, failed: &dyn Display) -> CloseReason {
         error!(peer = %self.caller.addr, %failed, "the service failed on a call");
-        Over::ServiceFailed
+        CloseReason::ServiceFailed
     }
 }
 
