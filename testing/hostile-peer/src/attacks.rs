@@ -183,7 +183,10 @@ pub const ATTACKS: &[Attack] = &[
         Server,
         "holds as many Receives with calls as it can, on as many connections as it can get",
         "its connections are not read while it has its share; others are, and nothing is lost",
-        &["fairness::calls_that_hold_all_receives_they_can_get_leave_receives_to_others"],
+        &[
+            "fairness::calls_that_hold_all_receives_they_can_get_leave_receives_to_others",
+            "fairness::reads_that_are_never_answered_are_no_way_to_the_receives_of_others",
+        ],
     ),
     attack(
         "ours",

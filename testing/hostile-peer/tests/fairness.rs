@@ -167,10 +167,11 @@ fn reading(procedure: u32, length: u32) -> Vec<u8> {
     call(procedure, &[0, 1, 1, STAG, length, 0, 0, 0, 0], &[])
 }
 
-fn writing() -> Vec<u8> {
+/// A call with a Read chunk of this many bytes.
+fn writing(length: u32) -> Vec<u8> {
     const AFTER_LENGTH: u32 = 44;
-    let lists = [1, AFTER_LENGTH, STAG, SIZE, 0, 0, 0, 0, 0];
-    call(WRITE, &lists, &[SIZE])
+    let lists = [1, AFTER_LENGTH, STAG, length, 0, 0, 0, 0, 0];
+    call(WRITE, &lists, &[length])
 }
 
 /// Asserts that a client at an address of its own reads a MiB soon.
@@ -261,7 +262,7 @@ fn check_results(from: From) {
 #[track_caller]
 fn check_arguments(from: From) {
     let target = target(&Files::new());
-    let attackers = from.attackers(&target, &writing());
+    let attackers = from.attackers(&target, &writing(SIZE));
     from.wait_for_memory(&target);
     assert_others_read(&target);
     drop(attackers);
@@ -327,29 +328,31 @@ fn small_calls_that_offer_much_lease_what_their_replies_can_take() {
 const BLOCKS: usize = 1024;
 const SHARE: usize = BLOCKS / 4;
 
-#[test]
-fn calls_that_hold_all_receives_they_can_get_leave_receives_to_others() {
-    const CONNECTIONS: usize = 260;
-    const CALLS: usize = 64;
-    let service = Files::new();
-    let _opens = OpenOnDrop(service.clone());
+fn target_with_few_receives(service: &Files) -> Target {
     let config = ServerConfig {
         credits: 64,
         // Those of a server that speaks both versions have as many bytes.
         receive_memory: BLOCKS * (8 << 10),
+        // Longer than anybody waits in vain.
+        pull_timeout: Duration::from_secs(300),
         ..quick()
     };
-    let target = Target::of_configured(config, service.clone(), PROGRAM, 2);
-    let waiting = call(WAIT, &[0, 0, 0], &[]);
+    Target::of_configured(config, service.clone(), PROGRAM, 2)
+}
+
+/// Clients of one address that have made these calls.
+fn calling(target: &Target, connections: usize, calls: &[Vec<u8>]) -> Vec<Peer> {
     let attacker = |_| {
         let mut peer = Peer::connect_from([127, 0, 0, 2].into(), target.addr()).unwrap();
-        for _ in 0..CALLS {
-            peer.send(&waiting);
-        }
+        calls.iter().for_each(|call| peer.send(call));
         peer
     };
-    let mut attackers: Vec<Peer> = (0..CONNECTIONS).map(attacker).collect();
-    service.wait_for(SHARE);
+    (0..connections).map(attacker).collect()
+}
+
+/// Asserts that clients at 20 other addresses are served, and our own.
+#[track_caller]
+fn assert_others_are_served(target: &Target) {
     for number in 0..20 {
         let mut client = Peer::connect_from([127, 0, 1, number].into(), target.addr()).unwrap();
         for _ in 0..4 {
@@ -358,6 +361,19 @@ fn calls_that_hold_all_receives_they_can_get_leave_receives_to_others() {
         }
     }
     target.assert_serves();
+}
+
+#[test]
+fn calls_that_hold_all_receives_they_can_get_leave_receives_to_others() {
+    const CONNECTIONS: usize = 260;
+    const CALLS: usize = 64;
+    let service = Files::new();
+    let _opens = OpenOnDrop(service.clone());
+    let target = target_with_few_receives(&service);
+    let waiting = vec![call(WAIT, &[0, 0, 0], &[]); CALLS];
+    let mut attackers = calling(&target, CONNECTIONS, &waiting);
+    service.wait_for(SHARE);
+    assert_others_are_served(&target);
     // The attackers have no more by now, and lose nothing when they get more.
     service.wait_for(SHARE);
     service.open();
@@ -367,6 +383,30 @@ fn calls_that_hold_all_receives_they_can_get_leave_receives_to_others() {
         }
     }
     service.wait_for(CONNECTIONS * CALLS);
+    drop(attackers);
+    target.assert_baseline();
+}
+
+/// While a Read is outstanding a connection gets a block for each of its calls: it is not to be at the
+/// cost of others.
+#[test]
+fn reads_that_are_never_answered_are_no_way_to_the_receives_of_others() {
+    const CONNECTIONS: usize = 20;
+    const CALLS: usize = 63;
+    const { assert!(CONNECTIONS * CALLS > BLOCKS) };
+    let service = Files::new();
+    let _opens = OpenOnDrop(service.clone());
+    let target = target_with_few_receives(&service);
+    let mut attackers = calling(&target, CONNECTIONS, &[writing(8)]);
+    wait_until(|| target.stats().chunk_memory >= 8 * CONNECTIONS);
+    for attacker in &mut attackers {
+        for _ in 0..CALLS {
+            attacker.send(&call(WAIT, &[0, 0, 0], &[]));
+        }
+    }
+    service.wait_for(CONNECTIONS * CALLS);
+    assert_others_are_served(&target);
+    service.open();
     drop(attackers);
     target.assert_baseline();
 }
