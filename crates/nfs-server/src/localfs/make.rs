@@ -358,7 +358,7 @@ fn exclusive_times(verifier: [u8; 8]) -> SetAttributes {
 mod tests {
     use super::super::{Changes, LocalFs, LocalFsOptions};
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     /// Somebody on this machine moves a directory to where one was just made.
     #[test]
@@ -367,9 +367,14 @@ mod tests {
         let victim = dir.path().join("victim");
         std::fs::create_dir(&victim).unwrap();
         std::fs::set_permissions(&victim, PermissionsExt::from_mode(0o700)).unwrap();
-        // What is made when the clock went on is younger.
-        let begin = sys::coarse_now();
-        while sys::coarse_now() == begin {
+        // What is made when the clock is past its time is younger. A kernel with finer times may have
+        // given it one that the coarse clock has yet to reach.
+        let victim = std::fs::metadata(&victim).unwrap();
+        let made = Time {
+            seconds: victim.mtime(),
+            nanos: u32::try_from(victim.mtime_nsec()).unwrap(),
+        };
+        while sys::coarse_now() <= made {
             std::hint::spin_loop();
         }
         let options = LocalFsOptions {
