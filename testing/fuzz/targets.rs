@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Random inputs for each target under `cargo test`.
 const RANDOM_INPUTS: usize = 500;
 
-/// Octets of a random input at most, and of those that the fuzzer makes.
+/// Bytes of a random input at most, and of those that the fuzzer makes.
 const INPUT_LEN: usize = 4096;
 
 /// The number of inputs is what ends a test, on a slow machine too.
@@ -23,7 +23,7 @@ macro_rules! targets {
                     .with_iterations(RANDOM_INPUTS)
                     .with_test_time(NO_HURRY)
                     .with_max_len(INPUT_LEN)
-                    .for_each(|octets: &[u8]| fuzz::$name(octets));
+                    .for_each(|bytes: &[u8]| fuzz::$name(bytes));
             }
         )*
     };

@@ -18,20 +18,20 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// Octets in one or a few pieces, in order, owned by reference.
+/// Bytes in one or a few pieces, in order, owned by reference.
 ///
 /// Nearly always it is one piece. Room for more would make every message and every piece of work
 /// larger than what is moved in registers.
 pub type Gather = SmallVec<[Bytes; 1]>;
 
-/// Octets in all pieces together.
+/// Bytes in all pieces together.
 pub fn gather_len(pieces: &[Bytes]) -> usize {
     pieces.iter().map(Bytes::len).sum()
 }
 
-/// Initialised memory of a fixed capacity, of which the first [`len`](Self::len) octets are data.
+/// Initialised memory of a fixed capacity, of which the first [`len`](Self::len) bytes are data.
 ///
-/// Dereferences to its data. The octets between length and capacity are whatever was there
+/// Dereferences to its data. The bytes between length and capacity are whatever was there
 /// before: they are initialised, and never handed to a peer.
 pub struct Buffer {
     memory: Box<[u8]>,
@@ -40,7 +40,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// An empty buffer of this capacity in octets, which belongs to no pool.
+    /// An empty buffer of this capacity in bytes, which belongs to no pool.
     pub fn with_capacity(capacity: usize) -> Self {
         Self {
             memory: vec![0; capacity].into_boxed_slice(),
@@ -57,13 +57,13 @@ impl Buffer {
         }
     }
 
-    /// How many octets it can hold without growing.
+    /// How many bytes it can hold without growing.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.memory.len()
     }
 
-    /// How many octets of it are data.
+    /// How many bytes of it are data.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
@@ -81,7 +81,7 @@ impl Buffer {
         self.len = 0;
     }
 
-    /// Declares the first `len` octets to be data.
+    /// Declares the first `len` bytes to be data.
     ///
     /// # Panics
     ///
@@ -95,7 +95,7 @@ impl Buffer {
         self.len = len;
     }
 
-    /// Shortens the data to `len` octets, if it is longer.
+    /// Shortens the data to `len` bytes, if it is longer.
     #[inline]
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
@@ -113,15 +113,15 @@ impl Buffer {
         &self.memory
     }
 
-    /// Appends octets, moving to larger memory (outside the pool) where they do not fit.
+    /// Appends bytes, moving to larger memory (outside the pool) where they do not fit.
     #[inline]
-    pub fn extend_from_slice(&mut self, octets: &[u8]) {
-        self.reserve(octets.len());
-        self.memory[self.len..self.len + octets.len()].copy_from_slice(octets);
-        self.len += octets.len();
+    pub fn extend_from_slice(&mut self, bytes: &[u8]) {
+        self.reserve(bytes.len());
+        self.memory[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
     }
 
-    /// Makes room for `additional` octets behind the data.
+    /// Makes room for `additional` bytes behind the data.
     ///
     /// Growing leaves the pool: it is meant for the rare message that is larger than foreseen.
     #[inline]
@@ -140,7 +140,7 @@ impl Buffer {
         *self = larger;
     }
 
-    /// The data as shared, immutable octets, without a copy.
+    /// The data as shared, immutable bytes, without a copy.
     ///
     /// This allocates the small shared count that [`Bytes`] needs (about 20 ns, measured beside a
     /// copy of 4 KiB at 97 ns), so it is for payload that moves by reference, not for headers.
@@ -189,10 +189,10 @@ impl Default for Buffer {
 }
 
 impl From<Vec<u8>> for Buffer {
-    fn from(octets: Vec<u8>) -> Self {
-        let len = octets.len();
+    fn from(bytes: Vec<u8>) -> Self {
+        let len = bytes.len();
         Self {
-            memory: octets.into_boxed_slice(),
+            memory: bytes.into_boxed_slice(),
             len,
             home: None,
         }

@@ -13,7 +13,7 @@ const SIZES: [usize; 2] = [4 << 10, 8 << 10];
 /// Buffers of each size that one thread keeps near: what a batch of calls takes.
 const EACH: usize = 64;
 
-/// Octets that one thread keeps near, at most. A pool that keeps less than that has nothing near.
+/// Bytes that one thread keeps near, at most. A pool that keeps less than that has nothing near.
 pub(crate) const MOST: usize = EACH * (SIZES[0] + SIZES[1]);
 
 /// Memory, and where it belongs.

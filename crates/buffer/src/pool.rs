@@ -3,7 +3,7 @@
 use crate::{Buffer, near};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Smallest buffer handed out, in octets.
+/// Smallest buffer handed out, in bytes.
 const MIN_CLASS: usize = 4096;
 
 /// Number of size classes: 4 KiB, 8 KiB, and so on to 4 MiB. Larger buffers are not kept.
@@ -20,12 +20,12 @@ pub struct Pool {
     home: Arc<Home>,
 }
 
-/// What a [`Pool`] holds and has handed out, in octets.
+/// What a [`Pool`] holds and has handed out, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
-    /// Octets kept for reuse.
+    /// Bytes kept for reuse.
     pub free: usize,
-    /// Octets handed out and not yet returned.
+    /// Bytes handed out and not yet returned.
     pub out: usize,
     /// Buffers that had to be allocated because none was free.
     pub misses: usize,
@@ -58,7 +58,7 @@ struct Shelves {
 }
 
 impl Pool {
-    /// A pool that keeps up to `keep` octets of returned memory.
+    /// A pool that keeps up to `keep` bytes of returned memory.
     pub fn new(keep: usize) -> Self {
         let store = Store {
             keep,
@@ -77,7 +77,7 @@ impl Pool {
         }
     }
 
-    /// An empty buffer of at least `capacity` octets.
+    /// An empty buffer of at least `capacity` bytes.
     ///
     /// The caller has compared `capacity` with a limit of its own: this allocates what it is told.
     pub fn take(&self, capacity: usize) -> Buffer {
@@ -175,7 +175,7 @@ impl Store {
     }
 }
 
-/// The class that holds buffers of exactly `size` octets.
+/// The class that holds buffers of exactly `size` bytes.
 fn class_of(size: usize) -> Option<usize> {
     if !size.is_power_of_two() || size < MIN_CLASS {
         return None;

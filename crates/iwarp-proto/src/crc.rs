@@ -5,8 +5,8 @@
 use crc_fast::{CrcAlgorithm, Digest as Inner};
 
 /// CRC32C of octets in one piece.
-pub fn crc32c(octets: &[u8]) -> u32 {
-    crc_fast::crc32_iscsi(octets)
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(bytes)
 }
 
 /// CRC32C of octets in several pieces.
@@ -19,9 +19,9 @@ impl Digest {
     }
 
     /// Takes in the next octets.
-    pub fn update(&mut self, octets: &[u8]) {
-        if !octets.is_empty() {
-            self.0.update(octets);
+    pub fn update(&mut self, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.0.update(bytes);
         }
     }
 
@@ -50,12 +50,12 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(octets: &[u8], listed: [u8; 4]) {
-        assert_eq!(emit(crc32c(octets)), listed);
-        for cut in 0..=octets.len() {
+    fn check(bytes: &[u8], listed: [u8; 4]) {
+        assert_eq!(emit(crc32c(bytes)), listed);
+        for cut in 0..=bytes.len() {
             let mut digest = Digest::new();
-            digest.update(&octets[..cut]);
-            digest.update(&octets[cut..]);
+            digest.update(&bytes[..cut]);
+            digest.update(&bytes[cut..]);
             assert_eq!(emit(digest.finish()), listed, "cut at {cut}");
         }
     }
@@ -65,8 +65,8 @@ mod tests {
         check(&[0; 32], [0xaa, 0x36, 0x91, 0x8a]);
         check(&[0xff; 32], [0x43, 0xab, 0xa8, 0x62]);
         let mut rising = [0; 32];
-        for (octet, value) in rising.iter_mut().zip(0..) {
-            *octet = value;
+        for (byte, value) in rising.iter_mut().zip(0..) {
+            *byte = value;
         }
         check(&rising, [0x4e, 0x79, 0xdd, 0x46]);
         rising.reverse();

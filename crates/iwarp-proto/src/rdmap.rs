@@ -104,25 +104,25 @@ impl ReadRequest {
     pub const LEN: usize = 28;
 
     /// From its octets.
-    pub fn parse(octets: &[u8; Self::LEN]) -> Self {
+    pub fn parse(bytes: &[u8; Self::LEN]) -> Self {
         Self {
-            sink_stag: be::u32_at(octets, 0),
-            sink_offset: be::u64_at(octets, 4),
-            length: be::u32_at(octets, 12),
-            source_stag: be::u32_at(octets, 16),
-            source_offset: be::u64_at(octets, 20),
+            sink_stag: be::u32_at(bytes, 0),
+            sink_offset: be::u64_at(bytes, 4),
+            length: be::u32_at(bytes, 12),
+            source_stag: be::u32_at(bytes, 16),
+            source_offset: be::u64_at(bytes, 20),
         }
     }
 
     /// Its octets.
     pub fn emit(self) -> [u8; Self::LEN] {
-        let mut octets = [0; Self::LEN];
-        octets[0..4].copy_from_slice(&self.sink_stag.to_be_bytes());
-        octets[4..12].copy_from_slice(&self.sink_offset.to_be_bytes());
-        octets[12..16].copy_from_slice(&self.length.to_be_bytes());
-        octets[16..20].copy_from_slice(&self.source_stag.to_be_bytes());
-        octets[20..28].copy_from_slice(&self.source_offset.to_be_bytes());
-        octets
+        let mut bytes = [0; Self::LEN];
+        bytes[0..4].copy_from_slice(&self.sink_stag.to_be_bytes());
+        bytes[4..12].copy_from_slice(&self.sink_offset.to_be_bytes());
+        bytes[12..16].copy_from_slice(&self.length.to_be_bytes());
+        bytes[16..20].copy_from_slice(&self.source_stag.to_be_bytes());
+        bytes[20..28].copy_from_slice(&self.source_offset.to_be_bytes());
+        bytes
     }
 }
 

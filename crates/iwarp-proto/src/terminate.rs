@@ -171,8 +171,8 @@ impl Terminate {
     /// Linux's siw writes the nibbles of the first octet, and the flags, in the other order, so
     /// both are understood: the flags tell which it is, and without flags the cause that exists.
     /// What does not parse behind the cause is left out: a connection that ends needs no more.
-    pub fn parse(octets: &[u8]) -> Option<Self> {
-        let control: &[u8; 4] = octets.first_chunk()?;
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let control: &[u8; 4] = bytes.first_chunk()?;
         let straight = Cause {
             layer: control[0] >> 4,
             etype: control[0] & 0x0f,
@@ -194,7 +194,7 @@ impl Terminate {
         };
         Some(Self {
             cause: if is_swapped { swapped } else { straight },
-            segment: TerminatedSegment::parse(flags, &octets[4..]),
+            segment: TerminatedSegment::parse(flags, &bytes[4..]),
         })
     }
 
@@ -205,14 +205,14 @@ impl Terminate {
 }
 
 impl TerminatedSegment {
-    fn parse(flags: u8, octets: &[u8]) -> Option<Self> {
-        if flags & HAS_DDP == 0 || octets.len() < 2 {
+    fn parse(flags: u8, bytes: &[u8]) -> Option<Self> {
+        if flags & HAS_DDP == 0 || bytes.len() < 2 {
             return None;
         }
-        let header = ddp::Header::read(&octets[2..])?;
-        let rest = &octets[2 + header.wire_len()..];
+        let header = ddp::Header::read(&bytes[2..])?;
+        let rest = &bytes[2 + header.wire_len()..];
         Some(Self {
-            length: be::u16_at(octets, 0),
+            length: be::u16_at(bytes, 0),
             header,
             read_request: rest
                 .first_chunk()
@@ -282,10 +282,10 @@ mod tests {
 
     #[test]
     fn nibbles_in_the_other_order_are_understood() {
-        let mut octets = about_a_read().emit();
-        octets[0] = octets[0].rotate_left(4);
-        octets[2] = octets[2].reverse_bits();
-        assert_eq!(Terminate::parse(&octets), Some(about_a_read()));
+        let mut bytes = about_a_read().emit();
+        bytes[0] = bytes[0].rotate_left(4);
+        bytes[2] = bytes[2].reverse_bits();
+        assert_eq!(Terminate::parse(&bytes), Some(about_a_read()));
         let crc = Terminate::parse(&[0x02, 0x02, 0, 0]).unwrap();
         assert_eq!(crc.cause, Cause::MPA_CRC);
     }

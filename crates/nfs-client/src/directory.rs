@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 /// An entry of a directory; never `.` or `..`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirEntry {
-    /// Its name: any octets but `/` and NUL.
+    /// Its name: any bytes but `/` and NUL.
     pub name: Vec<u8>,
     /// Number of the file.
     pub file_id: FileId,

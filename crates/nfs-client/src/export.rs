@@ -10,7 +10,7 @@ use nfs_proto::{Access, FileHandle, FileType, Name, SetAttributes, Status, resul
 use oncrpc::xdr::Gather;
 use oncrpc::{Credential, Transport};
 
-/// A mounted export. Paths begin at its root, with or without a slash; they are octets, as names
+/// A mounted export. Paths begin at its root, with or without a slash; they are bytes, as names
 /// on a server need not be text.
 #[derive(Debug)]
 pub struct Export<T> {
@@ -146,7 +146,7 @@ impl<T: Transport + Send + Sync> Export<T> {
         ReadStream::new(&self.nfs, node, path, self.tuning)
     }
 
-    /// All data of a file of at most `limit` octets.
+    /// All data of a file of at most `limit` bytes.
     ///
     /// # Errors
     ///

@@ -19,7 +19,7 @@ pub struct Nfs3<T> {
 /// What READ returned.
 #[derive(Clone, Debug)]
 pub struct ReadAt {
-    /// The octets: at most as many as were asked for.
+    /// The bytes: at most as many as were asked for.
     pub data: Gather,
     /// Whether the file ends behind them.
     pub eof: bool,
@@ -30,7 +30,7 @@ pub struct ReadAt {
 /// What WRITE returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteAt {
-    /// Octets written: at least one, if there were any to write.
+    /// Bytes written: at least one, if there were any to write.
     pub count: usize,
     /// What is stable now.
     pub committed: Stable,
@@ -130,10 +130,10 @@ impl<T: Transport> Nfs3<T> {
     /// READLINK: the text of a symbolic link.
     pub async fn read_link(&self, symlink: FileHandle) -> Result<Vec<u8>, Fault> {
         let reply = self.call(&args::ReadLink { symlink }).await?;
-        Ok(ok(reply.results()?)?.target.octets().into_owned())
+        Ok(ok(reply.results()?)?.target.bytes().into_owned())
     }
 
-    /// READ: up to `count` octets from `offset` on. They are not copied.
+    /// READ: up to `count` bytes from `offset` on. They are not copied.
     pub async fn read(&self, file: FileHandle, offset: u64, count: u32) -> Result<ReadAt, Fault> {
         let args = args::Read {
             file,
@@ -160,7 +160,7 @@ impl<T: Transport> Nfs3<T> {
         })
     }
 
-    /// WRITE: octets to `offset` and on, by reference.
+    /// WRITE: bytes to `offset` and on, by reference.
     pub async fn write(
         &self,
         file: FileHandle,
@@ -359,7 +359,7 @@ fn place<'a>(dir: FileHandle, name: Name<'a>) -> Place<'a> {
     }
 }
 
-/// The last value of a reply that was in the stream, `len` octets, without a copy.
+/// The last value of a reply that was in the stream, `len` bytes, without a copy.
 fn tail<'a, A: Arguments<'a>>(reply: Reply<'a, A>, len: usize) -> Gather {
     if len == 0 {
         return Gather::new();

@@ -12,7 +12,7 @@ pub(crate) enum Last {
 
 /// The components of a path, without empty ones and `.`.
 pub(crate) fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
-    path.split(|octet| *octet == b'/')
+    path.split(|byte| *byte == b'/')
         .filter(|name| !matches!(*name, b"" | b"."))
 }
 
@@ -24,11 +24,11 @@ pub(crate) fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> 
 pub(crate) fn split(path: &[u8]) -> Result<(&[u8], Name<'_>), Fault> {
     let end = path
         .iter()
-        .rposition(|octet| *octet != b'/')
+        .rposition(|byte| *byte != b'/')
         .map_or(0, |last| last + 1);
     let begin = path[..end]
         .iter()
-        .rposition(|octet| *octet == b'/')
+        .rposition(|byte| *byte == b'/')
         .map_or(0, |slash| slash + 1);
     let last = &path[begin..end];
     if last.is_empty() {

@@ -9,7 +9,7 @@ use oncrpc::xdr::{Gather, gather_len};
 
 /// A file that is being read.
 ///
-/// At most [`Tuning::in_flight`] octets are under way or wait to be taken.
+/// At most [`Tuning::in_flight`] bytes are under way or wait to be taken.
 /// Dropping it cancels what is under way.
 pub struct ReadStream<'c, T> {
     nfs: &'c Nfs3<T>,
@@ -47,7 +47,7 @@ impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
         }
     }
 
-    /// Begins at this octet.
+    /// Begins at this byte.
     ///
     /// # Panics
     ///
@@ -62,12 +62,12 @@ impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
         self
     }
 
-    /// Octets that the file has, as far as the server has told.
+    /// Bytes that the file has, as far as the server has told.
     pub fn expected_size(&self) -> u64 {
         self.expected
     }
 
-    /// The next octets, up to [`Tuning::read_size`] of them; nothing at the end of the file.
+    /// The next bytes, up to [`Tuning::read_size`] of them; nothing at the end of the file.
     ///
     /// A file that grows is read to its new end; one that shrinks ends there.
     ///
@@ -102,7 +102,7 @@ impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
         self.running.clear();
     }
 
-    /// Octets to ask for: not many more than there are, as room is made for all of them.
+    /// Bytes to ask for: not many more than there are, as room is made for all of them.
     fn size_at(&self, offset: u64) -> u32 {
         let most = self.tuning.read_size;
         let left = self.expected.saturating_sub(offset);
@@ -123,10 +123,10 @@ impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
     }
 }
 
-/// Octets to ask for at least, where less is expected.
+/// Bytes to ask for at least, where less is expected.
 const MIN_READ: u32 = 4096;
 
-/// Reads `count` octets, or to the end of the file. A short READ is followed by one for the rest
+/// Reads `count` bytes, or to the end of the file. A short READ is followed by one for the rest
 /// (RFC 1813 §3.3.6).
 async fn read_whole<T: Transport + Send + Sync>(
     nfs: &Nfs3<T>,

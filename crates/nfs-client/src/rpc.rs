@@ -8,10 +8,10 @@ use oncrpc::{Credential, EncodedCredential, Procedure, Transport, read_reply};
 use std::marker::PhantomData;
 use std::time::Duration;
 
-/// Octets for the stream of a call; all calls but those with unusual names fit.
+/// Bytes for the stream of a call; all calls but those with unusual names fit.
 const CALL_SIZE: usize = 4096;
 
-/// Octets of memory for calls that is kept for reuse.
+/// Bytes of memory for calls that is kept for reuse.
 const POOL_KEEP: usize = 1 << 20;
 
 /// The first wait after `NFS3ERR_JUKEBOX`, doubled after each.

@@ -1,12 +1,12 @@
-//! Octets of a server as text for people.
+//! Bytes of a server as text for people.
 
 use std::fmt::Write;
 
 /// A name or path for a terminal: what is not printable text is written `\xNN`, so that a name
 /// cannot steer the terminal.
-pub fn printable(octets: &[u8]) -> String {
-    let mut shown = String::with_capacity(octets.len());
-    for chunk in octets.utf8_chunks() {
+pub fn printable(bytes: &[u8]) -> String {
+    let mut shown = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
             if c.is_control() {
                 let mut utf8 = [0; 4];
@@ -20,9 +20,9 @@ pub fn printable(octets: &[u8]) -> String {
     shown
 }
 
-fn escape(shown: &mut String, octets: &[u8]) {
-    for octet in octets {
-        write!(shown, "\\x{octet:02x}").expect("a string takes what is written");
+fn escape(shown: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        write!(shown, "\\x{byte:02x}").expect("a string takes what is written");
     }
 }
 

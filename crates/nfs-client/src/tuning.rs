@@ -4,38 +4,38 @@ use nfs_proto::limits::{MAX_DATA, MAX_DIRECTORY_REPLY};
 use nfs_proto::results;
 use oncrpc::Transport;
 
-/// Octets of a READ or WRITE unless the user wants others.
+/// Bytes of a READ or WRITE unless the user wants others.
 const IO_SIZE: u32 = 1 << 20;
 
-/// Octets of a READ or WRITE where the server gives no limit.
+/// Bytes of a READ or WRITE where the server gives no limit.
 const IO_SIZE_UNKNOWN: u32 = 8192;
 
-/// Octets of data in flight for one file: it bounds the memory of a stream.
+/// Bytes of data in flight for one file: it bounds the memory of a stream.
 const IN_FLIGHT: usize = 16 << 20;
 
 /// Calls that are never too many.
 const MOST_CALLS: usize = 1024;
 
-/// Octets of a READDIRPLUS reply: between these two, whatever the server prefers.
+/// Bytes of a READDIRPLUS reply: between these two, whatever the server prefers.
 const LIST_SIZES: std::ops::RangeInclusive<u32> = 32 << 10..=256 << 10;
 
 /// How large calls are, and how many are in flight at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Octets of one READ.
+    /// Bytes of one READ.
     pub read_size: u32,
-    /// Octets of one WRITE.
+    /// Bytes of one WRITE.
     pub write_size: u32,
     /// Most calls in flight for one file or tree. There are fewer where the transport takes fewer
     /// ([`Transport::depth`]).
     pub depth: usize,
-    /// Octets of data that READs or WRITEs in flight for one file may carry, all together; one of
+    /// Bytes of data that READs or WRITEs in flight for one file may carry, all together; one of
     /// them is always in flight.
     pub in_flight: usize,
-    /// Octets that are written before a COMMIT: they are kept until then, to be written again if
+    /// Bytes that are written before a COMMIT: they are kept until then, to be written again if
     /// the server lost them.
     pub uncommitted: usize,
-    /// Octets of one READDIRPLUS reply.
+    /// Bytes of one READDIRPLUS reply.
     pub list_size: u32,
 }
 
@@ -75,11 +75,11 @@ impl Tuning {
         }
     }
 
-    /// Calls that may be in flight now, each with this many octets of data.
-    pub(crate) fn depth_of(&self, octets: u32, transport: &impl Transport) -> usize {
+    /// Calls that may be in flight now, each with this many bytes of data.
+    pub(crate) fn depth_of(&self, bytes: u32, transport: &impl Transport) -> usize {
         self.depth
             .min(transport.depth())
-            .min(self.in_flight / octets.max(1) as usize)
+            .min(self.in_flight / bytes.max(1) as usize)
             .max(1)
     }
 }

@@ -15,7 +15,7 @@ pub struct NfsUrl {
     pub host: String,
     /// Port.
     pub port: u16,
-    /// Path with a slash at its beginning: any octets but NUL.
+    /// Path with a slash at its beginning: any bytes but NUL.
     pub path: Vec<u8>,
 }
 
@@ -39,7 +39,7 @@ pub enum UrlError {
     BadEscape,
     /// An escape stands for something that no name has.
     #[error("%{0:02X} is in no name")]
-    BadOctet(u8),
+    BadByte(u8),
     /// A character that means something else in URLs.
     #[error("\"{0}\" has a meaning of its own in URLs: write %{code:02X}", code = u32::from(*.0))]
     Reserved(char),
@@ -117,28 +117,28 @@ pub fn host_and_port(authority: &str) -> Result<(&str, u16), UrlError> {
 }
 
 fn unescape(path: &str) -> Result<Vec<u8>, UrlError> {
-    let mut octets = Vec::with_capacity(path.len());
+    let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.bytes();
-    while let Some(octet) = rest.next() {
-        let octet = match octet {
+    while let Some(byte) = rest.next() {
+        let byte = match byte {
             b'%' => {
                 let digit = |c: Option<u8>| char::from(c?).to_digit(16);
                 let high = digit(rest.next()).ok_or(UrlError::BadEscape)?;
                 let low = digit(rest.next()).ok_or(UrlError::BadEscape)?;
-                let octet = u8::try_from(high * 16 + low).map_err(|_| UrlError::BadEscape)?;
+                let byte = u8::try_from(high * 16 + low).map_err(|_| UrlError::BadEscape)?;
                 // An escaped slash would be part of a name (RFC 2224 §1), which no name can have.
-                if matches!(octet, 0 | b'/') {
-                    return Err(UrlError::BadOctet(octet));
+                if matches!(byte, 0 | b'/') {
+                    return Err(UrlError::BadByte(byte));
                 }
-                octet
+                byte
             }
-            0 => return Err(UrlError::BadOctet(0)),
-            b'?' | b'#' => return Err(UrlError::Reserved(char::from(octet))),
-            octet => octet,
+            0 => return Err(UrlError::BadByte(0)),
+            b'?' | b'#' => return Err(UrlError::Reserved(char::from(byte))),
+            byte => byte,
         };
-        octets.push(octet);
+        bytes.push(byte);
     }
-    Ok(octets)
+    Ok(bytes)
 }
 
 impl fmt::Display for NfsUrl {
@@ -150,13 +150,13 @@ impl fmt::Display for NfsUrl {
         if self.port != NFS_RDMA_PORT {
             write!(f, ":{}", self.port)?;
         }
-        for octet in &self.path {
-            match octet {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => write!(f, "{}", char::from(*octet))?,
+        for byte in &self.path {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => write!(f, "{}", char::from(*byte))?,
                 b'/' | b'.' | b'-' | b'_' | b'~' | b'+' | b',' | b'=' | b'@' | b':' => {
-                    write!(f, "{}", char::from(*octet))?;
+                    write!(f, "{}", char::from(*byte))?;
                 }
-                octet => write!(f, "%{octet:02X}")?,
+                byte => write!(f, "%{byte:02X}")?,
             }
         }
         Ok(())
@@ -208,8 +208,8 @@ mod tests {
         refused("nfs://h:65536/", UrlError::BadPort("65536".into()));
         refused("nfs://h/%2", UrlError::BadEscape);
         refused("nfs://h/%zz", UrlError::BadEscape);
-        refused("nfs://h/%00", UrlError::BadOctet(0));
-        refused("nfs://h/a%2fb", UrlError::BadOctet(b'/'));
+        refused("nfs://h/%00", UrlError::BadByte(0));
+        refused("nfs://h/a%2fb", UrlError::BadByte(b'/'));
         refused("nfs://h/a?b", UrlError::Reserved('?'));
     }
 

@@ -22,28 +22,28 @@ pub struct WriteStream<'c, T> {
     file: FileHandle,
     path: Vec<u8>,
     tuning: Tuning,
-    /// Where the next octet goes.
+    /// Where the next byte goes.
     next: u64,
     /// Accepted, and not on its way yet; each at most a WRITE long.
     backlog: VecDeque<Piece>,
     running: InOrder<'c, Result<Vec<Written>, Fault>>,
-    running_octets: usize,
+    running_bytes: usize,
     /// Written, and not known to be on stable storage.
     unstable: Vec<Written>,
-    unstable_octets: usize,
+    unstable_bytes: usize,
     rewrites_in_a_row: u32,
     rewritten: u64,
     /// An error ends the stream: later calls repeat it.
     failed: Option<Error>,
 }
 
-/// Octets and where they belong.
+/// Bytes and where they belong.
 struct Piece {
     offset: u64,
     data: Gather,
 }
 
-/// Octets that a server has taken.
+/// Bytes that a server has taken.
 struct Written {
     piece: Piece,
     committed: Stable,
@@ -75,9 +75,9 @@ impl<'c, T: Transport + Send + Sync> WriteStream<'c, T> {
             next: offset,
             backlog: VecDeque::new(),
             running: InOrder::new(),
-            running_octets: 0,
+            running_bytes: 0,
             unstable: Vec::new(),
-            unstable_octets: 0,
+            unstable_bytes: 0,
             rewrites_in_a_row: 0,
             rewritten: 0,
             failed: None,
@@ -89,12 +89,12 @@ impl<'c, T: Transport + Send + Sync> WriteStream<'c, T> {
         self.file
     }
 
-    /// Where the next octet goes.
+    /// Where the next byte goes.
     pub fn offset(&self) -> u64 {
         self.next
     }
 
-    /// Octets that had to be written again because the server lost them.
+    /// Bytes that had to be written again because the server lost them.
     pub fn rewritten(&self) -> u64 {
         self.rewritten
     }
@@ -111,9 +111,9 @@ impl<'c, T: Transport + Send + Sync> WriteStream<'c, T> {
         self.drive(Until::Accepted).await
     }
 
-    /// Leaves out octets: a hole, if the file has none there.
-    pub fn skip(&mut self, octets: u64) {
-        self.next = self.next.saturating_add(octets);
+    /// Leaves out bytes: a hole, if the file has none there.
+    pub fn skip(&mut self, bytes: u64) {
+        self.next = self.next.saturating_add(bytes);
     }
 
     /// Waits until all data is on stable storage.
@@ -177,7 +177,7 @@ impl<'c, T: Transport + Send + Sync> WriteStream<'c, T> {
 
     /// Whether a COMMIT is due before anything else is written.
     fn is_full(&self) -> bool {
-        self.unstable_octets + self.running_octets >= self.tuning.uncommitted
+        self.unstable_bytes + self.running_bytes >= self.tuning.uncommitted
     }
 
     fn begin_writes(&mut self) {
@@ -188,7 +188,7 @@ impl<'c, T: Transport + Send + Sync> WriteStream<'c, T> {
             && !self.is_full()
             && let Some(piece) = self.backlog.pop_front()
         {
-            self.running_octets += gather_len(&piece.data);
+            self.running_bytes += gather_len(&piece.data);
             self.running.push(write_whole(self.nfs, self.file, piece));
         }
     }
@@ -196,9 +196,9 @@ impl<'c, T: Transport + Send + Sync> WriteStream<'c, T> {
     fn wrote(&mut self, written: Vec<Written>) {
         for part in written {
             let len = gather_len(&part.piece.data);
-            self.running_octets -= len;
+            self.running_bytes -= len;
             if part.committed != Stable::FileSync {
-                self.unstable_octets += len;
+                self.unstable_bytes += len;
                 self.unstable.push(part);
             }
         }
@@ -208,7 +208,7 @@ impl<'c, T: Transport + Send + Sync> WriteStream<'c, T> {
     /// nothing changes before the reply is there.
     async fn commit(&mut self) -> Result<(), Fault> {
         let verifier = self.nfs.commit(self.file, 0, 0).await?;
-        self.unstable_octets = 0;
+        self.unstable_bytes = 0;
         let lost = self
             .unstable
             .drain(..)
@@ -230,7 +230,7 @@ impl<'c, T: Transport + Send + Sync> WriteStream<'c, T> {
     }
 }
 
-/// Writes all octets of a piece. A short WRITE is followed by one for the rest (RFC 1813 §3.3.7).
+/// Writes all bytes of a piece. A short WRITE is followed by one for the rest (RFC 1813 §3.3.7).
 async fn write_whole<T: Transport + Send + Sync>(
     nfs: &Nfs3<T>,
     file: FileHandle,
@@ -259,7 +259,7 @@ async fn write_whole<T: Transport + Send + Sync>(
     }
 }
 
-/// Shortens `data` to `len` octets and returns the rest.
+/// Shortens `data` to `len` bytes and returns the rest.
 fn split_off(data: &mut Gather, len: usize) -> Gather {
     let mut left = len;
     let mut rest = Gather::new();

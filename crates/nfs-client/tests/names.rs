@@ -2,7 +2,7 @@
 
 mod fake;
 
-use fake::{Carry, Direct, Faults, Server, export, octets};
+use fake::{Carry, Direct, Faults, Server, bytes, export};
 use nfs_client::{Fault, Mount, current_user};
 use nfs_proto::mount::MountStatus;
 use nfs_proto::{FileType, SetAttributes, Status};
@@ -127,10 +127,7 @@ async fn tree_is_walked_and_removed_however_the_server_lists() {
         {
             for file in 0..number * 4 {
                 let path = format!("{dir}/file{file}");
-                export
-                    .write_all(&path, octets(file, 1), NONE)
-                    .await
-                    .unwrap();
+                export.write_all(&path, bytes(file, 1), NONE).await.unwrap();
                 paths.insert(path);
             }
         }

@@ -9,7 +9,7 @@ use rpcrdma::{Client, ClientConfig, InlineThreshold, Server, ServerConfig};
 use std::sync::Arc;
 use verbs::Provider;
 
-/// Octets of the link's text: more than one Send of 1024 octets takes, less than one of 4096.
+/// Bytes of the link's text: more than one Send of 1024 bytes takes, less than one of 4096.
 const TEXT: usize = 2000;
 
 /// A server of an empty file system, and the handle of its root.

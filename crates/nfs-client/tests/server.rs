@@ -3,7 +3,7 @@
 mod fake;
 
 use bytes::Bytes;
-use fake::{Carry, Direct, octets};
+use fake::{Carry, Direct, bytes};
 use nfs_client::{Export, Mount, current_user};
 use nfs_proto::{FileType, SetAttributes, Status};
 use nfs_server::{
@@ -183,7 +183,7 @@ async fn streams_survive_connections_that_break() {
         ..export.tuning()
     };
     let export = export.with_tuning(tuning);
-    let data = octets(24 << 20, 7);
+    let data = bytes(24 << 20, 7);
     let how = nfs_proto::args::CreateHow::Exclusive(nfs_proto::CreateVerifier(*b"verifier"));
     let mut stream = export.create("/file", how).await.unwrap();
     for piece in data.chunks(3 << 20) {
@@ -200,7 +200,7 @@ async fn streams_survive_connections_that_break() {
 
 /// A tree of directories and files: path to data, nothing for a directory.
 fn tree(seed: u64) -> BTreeMap<String, Option<Vec<u8>>> {
-    let numbers = octets(600, seed);
+    let numbers = bytes(600, seed);
     let mut tree = BTreeMap::new();
     let mut dirs = vec![String::new()];
     for (number, random) in numbers.chunks(3).enumerate() {
@@ -215,7 +215,7 @@ fn tree(seed: u64) -> BTreeMap<String, Option<Vec<u8>>> {
                 8..200 => usize::from(random[2]) * 37,
                 _ => 0,
             };
-            tree.insert(path, Some(octets(len, number as u64)));
+            tree.insert(path, Some(bytes(len, number as u64)));
         }
     }
     tree
@@ -280,17 +280,14 @@ async fn sparse_file_has_zeroes_where_nothing_was_written<T: Transport + Send + 
 
 async fn upload_replaces_what_was_there<T: Transport + Send + Sync>(export: Export<T>) {
     export
-        .write_all("/file", octets(5000, 1), mode(0o600))
+        .write_all("/file", bytes(5000, 1), mode(0o600))
         .await
         .unwrap();
     export
-        .write_all("/file", octets(300, 2), mode(0o644))
+        .write_all("/file", bytes(300, 2), mode(0o644))
         .await
         .unwrap();
-    assert_eq!(
-        export.read_all("/file", 5000).await.unwrap(),
-        octets(300, 2)
-    );
+    assert_eq!(export.read_all("/file", 5000).await.unwrap(), bytes(300, 2));
     assert_eq!(export.stat("/file").await.unwrap().attributes.mode, 0o644);
     assert_eq!(
         export.entries("/").await.unwrap().len(),

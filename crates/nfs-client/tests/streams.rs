@@ -3,7 +3,7 @@
 mod fake;
 
 use bytes::Bytes;
-use fake::{Carry, Direct, Faults, export, octets};
+use fake::{Carry, Direct, Faults, bytes, export};
 use nfs_client::{Export, Fault, Tuning};
 use nfs_proto::args::CreateHow;
 use nfs_proto::{SetAttributes, Status};
@@ -16,7 +16,7 @@ const SIZE: usize = 1_234_567;
 async fn there_and_back(faults: Faults) {
     for carry in [Carry::Apart, Carry::Inline] {
         let (server, export) = export(faults.clone(), carry).await;
-        let data = octets(SIZE, 3);
+        let data = bytes(SIZE, 3);
         export
             .write_all("/file", data.clone(), SetAttributes::default())
             .await
@@ -78,7 +78,7 @@ async fn only_what_was_lost_is_written_again() {
         ..Faults::default()
     };
     let (server, export) = export(faults, Carry::Apart).await;
-    let data = octets(16 * 65536, 1);
+    let data = bytes(16 * 65536, 1);
     let mut stream = export
         .create("/file", CreateHow::Guarded(SetAttributes::default()))
         .await
@@ -102,7 +102,7 @@ async fn server_that_never_keeps_anything_is_given_up() {
     };
     let (_, export) = export(faults, Carry::Apart).await;
     let error = export
-        .write_all("/file", octets(100, 1), SetAttributes::default())
+        .write_all("/file", bytes(100, 1), SetAttributes::default())
         .await
         .unwrap_err();
     assert!(matches!(error.fault, Fault::KeepsRestarting(_)), "{error}");
@@ -120,7 +120,7 @@ async fn data_that_is_stable_at_once_needs_no_commit() {
     };
     let (server, export) = export(faults, Carry::Apart).await;
     export
-        .write_all("/file", octets(SIZE, 1), SetAttributes::default())
+        .write_all("/file", bytes(SIZE, 1), SetAttributes::default())
         .await
         .unwrap();
     assert_eq!(server.counts().1, 0);
@@ -135,7 +135,7 @@ async fn memory_of_a_stream_is_bounded_by_commits() {
     };
     let export = export.with_tuning(tuning);
     export
-        .write_all("/file", octets(16 * 65536, 1), SetAttributes::default())
+        .write_all("/file", bytes(16 * 65536, 1), SetAttributes::default())
         .await
         .unwrap();
     assert_eq!(server.counts(), (16, 4, 65536));
@@ -159,18 +159,18 @@ async fn sizes_and_depth_are_what_server_and_user_allow() {
     });
     assert_eq!(export.tuning().read_size, 5000);
     export
-        .write_all("/file", octets(SIZE, 1), SetAttributes::default())
+        .write_all("/file", bytes(SIZE, 1), SetAttributes::default())
         .await
         .unwrap();
     assert_eq!(server.counts().2, 65536);
-    assert!(export.read_all("/file", SIZE).await.unwrap() == octets(SIZE, 1));
+    assert!(export.read_all("/file", SIZE).await.unwrap() == bytes(SIZE, 1));
     assert_eq!(export.nfs().transport().most.load(Relaxed), 3);
 }
 
 #[tokio::test]
-async fn as_many_calls_are_under_way_as_the_transport_takes_within_the_octets_allowed() {
+async fn as_many_calls_are_under_way_as_the_transport_takes_within_the_bytes_allowed() {
     let (_, export) = export(Faults::default(), Carry::Apart).await;
-    let data = octets(SIZE, 1);
+    let data = bytes(SIZE, 1);
     // Some calls are answered at once, so that not all places are taken at the same time.
     let nearly = |most: usize, expected| (expected / 2 + 1..=expected).contains(&most);
     let check = async |export: &Export<Direct>, credits: usize, expected: usize| {
@@ -201,7 +201,7 @@ async fn as_many_calls_are_under_way_as_the_transport_takes_within_the_octets_al
 #[tokio::test]
 async fn waiting_for_data_can_be_given_up_and_taken_up_again() {
     let (_, export) = export(Faults::default(), Carry::Apart).await;
-    let data = octets(SIZE, 9);
+    let data = bytes(SIZE, 9);
     let mut upload = export
         .upload("/file", SetAttributes::default())
         .await
@@ -235,13 +235,13 @@ async fn waiting_for_data_can_be_given_up_and_taken_up_again() {
 async fn file_that_grows_while_it_is_read_is_read_to_its_new_end() {
     let (server, export) = export(Faults::default(), Carry::Apart).await;
     export
-        .write_all("/file", octets(100_000, 1), SetAttributes::default())
+        .write_all("/file", bytes(100_000, 1), SetAttributes::default())
         .await
         .unwrap();
     let mut stream = export.read("/file").await.unwrap();
     let file = export.stat("/file").await.unwrap();
     let number = file.attributes.file_id.0;
-    let more = octets(300_000, 1);
+    let more = bytes(300_000, 1);
     server
         .disk
         .lock()
@@ -268,7 +268,7 @@ async fn empty_file_is_read_and_written() {
 #[tokio::test]
 async fn reading_begins_where_it_is_told_to() {
     let (_, export) = export(Faults::default(), Carry::Inline).await;
-    let data = octets(200_000, 4);
+    let data = bytes(200_000, 4);
     export
         .write_all("/file", data.clone(), SetAttributes::default())
         .await
@@ -289,7 +289,7 @@ async fn read_that_makes_no_progress_is_an_error() {
     };
     let (_, export) = export(faults, Carry::Apart).await;
     export
-        .write_all("/file", octets(10, 1), SetAttributes::default())
+        .write_all("/file", bytes(10, 1), SetAttributes::default())
         .await
         .unwrap();
     let error = export.read_all("/file", 10).await.unwrap_err();
@@ -304,10 +304,10 @@ async fn call_that_is_put_off_is_made_again() {
     };
     let (_, export) = export(faults, Carry::Apart).await;
     export
-        .write_all("/file", octets(10, 1), SetAttributes::default())
+        .write_all("/file", bytes(10, 1), SetAttributes::default())
         .await
         .unwrap();
-    assert!(export.read_all("/file", 10).await.unwrap() == octets(10, 1));
+    assert!(export.read_all("/file", 10).await.unwrap() == bytes(10, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -318,7 +318,7 @@ async fn call_that_is_put_off_for_ever_fails() {
     };
     let (_, export) = export(faults, Carry::Apart).await;
     export
-        .write_all("/file", octets(10, 1), SetAttributes::default())
+        .write_all("/file", bytes(10, 1), SetAttributes::default())
         .await
         .unwrap();
     let error = export.read_all("/file", 10).await.unwrap_err();
@@ -329,7 +329,7 @@ async fn call_that_is_put_off_for_ever_fails() {
 async fn larger_file_than_allowed_is_not_read_into_memory() {
     let (_, export) = export(Faults::default(), Carry::Apart).await;
     export
-        .write_all("/file", octets(11, 1), SetAttributes::default())
+        .write_all("/file", bytes(11, 1), SetAttributes::default())
         .await
         .unwrap();
     let error = export.read_all("/file", 10).await.unwrap_err();

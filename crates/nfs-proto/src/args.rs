@@ -88,9 +88,9 @@ xdr_struct! {
     pub struct Read {
         /// The file.
         pub file: FileHandle,
-        /// From this octet on.
+        /// From this byte on.
         pub offset: u64,
-        /// As many octets.
+        /// As many bytes.
         pub count: u32,
     }
 }
@@ -101,13 +101,13 @@ xdr_struct! {
     pub struct Write<'a> {
         /// The file.
         pub file: FileHandle,
-        /// From this octet on.
+        /// From this byte on.
         pub offset: u64,
-        /// As many octets; the same as the length of the data.
+        /// As many bytes; the same as the length of the data.
         pub count: u32,
         /// What must be stable before the answer.
         pub stable: Stable,
-        /// The octets. DDP-eligible.
+        /// The bytes. DDP-eligible.
         pub data: Data<'a>,
     }
 }
@@ -314,7 +314,7 @@ xdr_struct! {
         pub cookie: Cookie,
         /// The verifier that came with the cookie.
         pub verifier: CookieVerifier,
-        /// Most octets of the result.
+        /// Most bytes of the result.
         pub count: u32,
     }
 }
@@ -329,9 +329,9 @@ xdr_struct! {
         pub cookie: Cookie,
         /// The verifier that came with the cookie.
         pub verifier: CookieVerifier,
-        /// Most octets of the entries without attributes and handles.
+        /// Most bytes of the entries without attributes and handles.
         pub dir_count: u32,
-        /// Most octets of the result.
+        /// Most bytes of the result.
         pub max_count: u32,
     }
 }
@@ -369,9 +369,9 @@ xdr_struct! {
     pub struct Commit {
         /// The file.
         pub file: FileHandle,
-        /// From this octet on.
+        /// From this byte on.
         pub offset: u64,
-        /// As many octets; 0 is to the end of the file.
+        /// As many bytes; 0 is to the end of the file.
         pub count: u32,
     }
 }

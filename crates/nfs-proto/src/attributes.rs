@@ -83,9 +83,9 @@ pub struct Attributes {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Octets of data.
+    /// Bytes of data.
     pub size: u64,
-    /// Octets of disk space.
+    /// Bytes of disk space.
     pub used: u64,
     /// The device it stands for.
     pub device: Device,
@@ -193,7 +193,7 @@ xdr_struct! {
     /// What of a file's attributes is kept from before an operation (`wcc_attr`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct WccAttributes {
-        /// Octets of data.
+        /// Bytes of data.
         pub size: u64,
         /// When its data was last changed.
         pub mtime: NfsTime,
@@ -272,7 +272,7 @@ xdr_struct! {
         pub uid: Option<u32>,
         /// Group.
         pub gid: Option<u32>,
-        /// Octets of data: truncates or extends.
+        /// Bytes of data: truncates or extends.
         pub size: Option<u64>,
         /// When its data was last read.
         pub atime: SetTime,

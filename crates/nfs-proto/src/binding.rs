@@ -5,7 +5,7 @@
 //!
 //! Bounds count the header of an accepted reply with an AUTH_NONE verifier ([`REPLY_HEADER`]):
 //! that is what servers answer to AUTH_NONE and AUTH_SYS. One that handed out AUTH_SHORT verifiers
-//! (up to 400 octets more) would still fit wherever a reply is returned inline; no room is made
+//! (up to 400 bytes more) would still fit wherever a reply is returned inline; no room is made
 //! for it in READDIR, as no NFS server does.
 
 use crate::limits::{MAX_MOUNT_LIST_REPLY, MAX_PATH};
@@ -18,7 +18,7 @@ use oncrpc::xdr::Reader;
 use oncrpc::{REPLY_HEADER, ReplyBound};
 use smallvec::{SmallVec, smallvec};
 
-/// Most octets of a reply without results: PROG_MISMATCH, with its two versions.
+/// Most bytes of a reply without results: PROG_MISMATCH, with its two versions.
 const NO_RESULTS: usize = REPLY_HEADER + 8;
 
 /// The arguments of one procedure: which it is, what comes back, and how large that can be.
@@ -49,7 +49,7 @@ fn fixed(results: usize) -> ReplyBound {
     }
 }
 
-/// A reply with one eligible result of up to `data` octets.
+/// A reply with one eligible result of up to `data` bytes.
 fn eligible(results: usize, data: u32) -> ReplyBound {
     ReplyBound {
         fixed: REPLY_HEADER + results,
@@ -57,9 +57,9 @@ fn eligible(results: usize, data: u32) -> ReplyBound {
     }
 }
 
-/// A directory of up to `count` octets.
+/// A directory of up to `count` bytes.
 ///
-/// RFC 1813 counts attributes and verifier of the directory among these octets; some servers count
+/// RFC 1813 counts attributes and verifier of the directory among these bytes; some servers count
 /// the entries only, so that room is made for both.
 fn directory(count: u32) -> ReplyBound {
     fixed(4 + Option::<Attributes>::MAX + CookieVerifier::MAX + count as usize)
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn every_reply_but_data_and_directories_fits_the_smallest_inline_size() {
-        // RFC 8797 §3: 1024 octets; 28 of them are the transport header of RFC 8166 §4.1.
+        // RFC 8797 §3: 1024 bytes; 28 of them are the transport header of RFC 8166 §4.1.
         let largest = [
             <args::Link<'_> as Arguments>::Reply::<'_>::MAX,
             <args::Rename<'_> as Arguments>::Reply::<'_>::MAX,

@@ -12,7 +12,7 @@ macro_rules! eligible {
         pub struct $name<'a>(pub Opaque<'a>);
 
         impl $name<'_> {
-            /// Octets.
+            /// Bytes.
             pub fn len(&self) -> usize {
                 self.0.len()
             }
@@ -22,10 +22,10 @@ macro_rules! eligible {
                 self.0.is_empty()
             }
 
-            /// The octets in one piece, copied only where they are in several.
-            pub fn octets(&self) -> Cow<'_, [u8]> {
+            /// The bytes in one piece, copied only where they are in several.
+            pub fn bytes(&self) -> Cow<'_, [u8]> {
                 match &self.0 {
-                    Opaque::Inline(octets) => Cow::Borrowed(octets),
+                    Opaque::Inline(bytes) => Cow::Borrowed(bytes),
                     Opaque::ByReference(pieces) => match pieces.as_slice() {
                         [] => Cow::Borrowed(&[]),
                         [one] => Cow::Borrowed(one),
@@ -34,15 +34,15 @@ macro_rules! eligible {
                 }
             }
 
-            /// The octets in pieces; those that stood in the stream are copied.
+            /// The bytes in pieces; those that stood in the stream are copied.
             pub fn into_gather(self) -> Gather {
                 self.0.into_gather()
             }
         }
 
         impl<'a> From<&'a [u8]> for $name<'a> {
-            fn from(octets: &'a [u8]) -> Self {
-                Self(Opaque::Inline(octets))
+            fn from(bytes: &'a [u8]) -> Self {
+                Self(Opaque::Inline(bytes))
             }
         }
 
@@ -54,7 +54,7 @@ macro_rules! eligible {
 
         impl PartialEq for $name<'_> {
             fn eq(&self, other: &Self) -> bool {
-                self.octets() == other.octets()
+                self.bytes() == other.bytes()
             }
         }
 
@@ -68,7 +68,7 @@ macro_rules! eligible {
             }
 
             /// Writes a by-reference item in any case, as a responder must reduce an eligible
-            /// result for which it was offered a chunk (RFC 8166 §6.1): borrowed octets are copied.
+            /// result for which it was offered a chunk (RFC 8166 §6.1): borrowed bytes are copied.
             fn write(&self, w: &mut Writer) {
                 w.item(self.0.clone().into_gather());
             }

@@ -4,22 +4,22 @@ use crate::results::{Entry, EntryPlus};
 use crate::{Attributes, CookieVerifier, Status, Wire, args};
 use oncrpc::xdr::{Writer, padded};
 
-/// Octets behind the last entry: the end of the list, and whether the directory ends there.
+/// Bytes behind the last entry: the end of the list, and whether the directory ends there.
 const END: usize = 8;
 
 /// What a caller allows a directory reply to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectoryLimits {
-    /// Octets of the whole `resok` structure, all XDR overhead included.
-    pub octets: usize,
-    /// Octets of the entries without attributes and handles. One entry may exceed it.
+    /// Bytes of the whole `resok` structure, all XDR overhead included.
+    pub bytes: usize,
+    /// Bytes of the entries without attributes and handles. One entry may exceed it.
     pub names: usize,
 }
 
 impl From<&args::ReadDir> for DirectoryLimits {
     fn from(args: &args::ReadDir) -> Self {
         Self {
-            octets: args.count as usize,
+            bytes: args.count as usize,
             names: usize::MAX,
         }
     }
@@ -28,7 +28,7 @@ impl From<&args::ReadDir> for DirectoryLimits {
 impl From<&args::ReadDirPlus> for DirectoryLimits {
     fn from(args: &args::ReadDirPlus) -> Self {
         Self {
-            octets: args.max_count as usize,
+            bytes: args.max_count as usize,
             names: args.dir_count as usize,
         }
     }
@@ -82,10 +82,10 @@ impl<'w> DirectoryWriter<'w> {
         self.entries
     }
 
-    /// Whether an entry with a name of `name` octets would exceed the limit for names, so that its
+    /// Whether an entry with a name of `name` bytes would exceed the limit for names, so that its
     /// attributes need not be looked for.
     pub fn names_full(&self, name: usize) -> bool {
-        self.entries > 0 && self.names + name_octets(name) > self.limits.names
+        self.entries > 0 && self.names + name_bytes(name) > self.limits.names
     }
 
     /// Ends the reply; `eof` says that the directory ends here.
@@ -95,7 +95,7 @@ impl<'w> DirectoryWriter<'w> {
     /// `NFS3ERR_TOOSMALL` if there are entries and none fits. Nothing is written then.
     pub fn finish(self, eof: bool) -> Result<(), Status> {
         let empty_and_more = self.entries == 0 && !eof;
-        if empty_and_more || self.resok_len() + END > self.limits.octets {
+        if empty_and_more || self.resok_len() + END > self.limits.bytes {
             self.writer.truncate(self.start);
             return Err(Status::TooSmall);
         }
@@ -111,23 +111,23 @@ impl<'w> DirectoryWriter<'w> {
         let before = self.writer.len();
         self.writer.bool(true);
         write(self.writer);
-        if self.resok_len() + END > self.limits.octets {
+        if self.resok_len() + END > self.limits.bytes {
             self.writer.truncate(before);
             return false;
         }
-        self.names += name_octets(name);
+        self.names += name_bytes(name);
         self.entries += 1;
         true
     }
 
-    /// Octets of the structure so far: everything behind the status.
+    /// Bytes of the structure so far: everything behind the status.
     fn resok_len(&self) -> usize {
         self.writer.len() - self.start - 4
     }
 }
 
-/// What an entry counts without attributes and handle: number, length and octets of the name, cookie.
-fn name_octets(name: usize) -> usize {
+/// What an entry counts without attributes and handle: number, length and bytes of the name, cookie.
+fn name_bytes(name: usize) -> usize {
     8 + 4 + padded(name) + 8
 }
 
@@ -146,11 +146,11 @@ mod tests {
         }
     }
 
-    /// How many of three entries of 32 octets fit, and the reply's length without its status.
-    fn fill(octets: usize, names: usize) -> Result<(usize, usize), Status> {
+    /// How many of three entries of 32 bytes fit, and the reply's length without its status.
+    fn fill(bytes: usize, names: usize) -> Result<(usize, usize), Status> {
         let mut w = Writer::default();
         w.u32(0xfeed);
-        let limits = DirectoryLimits { octets, names };
+        let limits = DirectoryLimits { bytes, names };
         let mut dir = DirectoryWriter::new(&mut w, limits, None, CookieVerifier::default());
         let fit = ["one.txt", "two.txt", "tri.txt"]
             .iter()
@@ -183,7 +183,7 @@ mod tests {
     fn what_is_written_by_entry_is_the_structure() {
         let mut w = Writer::default();
         let limits = DirectoryLimits {
-            octets: 1000,
+            bytes: 1000,
             names: 1000,
         };
         let verifier = CookieVerifier(*b"verifier");
@@ -206,7 +206,7 @@ mod tests {
     fn empty_directory_is_a_reply() {
         let mut w = Writer::default();
         let limits = DirectoryLimits {
-            octets: 20,
+            bytes: 20,
             names: 0,
         };
         let dir = DirectoryWriter::new(&mut w, limits, None, CookieVerifier::default());

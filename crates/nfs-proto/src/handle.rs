@@ -6,24 +6,24 @@ use oncrpc::xdr::{Error, Reader, Writer};
 use std::fmt;
 use std::ops::Deref;
 
-/// A file handle (`nfs_fh3`): up to 64 octets that mean something to their server only.
+/// A file handle (`nfs_fh3`): up to 64 bytes that mean something to their server only.
 ///
-/// It is held in place, without an allocation. Dereferences to its octets.
+/// It is held in place, without an allocation. Dereferences to its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileHandle {
     len: u8,
     /// Zero behind `len`, so that equal handles are equal as values.
-    octets: [u8; MAX_HANDLE as usize],
+    bytes: [u8; MAX_HANDLE as usize],
 }
 
 impl FileHandle {
-    /// The handle of these octets, or nothing if there are more than 64.
-    pub fn new(octets: &[u8]) -> Option<Self> {
+    /// The handle of these bytes, or nothing if there are more than 64.
+    pub fn new(bytes: &[u8]) -> Option<Self> {
         let mut all = [0; MAX_HANDLE as usize];
-        all.get_mut(..octets.len())?.copy_from_slice(octets);
+        all.get_mut(..bytes.len())?.copy_from_slice(bytes);
         Some(Self {
-            len: u8::try_from(octets.len()).ok()?,
-            octets: all,
+            len: u8::try_from(bytes.len()).ok()?,
+            bytes: all,
         })
     }
 }
@@ -32,15 +32,15 @@ impl Deref for FileHandle {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.octets[..usize::from(self.len)]
+        &self.bytes[..usize::from(self.len)]
     }
 }
 
 impl fmt::Debug for FileHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("FileHandle(")?;
-        for octet in &**self {
-            write!(f, "{octet:02x}")?;
+        for byte in &**self {
+            write!(f, "{byte:02x}")?;
         }
         f.write_str(")")
     }
@@ -50,8 +50,8 @@ impl Wire<'_> for FileHandle {
     const MAX: usize = 4 + MAX_HANDLE as usize;
 
     fn parse(r: &mut Reader<'_>) -> Result<Self, Error> {
-        let octets = r.opaque(MAX_HANDLE)?;
-        Ok(Self::new(octets).expect("the reader keeps to the limit"))
+        let bytes = r.opaque(MAX_HANDLE)?;
+        Ok(Self::new(bytes).expect("the reader keeps to the limit"))
     }
 
     fn write(&self, w: &mut Writer) {

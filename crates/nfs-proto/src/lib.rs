@@ -43,7 +43,7 @@ pub use scalars::{
     Access, Cookie, CookieVerifier, CreateVerifier, FileId, FsProperties, Stable, WriteVerifier,
 };
 pub use status::{Failed, Status};
-pub use wire::{List, Octets, Wire};
+pub use wire::{Bytes, List, Wire};
 
 #[cfg(test)]
 mod tests;

@@ -1,35 +1,35 @@
 //! The most that is accepted of everything a peer decides.
 
-/// Octets in a file handle (RFC 1813 §2.4, `NFS3_FHSIZE`).
+/// Bytes in a file handle (RFC 1813 §2.4, `NFS3_FHSIZE`).
 pub const MAX_HANDLE: u32 = 64;
 
-/// Octets in a name that can be used.
+/// Bytes in a name that can be used.
 ///
 /// RFC 1813 sets no limit; this is `NAME_MAX` of every system that serves or mounts us.
 pub const MAX_NAME: usize = 255;
 
-/// Octets in a name as it is read from a message.
+/// Bytes in a name as it is read from a message.
 ///
 /// It is more than [`MAX_NAME`], so that a name which is a little too long is answered
 /// `NFS3ERR_NAMETOOLONG` and not as if the whole message were garbage.
 pub const MAX_FILENAME: u32 = 4096;
 
-/// Octets in the text of a symbolic link.
+/// Bytes in the text of a symbolic link.
 pub const MAX_PATH: u32 = 4096;
 
-/// Octets of data in one READ or WRITE.
+/// Bytes of data in one READ or WRITE.
 pub const MAX_DATA: u32 = 4 << 20;
 
 /// Entries in one reply to READDIR or READDIRPLUS.
 pub const MAX_ENTRIES: u32 = 1 << 17;
 
-/// Octets that a reply to READDIR or READDIRPLUS may be asked to have.
+/// Bytes that a reply to READDIR or READDIRPLUS may be asked to have.
 pub const MAX_DIRECTORY_REPLY: u32 = 1 << 20;
 
-/// Octets in the path of an export (RFC 1813 §5.1.4, `MNTPATHLEN`).
+/// Bytes in the path of an export (RFC 1813 §5.1.4, `MNTPATHLEN`).
 pub const MAX_EXPORT_PATH: u32 = 1024;
 
-/// Octets in the name of a host or group (RFC 1813 §5.1.4, `MNTNAMLEN`).
+/// Bytes in the name of a host or group (RFC 1813 §5.1.4, `MNTNAMLEN`).
 pub const MAX_MOUNT_NAME: u32 = 255;
 
 /// Authentication flavours that a mounted directory lists.
@@ -41,7 +41,7 @@ pub const MAX_MOUNT_ENTRIES: u32 = 4096;
 /// Groups that may mount one export.
 pub const MAX_GROUPS: u32 = 1024;
 
-/// Octets of a list of exports or mounts for which room is made beforehand.
+/// Bytes of a list of exports or mounts for which room is made beforehand.
 ///
 /// RFC 1813 has no limit: what is longer cannot be returned over RDMA.
 pub const MAX_MOUNT_LIST_REPLY: usize = 64 << 10;

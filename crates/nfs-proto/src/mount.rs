@@ -1,15 +1,15 @@
 //! MOUNT version 3 (RFC 1813 §5): from the path of an export to its file handle.
 
 use crate::limits::{MAX_EXPORT_PATH, MAX_FLAVORS, MAX_GROUPS, MAX_MOUNT_ENTRIES, MAX_MOUNT_NAME};
-use crate::{FileHandle, List, Octets, Wire};
+use crate::{Bytes, FileHandle, List, Wire};
 use oncrpc::xdr::{Error, Reader, Writer};
 use std::fmt;
 
-/// Path of a directory on the server (`dirpath`): any octets.
-pub type DirPath<'a> = Octets<'a, MAX_EXPORT_PATH>;
+/// Path of a directory on the server (`dirpath`): any bytes.
+pub type DirPath<'a> = Bytes<'a, MAX_EXPORT_PATH>;
 
-/// Name of a host or a group of hosts (`name`): any octets.
-pub type HostName<'a> = Octets<'a, MAX_MOUNT_NAME>;
+/// Name of a host or a group of hosts (`name`): any bytes.
+pub type HostName<'a> = Bytes<'a, MAX_MOUNT_NAME>;
 
 xdr_enum! {
     /// An error of `mountstat3`. `MNT3_OK` is not among them: that is `Ok`.

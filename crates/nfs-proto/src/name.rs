@@ -1,36 +1,36 @@
 //! Names: as they stand in a message, and those that can be used.
 
 use crate::limits::{MAX_FILENAME, MAX_NAME};
-use crate::{Octets, Status};
+use crate::{Bytes, Status};
 use std::ops::Deref;
 
-/// A name as it stands in a message (`filename3`): any octets.
-pub type Filename<'a> = Octets<'a, MAX_FILENAME>;
+/// A name as it stands in a message (`filename3`): any bytes.
+pub type Filename<'a> = Bytes<'a, MAX_FILENAME>;
 
-/// A name that can be one component of a path: 1 to 255 octets without `/` and NUL.
+/// A name that can be one component of a path: 1 to 255 bytes without `/` and NUL.
 ///
-/// It may be `.` or `..` (RFC 1813 §3.2). Dereferences to its octets.
+/// It may be `.` or `..` (RFC 1813 §3.2). Dereferences to its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Name<'a>(&'a [u8]);
 
 impl<'a> Name<'a> {
-    /// The name of these octets.
+    /// The name of these bytes.
     ///
     /// # Errors
     ///
-    /// What a server answers (RFC 1813 §3.2): `NFS3ERR_NAMETOOLONG` for too many octets,
-    /// `NFS3ERR_ACCES` for none and for octets no name can have.
-    pub fn new(octets: &'a [u8]) -> Result<Self, Status> {
-        if octets.len() > MAX_NAME {
+    /// What a server answers (RFC 1813 §3.2): `NFS3ERR_NAMETOOLONG` for too many bytes,
+    /// `NFS3ERR_ACCES` for none and for bytes no name can have.
+    pub fn new(bytes: &'a [u8]) -> Result<Self, Status> {
+        if bytes.len() > MAX_NAME {
             return Err(Status::NameTooLong);
         }
-        if octets.is_empty() || octets.iter().any(|octet| matches!(octet, b'/' | 0)) {
+        if bytes.is_empty() || bytes.iter().any(|byte| matches!(byte, b'/' | 0)) {
             return Err(Status::Access);
         }
-        Ok(Self(octets))
+        Ok(Self(bytes))
     }
 
-    /// The octets, for as long as the message lives.
+    /// The bytes, for as long as the message lives.
     pub fn get(self) -> &'a [u8] {
         self.0
     }
@@ -73,8 +73,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn refused(octets: &[u8], status: Status) {
-        assert_eq!(Name::new(octets), Err(status));
+    fn refused(bytes: &[u8], status: Status) {
+        assert_eq!(Name::new(bytes), Err(status));
     }
 
     #[test]
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn longest_name_and_octets_that_are_no_text_are_names() {
+    fn longest_name_and_bytes_that_are_no_text_are_names() {
         assert!(Name::new(&[b'x'; MAX_NAME]).is_ok());
         assert!(Name::new(b"\xff\xfe").is_ok());
         assert!(Name::new(b"..").unwrap().is_dot());

@@ -71,11 +71,11 @@ xdr_struct! {
     pub struct Read<'a> {
         /// Attributes of the file after reading.
         pub attributes: Option<Attributes>,
-        /// Octets read; the same as the length of the data.
+        /// Bytes read; the same as the length of the data.
         pub count: u32,
         /// Whether the file ends behind them.
         pub eof: bool,
-        /// The octets. DDP-eligible.
+        /// The bytes. DDP-eligible.
         pub data: Data<'a>,
     }
 }
@@ -86,7 +86,7 @@ xdr_struct! {
     pub struct Write {
         /// The file before and after.
         pub wcc: WccData,
-        /// Octets written; may be fewer than were sent.
+        /// Bytes written; may be fewer than were sent.
         pub count: u32,
         /// What is stable now; at least what was asked for.
         pub committed: Stable,
@@ -205,11 +205,11 @@ xdr_struct! {
     pub struct FsStat {
         /// Attributes of the object asked about.
         pub attributes: Option<Attributes>,
-        /// Size of the file system in octets.
+        /// Size of the file system in bytes.
         pub total_bytes: u64,
-        /// Octets free.
+        /// Bytes free.
         pub free_bytes: u64,
-        /// Octets free to the caller.
+        /// Bytes free to the caller.
         pub available_bytes: u64,
         /// Files it can hold.
         pub total_files: u64,
@@ -228,21 +228,21 @@ xdr_struct! {
     pub struct FsInfo {
         /// Attributes of the object asked about.
         pub attributes: Option<Attributes>,
-        /// Most octets of one READ.
+        /// Most bytes of one READ.
         pub read_max: u32,
-        /// Octets a READ should have.
+        /// Bytes a READ should have.
         pub read_preferred: u32,
         /// What the size of a READ should be a multiple of.
         pub read_multiple: u32,
-        /// Most octets of one WRITE.
+        /// Most bytes of one WRITE.
         pub write_max: u32,
-        /// Octets a WRITE should have.
+        /// Bytes a WRITE should have.
         pub write_preferred: u32,
         /// What the size of a WRITE should be a multiple of.
         pub write_multiple: u32,
-        /// Octets a READDIR should ask for.
+        /// Bytes a READDIR should ask for.
         pub dir_preferred: u32,
-        /// Most octets of a file.
+        /// Most bytes of a file.
         pub max_file_size: u64,
         /// How fine the server's times are.
         pub time_delta: NfsTime,
@@ -259,7 +259,7 @@ xdr_struct! {
         pub attributes: Option<Attributes>,
         /// Most names of a file.
         pub link_max: u32,
-        /// Most octets of a name.
+        /// Most bytes of a name.
         pub name_max: u32,
         /// Whether a name that is too long is refused, and not cut.
         pub no_trunc: bool,

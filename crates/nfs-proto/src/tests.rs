@@ -19,7 +19,7 @@ fn payload<'a>(value: &impl Wire<'a>) -> Payload {
     w.finish()
 }
 
-fn octets<'a>(value: &impl Wire<'a>) -> Vec<u8> {
+fn bytes<'a>(value: &impl Wire<'a>) -> Vec<u8> {
     let mut out = Buffer::default();
     payload(value).copy_stream_into(&mut out);
     out.to_vec()
@@ -36,7 +36,7 @@ macro_rules! round_trip {
         prop_assert_eq!(&<$ty as Wire>::parse(&mut r).unwrap(), &value);
         prop_assert!(r.finish().is_ok());
 
-        let whole = octets(&value);
+        let whole = bytes(&value);
         let mut r = Reader::new(&whole);
         prop_assert_eq!(&<$ty as Wire>::parse(&mut r).unwrap(), &value);
         prop_assert!(r.finish().is_ok());
@@ -83,15 +83,15 @@ proptest! {
     }
 
     #[test]
-    fn any_octets_are_a_value_or_an_error(words in proptest::collection::vec(
+    fn any_bytes_are_a_value_or_an_error(words in proptest::collection::vec(
         prop_oneof![0u32..8, any::<u32>()], 0..200,
     )) {
-        let octets: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
-        let _ = Res::<results::ReadDirPlus<'_>, Option<Attributes>>::parse(&mut Reader::new(&octets));
-        let _ = Res::<results::Read<'_>, Option<Attributes>>::parse(&mut Reader::new(&octets));
-        let _ = args::MkNod::parse(&mut Reader::new(&octets));
-        let _ = args::Write::parse(&mut Reader::new(&octets));
-        let _ = mount::ExportList::parse(&mut Reader::new(&octets));
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+        let _ = Res::<results::ReadDirPlus<'_>, Option<Attributes>>::parse(&mut Reader::new(&bytes));
+        let _ = Res::<results::Read<'_>, Option<Attributes>>::parse(&mut Reader::new(&bytes));
+        let _ = args::MkNod::parse(&mut Reader::new(&bytes));
+        let _ = args::Write::parse(&mut Reader::new(&bytes));
+        let _ = mount::ExportList::parse(&mut Reader::new(&bytes));
     }
 }
 

@@ -6,14 +6,14 @@ use std::ops::Deref;
 
 /// A value with one XDR form.
 pub trait Wire<'a>: Sized {
-    /// Most octets of the form, without the data of by-reference items.
+    /// Most bytes of the form, without the data of by-reference items.
     const MAX: usize;
 
     /// Reads the value.
     ///
     /// # Errors
     ///
-    /// If the octets are not such a value, or exceed a limit of [`limits`](crate::limits).
+    /// If the bytes are not such a value, or exceed a limit of [`limits`](crate::limits).
     fn parse(r: &mut Reader<'a>) -> Result<Self, Error>;
 
     /// Writes the value.
@@ -113,23 +113,23 @@ impl<'a, T: Wire<'a>, const LIMIT: u32> Wire<'a> for List<T, LIMIT> {
     }
 }
 
-/// Octets of a string or opaque array, at most `LIMIT`, in the message they were read from.
+/// Bytes of a string or opaque array, at most `LIMIT`, in the message they were read from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Octets<'a, const LIMIT: u32>(&'a [u8]);
+pub struct Bytes<'a, const LIMIT: u32>(&'a [u8]);
 
-impl<'a, const LIMIT: u32> Octets<'a, LIMIT> {
-    /// These octets, if they are not more than the limit.
-    pub fn new(octets: &'a [u8]) -> Option<Self> {
-        (octets.len() <= LIMIT as usize).then_some(Self(octets))
+impl<'a, const LIMIT: u32> Bytes<'a, LIMIT> {
+    /// These bytes, if they are not more than the limit.
+    pub fn new(bytes: &'a [u8]) -> Option<Self> {
+        (bytes.len() <= LIMIT as usize).then_some(Self(bytes))
     }
 
-    /// The octets, for as long as the message lives.
+    /// The bytes, for as long as the message lives.
     pub fn get(self) -> &'a [u8] {
         self.0
     }
 }
 
-impl<const LIMIT: u32> Deref for Octets<'_, LIMIT> {
+impl<const LIMIT: u32> Deref for Bytes<'_, LIMIT> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -137,7 +137,7 @@ impl<const LIMIT: u32> Deref for Octets<'_, LIMIT> {
     }
 }
 
-impl<'a, const LIMIT: u32> Wire<'a> for Octets<'a, LIMIT> {
+impl<'a, const LIMIT: u32> Wire<'a> for Bytes<'a, LIMIT> {
     const MAX: usize = 4 + xdr::padded(LIMIT as usize);
 
     fn parse(r: &mut Reader<'a>) -> Result<Self, Error> {

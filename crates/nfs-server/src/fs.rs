@@ -59,7 +59,7 @@ pub struct Found {
 /// Data of a file.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOut {
-    /// The octets, by reference.
+    /// The bytes, by reference.
     pub data: Gather,
     /// Whether they reach to the end of the file.
     pub eof: bool,
@@ -79,7 +79,7 @@ pub enum Stability {
 /// What became of written data.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteOut {
-    /// Octets written.
+    /// Bytes written.
     pub count: u32,
     /// How durable they are.
     pub committed: Stability,
@@ -112,17 +112,17 @@ pub enum Make {
 /// How much of a directory a reply can hold.
 #[derive(Clone, Copy, Debug)]
 pub struct DirBudget {
-    /// Most octets of entries in the reply.
+    /// Most bytes of entries in the reply.
     pub total: usize,
-    /// Octets of an entry in the reply, without its name.
+    /// Bytes of an entry in the reply, without its name.
     pub per_entry: usize,
-    /// Most octets of names, cookies and ids (READDIRPLUS `dircount`, RFC 1813 §3.3.17): a hint,
+    /// Most bytes of names, cookies and ids (READDIRPLUS `dircount`, RFC 1813 §3.3.17): a hint,
     /// of which one entry may be more.
     pub names: usize,
 }
 
 impl DirBudget {
-    /// Octets of the fileid, the length of the name, the cookie and the "one more follows" of an entry.
+    /// Bytes of the fileid, the length of the name, the cookie and the "one more follows" of an entry.
     pub const BASE: usize = 8 + 4 + 8 + 4;
 
     /// Takes the room for one more entry; `first` says that it is the only one so far.
@@ -195,14 +195,14 @@ pub struct DirFrom {
     pub verifier: u64,
 }
 
-/// Room in a file system, in octets and files (RFC 1813 §3.3.18).
+/// Room in a file system, in bytes and files (RFC 1813 §3.3.18).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Space {
-    /// Octets in all.
+    /// Bytes in all.
     pub total: u64,
-    /// Octets free.
+    /// Bytes free.
     pub free: u64,
-    /// Octets free to this caller.
+    /// Bytes free to this caller.
     pub available: u64,
     /// Files in all, existing and possible.
     pub total_files: u64,
@@ -215,13 +215,13 @@ pub struct Space {
 /// What a file system can do, for FSINFO and PATHCONF (RFC 1813 §3.3.19, §3.3.20).
 #[derive(Clone, Copy, Debug)]
 pub struct Abilities {
-    /// Largest file, in octets.
+    /// Largest file, in bytes.
     pub max_file_size: u64,
     /// Resolution of times, in nanoseconds.
     pub time_step: u32,
     /// Most hard links to a file.
     pub max_links: u32,
-    /// Longest name, in octets.
+    /// Longest name, in bytes.
     pub max_name: u32,
 }
 
@@ -262,7 +262,7 @@ pub trait FileSystem: Send + Sync {
     /// The text of a symbolic link.
     fn read_link(&self, who: &Identity, file: FileId) -> Outcome<Seen<Bytes>>;
 
-    /// Up to `count` octets from `offset`.
+    /// Up to `count` bytes from `offset`.
     fn read(&self, who: &Identity, file: FileId, offset: u64, count: u32)
     -> Outcome<Seen<ReadOut>>;
 

@@ -1,6 +1,6 @@
 //! Sealed file handles.
 //!
-//! A handle is 48 octets: a format number, the export, the three words by which the file system
+//! A handle is 48 bytes: a format number, the export, the three words by which the file system
 //! knows the file, and a message authentication code (SipHash-2-4 with 128 bits) over all of that
 //! under a key that only the server has. Who cannot compute the code cannot make a handle, not even
 //! of a file whose inode number is known.
@@ -13,10 +13,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Octets of a handle (of at most 64, RFC 1813 §2.4).
+/// Bytes of a handle (of at most 64, RFC 1813 §2.4).
 pub(crate) const HANDLE_LEN: usize = BODY_LEN + 16;
 
-/// Octets that are authenticated.
+/// Bytes that are authenticated.
 const BODY_LEN: usize = 4 + 4 + 24;
 
 /// First word of every handle. Another one would be another layout.
@@ -33,7 +33,7 @@ pub enum KeyError {
     #[error("cannot use the key of file handles, {path}: {error}; --state-dir names another place")]
     File { path: PathBuf, error: io::Error },
     #[error(
-        "{path} is not a key of {} octets; remove it to go on, and clients have to mount again",
+        "{path} is not a key of {} bytes; remove it to go on, and clients have to mount again",
         HandleKey::LEN
     )]
     Length { path: PathBuf },
@@ -42,7 +42,7 @@ pub enum KeyError {
 }
 
 impl HandleKey {
-    /// Octets of a key.
+    /// Bytes of a key.
     pub const LEN: usize = 16;
 
     /// Name of the file with the key in a state directory.
@@ -78,7 +78,7 @@ impl HandleKey {
                 Self::parse(&std::fs::read(&path).map_err(failed)?, &path)
             }
             Err(error) => Err(failed(error)),
-            Ok(octets) => {
+            Ok(bytes) => {
                 let mode = std::fs::metadata(&path).map_err(failed)?.permissions();
                 if mode.mode() & 0o077 != 0 {
                     tracing::warn!(
@@ -86,13 +86,13 @@ impl HandleKey {
                         "the key of file handles can be read by others: chmod 600"
                     );
                 }
-                Self::parse(&octets, &path)
+                Self::parse(&bytes, &path)
             }
         }
     }
 
-    fn parse(octets: &[u8], path: &Path) -> Result<Self, KeyError> {
-        octets
+    fn parse(bytes: &[u8], path: &Path) -> Result<Self, KeyError> {
+        bytes
             .try_into()
             .map(Self)
             .map_err(|_| KeyError::Length { path: path.into() })
@@ -124,15 +124,15 @@ impl HandleKey {
 
     /// The handle of a file in an export.
     pub(crate) fn seal(&self, export: u32, FileId(words): FileId) -> FileHandle {
-        let mut octets = [0; HANDLE_LEN];
-        octets[..4].copy_from_slice(&FORMAT.to_be_bytes());
-        octets[4..8].copy_from_slice(&export.to_be_bytes());
-        for (place, word) in octets[8..BODY_LEN].chunks_exact_mut(8).zip(words) {
+        let mut bytes = [0; HANDLE_LEN];
+        bytes[..4].copy_from_slice(&FORMAT.to_be_bytes());
+        bytes[4..8].copy_from_slice(&export.to_be_bytes());
+        for (place, word) in bytes[8..BODY_LEN].chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_be_bytes());
         }
-        let code = self.code(&octets[..BODY_LEN]);
-        octets[BODY_LEN..].copy_from_slice(&code);
-        FileHandle::new(&octets).expect("a sealed handle is shorter than any handle may be")
+        let code = self.code(&bytes[..BODY_LEN]);
+        bytes[BODY_LEN..].copy_from_slice(&code);
+        FileHandle::new(&bytes).expect("a sealed handle is shorter than any handle may be")
     }
 
     /// The export and the file of a handle, if it was sealed with this key.
@@ -145,9 +145,9 @@ impl HandleKey {
             return None;
         }
         let word = |at: usize| {
-            let mut octets = [0; 8];
-            octets.copy_from_slice(&body[at..at + 8]);
-            u64::from_be_bytes(octets)
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&body[at..at + 8]);
+            u64::from_be_bytes(bytes)
         };
         let (format, export) = (word(0) >> 32, word(0) & 0xffff_ffff);
         let export = u32::try_from(export).ok()?;

@@ -22,7 +22,7 @@
 //!
 //! **What waits.** GETATTR, ACCESS, LOOKUP and READ are tried without waiting (`RESOLVE_CACHED`,
 //! `RWF_NOWAIT`) and become a job when the kernel would have to read a disk. Unstable writes of up
-//! to [`INLINE_WRITE`] octets are tried in the same way where the file system can say that it would
+//! to [`INLINE_WRITE`] bytes are tried in the same way where the file system can say that it would
 //! wait (XFS, btrfs) or never does (tmpfs); ext4 cannot, and its writes are jobs, as is everything
 //! that changes a directory, reads one, or syncs. On a file system that is not known here, such as
 //! FUSE or one behind a network, even looking at an open file may wait: there everything is a job.
@@ -63,14 +63,14 @@ use std::time::{Duration, Instant};
 use sys::{ProcFd, Stat, Stop, Try};
 use table::Table;
 
-/// Largest unstable write that is tried without waiting, in octets.
+/// Largest unstable write that is tried without waiting, in bytes.
 pub const INLINE_WRITE: usize = 64 << 10;
 
 /// For how long a directory is taken to be where it was. Then it is looked up again, so that one
 /// which somebody moved out of the export is not served for longer.
 const DIRECTORY_TRUST: Duration = Duration::from_secs(1);
 
-/// Files whose place is remembered in memory, at about 100 octets each.
+/// Files whose place is remembered in memory, at about 100 bytes each.
 const REMEMBERED_PLACES: usize = 65_536;
 
 /// Longest text of a symbolic link that file systems keep in the inode, so that reading it needs no
@@ -290,11 +290,11 @@ impl Inner {
 
     fn space(&self) -> Try<Space> {
         let found = rustix::fs::fstatvfs(self.root.path.as_fd())?;
-        let octets = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
         Ok(Space {
-            total: octets(found.f_blocks),
-            free: octets(found.f_bfree),
-            available: octets(found.f_bavail),
+            total: bytes(found.f_blocks),
+            free: bytes(found.f_bfree),
+            available: bytes(found.f_bavail),
             total_files: found.f_files,
             free_files: found.f_ffree,
             available_files: found.f_favail,
@@ -339,7 +339,7 @@ impl FileSystem for LocalFs {
             Step::Here => self.run(move |inner, pace| inner.lookup_here(dir, pace)),
             Step::Parent => self.run(move |inner, pace| inner.lookup_parent(&who, dir, pace)),
             Step::Name(name) => {
-                let name = entries::OwnedName::from_slice(name.octets());
+                let name = entries::OwnedName::from_slice(name.bytes());
                 self.run(move |inner, pace| inner.lookup(&who, dir, &name, pace))
             }
         }
@@ -404,12 +404,12 @@ impl FileSystem for LocalFs {
         name: Name<'_>,
         what: Make,
     ) -> Outcome<Changed<Found>> {
-        let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.octets()));
+        let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
         self.slow(move |inner| inner.make(&who, dir, &name, &what))
     }
 
     fn remove(&self, who: &Identity, dir: FileId, name: Name<'_>) -> Outcome<Changed<()>> {
-        let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.octets()));
+        let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
         self.slow(move |inner| inner.remove(&who, dir, &name, false))
     }
 
@@ -419,7 +419,7 @@ impl FileSystem for LocalFs {
         dir: FileId,
         name: Name<'_>,
     ) -> Outcome<Changed<()>> {
-        let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.octets()));
+        let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
         self.slow(move |inner| inner.remove(&who, dir, &name, true))
     }
 
@@ -430,13 +430,13 @@ impl FileSystem for LocalFs {
         to: (FileId, Name<'_>),
     ) -> Outcome<Renamed> {
         let who = who.clone();
-        let from = (from.0, entries::OwnedName::from_slice(from.1.octets()));
-        let to = (to.0, entries::OwnedName::from_slice(to.1.octets()));
+        let from = (from.0, entries::OwnedName::from_slice(from.1.bytes()));
+        let to = (to.0, entries::OwnedName::from_slice(to.1.bytes()));
         self.slow(move |inner| inner.rename(&who, &from, &to))
     }
 
     fn link(&self, who: &Identity, file: FileId, dir: FileId, name: Name<'_>) -> Outcome<Linked> {
-        let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.octets()));
+        let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
         self.slow(move |inner| inner.link(&who, file, dir, &name))
     }
 

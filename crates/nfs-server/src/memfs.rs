@@ -20,7 +20,7 @@ use oncrpc::xdr::{Gather, gather_len};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tree::{Body, Inode, Tree};
 
-/// Largest file, in octets.
+/// Largest file, in bytes.
 const MAX_FILE: u64 = 1 << 40;
 
 /// Most hard links to a file.
@@ -34,7 +34,7 @@ pub struct MemFs {
 }
 
 impl MemFs {
-    /// An empty file system that holds up to `limit` octets, those for its own keeping included.
+    /// An empty file system that holds up to `limit` bytes, those for its own keeping included.
     ///
     /// Everybody may write to its root.
     pub fn new(limit: u64) -> Self {
@@ -175,7 +175,7 @@ impl FileSystem for MemFs {
             let found = match step {
                 Step::Here => number,
                 Step::Parent => entries.parent,
-                Step::Name(name) => entries.get(name.octets()).ok_or(Error::NotFound)?,
+                Step::Name(name) => entries.get(name.bytes()).ok_or(Error::NotFound)?,
             };
             self.found(tree, found)
         })
@@ -260,12 +260,12 @@ impl FileSystem for MemFs {
         Outcome::Ready(self.change(dir, |tree, number, before| {
             permission::check_directory(before)?;
             permission::check(who, before, EXECUTE)?;
-            let there = tree.get(number)?.directory()?.get(name.octets());
+            let there = tree.get(number)?.directory()?.get(name.bytes());
             let made = match there {
                 Some(there) => change::existing(tree, who, there, &what)?,
                 None => {
                     permission::check_add(who, before)?;
-                    change::make(tree, who, (number, before), name.octets(), what)?
+                    change::make(tree, who, (number, before), name.bytes(), what)?
                 }
             };
             self.found(tree, made)
@@ -274,11 +274,11 @@ impl FileSystem for MemFs {
 
     fn remove(&self, who: &Identity, dir: FileId, name: Name<'_>) -> Outcome<Changed<()>> {
         Outcome::Ready(self.change(dir, |tree, number, before| {
-            let entry = change::entry_to_take(tree, who, (number, before), name.octets())?;
+            let entry = change::entry_to_take(tree, who, (number, before), name.bytes())?;
             if entry.is_directory() {
                 return Err(Error::IsDirectory);
             }
-            tree.unlink(number, name.octets())
+            tree.unlink(number, name.bytes())
         }))
     }
 
@@ -289,12 +289,12 @@ impl FileSystem for MemFs {
         name: Name<'_>,
     ) -> Outcome<Changed<()>> {
         Outcome::Ready(self.change(dir, |tree, number, before| {
-            let entry = change::entry_to_take(tree, who, (number, before), name.octets())?;
+            let entry = change::entry_to_take(tree, who, (number, before), name.bytes())?;
             permission::check_directory(&entry)?;
             if !tree.get(entry.fileid)?.directory()?.is_empty() {
                 return Err(Error::NotEmpty);
             }
-            tree.unlink(number, name.octets())
+            tree.unlink(number, name.bytes())
         }))
     }
 
@@ -318,8 +318,8 @@ impl FileSystem for MemFs {
                 let result = change::rename(
                     &mut tree,
                     who,
-                    (from_dir.0, &from_dir.1, from.1.octets()),
-                    (to_dir.0, &to_dir.1, to.1.octets()),
+                    (from_dir.0, &from_dir.1, from.1.bytes()),
+                    (to_dir.0, &to_dir.1, to.1.bytes()),
                 );
                 Renamed {
                     from: wcc(&tree, from_dir.0, &from_dir.1),
@@ -345,7 +345,7 @@ impl FileSystem for MemFs {
             if file.links >= MAX_LINKS {
                 return Err(Error::TooManyLinks);
             }
-            tree.link(dir, name.octets(), number)
+            tree.link(dir, name.bytes(), number)
         });
         let attributes = self.found(&self.read(), number).ok();
         Outcome::Ready(Linked {

@@ -179,7 +179,7 @@ impl Mount3 {
 /// followed.
 fn descend(fs: &dyn FileSystem, who: &Identity, path: &[u8]) -> Result<FileId, MountStatus> {
     let mut at = fs.root();
-    let names = path.split(|&octet| octet == b'/');
+    let names = path.split(|&byte| byte == b'/');
     for name in names.filter(|name| !name.is_empty()) {
         let step = Step::Name(Name::new(name).map_err(status)?);
         let found = fs.lookup(who, at, step).wait().result.map_err(status)?;

@@ -31,10 +31,10 @@ use oncrpc::xdr::Reader;
 use oncrpc::{Answer, Call, Program, Reply, ReplyBound};
 use std::ops::RangeInclusive;
 
-/// Most octets of a READ (RFC 1813 §3.3.19, `rtmax`). A call for more gets this much.
+/// Most bytes of a READ (RFC 1813 §3.3.19, `rtmax`). A call for more gets this much.
 pub const MAX_READ: u32 = 1 << 20;
 
-/// Most octets of a WRITE (RFC 1813 §3.3.19, `wtmax`). Of more, this much is written.
+/// Most bytes of a WRITE (RFC 1813 §3.3.19, `wtmax`). Of more, this much is written.
 pub const MAX_WRITE: u32 = 1 << 20;
 
 /// Most calls of all clients together that wait for a thread or a disk: those of some hundred busy

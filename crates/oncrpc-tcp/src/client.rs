@@ -1,4 +1,4 @@
-//! Calls over a stream of octets.
+//! Calls over a stream of bytes.
 
 use crate::record::{self, Decoder};
 use buffer::Buffer;
@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-/// Most octets of a reply: above the largest NFS READ in use, with room for its header.
+/// Most bytes of a reply: above the largest NFS READ in use, with room for its header.
 const MAX_REPLY: usize = (4 << 20) + 4096;
 
 /// Calls that wait to be written before further ones wait to be accepted.
@@ -199,11 +199,11 @@ impl Waiting {
 
 async fn read(mut stream: impl AsyncRead + Unpin, waiting: Arc<Waiting>) {
     let mut decoder = Decoder::new(MAX_REPLY);
-    let mut octets = vec![0; super::READ_SIZE];
+    let mut bytes = vec![0; super::READ_SIZE];
     let why = loop {
-        let mut input = match stream.read(&mut octets).await {
+        let mut input = match stream.read(&mut bytes).await {
             Ok(0) => break "the server closed it".to_owned(),
-            Ok(len) => &octets[..len],
+            Ok(len) => &bytes[..len],
             Err(error) => break error.to_string(),
         };
         let end = loop {

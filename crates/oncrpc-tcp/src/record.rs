@@ -1,6 +1,6 @@
-//! Record marking: messages on a stream of octets (RFC 5531 §11).
+//! Record marking: messages on a stream of bytes (RFC 5531 §11).
 //!
-//! It opens nothing: octets that came are taken apart, messages to send are put together.
+//! It opens nothing: bytes that came are taken apart, messages to send are put together.
 
 use buffer::Buffer;
 use oncrpc::xdr::Payload;
@@ -12,7 +12,7 @@ pub const MAX_FRAGMENTS: u32 = 1024;
 /// Set in the mark of the last fragment of a record; the other bits are its length.
 const LAST: u32 = 1 << 31;
 
-/// Octets of a mark.
+/// Bytes of a mark.
 const MARK: usize = 4;
 
 /// Takes messages out of a stream, in whatever pieces it comes.
@@ -28,9 +28,9 @@ pub struct Decoder {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// In a mark, of which `have` octets have come.
-    Mark { octets: [u8; MARK], have: usize },
-    /// In a fragment, of which `left` octets have not come.
+    /// In a mark, of which `have` bytes have come.
+    Mark { bytes: [u8; MARK], have: usize },
+    /// In a fragment, of which `left` bytes have not come.
     Fragment { left: usize, last: bool },
 }
 
@@ -38,7 +38,7 @@ enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// A record is larger than allowed.
-    #[error("a record of {len} octets or more exceeds the limit of {limit}")]
+    #[error("a record of {len} bytes or more exceeds the limit of {limit}")]
     TooLarge {
         /// What its marks say so far.
         len: usize,
@@ -51,7 +51,7 @@ pub enum RecordError {
 }
 
 impl Decoder {
-    /// A decoder at the beginning of a stream, for records of at most `limit` octets.
+    /// A decoder at the beginning of a stream, for records of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -61,7 +61,7 @@ impl Decoder {
         }
     }
 
-    /// Takes octets off the front of `input` until a record is complete or nothing is left.
+    /// Takes bytes off the front of `input` until a record is complete or nothing is left.
     ///
     /// # Errors
     ///
@@ -70,19 +70,19 @@ impl Decoder {
         loop {
             match self.state {
                 State::Mark {
-                    mut octets,
+                    mut bytes,
                     mut have,
                 } => {
                     while have < MARK {
                         let Some((&first, rest)) = input.split_first() else {
-                            self.state = State::Mark { octets, have };
+                            self.state = State::Mark { bytes, have };
                             return Ok(None);
                         };
-                        octets[have] = first;
+                        bytes[have] = first;
                         have += 1;
                         *input = rest;
                     }
-                    self.state = self.begin(u32::from_be_bytes(octets))?;
+                    self.state = self.begin(u32::from_be_bytes(bytes))?;
                 }
                 State::Fragment { left, last } => {
                     let (now, later) = input.split_at(left.min(input.len()));
@@ -130,7 +130,7 @@ impl Decoder {
 
 impl State {
     const START: Self = Self::Mark {
-        octets: [0; MARK],
+        bytes: [0; MARK],
         have: 0,
     };
 }
@@ -156,8 +156,8 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    fn payload(octets: &[u8]) -> Payload {
-        Payload::new(Buffer::from(octets.to_vec()), 0)
+    fn payload(bytes: &[u8]) -> Payload {
+        Payload::new(Buffer::from(bytes.to_vec()), 0)
     }
 
     fn decode_all(decoder: &mut Decoder, mut input: &[u8]) -> Result<Vec<Vec<u8>>, RecordError> {
@@ -169,9 +169,9 @@ mod tests {
         Ok(records)
     }
 
-    fn fragment(last: bool, octets: &[u8]) -> Vec<u8> {
-        let mark = u32::try_from(octets.len()).unwrap() | if last { LAST } else { 0 };
-        [&mark.to_be_bytes()[..], octets].concat()
+    fn fragment(last: bool, bytes: &[u8]) -> Vec<u8> {
+        let mark = u32::try_from(bytes.len()).unwrap() | if last { LAST } else { 0 };
+        [&mark.to_be_bytes()[..], bytes].concat()
     }
 
     #[test]
@@ -255,9 +255,9 @@ mod tests {
         }
 
         #[test]
-        fn no_stream_makes_the_decoder_panic(octets in vec(any::<u8>(), 0..400)) {
+        fn no_stream_makes_the_decoder_panic(bytes in vec(any::<u8>(), 0..400)) {
             let mut decoder = Decoder::new(100);
-            let mut input = &octets[..];
+            let mut input = &bytes[..];
             while let Ok(Some(record)) = decoder.decode(&mut input) {
                 prop_assert!(record.head().len() <= 100);
             }

@@ -23,7 +23,7 @@ pub const PORT: u16 = 111;
 /// run as root.
 pub const LOCAL_SOCKET: &str = "/run/rpcbind.sock";
 
-/// Most octets of a universal address: the longest is an IPv6 one in full, with its port.
+/// Most bytes of a universal address: the longest is an IPv6 one in full, with its port.
 const MAX_ADDRESS: u32 = 64;
 
 /// The newest version, and the one that is asked first (RFC 1833 §2.2).

@@ -26,13 +26,13 @@ pub struct Limits {
     pub connections: usize,
     /// Connections from one address at a time. An IPv6 /64 counts as one address.
     pub connections_of_address: usize,
-    /// Most octets of one call.
+    /// Most bytes of one call.
     pub record: usize,
     /// Calls of one connection being answered at a time. Further ones wait in the socket.
     pub calls: usize,
     /// How long a connection may be silent.
     pub idle: Duration,
-    /// How long a client may take to send one call, from its first octet to its last: one that
+    /// How long a client may take to send one call, from its first byte to its last: one that
     /// drips is never silent.
     pub receive: Duration,
     /// How long a client may take to accept a reply.
@@ -227,9 +227,9 @@ struct Connection {
     log: Arc<Log>,
 }
 
-/// Octets that came and are not decoded yet.
+/// Bytes that came and are not decoded yet.
 struct Input {
-    octets: Box<[u8]>,
+    bytes: Box<[u8]>,
     at: usize,
     end: usize,
 }
@@ -244,7 +244,7 @@ impl Connection {
         let (mut from_client, mut to_client) = stream.into_split();
         let mut decoder = Decoder::new(self.limits.record);
         let mut input = Input {
-            octets: vec![0; super::READ_SIZE].into(),
+            bytes: vec![0; super::READ_SIZE].into(),
             at: 0,
             end: 0,
         };
@@ -299,7 +299,7 @@ impl Connection {
         to_client: &mut OwnedWriteHalf,
     ) -> io::Result<()> {
         while self.running.len() < self.limits.calls {
-            let mut rest = &input.octets[input.at..input.end];
+            let mut rest = &input.bytes[input.at..input.end];
             let decoded = decoder.decode(&mut rest);
             input.at = input.end - rest.len();
             let call = match decoded {
@@ -372,7 +372,7 @@ async fn reached(until: Option<Instant>) {
 impl Input {
     /// Replaces what is decoded by what comes; false at the end of the stream.
     async fn read(&mut self, from_client: &mut OwnedReadHalf) -> io::Result<bool> {
-        let len = from_client.read(&mut self.octets).await?;
+        let len = from_client.read(&mut self.bytes).await?;
         self.at = 0;
         self.end = len;
         Ok(len > 0)

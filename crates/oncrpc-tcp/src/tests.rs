@@ -283,7 +283,7 @@ async fn connection_on_which_a_call_does_not_come_to_its_end_is_closed() {
     let served = Served::new(limits).await;
     let client = served.client().await;
     let mut stream = TcpStream::connect(served.addr).await.unwrap();
-    // Forty octets are promised, and one of them comes.
+    // Forty bytes are promised, and one of them comes.
     stream.write_all(&[0x80, 0, 0, 40, 1]).await.unwrap();
     let closed = tokio::time::timeout(DEADLINE, closed(&mut stream)).await;
     assert_eq!(closed, Ok(true));

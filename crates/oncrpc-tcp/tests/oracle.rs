@@ -1,6 +1,6 @@
 //! Headers and record marks compared with the `onc-rpc` crate, which somebody else wrote.
 //!
-//! It limits credentials to 200 octets and machine names to 16, and does not pad names
+//! It limits credentials to 200 bytes and machine names to 16, and does not pad names
 //! (RFC 4506 §4.11 does), so that the values keep to what both can say.
 
 use onc_rpc::auth::{AuthFlavor, AuthUnixParams};
@@ -34,7 +34,7 @@ fn from_record(record: &[u8]) -> Payload {
     message
 }
 
-/// Their message is our octets, and our reading of their octets is `ours`.
+/// Their message is our bytes, and our reading of their bytes is `ours`.
 fn check_reply(ours: ReplyStatus<'_>, theirs: ReplyBody<&[u8], &[u8]>) {
     let theirs: Theirs<'_> = RpcMessage::new(7, MessageType::Reply(theirs));
     let mut w = Writer::default();
@@ -51,7 +51,7 @@ fn check_reply(ours: ReplyStatus<'_>, theirs: ReplyBody<&[u8], &[u8]>) {
 }
 
 #[test]
-fn replies_of_every_status_are_the_same_octets() {
+fn replies_of_every_status_are_the_same_bytes() {
     let accepted = |ours, theirs| {
         check_reply(
             ReplyStatus::accepted(ours),
@@ -100,7 +100,7 @@ fn replies_of_every_status_are_the_same_octets() {
 
 proptest! {
     #[test]
-    fn calls_are_the_same_octets(
+    fn calls_are_the_same_bytes(
         (xid, prog, vers, proc) in any::<(u32, u32, u32, u32)>(),
         (stamp, uid, gid) in any::<(u32, u32, u32)>(),
         words in vec(any::<[u8; 4]>(), 0..=4),

@@ -3,10 +3,10 @@
 use crate::xdr::{Error, Reader, Writer, padded};
 use smallvec::SmallVec;
 
-/// Most octets in the body of a credential or verifier (RFC 5531 §8.2).
+/// Most bytes in the body of a credential or verifier (RFC 5531 §8.2).
 pub const MAX_AUTH_BODY: u32 = 400;
 
-/// Most octets in the machine name of AUTH_SYS (RFC 5531 Appendix A).
+/// Most bytes in the machine name of AUTH_SYS (RFC 5531 Appendix A).
 pub const MAX_MACHINE_NAME: u32 = 255;
 
 /// Most supplementary groups in AUTH_SYS (RFC 5531 Appendix A).
@@ -24,7 +24,7 @@ pub const AUTH_SYS: u32 = 1;
 pub struct OpaqueAuth<'a> {
     /// Number of the flavour.
     pub flavour: u32,
-    /// At most [`MAX_AUTH_BODY`] octets.
+    /// At most [`MAX_AUTH_BODY`] bytes.
     pub body: &'a [u8],
 }
 
@@ -74,13 +74,13 @@ pub enum Credential {
     Other {
         /// Number of the flavour.
         flavour: u32,
-        /// At most [`MAX_AUTH_BODY`] octets.
+        /// At most [`MAX_AUTH_BODY`] bytes.
         body: Box<[u8]>,
     },
 }
 
 impl Credential {
-    /// Most octets of a credential on the wire, flavour and length included.
+    /// Most bytes of a credential on the wire, flavour and length included.
     pub const MAX_LEN: usize = 8 + MAX_AUTH_BODY as usize;
 
     /// Understands what was received.
@@ -135,7 +135,7 @@ impl Credential {
 pub struct AuthSys {
     /// Any number the caller's machine chose.
     pub stamp: u32,
-    /// Name of the caller's machine, at most [`MAX_MACHINE_NAME`] octets.
+    /// Name of the caller's machine, at most [`MAX_MACHINE_NAME`] bytes.
     pub machine_name: SmallVec<[u8; 64]>,
     /// Effective user.
     pub uid: u32,
@@ -167,7 +167,7 @@ impl AuthSys {
         Ok(sys)
     }
 
-    /// Octets of the body.
+    /// Bytes of the body.
     ///
     /// # Panics
     ///
@@ -309,7 +309,7 @@ mod tests {
         Credential::parse(auth)
     }
 
-    /// A body with this many groups and octets of name, whatever the limits say.
+    /// A body with this many groups and bytes of name, whatever the limits say.
     fn body(name: usize, gids: usize) -> Vec<u8> {
         let mut w = Writer::default();
         w.u32(1);
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn octets_behind_the_groups_are_refused() {
+    fn bytes_behind_the_groups_are_refused() {
         let mut long = body(3, 2);
         long.extend([0; 4]);
         assert_eq!(

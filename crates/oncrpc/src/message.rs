@@ -6,10 +6,10 @@ use crate::xdr::{Error, Payload, Reader, Writer};
 /// The version of the RPC protocol spoken here (RFC 5531 §9).
 pub const RPC_VERSION: u32 = 2;
 
-/// Octets of the header of a successful reply with an empty verifier.
+/// Bytes of the header of a successful reply with an empty verifier.
 pub const REPLY_HEADER: usize = 24;
 
-/// Most octets of the header of a reply: its verifier may have a body (RFC 5531 §8.2).
+/// Most bytes of the header of a reply: its verifier may have a body (RFC 5531 §8.2).
 pub const MAX_REPLY_HEADER: usize = REPLY_HEADER + crate::auth::MAX_AUTH_BODY as usize;
 
 const CALL: u32 = 0;

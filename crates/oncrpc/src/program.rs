@@ -104,7 +104,7 @@ impl Call {
         r
     }
 
-    /// Shows the arguments in octets, piece by piece: the same octets whether data of the call
+    /// Shows the arguments in bytes, piece by piece: the same bytes whether data of the call
     /// travelled in its stream or beside it.
     pub fn visit_args(&self, visit: impl FnMut(&[u8])) {
         self.payload.visit_stream(self.args_at, visit);
@@ -114,7 +114,7 @@ impl Call {
     ///
     /// # Errors
     ///
-    /// Those of `parse`; octets or items it left over. [`unreadable`](Self::unreadable) makes the
+    /// Those of `parse`; bytes or items it left over. [`unreadable`](Self::unreadable) makes the
     /// reply.
     pub fn decode<'a, T>(
         &'a self,

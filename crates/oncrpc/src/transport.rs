@@ -33,9 +33,9 @@ const USUAL_DEPTH: usize = 8;
 /// How large the reply to a call can be, so that a transport can provide for it beforehand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplyBound {
-    /// Most octets of the reply, RPC header included, without the data of the results below.
+    /// Most bytes of the reply, RPC header included, without the data of the results below.
     pub fixed: usize,
-    /// The results that are eligible for placement, in the order of the reply: most octets of each.
+    /// The results that are eligible for placement, in the order of the reply: most bytes of each.
     pub results: SmallVec<[usize; 1]>,
 }
 
@@ -56,7 +56,7 @@ pub enum TransportError {
     #[error("the server's transport refused the call: {0}")]
     Refused(&'static str),
     /// The call or its reply is larger than this transport can carry.
-    #[error("a message of {len} octets is more than the {limit} this transport can carry")]
+    #[error("a message of {len} bytes is more than the {limit} this transport can carry")]
     TooLarge {
         /// What it would have been.
         len: usize,

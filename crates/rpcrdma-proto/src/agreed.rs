@@ -66,7 +66,7 @@ impl Agreed {
         receive: usize,
     ) -> Self {
         let thresholds = own.thresholds(peer);
-        let send = thresholds.send.octets();
+        let send = thresholds.send.bytes();
         // RFC 8167 §5.3: version one does without chunks in the backward direction.
         let (ours, of_peer) = match role {
             Role::Client => (Chunks::Allowed, Chunks::Refused),
@@ -79,7 +79,7 @@ impl Agreed {
                 send,
                 last_resort: send,
                 largest_sent: send,
-                reply: thresholds.receive.octets(),
+                reply: thresholds.receive.bytes(),
                 receive,
             },
             our_calls: OurCalls::Sent(ours),

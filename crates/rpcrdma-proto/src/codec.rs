@@ -168,16 +168,16 @@ const MAX_PLAIN: usize = 36;
 /// The header of a message without chunks, which most messages have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain {
-    octets: [u8; MAX_PLAIN],
+    bytes: [u8; MAX_PLAIN],
     len: usize,
 }
 
 impl Plain {
     pub(crate) fn new(header: &[u8]) -> Self {
-        let mut octets = [0; MAX_PLAIN];
-        octets[..header.len()].copy_from_slice(header);
+        let mut bytes = [0; MAX_PLAIN];
+        bytes[..header.len()].copy_from_slice(header);
         Self {
-            octets,
+            bytes,
             len: header.len(),
         }
     }
@@ -187,6 +187,6 @@ impl Deref for Plain {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.octets[..self.len]
+        &self.bytes[..self.len]
     }
 }

@@ -48,23 +48,23 @@ counters! {
     /// Reply chunks offered, as Requester.
     reply_chunks_offered,
     /// Bytes offered in Read chunks, as Requester.
-    read_octets_offered,
+    read_bytes_offered,
     /// Bytes that came in Write chunks, as Requester.
-    write_octets_received,
+    write_bytes_received,
     /// Bytes that came in Reply chunks, as Requester.
-    reply_octets_received,
+    reply_bytes_received,
     /// Read chunks that were asked for, as Responder.
     read_chunks_pulled,
     /// Bytes that were asked for, as Responder.
-    read_octets_pulled,
+    read_bytes_pulled,
     /// Write chunks filled, as Responder.
     write_chunks_filled,
     /// Bytes of the Writes posted into Write chunks, as Responder.
-    write_octets_posted,
+    write_bytes_posted,
     /// Reply chunks filled, as Responder.
     reply_chunks_filled,
     /// Bytes of the Writes posted into Reply chunks, as Responder.
-    reply_octets_posted,
+    reply_bytes_posted,
     /// Handles of ours that the peer invalidated.
     remote_invalidations,
     /// Of these, those by a peer that did not set R itself (Linux' server does so).

@@ -38,14 +38,14 @@ pub const MAX_SPARED: usize = 8;
 pub const MAX_SPARE_CANDIDATES: usize = 8;
 
 /// (Version two) Characteristics in one message (xcharext §2.1). Those of the first message of a
-/// connection, which has at most 1024 octets, cannot be more.
+/// connection, which has at most 1024 bytes, cannot be more.
 pub const MAX_CHARACTERISTICS: usize = 128;
 
-/// (Version two) Octets of the value of one characteristic (xcharext §2.1). No Send has more, so
+/// (Version two) Bytes of the value of one characteristic (xcharext §2.1). No Send has more, so
 /// that what is in a message as a whole is never too long.
 pub const MAX_CHARACTERISTIC_LEN: u32 = 262_144;
 
-/// (Version two) Octets of the first message of a connection, which a peer of either version can take
+/// (Version two) Bytes of the first message of a connection, which a peer of either version can take
 /// in (cel-01 §5). No message about characteristics has more.
 pub const FIRST_MESSAGE: usize = 1024;
 

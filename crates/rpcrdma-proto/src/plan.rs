@@ -324,7 +324,7 @@ fn chunked(
             return None;
         }
         let enough = !call.move_items || items.peek().is_none();
-        if enough && moved.header() + call.stream - moved.octets <= room {
+        if enough && moved.header() + call.stream - moved.bytes <= room {
             return Some(moved.in_order());
         }
     }
@@ -376,7 +376,7 @@ struct Moved {
     /// Read segments.
     segments: usize,
     /// Bytes that the stream loses.
-    octets: usize,
+    bytes: usize,
 }
 
 impl Moved {
@@ -384,7 +384,7 @@ impl Moved {
         let len = call.items[index];
         self.items.push(index);
         self.segments += limits.segments(len);
-        self.octets += padded(len);
+        self.bytes += padded(len);
     }
 
     /// Bytes that the header gets.

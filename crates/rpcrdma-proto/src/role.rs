@@ -68,8 +68,8 @@ mod tests {
 
     #[test]
     fn what_says_nothing_is_what_this_end_mostly_gets() {
-        for octets in [&stream(2)[..], &[0, 0, 0, 5], &[]] {
-            let of = |role| of(role, procedure::MSG, &Lists::default(), octets, true);
+        for bytes in [&stream(2)[..], &[0, 0, 0, 5], &[]] {
+            let of = |role| of(role, procedure::MSG, &Lists::default(), bytes, true);
             assert_eq!(of(Role::Client), Direction::Reply);
             assert_eq!(of(Role::Server), Direction::Call);
         }

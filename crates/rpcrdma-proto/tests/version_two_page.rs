@@ -9,11 +9,11 @@ use rpcrdma_proto::v2::operations::{Operation, Supported};
 
 const PAGE: &str = include_str!("../../../docs/version-two.md");
 
-/// A message of the page: how chunk lists are laid out, what it is said to be, and its octets.
+/// A message of the page: how chunk lists are laid out, what it is said to be, and its bytes.
 struct Vector<'a> {
     layout: WordLayout,
     said: &'a str,
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 fn vectors() -> Vec<Vector<'static>> {
@@ -35,7 +35,7 @@ fn vectors() -> Vec<Vector<'static>> {
                 other => panic!("{other} is no layout"),
             },
             said,
-            octets: words.flat_map(u32::to_be_bytes).collect(),
+            bytes: words.flat_map(u32::to_be_bytes).collect(),
         }
     };
     blocks.map(vector).collect()
@@ -49,7 +49,7 @@ fn name(vector: &Vector<'_>) -> String {
         Disposition::BadHeader { .. } => "draws RDMA2_ERR_BAD_HEADER".to_owned(),
         Disposition::InvalOption { .. } => "draws RDMA2_ERR_INVAL_OPTION".to_owned(),
     };
-    let (header, at) = match Header::parse(&vector.octets, vector.layout) {
+    let (header, at) = match Header::parse(&vector.bytes, vector.layout) {
         Ok(parsed) => parsed,
         Err(error) => return drawn(error.disposition()),
     };
@@ -69,7 +69,7 @@ fn name(vector: &Vector<'_>) -> String {
             format!("RDMA2_ERROR {direction} {error}")
         }
         Body::Optional(optional) => {
-            let (rest, registry) = (&vector.octets[at..], Registry::standard());
+            let (rest, registry) = (&vector.bytes[at..], Registry::standard());
             let operation = match Operation::parse(optional, rest, Supported::All, &registry) {
                 Ok((Operation::InitXch(_), _)) => "ROPT_INITXCH",
                 Ok((Operation::ReqXch(_), _)) => "ROPT_REQXCH",
@@ -85,7 +85,7 @@ fn name(vector: &Vector<'_>) -> String {
     }
 }
 
-/// The octets of a header, and those of what it says of an operation, made anew.
+/// The bytes of a header, and those of what it says of an operation, made anew.
 fn made(header: &Header) -> Vec<u8> {
     let mut out = Buffer::default();
     let (xid, credits) = (header.xid, header.credits);
@@ -108,7 +108,7 @@ fn messages_of_the_page_are_what_they_are_said_to_be() {
     let vectors = vectors();
     assert!(vectors.len() > 15, "only {} on the page", vectors.len());
     for vector in &vectors {
-        assert_eq!(name(vector), vector.said, "{:02x?}", vector.octets);
+        assert_eq!(name(vector), vector.said, "{:02x?}", vector.bytes);
     }
 }
 
@@ -119,9 +119,9 @@ fn messages_of_the_page_are_made_as_they_stand_there() {
         .iter()
         .filter(|vector| !vector.said.starts_with("draws"));
     for vector in whole {
-        let (header, at) = Header::parse(&vector.octets, vector.layout).expect(vector.said);
-        assert_eq!(made(&header), vector.octets[..at], "{}", vector.said);
-        let payload = &vector.octets[at..];
+        let (header, at) = Header::parse(&vector.bytes, vector.layout).expect(vector.said);
+        assert_eq!(made(&header), vector.bytes[..at], "{}", vector.said);
+        let payload = &vector.bytes[at..];
         match header.body {
             // The RPC message begins with the same XID.
             Body::Msg(_) => assert_eq!(payload[..4], header.xid.to_be_bytes()),

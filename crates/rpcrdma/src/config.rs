@@ -115,9 +115,9 @@ pub struct ClientConfig {
     /// The largest Receive that a server may ask for where version two is spoken (xcharext §4.2). As
     /// many as there are credits may be posted.
     pub max_receive_size: InlineThreshold,
-    /// Octets of the largest chunk, and so of the largest message.
+    /// Bytes of the largest chunk, and so of the largest message.
     pub max_chunk: usize,
-    /// Octets of the largest segment of a chunk that is offered; 0 for chunks of one segment.
+    /// Bytes of the largest segment of a chunk that is offered; 0 for chunks of one segment.
     pub max_segment: usize,
     /// The designs (draft-cel-nfsv4-reminv-design-03 §4) by which the server may invalidate our handles
     /// with its replies, and we its own; none: nothing is invalidated.
@@ -134,7 +134,7 @@ pub struct ClientConfig {
     pub remote_invalidation: Vec<Design>,
     /// Memory of each connection that stays registered (reminv §2.2): arguments that are no larger are
     /// copied there. The server can read what was there last until it is used again, so it is none by
-    /// default. This memory, regions × octets on each connection, comes on top of
+    /// default. This memory, regions × bytes on each connection, comes on top of
     /// [`chunk_memory`](Self::chunk_memory).
     pub persistent_arguments: Option<PersistentArguments>,
     /// Whether the first connection begins with a call that shows whether the provider does remote
@@ -176,13 +176,13 @@ pub struct ClientConfig {
     pub callbacks: Option<CallbackService>,
     /// Calls of the server that are taken in at a time, if something answers them; at least 1.
     pub backward_credits: u32,
-    /// Octets that chunks of calls of the server and of our replies may occupy at a time, on each
+    /// Bytes that chunks of calls of the server and of our replies may occupy at a time, on each
     /// connection. Where version two is spoken, calls with chunks are taken if something answers
     /// them.
     pub chunk_memory: usize,
     /// How long a server may take to hand over all chunks of a call before its connection is closed.
     pub pull_timeout: Duration,
-    /// Octets for the peer's user, sent behind our own private data.
+    /// Bytes for the peer's user, sent behind our own private data.
     pub private_data: Vec<u8>,
     /// What to do while there is nothing to do.
     pub spin: Spin,
@@ -196,8 +196,8 @@ impl Default for ClientConfig {
             version_timeout: Duration::from_secs(5),
             credits: 128,
             send_size: InlineThreshold::DEFAULT,
-            receive_size: InlineThreshold::at_most(2 * InlineThreshold::DEFAULT.octets()),
-            max_receive_size: InlineThreshold::at_most(8 * InlineThreshold::DEFAULT.octets()),
+            receive_size: InlineThreshold::at_most(2 * InlineThreshold::DEFAULT.bytes()),
+            max_receive_size: InlineThreshold::at_most(8 * InlineThreshold::DEFAULT.bytes()),
             max_chunk: 4 << 20,
             max_segment: 0,
             remote_invalidation: vec![Design::PerConnection],
@@ -239,7 +239,7 @@ pub struct ServerConfig {
     /// Where version two is spoken it becomes the size of what we send, as an end sends as much as it
     /// receives (xcharext §3.1).
     pub receive_size: InlineThreshold,
-    /// Octets that are pulled for one call at most, and of the largest chunk that is written.
+    /// Bytes that are pulled for one call at most, and of the largest chunk that is written.
     pub max_chunk: usize,
     /// The designs (draft-cel-nfsv4-reminv-design-03 §4) by which a reply takes a handle of the client's
     /// along; none: it never does.
@@ -291,13 +291,13 @@ pub struct ServerConfig {
     pub backward_memory: usize,
     /// How to find out that a client is dead that is ready for calls.
     pub health: HealthCheck,
-    /// Octets that chunks of calls and replies may occupy at a time, on all connections together.
+    /// Bytes that chunks of calls and replies may occupy at a time, on all connections together.
     /// A call that needs more waits; calls from one address have a quarter of it, or one of them more.
     /// A connection whose calls wait is granted fewer credits until none does.
     pub chunk_memory: usize,
     /// Where buffers come from; none: each worker keeps some of its own.
     pub pool: Option<Pool>,
-    /// Octets for the peer's user, sent behind our own private data.
+    /// Bytes for the peer's user, sent behind our own private data.
     pub private_data: Vec<u8>,
     /// What to do while there is nothing to do.
     pub spin: Spin,
@@ -315,8 +315,8 @@ impl Default for ServerConfig {
         Self {
             versions: Versions::Auto,
             credits: 128,
-            send_size: InlineThreshold::at_most(2 * InlineThreshold::DEFAULT.octets()),
-            max_send_size: InlineThreshold::at_most(8 * InlineThreshold::DEFAULT.octets()),
+            send_size: InlineThreshold::at_most(2 * InlineThreshold::DEFAULT.bytes()),
+            max_send_size: InlineThreshold::at_most(8 * InlineThreshold::DEFAULT.bytes()),
             receive_size: InlineThreshold::DEFAULT,
             max_chunk: 4 << 20,
             remote_invalidation: vec![Design::PerConnection],

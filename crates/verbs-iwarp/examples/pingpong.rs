@@ -45,11 +45,11 @@ impl std::fmt::Display for Numbers {
         let per_mib = |n: u64| n as f64 / BULKS as f64;
         write!(
             f,
-            "round trip {:>8.2?}   1 MiB writes {:.2} GB/s, received with {:.1} reads and {:.0} octets copied each",
+            "round trip {:>8.2?}   1 MiB writes {:.2} GB/s, received with {:.1} reads and {:.0} bytes copied each",
             self.median,
             self.gigabytes,
             per_mib(self.counters.reads),
-            per_mib(self.counters.octets_copied),
+            per_mib(self.counters.bytes_copied),
         )
     }
 }
@@ -59,8 +59,8 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-fn rate(octets: usize, time: Duration) -> f64 {
-    octets as f64 / time.as_secs_f64() / 1e9
+fn rate(bytes: usize, time: Duration) -> f64 {
+    bytes as f64 / time.as_secs_f64() / 1e9
 }
 
 /// Spins until `step` says something.
@@ -209,9 +209,9 @@ fn receive(wr: u64, buffer: Buffer) -> WorkRequest {
     }
 }
 
-fn send(octets: &[u8]) -> WorkRequest {
-    let mut buffer = Buffer::with_capacity(octets.len());
-    buffer.extend_from_slice(octets);
+fn send(bytes: &[u8]) -> WorkRequest {
+    let mut buffer = Buffer::with_capacity(bytes.len());
+    buffer.extend_from_slice(bytes);
     WorkRequest::Send {
         wr: WrId(0),
         buffer,
@@ -258,7 +258,7 @@ async fn serve(mut qp: Box<dyn QueuePair>) -> Result<IoCounters> {
     end(qp).await;
     Ok(IoCounters {
         reads: after.reads - before.reads,
-        octets_copied: after.octets_copied - before.octets_copied,
+        bytes_copied: after.bytes_copied - before.bytes_copied,
         ..after
     })
 }

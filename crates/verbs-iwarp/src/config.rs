@@ -9,14 +9,14 @@ pub struct Config {
     pub crc: CrcMode,
     /// How large an FPDU is made.
     pub fpdu: FpduPolicy,
-    /// Octets of each socket buffer towards a peer on this machine. Elsewhere the kernel tunes
+    /// Bytes of each socket buffer towards a peer on this machine. Elsewhere the kernel tunes
     /// them itself.
     pub loopback_socket_buffer: usize,
     /// How long a connection may be silent before TCP asks whether the peer is still there.
     pub keepalive_idle: Duration,
     /// How often TCP asks after that; the third unanswered question ends the connection.
     pub keepalive_interval: Duration,
-    /// How long octets may stay unacknowledged before the connection is lost.
+    /// How long bytes may stay unacknowledged before the connection is lost.
     pub user_timeout: Duration,
     /// How long a message may take to arrive, from its first segment on, that has a block of a shared
     /// receive queue: others may wait for it.
@@ -66,6 +66,6 @@ pub enum FpduPolicy {
     Path,
     /// As large as is worth it, for software peers.
     Large,
-    /// At most this many octets of ULPDU, within 128 to 64768.
+    /// At most this many bytes of ULPDU, within 128 to 64768.
     Max(u16),
 }

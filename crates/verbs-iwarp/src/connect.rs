@@ -111,7 +111,7 @@ impl Attempt<'_> {
         self.exchanges.push(Exchange {
             connected,
             request,
-            received: reader.octets().to_vec(),
+            received: reader.bytes().to_vec(),
             answered: begin.elapsed() - connected,
         });
         match answer.map_err(|_| SetupError::TimedOut("the answer to our MPA request", timeout))? {

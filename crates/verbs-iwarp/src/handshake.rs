@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Octets to read at a time: the longest frame.
+/// Bytes to read at a time: the longest frame.
 const CHUNK: usize = 20 + iwarp_proto::mpa::MAX_PRIVATE_DATA;
 
 /// How long a peer is given to read a last frame before the connection is dropped.
@@ -24,7 +24,7 @@ pub(crate) enum NoFrame {
     Io(io::Error),
 }
 
-/// Reads one frame and not an octet more. What came is in the reader, however it ends.
+/// Reads one frame and not a byte more. What came is in the reader, however it ends.
 pub(crate) async fn read_frame(
     stream: &mut TcpStream,
     reader: &mut FrameReader,
@@ -56,7 +56,7 @@ pub(crate) async fn write_frame(stream: &mut TcpStream, frame: &Frame) -> io::Re
 }
 
 /// Closes our half and waits for the peer to close its own, so that it reads our last words: a
-/// socket that is dropped with octets unread takes them back.
+/// socket that is dropped with bytes unread takes them back.
 pub(crate) async fn last_word(mut stream: TcpStream) {
     let end = async {
         stream.shutdown().await?;

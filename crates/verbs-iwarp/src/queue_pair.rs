@@ -23,7 +23,7 @@ use verbs::{
 /// [`FPDUS_PER_TURN`](iwarp_proto::FPDUS_PER_TURN) FPDUs taken in.
 const ROUNDS: usize = 4;
 
-/// Octets to move in one call of `progress`, after which others get their turn.
+/// Bytes to move in one call of `progress`, after which others get their turn.
 const BUDGET: usize = 1 << 20;
 
 /// A queue pair over TCP.
@@ -51,7 +51,7 @@ enum Early {
 
 /// What became of reading once.
 enum Read {
-    /// Octets came, and there may be more.
+    /// Bytes came, and there may be more.
     More(usize),
     /// All there was, for now.
     All,
@@ -311,10 +311,10 @@ impl QueuePair for IwarpQp {
         &mut self,
         handle: Handle,
         offset: usize,
-        octets: &[u8],
+        bytes: &[u8],
     ) -> Result<(), NotPersistent> {
-        let memory = self.endpoint.persistent(handle, offset, octets.len())?;
-        memory.copy_from_slice(octets);
+        let memory = self.endpoint.persistent(handle, offset, bytes.len())?;
+        memory.copy_from_slice(bytes);
         Ok(())
     }
 
@@ -322,9 +322,9 @@ impl QueuePair for IwarpQp {
         &mut self,
         handle: Handle,
         offset: usize,
-        octets: &mut [u8],
+        bytes: &mut [u8],
     ) -> Result<(), NotPersistent> {
-        octets.copy_from_slice(self.endpoint.persistent(handle, offset, octets.len())?);
+        bytes.copy_from_slice(self.endpoint.persistent(handle, offset, bytes.len())?);
         Ok(())
     }
 
@@ -422,9 +422,9 @@ impl QueuePair for IwarpQp {
         IoCounters {
             reads: counters.reads,
             writes: counters.writes,
-            octets_in: counters.octets_in,
-            octets_out: counters.octets_out,
-            octets_copied: counters.copied_in + counters.copied_out,
+            bytes_in: counters.bytes_in,
+            bytes_out: counters.bytes_out,
+            bytes_copied: counters.copied_in + counters.copied_out,
             held_back: counters.held_back,
         }
     }

@@ -1,4 +1,4 @@
-//! TCP sockets: how they are made, and how octets go in and out without waiting.
+//! TCP sockets: how they are made, and how bytes go in and out without waiting.
 
 use crate::config::{Config, FpduPolicy};
 use iwarp_proto::fpdu;
@@ -82,11 +82,11 @@ fn is_this_machine(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
 }
 
-/// Octets of the largest ULPDU to send on a connection (RFC 5044 §4.5, §5.1).
+/// Bytes of the largest ULPDU to send on a connection (RFC 5044 §4.5, §5.1).
 pub(crate) fn max_ulpdu(stream: &TcpStream, policy: FpduPolicy, markers: bool) -> usize {
     match policy {
         FpduPolicy::Large => fpdu::LARGE_MULPDU,
-        FpduPolicy::Max(octets) => usize::from(octets),
+        FpduPolicy::Max(bytes) => usize::from(bytes),
         FpduPolicy::Path => {
             let local = stream
                 .peer_addr()
@@ -97,7 +97,7 @@ pub(crate) fn max_ulpdu(stream: &TcpStream, policy: FpduPolicy, markers: bool) -
     }
 }
 
-/// Octets of the largest ULPDU that suits the path to a peer.
+/// Bytes of the largest ULPDU that suits the path to a peer.
 fn path_ulpdu(local: bool, emss: Option<u32>, markers: bool) -> usize {
     /// What fits a segment of Ethernet, if the kernel does not tell.
     const ETHERNET: u32 = 1448;
@@ -138,7 +138,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn connections_notice_that_their_peer_is_gone_and_wait_with_no_octet() {
+    fn connections_notice_that_their_peer_is_gone_and_wait_with_no_byte() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()

@@ -22,7 +22,7 @@ pub struct Exchange {
     /// What we sent.
     pub request: Frame,
     /// What came until it was a whole Reply, could not become one, or nothing more came. A
-    /// [`HeaderView`](iwarp_proto::mpa::HeaderView) shows its fields. At most 532 octets, and 20 of
+    /// [`HeaderView`](iwarp_proto::mpa::HeaderView) shows its fields. At most 532 bytes, and 20 of
     /// anything that is not MPA.
     pub received: Vec<u8>,
     /// How long that took, from the Request on.

@@ -31,7 +31,7 @@ pub(crate) struct Timers {
 enum Wait {
     /// For nothing.
     Nothing,
-    /// For the peer's first octets, until we nudge it.
+    /// For the peer's first bytes, until we nudge it.
     Answer { until: Instant, nudges: u32 },
     /// For the end of the connection.
     End { until: Instant },
@@ -42,10 +42,10 @@ enum Wait {
 enum Idle {
     /// Not looked at since memory was given back, or ever.
     Unknown,
-    /// So many octets had moved when the look-out began.
-    Since { until: Instant, octets: u64 },
-    /// So many octets had moved when memory was given back.
-    Trimmed { octets: u64 },
+    /// So many bytes had moved when the look-out began.
+    Since { until: Instant, bytes: u64 },
+    /// So many bytes had moved when memory was given back.
+    Trimmed { bytes: u64 },
 }
 
 impl Timers {
@@ -157,31 +157,31 @@ impl Timers {
 
     /// When to look whether the connection is idle, if it is worth looking.
     fn idle_until(&mut self, endpoint: &Endpoint) -> Option<Instant> {
-        let octets = octets(endpoint);
+        let bytes = bytes(endpoint);
         match self.idle {
             Idle::Since { until, .. } => Some(until),
-            Idle::Trimmed { octets: before } if before == octets => None,
+            Idle::Trimmed { bytes: before } if before == bytes => None,
             Idle::Trimmed { .. } | Idle::Unknown => {
                 let until = Instant::now() + IDLE;
-                self.idle = Idle::Since { until, octets };
+                self.idle = Idle::Since { until, bytes };
                 Some(until)
             }
         }
     }
 
     fn idle_passed(&mut self, endpoint: &mut Endpoint) {
-        let now = octets(endpoint);
+        let now = bytes(endpoint);
         self.idle = match self.idle {
-            Idle::Since { octets, .. } if octets == now => {
+            Idle::Since { bytes, .. } if bytes == now => {
                 endpoint.trim();
-                Idle::Trimmed { octets }
+                Idle::Trimmed { bytes }
             }
             Idle::Since { .. } | Idle::Trimmed { .. } | Idle::Unknown => Idle::Unknown,
         };
     }
 }
 
-fn octets(endpoint: &Endpoint) -> u64 {
+fn bytes(endpoint: &Endpoint) -> u64 {
     let counters = endpoint.counters();
-    counters.octets_in + counters.octets_out
+    counters.bytes_in + counters.bytes_out
 }

@@ -1,4 +1,4 @@
-//! Connections with peers that are scripted octet by octet: old ones, strange ones, silent ones.
+//! Connections with peers that are scripted byte by byte: old ones, strange ones, silent ones.
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -48,10 +48,10 @@ fn receive(wr: u64) -> WorkRequest {
     }
 }
 
-fn send(wr: u64, octets: &[u8]) -> WorkRequest {
+fn send(wr: u64, bytes: &[u8]) -> WorkRequest {
     WorkRequest::Send {
         wr: WrId(wr),
-        buffer: Buffer::from(octets.to_vec()),
+        buffer: Buffer::from(bytes.to_vec()),
         rest: Gather::new(),
         invalidate: None,
     }
@@ -81,7 +81,7 @@ fn plain() -> Iwarp {
     })
 }
 
-/// The same, with all the time that a peer may need to read its last octets.
+/// The same, with all the time that a peer may need to read its last bytes.
 fn patient() -> Iwarp {
     Iwarp::new(Config {
         linger: 2 * PATIENCE,
@@ -266,9 +266,9 @@ fn demands_that_cannot_be_met_are_terminated() {
             read_request(&mut stream).await;
             let reply = frame(REPLY, ENHANCED, 2, &[0, 4, 0x30, 0]);
             stream.write_all(&reply).await.unwrap();
-            let mut octets = Vec::new();
-            stream.read_to_end(&mut octets).await.unwrap();
-            octets
+            let mut bytes = Vec::new();
+            stream.read_to_end(&mut bytes).await.unwrap();
+            bytes
         })
         .await;
         // Queue 2, first message; layer 2, type 0, code 6.
@@ -303,18 +303,18 @@ fn fault_of_our_own_is_told_to_a_responder_that_has_accepted() {
             receives: 0,
             ..within(5000)
         };
-        let (result, octets) = connect_to(&plain(), &options, async |listener| {
+        let (result, bytes) = connect_to(&plain(), &options, async |listener| {
             let mut stream = accept(&listener).await;
             read_request(&mut stream).await;
             let reply = frame(REPLY, ENHANCED, 2, &DEPTHS);
             stream.write_all(&reply).await.unwrap();
-            let mut octets = Vec::new();
-            stream.read_to_end(&mut octets).await.unwrap();
-            octets
+            let mut bytes = Vec::new();
+            stream.read_to_end(&mut bytes).await.unwrap();
+            bytes
         })
         .await;
-        assert_eq!(octets[2..4], [0x41, 0x47], "a Terminate");
-        assert_eq!(octets[20..24], [0x20, 5, 0, 0]);
+        assert_eq!(bytes[2..4], [0x41, 0x47], "a Terminate");
+        assert_eq!(bytes[20..24], [0x20, 5, 0, 0]);
         assert!(text(result).contains("receive"));
     });
 }
@@ -331,7 +331,7 @@ fn replies_that_are_none_close_the_connection_without_a_word() {
         (enhanced(2, &DEPTHS[..3]), "IRD and ORD"),
         (enhanced(1, &DEPTHS), "another revision"),
         (frame(REPLY, 0, 2, b""), "not enhanced"),
-        (b"MPA ID Rep Frame\x10\x02\x02\x01".to_vec(), "513 octets"),
+        (b"MPA ID Rep Frame\x10\x02\x02\x01".to_vec(), "513 bytes"),
     ];
     for (reply, reason) in cases {
         run(async {
@@ -340,7 +340,7 @@ fn replies_that_are_none_close_the_connection_without_a_word() {
                 read_request(&mut stream).await;
                 stream.write_all(&reply).await.unwrap();
                 let mut rest = Vec::new();
-                // Octets that nobody reads turn the close into a reset.
+                // Bytes that nobody reads turn the close into a reset.
                 let _ = stream.read_to_end(&mut rest).await;
                 rest
             })
@@ -397,13 +397,13 @@ fn requests_that_are_none_are_refused_with_a_reason() {
             b"MPA ID Req Frame\x00\x03\x00\x00",
             "revision 3 is not supported",
         ),
-        (b"MPA ID Req Frame\x00\x02\x02\x01", "513 octets"),
+        (b"MPA ID Req Frame\x00\x02\x02\x01", "513 bytes"),
         (b"MPA ID Req Frame\x10\x02\x00\x03abc", "IRD and ORD"),
     ];
-    for (octets, reason) in cases {
+    for (bytes, reason) in cases {
         run(async {
             let (mut stream, _listener, mut incoming) = incoming(&plain()).await;
-            stream.write_all(octets).await.unwrap();
+            stream.write_all(bytes).await.unwrap();
             let error = incoming.request(PATIENCE).await.unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");
         });
@@ -412,10 +412,10 @@ fn requests_that_are_none_are_refused_with_a_reason() {
 
 #[test]
 fn stalled_request_is_dropped_in_time() {
-    for octets in [&b""[..], b"MPA ID", b"MPA ID Req Frame\x10\x02\x00\x0c1234"] {
+    for bytes in [&b""[..], b"MPA ID", b"MPA ID Req Frame\x10\x02\x00\x0c1234"] {
         run(async {
             let (mut stream, _listener, mut incoming) = incoming(&plain()).await;
-            stream.write_all(octets).await.unwrap();
+            stream.write_all(bytes).await.unwrap();
             let result = incoming.request(Duration::from_millis(20)).await;
             assert!(matches!(result, Err(SetupError::TimedOut(..))));
             drop(incoming);
@@ -472,23 +472,23 @@ fn only_so_many_are_refused_at_a_time_and_the_silent_in_time() {
             silent.push(stream.unwrap());
         }
         let request = frame(REQUEST, ENHANCED, 2, &DEPTHS);
-        let mut octets = Vec::new();
+        let mut bytes = Vec::new();
         let mut beyond = silent.pop().unwrap();
         // It may be closed before it has spoken.
         let _ = beyond.write_all(&request).await;
-        let _ = beyond.read_to_end(&mut octets).await;
-        assert!(octets.is_empty());
+        let _ = beyond.read_to_end(&mut bytes).await;
+        assert!(bytes.is_empty());
         for mut stream in silent {
-            stream.read_to_end(&mut octets).await.unwrap();
-            assert!(octets.is_empty());
+            stream.read_to_end(&mut bytes).await.unwrap();
+            assert!(bytes.is_empty());
         }
         // There is room again.
         let (stream, incoming) = tokio::join!(TcpStream::connect(to), listener.accept());
         drop(incoming.unwrap());
         let mut stream = stream.unwrap();
         stream.write_all(&request).await.unwrap();
-        stream.read_to_end(&mut octets).await.unwrap();
-        assert_eq!(octets, frame(REPLY, ENHANCED | REJECT, 2, &[0; 4]));
+        stream.read_to_end(&mut bytes).await.unwrap();
+        assert_eq!(bytes, frame(REPLY, ENHANCED | REJECT, 2, &[0; 4]));
     });
 }
 
@@ -630,14 +630,14 @@ fn markers_are_inserted_for_who_asks() {
         let (mut stream, mut qp, _) = accepted(&plain(), &request).await;
         stream.write_all(&EMPTY_WRITE).await.unwrap();
         qp.post(send(2, &[7; 600])).unwrap();
-        let octets = beside(&mut *qp, async {
-            let mut octets = [0; 4 + 20 + 600 + 4 + 4];
-            stream.read_exact(&mut octets).await.unwrap();
-            octets
+        let bytes = beside(&mut *qp, async {
+            let mut bytes = [0; 4 + 20 + 600 + 4 + 4];
+            stream.read_exact(&mut bytes).await.unwrap();
+            bytes
         })
         .await;
-        assert_eq!(octets[..8], [0, 0, 0, 0, 2, 0x6a, 0x41, 0x43]);
-        assert_eq!(octets[512..516], [0, 0, 0x01, 0xfc]);
+        assert_eq!(bytes[..8], [0, 0, 0, 0, 2, 0x6a, 0x41, 0x43]);
+        assert_eq!(bytes[512..516], [0, 0, 0x01, 0xfc]);
     });
 }
 
@@ -674,13 +674,13 @@ fn close_is_seen_at_once_and_waits_for_the_peer_to_close_too() {
         qp.post(send(2, b"bye")).unwrap();
         while qp.progress() {}
         qp.close();
-        let octets = beside(&mut *qp, async {
-            let mut octets = Vec::new();
-            stream.read_to_end(&mut octets).await.unwrap();
-            octets
+        let bytes = beside(&mut *qp, async {
+            let mut bytes = Vec::new();
+            stream.read_to_end(&mut bytes).await.unwrap();
+            bytes
         })
         .await;
-        assert_eq!(octets[20..23], *b"bye");
+        assert_eq!(bytes[20..23], *b"bye");
         assert_eq!(qp.closed(), None, "the peer may still be reading");
         drop(stream);
         assert_eq!(over(&mut *qp).await, CloseReason::Local);
@@ -701,13 +701,13 @@ fn garbage_after_setup_is_terminated_and_fails_the_work() {
                 error: WorkError::Flushed
             }
         ));
-        let octets = beside(&mut *qp, async {
-            let mut octets = Vec::new();
-            stream.read_to_end(&mut octets).await.unwrap();
-            octets
+        let bytes = beside(&mut *qp, async {
+            let mut bytes = Vec::new();
+            stream.read_to_end(&mut bytes).await.unwrap();
+            bytes
         })
         .await;
-        assert_eq!(octets[2..4], [0x41, 0x47], "a Terminate");
+        assert_eq!(bytes[2..4], [0x41, 0x47], "a Terminate");
         drop(stream);
         assert!(matches!(over(&mut *qp).await, CloseReason::PeerError(_)));
     });

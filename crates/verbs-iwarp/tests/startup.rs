@@ -30,7 +30,7 @@ async fn observe(says: &[u8]) -> (Startup, Result<Connected, SetupError>) {
             let (mut stream, _) = listener.accept().await.unwrap();
             stream.write_all(says).await.unwrap();
             stream.shutdown().await.unwrap();
-            // A socket that is dropped with octets unread takes back its last words.
+            // A socket that is dropped with bytes unread takes back its last words.
             let _ = stream.read_to_end(&mut Vec::new()).await;
         }
     };
@@ -112,10 +112,10 @@ fn agreement_and_the_whole_reply_are_told() {
             }),
             private_data: b"welcome".to_vec(),
         };
-        let octets = reply.emit();
-        let (startup, connected) = observe(&octets).await;
+        let bytes = reply.emit();
+        let (startup, connected) = observe(&bytes).await;
         assert_eq!(connected.unwrap().private_data, b"welcome");
-        assert_eq!(startup.exchanges[0].received, octets);
+        assert_eq!(startup.exchanges[0].received, bytes);
         assert_eq!(startup.exchanges[0].request.private_data, b"hello");
         let agreed = startup.agreed.unwrap();
         assert_eq!((agreed.ird, agreed.ord, agreed.crc), (32, 7, true));

@@ -23,21 +23,21 @@ fn receive() -> WorkRequest {
     }
 }
 
-fn send(octets: Vec<u8>) -> WorkRequest {
+fn send(bytes: Vec<u8>) -> WorkRequest {
     WorkRequest::Send {
         wr: WrId(0),
-        buffer: Buffer::from(octets),
+        buffer: Buffer::from(bytes),
         rest: Gather::new(),
         invalidate: None,
     }
 }
 
-/// Octets that differ from place to place.
+/// Bytes that differ from place to place.
 fn pattern(len: usize, seed: usize) -> Vec<u8> {
     let part: Vec<_> = (0..251).map(|at| (at * 7 + seed) as u8).collect();
-    let mut octets = part.repeat(len.div_ceil(part.len()));
-    octets.truncate(len);
-    octets
+    let mut bytes = part.repeat(len.div_ceil(part.len()));
+    bytes.truncate(len);
+    bytes
 }
 
 async fn next(qp: &mut dyn QueuePair) -> Completion {
@@ -56,9 +56,9 @@ async fn message(qp: &mut dyn QueuePair) -> Vec<u8> {
     loop {
         match next(qp).await {
             Completion::Receive { buffer, .. } => {
-                let octets = buffer.to_vec();
+                let bytes = buffer.to_vec();
                 qp.post(receive()).unwrap();
-                return octets;
+                return bytes;
             }
             Completion::Failed { error, .. } => panic!("{error}"),
             _ => {}
@@ -130,16 +130,16 @@ fn no_wake_up_is_lost_between_two_that_park() {
         &Config::default(),
         async |mut qp| {
             for round in 0..ROUNDS {
-                let octets = pattern(round % 300, round);
-                qp.post(send(octets.clone())).unwrap();
-                assert_eq!(message(&mut *qp).await, octets);
+                let bytes = pattern(round % 300, round);
+                qp.post(send(bytes.clone())).unwrap();
+                assert_eq!(message(&mut *qp).await, bytes);
             }
             end(qp).await;
         },
         |mut qp| async move {
             for _ in 0..ROUNDS {
-                let octets = message(&mut *qp).await;
-                qp.post(send(octets)).unwrap();
+                let bytes = message(&mut *qp).await;
+                qp.post(send(bytes)).unwrap();
             }
             end(qp).await;
         },
@@ -157,15 +157,15 @@ fn write_and_read(config: &Config, size: usize, piece: usize) {
             let handle =
                 |at: usize| Handle(u32::from_be_bytes(handles[at..at + 4].try_into().unwrap()));
             let (sink, source) = (handle(0), handle(4));
-            let octets = bytes::Bytes::from(pattern(size, 1));
-            let source_octets = pattern(size, 2);
+            let bytes = bytes::Bytes::from(pattern(size, 1));
+            let source_bytes = pattern(size, 2);
             let mut expected = VecDeque::new();
             let mut outstanding = 0;
             for begin in (0..size).step_by(piece) {
                 let end = (begin + piece).min(size);
                 let write = WorkRequest::Write {
                     wr: WrId(0),
-                    source: [octets.slice(begin..end)].into_iter().collect(),
+                    source: [bytes.slice(begin..end)].into_iter().collect(),
                     to: RemoteAddress {
                         handle: sink,
                         offset: begin as u64,
@@ -190,7 +190,7 @@ fn write_and_read(config: &Config, size: usize, piece: usize) {
                     match next(&mut *qp).await {
                         Completion::Read { sink, .. } => {
                             let range = expected.pop_front().unwrap();
-                            assert!(source_octets[range] == *sink);
+                            assert!(source_bytes[range] == *sink);
                             outstanding -= 1;
                         }
                         Completion::Write { .. } => outstanding -= 1,

@@ -3,7 +3,7 @@
 use crate::rng::Rng;
 use std::time::Duration;
 
-/// Octets of memory that an RNIC has one address for.
+/// Bytes of memory that an RNIC has one address for.
 const PAGE: usize = 4096;
 
 /// What work costs one end, in virtual time. Nothing by default.
@@ -37,9 +37,9 @@ pub struct Costs {
     pub message: Duration,
     /// From one RNIC to the other.
     pub wire: Duration,
-    /// Octets that go onto the wire in a second; 0 for any number.
+    /// Bytes that go onto the wire in a second; 0 for any number.
     pub line_rate: u64,
-    /// Octets that the host copies in a second, in or out of persistent memory; 0 for any number.
+    /// Bytes that the host copies in a second, in or out of persistent memory; 0 for any number.
     pub copy_rate: u64,
     /// Percent by which each of these times is longer or shorter, drawn anew each time; 100 at most.
     pub jitter: u8,
@@ -99,16 +99,16 @@ impl Clock {
         self.work(now, self.costs.post)
     }
 
-    /// The host registers so many octets of memory.
-    pub(crate) fn register(&mut self, now: Duration, octets: usize) {
-        let pages = u32::try_from(octets.div_ceil(PAGE)).unwrap_or(u32::MAX);
+    /// The host registers so many bytes of memory.
+    pub(crate) fn register(&mut self, now: Duration, bytes: usize) {
+        let pages = u32::try_from(bytes.div_ceil(PAGE)).unwrap_or(u32::MAX);
         let pages = self.costs.register_page.saturating_mul(pages);
         self.work(now, self.costs.register.saturating_add(pages));
     }
 
-    /// The host copies so many octets.
-    pub(crate) fn copy(&mut self, now: Duration, octets: usize) {
-        self.work(now, at_rate(octets, self.costs.copy_rate));
+    /// The host copies so many bytes.
+    pub(crate) fn copy(&mut self, now: Duration, bytes: usize) {
+        self.work(now, at_rate(bytes, self.costs.copy_rate));
     }
 
     /// The host takes a completion that it could see from `visible` on.
@@ -127,10 +127,10 @@ impl Clock {
         self.host.max(now)
     }
 
-    /// The RNIC sends a message of so many octets: when it has, which is when work completes, and
+    /// The RNIC sends a message of so many bytes: when it has, which is when work completes, and
     /// when the message is at the other end.
-    pub(crate) fn send(&mut self, now: Duration, octets: usize) -> (Duration, Duration) {
-        let time = self.varied(self.costs.message) + at_rate(octets, self.costs.line_rate);
+    pub(crate) fn send(&mut self, now: Duration, bytes: usize) -> (Duration, Duration) {
+        let time = self.varied(self.costs.message) + at_rate(bytes, self.costs.line_rate);
         self.rnic = self.rnic.max(now) + time;
         let wire = self.varied(self.costs.wire);
         self.arrived = self.arrived.max(self.rnic + wire);
@@ -160,12 +160,12 @@ impl Clock {
     }
 }
 
-/// How long so many octets take.
-fn at_rate(octets: usize, rate: u64) -> Duration {
+/// How long so many bytes take.
+fn at_rate(bytes: usize, rate: u64) -> Duration {
     match rate {
         0 => Duration::ZERO,
         _ => {
-            let nanos = octets as u128 * 1_000_000_000 / u128::from(rate);
+            let nanos = bytes as u128 * 1_000_000_000 / u128::from(rate);
             Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
         }
     }

@@ -280,7 +280,7 @@ impl End {
         Ok(self.regions.register(memory, base, &mut self.rng))
     }
 
-    /// So many octets of persistent memory, for its owner.
+    /// So many bytes of persistent memory, for its owner.
     pub(crate) fn persistent(
         &mut self,
         now: Duration,

@@ -10,7 +10,7 @@
 //! It keeps to the contract of [`verbs`] strictly, where software and hardware may be lenient: a
 //! Send without a Receive ends the connection, a place in a queue is free only when its completion
 //! has been taken, and every access to registered memory is checked. [`Faults`] adds what goes
-//! wrong in the world: delay, connections cut at any octet, stalls, failing work, refused posts.
+//! wrong in the world: delay, connections cut at any byte, stalls, failing work, refused posts.
 //!
 //! The same seed and the same calls give the same run: [`Fabric::trace`] says so in one number.
 //! Each connection draws from its own stream of numbers, so that adding one does not change the

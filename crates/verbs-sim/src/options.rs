@@ -38,7 +38,7 @@ pub struct EndOptions {
     /// Memory is reached from address 0 on, as on iWARP. Otherwise its address is one that nobody
     /// expects, as on hardware that uses virtual addresses.
     pub zero_based: bool,
-    /// Octets that it may have on the wire before work waits in it, as in a full socket. One
+    /// Bytes that it may have on the wire before work waits in it, as in a full socket. One
     /// message is let through whatever its size.
     pub window: usize,
     /// What work costs it. Nothing by default.
@@ -102,13 +102,13 @@ impl Default for Faults {
 pub enum Cut {
     /// So many messages of any kind: Sends, Writes, Read requests, Read responses, the last word.
     Messages(u64),
-    /// So many octets, with [`MESSAGE_HEADER`](Self::MESSAGE_HEADER) of them before each message.
+    /// So many bytes, with [`MESSAGE_HEADER`](Self::MESSAGE_HEADER) of them before each message.
     /// What arrives of a Write that is cut is placed, as a software or hardware RNIC may do.
-    Octets(u64),
+    Bytes(u64),
 }
 
 impl Cut {
-    /// Octets that each message is taken to need beside its payload.
+    /// Bytes that each message is taken to need beside its payload.
     pub const MESSAGE_HEADER: u64 = 20;
 }
 

@@ -258,7 +258,7 @@ fn fits(private_data: &[u8], most: usize) -> Result<(), SetupError> {
         return Ok(());
     }
     let text = format!(
-        "{} octets of private data, where {most} are possible",
+        "{} bytes of private data, where {most} are possible",
         private_data.len()
     );
     Err(io::Error::new(io::ErrorKind::InvalidInput, text).into())

@@ -121,8 +121,8 @@ impl QueuePair for SimQp {
         self.traced(
             |end, now| end.register(now, memory),
             |registered| match registered {
-                Ok(at) => Some(format!("registers {len} octets as {:?}", at.handle)),
-                Err(error) => Some(format!("may not register {len} octets: {error}")),
+                Ok(at) => Some(format!("registers {len} bytes as {:?}", at.handle)),
+                Err(error) => Some(format!("may not register {len} bytes: {error}")),
             },
         )
     }
@@ -131,12 +131,12 @@ impl QueuePair for SimQp {
         &mut self,
         handle: Handle,
         offset: usize,
-        octets: &[u8],
+        bytes: &[u8],
     ) -> Result<(), NotPersistent> {
         self.at(|connection, side, now| {
             let end = connection.end_mut(side);
-            end.persistent(now, handle, offset, octets.len())?
-                .copy_from_slice(octets);
+            end.persistent(now, handle, offset, bytes.len())?
+                .copy_from_slice(bytes);
             Ok(())
         })
     }
@@ -145,11 +145,11 @@ impl QueuePair for SimQp {
         &mut self,
         handle: Handle,
         offset: usize,
-        octets: &mut [u8],
+        bytes: &mut [u8],
     ) -> Result<(), NotPersistent> {
         self.at(|connection, side, now| {
             let end = connection.end_mut(side);
-            octets.copy_from_slice(end.persistent(now, handle, offset, octets.len())?);
+            bytes.copy_from_slice(end.persistent(now, handle, offset, bytes.len())?);
             Ok(())
         })
     }

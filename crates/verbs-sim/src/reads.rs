@@ -13,7 +13,7 @@ pub(crate) struct Reads {
     limit: usize,
     unfinished: VecDeque<Read>,
     waiting: VecDeque<Segment>,
-    /// Octets that each outstanding request is to bring.
+    /// Bytes that each outstanding request is to bring.
     outstanding: VecDeque<u32>,
     /// Requests answered so far: the number of the first outstanding one.
     answered: u64,
@@ -69,11 +69,11 @@ impl Reads {
 
     /// Takes in a response. `false` when nothing was asked for, or not so much.
     #[must_use]
-    pub(crate) fn respond(&mut self, octets: &[u8]) -> bool {
+    pub(crate) fn respond(&mut self, bytes: &[u8]) -> bool {
         let Some(expected) = self.outstanding.pop_front() else {
             return false;
         };
-        if u32::try_from(octets.len()) != Ok(expected) {
+        if u32::try_from(bytes.len()) != Ok(expected) {
             return false;
         }
         self.answered += 1;
@@ -81,8 +81,8 @@ impl Reads {
             .unfinished
             .front_mut()
             .expect("an outstanding request belongs to an unfinished Read");
-        let end = read.filled + octets.len();
-        read.sink.memory_mut()[read.filled..end].copy_from_slice(octets);
+        let end = read.filled + bytes.len();
+        read.sink.memory_mut()[read.filled..end].copy_from_slice(bytes);
         read.filled = end;
         read.left -= 1;
         true

@@ -84,7 +84,7 @@ impl Regions {
         }
     }
 
-    /// So many octets of persistent memory, for its owner.
+    /// So many bytes of persistent memory, for its owner.
     pub(crate) fn persistent(
         &mut self,
         handle: Handle,
@@ -101,8 +101,8 @@ impl Regions {
     }
 
     /// Carries out an RDMA Write of the peer: all of it or nothing.
-    pub(crate) fn write(&mut self, to: RemoteAddress, octets: &[u8]) -> Result<(), Refusal> {
-        if octets.is_empty() {
+    pub(crate) fn write(&mut self, to: RemoteAddress, bytes: &[u8]) -> Result<(), Refusal> {
+        if bytes.is_empty() {
             return Ok(());
         }
         let Some(Region { memory, base }) = self.live.get_mut(&to.handle) else {
@@ -115,9 +115,9 @@ impl Regions {
             Memory::Sink(buffer) | Memory::Persistent(Access::Write, buffer) => {
                 let memory = buffer.memory_mut();
                 let range = to.offset.checked_sub(*base);
-                let range = range.and_then(|offset| range_of(offset, octets.len(), memory.len()));
+                let range = range.and_then(|offset| range_of(offset, bytes.len(), memory.len()));
                 let range = range.ok_or(Refusal::Bounds(to.handle))?;
-                memory[range].copy_from_slice(octets);
+                memory[range].copy_from_slice(bytes);
                 Ok(())
             }
         }
@@ -153,7 +153,7 @@ impl Regions {
     }
 }
 
-/// The stretch of `length` octets at `offset`, if it lies within `size` octets.
+/// The stretch of `length` bytes at `offset`, if it lies within `size` bytes.
 fn range_of(offset: u64, length: usize, size: usize) -> Option<std::ops::Range<usize>> {
     let begin = usize::try_from(offset).ok()?;
     let end = begin.checked_add(length)?;
@@ -161,17 +161,17 @@ fn range_of(offset: u64, length: usize, size: usize) -> Option<std::ops::Range<u
 }
 
 fn copy_out(pieces: &Gather, range: std::ops::Range<usize>) -> Vec<u8> {
-    let mut octets = Vec::with_capacity(range.len());
+    let mut bytes = Vec::with_capacity(range.len());
     let mut begin = 0;
     for piece in pieces {
         let end = begin + piece.len();
         let (from, to) = (range.start.max(begin), range.end.min(end));
         if from < to {
-            octets.extend_from_slice(&piece[from - begin..to - begin]);
+            bytes.extend_from_slice(&piece[from - begin..to - begin]);
         }
         begin = end;
     }
-    octets
+    bytes
 }
 
 #[cfg(test)]

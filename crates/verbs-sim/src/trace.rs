@@ -42,8 +42,8 @@ impl Trace {
         write!(self.text, "{:12.6} {}", now.as_secs_f64(), event()).expect("memory takes all");
         self.hash.events += 1;
         // FNV-1a.
-        for octet in self.text.bytes() {
-            self.hash.hash = (self.hash.hash ^ u64::from(octet)).wrapping_mul(0x100_0000_01b3);
+        for byte in self.text.bytes() {
+            self.hash.hash = (self.hash.hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         }
         if let Some(lines) = &mut self.lines {
             lines.push(self.text.clone());
@@ -82,22 +82,19 @@ pub(crate) fn of_work(work: &WorkRequest) -> String {
         } => {
             let len = buffer.len() + gather_len(rest);
             match invalidate {
-                Some(handle) => format!("a Send of {len} octets that invalidates {handle:?}"),
-                None => format!("a Send of {len} octets"),
+                Some(handle) => format!("a Send of {len} bytes that invalidates {handle:?}"),
+                None => format!("a Send of {len} bytes"),
             }
         }
         WorkRequest::Write { source, to, .. } => {
             let len = gather_len(source);
-            format!(
-                "a Write of {len} octets to {:?} at {}",
-                to.handle, to.offset
-            )
+            format!("a Write of {len} bytes to {:?} at {}", to.handle, to.offset)
         }
         WorkRequest::Read { from, .. } => {
             let mut text = "a Read of".to_owned();
             for segment in from {
                 let (handle, length, offset) = (segment.handle, segment.length, segment.offset);
-                write!(text, " {length} octets of {handle:?} at {offset}")
+                write!(text, " {length} bytes of {handle:?} at {offset}")
                     .expect("memory takes all");
             }
             text
@@ -116,16 +113,13 @@ pub(crate) fn of_completion(completion: &Completion) -> String {
         } => {
             let len = buffer.len();
             match invalidated {
-                Some(lost) => format!(
-                    "a message of {len} octets, and the end of {:?}",
-                    lost.handle
-                ),
-                None => format!("a message of {len} octets"),
+                Some(lost) => format!("a message of {len} bytes, and the end of {:?}", lost.handle),
+                None => format!("a message of {len} bytes"),
             }
         }
         Completion::Send { .. } => "a Send done".to_owned(),
         Completion::Write { .. } => "a Write done".to_owned(),
-        Completion::Read { sink, .. } => format!("a Read of {} octets done", sink.len()),
+        Completion::Read { sink, .. } => format!("a Read of {} bytes done", sink.len()),
         Completion::Invalidate { invalidated, .. } => {
             format!("the end of {:?}", invalidated.handle)
         }

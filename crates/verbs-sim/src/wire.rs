@@ -8,11 +8,11 @@ use verbs::{Handle, RemoteAddress, Segment};
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
     Send {
-        octets: Vec<u8>,
+        bytes: Vec<u8>,
         invalidate: Option<Handle>,
     },
     Write {
-        octets: Vec<u8>,
+        bytes: Vec<u8>,
         to: RemoteAddress,
     },
     ReadRequest(Segment),
@@ -32,22 +32,22 @@ pub(crate) enum Message {
 impl Message {
     pub(crate) fn payload(&self) -> usize {
         match self {
-            Self::Send { octets, .. } | Self::Write { octets, .. } | Self::ReadResponse(octets) => {
-                octets.len()
+            Self::Send { bytes, .. } | Self::Write { bytes, .. } | Self::ReadResponse(bytes) => {
+                bytes.len()
             }
             Self::ReadRequest(_) | Self::Terminate { .. } | Self::Fin | Self::Reset(_) => 0,
         }
     }
 
-    /// What of it has been placed after `octets` octets of payload.
-    fn cut_to(self, octets: u64) -> Option<Self> {
+    /// What of it has been placed after `bytes` bytes of payload.
+    fn cut_to(self, bytes: u64) -> Option<Self> {
         match self {
             Self::Write {
-                octets: mut data,
+                bytes: mut data,
                 to,
             } => {
-                data.truncate(usize::try_from(octets).unwrap_or(usize::MAX));
-                Some(Self::Write { octets: data, to })
+                data.truncate(usize::try_from(bytes).unwrap_or(usize::MAX));
+                Some(Self::Write { bytes: data, to })
             }
             Self::Send { .. }
             | Self::ReadRequest(_)
@@ -66,7 +66,7 @@ pub(crate) struct Wire {
     in_flight: usize,
     last_due: Duration,
     messages: u64,
-    octets: u64,
+    bytes: u64,
     cut: Option<Cut>,
     state: State,
 }
@@ -90,7 +90,7 @@ impl Wire {
             in_flight: 0,
             last_due: Duration::ZERO,
             messages: 0,
-            octets: 0,
+            bytes: 0,
             cut,
             state: State::Open,
         }
@@ -118,20 +118,20 @@ impl Wire {
         if self.state != State::Open {
             return false;
         }
-        let begin = self.octets + Cut::MESSAGE_HEADER;
+        let begin = self.bytes + Cut::MESSAGE_HEADER;
         let end = begin + message.payload() as u64;
         let whole = match self.cut {
             None => true,
             Some(Cut::Messages(most)) => self.messages < most,
-            Some(Cut::Octets(most)) => end <= most,
+            Some(Cut::Bytes(most)) => end <= most,
         };
         if whole {
             self.messages += 1;
-            self.octets = end;
+            self.bytes = end;
             self.enqueue(due, message);
             return false;
         }
-        if let Some(Cut::Octets(most)) = self.cut
+        if let Some(Cut::Bytes(most)) = self.cut
             && let Some(rest) = message.cut_to(most.saturating_sub(begin))
         {
             self.enqueue(due, rest);
@@ -180,9 +180,9 @@ mod tests {
 
     #[test]
     fn write_that_is_cut_arrives_up_to_the_cut() {
-        let mut wire = Wire::new(usize::MAX, Some(Cut::Octets(Cut::MESSAGE_HEADER + 3)));
+        let mut wire = Wire::new(usize::MAX, Some(Cut::Bytes(Cut::MESSAGE_HEADER + 3)));
         let write = Message::Write {
-            octets: b"abcdef".to_vec(),
+            bytes: b"abcdef".to_vec(),
             to: RemoteAddress {
                 handle: Handle(1),
                 offset: 0,
@@ -190,7 +190,7 @@ mod tests {
         };
         assert!(wire.push(Duration::ZERO, write));
         match wire.pop(Duration::ZERO) {
-            Some(Message::Write { octets, .. }) => assert_eq!(octets, b"abc"),
+            Some(Message::Write { bytes, .. }) => assert_eq!(bytes, b"abc"),
             other => panic!("{other:?}"),
         }
         assert!(matches!(

@@ -48,10 +48,10 @@ fn receive(qp: &mut SimQp) {
     .unwrap();
 }
 
-fn send(qp: &mut SimQp, octets: usize, invalidate: Option<verbs::Handle>) {
+fn send(qp: &mut SimQp, bytes: usize, invalidate: Option<verbs::Handle>) {
     qp.post(WorkRequest::Send {
         wr: WrId(2),
-        buffer: Buffer::from(vec![7; octets]),
+        buffer: Buffer::from(vec![7; bytes]),
         rest: verbs::Gather::new(),
         invalidate,
     })
@@ -89,7 +89,7 @@ fn message_costs_its_host_its_rnic_the_wire_and_the_host_that_wakes() {
     send(&mut left, 500, None);
     assert_eq!(left.busy_until(), us(1));
     let (seen, _) = until_seen(&fabric, &mut right, &mut left);
-    // 500 octets at a megabyte in a second.
+    // 500 bytes at a megabyte in a second.
     assert_eq!(seen, us(1 + 3 + 500 + 200));
     assert_eq!(right.busy_until(), seen + us(50 + 2));
     assert_eq!(left.busy_until(), us(1), "a Send is not waited for");
@@ -176,14 +176,14 @@ fn without_costs_everything_happens_at_once() {
 
 #[test]
 fn registering_costs_more_with_more_pages() {
-    for (octets, pages) in [(1, 1), (4096, 1), (4097, 2), (40_960, 10)] {
+    for (bytes, pages) in [(1, 1), (4096, 1), (4097, 2), (40_960, 10)] {
         let (_, mut left, _right) = pair_with(Costs {
             register_page: us(4),
             ..COSTS
         });
-        let memory = Memory::Sink(Buffer::with_capacity(octets));
+        let memory = Memory::Sink(Buffer::with_capacity(bytes));
         left.register(memory).unwrap();
-        assert_eq!(left.busy_until(), us(30 + 4 * pages), "{octets} octets");
+        assert_eq!(left.busy_until(), us(30 + 4 * pages), "{bytes} bytes");
     }
 }
 

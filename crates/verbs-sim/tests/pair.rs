@@ -28,10 +28,10 @@ fn send(wr: u64, text: &str) -> WorkRequest {
     }
 }
 
-fn write(wr: u64, at: RemoteAddress, offset: u64, octets: &'static [u8]) -> WorkRequest {
+fn write(wr: u64, at: RemoteAddress, offset: u64, bytes: &'static [u8]) -> WorkRequest {
     WorkRequest::Write {
         wr: WrId(wr),
-        source: Gather::from_iter([Bytes::from_static(octets)]),
+        source: Gather::from_iter([Bytes::from_static(bytes)]),
         to: RemoteAddress {
             offset: at.offset + offset,
             ..at
@@ -58,8 +58,8 @@ fn sink(capacity: usize) -> Memory {
     Memory::Sink(Buffer::with_capacity(capacity))
 }
 
-fn source(octets: &'static [u8]) -> Memory {
-    Memory::Source(Gather::from_iter([Bytes::from_static(octets)]))
+fn source(bytes: &'static [u8]) -> Memory {
+    Memory::Source(Gather::from_iter([Bytes::from_static(bytes)]))
 }
 
 /// Two ends, everything they said, and the time of their fabric.
@@ -256,7 +256,7 @@ fn requests_of_reads_never_exceed_what_the_peer_serves() {
     assert_eq!(bench.left.traffic().read_requests, 15);
 }
 
-/// A conversation of every kind of message, cut after so many octets from the left. Gives what
+/// A conversation of every kind of message, cut after so many bytes from the left. Gives what
 /// both ends said, and whether it was cut at all.
 fn conversation(cut: Option<Cut>) -> (Bench, bool) {
     let mut options = PairOptions::default();
@@ -292,11 +292,11 @@ fn conversation(cut: Option<Cut>) -> (Bench, bool) {
 }
 
 #[test]
-fn cut_at_every_octet_still_completes_every_work_once() {
-    let octets = |most| conversation(Some(Cut::Octets(most)));
+fn cut_at_every_byte_still_completes_every_work_once() {
+    let bytes = |most| conversation(Some(Cut::Bytes(most)));
     let mut cuts = 0;
     loop {
-        let (bench, cut) = octets(cuts);
+        let (bench, cut) = bytes(cuts);
         for (side, qp) in [("left", &bench.left), ("right", &bench.right)] {
             let mut ended: Vec<&str> = Vec::new();
             ended.extend(bench.said(side).iter().map(|line| {
@@ -308,7 +308,7 @@ fn cut_at_every_octet_still_completes_every_work_once() {
                 "left" => &["0", "1", "10", "11", "12", "2", "3"],
                 _ => &["0", "1", "13", "14", "2", "3"],
             };
-            assert_eq!(ended, expected, "{side} after a cut at octet {cuts}");
+            assert_eq!(ended, expected, "{side} after a cut at byte {cuts}");
             let outstanding = qp.outstanding();
             assert_eq!((outstanding.work, outstanding.receives), (0, 0));
             if cut {
@@ -570,9 +570,9 @@ fn trace_is_that_of_the_seed_and_says_what_happened() {
     let said: Vec<_> = lines.iter().map(|line| line[13..].to_owned()).collect();
     let expected = [
         "#0 Right posts a Receive",
-        "#0 Left posts a Send of 5 octets",
+        "#0 Left posts a Send of 5 bytes",
         "#0 Left sees a Send done",
-        "#0 Right sees a message of 5 octets",
+        "#0 Right sees a message of 5 bytes",
         "a remark",
     ];
     assert_eq!(said, expected);

@@ -22,12 +22,12 @@ pub enum Completion {
         /// As posted.
         wr: WrId,
     },
-    /// The octets are on their way; the peer has them no later than the next Send.
+    /// The bytes are on their way; the peer has them no later than the next Send.
     Write {
         /// As posted.
         wr: WrId,
     },
-    /// The octets are here.
+    /// The bytes are here.
     Read {
         /// As posted.
         wr: WrId,

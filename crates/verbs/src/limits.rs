@@ -3,7 +3,7 @@
 /// What a connection of a provider can do. Constant for the life of the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Octets of private data that our user may send, per message of connection setup.
+    /// Bytes of private data that our user may send, per message of connection setup.
     pub private_data: PrivateDataCapacity,
     /// Whether the private data received has exactly the length that was sent. On InfiniBand the
     /// whole zero-padded field arrives.
@@ -26,11 +26,11 @@ pub struct Limits {
     pub outstanding_reads: usize,
     /// Read requests of the peer that we serve at a time (IRD).
     pub inbound_reads: usize,
-    /// Octets of the largest message, Write or Read.
+    /// Bytes of the largest message, Write or Read.
     pub max_message: u32,
     /// Regions that can be registered at a time.
     pub regions: usize,
-    /// Octets of the largest region.
+    /// Bytes of the largest region.
     pub max_region: usize,
     /// What the peer's Send with Invalidate can do here.
     pub remote_invalidation: Invalidation,
@@ -38,7 +38,7 @@ pub struct Limits {
     pub keepalive: bool,
 }
 
-/// Octets of private data that fit, for each message of connection setup.
+/// Bytes of private data that fit, for each message of connection setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrivateDataCapacity {
     /// In the request.

@@ -39,20 +39,16 @@ pub trait QueuePair: Send {
     /// The memory that was not taken, back, with the reason.
     fn register(&mut self, memory: Memory) -> Result<RemoteAddress, RegisterError>;
 
-    /// Copies octets into [persistent memory](Memory::Persistent) of ours, `offset` octets from its
+    /// Copies bytes into [persistent memory](Memory::Persistent) of ours, `offset` bytes from its
     /// beginning. A Read of the peer that is being served meanwhile may see them or not.
     ///
     /// # Errors
     ///
     /// If there is no such memory behind the handle, or not so much of it.
-    fn copy_in(
-        &mut self,
-        handle: Handle,
-        offset: usize,
-        octets: &[u8],
-    ) -> Result<(), NotPersistent>;
+    fn copy_in(&mut self, handle: Handle, offset: usize, bytes: &[u8])
+    -> Result<(), NotPersistent>;
 
-    /// Copies octets out of it.
+    /// Copies bytes out of it.
     ///
     /// # Errors
     ///
@@ -61,7 +57,7 @@ pub trait QueuePair: Send {
         &mut self,
         handle: Handle,
         offset: usize,
-        octets: &mut [u8],
+        bytes: &mut [u8],
     ) -> Result<(), NotPersistent>;
 
     /// The next completion, if there is one.
@@ -105,16 +101,16 @@ pub trait QueuePair: Send {
 /// A provider without system calls or copies leaves them at zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoCounters {
-    /// System calls that took octets in; those that found nothing are not counted.
+    /// System calls that took bytes in; those that found nothing are not counted.
     pub reads: u64,
-    /// System calls that sent octets.
+    /// System calls that sent bytes.
     pub writes: u64,
-    /// Octets taken in, framing included.
-    pub octets_in: u64,
-    /// Octets sent, framing included.
-    pub octets_out: u64,
-    /// Octets of payload that were copied between memory and memory, either way.
-    pub octets_copied: u64,
+    /// Bytes taken in, framing included.
+    pub bytes_in: u64,
+    /// Bytes sent, framing included.
+    pub bytes_out: u64,
+    /// Bytes of payload that were copied between memory and memory, either way.
+    pub bytes_copied: u64,
     /// Messages of the peer that had to wait for a block of the shared receive queue.
     pub held_back: u64,
 }
@@ -123,9 +119,9 @@ impl std::ops::AddAssign for IoCounters {
     fn add_assign(&mut self, other: Self) {
         self.reads += other.reads;
         self.writes += other.writes;
-        self.octets_in += other.octets_in;
-        self.octets_out += other.octets_out;
-        self.octets_copied += other.octets_copied;
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+        self.bytes_copied += other.bytes_copied;
         self.held_back += other.held_back;
     }
 }
@@ -134,9 +130,9 @@ impl std::ops::SubAssign for IoCounters {
     fn sub_assign(&mut self, other: Self) {
         self.reads -= other.reads;
         self.writes -= other.writes;
-        self.octets_in -= other.octets_in;
-        self.octets_out -= other.octets_out;
-        self.octets_copied -= other.octets_copied;
+        self.bytes_in -= other.bytes_in;
+        self.bytes_out -= other.bytes_out;
+        self.bytes_copied -= other.bytes_copied;
         self.held_back -= other.held_back;
     }
 }
@@ -147,7 +143,7 @@ pub struct QpOptions {
     /// Receives that may be posted at a time, or blocks of the shared receive queue that messages
     /// of this peer may hold at a time.
     pub receives: usize,
-    /// Octets of the largest Receive that will be posted.
+    /// Bytes of the largest Receive that will be posted.
     pub receive_size: usize,
     /// Where messages find their memory, instead of in posted Receives. Only a provider whose
     /// [`Limits::shared_receives`] says so takes it; others do not make the connection.

@@ -23,7 +23,7 @@ pub struct WrId(pub u64);
 pub struct RemoteAddress {
     /// Whose region.
     pub handle: Handle,
-    /// Octet address in it, in the terms of whoever registered it (a Tagged Offset on iWARP).
+    /// Byte address in it, in the terms of whoever registered it (a Tagged Offset on iWARP).
     pub offset: u64,
 }
 
@@ -32,9 +32,9 @@ pub struct RemoteAddress {
 pub struct Segment {
     /// Whose region.
     pub handle: Handle,
-    /// Octets.
+    /// Bytes.
     pub length: u32,
-    /// Address of the first octet.
+    /// Address of the first byte.
     pub offset: u64,
 }
 
@@ -51,7 +51,7 @@ impl Segment {
 /// Memory for the peer to reach, and in which way: never both.
 #[derive(Debug)]
 pub enum Memory {
-    /// The peer may read these octets (RDMA Read).
+    /// The peer may read these bytes (RDMA Read).
     Source(Gather),
     /// The peer may write anywhere in this buffer's capacity (RDMA Write). On its way back the
     /// buffer's length is what it was when it was registered: how much was written is for the
@@ -76,7 +76,7 @@ pub enum Access {
 }
 
 impl Memory {
-    /// Octets that the peer can reach.
+    /// Bytes that the peer can reach.
     pub fn len(&self) -> usize {
         match self {
             Self::Source(pieces) => gather_len(pieces),
@@ -101,7 +101,7 @@ pub enum WorkRequest {
     Receive {
         /// The poster's name for it.
         wr: WrId,
-        /// Where the octets go.
+        /// Where the bytes go.
         buffer: Buffer,
     },
     /// Send a message into the next Receive of the peer.
@@ -117,13 +117,13 @@ pub enum WorkRequest {
         /// the Read comes to its end first.
         invalidate: Option<Handle>,
     },
-    /// Write into the peer's memory. Without octets it reaches no memory, and nobody looks at the
+    /// Write into the peer's memory. Without bytes it reaches no memory, and nobody looks at the
     /// handle (RFC 5041 §5.2). One that the peer refuses may have been placed in part, within
     /// bounds.
     Write {
         /// The poster's name for it.
         wr: WrId,
-        /// The octets.
+        /// The bytes.
         source: Gather,
         /// Where they go.
         to: RemoteAddress,
@@ -132,7 +132,7 @@ pub enum WorkRequest {
     Read {
         /// The poster's name for it.
         wr: WrId,
-        /// Where the octets go, from its beginning on; its length is set to all of them together.
+        /// Where the bytes go, from its beginning on; its length is set to all of them together.
         sink: Buffer,
         /// What to read, of at most the sink's capacity together.
         from: SmallVec<[Segment; 4]>,

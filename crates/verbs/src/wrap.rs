@@ -44,9 +44,9 @@ pub trait WrapQueuePair: Send {
         &mut self,
         handle: Handle,
         offset: usize,
-        octets: &[u8],
+        bytes: &[u8],
     ) -> Result<(), NotPersistent> {
-        self.inner_mut().copy_in(handle, offset, octets)
+        self.inner_mut().copy_in(handle, offset, bytes)
     }
 
     /// Goes through by default: [`QueuePair::copy_out`].
@@ -54,9 +54,9 @@ pub trait WrapQueuePair: Send {
         &mut self,
         handle: Handle,
         offset: usize,
-        octets: &mut [u8],
+        bytes: &mut [u8],
     ) -> Result<(), NotPersistent> {
-        self.inner_mut().copy_out(handle, offset, octets)
+        self.inner_mut().copy_out(handle, offset, bytes)
     }
 
     /// Goes through by default: [`QueuePair::poll_cq`].
@@ -117,18 +117,18 @@ impl<W: WrapQueuePair> QueuePair for W {
         &mut self,
         handle: Handle,
         offset: usize,
-        octets: &[u8],
+        bytes: &[u8],
     ) -> Result<(), NotPersistent> {
-        self.wrap_copy_in(handle, offset, octets)
+        self.wrap_copy_in(handle, offset, bytes)
     }
 
     fn copy_out(
         &mut self,
         handle: Handle,
         offset: usize,
-        octets: &mut [u8],
+        bytes: &mut [u8],
     ) -> Result<(), NotPersistent> {
-        self.wrap_copy_out(handle, offset, octets)
+        self.wrap_copy_out(handle, offset, bytes)
     }
 
     fn poll_cq(&mut self) -> Option<Completion> {

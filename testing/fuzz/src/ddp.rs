@@ -11,55 +11,55 @@ use iwarp_proto::terminate::Terminate;
 const MEMORY: usize = 1 << 10;
 
 /// One segment, read as each of the things that can be in it.
-pub fn ddp(octets: &[u8]) {
-    let mut script = Script::new(octets);
+pub fn ddp(bytes: &[u8]) {
+    let mut script = Script::new(bytes);
     let what = script.below(3);
-    let octets = script.rest();
+    let bytes = script.rest();
     within(MEMORY, || match what {
-        0 => header(octets),
-        1 => request(octets),
-        _ => terminate(octets),
+        0 => header(bytes),
+        1 => request(bytes),
+        _ => terminate(bytes),
     });
-    let length = octets.len() % (fpdu::MAX_ULPDU + 1);
+    let length = bytes.len() % (fpdu::MAX_ULPDU + 1);
     let wire = fpdu::wire_len(length);
     assert!(wire.is_multiple_of(4) && wire >= length + 6 && wire < length + 10);
 }
 
-fn header(octets: &[u8]) {
-    let Some(header) = Header::read(octets) else {
-        assert!(octets.len() < iwarp_proto::ddp::MAX_HEADER_LEN);
+fn header(bytes: &[u8]) {
+    let Some(header) = Header::read(bytes) else {
+        assert!(bytes.len() < iwarp_proto::ddp::MAX_HEADER_LEN);
         return;
     };
     let len = header.wire_len();
     let mut emitted = Vec::new();
     header.emit(&mut emitted);
-    assert_eq!(emitted, octets[..len]);
+    assert_eq!(emitted, bytes[..len]);
     match header {
         Header::Tagged { stag, offset, .. } => {
-            let view = TaggedView::new(octets).expect("there is one");
+            let view = TaggedView::new(bytes).expect("there is one");
             assert_eq!((view.stag(), view.offset()), (stag, offset));
         }
         Header::Untagged {
             queue, sequence, ..
         } => {
-            let view = UntaggedView::new(octets).expect("there is one");
+            let view = UntaggedView::new(bytes).expect("there is one");
             assert_eq!((view.queue(), view.sequence()), (queue, sequence));
         }
     }
-    if let Some(opcode) = Control(octets[1]).opcode() {
-        assert_eq!(opcode.number(), octets[1] & 0x0f);
+    if let Some(opcode) = Control(bytes[1]).opcode() {
+        assert_eq!(opcode.number(), bytes[1] & 0x0f);
     }
 }
 
-fn request(octets: &[u8]) {
-    if let Some(octets) = octets.first_chunk() {
-        assert_eq!(ReadRequest::parse(octets).emit(), *octets);
+fn request(bytes: &[u8]) {
+    if let Some(bytes) = bytes.first_chunk() {
+        assert_eq!(ReadRequest::parse(bytes).emit(), *bytes);
     }
 }
 
-fn terminate(octets: &[u8]) {
-    let Some(terminate) = Terminate::parse(octets) else {
-        assert!(octets.len() < 4);
+fn terminate(bytes: &[u8]) {
+    let Some(terminate) = Terminate::parse(bytes) else {
+        assert!(bytes.len() < 4);
         return;
     };
     assert!(!terminate.cause.to_string().is_empty());

@@ -52,7 +52,7 @@ impl Hand {
     }
 
     /// Finishes a piece of work that may be the next to finish: Sends and Writes do in order, Reads
-    /// among themselves, and Invalidates when they can. What is read begins with these octets.
+    /// among themselves, and Invalidates when they can. What is read begins with these bytes.
     pub(crate) fn complete(
         &mut self,
         script: &mut Script<'_>,
@@ -75,7 +75,7 @@ impl Hand {
             .work
             .remove(script.pick(&candidates))
             .expect("it is there");
-        let octets = match &work {
+        let bytes = match &work {
             WorkRequest::Read { .. } => read(&work),
             _ => Vec::new(),
         };
@@ -86,9 +86,9 @@ impl Hand {
             WorkRequest::Read { wr, mut sink, from } => {
                 let len = from.iter().map(|segment| segment.length as usize).sum();
                 let memory = &mut sink.memory_mut()[..len];
-                let known = octets.len().min(len);
+                let known = bytes.len().min(len);
                 memory.fill(0x77);
-                memory[..known].copy_from_slice(&octets[..known]);
+                memory[..known].copy_from_slice(&bytes[..known]);
                 sink.set_len(len);
                 Completion::Read { wr, sink }
             }
@@ -149,7 +149,7 @@ impl Hand {
         failed.chain(flushed).collect()
     }
 
-    /// Octets that the peer can write.
+    /// Bytes that the peer can write.
     pub(crate) fn sink_mut(&mut self, handle: Handle) -> Option<&mut [u8]> {
         match self.regions.get_mut(&handle)? {
             Memory::Sink(buffer) | Memory::Persistent(Access::Write, buffer) => {
@@ -214,10 +214,10 @@ impl QueuePair for Hand {
         &mut self,
         handle: Handle,
         offset: usize,
-        octets: &[u8],
+        bytes: &[u8],
     ) -> Result<(), NotPersistent> {
-        let memory = self.persistent(handle, offset, octets.len())?;
-        memory.copy_from_slice(octets);
+        let memory = self.persistent(handle, offset, bytes.len())?;
+        memory.copy_from_slice(bytes);
         Ok(())
     }
 
@@ -225,9 +225,9 @@ impl QueuePair for Hand {
         &mut self,
         handle: Handle,
         offset: usize,
-        octets: &mut [u8],
+        bytes: &mut [u8],
     ) -> Result<(), NotPersistent> {
-        octets.copy_from_slice(self.persistent(handle, offset, octets.len())?);
+        bytes.copy_from_slice(self.persistent(handle, offset, bytes.len())?);
         Ok(())
     }
 

@@ -19,7 +19,7 @@ const MEMORY: usize = 24 << 20;
 /// Things that happen.
 const STEPS: usize = 300;
 
-/// Regions and Receives of one end at a time, and octets of each.
+/// Regions and Receives of one end at a time, and bytes of each.
 const REGIONS: usize = 6;
 const REGION_LEN: usize = 40 << 10;
 const RECEIVES: usize = 6;
@@ -29,9 +29,9 @@ const RECEIVE_LEN: usize = 5000;
 const BLOCKS: usize = 2;
 
 /// Two ends and a script of what their users do.
-pub fn iwarp_pair(octets: &[u8]) {
+pub fn iwarp_pair(bytes: &[u8]) {
     within_and_back(MEMORY, || {
-        let mut script = Script::new(octets);
+        let mut script = Script::new(bytes);
         let mut pair = Pair::new(&mut script);
         for _ in 0..STEPS {
             if script.is_over() {
@@ -48,7 +48,7 @@ pub fn iwarp_pair(octets: &[u8]) {
 
 struct Pair {
     ends: [End; 2],
-    /// Which octet of what is on its way changes in the end, if one does.
+    /// Which byte of what is on its way changes in the end, if one does.
     damage: Option<usize>,
     next_pattern: u64,
 }
@@ -57,7 +57,7 @@ struct End {
     endpoint: Endpoint,
     ledger: Ledger,
     regions: BTreeMap<Handle, Region>,
-    /// Octets on their way to the other end.
+    /// Bytes on their way to the other end.
     wire: VecDeque<u8>,
     /// Messages on their way to this end, with the handle that each takes along.
     expected: VecDeque<(Vec<u8>, Option<Handle>)>,
@@ -70,7 +70,7 @@ struct End {
 
 /// Memory of one end as the other should see it.
 struct Region {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     is_sink: bool,
     /// What was written so far.
     filled: usize,
@@ -85,7 +85,7 @@ impl Pair {
         let crc = !script.one_in(4);
         let strict = script.one_in(3);
         // A damaged stream is only recognised by its CRC.
-        let damage = (crc && script.flag()).then(|| usize::from(script.octet()) << 3);
+        let damage = (crc && script.flag()).then(|| usize::from(script.byte()) << 3);
         let mut end = |role| {
             let shared = script.one_in(3);
             let queue = shared.then(|| SharedReceiveQueue::new(BLOCKS, RECEIVE_LEN));
@@ -102,7 +102,7 @@ impl Pair {
                 pool: Pool::new(0),
                 max_ulpdu: script.pick(&[128, 1442, fpdu::LARGE_MULPDU, usize::MAX]),
                 rtr: None,
-                seed: [script.octet(); 32],
+                seed: [script.byte(); 32],
             };
             End {
                 endpoint: Endpoint::new(config),
@@ -124,7 +124,7 @@ impl Pair {
 
     fn step(&mut self, script: &mut Script<'_>) {
         let who = script.below(2);
-        match script.octet() % 16 {
+        match script.byte() % 16 {
             0..2 => self.ends[who].post_receive(),
             2 => self.register(script, who),
             3..5 => self.send(script, who),
@@ -140,7 +140,7 @@ impl Pair {
         self.completions(false);
     }
 
-    /// Octets that are nowhere else.
+    /// Bytes that are nowhere else.
     fn pattern(&mut self, len: usize) -> Vec<u8> {
         self.next_pattern += 1;
         let mut state = self.next_pattern.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -153,7 +153,7 @@ impl Pair {
 
     fn register(&mut self, script: &mut Script<'_>, who: usize) {
         let (is_sink, len) = (script.flag(), 1 + script.below(REGION_LEN));
-        let octets = if is_sink {
+        let bytes = if is_sink {
             vec![0; len]
         } else {
             self.pattern(len)
@@ -165,13 +165,13 @@ impl Pair {
         let memory = if is_sink {
             Memory::Sink(Buffer::with_capacity(len))
         } else {
-            let (first, second) = octets.split_at(len / 3);
+            let (first, second) = bytes.split_at(len / 3);
             let pieces = [first, second].map(Bytes::copy_from_slice);
             Memory::Source(Gather::from_iter(pieces))
         };
         let handle = end.endpoint.register(memory).expect("there is room");
         let region = Region {
-            octets,
+            bytes,
             is_sink,
             filled: 0,
             reading: 0,
@@ -226,10 +226,10 @@ impl Pair {
         };
         let region = &self.ends[1 - who].regions[&handle];
         let begin = region.filled;
-        let len = script.below(region.octets.len() - begin + 1);
+        let len = script.below(region.bytes.len() - begin + 1);
         let data = self.pattern(len);
         let region = self.ends[1 - who].regions.get_mut(&handle).expect("chosen");
-        region.octets[begin..begin + len].copy_from_slice(&data);
+        region.bytes[begin..begin + len].copy_from_slice(&data);
         region.filled += len;
         let end = &mut self.ends[who];
         let work = WorkRequest::Write {
@@ -250,9 +250,9 @@ impl Pair {
         let region = self.ends[1 - who].regions.get_mut(&handle).expect("chosen");
         let mut data = Vec::new();
         let from = (0..script.below(5)).map(|_| {
-            let begin = script.below(region.octets.len());
-            let len = script.below(region.octets.len() - begin + 1);
-            data.extend_from_slice(&region.octets[begin..begin + len]);
+            let begin = script.below(region.bytes.len());
+            let len = script.below(region.bytes.len() - begin + 1);
+            data.extend_from_slice(&region.bytes[begin..begin + len]);
             Segment {
                 handle,
                 length: u32::try_from(len).expect("regions are small"),
@@ -277,11 +277,11 @@ impl Pair {
             (&mut second.endpoint, &mut first.wire)
         };
         let len = most.min(wire.len());
-        let octets: Vec<u8> = wire.drain(..len).collect();
-        let left = end.recv_slice(&octets);
+        let bytes: Vec<u8> = wire.drain(..len).collect();
+        let left = end.recv_slice(&bytes);
         assert!(left == 0 || end.awaited_share().is_some());
-        for octet in octets[octets.len() - left..].iter().rev() {
-            wire.push_front(*octet);
+        for byte in bytes[bytes.len() - left..].iter().rev() {
+            wire.push_front(*byte);
         }
     }
 
@@ -386,7 +386,7 @@ impl Pair {
         self.settle();
     }
 
-    /// An octet changes on its way: nothing that comes through is other than it was.
+    /// A byte changes on its way: nothing that comes through is other than it was.
     fn damage(mut self, at: usize) {
         for end in &mut self.ends {
             end.hand_out(usize::MAX);
@@ -458,9 +458,9 @@ impl End {
     fn back(&mut self, handle: Handle, memory: Memory) {
         let region = self.regions.remove(&handle).expect("it was registered");
         match memory {
-            Memory::Source(pieces) => assert!(pieces.concat() == region.octets),
+            Memory::Source(pieces) => assert!(pieces.concat() == region.bytes),
             Memory::Sink(buffer) | Memory::Persistent(_, buffer) => {
-                assert!(*buffer.memory() == region.octets[..]);
+                assert!(*buffer.memory() == region.bytes[..]);
             }
         }
     }

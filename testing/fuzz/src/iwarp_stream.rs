@@ -23,24 +23,24 @@ const MEMORY: usize = 8 << 20;
 /// Things that happen.
 const STEPS: usize = 400;
 
-/// Regions that are registered at a time, and octets of each.
+/// Regions that are registered at a time, and bytes of each.
 const REGIONS: usize = 6;
 const REGION_LEN: usize = 24 << 10;
 
-/// Receives that are posted at a time, and octets of each at most.
+/// Receives that are posted at a time, and bytes of each at most.
 const RECEIVES: usize = 6;
 const RECEIVE_LEN: usize = 12 << 10;
 
-/// Payload from which on an end places octets directly is below this.
+/// Payload from which on an end places bytes directly is below this.
 const LARGE: usize = 20 << 10;
 
-/// Octets on their way before they have to be taken in.
+/// Bytes on their way before they have to be taken in.
 const ON_THE_WAY: usize = 128 << 10;
 
 /// An end and a script of what its user and its peer do.
-pub fn iwarp_stream(octets: &[u8]) {
+pub fn iwarp_stream(bytes: &[u8]) {
     within_and_back(MEMORY, || {
-        let mut script = Script::new(octets);
+        let mut script = Script::new(bytes);
         let mut stage = Stage::new(&mut script);
         for _ in 0..STEPS {
             if script.is_over() {
@@ -58,9 +58,9 @@ struct Stage {
     regions: BTreeMap<Handle, Region>,
     /// Handles that were registered once.
     dead: Vec<Handle>,
-    /// Octets of the peer that have not been taken in.
+    /// Bytes of the peer that have not been taken in.
     wire: VecDeque<u8>,
-    /// Whether octets came that are not as they were framed.
+    /// Whether bytes came that are not as they were framed.
     is_spoilt: bool,
     heard: Heard,
     /// The next message of the peer, by queue, and where in it the next segment begins.
@@ -79,7 +79,7 @@ struct Region {
 /// What the end has said.
 #[derive(Default)]
 struct Heard {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     crc: bool,
     markers: bool,
     max_ulpdu: usize,
@@ -97,14 +97,14 @@ impl Stage {
             crc: !script.one_in(4),
             strict: script.one_in(4),
             markers: script.one_in(8),
-            ird: 1 + u16::from(script.octet() % 4),
-            ord: u16::from(script.octet() % 4),
+            ird: 1 + u16::from(script.byte() % 4),
+            ord: u16::from(script.byte() % 4),
             receives: RECEIVES,
             shared_receives: None,
             pool: Pool::new(0),
             max_ulpdu: script.pick(&[128, 1442, fpdu::LARGE_MULPDU, usize::MAX]),
             rtr: script.pick(&[None, None, Some(RtrMessage::Write), Some(RtrMessage::Read)]),
-            seed: [script.octet(); 32],
+            seed: [script.byte(); 32],
         };
         let config = EndpointConfig {
             rtr: config
@@ -133,15 +133,15 @@ impl Stage {
     }
 
     fn step(&mut self, script: &mut Script<'_>) {
-        match script.octet() % 32 {
+        match script.byte() % 32 {
             0..3 => self.post_receive(script),
             3..5 => self.register(script),
             5..8 => self.post(script),
             8..18 => self.segment(script),
             18 => {
-                let octets = script.some(64);
+                let bytes = script.some(64);
                 self.is_spoilt = true;
-                self.wire.extend(octets);
+                self.wire.extend(bytes);
             }
             19 => self.spoil(script),
             20..26 => self.take_in(1 + script.below(4096)),
@@ -165,7 +165,7 @@ impl Stage {
     }
 
     fn register(&mut self, script: &mut Script<'_>) {
-        let kind = script.octet();
+        let kind = script.byte();
         let (is_sink, stays) = (kind & 1 != 0, kind >= 0xc0);
         let len = script.pick(&[0, 1, 64, 4096, REGION_LEN]);
         if self.regions.len() >= REGIONS {
@@ -209,7 +209,7 @@ impl Stage {
 
     /// A handle that works, or worked, or never did.
     fn handle(&self, script: &mut Script<'_>) -> Handle {
-        let index = usize::from(script.octet());
+        let index = usize::from(script.byte());
         match index {
             0..192 if !self.regions.is_empty() => {
                 let handles = self.regions.keys();
@@ -268,7 +268,7 @@ impl Stage {
     }
 
     fn payload_len(&self, script: &mut Script<'_>) -> usize {
-        match script.octet() {
+        match script.byte() {
             0..128 => script.below(64),
             128..192 => script.below(2048),
             192.. => script.below(LARGE),
@@ -292,7 +292,7 @@ impl Stage {
         ]);
         let last = !script.one_in(4);
         let len = self.payload_len(script);
-        let fill = script.octet();
+        let fill = script.byte();
         match opcode {
             Opcode::Write => {
                 let stag = self.handle(script).0;
@@ -311,8 +311,8 @@ impl Stage {
                 self.untagged(script, opcode, true, 1, 0, &request.emit());
             }
             Opcode::Terminate => {
-                let octets = script.some(80).to_vec();
-                self.untagged(script, opcode, true, 2, 0, &octets);
+                let bytes = script.some(80).to_vec();
+                self.untagged(script, opcode, true, 2, 0, &bytes);
             }
             Opcode::Send
             | Opcode::SendInvalidate
@@ -373,8 +373,8 @@ impl Stage {
                 control, rsvd_ulp, ..
             } = &mut header
         {
-            control.0 ^= script.octet() & 0x7f;
-            *rsvd_ulp ^= script.octet();
+            control.0 ^= script.byte() & 0x7f;
+            *rsvd_ulp ^= script.byte();
         }
         if let Some(region) = self.regions.get_mut(&Handle(stag)) {
             let end = offset.saturating_add(payload.len() as u64);
@@ -412,8 +412,8 @@ impl Stage {
             } = &mut header
         {
             match script.below(5) {
-                0 => control.0 ^= script.octet() & 0x7f,
-                1 => *rsvd_ulp ^= script.octet(),
+                0 => control.0 ^= script.byte() & 0x7f,
+                1 => *rsvd_ulp ^= script.byte(),
                 2 => *queue = script.number(),
                 3 => *sequence = script.number(),
                 _ => *offset = script.number(),
@@ -433,20 +433,20 @@ impl Stage {
         header.emit(&mut ulpdu);
         ulpdu.extend_from_slice(payload);
         let length = u16::try_from(ulpdu.len()).expect("payload is short");
-        let mut octets = length.to_be_bytes().to_vec();
-        octets.extend(ulpdu);
-        octets.resize(octets.len().next_multiple_of(4), 0);
-        let crc = crc::emit(crc::crc32c(&octets));
-        self.wire.extend(octets);
+        let mut bytes = length.to_be_bytes().to_vec();
+        bytes.extend(ulpdu);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        let crc = crc::emit(crc::crc32c(&bytes));
+        self.wire.extend(bytes);
         self.wire.extend(crc);
     }
 
-    /// An octet on its way changes.
+    /// A byte on its way changes.
     fn spoil(&mut self, script: &mut Script<'_>) {
         let at = script.below(self.wire.len());
-        let change = script.octet();
-        if let Some(octet) = self.wire.get_mut(at) {
-            *octet ^= change;
+        let change = script.byte();
+        if let Some(byte) = self.wire.get_mut(at) {
+            *byte ^= change;
             self.is_spoilt |= change != 0;
         }
     }
@@ -471,7 +471,7 @@ impl Stage {
         if !self.end.has_output() {
             return;
         }
-        let said = &mut self.heard.octets;
+        let said = &mut self.heard.bytes;
         let done = self.end.send_with(|slices| {
             if most == 1 {
                 return Err(io::ErrorKind::WouldBlock.into());
@@ -529,11 +529,11 @@ impl Stage {
         match memory {
             Memory::Source(pieces) => {
                 assert!(!region.is_sink);
-                assert!(pieces.iter().flatten().all(|octet| octet | 1 == 0x5b));
+                assert!(pieces.iter().flatten().all(|byte| byte | 1 == 0x5b));
             }
             Memory::Persistent(Access::Read, buffer) => {
                 assert!(!region.is_sink);
-                assert!(buffer.memory().iter().all(|octet| *octet == 0x5a));
+                assert!(buffer.memory().iter().all(|byte| *byte == 0x5a));
             }
             Memory::Sink(mut buffer) | Memory::Persistent(Access::Write, mut buffer) => {
                 assert!(region.is_sink && buffer.is_empty());
@@ -547,7 +547,7 @@ impl Stage {
                     let index = |at: u64| usize::try_from(at).expect("within the region");
                     buffer.memory_mut()[index(range.start)..index(range.end)].fill(0);
                 }
-                assert!(buffer.memory_mut().iter().all(|octet| *octet == 0));
+                assert!(buffer.memory_mut().iter().all(|byte| *byte == 0));
             }
         }
     }
@@ -581,27 +581,27 @@ impl Stage {
 impl Heard {
     /// Takes apart what was said since: it must be in order.
     fn read(&mut self) {
-        self.total += self.octets.len();
+        self.total += self.bytes.len();
         if self.markers {
-            return self.octets.clear();
+            return self.bytes.clear();
         }
-        let said = std::mem::take(&mut self.octets);
+        let said = std::mem::take(&mut self.bytes);
         let mut stream = &said[..];
         while let Some(length) = stream.first_chunk() {
             let ulpdu = usize::from(u16::from_be_bytes(*length));
-            let Some((octets, rest)) = stream.split_at_checked(fpdu::wire_len(ulpdu)) else {
+            let Some((bytes, rest)) = stream.split_at_checked(fpdu::wire_len(ulpdu)) else {
                 break;
             };
-            self.fpdu(ulpdu, octets);
+            self.fpdu(ulpdu, bytes);
             stream = rest;
         }
-        self.octets = stream.to_vec();
+        self.bytes = stream.to_vec();
     }
 
-    fn fpdu(&mut self, ulpdu: usize, octets: &[u8]) {
+    fn fpdu(&mut self, ulpdu: usize, bytes: &[u8]) {
         assert!(!self.is_terminated, "a Terminate is the last word");
         assert!(ulpdu <= self.max_ulpdu, "a ULPDU of {ulpdu}");
-        let (body, given) = octets.split_at(octets.len() - fpdu::CRC_LEN);
+        let (body, given) = bytes.split_at(bytes.len() - fpdu::CRC_LEN);
         if self.crc {
             assert_eq!(crc::emit(crc::crc32c(body)), given);
         }
@@ -638,20 +638,20 @@ impl Heard {
     }
 }
 
-/// Moves octets to their places, not more than `most`.
+/// Moves bytes to their places, not more than `most`.
 fn fill(places: &mut [IoSliceMut<'_>], from: &mut VecDeque<u8>, most: usize) -> usize {
     let mut moved = 0;
     for place in places {
         let len = place.len().min(most - moved).min(from.len());
-        for (octet, came) in place.iter_mut().zip(from.drain(..len)) {
-            *octet = came;
+        for (byte, came) in place.iter_mut().zip(from.drain(..len)) {
+            *byte = came;
         }
         moved += len;
     }
     moved
 }
 
-/// Moves octets out of these slices, not more than `most`.
+/// Moves bytes out of these slices, not more than `most`.
 fn drain(slices: &[IoSlice<'_>], to: &mut Vec<u8>, most: usize) -> usize {
     let before = to.len();
     for slice in slices {

@@ -1,13 +1,13 @@
 //! What must hold whatever a peer says: a property for each parser and each state machine.
 //!
-//! Each target is a function of octets, which it takes for a message or for a script of what
+//! Each target is a function of bytes, which it takes for a message or for a script of what
 //! happens. It panics if the property does not hold. Targets have names, by which `cargo xtask fuzz`
 //! calls them; their tests are in `targets.rs`.
 //!
 //! | target | what is fed | what must hold |
 //! |---|---|---|
 //! | [`mpa`] | MPA frames in pieces, private data | the cut does not matter; what is read can be sent again; both parts agree |
-//! | [`ddp`] | DDP and RDMAP headers, Terminates | what is read can be sent again, octet by octet |
+//! | [`ddp`] | DDP and RDMAP headers, Terminates | what is read can be sent again, byte by byte |
 //! | [`rpcrdma_header`] | transport headers | what is valid keeps to the limits and can be sent again |
 //! | [`rpcrdma_v2_header`] | transport headers of version two, in each layout | the same; nobody is answered who does not call |
 //! | [`rpcrdma_v2_operations`] | what is in RDMA2_OPTIONAL | the same; all or nothing; what is unknown is skipped |
@@ -15,7 +15,7 @@
 //! | [`rpc`] | calls, replies, credentials, records, rpcbind | the same |
 //! | [`nfs`] | arguments and results of NFS and MOUNT | the same, by reference too |
 //! | [`text`] | URLs, universal addresses, networks | the same |
-//! | [`iwarp_stream`] | one end of iWARP, its user, a peer that says anything | work completes once; memory is touched where it was named; octets out are in order |
+//! | [`iwarp_stream`] | one end of iWARP, its user, a peer that says anything | work completes once; memory is touched where it was named; bytes out are in order |
 //! | [`iwarp_pair`] | two ends of iWARP that keep to the rules; damage in the end | everything arrives as it was, or not at all |
 //! | [`rpcrdma_client`], [`rpcrdma_server`] | either end of RPC-over-RDMA, in either version, its user, a peer that says anything, work that completes in any order | credits and Receives; no answer while its call is read; each call ends once and with nothing exposed; nothing is invalidated that is needed or was not offered |
 //! | [`nfs_dispatch`] | calls of the NFS and MOUNT programs over a file system in memory | a reply has results of its procedure and keeps to its bound; a call that comes again is executed once |

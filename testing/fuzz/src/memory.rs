@@ -3,7 +3,7 @@
 use buffer::Pool;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Runs `f`, which must not hold more than `most` octets of new memory at any time.
+/// Runs `f`, which must not hold more than `most` bytes of new memory at any time.
 ///
 /// # Panics
 ///
@@ -19,7 +19,7 @@ pub(crate) fn within<T>(most: usize, f: impl FnOnce() -> T) -> T {
         Ok(value) => {
             let most = most as u64;
             let peak = counted.bytes_max;
-            assert!(peak <= most, "{peak} octets held where {most} are allowed");
+            assert!(peak <= most, "{peak} bytes held where {most} are allowed");
             value
         }
         Err(panic) => resume_unwind(panic),
@@ -32,7 +32,7 @@ pub(crate) fn within<T>(most: usize, f: impl FnOnce() -> T) -> T {
 pub(crate) fn within_and_back(most: usize, f: impl Fn()) {
     if left_over(most, &f) > 0 {
         let left = left_over(most, &f);
-        assert!(left <= 0, "{left} octets are left over");
+        assert!(left <= 0, "{left} bytes are left over");
     }
 }
 
@@ -61,13 +61,13 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "1001 octets held")]
+    #[should_panic(expected = "1001 bytes held")]
     fn memory_beyond_the_bound_is_found() {
         within(1000, || drop(vec![0_u8; 1001]));
     }
 
     #[test]
-    #[should_panic(expected = "10 octets are left over")]
+    #[should_panic(expected = "10 bytes are left over")]
     fn memory_that_is_not_given_back_is_found() {
         within_and_back(1000, || std::mem::forget(vec![0_u8; 10]));
     }

@@ -10,40 +10,40 @@ use rpcrdma_proto::PrivateData;
 use rpcrdma_proto::private_data::PrivateDataView;
 use std::mem::discriminant;
 
-/// Octets of the fixed part of a frame.
+/// Bytes of the fixed part of a frame.
 const FIXED_LEN: usize = 20;
 
 /// A frame is read once into the reader and once into its value, and each may have grown by half.
 const MEMORY: usize = 8 << 10;
 
 /// What begins a connection, taken in in pieces.
-pub fn mpa(octets: &[u8]) {
-    let mut script = Script::new(octets);
+pub fn mpa(bytes: &[u8]) {
+    let mut script = Script::new(bytes);
     let kind = script.pick(&[Kind::Request, Kind::Reply]);
-    let piece = 1 + usize::from(script.octet());
+    let piece = 1 + usize::from(script.byte());
     let offer = Offer {
         crc: script.flag(),
-        ird: u16::from(script.octet()),
-        ord: u16::from(script.octet()),
+        ird: u16::from(script.byte()),
+        ord: u16::from(script.byte()),
         peer_to_peer: script.flag(),
     };
     let rest = script.rest();
     // Most inputs would never get beyond the key.
     let keyed;
-    let octets = match rest.split_first() {
+    let bytes = match rest.split_first() {
         Some((1.., rest)) => {
             keyed = [kind.key(), rest].concat();
             &keyed
         }
         _ => rest,
     };
-    let whole = within(MEMORY, || read(kind, octets, usize::MAX));
-    // What an error shows of the octets is what had come.
-    match (read(kind, octets, piece), &whole) {
+    let whole = within(MEMORY, || read(kind, bytes, usize::MAX));
+    // What an error shows of the bytes is what had come.
+    match (read(kind, bytes, piece), &whole) {
         (Err(error), Err(other)) => assert_eq!(discriminant(&error), discriminant(other)),
         (cut, whole) => assert_eq!(&cut, whole, "the cut does not matter"),
     }
-    find(octets);
+    find(bytes);
     let Ok(Some((frame, len))) = whole else {
         return;
     };
@@ -54,16 +54,16 @@ pub fn mpa(octets: &[u8]) {
     }
 }
 
-/// The frame, and how many octets it took.
-fn read(kind: Kind, octets: &[u8], piece: usize) -> Result<Option<(Frame, usize)>, FrameError> {
+/// The frame, and how many bytes it took.
+fn read(kind: Kind, bytes: &[u8], piece: usize) -> Result<Option<(Frame, usize)>, FrameError> {
     let mut reader = FrameReader::new(kind);
     let mut at = 0;
-    while at < octets.len() {
+    while at < bytes.len() {
         let wanted = reader.wanted();
         assert!(wanted > 0, "a reader that wants nothing has its frame");
         assert!(wanted <= FIXED_LEN + usize::from(u16::MAX));
-        let len = piece.min(wanted).min(octets.len() - at);
-        let frame = reader.take(&octets[at..at + len])?;
+        let len = piece.min(wanted).min(bytes.len() - at);
+        let frame = reader.take(&bytes[at..at + len])?;
         at += len;
         if let Some(frame) = frame {
             return Ok(Some((frame, at)));
@@ -139,9 +139,9 @@ fn understand(reply: &Frame, offer: Offer) {
 }
 
 /// RFC 8797 §5.2: the first valid structure, wherever it stands.
-fn find(octets: &[u8]) {
-    let found = PrivateData::find(octets);
-    let each = (0..octets.len()).filter_map(|at| PrivateDataView::new(&octets[at..]));
+fn find(bytes: &[u8]) {
+    let found = PrivateData::find(bytes);
+    let each = (0..bytes.len()).filter_map(|at| PrivateDataView::new(&bytes[at..]));
     assert_eq!(found, each.clone().find_map(PrivateData::parse));
     for view in each {
         if let Some(strict) = PrivateData::parse_strict(view) {

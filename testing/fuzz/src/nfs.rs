@@ -10,8 +10,8 @@ use nfs_proto::{
 use oncrpc::xdr::{Reader, Writer};
 use std::fmt::Debug;
 
-/// An entry of a list takes eight octets at least, and an attribute that is there 84 more.
-const MEMORY_PER_OCTET: usize = 96;
+/// An entry of a list takes eight bytes at least, and an attribute that is there 84 more.
+const MEMORY_PER_BYTE: usize = 96;
 const MEMORY: usize = 8 << 10;
 
 type PostOp = Option<Attributes>;
@@ -19,8 +19,8 @@ type PostOp = Option<Attributes>;
 macro_rules! checks {
     (arguments $($argument:ty),* ; values $($value:ty),* $(,)?) => {
         &[
-            $(|octets: &[u8]| arguments::<$argument>(octets),)*
-            $(|octets: &[u8]| value::<$value>(octets),)*
+            $(|bytes: &[u8]| arguments::<$argument>(bytes),)*
+            $(|bytes: &[u8]| value::<$value>(bytes),)*
         ]
     };
 }
@@ -47,29 +47,29 @@ const CHECKS: &[fn(&[u8])] = checks!(
 );
 
 /// The arguments or the results of one procedure.
-pub fn nfs(octets: &[u8]) {
-    let most = MEMORY + MEMORY_PER_OCTET * octets.len();
-    let mut script = Script::new(octets);
+pub fn nfs(bytes: &[u8]) {
+    let most = MEMORY + MEMORY_PER_BYTE * bytes.len();
+    let mut script = Script::new(bytes);
     let check = CHECKS[script.below(CHECKS.len())];
     within(most, || check(script.rest()));
-    name(octets);
+    name(bytes);
 }
 
-fn arguments<'a, A: Arguments<'a> + Debug + PartialEq>(octets: &'a [u8]) {
-    if let Some(arguments) = parsed::<A>(octets) {
+fn arguments<'a, A: Arguments<'a> + Debug + PartialEq>(bytes: &'a [u8]) {
+    if let Some(arguments) = parsed::<A>(bytes) {
         let bound = arguments.reply_bound();
         assert!(bound.fixed >= oncrpc::REPLY_HEADER);
         assert!(bound.results.len() <= 1, "one result is eligible at most");
     }
 }
 
-fn value<'a, T: Wire<'a> + Debug + PartialEq>(octets: &'a [u8]) {
-    parsed::<T>(octets);
+fn value<'a, T: Wire<'a> + Debug + PartialEq>(bytes: &'a [u8]) {
+    parsed::<T>(bytes);
 }
 
 /// A value, if it is one: what is written of it is what it was read from.
-fn parsed<'a, T: Wire<'a> + Debug + PartialEq>(octets: &'a [u8]) -> Option<T> {
-    let mut r = Reader::new(octets);
+fn parsed<'a, T: Wire<'a> + Debug + PartialEq>(bytes: &'a [u8]) -> Option<T> {
+    let mut r = Reader::new(bytes);
     let value = T::parse(&mut r).ok()?;
     let mut w = Writer::default();
     value.write(&mut w);
@@ -77,14 +77,14 @@ fn parsed<'a, T: Wire<'a> + Debug + PartialEq>(octets: &'a [u8]) -> Option<T> {
     assert!(message.head().len() <= T::MAX, "within its declared size");
     let mut stream = Buffer::default();
     message.copy_stream_into(&mut stream);
-    assert_eq!(*stream, octets[..r.offset()], "the same octets");
+    assert_eq!(*stream, bytes[..r.offset()], "the same bytes");
     assert!(message.items().len() <= 1, "one item is eligible at most");
     Some(value)
 }
 
 /// A name that can be used is one name.
-fn name(octets: &[u8]) {
-    if let Ok(name) = Name::new(octets) {
+fn name(bytes: &[u8]) {
+    if let Ok(name) = Name::new(bytes) {
         assert!(!name.contains(&b'/') && !name.contains(&0) && !name.is_empty());
         assert_eq!(Name::try_from(name.filename()), Ok(name));
     }

@@ -24,14 +24,14 @@ const LAST_CALLS: u32 = 150;
 /// Things that the user does.
 const DEEDS: usize = 12;
 
-/// Octets of a file at most that is read at once.
+/// Bytes of a file at most that is read at once.
 const FILE: usize = 64 << 10;
 
 /// A script of what the user does, and of what becomes of the replies.
-pub fn nfs_client(octets: &[u8]) {
+pub fn nfs_client(bytes: &[u8]) {
     within_and_back(MEMORY, || {
-        let mut script = Script::new(octets);
-        let deeds: Vec<u8> = script.take(1 + script_len(octets)).to_vec();
+        let mut script = Script::new(bytes);
+        let deeds: Vec<u8> = script.take(1 + script_len(bytes)).to_vec();
         let wrong = Wrong {
             site: Site::new(),
             state: Mutex::new(State {
@@ -54,8 +54,8 @@ pub fn nfs_client(octets: &[u8]) {
 }
 
 /// The first part of an input is for the user.
-fn script_len(octets: &[u8]) -> usize {
-    octets.len().min(2 * DEEDS)
+fn script_len(bytes: &[u8]) -> usize {
+    bytes.len().min(2 * DEEDS)
 }
 
 async fn use_it(wrong: &Wrong, deeds: &[u8]) {
@@ -73,7 +73,7 @@ async fn use_it(wrong: &Wrong, deeds: &[u8]) {
         if script.is_over() {
             break;
         }
-        match script.octet() % 4 {
+        match script.byte() % 4 {
             0 => match Export::open(wrong, user(), root.handle).await {
                 Ok(export) => do_something(&export, &mut script).await,
                 Err(error) => told(&error),
@@ -120,7 +120,7 @@ async fn do_something(export: &Export<&Wrong>, script: &mut Script<'_>) {
     let path = script.pick(&paths);
     let other = script.pick(&paths);
     let none = SetAttributes::default();
-    let done = match script.octet() % 14 {
+    let done = match script.byte() % 14 {
         0 => export.stat(path).await.map(drop),
         1 => export.entries(path).await.map(|entries| {
             let mut names = entries.iter().map(|entry| &entry.name[..]);
@@ -156,7 +156,7 @@ async fn walk(export: &Export<&Wrong>, path: &str) -> Result<(), Error> {
             Ok(None) => return Ok(()),
             Ok(Some(found)) => {
                 let below = found.path.strip_prefix(path.as_bytes());
-                let mut names = below.expect("it lies below").split(|octet| *octet == b'/');
+                let mut names = below.expect("it lies below").split(|byte| *byte == b'/');
                 assert!(names.all(|name| name.is_empty() || is_name(name)));
             }
             Err(error) => {
@@ -170,7 +170,7 @@ async fn walk(export: &Export<&Wrong>, path: &str) -> Result<(), Error> {
 }
 
 fn is_name(name: &[u8]) -> bool {
-    !matches!(name, b"" | b"." | b"..") && !name.iter().any(|octet| matches!(octet, b'/' | 0))
+    !matches!(name, b"" | b"." | b"..") && !name.iter().any(|byte| matches!(byte, b'/' | 0))
 }
 
 /// An error can be shown to the user.
@@ -242,7 +242,7 @@ fn wrong(
     let (mut head, start, items) = reply.into_parts();
     assert_eq!(start, 0);
     let mut data: Vec<_> = items.into_iter().map(|item| item.data).collect();
-    match script.octet() {
+    match script.byte() {
         0..128 => {}
         128..200 => {
             for _ in 0..1 + script.below(3) {
@@ -255,7 +255,7 @@ fn wrong(
         }
         // The status of the procedure, behind the header of a reply.
         200..215 => {
-            let status = u32::from(script.octet()) + script.pick(&[0, 0, 9950]);
+            let status = u32::from(script.byte()) + script.pick(&[0, 0, 9950]);
             if let Some(place) = head.get_mut(24..28) {
                 place.copy_from_slice(&status.to_be_bytes());
             }
@@ -265,10 +265,10 @@ fn wrong(
             head.truncate(len);
         }
         225..235 => {
-            let octets = script.some(200);
+            let bytes = script.some(200);
             let at = script.below(head.len() + 1);
             head.truncate(at);
-            head.extend_from_slice(octets);
+            head.extend_from_slice(bytes);
         }
         235..245 => data = vec![vec![Bytes::from(vec![3; script.below(9000)])].into()],
         245..250 => return Err(TransportError::Refused("no")),

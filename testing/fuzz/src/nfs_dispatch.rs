@@ -31,9 +31,9 @@ const ONCE: RangeInclusive<u32> = 8..=15;
 const HANDLE_BEGINS: [u8; 8] = [0, 0, 0, 48, 0, 0, 0, 1];
 
 /// A script of calls.
-pub fn nfs_dispatch(octets: &[u8]) {
+pub fn nfs_dispatch(bytes: &[u8]) {
     within_and_back(MEMORY, || {
-        let mut script = Script::new(octets);
+        let mut script = Script::new(bytes);
         let mut caller = User {
             site: Site::new(),
             handles: Vec::new(),
@@ -113,7 +113,7 @@ impl User {
     fn call(&mut self, script: &mut Script<'_>) {
         self.xid += 1;
         let program = script.pick(&[NFS_PROGRAM, NFS_PROGRAM, NFS_PROGRAM, MOUNT_PROGRAM]);
-        let proc = script.octet() % 24;
+        let proc = script.byte() % 24;
         let version = script.pick(&[NFS_V3, NFS_V3, NFS_V3, NFS_V3, NFS_V3, NFS_V3, 2]);
         let target = procedure(program, version, proc.into());
         let credential = credential(script);
@@ -138,7 +138,7 @@ impl User {
             .then(|| Payload::new(flat(&call), 0));
         let inline = call.items().is_empty();
         let reply = self.exchange(call);
-        // What cannot be told apart by its octets travelled in the same way.
+        // What cannot be told apart by its bytes travelled in the same way.
         if let (Some(again), Some(reply), true) = (again, reply, inline) {
             self.site.reconnect();
             let second = self.exchange(again).expect("it was answered before");
@@ -149,7 +149,7 @@ impl User {
     fn field(&self, script: &mut Script<'_>, w: &mut Writer, field: Field, proc: u32) {
         match field {
             Handle => {
-                let index = usize::from(script.octet());
+                let index = usize::from(script.byte());
                 match index {
                     0..250 => self.handles[index % self.handles.len()].write(w),
                     _ => w.opaque(script.take(48)),
@@ -159,13 +159,13 @@ impl User {
             Name if proc == SYMLINK && w.len() > 200 && script.flag() => {
                 w.item(item(script.some(300)));
             }
-            Name => w.opaque(match script.octet() {
+            Name => w.opaque(match script.byte() {
                 0..200 => script.pick(&[&b"a"[..], b"b", b"c", b"dir", b"link"]),
                 200..220 => script.pick(&[&b"."[..], b"..", b"", b"a/b", b"\0"]),
                 220.. => script.some(300),
             }),
             Attributes => {
-                let set = script.octet();
+                let set = script.byte();
                 for bit in [1, 2, 4] {
                     w.option((set & bit != 0).then(|| script.number()), Writer::u32);
                 }
@@ -193,7 +193,7 @@ impl User {
                 let count = script.pick(&[len, len, len, 7]);
                 w.u32(count);
                 w.u32(script.pick(&[0, 1, 2, 2, 2, 3]));
-                w.item(item(&vec![script.octet(); len as usize]));
+                w.item(item(&vec![script.byte(); len as usize]));
             }
             How => {
                 let how = script.pick(&[0, 0, 1, 2, 3]);
@@ -204,7 +204,7 @@ impl User {
                 }
             }
             Node => {
-                let kind = script.octet() % 9;
+                let kind = script.byte() % 9;
                 w.u32(kind.into());
                 if matches!(kind, 3 | 4 | 6 | 7) {
                     self.field(script, w, Attributes, proc);
@@ -216,7 +216,7 @@ impl User {
         }
     }
 
-    /// Makes a call; its reply in octets, if it has one.
+    /// Makes a call; its reply in bytes, if it has one.
     fn exchange(&mut self, call: Payload) -> Option<Buffer> {
         let stream = flat(&call);
         let items = call.items().len();
@@ -237,9 +237,9 @@ impl User {
         if header.status == ReplyStatus::accepted(AcceptStatus::Success) {
             judge(&stream, &reply);
         }
-        let octets = flat(&reply);
-        self.remember(&octets);
-        Some(octets)
+        let bytes = flat(&reply);
+        self.remember(&bytes);
+        Some(bytes)
     }
 
     /// The handles in a reply.
@@ -266,7 +266,7 @@ fn procedure(prog: u32, vers: u32, proc: u32) -> Procedure {
 }
 
 fn credential(script: &mut Script<'_>) -> Credential {
-    match script.octet() {
+    match script.byte() {
         0..200 => Credential::Sys(AuthSys::default()),
         200..240 => Credential::Sys(AuthSys {
             uid: script.number(),
@@ -281,8 +281,8 @@ fn credential(script: &mut Script<'_>) -> Credential {
     }
 }
 
-fn item(octets: &[u8]) -> Gather {
-    Gather::from_elem(Bytes::copy_from_slice(octets), 1)
+fn item(bytes: &[u8]) -> Gather {
+    Gather::from_elem(Bytes::copy_from_slice(bytes), 1)
 }
 
 /// A word of the arguments changes, or their end is missing.

@@ -19,20 +19,20 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 
 /// A message, its copies here, and buffers that grow by half.
-const MEMORY_PER_OCTET: usize = 16;
+const MEMORY_PER_BYTE: usize = 16;
 const MEMORY: usize = 32 << 10;
 
-/// Octets of a record at most.
+/// Bytes of a record at most.
 const RECORD: u16 = 1 << 10;
 
 /// The program that answers.
 const PROGRAM: u32 = 7;
 
 /// One message, or what a stream of records has.
-pub fn rpc(octets: &[u8]) {
-    let mut script = Script::new(octets);
+pub fn rpc(bytes: &[u8]) {
+    let mut script = Script::new(bytes);
     let what = script.below(6);
-    let most = MEMORY + MEMORY_PER_OCTET * octets.len();
+    let most = MEMORY + MEMORY_PER_BYTE * bytes.len();
     within(most, || match what {
         0 => call(script.rest()),
         1 => reply(script.rest()),
@@ -43,8 +43,8 @@ pub fn rpc(octets: &[u8]) {
     });
 }
 
-fn call(octets: &[u8]) {
-    let mut r = Reader::new(octets);
+fn call(bytes: &[u8]) {
+    let mut r = Reader::new(bytes);
     let Ok(header) = CallHeader::parse(&mut r) else {
         return;
     };
@@ -54,7 +54,7 @@ fn call(octets: &[u8]) {
     }
     header.cred.write(&mut w);
     header.verf.write(&mut w);
-    assert_eq!(w.finish().head(), &octets[..r.offset()], "the same octets");
+    assert_eq!(w.finish().head(), &bytes[..r.offset()], "the same bytes");
     let Ok(credential) = Credential::parse(header.cred) else {
         return;
     };
@@ -67,15 +67,15 @@ fn call(octets: &[u8]) {
     assert_eq!(Credential::parse(again).as_ref(), Ok(&credential));
 }
 
-fn reply(octets: &[u8]) {
-    let mut r = Reader::new(octets);
+fn reply(bytes: &[u8]) {
+    let mut r = Reader::new(bytes);
     let Ok(header) = ReplyHeader::parse(&mut r) else {
         return;
     };
     let mut w = Writer::default();
     header.write(&mut w);
-    assert_eq!(w.finish().head(), &octets[..r.offset()], "the same octets");
-    let whole = Payload::new(Buffer::from(octets.to_vec()), 0);
+    assert_eq!(w.finish().head(), &bytes[..r.offset()], "the same bytes");
+    let whole = Payload::new(Buffer::from(bytes.to_vec()), 0);
     assert!(oncrpc::read_reply(&whole, header.xid.wrapping_add(1)).is_err());
     if let Ok(rest) = oncrpc::read_reply(&whole, header.xid) {
         assert_eq!(rest.offset(), r.offset());
@@ -83,7 +83,7 @@ fn reply(octets: &[u8]) {
 }
 
 fn records(script: &mut Script<'_>) {
-    let piece = 1 + usize::from(script.octet());
+    let piece = 1 + usize::from(script.byte());
     let stream = script.rest();
     let (whole, error) = decode(stream, usize::MAX);
     assert_eq!((whole.clone(), error), decode(stream, piece), "any cut");
@@ -211,12 +211,12 @@ fn read_all(script: &mut Script<'_>, message: &Payload, stream: &[u8]) {
             0 => r.u32().ok().map(|word| Ok(word) == inline.u32()),
             1 => {
                 let read = r.opaque(limit).ok();
-                read.map(|octets| Ok(octets) == inline.opaque(limit))
+                read.map(|bytes| Ok(bytes) == inline.opaque(limit))
             }
             2 => r.bool().ok().map(|flag| Ok(flag) == inline.bool()),
             _ => r.item(limit).ok().map(|item| {
                 let Ok(found) = inline.item(limit) else {
-                    // It had octets of its own for its padding, which need not be zero.
+                    // It had bytes of its own for its padding, which need not be zero.
                     return true;
                 };
                 found.to_vec() == item.to_vec()
@@ -232,9 +232,9 @@ fn read_all(script: &mut Script<'_>, message: &Payload, stream: &[u8]) {
     }
 }
 
-/// A transport to a peer that answers with these octets, behind a good header or not.
+/// A transport to a peer that answers with these bytes, behind a good header or not.
 struct Answering {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     headed: bool,
     calls: AtomicUsize,
 }
@@ -251,7 +251,7 @@ impl Transport for Answering {
         } else {
             b""
         };
-        let mut reply = [head, &self.octets].concat();
+        let mut reply = [head, &self.bytes].concat();
         reply.truncate(bound.fixed);
         Ok(Payload::new(Buffer::from(reply), 0))
     }
@@ -261,7 +261,7 @@ fn rpcbind(script: &mut Script<'_>) {
     let netid = script.pick(&[NetId::Tcp, NetId::Tcp6, NetId::Rdma, NetId::Rdma6]);
     let rpcbind = Rpcbind::new(Answering {
         headed: script.flag(),
-        octets: script.rest().to_vec(),
+        bytes: script.rest().to_vec(),
         calls: AtomicUsize::new(0),
     });
     let asked =

@@ -31,21 +31,21 @@ const MEMORY: usize = 16 << 20;
 /// Things that happen.
 const STEPS: usize = 300;
 
-/// Octets of the largest chunk.
+/// Bytes of the largest chunk.
 const MAX_CHUNK: usize = 64 << 10;
 
 /// The end that connected.
-pub fn rpcrdma_client(octets: &[u8]) {
-    within_and_back(MEMORY, || play(Role::Client, octets));
+pub fn rpcrdma_client(bytes: &[u8]) {
+    within_and_back(MEMORY, || play(Role::Client, bytes));
 }
 
 /// The end that accepted.
-pub fn rpcrdma_server(octets: &[u8]) {
-    within_and_back(MEMORY, || play(Role::Server, octets));
+pub fn rpcrdma_server(bytes: &[u8]) {
+    within_and_back(MEMORY, || play(Role::Server, bytes));
 }
 
-fn play(role: Role, octets: &[u8]) {
-    let mut script = Script::new(octets);
+fn play(role: Role, bytes: &[u8]) {
+    let mut script = Script::new(bytes);
     let mut stage = Stage::new(role, &mut script);
     if stage.config.versions != Versions::One && !script.one_in(4) {
         stage.introduce(&mut script);
@@ -68,7 +68,7 @@ struct Stage {
     /// What our user calls, and what it was called for.
     calls: Calls,
     peer: Peer,
-    /// Octets of the largest message that could be sent since nothing waited to be.
+    /// Bytes of the largest message that could be sent since nothing waited to be.
     largest: usize,
     /// Whether something was sent before it was settled what is spoken.
     offered: bool,
@@ -103,7 +103,7 @@ impl Stage {
             Versions::One => 32,
             Versions::Two | Versions::Auto => 48,
         };
-        match script.octet() % choices {
+        match script.byte() % choices {
             32.. => self.of_version_two(script),
             0..5 => self
                 .calls
@@ -142,7 +142,7 @@ impl Stage {
 
     /// What only happens where version two may be spoken.
     fn of_version_two(&mut self, script: &mut Script<'_>) {
-        match script.octet() % 16 {
+        match script.byte() % 16 {
             0..12 => self.hear(script, Peer::control),
             12..14 => {
                 let to = size(1024 + script.number() % (32 << 10));
@@ -217,7 +217,7 @@ impl Stage {
         let now = match (Form::of(connection), connection.session()) {
             (None, _) if self.config.role == Role::Client => FIRST_MESSAGE,
             (Some(Form::Two(_)), Some(session)) => session.last_resort_limit(),
-            _ => connection.thresholds().send.octets(),
+            _ => connection.thresholds().send.bytes(),
         };
         self.largest = self.largest.max(now);
     }
@@ -250,14 +250,14 @@ impl Stage {
         }
     }
 
-    /// Octets that every Receive holds: what the peer was told, unless it asked for less.
+    /// Bytes that every Receive holds: what the peer was told, unless it asked for less.
     fn receive_size(&self) -> usize {
         let session = self.connection.session();
         match session.filter(|_| self.connection.version().is_some()) {
-            None => self.config.own.receive.octets(),
+            None => self.config.own.receive.bytes(),
             Some(session) => {
-                let told = session.own::<ReceiveBufferSize>().octets();
-                assert!(session.receive_size() <= self.config.largest_receive().octets());
+                let told = session.own::<ReceiveBufferSize>().bytes();
+                assert!(session.receive_size() <= self.config.largest_receive().bytes());
                 told.min(session.receive_size())
             }
         }
@@ -270,12 +270,12 @@ impl Stage {
                 assert!(buffer.capacity() >= self.receive_size());
             }
             WorkRequest::Send { buffer, rest, .. } => {
-                let octets = [&buffer[..], &rest.concat()].concat();
-                assert!(octets.len() <= self.largest, "{} octets", octets.len());
+                let bytes = [&buffer[..], &rest.concat()].concat();
+                assert!(bytes.len() <= self.largest, "{} bytes", bytes.len());
                 let form = Form::of(&self.connection);
-                let first = || Form::of_first(&octets, self.config.versions);
-                let message = form.unwrap_or_else(first).parse_own(&octets);
-                self.judge_message(&message, octets.len());
+                let first = || Form::of_first(&bytes, self.config.versions);
+                let message = form.unwrap_or_else(first).parse_own(&bytes);
+                self.judge_message(&message, bytes.len());
                 return Some(message);
             }
             WorkRequest::Write { source, to, .. } => {
@@ -298,7 +298,7 @@ impl Stage {
         None
     }
 
-    fn judge_message(&mut self, message: &Message, octets: usize) {
+    fn judge_message(&mut self, message: &Message, bytes: usize) {
         let most = self.config.credits.max(self.config.backward_credits);
         let is_call = match &message.body {
             Body::Rpc {
@@ -314,7 +314,7 @@ impl Stage {
             }
             Body::Error => false,
             Body::Optional(optional) => {
-                assert!(octets <= FIRST_MESSAGE);
+                assert!(bytes <= FIRST_MESSAGE);
                 assert!(message.credits <= most);
                 return assert!(!optional.info.is_empty(), "each operation says something");
             }
@@ -463,7 +463,7 @@ impl Stage {
         let total = budget.free();
         drop((self.hand, self.calls, self.peer, self.config));
         assert!(budget.free() >= total);
-        assert_eq!(pool.stats().out, 0, "octets of the pool that are lost");
+        assert_eq!(pool.stats().out, 0, "bytes of the pool that are lost");
     }
 }
 
@@ -481,6 +481,6 @@ fn is_ours(violation: Violation) -> bool {
     }
 }
 
-fn size(octets: u32) -> ReceiveSize {
-    ReceiveSize::new(octets).expect("not too small")
+fn size(bytes: u32) -> ReceiveSize {
+    ReceiveSize::new(bytes).expect("not too small")
 }

@@ -11,15 +11,15 @@ use rpcrdma_proto::limits::{
     MAX_READ_CHUNKS, MAX_READ_SEGMENTS, MAX_SEGMENTS_PER_CHUNK, MAX_WRITE_CHUNKS,
 };
 
-/// A chunk is made of at least eight octets, and lists grow by half.
-pub(crate) const MEMORY_PER_OCTET: usize = 32;
+/// A chunk is made of at least eight bytes, and lists grow by half.
+pub(crate) const MEMORY_PER_BYTE: usize = 32;
 pub(crate) const MEMORY: usize = 4 << 10;
 
 /// A received message.
-pub fn rpcrdma_header(octets: &[u8]) {
-    let mut script = Script::new(octets);
+pub fn rpcrdma_header(bytes: &[u8]) {
+    let mut script = Script::new(bytes);
     let message = &script.rest_or(made_up);
-    let most = MEMORY + MEMORY_PER_OCTET * message.len();
+    let most = MEMORY + MEMORY_PER_BYTE * message.len();
     match within(most, || Header::parse(message)) {
         Ok((header, at)) => valid(message, &header, at),
         Err(error) => invalid(message, error),
@@ -34,13 +34,13 @@ pub(crate) fn made_up(script: &mut Script<'_>) -> Vec<u8> {
     let mut words = vec![script.word(), script.pick(&[1, 1, 1, 1, 1, 1, 1, 2])];
     words.extend([script.number(), script.pick(&[0, 0, 0, 1, 1, 2, 3, 4])]);
     made_up_lists(script, &mut words);
-    octets(&words)
+    bytes(&words)
 }
 
 /// Lists as the script has them, to its end.
 pub(crate) fn made_up_lists(script: &mut Script<'_>, words: &mut Vec<u32>) {
     while !script.is_over() {
-        match script.octet() {
+        match script.byte() {
             0..64 => words.push(0),
             64..128 => words.push(1),
             128..192 => words.push(script.number() & !3),
@@ -65,7 +65,7 @@ pub(crate) fn made_up_lists(script: &mut Script<'_>, words: &mut Vec<u32>) {
 }
 
 /// Words as they are on the wire.
-pub(crate) fn octets(words: &[u32]) -> Vec<u8> {
+pub(crate) fn bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
@@ -86,7 +86,7 @@ fn valid(message: &[u8], header: &Header, at: usize) {
                 header.credits,
                 lists,
             );
-            assert_eq!(emitted.len(), at, "as many octets as it was read from");
+            assert_eq!(emitted.len(), at, "as many bytes as it was read from");
             let reads = lists.reads.iter().map(|chunk| chunk.segments.len()).sum();
             let writes = lists.writes.iter().map(|chunk| chunk.segments.len());
             let reply = lists.reply.as_ref().map(|chunk| chunk.segments.len());

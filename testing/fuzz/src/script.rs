@@ -1,4 +1,4 @@
-//! Decisions taken from the octets of an input, in order.
+//! Decisions taken from the bytes of an input, in order.
 //!
 //! Where they are used up every decision is the first of its choices, so that all inputs come to
 //! an end, and a shorter input is a shorter story.
@@ -25,8 +25,8 @@ const EDGES: [u32; 12] = [
 ];
 
 impl<'a> Script<'a> {
-    pub(crate) fn new(octets: &'a [u8]) -> Self {
-        Self(octets)
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
     }
 
     /// Whether no decision is left.
@@ -34,12 +34,12 @@ impl<'a> Script<'a> {
         self.0.is_empty()
     }
 
-    /// The next octet, which is taken by nobody yet.
+    /// The next byte, which is taken by nobody yet.
     pub(crate) fn peek(&self) -> Option<u8> {
         self.0.first().copied()
     }
 
-    pub(crate) fn octet(&mut self) -> u8 {
+    pub(crate) fn byte(&mut self) -> u8 {
         let Some((first, rest)) = self.0.split_first() else {
             return 0;
         };
@@ -51,7 +51,7 @@ impl<'a> Script<'a> {
     pub(crate) fn below(&mut self, choices: usize) -> usize {
         match choices {
             0 | 1 => 0,
-            2..=256 => usize::from(self.octet()) % choices,
+            2..=256 => usize::from(self.byte()) % choices,
             _ => self.word() as usize % choices,
         }
     }
@@ -66,49 +66,49 @@ impl<'a> Script<'a> {
     }
 
     pub(crate) fn flag(&mut self) -> bool {
-        self.octet() & 1 != 0
+        self.byte() & 1 != 0
     }
 
     pub(crate) fn word(&mut self) -> u32 {
-        u32::from_be_bytes([self.octet(), self.octet(), self.octet(), self.octet()])
+        u32::from_be_bytes([self.byte(), self.byte(), self.byte(), self.byte()])
     }
 
     /// A number that is small, at an edge, or any.
     pub(crate) fn number(&mut self) -> u32 {
-        match self.octet() {
+        match self.byte() {
             small @ 0..128 => small.into(),
             edge @ 128..192 => EDGES[usize::from(edge) % EDGES.len()],
-            192..224 => u32::from(u16::from_be_bytes([self.octet(), self.octet()])),
+            192..224 => u32::from(u16::from_be_bytes([self.byte(), self.byte()])),
             224.. => self.word(),
         }
     }
 
     /// The same of 64 bits.
     pub(crate) fn long(&mut self) -> u64 {
-        match self.octet() {
+        match self.byte() {
             small @ 0..128 => small.into(),
-            128..160 => u64::MAX - u64::from(self.octet()),
+            128..160 => u64::MAX - u64::from(self.byte()),
             160.. => u64::from(self.number()) << 32 | u64::from(self.number()),
         }
     }
 
-    /// The next octets, as many as are wanted and left.
+    /// The next bytes, as many as are wanted and left.
     pub(crate) fn take(&mut self, len: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(len.min(self.0.len()));
         self.0 = rest;
         taken
     }
 
-    /// A stretch of octets of a length that is taken from the script too.
+    /// A stretch of bytes of a length that is taken from the script too.
     pub(crate) fn some(&mut self, most: usize) -> &'a [u8] {
         let len = self.below(most + 1);
         self.take(len)
     }
 
-    /// Everything that is left, as it is or made into something: most octets as they are would
+    /// Everything that is left, as it is or made into something: most bytes as they are would
     /// never get beyond the first words.
     pub(crate) fn rest_or(&mut self, make: impl FnOnce(&mut Self) -> Vec<u8>) -> Cow<'a, [u8]> {
-        match self.octet() {
+        match self.byte() {
             0 => Cow::Borrowed(self.rest()),
             _ => Cow::Owned(make(self)),
         }

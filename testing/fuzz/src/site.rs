@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// Octets that the file system holds, and those that are kept for reuse.
+/// Bytes that the file system holds, and those that are kept for reuse.
 const CAPACITY: u32 = 1 << 20;
 
 /// Its one export.

@@ -6,14 +6,14 @@ use nfs_client::{NfsUrl, host_and_port, printable};
 use nfs_server::Network;
 use oncrpc_tcp::rpcbind::{parse_universal_address, universal_address};
 
-/// What is no text becomes three octets for one, and URLs have as many for each of these.
-const MEMORY_PER_OCTET: usize = 48;
+/// What is no text becomes three bytes for one, and URLs have as many for each of these.
+const MEMORY_PER_BYTE: usize = 48;
 const MEMORY: usize = 4 << 10;
 
 /// A text.
-pub fn text(octets: &[u8]) {
-    within(MEMORY + MEMORY_PER_OCTET * octets.len(), || {
-        let text = String::from_utf8_lossy(octets);
+pub fn text(bytes: &[u8]) {
+    within(MEMORY + MEMORY_PER_BYTE * bytes.len(), || {
+        let text = String::from_utf8_lossy(bytes);
         url(&text);
         url(&format!("nfs://{text}"));
         if let Ok((host, port)) = host_and_port(&text) {
@@ -28,7 +28,7 @@ pub fn text(octets: &[u8]) {
             assert_eq!(network.to_string().parse(), Ok(network));
         }
     });
-    let shown = printable(octets).to_string();
+    let shown = printable(bytes).to_string();
     assert!(shown.chars().all(|c| !c.is_control()), "{shown:?}");
 }
 

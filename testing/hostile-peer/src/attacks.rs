@@ -106,7 +106,7 @@ pub const ATTACKS: &[Attack] = &[
     attack(
         "RFC 5042 §6.2.1",
         Server,
-        "answers a Read with other octets than were asked for",
+        "answers a Read with other bytes than were asked for",
         TERMINATES,
         &["recovery::server_is_as_before_after_each_attack"],
     ),
@@ -232,7 +232,7 @@ pub const ATTACKS: &[Attack] = &[
     attack(
         "RFC 5042 §6.4.2",
         Both,
-        "is slow: the handshake octet by octet, half a frame, half a message, no reply at all",
+        "is slow: the handshake byte by byte, half a frame, half a message, no reply at all",
         "the setup or the call ends with its time; a connection that is idle ends if it is to",
         &[
             "handshake::handshake_that_stalls_is_dropped_when_its_time_is_over",
@@ -322,7 +322,7 @@ pub const ATTACKS: &[Attack] = &[
         "the end of the connection before anything is sent or taken up",
         &[
             "handshake::other_protocols_are_refused",
-            "handshake::key_that_is_wrong_in_any_octet_is_refused",
+            "handshake::key_that_is_wrong_in_any_byte_is_refused",
             "handshake::unknown_revisions_are_refused",
             "handshake::enhanced_request_without_its_numbers_is_refused",
             "client::replies_that_are_no_mpa_are_told_apart",
@@ -333,7 +333,7 @@ pub const ATTACKS: &[Attack] = &[
         "RFC 5044 §7.1.1",
         Both,
         "sends private data of any length",
-        "up to 512 octets are taken, more are refused before they are read",
+        "up to 512 bytes are taken, more are refused before they are read",
         &[
             "private_data::server_takes_every_length_up_to_the_limit",
             "private_data::client_takes_every_length_up_to_the_limit",
@@ -405,10 +405,10 @@ pub const ATTACKS: &[Attack] = &[
     attack(
         "RFC 8166 §4.5",
         Both,
-        "sends messages of less than 28 octets, and others that are no header",
+        "sends messages of less than 28 bytes, and others that are no header",
         DISCARDS,
         &[
-            "header::messages_under_28_octets_are_discarded",
+            "header::messages_under_28_bytes_are_discarded",
             "client::what_is_no_reply_is_discarded_and_the_call_goes_on",
         ],
     ),

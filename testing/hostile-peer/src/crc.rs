@@ -3,11 +3,11 @@
 /// The reflected polynomial 0x1edc6f41.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// CRC32C of these octets.
-pub(crate) fn crc32c(octets: &[u8]) -> u32 {
+/// CRC32C of these bytes.
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     let mut crc = u32::MAX;
-    for octet in octets {
-        crc ^= u32::from(*octet);
+    for byte in bytes {
+        crc ^= u32::from(*byte);
         for _ in 0..8 {
             let out = crc & 1;
             crc >>= 1;

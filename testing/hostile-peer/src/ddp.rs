@@ -23,14 +23,14 @@ const LAST: u8 = 0x40;
 const DDP_VERSION: u8 = 1;
 const RDMAP_VERSION: u8 = 1 << 6;
 
-/// A DDP segment: the octets of one ULPDU. Every field can be changed.
+/// A DDP segment: the bytes of one ULPDU. Every field can be changed.
 #[derive(Clone, Debug)]
 pub struct Segment {
     /// T, L, reserved bits and DV.
     pub ddp: u8,
     /// RV, reserved bits and opcode.
     pub rdmap: u8,
-    /// What follows the two control octets, up to the payload.
+    /// What follows the two control bytes, up to the payload.
     pub rest: Vec<u8>,
     /// The payload.
     pub payload: Vec<u8>,
@@ -72,26 +72,26 @@ impl Segment {
         self
     }
 
-    /// Its octets.
+    /// Its bytes.
     pub fn emit(&self) -> Vec<u8> {
-        let mut octets = vec![self.ddp, self.rdmap];
-        octets.extend_from_slice(&self.rest);
-        octets.extend_from_slice(&self.payload);
-        octets
+        let mut bytes = vec![self.ddp, self.rdmap];
+        bytes.extend_from_slice(&self.rest);
+        bytes.extend_from_slice(&self.payload);
+        bytes
     }
 
-    /// From octets, as a good peer sends them.
+    /// From bytes, as a good peer sends them.
     ///
     /// # Panics
     ///
     /// If it is too short for its header.
-    pub(crate) fn read(octets: &[u8]) -> Self {
-        let header = if octets[0] & TAGGED != 0 { 14 } else { 18 };
+    pub(crate) fn read(bytes: &[u8]) -> Self {
+        let header = if bytes[0] & TAGGED != 0 { 14 } else { 18 };
         Self {
-            ddp: octets[0],
-            rdmap: octets[1],
-            rest: octets[2..header].to_vec(),
-            payload: octets[header..].to_vec(),
+            ddp: bytes[0],
+            rdmap: bytes[1],
+            rest: bytes[2..header].to_vec(),
+            payload: bytes[header..].to_vec(),
         }
     }
 
@@ -107,10 +107,10 @@ impl Segment {
         self.rdmap & 0x0f
     }
 
-    /// The word at this place of what follows the control octets.
+    /// The word at this place of what follows the control bytes.
     pub(crate) fn word(&self, at: usize) -> u32 {
-        let octets = self.rest[at..].first_chunk();
-        u32::from_be_bytes(*octets.expect("a header has its words"))
+        let bytes = self.rest[at..].first_chunk();
+        u32::from_be_bytes(*bytes.expect("a header has its words"))
     }
 
     /// The tagged offset.

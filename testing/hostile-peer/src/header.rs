@@ -106,16 +106,8 @@ impl Version {
 ///
 /// If that is longer than a length can say.
 pub fn optional(xid: u32, direction: u32, operation: u32, info: &[u32]) -> Vec<u32> {
-    let octets = u32::try_from(info.len() * 4).expect("test data is short");
-    let fixed = [
-        xid,
-        2,
-        32,
-        procedure::OPTIONAL,
-        direction,
-        operation,
-        octets,
-    ];
+    let bytes = u32::try_from(info.len() * 4).expect("test data is short");
+    let fixed = [xid, 2, 32, procedure::OPTIONAL, direction, operation, bytes];
     [&fixed, info].concat()
 }
 
@@ -145,6 +137,6 @@ pub fn specification(values: &[(u32, u32)]) -> Vec<u32> {
 }
 
 /// (Version two) The information of an UPDXCH about the size of Receives.
-pub fn update(octets: u32, pendclr: bool) -> Vec<u32> {
-    vec![characteristic::RBSIZ, 4, octets, pendclr.into()]
+pub fn update(bytes: u32, pendclr: bool) -> Vec<u32> {
+    vec![characteristic::RBSIZ, 4, bytes, pendclr.into()]
 }

@@ -35,18 +35,18 @@ pub use victim::{
     Calling, Offered, Victim, connect_to, connect_to_nobody, connect_within, offer_to, offering,
 };
 
-/// Octets of these words, as XDR has them.
+/// Bytes of these words, as XDR has them.
 pub fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
-/// Words of these octets, whose number is a multiple of four.
+/// Words of these bytes, whose number is a multiple of four.
 ///
 /// # Panics
 ///
 /// If it is not.
-pub fn as_words(octets: &[u8]) -> Vec<u32> {
-    let (chunks, rest) = octets.as_chunks();
-    assert!(rest.is_empty(), "{} octets are no words", octets.len());
+pub fn as_words(bytes: &[u8]) -> Vec<u32> {
+    let (chunks, rest) = bytes.as_chunks();
+    assert!(rest.is_empty(), "{} bytes are no words", bytes.len());
     chunks.iter().copied().map(u32::from_be_bytes).collect()
 }

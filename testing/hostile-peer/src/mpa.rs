@@ -12,7 +12,7 @@ const ENHANCED: u8 = 0x10;
 /// An MPA Request Frame. By default a good one; every field can be changed.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The first sixteen octets.
+    /// The first sixteen bytes.
     pub key: [u8; 16],
     /// M, C, R, S and reserved bits.
     pub flags: u8,
@@ -61,7 +61,7 @@ impl Request {
         self.flags & MARKERS != 0
     }
 
-    /// Its octets.
+    /// Its bytes.
     ///
     /// # Panics
     ///
@@ -70,15 +70,15 @@ impl Request {
         let length = self.length.unwrap_or_else(|| {
             u16::try_from(self.data.len()).expect("data of a frame is short, or a length is given")
         });
-        let mut octets = self.key.to_vec();
-        octets.extend([self.flags, self.revision]);
-        octets.extend(length.to_be_bytes());
-        octets.extend_from_slice(&self.data);
-        octets
+        let mut bytes = self.key.to_vec();
+        bytes.extend([self.flags, self.revision]);
+        bytes.extend(length.to_be_bytes());
+        bytes.extend_from_slice(&self.data);
+        bytes
     }
 }
 
-/// CM Private Data of RFC 8797 with inline sizes of 4096 octets.
+/// CM Private Data of RFC 8797 with inline sizes of 4096 bytes.
 pub fn private_data(remote_invalidation: bool) -> [u8; 8] {
     [0xf6, 0xab, 0x0e, 0x18, 1, remote_invalidation.into(), 3, 3]
 }
@@ -90,33 +90,33 @@ pub(crate) struct Header([u8; Self::LEN]);
 impl Header {
     pub(crate) const LEN: usize = 20;
 
-    pub(crate) fn of_request(octets: [u8; Self::LEN]) -> Self {
-        assert_eq!(octets[..16], *b"MPA ID Req Frame");
-        Self(octets)
+    pub(crate) fn of_request(bytes: [u8; Self::LEN]) -> Self {
+        assert_eq!(bytes[..16], *b"MPA ID Req Frame");
+        Self(bytes)
     }
 
-    pub(crate) fn of_reply(octets: [u8; Self::LEN]) -> Self {
-        assert_eq!(octets[..16], *b"MPA ID Rep Frame");
-        Self(octets)
+    pub(crate) fn of_reply(bytes: [u8; Self::LEN]) -> Self {
+        assert_eq!(bytes[..16], *b"MPA ID Rep Frame");
+        Self(bytes)
     }
 
     /// A reply that accepts, with this IRD, ORD of 8 and this private data.
     pub(crate) fn accepting(request: Self, ird: u8, private_data: &[u8]) -> Vec<u8> {
-        let mut octets = b"MPA ID Rep Frame".to_vec();
+        let mut bytes = b"MPA ID Rep Frame".to_vec();
         let enhanced: &[u8] = if request.enhanced() {
             &[0, ird, 0, 8]
         } else {
             &[]
         };
         let data = [enhanced, private_data].concat();
-        octets.extend([CRC | request.0[16] & ENHANCED, request.0[17]]);
-        octets.extend(
+        bytes.extend([CRC | request.0[16] & ENHANCED, request.0[17]]);
+        bytes.extend(
             u16::try_from(data.len())
                 .expect("it is short")
                 .to_be_bytes(),
         );
-        octets.extend(data);
-        octets
+        bytes.extend(data);
+        bytes
     }
 
     pub(crate) fn rejected(self) -> bool {

@@ -52,7 +52,7 @@ pub struct Peer {
 /// Where the stream that comes in stands, when it has markers (RFC 5044 §4.3).
 #[derive(Clone, Copy, Debug, Default)]
 struct Markers {
-    /// Octets since the first FPDU, markers included.
+    /// Bytes since the first FPDU, markers included.
     at: usize,
     /// Where the length field of the present FPDU is.
     length_field: Option<usize>,
@@ -60,7 +60,7 @@ struct Markers {
     seen: usize,
 }
 
-/// From the first octet of one marker to that of the next.
+/// From the first byte of one marker to that of the next.
 const MARKER_PERIOD: usize = 512;
 
 /// What the other end said, in a message for us or at the end.
@@ -69,7 +69,7 @@ pub enum Heard {
     /// A Send, and the STag that it took away.
     Message {
         /// The message.
-        octets: Vec<u8>,
+        bytes: Vec<u8>,
         /// The STag.
         invalidated: Option<u32>,
     },
@@ -108,7 +108,7 @@ impl Peer {
     /// refuses it.
     pub fn connect_from(from: Ipv4Addr, to: SocketAddr) -> Option<Self> {
         let mut peer = Self::silent_from(from, to);
-        peer.octets(&Request::default().emit());
+        peer.bytes(&Request::default().emit());
         peer.take_in_reply()?;
         Some(peer)
     }
@@ -157,7 +157,7 @@ impl Peer {
     fn accepting(listener: &TcpListener, ird: u8, private_data: &[u8]) -> Self {
         let mut peer = Self::incoming(listener);
         let request = peer.request();
-        peer.octets(&Header::accepting(request, ird, private_data));
+        peer.bytes(&Header::accepting(request, ird, private_data));
         peer
     }
 
@@ -172,10 +172,10 @@ impl Peer {
         request
     }
 
-    /// Takes in a client's request, and answers with these octets.
+    /// Takes in a client's request, and answers with these bytes.
     pub fn answer_request(&mut self, answer: &[u8]) {
         self.request();
-        self.octets(answer);
+        self.bytes(answer);
     }
 
     /// A connection that is set up as a good client does it.
@@ -186,7 +186,7 @@ impl Peer {
     /// The same with another request, which the server accepts.
     pub fn connect_with(to: SocketAddr, request: &Request) -> Self {
         let mut peer = Self::silent(to);
-        peer.octets(&request.emit());
+        peer.bytes(&request.emit());
         peer.finish_setup();
         if request.asks_for_markers() {
             peer.markers = Some(Markers::default());
@@ -199,7 +199,7 @@ impl Peer {
         self.markers.map_or(0, |markers| markers.seen)
     }
 
-    /// Takes in the reply to a request that was sent as octets, which accepts.
+    /// Takes in the reply to a request that was sent as bytes, which accepts.
     pub fn finish_setup(&mut self) {
         self.take_in_reply()
             .expect("the server rejects the connection");
@@ -224,9 +224,9 @@ impl Peer {
         Some(())
     }
 
-    /// Sends octets as they are. The server may have hung up already: that shows in what is heard.
-    pub fn octets(&mut self, octets: &[u8]) {
-        match self.socket.write_all(octets) {
+    /// Sends bytes as they are. The server may have hung up already: that shows in what is heard.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        match self.socket.write_all(bytes) {
             Ok(()) => {}
             Err(error) if is_end(error.kind()) => {}
             Err(error) => panic!("could not send: {error}"),
@@ -244,7 +244,7 @@ impl Peer {
 
     /// Frames a ULPDU as it should be.
     pub fn framed(&self, ulpdu: &[u8]) -> Vec<u8> {
-        let length = u16::try_from(ulpdu.len()).expect("a ULPDU has at most 65535 octets");
+        let length = u16::try_from(ulpdu.len()).expect("a ULPDU has at most 65535 bytes");
         let mut fpdu = length.to_be_bytes().to_vec();
         fpdu.extend_from_slice(ulpdu);
         fpdu.resize(fpdu.len().next_multiple_of(4), 0);
@@ -256,7 +256,7 @@ impl Peer {
     /// Sends a DDP segment, framed as it should be.
     pub fn segment(&mut self, segment: &Segment) {
         let fpdu = self.framed(&segment.emit());
-        self.octets(&fpdu);
+        self.bytes(&fpdu);
     }
 
     /// A number for the next message of a queue.
@@ -290,8 +290,8 @@ impl Peer {
     }
 
     /// Writes to memory of the other end's.
-    pub fn write(&mut self, stag: u32, offset: u64, octets: &[u8]) {
-        self.segment(&Segment::tagged(opcode::WRITE, stag, offset, octets));
+    pub fn write(&mut self, stag: u32, offset: u64, bytes: &[u8]) {
+        self.segment(&Segment::tagged(opcode::WRITE, stag, offset, bytes));
     }
 
     /// Asks for memory of the other end's.
@@ -333,7 +333,7 @@ impl Peer {
                         let invalidated =
                             (segment.opcode() == opcode::SEND_INVALIDATE).then(|| segment.word(0));
                         return Heard::Message {
-                            octets: std::mem::take(&mut self.message),
+                            bytes: std::mem::take(&mut self.message),
                             invalidated,
                         };
                     }
@@ -377,7 +377,7 @@ impl Peer {
     /// The next message, which there must be, in words.
     pub fn answer(&mut self) -> Vec<u32> {
         match self.hear() {
-            Heard::Message { octets, .. } => as_words(&octets),
+            Heard::Message { bytes, .. } => as_words(&bytes),
             other => panic!("expected an answer, heard {other:?}"),
         }
     }
@@ -420,11 +420,11 @@ impl Peer {
         assert_eq!(self.hear(), Heard::Closed);
     }
 
-    /// Takes in octets, whatever they are, until the connection ends.
+    /// Takes in bytes, whatever they are, until the connection ends.
     pub fn drain(&mut self) {
-        let mut octets = [0; 4096];
+        let mut bytes = [0; 4096];
         loop {
-            match self.socket.read(&mut octets) {
+            match self.socket.read(&mut bytes) {
                 Ok(0) => return,
                 Ok(_) => {}
                 Err(error) if is_end(error.kind()) => return,
@@ -433,13 +433,13 @@ impl Peer {
         }
     }
 
-    /// Takes in at most so many octets, whatever they are: how many, none if the connection ended.
+    /// Takes in at most so many bytes, whatever they are: how many, none if the connection ended.
     pub fn take_in(&mut self, most: usize) -> usize {
-        let mut octets = vec![0; most];
-        match self.socket.read(&mut octets) {
+        let mut bytes = vec![0; most];
+        match self.socket.read(&mut bytes) {
             Ok(taken) => taken,
             Err(error) if is_end(error.kind()) => 0,
-            Err(error) => panic!("waited in vain for octets: {error}"),
+            Err(error) => panic!("waited in vain for bytes: {error}"),
         }
     }
 
@@ -480,12 +480,12 @@ impl Peer {
         Some(Segment::read(&rest[..ulpdu]))
     }
 
-    /// Fills these octets, without the markers among them, unless the connection ends first.
-    fn fill(&mut self, octets: &mut [u8]) -> Option<()> {
+    /// Fills these bytes, without the markers among them, unless the connection ends first.
+    fn fill(&mut self, bytes: &mut [u8]) -> Option<()> {
         let Some(mut markers) = self.markers else {
-            return self.fill_with_all(octets);
+            return self.fill_with_all(bytes);
         };
-        let mut rest = octets;
+        let mut rest = bytes;
         while !rest.is_empty() {
             let mut room = MARKER_PERIOD - markers.at % MARKER_PERIOD;
             if room == MARKER_PERIOD {
@@ -507,10 +507,10 @@ impl Peer {
         Some(())
     }
 
-    fn fill_with_all(&mut self, octets: &mut [u8]) -> Option<()> {
-        match self.socket.read_exact(octets) {
+    fn fill_with_all(&mut self, bytes: &mut [u8]) -> Option<()> {
+        match self.socket.read_exact(bytes) {
             Ok(()) => {
-                self.fpdu.extend_from_slice(octets);
+                self.fpdu.extend_from_slice(bytes);
                 Some(())
             }
             Err(error) if is_end(error.kind()) => None,
@@ -547,22 +547,22 @@ impl Peer {
         let [sink, sink_high, sink_low, length, source, high, low] =
             *as_words(&segment.payload).as_slice()
         else {
-            panic!("a Read Request of {} octets", segment.payload.len());
+            panic!("a Read Request of {} bytes", segment.payload.len());
         };
         let begin = usize::try_from(u64::from(high) << 32 | u64::from(low)).unwrap_or(usize::MAX);
         let end = begin.saturating_add(length as usize);
         let memory = self.memory.get(&source);
-        let Some(octets) = memory.and_then(|memory| memory.get(begin..end)) else {
+        let Some(bytes) = memory.and_then(|memory| memory.get(begin..end)) else {
             assert!(
                 self.refuses_access,
-                "it reads {length} octets of STag {source:#x} at {begin:#x}"
+                "it reads {length} bytes of STag {source:#x} at {begin:#x}"
             );
             return false;
         };
-        let octets = octets.to_vec();
+        let bytes = bytes.to_vec();
         let mut at = u64::from(sink_high) << 32 | u64::from(sink_low);
-        let mut pieces = octets.chunks(60_000).peekable();
-        if octets.is_empty() {
+        let mut pieces = bytes.chunks(60_000).peekable();
+        if bytes.is_empty() {
             self.segment(&Segment::tagged(opcode::READ_RESPONSE, sink, at, &[]));
         }
         while let Some(piece) = pieces.next() {

@@ -45,9 +45,9 @@ pub fn msg(xid: u32, credits: u32, message: &[u32]) -> Vec<u32> {
 /// # Panics
 ///
 /// If it is longer than a length can say.
-pub fn opaque(octets: &[u8]) -> Vec<u32> {
-    let mut padded = octets.to_vec();
-    padded.resize(octets.len().next_multiple_of(4), 0);
-    let length = u32::try_from(octets.len()).expect("test data is short");
+pub fn opaque(bytes: &[u8]) -> Vec<u32> {
+    let mut padded = bytes.to_vec();
+    padded.resize(bytes.len().next_multiple_of(4), 0);
+    let length = u32::try_from(bytes.len()).expect("test data is short");
     [vec![length], crate::as_words(&padded)].concat()
 }

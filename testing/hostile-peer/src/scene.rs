@@ -24,7 +24,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Octets of the data, and room for as many.
+    /// Bytes of the data, and room for as many.
     pub const LENGTH: u32 = 100_000;
 
     /// A scene on a connection of its own.
@@ -68,7 +68,7 @@ impl Scene {
         self.offered.writes[0][0][0]
     }
 
-    /// A good reply, as long as so many octets were written.
+    /// A good reply, as long as so many bytes were written.
     pub fn reply(&self, written: u32) -> Vec<u32> {
         let [handle, _, high, low] = self.offered.writes[0][0];
         let xid = self.offered.xid;

@@ -29,7 +29,7 @@ pub mod procedure {
     pub const ADD: u32 = 2;
 }
 
-/// Octets that may be echoed.
+/// Bytes that may be echoed.
 const MOST: u32 = 1 << 20;
 
 struct Echo;
@@ -93,14 +93,14 @@ impl WrapProvider for Posting {
     }
 }
 
-/// Octets that the pool of a server keeps for reuse: so few that no thread keeps any for itself, and
+/// Bytes that the pool of a server keeps for reuse: so few that no thread keeps any for itself, and
 /// what is out is exactly what is used.
 const KEPT: usize = 512 << 10;
 
 /// A server on loopback, and a client whose connection lasts as long as it.
 pub struct Target {
     pool: Pool,
-    /// Octets of the pool that are out while there is only our own client.
+    /// Bytes of the pool that are out while there is only our own client.
     usual: usize,
     client: Client,
     server: Server,
@@ -244,7 +244,7 @@ impl Target {
             }
             assert!(
                 Instant::now() < patience,
-                "{} connections, {} octets of chunks, {out} octets of {} usually",
+                "{} connections, {} bytes of chunks, {out} bytes of {} usually",
                 stats.connections,
                 stats.chunk_memory,
                 self.usual

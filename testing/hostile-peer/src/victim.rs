@@ -332,7 +332,7 @@ impl Victim {
         // Its connections and what they kept near end with their threads.
         let Self { runtime, client } = self;
         drop(runtime);
-        assert_eq!(client.memory().out, 0, "octets that are lost");
+        assert_eq!(client.memory().out, 0, "bytes that are lost");
     }
 
     /// Calls ECHO with this data; its result may be as long.

@@ -16,7 +16,7 @@ const XID: u32 = 0x5a5a_0001;
 const SOURCE: u32 = 0x51;
 const SINK: u32 = 0x52;
 
-/// Octets that are echoed: they fit no Receive of the client as it is.
+/// Bytes that are echoed: they fit no Receive of the client as it is.
 const LENGTH: u32 = 6000;
 
 /// Sends a call whose arguments are to be read, and whose reply may go in a Reply chunk.
@@ -37,7 +37,7 @@ fn is_inline(peer: &mut Peer) -> bool {
     reply[3] == MSG
 }
 
-/// A client with Receives of 4096 octets that was asked for larger ones, and the XID of that.
+/// A client with Receives of 4096 bytes that was asked for larger ones, and the XID of that.
 fn asked(target: &Target) -> (Peer, u32) {
     let mut peer = Peer::introduced(target.addr(), &initial(&[(RBSIZ, 4096)], &[]));
     peer.memory.insert(SOURCE, vec![7; LENGTH as usize]);
@@ -119,7 +119,7 @@ fn answers_that_say_nothing_or_two_things_change_nothing() {
         &[1, 1, 1, 1, 1, 1],
         &[1, 2, 0, 0],
         &[4, u32::MAX, u32::MAX, u32::MAX, u32::MAX, 1, 1, 0],
-        // No XDR, more words than there can be, and octets behind it.
+        // No XDR, more words than there can be, and bytes behind it.
         &[1, 1],
         &[5, 1, 0, 0, 0, 0, 0, 0],
         &[1, 1, 0, 0, 0],

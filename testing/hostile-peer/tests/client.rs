@@ -336,11 +336,11 @@ fn server_of_plain_nfs_over_tcp_is_recognised() {
 #[test]
 fn replies_that_are_no_mpa_are_told_apart() {
     let reply = |key: &[u8; 16], flags: u8, revision: u8, length: u16, data: &[u8]| {
-        let mut octets = key.to_vec();
-        octets.extend([flags, revision]);
-        octets.extend(length.to_be_bytes());
-        octets.extend_from_slice(data);
-        octets
+        let mut bytes = key.to_vec();
+        bytes.extend([flags, revision]);
+        bytes.extend(length.to_be_bytes());
+        bytes.extend_from_slice(data);
+        bytes
     };
     let answered = |answer: &[u8]| {
         connect_to(|listener| {

@@ -129,7 +129,7 @@ fn more_messages_than_receives_are_told() {
             let segment = Segment::untagged(opcode::SEND, 0, [0, sequence, 0], b"nothing");
             flood.extend(scene.server.framed(&segment.emit()));
         }
-        scene.server.octets(&flood);
+        scene.server.bytes(&flood);
         scene.assert_terminated(NO_BUFFER);
     }
 }
@@ -146,7 +146,7 @@ fn flood_of_read_requests_is_told() {
             let segment = Segment::untagged(opcode::READ_REQUEST, 0, [1, sequence, 0], &request);
             flood.extend(scene.server.framed(&segment.emit()));
         }
-        scene.server.octets(&flood);
+        scene.server.bytes(&flood);
         // What was asked for within the depth may come first.
         scene.server.drain_to_terminate(NO_BUFFER);
         scene.assert_lost();

@@ -78,10 +78,7 @@ fn call(peer: &mut Peer, before: &[u32]) {
 #[track_caller]
 fn taken(peer: &mut Peer) -> (Vec<u32>, Option<u32>) {
     match peer.hear() {
-        Heard::Message {
-            octets,
-            invalidated,
-        } => (as_words(&octets), invalidated),
+        Heard::Message { bytes, invalidated } => (as_words(&bytes), invalidated),
         other => panic!("expected an answer, heard {other:?}"),
     }
 }
@@ -425,7 +422,7 @@ fn memory_that_stays_cannot_go_and_is_not_named() {
         remote_invalidation: Design::ALL[1..].to_vec(),
         persistent_arguments: Some(PersistentArguments {
             regions: 4,
-            octets: 64 << 10,
+            bytes: 64 << 10,
         }),
         ..offering(Versions::Two)
     };

@@ -441,13 +441,13 @@ fn floods_of_empty_segments_cost_those_who_send_them() {
     let framed = [empty.clone(), empty.not_last()].map(|empty| floods[0].framed(&empty.emit()));
     let flood = framed.concat().repeat(2048);
     let stop = AtomicBool::new(false);
-    let taken_in = || target.stats().io.octets_in / 20;
+    let taken_in = || target.stats().io.bytes_in / 20;
     std::thread::scope(|scope| {
         for half in floods.chunks_mut(usize::from(FLOODS) / 2) {
             let (stop, flood) = (&stop, &flood);
             scope.spawn(move || {
                 while !stop.load(SeqCst) {
-                    half.iter_mut().for_each(|peer| peer.octets(flood));
+                    half.iter_mut().for_each(|peer| peer.bytes(flood));
                 }
             });
         }

@@ -14,9 +14,9 @@ fn assert_answers(peer: &mut Peer) {
 }
 
 #[track_caller]
-fn refused(target: &Target, octets: &[u8]) {
+fn refused(target: &Target, bytes: &[u8]) {
     let mut peer = Peer::silent(target.addr());
-    peer.octets(octets);
+    peer.bytes(bytes);
     peer.assert_closed();
     target.assert_serves();
 }
@@ -39,7 +39,7 @@ fn other_protocols_are_refused() {
 }
 
 #[test]
-fn key_that_is_wrong_in_any_octet_is_refused() {
+fn key_that_is_wrong_in_any_byte_is_refused() {
     let target = Target::start();
     for at in [0, 7, 8, 15] {
         let mut request = Request::default();
@@ -99,14 +99,14 @@ fn handshake_that_stalls_is_dropped_when_its_time_is_over() {
         .into_iter()
         .map(|sent| {
             let mut peer = Peer::silent(target.addr());
-            peer.octets(&whole[..sent]);
+            peer.bytes(&whole[..sent]);
             peer
         })
         .collect();
     target.assert_serves();
     for mut peer in stalled {
         peer.assert_closed();
-        // It was the clock that ended it, not the octets.
+        // It was the clock that ended it, not the bytes.
         assert!(began.elapsed() >= quick().setup_timeout / 2);
     }
     target.assert_serves();
@@ -117,13 +117,13 @@ fn handshake_that_drips_is_dropped_when_its_time_is_over() {
     let target = Target::configured(quick());
     let mut peer = Peer::silent(target.addr());
     let patience = Instant::now() + Duration::from_secs(20);
-    // Octet by octet, each well within the time, but not all of them together.
+    // Byte by byte, each well within the time, but not all of them together.
     let whole = Request::default().emit();
-    let mut octets = whole.iter().cycle().take(whole.len() - 1);
+    let mut bytes = whole.iter().cycle().take(whole.len() - 1);
     while !peer.has_ended(quick().setup_timeout / 8) {
         assert!(Instant::now() < patience, "a dripping peer is still there");
-        if let Some(octet) = octets.next() {
-            peer.octets(&[*octet]);
+        if let Some(byte) = bytes.next() {
+            peer.bytes(&[*byte]);
         }
     }
     target.assert_serves();
@@ -146,7 +146,7 @@ fn peers_that_hang_up_in_the_middle_are_forgotten() {
     let whole = Request::default().emit();
     for sent in 0..whole.len() {
         let mut peer = Peer::silent(target.addr());
-        peer.octets(&whole[..sent]);
+        peer.bytes(&whole[..sent]);
         peer.hang_up();
         peer.assert_closed();
     }
@@ -197,11 +197,11 @@ fn unusual_but_valid_requests_are_accepted() {
 }
 
 #[test]
-fn request_in_single_octets_is_accepted() {
+fn request_in_single_bytes_is_accepted() {
     let target = Target::start();
     let mut peer = Peer::silent(target.addr());
-    for octet in Request::default().emit() {
-        peer.octets(&[octet]);
+    for byte in Request::default().emit() {
+        peer.bytes(&[byte]);
     }
     peer.finish_setup();
     assert_answers(&mut peer);

@@ -26,7 +26,7 @@ fn null_call() -> Vec<u32> {
     rpc::call(XID, PROGRAM, 2, procedure::NULL)
 }
 
-/// A call to echo `length` octets, which are not in it: they belong at Position 44.
+/// A call to echo `length` bytes, which are not in it: they belong at Position 44.
 fn echo_call(length: u32) -> Vec<u32> {
     rpc::call_with(XID, [PROGRAM, 2, procedure::ECHO], &[length])
 }
@@ -39,8 +39,8 @@ fn message(proc: u32, lists: &[u32], stream: &[u32]) -> Vec<u32> {
 
 fn connect(target: &Target) -> Peer {
     let mut peer = Peer::connect(target.addr());
-    let octets = (0..=255).cycle().take(64 << 10).collect();
-    peer.memory.insert(STAG, octets);
+    let bytes = (0..=255).cycle().take(64 << 10).collect();
+    peer.memory.insert(STAG, bytes);
     peer
 }
 
@@ -98,7 +98,7 @@ fn unknown_versions_draw_err_vers_with_those_that_are_known() {
 }
 
 #[test]
-fn messages_under_28_octets_are_discarded() {
+fn messages_under_28_bytes_are_discarded() {
     let target = Target::start();
     for version in Version::BOTH {
         let whole = words(&version.call(&message(MSG, &[0, 0, 0], &[])));
@@ -254,7 +254,7 @@ fn stream_in_two_places_or_none_draws_err_chunk() {
         &target,
         &message(NOMSG, &[1, 4, STAG, 64, 0, 0, 0, 0, 0], &[]),
     );
-    // One of no octets.
+    // One of no bytes.
     refused(
         &target,
         &message(NOMSG, &[1, 0, STAG, 0, 0, 0, 0, 0, 0], &[]),
@@ -350,7 +350,7 @@ fn good_chunks_of_every_kind_are_served() {
 }
 
 fn serves_good_chunks(target: &Target, version: Version) {
-    let octets: Vec<u8> = (0..=255).cycle().take(64 << 10).collect();
+    let bytes: Vec<u8> = (0..=255).cycle().take(64 << 10).collect();
     let mut peer = connect(target);
     // The same connection for all of them: each leaves it as it was.
     peer.memory.insert(1, vec![0; 8192]);
@@ -382,13 +382,13 @@ fn serves_good_chunks(target: &Target, version: Version) {
     ];
     let written = [&written[..], &success(&[4999])].concat();
     assert_eq!(peer.answer(), version.reply(&written));
-    assert_eq!(peer.memory[&1][3..1004], octets[7..1008]);
-    assert_eq!(peer.memory[&2][1..3999], octets[1008..5006]);
-    assert!(peer.memory[&2][3999..].iter().all(|octet| *octet == 0));
+    assert_eq!(peer.memory[&1][3..1004], bytes[7..1008]);
+    assert_eq!(peer.memory[&2][1..3999], bytes[1008..5006]);
+    assert!(peer.memory[&2][3999..].iter().all(|byte| *byte == 0));
 
     // A Position-Zero chunk and a Reply chunk.
     let mut call = words(&echo_call(5000));
-    call.extend_from_slice(&octets[..5000]);
+    call.extend_from_slice(&bytes[..5000]);
     peer.memory.insert(3, call);
     let lists = [1, 0, 3, 44 + 5000, 0, 0, 0, 0, 1, 1, 1, 8192, 0, 0];
     peer.send(&words(&version.call(&message(NOMSG, &lists, &[]))));
@@ -396,7 +396,7 @@ fn serves_good_chunks(target: &Target, version: Version) {
     assert_eq!(peer.answer(), version.reply(&written));
     let reply = &peer.memory[&1][..28 + 5000];
     assert_eq!(reply[..28], words(&success(&[5000])));
-    assert_eq!(reply[28..], octets[..5000]);
+    assert_eq!(reply[28..], bytes[..5000]);
     assert_goes_on(&mut peer, version);
 }
 
@@ -442,7 +442,7 @@ fn peer_that_goes_far_beyond_its_credits_is_dropped() {
     }
 }
 
-/// A call with a chunk of eight octets.
+/// A call with a chunk of eight bytes.
 fn stuck_call(xid: u32) -> Vec<u32> {
     let header = [xid, 1, 32, MSG, 1, AFTER_ECHO, STAG, 8, 0, 0, 0, 0, 0];
     let call = rpc::call_with(xid, [PROGRAM, 2, procedure::ECHO], &[8]);

@@ -227,7 +227,7 @@ fn handles_of_another_length_are_bad_or_garbage() {
         other.resize(length, 0);
         site.fails(nfs::GETATTR, &[opaque(&other)], BADHANDLE);
     }
-    // RFC 1813 §2.4: no handle is longer than 64 octets.
+    // RFC 1813 §2.4: no handle is longer than 64 bytes.
     for length in [65, 400] {
         site.garbage(NFS, nfs::GETATTR, &opaque(&vec![0; length]));
     }

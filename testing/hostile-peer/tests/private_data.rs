@@ -4,7 +4,7 @@ use hostile_peer::{PROGRAM, Peer, Request, Target, Victim, rpc, words};
 
 const XID: u32 = 0x0000_5e7a;
 
-/// Octets of private data at most, those of IRD and ORD included (RFC 5044 §7.1.1).
+/// Bytes of private data at most, those of IRD and ORD included (RFC 5044 §7.1.1).
 const MOST: usize = 512;
 
 #[test]
@@ -28,7 +28,7 @@ fn server_takes_every_length_up_to_the_limit() {
             assert_eq!(
                 peer.answer(),
                 rpc::msg(XID, 8, &rpc::accepted(XID, 0, &[])),
-                "{length} octets"
+                "{length} bytes"
             );
         }
     }

@@ -49,7 +49,7 @@ impl Dice {
         self.next() as usize % bound
     }
 
-    fn octet(&mut self) -> u8 {
+    fn byte(&mut self) -> u8 {
         self.next().to_be_bytes()[0]
     }
 
@@ -116,7 +116,7 @@ fn goes_on(peer: &mut Peer, xid: u32) -> bool {
     peer.send(&words(&rpc::msg(xid, 8, &rpc::call(xid, 7, 7, 7))));
     loop {
         match peer.hear() {
-            Heard::Message { octets, .. } if octets.starts_with(&xid.to_be_bytes()) => return true,
+            Heard::Message { bytes, .. } if bytes.starts_with(&xid.to_be_bytes()) => return true,
             Heard::Message { .. } | Heard::Read(_) => {}
             Heard::Terminate(_) | Heard::Closed => return false,
         }
@@ -234,7 +234,7 @@ fn segments_that_are_nearly_right_harm_nobody() {
                 opcode::TERMINATE,
             ];
             let code = opcodes[dice.below(opcodes.len())];
-            let payload = vec![dice.octet(); dice.below(5000)];
+            let payload = vec![dice.byte(); dice.below(5000)];
             let mut segment = if matches!(code, opcode::WRITE | opcode::READ_RESPONSE) {
                 let offset = u64::from(dice.word()) << 32 | u64::from(dice.word());
                 Segment::tagged(code, dice.word(), offset, &payload)
@@ -259,11 +259,11 @@ fn segments_that_are_nearly_right_harm_nobody() {
             if dice.below(3) == 0 {
                 segment.rdmap ^= 1 << dice.below(8);
             }
-            let mut octets = segment.emit();
+            let mut bytes = segment.emit();
             if dice.below(6) == 0 {
-                octets.truncate(dice.below(octets.len()));
+                bytes.truncate(dice.below(bytes.len()));
             }
-            let mut fpdu = peer.framed(&octets);
+            let mut fpdu = peer.framed(&bytes);
             if dice.below(6) == 0 {
                 let at = dice.below(fpdu.len());
                 fpdu[at] ^= 1 << dice.below(8);
@@ -271,7 +271,7 @@ fn segments_that_are_nearly_right_harm_nobody() {
             if dice.below(6) == 0 {
                 fpdu.truncate(dice.below(fpdu.len()));
             }
-            peer.octets(&fpdu);
+            peer.bytes(&fpdu);
         }
         peer.hang_up();
         while matches!(peer.hear(), Heard::Message { .. } | Heard::Read(_)) {}
@@ -292,7 +292,7 @@ fn handshakes_that_are_nearly_right_harm_nobody() {
         for _ in 0..dice.below(4) {
             let at = dice.below(request.len());
             request[at] = match dice.below(2) {
-                0 => dice.octet(),
+                0 => dice.byte(),
                 _ => request[at] ^ 1 << dice.below(8),
             };
         }
@@ -302,7 +302,7 @@ fn handshakes_that_are_nearly_right_harm_nobody() {
             _ => {}
         }
         let mut peer = Peer::silent(target.addr());
-        peer.octets(&request);
+        peer.bytes(&request);
         peer.hang_up();
         peer.drain();
         if number % 256 == 0 {

@@ -18,7 +18,7 @@ const LENGTH: u32 = 60_000;
 /// What is done to a server, by a name.
 type Attack = (&'static str, fn(&Target, Version));
 
-/// A connection with a call in service: its chunk of 60,000 octets was asked for.
+/// A connection with a call in service: its chunk of 60,000 bytes was asked for.
 fn pulled(target: &Target, version: Version) -> Peer {
     let mut peer = Peer::connect(target.addr());
     peer.answers_reads = false;
@@ -35,10 +35,10 @@ fn pulled(target: &Target, version: Version) -> Peer {
 
 const ON_SERVER: &[Attack] = &[
     ("half a handshake", |target, _| {
-        Peer::silent(target.addr()).octets(&Request::default().emit()[..17]);
+        Peer::silent(target.addr()).bytes(&Request::default().emit()[..17]);
     }),
     ("half a frame", |target, _| {
-        Peer::connect(target.addr()).octets(&[0, 60, 0x41]);
+        Peer::connect(target.addr()).bytes(&[0, 60, 0x41]);
     }),
     ("half a message", |target, _| {
         let mut peer = Peer::connect(target.addr());
@@ -110,7 +110,7 @@ const ON_SERVER: &[Attack] = &[
         let mut peer = pulled(target, version);
         let mut fpdu = peer.framed(&Segment::tagged(opcode::WRITE, 1, 0, &[]).emit());
         fpdu[3] ^= 1;
-        peer.octets(&fpdu);
+        peer.bytes(&fpdu);
         peer.drain();
     }),
     ("nonsense in every header", |target, version| {
@@ -144,14 +144,14 @@ type Revenge = (&'static str, fn(&mut Peer, &Offered, Version));
 const ON_CLIENT: &[Revenge] = &[
     ("hanging up", |server, _, _| server.hang_up()),
     ("half a frame", |server, _, _| {
-        server.octets(&[0, 60, 0x41]);
+        server.bytes(&[0, 60, 0x41]);
         server.hang_up();
     }),
     ("half a Write", |server, offered, _| {
         let sink = offered.writes[0][0][0];
         let write = Segment::tagged(opcode::WRITE, sink, 0, &[1; 30_000]);
         let fpdu = server.framed(&write.emit());
-        server.octets(&fpdu[..20_000]);
+        server.bytes(&fpdu[..20_000]);
         server.hang_up();
     }),
     ("a Write that is too long", |server, offered, _| {

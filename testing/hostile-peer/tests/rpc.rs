@@ -77,7 +77,7 @@ fn arguments_that_cannot_be_decoded_are_garbage() {
     echo(&[8, 1]);
     echo(&[(1 << 20) + 1, 1]);
     echo(&[u32::MAX, 1]);
-    // Padding that is not zero, and octets left over.
+    // Padding that is not zero, and bytes left over.
     echo(&[1, 0x0100_0001]);
     echo(&[4, 1, 2]);
 }
@@ -114,7 +114,7 @@ fn credentials_that_are_malformed_are_denied() {
             &rpc::denied(XID, &[AUTH_ERROR, AUTH_BADCRED]),
         );
     };
-    // More than 400 octets (RFC 5531 §8.2), whether they are there or not.
+    // More than 400 bytes (RFC 5531 §8.2), whether they are there or not.
     with_credential(&[AUTH_SYS, 404]);
     with_credential(&[0, u32::MAX]);
     with_credential(&[&[7, 404][..], &[0; 101]].concat());

@@ -78,16 +78,16 @@ fn wrong_crc_is_told_and_nothing_is_delivered() {
                 let mut fpdu = peer.framed(&segment.emit());
                 let crc = fpdu.len() - 4 + at;
                 fpdu[crc] ^= 1;
-                peer.octets(&fpdu);
+                peer.bytes(&fpdu);
             });
         }
-        // An octet of the payload, of the pad, of the header.
+        // A byte of the payload, of the pad, of the header.
         for at in [40, 2] {
             terminated(target, CRC_ERROR, |peer| {
                 let segment = next_send(peer);
                 let mut fpdu = peer.framed(&segment.emit());
                 fpdu[at] ^= 0x10;
-                peer.octets(&fpdu);
+                peer.bytes(&fpdu);
             });
         }
     });
@@ -97,12 +97,12 @@ fn wrong_crc_is_told_and_nothing_is_delivered() {
 fn wrong_crc_of_a_large_write_is_told() {
     each(|target| {
         terminated(target, CRC_ERROR, |peer| {
-            // A zero-length check would let it pass, so it has octets, and goes nowhere.
+            // A zero-length check would let it pass, so it has bytes, and goes nowhere.
             let segment = Segment::tagged(opcode::WRITE, 0x77, 0, &[1; 40_000]);
             let mut fpdu = peer.framed(&segment.emit());
             let last = fpdu.len() - 1;
             fpdu[last] ^= 1;
-            peer.octets(&fpdu);
+            peer.bytes(&fpdu);
         });
     });
 }
@@ -122,7 +122,7 @@ fn crc_is_checked_although_the_peer_did_not_ask_for_it() {
         let mut fpdu = peer.framed(&segment.emit());
         let crc = fpdu.len() - 4;
         fpdu[crc..].fill(0);
-        peer.octets(&fpdu);
+        peer.bytes(&fpdu);
         peer.assert_terminated(CRC_ERROR);
         target.assert_serves();
     });
@@ -135,14 +135,14 @@ fn segment_too_short_for_its_header_is_told() {
             terminated(target, SHORT, |peer| {
                 let segment = next_send(peer).emit();
                 let fpdu = peer.framed(&segment[..len]);
-                peer.octets(&fpdu);
+                peer.bytes(&fpdu);
             });
         }
         for len in [1, 13] {
             terminated(target, SHORT, |peer| {
                 let segment = Segment::tagged(opcode::WRITE, 1, 0, &[]).emit();
                 let fpdu = peer.framed(&segment[..len]);
-                peer.octets(&fpdu);
+                peer.bytes(&fpdu);
             });
         }
     });
@@ -152,7 +152,7 @@ fn segment_too_short_for_its_header_is_told() {
 fn largest_fpdu_of_garbage_is_told() {
     each(|target| {
         terminated(target, CRC_ERROR, |peer| {
-            peer.octets(&[0xff; 2 + 65_535 + 3 + 4]);
+            peer.bytes(&[0xff; 2 + 65_535 + 3 + 4]);
         });
     });
 }
@@ -169,12 +169,12 @@ fn fpdu_that_is_cut_off_ends_the_connection() {
             let mut peer = served(target);
             let segment = next_send(&mut peer);
             let fpdu = peer.framed(&segment.emit());
-            peer.octets(&fpdu[..cut]);
+            peer.bytes(&fpdu[..cut]);
             peer.hang_up();
             // Whether the end of the stream is worth a Terminate is left open by RFC 5044 §8.
             match peer.hear() {
                 Heard::Closed | Heard::Terminate(Cause(2, 0, 1)) => {}
-                other => panic!("after {cut} octets: {other:?}"),
+                other => panic!("after {cut} bytes: {other:?}"),
             }
         }
         target.assert_serves();
@@ -187,8 +187,8 @@ fn fpdus_may_come_in_any_pieces() {
         let mut peer = served(target);
         for _ in 0..3 {
             let segment = next_send(&mut peer);
-            for octet in peer.framed(&segment.emit()) {
-                peer.octets(&[octet]);
+            for byte in peer.framed(&segment.emit()) {
+                peer.bytes(&[byte]);
             }
             assert_answered(&mut peer);
         }
@@ -197,7 +197,7 @@ fn fpdus_may_come_in_any_pieces() {
             let segment = next_send(&mut peer);
             several.extend(peer.framed(&segment.emit()));
         }
-        peer.octets(&several);
+        peer.bytes(&several);
         for _ in 0..10 {
             assert_answered(&mut peer);
         }
@@ -237,8 +237,8 @@ fn peer_that_needs_markers_gets_them_where_they_belong() {
             let lists = [1, 44, 1, length, 0, 0, 0, 1, 1, 2, length, 0, 0, 0, 0];
             peer.send(&words(&[&[XID, 1, 8, 0], &lists[..], &call].concat()));
             peer.answer();
-            let octets = length as usize;
-            assert!(peer.memory[&2][..octets] == data[..octets]);
+            let bytes = length as usize;
+            assert!(peer.memory[&2][..bytes] == data[..bytes]);
         }
         assert!(peer.markers_seen() > 400);
         target.assert_serves();
@@ -382,7 +382,7 @@ fn more_messages_than_receives_are_told() {
             let segment = next_send(&mut peer);
             flood.extend(peer.framed(&segment.emit()));
         }
-        peer.octets(&flood);
+        peer.bytes(&flood);
         let cause = loop {
             match peer.hear() {
                 Heard::Message { .. } => {}
@@ -497,7 +497,7 @@ fn storm_of_terminates_is_one_end() {
             let terminate = Segment::untagged(opcode::TERMINATE, 0, [2, number, 0], &cause);
             storm.extend(peer.framed(&terminate.emit()));
         }
-        peer.octets(&storm);
+        peer.bytes(&storm);
         peer.hang_up();
         peer.assert_closed();
         target.assert_serves();
@@ -532,7 +532,7 @@ fn flood_of_read_requests_is_told() {
             let segment = Segment::untagged(opcode::READ_REQUEST, 0, [1, sequence, 0], &request);
             flood.extend(peer.framed(&segment.emit()));
         }
-        peer.octets(&flood);
+        peer.bytes(&flood);
         peer.drain_to_terminate(NO_BUFFER);
         target.assert_serves();
         target.assert_baseline();

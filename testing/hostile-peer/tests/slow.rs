@@ -35,9 +35,9 @@ fn stopped(target: &Target, (version, stop): (Version, usize)) -> Peer {
     let segment = Segment::untagged(opcode::SEND, 0, place, &first_message(version));
     let framed = peer.framed(&segment.emit());
     match stop {
-        0 => peer.octets(&framed[..1]),
-        1 => peer.octets(&framed[..framed.len() / 2]),
-        2 => peer.octets(&framed[..framed.len() - 1]),
+        0 => peer.bytes(&framed[..1]),
+        1 => peer.bytes(&framed[..framed.len() / 2]),
+        2 => peer.bytes(&framed[..framed.len() - 1]),
         // A whole frame, which is not the last of its message.
         _ => peer.segment(&segment.not_last()),
     }
@@ -68,7 +68,7 @@ fn connection_that_stops_in_the_middle_ends_when_it_is_idle_for_too_long() {
     peers.push(Peer::introduced(target.addr(), &initial(&[], &[])));
     for mut peer in peers {
         peer.drain();
-        // It was the clock that ended it, not the octets.
+        // It was the clock that ended it, not the bytes.
         assert!(began.elapsed() >= idle / 2);
     }
 }

@@ -48,12 +48,12 @@ impl Site {
         }
     }
 
-    /// What the server says to these octets until it ends the connection, which it must not do
+    /// What the server says to these bytes until it ends the connection, which it must not do
     /// for us to see, as we end our half of it.
-    fn says(&self, octets: &[u8]) -> Vec<u8> {
+    fn says(&self, bytes: &[u8]) -> Vec<u8> {
         let mut stream = connect(self.addr);
         // It may have hung up before it has read everything.
-        let _ = stream.write_all(octets);
+        let _ = stream.write_all(bytes);
         let _ = stream.shutdown(Shutdown::Write);
         let mut said = Vec::new();
         let _ = stream.read_to_end(&mut said);
@@ -161,9 +161,9 @@ fn records_in_any_fragments_are_read() {
 fn what_is_no_call_is_passed_over() {
     let mut site = Site::start();
     for message in [&[][..], &[XID], &accepted(XID, 0, &[]), &[XID, 7, 2, MOUNT]] {
-        let mut octets = record(message);
-        octets.extend(record(&null_call()));
-        assert_eq!(site.says(&octets), record(&null_reply()));
+        let mut bytes = record(message);
+        bytes.extend(record(&null_call()));
+        assert_eq!(site.says(&bytes), record(&null_reply()));
         site.assert_serves();
     }
 }

@@ -71,20 +71,20 @@ fn introduced(target: &Target, values: &[(u32, u32)], nochg: &[u32]) -> Peer {
     Peer::introduced(target.addr(), &initial(values, nochg))
 }
 
-/// Whether the reply to a call comes that has so many octets of data inline, as the call has.
+/// Whether the reply to a call comes that has so many bytes of data inline, as the call has.
 #[track_caller]
-fn is_echoed_inline(peer: &mut Peer, octets: u32) -> bool {
-    let call = rpc::call_with(XID, [PROGRAM, 2, procedure::ECHO], &[octets]);
-    let data = vec![0x77; octets as usize / 4];
+fn is_echoed_inline(peer: &mut Peer, bytes: u32) -> bool {
+    let call = rpc::call_with(XID, [PROGRAM, 2, procedure::ECHO], &[bytes]);
+    let data = vec![0x77; bytes as usize / 4];
     peer.send(&message(MSG, &[CALL, 0, 0, 0], &[call, data].concat()));
     let answer = peer.answer_to(XID);
     if answer[3..] == [ERROR, BAD_HEADER] {
         return false;
     }
-    let reply = rpc::accepted(XID, 0, &[octets]);
+    let reply = rpc::accepted(XID, 0, &[bytes]);
     assert_eq!(answer[3..8], [MSG, REPLY, 0, 0, 0]);
     assert!(answer[8..].starts_with(&reply));
-    assert_eq!(answer.len(), 8 + reply.len() + octets as usize / 4);
+    assert_eq!(answer.len(), 8 + reply.len() + bytes as usize / 4);
     true
 }
 
@@ -161,7 +161,7 @@ fn operations_that_are_wrong_are_refused_and_change_nothing() {
         refuse(operation, &[], INVAL_OPTION);
         refuse(operation, &[1, 2, 3], INVAL_OPTION);
     }
-    // Receives of 1023 octets, a value that is not there, one beyond the end, two of the same.
+    // Receives of 1023 bytes, a value that is not there, one beyond the end, two of the same.
     refuse(INITXCH, &[1, 1, 4, 1023, 0], BAD_HEADER);
     refuse(INITXCH, &[1, 1, 0, 0], BAD_HEADER);
     refuse(INITXCH, &[1, 1, 4000, 0], BAD_HEADER);
@@ -229,20 +229,20 @@ fn more_than_there_can_be_draws_bad_header() {
 #[test]
 fn first_message_may_be_anything_that_fits_a_receive() {
     let target = Target::posting();
-    // Of one characteristic that nobody knows; the message has 1024 octets, more, and one too many.
-    let padded = |octets: usize| {
-        let value = octets - 4 * 11;
+    // Of one characteristic that nobody knows; the message has 1024 bytes, more, and one too many.
+    let padded = |bytes: usize| {
+        let value = bytes - 4 * 11;
         let len = u32::try_from(value).unwrap();
         let mut info = vec![1, 1000, len];
         info.extend(vec![0; value / 4]);
         info.push(0);
         let mut message = optional(CALL, INITXCH, &info);
-        message.resize(octets, 0);
+        message.resize(bytes, 0);
         message
     };
-    for octets in [1024, 1028, 4096] {
+    for bytes in [1024, 1028, 4096] {
         let mut peer = Peer::connect(target.addr());
-        peer.send(&padded(octets));
+        peer.send(&padded(bytes));
         assert_eq!(peer.answer()[3..6], [OPTIONAL, REPLY, INITXCH]);
         assert_goes_on(&mut peer);
     }
@@ -333,11 +333,11 @@ fn size_that_is_another_with_each_message_is_kept_to() {
     let mut peer = introduced(&target, &[(RBSIZ, 1024)], &[]);
     assert!(!is_echoed_inline(&mut peer, 3000));
     for round in 0..100 {
-        let (octets, fits) = [(4096, true), (1024, false), (u32::MAX, true)][round % 3];
+        let (bytes, fits) = [(4096, true), (1024, false), (u32::MAX, true)][round % 3];
         // A value too small for anybody, and one that is none, change nothing.
         peer.send(&optional(CALL, UPDXCH, &update(1023, false)));
         assert_eq!(peer.answer_to(XID)[3..], [ERROR, BAD_HEADER]);
-        peer.send(&optional(CALL, UPDXCH, &update(octets, round % 2 == 0)));
+        peer.send(&optional(CALL, UPDXCH, &update(bytes, round % 2 == 0)));
         assert_eq!(is_echoed_inline(&mut peer, 3000), fits, "round {round}");
     }
     drop(peer);
@@ -354,11 +354,11 @@ fn receives_of_any_size_may_be_asked_for() {
     let init = peer.answer();
     assert_eq!(init[..6], [XID, 2, CREDITS, OPTIONAL, REPLY, INITXCH]);
     assert_goes_on(&mut peer);
-    for octets in [0, 1023, 1024, 4095, 4097, u32::MAX] {
-        let want = specification(&[(RBSIZ, octets)]);
+    for bytes in [0, 1023, 1024, 4095, 4097, u32::MAX] {
+        let want = specification(&[(RBSIZ, bytes)]);
         peer.send(&optional(CALL, REQXCH, &want));
         let answer = peer.answer_to(XID);
-        match octets {
+        match bytes {
             0 | 1023 => assert_eq!(answer, [XID, 2, CREDITS, ERROR, BAD_HEADER]),
             _ => assert_eq!(answer[..6], [XID, 2, CREDITS, OPTIONAL, REPLY, RESPXCH]),
         }
@@ -375,7 +375,7 @@ fn larger_messages_are_taken_when_that_was_said_and_not_before() {
     let mut peer = introduced(&target, &[], &[]);
     peer.send(&vec![0; 4097]);
     peer.assert_terminated(TOO_LONG);
-    for (octets, taken) in [(8192, true), (8193, false)] {
+    for (bytes, taken) in [(8192, true), (8193, false)] {
         let mut peer = introduced(&target, &[], &[]);
         let mut calls = 0;
         let told = loop {
@@ -394,7 +394,7 @@ fn larger_messages_are_taken_when_that_was_said_and_not_before() {
         assert_eq!(told[4..6], [CALL, UPDXCH]);
         assert_eq!(told[7..], update(8192, false));
         let mut message = null(XID).0;
-        message.resize(octets, 0);
+        message.resize(bytes, 0);
         peer.send(&message);
         if taken {
             assert_eq!(peer.answer_to(XID)[3..5], [MSG, REPLY]);
@@ -547,7 +547,7 @@ fn headers_that_are_nearly_right_harm_nobody() {
 fn hears(peer: &mut Peer, expected: &[u32]) -> bool {
     loop {
         match peer.hear() {
-            Heard::Message { octets, .. } if as_words(&octets) == expected => return true,
+            Heard::Message { bytes, .. } if as_words(&bytes) == expected => return true,
             Heard::Message { .. } | Heard::Read(_) => {}
             Heard::Terminate(_) | Heard::Closed => return false,
         }

@@ -158,7 +158,7 @@ fn flood_before_the_answer_ends_the_connection() {
                 Segment::untagged(opcode::SEND, 0, [0, sequence, 0], &answer(offer[0] ^ 1));
             flood.extend(server.framed(&segment.emit()));
         }
-        server.octets(&flood);
+        server.bytes(&flood);
         server.assert_terminated(NO_BUFFER);
     });
     assert!(error.to_string().contains("version"), "{error}");
@@ -346,7 +346,7 @@ fn flood_of_operations_ends_the_connection_and_its_calls() {
             let segment = Segment::untagged(opcode::SEND, 0, [0, sequence, 0], &words(&operation));
             flood.extend(scene.server.framed(&segment.emit()));
         }
-        scene.server.octets(&flood);
+        scene.server.bytes(&flood);
         // Some may be answered before.
         while !matches!(scene.server.hear(), Heard::Terminate(_) | Heard::Closed) {}
         let Scene {
@@ -364,8 +364,8 @@ fn flood_of_operations_ends_the_connection_and_its_calls() {
 #[test]
 fn size_of_a_server_that_is_another_with_each_message_is_kept_to() {
     let (client, mut server) = Victim::told(&initial(&[(RBSIZ, 4096)], &[]));
-    for (octets, inline) in [(1024, false), (4096, true), (u32::MAX, true)].repeat(10) {
-        server.send(&words(&optional(XID, CALL, UPDXCH, &update(octets, true))));
+    for (bytes, inline) in [(1024, false), (4096, true), (u32::MAX, true)].repeat(10) {
+        server.send(&words(&optional(XID, CALL, UPDXCH, &update(bytes, true))));
         // What follows is taken in later.
         server.send(&words(&optional(XID, CALL, REQXCH, &[0])));
         assert_eq!(server.answer_to(XID)[4..6], [REPLY, RESPXCH]);
@@ -489,11 +489,7 @@ fn good_chunks_of_a_server_are_served() {
     server.send(&backward(XID, &lists, &echo(60_000)));
     let answer = server.answer_to(XID);
     assert_eq!(answer[3..5], [MSG, REPLY]);
-    assert!(
-        server.memory[&SINK][..60_000]
-            .iter()
-            .all(|octet| *octet == 7)
-    );
+    assert!(server.memory[&SINK][..60_000].iter().all(|byte| *byte == 7));
     assert_goes_on(&client, &mut server);
 }
 
@@ -528,7 +524,7 @@ fn chunks_that_a_server_does_not_hand_over_cost_its_connection_alone() {
     // What it does instead of answering the Read Request, which names where the answer goes.
     let instead: &[fn(&mut Peer, u32)] = &[
         |server, _| server.hang_up(),
-        // As for an STag that is none, or octets past the end.
+        // As for an STag that is none, or bytes past the end.
         |server, _| {
             let cause = [0x01, 0x01, 0, 0];
             let terminate = Segment::untagged(opcode::TERMINATE, 0, [2, 1, 0], &cause);

@@ -40,11 +40,11 @@ siw_up() {
 }
 
 # nfsd_up [OPTION...]: the kernel's NFS server with /export, on RDMA port 20049 and MOUNT port 20048;
-# options are those of rpc.nfsd. READs and WRITEs have at most $TRANSFER octets, if it is set.
+# options are those of rpc.nfsd. READs and WRITEs have at most $TRANSFER bytes, if it is set.
 nfsd_up() {
   modprobe nfsd || die 'cannot load nfsd'
   mount -t nfsd nfsd /proc/fs/nfsd
-  [ -z "$TRANSFER" ] || echo "$TRANSFER" >/proc/fs/nfsd/max_block_size || die "no $TRANSFER octets"
+  [ -z "$TRANSFER" ] || echo "$TRANSFER" >/proc/fs/nfsd/max_block_size || die "no $TRANSFER bytes"
   mount -t rpc_pipefs rpc_pipefs /var/lib/nfs/rpc_pipefs
   rpcbind -w || die 'rpcbind does not start'
   chmod 1777 /export

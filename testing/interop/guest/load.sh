@@ -7,7 +7,7 @@ export LC_ALL=C
 
 LOAD=/tmp/load
 
-# Octets of a file that the writer writes, and files it has at a time. What is read at a time.
+# Bytes of a file that the writer writes, and files it has at a time. What is read at a time.
 WRITTEN=1048576
 WRITTEN_FILES=8
 READ=262144

@@ -1,7 +1,7 @@
 # The kernel's NFS server, doing what the host asks for until it says "stop".
 . /lab/lib.sh
 
-# nfsd_again [OCTETS]: it ends, and comes back with these inline sizes.
+# nfsd_again [BYTES]: it ends, and comes back with these inline sizes.
 nfsd_again() {
   nfsd_ends
   while_down
@@ -52,12 +52,12 @@ while read -r command argument <&3; do
       echo '@@done'
       ;;
     restart)
-      # restart OCTETS: the kernel's server comes back with these inline sizes
+      # restart BYTES: the kernel's server comes back with these inline sizes
       nfsd_again "$argument"
       echo '@@done'
       ;;
     lose)
-      # lose OCTETS: it comes back, and of a file of so many octets that was being written to the
+      # lose BYTES: it comes back, and of a file of so many bytes that was being written to the
       # inbox nothing is left, as after a crash of the machine
       while_down() {
         local file

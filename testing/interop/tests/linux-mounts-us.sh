@@ -44,9 +44,9 @@ dd if=/tmp/odd of=/mnt/odd bs=70001 oflag=direct 2>/dev/null || die 'odd write'
 dd if=/mnt/odd of=/tmp/odd2 bs=70001 iflag=direct 2>/dev/null || die 'odd read'
 cmp /tmp/odd /tmp/odd2 || die 'odd data'
 for size in 0 1 2 3 4 5 1023 3947 3948 3949 4095 4096 4097; do
-  head -c "$size" /tmp/odd >/mnt/small || die "write of $size octets"
+  head -c "$size" /tmp/odd >/mnt/small || die "write of $size bytes"
   drop_caches
-  same "file of $size octets" "$(head -c "$size" /tmp/odd | sha256sum)" "$(sha256sum </mnt/small)"
+  same "file of $size bytes" "$(head -c "$size" /tmp/odd | sha256sum)" "$(sha256sum </mnt/small)"
 done
 rm /mnt/odd /mnt/small /tmp/odd /tmp/odd2
 
@@ -105,8 +105,8 @@ rmdir /mnt/d 2>/dev/null && die 'rmdir of a directory that is not empty'
 mkfifo /mnt/d/fifo || die mkfifo
 [ -p /mnt/d/fifo ] || die 'the fifo is none'
 name=$(printf 'n%.0s' {1..255})
-: >"/mnt/d/$name" || die 'a name of 255 octets'
-: 2>/dev/null >"/mnt/d/${name}n" && die 'a name of 256 octets'
+: >"/mnt/d/$name" || die 'a name of 255 bytes'
+: 2>/dev/null >"/mnt/d/${name}n" && die 'a name of 256 bytes'
 [ ! -e /mnt/d/missing ] || die 'a missing file is there'
 
 step 'sizes'

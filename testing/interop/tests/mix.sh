@@ -142,7 +142,7 @@ for ((i = 0; i < 100; i++)); do
   head -c $((number + 600)) /tmp/noise | dd of=/mnt/work/mail/tmp/$i.guest bs=64k conv=fsync \
     iflag=fullblock 2>/dev/null || die message
   mv /mnt/work/mail/tmp/$i.guest /mnt/work/mail/new/$((1700000000 + i)).M$number.guest || die message
-  printf 'delivered message %06d of %d octets\n' $i $number |
+  printf 'delivered message %06d of %d bytes\n' $i $number |
     dd of=/mnt/work/mail/journal oflag=append conv=notrunc,fsync 2>/dev/null || die journal
 done
 ends
@@ -156,7 +156,7 @@ umount /mnt || die unmount
 sleep 1
 kill $reader
 step "$VERSION: what the client knew of its calls"
-# XID, part, octets of the call and of its pages, of the reply, of the room for it and of that in pages,
+# XID, part, bytes of the call and of its pages, of the reply, of the room for it and of that in pages,
 # and the procedure by the client's name.
 awk '
   { gsub(/[][(),=]/, " ") }

@@ -3,7 +3,7 @@
 . /lab/lib.sh
 . /lab/load.sh
 
-# Octets of the one write that is lost in part.
+# Bytes of the one write that is lost in part.
 LOST=25165824
 
 step 'siw link'

@@ -37,20 +37,20 @@ pub(super) enum Kind {
 }
 
 impl Message {
-    /// The message in these octets, and those that follow by reference, where version two has these
+    /// The message in these bytes, and those that follow by reference, where version two has these
     /// words for remote invalidation.
-    pub(super) fn parse(octets: &[u8], rest: &[Bytes], words: WordLayout) -> Self {
-        let len = octets.len() + gather_len(rest);
-        if version_of(octets) == Some(Version::Two.number()) {
-            return Self::parse_two(octets, len, words);
+    pub(super) fn parse(bytes: &[u8], rest: &[Bytes], words: WordLayout) -> Self {
+        let len = bytes.len() + gather_len(rest);
+        if version_of(bytes) == Some(Version::Two.number()) {
+            return Self::parse_two(bytes, len, words);
         }
-        let Ok((header, stream)) = Header::parse(octets) else {
+        let Ok((header, stream)) = Header::parse(bytes) else {
             return Self::other(Version::One, len);
         };
         let (xid, credits) = (header.xid, header.credits);
         let kind = match header.body {
             Body::Msg(lists) => {
-                let stream = octets[stream..].iter().chain(rest.iter().flatten());
+                let stream = bytes[stream..].iter().chain(rest.iter().flatten());
                 let direction: Vec<u8> = stream.skip(4).take(4).copied().collect();
                 match direction == REPLY.to_be_bytes() {
                     true => Kind::Reply(lists),
@@ -76,9 +76,9 @@ impl Message {
     }
 
     /// In version two the header says which way it goes.
-    fn parse_two(octets: &[u8], len: usize, words: WordLayout) -> Self {
+    fn parse_two(bytes: &[u8], len: usize, words: WordLayout) -> Self {
         let version = Version::Two;
-        let Ok((header, stream)) = two::Header::parse(octets, words) else {
+        let Ok((header, stream)) = two::Header::parse(bytes, words) else {
             return Self::other(version, len);
         };
         let mut named = Vec::new();
@@ -93,7 +93,7 @@ impl Message {
             two::Body::Error(_) => Kind::Error,
             two::Body::Optional(optional) => {
                 let (all, known) = (Supported::All, Registry::standard());
-                let operation = Operation::parse(&optional, &octets[stream..], all, &known);
+                let operation = Operation::parse(&optional, &bytes[stream..], all, &known);
                 let operation = operation.ok().map(|(operation, _)| operation);
                 Kind::Control(optional.direction, operation)
             }

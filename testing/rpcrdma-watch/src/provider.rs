@@ -26,7 +26,7 @@ impl WatchedProvider {
 
 /// Whether both ends agreed to invalidate each other's handles (RFC 8797 §4.1).
 fn agreed(ours: &[u8], theirs: &[u8]) -> bool {
-    let r = |octets| PrivateData::find(octets).is_some_and(|said| said.remote_invalidation);
+    let r = |bytes| PrivateData::find(bytes).is_some_and(|said| said.remote_invalidation);
     r(ours) && r(theirs)
 }
 

@@ -120,10 +120,10 @@ impl<Q: QueuePair + ?Sized> WrapQueuePair for WatchedQp<Q> {
         &mut self,
         handle: Handle,
         offset: usize,
-        octets: &[u8],
+        bytes: &[u8],
     ) -> Result<(), NotPersistent> {
         lock(&self.rules).changed(handle);
-        self.inner.copy_in(handle, offset, octets)
+        self.inner.copy_in(handle, offset, bytes)
     }
 
     fn wrap_poll_cq(&mut self) -> Option<Completion> {

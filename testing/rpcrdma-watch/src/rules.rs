@@ -66,7 +66,7 @@ struct Two {
     come: BTreeSet<u32>,
     /// The offer of a client, until it is answered.
     offer: Option<u32>,
-    /// Octets of the largest message that the peer takes.
+    /// Bytes of the largest message that the peer takes.
     size: usize,
     /// What the peer said of itself.
     invalidation: bool,
@@ -96,7 +96,7 @@ impl Default for Two {
     }
 }
 
-/// Octets of the largest message of version two that everybody takes (cel-01 §2.3), and of the first
+/// Bytes of the largest message of version two that everybody takes (cel-01 §2.3), and of the first
 /// (cel-01 §5).
 const DEFAULT_SIZE: usize = 4096;
 const FIRST_SIZE: usize = 1024;
@@ -307,7 +307,7 @@ impl Rules {
                 let end = begin.and_then(|begin| begin.checked_add(u64::from(segment.length)));
                 region.source == source && end.is_some_and(|end| end <= region.len)
             });
-            // One without octets needs no memory behind it.
+            // One without bytes needs no memory behind it.
             if !right && segment.length > 0 {
                 self.found(format_args!("call {xid:#010x} offers {segment:?}"));
             }
@@ -470,7 +470,7 @@ impl Rules {
         });
         if !right {
             self.found(format_args!(
-                "a Write of {len} octets to {to:?}, which no call offers"
+                "a Write of {len} bytes to {to:?}, which no call offers"
             ));
         }
     }
@@ -591,14 +591,14 @@ impl Rules {
                 let two = &mut self.two;
                 two.size = start
                     .get::<ReceiveBufferSize>()
-                    .map_or(two.size, ReceiveSize::octets);
+                    .map_or(two.size, ReceiveSize::bytes);
                 two.invalidation = start.get::<RequesterRemoteInvalidation>() == Some(true);
                 let backward = start.get::<BackwardRequestSupport>();
                 two.general = backward == Some(BackwardSupport::General);
             }
             Operation::UpdXch(update) => {
                 if let Ok(Some(size)) = update.now.read::<ReceiveBufferSize>() {
-                    self.two.size = size.octets();
+                    self.two.size = size.bytes();
                 }
             }
             Operation::ReqXch(_) | Operation::RespXch(_) => {}
@@ -790,7 +790,7 @@ impl Rules {
         }
     }
 
-    /// Octets are copied into memory that stays registered.
+    /// Bytes are copied into memory that stays registered.
     pub(super) fn changed(&self, handle: Handle) {
         if { self.regions.get(&handle) }.is_some_and(|region| region.offered) {
             self.found(format_args!(

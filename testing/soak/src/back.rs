@@ -27,7 +27,7 @@ const BACK: u64 = 4;
 /// Between the XIDs of several calls that one call of the client brings about.
 const XIDS: u32 = 0x1000_0000;
 
-/// Octets that go inline whatever the ends agreed on, less those of the header.
+/// Bytes that go inline whatever the ends agreed on, less those of the header.
 const ALWAYS_FITS: usize = 1024 - 28;
 
 /// What a client has no program for.

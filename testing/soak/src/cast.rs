@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use verbs::Provider;
 use weather::Sizes;
 
-/// Octets that a server keeps of the memory that comes back.
+/// Bytes that a server keeps of the memory that comes back.
 const KEEP: usize = 4 << 20;
 
 /// Tries of a new server to listen where the last one did, which may take some turns to be gone.
@@ -153,7 +153,7 @@ fn persistent(scenario: &Scenario, dice: &mut Dice) -> Option<PersistentArgument
     let has = !scenario.designs.is_empty() && dice.once_in(3);
     has.then(|| PersistentArguments {
         regions: dice.of(&[1, 2, 8, 40]),
-        octets: dice.of(&[500, 5000, 100_000]),
+        bytes: dice.of(&[500, 5000, 100_000]),
     })
 }
 
@@ -289,9 +289,9 @@ impl Host {
         // A call that is answered later keeps its memory until then, though its connection is over.
         let answered = scenario.sure && scenario.cancel == 0 && scenario.restarts.1 == 0;
         if stats.connections > 0 || answered && stats.chunk_memory > 0 {
-            let (connections, octets) = (stats.connections, stats.chunk_memory);
+            let (connections, bytes) = (stats.connections, stats.chunk_memory);
             self.stage.watch.finding(format_args!(
-                "a server that has stopped has {connections} connections and {octets} octets"
+                "a server that has stopped has {connections} connections and {bytes} bytes"
             ));
         }
     }
@@ -326,7 +326,7 @@ impl Host {
         if out > 0 {
             stage
                 .watch
-                .finding(format_args!("the server has lost {out} octets of buffers"));
+                .finding(format_args!("the server has lost {out} bytes of buffers"));
         }
     }
 }
@@ -433,7 +433,7 @@ impl Guest {
         if out > 0 {
             stage
                 .watch
-                .finding(format_args!("a client has lost {out} octets of buffers"));
+                .finding(format_args!("a client has lost {out} bytes of buffers"));
         }
     }
 }

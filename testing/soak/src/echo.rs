@@ -11,13 +11,13 @@ use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Most octets of one argument or result.
+/// Most bytes of one argument or result.
 const MAX_ITEM: u32 = 1 << 18;
 
 /// Most arguments or results of one call.
 const MAX_ITEMS: u32 = 1000;
 
-/// Octets among which all data is found: each call's begins elsewhere.
+/// Bytes among which all data is found: each call's begins elsewhere.
 const PATTERN: usize = MAX_ITEM as usize + (1 << 16);
 
 /// Sizes at which something changes: padding, inline sizes with and without headers, segments.
@@ -29,9 +29,9 @@ const SIZES: &[usize] = &[
 /// What one call is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Octets of each argument.
+    /// Bytes of each argument.
     pub args: Vec<usize>,
-    /// Octets of each result, and the bound that is told to the transport.
+    /// Bytes of each result, and the bound that is told to the transport.
     pub results: Vec<(usize, usize)>,
     /// How it is answered.
     pub answer: How,
@@ -161,7 +161,7 @@ impl Shape {
         w.finish()
     }
 
-    /// Octets of its reply, if it is as large as its bound.
+    /// Bytes of its reply, if it is as large as its bound.
     pub fn reply_len(&self) -> usize {
         let padded = |len: usize| len.next_multiple_of(4);
         let results = self.results.iter().map(|(_, bound)| padded(*bound));
@@ -238,12 +238,12 @@ fn bounded(dice: &mut Dice) -> Vec<(usize, usize)> {
         .collect()
 }
 
-/// Octets that differ from place to place, and from call to call.
+/// Bytes that differ from place to place, and from call to call.
 fn data(id: u64, index: usize, len: usize) -> Bytes {
     static PLACES: LazyLock<Bytes> = LazyLock::new(|| {
-        let octet = |i: usize| (i.wrapping_mul(7) ^ (i / 251) ^ (i / 65_521)) & 0xff;
-        let octets = (0..PATTERN).map(|i| u8::try_from(octet(i)).expect("one octet"));
-        octets.collect()
+        let byte = |i: usize| (i.wrapping_mul(7) ^ (i / 251) ^ (i / 65_521)) & 0xff;
+        let bytes = (0..PATTERN).map(|i| u8::try_from(byte(i)).expect("one byte"));
+        bytes.collect()
     });
     let key =
         id.wrapping_mul(31).wrapping_add(index as u64 * 977) % (PATTERN - MAX_ITEM as usize) as u64;
@@ -266,7 +266,7 @@ fn compare(id: u64, index: usize, len: usize, found: &[u8]) -> Result<(), String
     let at = begins.take_while(|(a, b)| **a == *b).count();
     let found = found.len();
     Err(format!(
-        "item {index} of {len} octets came with {found}, other ones from {at} on"
+        "item {index} of {len} bytes came with {found}, other ones from {at} on"
     ))
 }
 

@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 /// How often something is asked for again that has to be known.
 const TRIES: u32 = 30;
 
-/// Octets of the whole file system.
+/// Bytes of the whole file system.
 const ROOM: u64 = 1 << 28;
 
 /// Plays it from its beginning to its end, but for what only shows when all tasks are gone.
@@ -325,13 +325,10 @@ impl User {
             true => Stable::FileSync,
             false => Stable::Unstable,
         };
-        let octets = Gather::from_elem(Bytes::copy_from_slice(data), 1);
-        let wrote = self.nfs.write(file, offset as u64, octets, how).await?;
+        let bytes = Gather::from_elem(Bytes::copy_from_slice(data), 1);
+        let wrote = self.nfs.write(file, offset as u64, bytes, how).await?;
         if wrote.count != data.len() {
-            return Err(NoReply::Wrong(format!(
-                "{} octets are written",
-                wrote.count
-            )));
+            return Err(NoReply::Wrong(format!("{} bytes are written", wrote.count)));
         }
         if !stable {
             self.nfs.commit(file, 0, 0).await?;
@@ -404,6 +401,6 @@ enum Found {
     Symlink(Vec<u8>),
 }
 
-fn name(octets: &str) -> Name<'_> {
-    Name::new(octets.as_bytes()).expect("a name")
+fn name(bytes: &str) -> Name<'_> {
+    Name::new(bytes.as_bytes()).expect("a name")
 }

@@ -8,7 +8,7 @@ use std::fmt;
 /// Names that there may be: few, so that operations meet.
 pub(crate) const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
-/// Octets of the largest file.
+/// Bytes of the largest file.
 pub(crate) const MAX_FILE: usize = 70_000;
 
 /// Something to do in a directory.
@@ -24,9 +24,9 @@ pub(crate) enum Op {
     Link(usize, usize),
     /// Sets the size of a file.
     Resize(usize, usize),
-    /// Offset, octets, what they are made of, and whether it is stable at once.
+    /// Offset, bytes, what they are made of, and whether it is stable at once.
     Write(usize, usize, usize, u8, bool),
-    /// Offset and octets.
+    /// Offset and bytes.
     Read(usize, usize, usize),
     Lookup(usize),
 }
@@ -99,7 +99,7 @@ impl Op {
             12 | 13 => {
                 let offset = dice.magnitude(MAX_FILE / 2);
                 let len = dice.magnitude(MAX_FILE / 2);
-                let fill = u8::try_from(dice.within(1, 255)).expect("an octet");
+                let fill = u8::try_from(dice.within(1, 255)).expect("a byte");
                 Self::Write(name(dice), offset, len, fill, dice.coin())
             }
             14 => Self::Read(
@@ -265,17 +265,17 @@ impl Model {
     }
 }
 
-/// What is written: other octets at each place, and with each `fill`.
+/// What is written: other bytes at each place, and with each `fill`.
 pub(crate) fn content(fill: u8, len: usize) -> Vec<u8> {
-    let octet = |i: usize| fill.wrapping_add(u8::try_from(i % 251).expect("an octet"));
-    (0..len).map(octet).collect()
+    let byte = |i: usize| fill.wrapping_add(u8::try_from(i % 251).expect("a byte"));
+    (0..len).map(byte).collect()
 }
 
 impl fmt::Display for Said {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Done => f.write_str("done"),
-            Self::Data(data) => write!(f, "{} octets", data.len()),
+            Self::Data(data) => write!(f, "{} bytes", data.len()),
             Self::Refused(status) => write!(f, "{status:?}"),
         }
     }

@@ -30,7 +30,7 @@ const PLAY: u64 = 1;
 const PROXY: u64 = 3;
 
 /// Plays a scenario from a seed. The same seed makes the same calls, and cuts, delays and splits at
-/// the same octets, but the system decides what that meets. Of the weather, only cuts are there.
+/// the same bytes, but the system decides what that meets. Of the weather, only cuts are there.
 pub fn run(scenario: &Scenario, seed: u64) -> Report {
     let proxy = Arc::new(Proxy::new(scenario.weather, Dice::new(seed, PROXY)));
     let stage = Arc::new(Stage {

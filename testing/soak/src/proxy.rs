@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// Octets that are carried at once, at most.
+/// Bytes that are carried at once, at most.
 const PIECE: usize = 1 << 16;
 
 /// A delay of one piece, at most, in milliseconds.
@@ -37,9 +37,9 @@ struct Shared {
 
 /// What happens to one direction.
 struct Lane {
-    /// Octets after which everything ends.
+    /// Bytes after which everything ends.
     cut: Option<usize>,
-    /// Octets of a piece, at most.
+    /// Bytes of a piece, at most.
     piece: usize,
     /// One piece in so many is late.
     late: u32,

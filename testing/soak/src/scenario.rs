@@ -62,7 +62,7 @@ pub struct Scenario {
     pub receives: &'static [usize],
     /// Credits that each end has for the other: one of these.
     pub credits: &'static [u32],
-    /// Octets that the server has for chunks: one of these; as usual if there are none.
+    /// Bytes that the server has for chunks: one of these; as usual if there are none.
     pub memory: &'static [usize],
     /// Whether each call that is not given up has to succeed.
     pub sure: bool,
@@ -126,7 +126,7 @@ const FIRST: Scenario = Scenario {
     weather: CALM,
     sizes: Sizes::Usual,
     inline: &[1024, 1024, 2048, 4096, 4096, 8192, 65_536],
-    // With headers of 1024 octets there is not room for many.
+    // With headers of 1024 bytes there is not room for many.
     segments: &[0, 0, 50_000, 99_999],
     cancel: 0,
     timeouts: PATIENT,

@@ -11,7 +11,7 @@ use verbs_sim::{Cut, EndOptions, Setup, Stall, Way};
 pub struct Weather {
     /// The longest time that a message is on its way, in milliseconds.
     pub latency: usize,
-    /// One end in so many is cut off somewhere, at any octet.
+    /// One end in so many is cut off somewhere, at any byte.
     pub cuts: u32,
     /// One end in so many stands still for some time, or for ever, in one direction or both,
     /// perhaps several times.
@@ -87,7 +87,7 @@ impl Weather {
         if dice.once_in(self.cuts) {
             faults.cut = Some(match dice.coin() {
                 true => Cut::Messages(dice.magnitude(60) as u64),
-                false => Cut::Octets(dice.magnitude(400_000) as u64),
+                false => Cut::Bytes(dice.magnitude(400_000) as u64),
             });
         }
         if dice.once_in(self.stalls) {

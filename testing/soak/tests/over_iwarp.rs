@@ -24,7 +24,7 @@ fn chunks_of_several_segments_are_whole() {
 }
 
 #[test]
-fn calls_survive_connections_that_are_cut_at_any_octet() {
+fn calls_survive_connections_that_are_cut_at_any_byte() {
     play("cuts", 1..5);
 }
 

@@ -51,20 +51,20 @@ pub async fn memory_registered_again_has_another_handle(bench: &Bench<'_>) {
 pub async fn invalidation_brings_the_memory_back(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
-            let octets = pattern(1, 3001);
-            let source = pair.near.source(&octets);
-            let mut buffer = pair.near.filled(&octets);
+            let bytes = pattern(1, 3001);
+            let source = pair.near.source(&bytes);
+            let mut buffer = pair.near.filled(&bytes);
             buffer.set_len(17);
             let capacity = buffer.capacity();
             let sink = pair.near.register(Memory::Sink(buffer));
             match pair.take_back(At::Near, source).await {
-                Memory::Source(pieces) => assert_eq!(pieces.concat(), octets),
+                Memory::Source(pieces) => assert_eq!(pieces.concat(), bytes),
                 other => panic!("a source came back as {other:?}"),
             }
             match pair.take_back(At::Near, sink).await {
                 Memory::Sink(mut buffer) => {
                     assert_eq!((buffer.len(), buffer.capacity()), (17, capacity));
-                    assert_eq!(buffer.memory_mut()[..3001], octets);
+                    assert_eq!(buffer.memory_mut()[..3001], bytes);
                 }
                 other => panic!("a sink came back as {other:?}"),
             }
@@ -87,7 +87,7 @@ pub async fn invalidated_handle_is_dead_at_once(bench: &Bench<'_>) {
 }
 
 /// Memory that the peer is just reading comes back when nothing refers to it any more, be it
-/// after the last octet or with the end of the connection.
+/// after the last byte or with the end of the connection.
 pub async fn invalidation_waits_for_what_is_being_read(bench: &Bench<'_>) {
     const LENGTH: usize = 8 << 20;
     bench
@@ -125,19 +125,19 @@ pub async fn peer_can_invalidate_and_the_memory_comes_with_its_message(bench: &B
             if pair.far.qp.limits().remote_invalidation == Invalidation::None {
                 return;
             }
-            let octets = pattern(1, 50_001);
+            let bytes = pattern(1, 50_001);
             for length in [0, 3, 4096] {
-                let sink = pair.far.sink(octets.len());
+                let sink = pair.far.sink(bytes.len());
                 let source = pair.far.source(b"to be read");
                 let (first, second) = (pair.far.receive_one(), pair.far.receive_one());
-                pair.near.write(sink, 0, &octets);
+                pair.near.write(sink, 0, &bytes);
                 let send = pair.near.send_and(&pattern(2, length), Some(sink));
                 pair.near.send_and(b"and this", Some(source));
                 let (message, invalidated) = pair.message(At::Far, first).await;
                 assert_eq!(*message, pattern(2, length));
                 let invalidated = invalidated.expect("the Send invalidated a handle");
                 assert_eq!(invalidated.handle, sink);
-                assert!(whole(invalidated.memory)[..octets.len()] == octets);
+                assert!(whole(invalidated.memory)[..bytes.len()] == bytes);
                 let (message, invalidated) = pair.message(At::Far, second).await;
                 assert_eq!(&*message, b"and this");
                 let invalidated = invalidated.expect("the Send invalidated a handle");
@@ -279,7 +279,7 @@ pub async fn invalidation_of_an_unknown_handle_ends_the_connection(bench: &Bench
         .await;
 }
 
-/// There is no region without octets.
+/// There is no region without bytes.
 pub async fn empty_memory_is_not_registered(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
@@ -304,7 +304,7 @@ pub async fn memory_larger_than_possible_is_not_registered(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let most = pair.near.qp.limits().max_region;
-            assert!(most <= MOST, "regions of {most} octets are no limit");
+            assert!(most <= MOST, "regions of {most} bytes are no limit");
             let piece = pair.near.piece(&vec![0; 1 << 20]);
             let mut pieces: Gather = std::iter::repeat_n(&piece, most >> 20).cloned().collect();
             pieces.push(piece.slice(..(most & 0xf_ffff) + 1));

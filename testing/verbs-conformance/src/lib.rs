@@ -58,8 +58,8 @@ macro_rules! suite {
                 message_without_a_receive_ends_the_connection,
                 longer_message_than_possible_is_not_taken;
             writes:
-                write_changes_exactly_its_octets,
-                write_takes_its_octets_from_all_pieces,
+                write_changes_exactly_its_bytes,
+                write_takes_its_bytes_from_all_pieces,
                 large_write_arrives_whole,
                 empty_write_does_no_harm,
                 write_past_the_end_is_refused,
@@ -69,7 +69,7 @@ macro_rules! suite {
                 write_to_a_source_is_refused,
                 offence_on_one_connection_leaves_others_alone;
             reads:
-                read_brings_exactly_its_octets,
+                read_brings_exactly_its_bytes,
                 read_gathers_its_segments,
                 read_spans_the_pieces_of_a_source,
                 large_read_arrives_whole,

@@ -10,11 +10,11 @@ pub async fn message_of_any_size_arrives_whole(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             for length in [0, 1, 2, 3, 4, 5, 127, 1000, 1460, 2047, 4095, 4096, 0] {
-                let octets = pattern(length, length);
+                let bytes = pattern(length, length);
                 let receive = pair.far.receive_one();
-                let send = pair.near.send(&octets);
+                let send = pair.near.send(&bytes);
                 let (message, _) = pair.message(At::Far, receive).await;
-                assert_eq!(*message, octets, "a message of {length} octets");
+                assert_eq!(*message, bytes, "a message of {length} bytes");
                 pair.success(At::Near, send).await;
             }
         })
@@ -26,15 +26,15 @@ pub async fn message_may_fill_its_receive_exactly(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             for capacity in [1, 3, 64, 1021] {
-                let octets = pattern(9, capacity);
+                let bytes = pattern(9, capacity);
                 let receive = pair.far.receive(Buffer::from(vec![0xee; capacity]));
-                pair.near.send(&octets);
+                pair.near.send(&bytes);
                 let (message, _) = pair.message(At::Far, receive).await;
-                assert_eq!(*message, octets);
+                assert_eq!(*message, bytes);
                 let receive = pair.far.receive(Buffer::from(vec![0xee; capacity]));
-                pair.near.send(&octets[1..]);
+                pair.near.send(&bytes[1..]);
                 let (message, _) = pair.message(At::Far, receive).await;
-                assert_eq!(*message, octets[1..]);
+                assert_eq!(*message, bytes[1..]);
             }
         })
         .await;
@@ -50,12 +50,12 @@ pub async fn message_of_a_mebibyte_arrives_whole(bench: &Bench<'_>) {
     bench
         .both_ways_with(&options, async |pair| {
             for length in [LENGTH, LENGTH - 1] {
-                let octets = pattern(3, length);
+                let bytes = pattern(3, length);
                 let buffer = pair.far.buffer(LENGTH);
                 let receive = pair.far.receive(buffer);
-                pair.near.send(&octets);
+                pair.near.send(&bytes);
                 let (message, _) = pair.message(At::Far, receive).await;
-                assert!(*message == *octets);
+                assert!(*message == *bytes);
             }
         })
         .await;
@@ -81,26 +81,26 @@ pub async fn head_and_pieces_arrive_as_one_message(bench: &Bench<'_>) {
     bench
         .both_ways_with(&options, async |pair| {
             for lengths in LENGTHS {
-                let octets = pattern(5, lengths.iter().sum());
-                let (head, mut left) = octets.split_at(lengths[0]);
+                let bytes = pattern(5, lengths.iter().sum());
+                let (head, mut left) = bytes.split_at(lengths[0]);
                 let mut rest = Gather::new();
                 for &length in &lengths[1..] {
                     let (piece, behind) = left.split_at(length);
                     rest.push(pair.near.piece(piece));
                     left = behind;
                 }
-                let buffer = pair.far.buffer(octets.len());
+                let buffer = pair.far.buffer(bytes.len());
                 let receive = pair.far.receive(buffer);
                 let send = pair.near.send_from(head, rest);
                 let (message, _) = pair.message(At::Far, receive).await;
-                assert!(*message == *octets, "a message of {lengths:?}");
+                assert!(*message == *bytes, "a message of {lengths:?}");
                 pair.success(At::Near, send).await;
             }
         })
         .await;
 }
 
-/// One octet too many ends the connection, and the Receive says why.
+/// One byte too many ends the connection, and the Receive says why.
 pub async fn message_longer_than_its_receive_ends_the_connection(bench: &Bench<'_>) {
     if !bench.posts_receives() {
         return crate::shared::message_longer_than_a_block_ends_the_connection(bench).await;
@@ -149,7 +149,7 @@ pub async fn longer_message_than_possible_is_not_taken(bench: &Bench<'_>) {
                 handle: Handle(1),
                 offset: 0,
             };
-            // One octet is in the head.
+            // One byte is in the head.
             let mut rest = source.clone();
             rest.pop();
             rest.push(piece.slice(..most & 0xf_ffff));

@@ -14,7 +14,7 @@ struct Ground {
     written: Vec<u8>,
     /// Memory of the other end that this end reads, and what is in it.
     source: Handle,
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 /// Writes, Reads, messages, invalidations by both ends, of random sizes and in random order, in
@@ -37,12 +37,12 @@ pub async fn everything_at_once_in_both_directions(bench: &Bench<'_>) {
 }
 
 fn ground(pair: &mut Pair<'_>, victim: At) -> Ground {
-    let octets = pattern(77, SIZE);
+    let bytes = pattern(77, SIZE);
     Ground {
         sink: pair.at(victim).sink(SIZE),
         written: vec![0; SIZE],
-        source: pair.at(victim).source(&octets),
-        octets,
+        source: pair.at(victim).source(&bytes),
+        bytes,
     }
 }
 
@@ -71,13 +71,13 @@ async fn round(pair: &mut Pair<'_>, grounds: &mut [Ground; 2], dice: &mut Dice) 
             pair.far.qp.progress();
         }
     }
-    for (at, wr, octets) in expected.reads {
+    for (at, wr, bytes) in expected.reads {
         let sink = pair.sink_of(at, wr).await;
-        assert!(*sink == *octets);
+        assert!(*sink == *bytes);
     }
-    for (at, wr, octets, handle) in expected.messages {
+    for (at, wr, bytes, handle) in expected.messages {
         let (message, invalidated) = pair.message(at, wr).await;
-        assert!(*message == *octets);
+        assert!(*message == *bytes);
         assert_eq!(invalidated.map(|invalidated| invalidated.handle), handle);
     }
     pair.idle().await;
@@ -96,9 +96,9 @@ fn act(
     let at = dice.below(SIZE - length);
     match dice.below(5) {
         0 => {
-            let octets = pattern(dice.below(1000), length);
-            ground.written[at..at + length].copy_from_slice(&octets);
-            pair.at(actor).write(ground.sink, at as u64, &octets);
+            let bytes = pattern(dice.below(1000), length);
+            ground.written[at..at + length].copy_from_slice(&bytes);
+            pair.at(actor).write(ground.sink, at as u64, &bytes);
         }
         1 => {
             let half = length / 2;
@@ -107,16 +107,16 @@ fn act(
                 segment(ground.source, (at + half) as u64, length - half),
             ];
             let wr = pair.at(actor).read(&from);
-            let octets = ground.octets[at..at + length].to_vec();
-            expected.reads.push((actor, wr, octets));
+            let bytes = ground.bytes[at..at + length].to_vec();
+            expected.reads.push((actor, wr, bytes));
         }
         2 | 3 => {
-            let octets = pattern(at, length % 4097);
+            let bytes = pattern(at, length % 4097);
             let possible = pair.at(victim).qp.limits().remote_invalidation != Invalidation::None;
             let handle = (possible && dice.below(2) == 0).then(|| pair.at(victim).sink(1 + length));
             let wr = pair.at(victim).receive_one();
-            pair.at(actor).send_and(&octets, handle);
-            expected.messages.push((victim, wr, octets, handle));
+            pair.at(actor).send_and(&bytes, handle);
+            expected.messages.push((victim, wr, bytes, handle));
         }
         _ => {
             let handle = pair.at(actor).source(&[1, 2, 3]);

@@ -35,14 +35,14 @@ pub async fn write_is_there_before_the_send_behind_it(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             for round in 0..8 {
-                let octets = pattern(round, 70_001);
-                let handle = pair.far.sink(octets.len());
+                let bytes = pattern(round, 70_001);
+                let handle = pair.far.sink(bytes.len());
                 let receive = pair.far.receive_one();
-                let write = pair.near.write(handle, 0, &octets);
+                let write = pair.near.write(handle, 0, &bytes);
                 let send = pair.near.send(b"look");
                 pair.message(At::Far, receive).await;
                 let written = pair.contents(At::Far, handle).await;
-                assert_eq!(written[..octets.len()], octets);
+                assert_eq!(written[..bytes.len()], bytes);
                 pair.success(At::Near, write).await;
                 pair.success(At::Near, send).await;
             }
@@ -58,8 +58,8 @@ pub async fn many_writes_are_there_before_the_send_behind_them(bench: &Bench<'_>
             let receive = pair.far.receive_one();
             for part in (0..4).rev() {
                 for (number, handle) in handles.iter().enumerate() {
-                    let octets = pattern(number * 4 + part, 2048);
-                    pair.near.write(*handle, part as u64 * 2048, &octets);
+                    let bytes = pattern(number * 4 + part, 2048);
+                    pair.near.write(*handle, part as u64 * 2048, &bytes);
                 }
             }
             pair.near.send(b"look");
@@ -79,10 +79,10 @@ pub async fn many_writes_are_there_before_the_send_behind_them(bench: &Bench<'_>
 pub async fn send_is_not_held_up_behind_reads_that_wait(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
-            let octets = pattern(1, 256 << 10);
-            let handle = pair.far.source(&octets);
+            let bytes = pattern(1, 256 << 10);
+            let handle = pair.far.source(&bytes);
             let most = pair.near.qp.limits().outstanding_reads;
-            let from = [segment(handle, 0, octets.len())];
+            let from = [segment(handle, 0, bytes.len())];
             let reads: Vec<_> = (0..2 * most + 1).map(|_| pair.near.read(&from)).collect();
             let receive = pair.far.receive_one();
             pair.near.send(b"me first");
@@ -91,7 +91,7 @@ pub async fn send_is_not_held_up_behind_reads_that_wait(bench: &Bench<'_>) {
             assert!(!pair.near.is_done(reads[2 * most]));
             for read in reads {
                 let sink = pair.sink_of(At::Near, read).await;
-                assert!(*sink == *octets);
+                assert!(*sink == *bytes);
             }
         })
         .await;

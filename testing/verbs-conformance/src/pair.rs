@@ -246,7 +246,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// All octets of memory that came back, whatever of them are data.
+/// All bytes of memory that came back, whatever of them are data.
 pub(crate) fn whole(memory: Memory) -> Vec<u8> {
     match memory {
         Memory::Sink(buffer) | Memory::Persistent(_, buffer) => buffer.memory().to_vec(),
@@ -263,14 +263,14 @@ pub(crate) fn segment(handle: Handle, offset: u64, length: usize) -> Segment {
     }
 }
 
-/// Octets that look alike nowhere near each other, and differ from seed to seed.
+/// Bytes that look alike nowhere near each other, and differ from seed to seed.
 pub(crate) fn pattern(seed: usize, length: usize) -> Vec<u8> {
     let mut state = (seed as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut octet = || {
+    let mut byte = || {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
         state.to_be_bytes()[0]
     };
-    std::iter::repeat_with(&mut octet).take(length).collect()
+    std::iter::repeat_with(&mut byte).take(length).collect()
 }

@@ -9,7 +9,7 @@ use verbs::{
     SharedReceiveQueue, WorkError, WorkRequest, WrId,
 };
 
-/// Octets that the memory of one end may keep for reuse.
+/// Bytes that the memory of one end may keep for reuse.
 const KEEP: usize = 256 << 20;
 
 /// One end. It checks of every completion that it was owed.
@@ -100,15 +100,15 @@ impl Peer {
     }
 
     /// The same with data in it.
-    pub(crate) fn filled(&self, octets: &[u8]) -> Buffer {
-        let mut buffer = self.buffer(octets.len());
-        buffer.extend_from_slice(octets);
+    pub(crate) fn filled(&self, bytes: &[u8]) -> Buffer {
+        let mut buffer = self.buffer(bytes.len());
+        buffer.extend_from_slice(bytes);
         buffer
     }
 
     /// The same, shared and in one piece.
-    pub(crate) fn piece(&self, octets: &[u8]) -> Bytes {
-        self.filled(octets).freeze()
+    pub(crate) fn piece(&self, bytes: &[u8]) -> Bytes {
+        self.filled(bytes).freeze()
     }
 
     pub(crate) fn try_post(
@@ -207,12 +207,12 @@ impl Peer {
         self.receive(buffer)
     }
 
-    pub(crate) fn send(&mut self, octets: &[u8]) -> WrId {
-        self.send_and(octets, None)
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> WrId {
+        self.send_and(bytes, None)
     }
 
-    pub(crate) fn send_and(&mut self, octets: &[u8], invalidate: Option<Handle>) -> WrId {
-        let buffer = self.filled(octets);
+    pub(crate) fn send_and(&mut self, bytes: &[u8], invalidate: Option<Handle>) -> WrId {
+        let buffer = self.filled(bytes);
         self.post(|wr| WorkRequest::Send {
             wr,
             buffer,
@@ -232,8 +232,8 @@ impl Peer {
         })
     }
 
-    pub(crate) fn write(&mut self, handle: Handle, offset: u64, octets: &[u8]) -> WrId {
-        let piece = self.piece(octets);
+    pub(crate) fn write(&mut self, handle: Handle, offset: u64, bytes: &[u8]) -> WrId {
+        let piece = self.piece(bytes);
         self.write_from(handle, offset, Gather::from_iter([piece]))
     }
 
@@ -279,9 +279,9 @@ impl Peer {
         self.register(Memory::Sink(buffer))
     }
 
-    /// Registers these octets for the peer to read.
-    pub(crate) fn source(&mut self, octets: &[u8]) -> Handle {
-        let piece = self.piece(octets);
+    /// Registers these bytes for the peer to read.
+    pub(crate) fn source(&mut self, bytes: &[u8]) -> Handle {
+        let piece = self.piece(bytes);
         self.register(Memory::Source(Gather::from_iter([piece])))
     }
 
@@ -377,6 +377,6 @@ impl Peer {
             let some = (left.lent, left.waiting);
             assert!(some == (0, 0) || left.attached > 0, "{name}: {left:?}");
         }
-        assert_eq!(pool.stats().out, 0, "{name}: octets that never came back");
+        assert_eq!(pool.stats().out, 0, "{name}: bytes that never came back");
     }
 }

@@ -4,7 +4,7 @@ use crate::bench::Bench;
 use crate::pair::{At, Pair, pattern, segment};
 use verbs::{Access, Handle, Invalidation, Memory, NotPersistent, WorkError};
 
-/// Octets of the region in most tests.
+/// Bytes of the region in most tests.
 const LENGTH: usize = 4096;
 
 /// What is copied in between two Reads is what the second one brings.
@@ -12,13 +12,13 @@ pub async fn peer_reads_what_was_copied_in_last(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let handle = persistent(pair, Access::Read);
-            let mut octets = pattern(1, LENGTH);
-            assert_eq!(pair.far.qp.copy_in(handle, 0, &octets), Ok(()));
-            check_read(pair, handle, &octets).await;
+            let mut bytes = pattern(1, LENGTH);
+            assert_eq!(pair.far.qp.copy_in(handle, 0, &bytes), Ok(()));
+            check_read(pair, handle, &bytes).await;
             assert_eq!(pair.far.qp.copy_in(handle, 1001, b"something else"), Ok(()));
-            octets[1001..1015].copy_from_slice(b"something else");
-            check_read(pair, handle, &octets).await;
-            check_read(pair, handle, &octets).await;
+            bytes[1001..1015].copy_from_slice(b"something else");
+            check_read(pair, handle, &bytes).await;
+            check_read(pair, handle, &bytes).await;
         })
         .await;
 }
@@ -31,10 +31,10 @@ pub async fn what_the_peer_wrote_can_be_copied_out(bench: &Bench<'_>) {
             let mut expected = vec![0; LENGTH];
             assert_eq!(pair.far.qp.copy_in(handle, 0, &expected), Ok(()));
             for (seed, at, length) in [(1, 0, LENGTH), (2, 17, 1001), (3, LENGTH - 1, 1)] {
-                let octets = pattern(seed, length);
-                expected[at..at + length].copy_from_slice(&octets);
+                let bytes = pattern(seed, length);
+                expected[at..at + length].copy_from_slice(&bytes);
                 let receive = pair.far.receive_one();
-                pair.near.write(handle, at as u64, &octets);
+                pair.near.write(handle, at as u64, &bytes);
                 pair.near.send(b"written");
                 pair.message(At::Far, receive).await;
                 let mut found = vec![0xaa; LENGTH - 5];
@@ -102,10 +102,10 @@ pub async fn its_owner_can_invalidate_persistent_memory(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let handle = persistent(pair, Access::Read);
-            let octets = pattern(1, LENGTH);
-            assert_eq!(pair.far.qp.copy_in(handle, 0, &octets), Ok(()));
+            let bytes = pattern(1, LENGTH);
+            assert_eq!(pair.far.qp.copy_in(handle, 0, &bytes), Ok(()));
             match pair.take_back(At::Far, handle).await {
-                Memory::Persistent(Access::Read, buffer) => assert!(buffer.memory() == octets),
+                Memory::Persistent(Access::Read, buffer) => assert!(buffer.memory() == bytes),
                 other => panic!("{other:?} came back"),
             }
             let gone = Err(NotPersistent(handle));

@@ -6,19 +6,19 @@ use verbs::{
     Completion, Gather, Handle, Memory, PostError, QpOptions, Segment, WorkError, WorkRequest,
 };
 
-/// A Read sets its sink to exactly the octets asked for.
-pub async fn read_brings_exactly_its_octets(bench: &Bench<'_>) {
+/// A Read sets its sink to exactly the bytes asked for.
+pub async fn read_brings_exactly_its_bytes(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
-            let octets = pattern(1, 5001);
-            let handle = pair.far.source(&octets);
+            let bytes = pattern(1, 5001);
+            let handle = pair.far.source(&bytes);
             for (at, length) in [(0, 5001), (0, 1), (5000, 1), (7, 13), (1001, 3999), (4, 4)] {
                 let read = pair.near.read(&[segment(handle, at as u64, length)]);
                 let sink = pair.sink_of(At::Near, read).await;
-                assert_eq!(*sink, octets[at..at + length]);
+                assert_eq!(*sink, bytes[at..at + length]);
             }
             let back = pair.contents(At::Far, handle).await;
-            assert!(back == octets);
+            assert!(back == bytes);
         })
         .await;
 }
@@ -54,15 +54,15 @@ pub async fn read_gathers_its_segments(bench: &Bench<'_>) {
 pub async fn read_spans_the_pieces_of_a_source(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
-            let octets = pattern(1, 1000);
+            let bytes = pattern(1, 1000);
             let cuts = [0, 1, 1, 400, 403, 1000];
-            let piece = |ends: &[usize]| pair.far.piece(&octets[ends[0]..ends[1]]);
+            let piece = |ends: &[usize]| pair.far.piece(&bytes[ends[0]..ends[1]]);
             let pieces: Gather = cuts.windows(2).map(piece).collect();
             let handle = pair.far.register(Memory::Source(pieces));
             for (at, length) in [(0, 1000), (399, 6), (0, 2), (401, 599), (402, 1)] {
                 let read = pair.near.read(&[segment(handle, at as u64, length)]);
                 let sink = pair.sink_of(At::Near, read).await;
-                assert_eq!(*sink, octets[at..at + length]);
+                assert_eq!(*sink, bytes[at..at + length]);
             }
         })
         .await;
@@ -72,11 +72,11 @@ pub async fn read_spans_the_pieces_of_a_source(bench: &Bench<'_>) {
 pub async fn large_read_arrives_whole(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
-            let octets = pattern(1, (4 << 20) - 3);
-            let handle = pair.far.source(&octets);
-            let read = pair.near.read(&[segment(handle, 0, octets.len())]);
+            let bytes = pattern(1, (4 << 20) - 3);
+            let handle = pair.far.source(&bytes);
+            let read = pair.near.read(&[segment(handle, 0, bytes.len())]);
             let sink = pair.sink_of(At::Near, read).await;
-            assert!(*sink == *octets);
+            assert!(*sink == *bytes);
         })
         .await;
 }
@@ -104,8 +104,8 @@ pub async fn more_reads_than_can_be_outstanding_all_complete(bench: &Bench<'_>) 
         };
         bench
             .both_ways_with(&options, async |pair| {
-                let octets = pattern(1, 9000);
-                let handle = pair.far.source(&octets);
+                let bytes = pattern(1, 9000);
+                let handle = pair.far.source(&bytes);
                 let place = |number: usize| (number * 31, 1 + number * 97 % 4000);
                 let mut reads = Vec::new();
                 for number in 0..40 {
@@ -115,7 +115,7 @@ pub async fn more_reads_than_can_be_outstanding_all_complete(bench: &Bench<'_>) 
                 for (number, read) in reads.into_iter().enumerate() {
                     let (at, length) = place(number);
                     let sink = pair.sink_of(At::Near, read).await;
-                    assert_eq!(*sink, octets[at..at + length]);
+                    assert_eq!(*sink, bytes[at..at + length]);
                 }
             })
             .await;
@@ -131,8 +131,8 @@ pub async fn more_segments_than_can_be_outstanding_all_arrive(bench: &Bench<'_>)
     };
     bench
         .both_ways_with(&options, async |pair| {
-            let octets = pattern(1, 4096);
-            let handle = pair.far.source(&octets);
+            let bytes = pattern(1, 4096);
+            let handle = pair.far.source(&bytes);
             let places: Vec<_> = (0..15).map(|n| ((15 - n) * 200, 1 + n * 13)).collect();
             let segments: Vec<_> = places
                 .iter()
@@ -142,7 +142,7 @@ pub async fn more_segments_than_can_be_outstanding_all_arrive(bench: &Bench<'_>)
             let sink = pair.sink_of(At::Near, read).await;
             let expected: Vec<&[u8]> = places
                 .iter()
-                .map(|(at, length)| &octets[*at..at + length])
+                .map(|(at, length)| &bytes[*at..at + length])
                 .collect();
             assert_eq!(*sink, expected.concat());
         })
@@ -153,22 +153,22 @@ pub async fn more_segments_than_can_be_outstanding_all_arrive(bench: &Bench<'_>)
 pub async fn reads_in_both_directions_complete(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
-            let octets = [pattern(1, 300_000), pattern(2, 300_001)];
-            let of_near = pair.near.source(&octets[0]);
-            let of_far = pair.far.source(&octets[1]);
+            let bytes = [pattern(1, 300_000), pattern(2, 300_001)];
+            let of_near = pair.near.source(&bytes[0]);
+            let of_far = pair.far.source(&bytes[1]);
             let mut expected = Vec::new();
             for number in 0..10 {
                 let length = 200_000 + number;
                 let at = number * 1000;
                 let read = pair.near.read(&[segment(of_far, at as u64, length)]);
-                expected.push((At::Near, read, &octets[1][at..at + length]));
+                expected.push((At::Near, read, &bytes[1][at..at + length]));
                 let read = pair.far.read(&[segment(of_near, at as u64, length)]);
-                expected.push((At::Far, read, &octets[0][at..at + length]));
+                expected.push((At::Far, read, &bytes[0][at..at + length]));
                 pair.works().await;
             }
-            for (at, read, octets) in expected {
+            for (at, read, bytes) in expected {
                 let sink = pair.sink_of(at, read).await;
-                assert!(*sink == *octets);
+                assert!(*sink == *bytes);
             }
         })
         .await;
@@ -227,7 +227,7 @@ pub async fn read_where_none_is_possible_is_not_taken(bench: &Bench<'_>) {
         .await;
 }
 
-/// One octet too far is too far.
+/// One byte too far is too far.
 pub async fn read_past_the_end_is_refused(bench: &Bench<'_>) {
     for (offset, length) in [(64, 1), (63, 2), (0, 65), (1, 64), (0, 1 << 20)] {
         refused(bench, async |_, handle| segment(handle, offset, length)).await;

@@ -46,7 +46,7 @@ pub async fn private_data_arrives_both_ways(bench: &Bench<'_>) {
 fn same(received: &[u8], sent: &[u8], exact: bool) {
     assert!(received.starts_with(sent));
     let rest = &received[sent.len()..];
-    assert!(rest.iter().all(|octet| *octet == 0));
+    assert!(rest.iter().all(|byte| *byte == 0));
     assert!(!exact || rest.is_empty());
 }
 

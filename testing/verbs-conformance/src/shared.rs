@@ -75,9 +75,9 @@ pub async fn message_longer_than_a_block_ends_the_connection(bench: &Bench<'_>) 
     }
     let queue = SharedReceiveQueue::new(2, BLOCK);
     let mut pair = pair_with(bench, &queue, 2).await;
-    let octets = pattern(1, BLOCK);
-    pair.near.send(&octets);
-    assert_eq!(*arrived(&mut pair, 1).await[0], octets);
+    let bytes = pattern(1, BLOCK);
+    pair.near.send(&bytes);
+    assert_eq!(*arrived(&mut pair, 1).await[0], bytes);
     pair.near.send(&pattern(1, BLOCK + 1));
     pair.offence().await;
     pair.finish().await;
@@ -195,11 +195,11 @@ pub async fn read_arrives_though_all_blocks_are_held_by_calls_before_it(bench: &
         pair_with(bench, &queue, CALLS).await,
         pair_with(bench, &queue, CALLS).await,
     ];
-    let octets = pattern(5, 50_000);
+    let bytes = pattern(5, 50_000);
     let mut held = Vec::new();
     let mut sources = Vec::new();
     for pair in &mut pairs {
-        sources.push(pair.near.source(&octets));
+        sources.push(pair.near.source(&bytes));
         pair.near.send(b"read my chunk");
         held.extend(arrived(pair, 1).await);
     }
@@ -210,9 +210,9 @@ pub async fn read_arrives_though_all_blocks_are_held_by_calls_before_it(bench: &
         }
         // Before the Read Request goes out.
         pair.near.qp.progress();
-        let read = pair.far.read(&[segment(source, 0, octets.len())]);
+        let read = pair.far.read(&[segment(source, 0, bytes.len())]);
         let sink = pair.sink_of(At::Far, read).await;
-        assert!(*sink == octets);
+        assert!(*sink == bytes);
         let before = held.len();
         held.extend(std::iter::from_fn(|| pair.far.early_message()));
         left.push(CALLS - 1 - (held.len() - before));

@@ -10,11 +10,11 @@ use verbs::{CloseReason, Handle, Invalidation, Memory, RegisterError, Segment, W
 pub async fn orderly_close_delivers_what_was_posted(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
-            let octets = pattern(1, 600_000);
-            let handle = pair.far.sink(octets.len());
+            let bytes = pattern(1, 600_000);
+            let handle = pair.far.sink(bytes.len());
             let receives: Vec<_> = (0..10).map(|_| pair.far.receive_one()).collect();
             let invalidating = pair.far.qp.limits().remote_invalidation != Invalidation::None;
-            let mut posted = vec![pair.near.write(handle, 0, &octets)];
+            let mut posted = vec![pair.near.write(handle, 0, &bytes)];
             let with = invalidating.then_some(handle);
             posted.push(pair.near.send_and(b"0", with));
             for number in 1..10 {
@@ -26,7 +26,7 @@ pub async fn orderly_close_delivers_what_was_posted(bench: &Bench<'_>) {
                 assert_eq!(*message, *number.to_string().as_bytes());
                 if let Some(invalidated) = invalidated {
                     let written = whole(invalidated.memory);
-                    assert!(written[..octets.len()] == octets);
+                    assert!(written[..bytes.len()] == bytes);
                 }
             }
             for wr in posted {

@@ -9,11 +9,11 @@ use verbs::{Gather, Handle, Memory, QpOptions, WorkError};
 /// What the victim's memory holds before and must hold after.
 const UNTOUCHED: u8 = 0x55;
 
-/// Octets of the victim's memory.
+/// Bytes of the victim's memory.
 const SIZE: usize = 4096;
 
-/// Every octet of the data, and no other, changes; at the beginning, the end and odd places.
-pub async fn write_changes_exactly_its_octets(bench: &Bench<'_>) {
+/// Every byte of the data, and no other, changes; at the beginning, the end and odd places.
+pub async fn write_changes_exactly_its_bytes(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let mut expected = vec![0; SIZE];
@@ -27,9 +27,9 @@ pub async fn write_changes_exactly_its_octets(bench: &Bench<'_>) {
                 (1000, 2),
             ];
             for (seed, (at, length)) in places.into_iter().enumerate() {
-                let octets = pattern(seed, length);
-                expected[at..at + length].copy_from_slice(&octets);
-                let write = pair.near.write(handle, at as u64, &octets);
+                let bytes = pattern(seed, length);
+                expected[at..at + length].copy_from_slice(&bytes);
+                let write = pair.near.write(handle, at as u64, &bytes);
                 pair.success(At::Near, write).await;
             }
             pair.exchange(At::Near).await;
@@ -39,7 +39,7 @@ pub async fn write_changes_exactly_its_octets(bench: &Bench<'_>) {
 }
 
 /// A gathered source goes out in order, empty pieces included.
-pub async fn write_takes_its_octets_from_all_pieces(bench: &Bench<'_>) {
+pub async fn write_takes_its_bytes_from_all_pieces(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let handle = pair.far.sink(SIZE);
@@ -51,11 +51,7 @@ pub async fn write_takes_its_octets_from_all_pieces(bench: &Bench<'_>) {
             let expected = parts.concat();
             let written = pair.contents(At::Far, handle).await;
             assert!(written[11..11 + expected.len()] == expected);
-            assert!(
-                written[11 + expected.len()..]
-                    .iter()
-                    .all(|octet| *octet == 0)
-            );
+            assert!(written[11 + expected.len()..].iter().all(|byte| *byte == 0));
         })
         .await;
 }
@@ -64,20 +60,20 @@ pub async fn write_takes_its_octets_from_all_pieces(bench: &Bench<'_>) {
 pub async fn large_write_arrives_whole(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
-            let octets = pattern(5, (4 << 20) - 3);
+            let bytes = pattern(5, (4 << 20) - 3);
             let handle = pair.far.sink(4 << 20);
-            let write = pair.near.write(handle, 2, &octets);
+            let write = pair.near.write(handle, 2, &bytes);
             pair.success(At::Near, write).await;
             pair.exchange(At::Near).await;
             let written = pair.contents(At::Far, handle).await;
             assert_eq!(written[..2], [0, 0]);
-            assert!(written[2..2 + octets.len()] == octets);
-            assert_eq!(written[2 + octets.len()..], [0]);
+            assert!(written[2..2 + bytes.len()] == bytes);
+            assert_eq!(written[2 + bytes.len()..], [0]);
         })
         .await;
 }
 
-/// A Write of no octets completes and changes nothing.
+/// A Write of no bytes completes and changes nothing.
 pub async fn empty_write_does_no_harm(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
@@ -86,12 +82,12 @@ pub async fn empty_write_does_no_harm(bench: &Bench<'_>) {
             pair.success(At::Near, write).await;
             pair.works().await;
             let written = pair.contents(At::Far, handle).await;
-            assert!(written.iter().all(|octet| *octet == 0));
+            assert!(written.iter().all(|byte| *byte == 0));
         })
         .await;
 }
 
-/// One octet too far is too far. What lies within bounds may have been placed, as a Write is
+/// One byte too far is too far. What lies within bounds may have been placed, as a Write is
 /// checked segment by segment (RFC 5041 §7.1), and nothing else.
 pub async fn write_past_the_end_is_refused(bench: &Bench<'_>) {
     for (offset, length) in [(SIZE, 1), (SIZE - 1, 2), (0, SIZE + 1), (1, SIZE)] {
@@ -138,7 +134,7 @@ pub async fn write_to_a_handle_of_another_connection_is_refused(bench: &Bench<'_
     .await;
     other.works().await;
     let written = other.contents(At::Far, foreign).await;
-    assert!(written.iter().all(|octet| *octet == 0));
+    assert!(written.iter().all(|byte| *byte == 0));
     other.finish().await;
 }
 
@@ -197,7 +193,7 @@ async fn refused_but_for(
             assert_eq!(pool.stats().free, SIZE);
             let mut memory = pool.take(SIZE);
             memory.memory_mut()[touched.clone()].fill(UNTOUCHED);
-            let untouched = memory.memory_mut().iter().all(|octet| *octet == UNTOUCHED);
+            let untouched = memory.memory_mut().iter().all(|byte| *byte == UNTOUCHED);
             assert!(untouched, "a refused Write has changed memory");
         })
         .await;

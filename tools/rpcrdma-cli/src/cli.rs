@@ -61,7 +61,7 @@ enum Command {
 }
 
 /// What is to be said of a URL that is no text.
-pub(crate) const NOT_UTF8: &str = "it is not UTF-8: in a URL, write such octets as %XX";
+pub(crate) const NOT_UTF8: &str = "it is not UTF-8: in a URL, write such bytes as %XX";
 
 impl Cli {
     /// What the user asked for. A command line that is not understood ends the process.

@@ -26,15 +26,15 @@ pub(crate) struct ConnectArgs {
         value_parser = clap::value_parser!(u8).range(1..=MAX_CONNECTIONS))]
     nconnect: u8,
 
-    /// Copy arguments of up to so many octets to memory that stays registered: as many times so much as
+    /// Copy arguments of up to so many bytes to memory that stays registered: as many times so much as
     /// there are --credits. The server may read what was there last, and take along handles only if
     /// --remote-invalidation has per_call or per_call_several
-    #[arg(long, value_name = "OCTETS", help_heading = "Connection",
+    #[arg(long, value_name = "BYTES", help_heading = "Connection",
         value_parser = clap::value_parser!(u32).range(1..=MAX_PERSISTENT))]
     persistent_memory: Option<u32>,
 }
 
-/// Most octets of arguments that are copied.
+/// Most bytes of arguments that are copied.
 const MAX_PERSISTENT: i64 = 1 << 20;
 
 /// Most connections that can be asked for.
@@ -63,9 +63,9 @@ impl ConnectArgs {
             send_size: self.transport.inline_size_or(usual.send_size),
             receive_size: self.transport.inline_size_or(usual.receive_size),
             remote_invalidation: self.transport.remote_invalidation(),
-            persistent_arguments: self.persistent_memory.map(|octets| PersistentArguments {
+            persistent_arguments: self.persistent_memory.map(|bytes| PersistentArguments {
                 regions: self.transport.credits as usize,
-                octets: octets as usize,
+                bytes: bytes as usize,
             }),
             call_timeout: self.timeout,
             setup_timeout: usual.setup_timeout.min(self.timeout),

@@ -27,7 +27,7 @@ pub(crate) struct DfArgs {
     session: SessionArgs,
 }
 
-/// A file system as a program reads it; sizes in octets.
+/// A file system as a program reads it; sizes in bytes.
 #[derive(Serialize)]
 struct Line {
     url: String,

@@ -113,7 +113,7 @@ async fn get(copy: &mut Copy, place: &Place, dest: &Path) -> anyhow::Result<()> 
         };
         let below = found.path.strip_prefix(&place.path[..]);
         let below = below.expect("a walk stays below its beginning");
-        let begin = below.iter().position(|octet| *octet != b'/');
+        let begin = below.iter().position(|byte| *byte != b'/');
         let below = &below[begin.unwrap_or(below.len())..];
         let dest = dest.join(OsStr::from_bytes(below));
         let copied = match found.node.attributes.file_type {

@@ -38,9 +38,7 @@ pub(crate) async fn run(args: &LnArgs) -> anyhow::Result<Ended> {
     if args.symbolic {
         let link = session.place(&args.link).await?;
         let target = args.target.as_bytes();
-        let last = target
-            .rsplit(|octet| *octet == b'/')
-            .find(|n| !n.is_empty());
+        let last = target.rsplit(|byte| *byte == b'/').find(|n| !n.is_empty());
         let link = within(link, last).await?;
         link.export.symlink(target, &link.path).await?;
     } else {

@@ -58,9 +58,9 @@ struct Entry {
 /// An entry as a program reads it.
 #[derive(Serialize)]
 pub(crate) struct Line {
-    /// In the export; octets that are no text are replaced.
+    /// In the export; bytes that are no text are replaced.
     path: String,
-    /// With such octets as `%XX`.
+    /// With such bytes as `%XX`.
     url: String,
     #[serde(rename = "type")]
     file_type: &'static str,
@@ -82,7 +82,7 @@ pub(crate) struct Line {
 impl Line {
     /// The file at a place; `target` is the text of a symbolic link.
     pub(crate) fn new(place: &Place, attributes: &Attributes, target: Option<&[u8]>) -> Self {
-        let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Self {
             path: text(&place.path),
             url: place.url.to_string(),

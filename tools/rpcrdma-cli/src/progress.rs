@@ -23,16 +23,16 @@ impl Progress {
     }
 
     /// One more file, of this size; of its path the last name is shown.
-    pub(crate) fn begin(&self, path: &[u8], octets: u64) {
-        let name = path.rsplit(|octet| *octet == b'/').next();
-        self.0.inc_length(octets);
+    pub(crate) fn begin(&self, path: &[u8], bytes: u64) {
+        let name = path.rsplit(|byte| *byte == b'/').next();
+        self.0.inc_length(bytes);
         self.0
             .set_message(nfs_client::printable(name.unwrap_or(path)));
     }
 
-    /// Octets that were copied.
-    pub(crate) fn add(&self, octets: u64) {
-        self.0.inc(octets);
+    /// Bytes that were copied.
+    pub(crate) fn add(&self, bytes: u64) {
+        self.0.inc(bytes);
     }
 
     /// Prints a line without tearing the bar.

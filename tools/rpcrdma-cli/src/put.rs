@@ -20,10 +20,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
-/// Octets read from a local file at once.
+/// Bytes read from a local file at once.
 const READ_SIZE: usize = 1 << 20;
 
-/// Memory kept for reading, in octets.
+/// Memory kept for reading, in bytes.
 const POOL_KEEP: usize = 32 << 20;
 
 /// Copy files to a server
@@ -199,7 +199,7 @@ impl Put {
         }
     }
 
-    /// Reads at most [`READ_SIZE`] octets; none at the end of the file.
+    /// Reads at most [`READ_SIZE`] bytes; none at the end of the file.
     fn read(&self, file: &Arc<File>, offset: u64) -> tokio::task::JoinHandle<io::Result<Buffer>> {
         let (file, mut piece) = (Arc::clone(file), self.pool.take(READ_SIZE));
         spawn_blocking(move || {

@@ -40,7 +40,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use verbs::SetupError;
 
-/// Memory for file data that is kept for reuse, in octets.
+/// Memory for file data that is kept for reuse, in bytes.
 const POOL_KEEP: usize = 64 << 20;
 
 /// Export directories over NFSv3 on RPC-over-RDMA, to Linux and to the other commands

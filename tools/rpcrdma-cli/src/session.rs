@@ -172,7 +172,7 @@ impl Server {
 impl Place {
     /// The last name of the path; none for the root of the export.
     pub(crate) fn name(&self) -> Option<&[u8]> {
-        let mut names = self.path.split(|octet| *octet == b'/');
+        let mut names = self.path.split(|byte| *byte == b'/');
         names
             .rfind(|name| !name.is_empty())
             .filter(|name| !matches!(*name, b"." | b".."))

@@ -56,11 +56,11 @@ pub(crate) fn file_type(file_type: FileType) -> &'static str {
     }
 }
 
-/// Octets in the unit that leaves at most four digits, such as `1.5M`.
-pub(crate) fn size(octets: u64) -> String {
+/// Bytes in the unit that leaves at most four digits, such as `1.5M`.
+pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
     let mut unit = 0;
-    let mut tenths = u128::from(octets) * 10;
+    let mut tenths = u128::from(bytes) * 10;
     while tenths >= 10_240 && unit + 1 < UNITS.len() {
         tenths = tenths.div_ceil(1024);
         unit += 1;
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn sizes_are_rounded_up_in_the_unit_that_fits() {
-        let check = |octets, expected: &str| assert_eq!(size(octets), expected);
+        let check = |bytes, expected: &str| assert_eq!(size(bytes), expected);
         check(0, "0");
         check(1023, "1023");
         check(1024, "1.0K");

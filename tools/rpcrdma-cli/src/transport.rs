@@ -32,9 +32,9 @@ pub(crate) struct TransportArgs {
         value_parser = clap::value_parser!(u32).range(1..=MAX_CREDITS))]
     pub(crate) credits: u32,
 
-    /// Octets of the largest message that is sent without registered memory: 1024 to 262144
+    /// Bytes of the largest message that is sent without registered memory: 1024 to 262144
     /// [default: 4096, and 8192 from server to client]
-    #[arg(long, value_name = "OCTETS", value_parser = inline_size)]
+    #[arg(long, value_name = "BYTES", value_parser = inline_size)]
     inline_size: Option<usize>,
 
     /// How replies may take along a handle of memory that their receiver does not need any more: `on`
@@ -97,12 +97,12 @@ enum SpinName {
 }
 
 fn inline_size(text: &str) -> Result<usize, String> {
-    let octets: usize = text.parse().map_err(|_| "not a number".to_owned())?;
-    let (min, max) = (InlineThreshold::MIN.octets(), InlineThreshold::MAX.octets());
-    if !(min..=max).contains(&octets) {
+    let bytes: usize = text.parse().map_err(|_| "not a number".to_owned())?;
+    let (min, max) = (InlineThreshold::MIN.bytes(), InlineThreshold::MAX.bytes());
+    if !(min..=max).contains(&bytes) {
         return Err(format!("it is not in {min}..={max}"));
     }
-    Ok(octets)
+    Ok(bytes)
 }
 
 /// Designs for remote invalidation, by their names (reminv §4).

@@ -135,10 +135,10 @@ fn scratch_file(scratch: &Path, name: &str) -> Result<File> {
 }
 
 fn read_back(file: &mut File) -> Result<String> {
-    let mut octets = Vec::new();
+    let mut bytes = Vec::new();
     file.rewind()?;
-    file.read_to_end(&mut octets)?;
-    Ok(String::from_utf8_lossy(&octets).into_owned())
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The command as one would type it.

@@ -140,7 +140,7 @@ fn measure(server: &Server, connections: usize, talk: bool) -> Result<Report> {
     let there = there as f64;
     let (alone, among_others) = (median(alone), median(among_others));
     let grown = with_all.saturating_sub(before) as f64;
-    let mib = |octets: u64| octets as f64 / MIB;
+    let mib = |bytes: u64| bytes as f64 / MIB;
     let kept = after.saturating_sub(before) as f64 / MIB;
     let each = MEMORY / MEMORY_IS_FOR / 1024.0;
     report.add(

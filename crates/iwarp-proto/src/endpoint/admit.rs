@@ -205,8 +205,8 @@ impl Places {
             Entry::Region(Memory::Persistent(Access::Read, buffer)) => {
                 within(buffer.capacity())?;
                 let at = |offset| usize::try_from(offset).expect("within memory");
-                let octets = &buffer.memory()[at(begin)..at(end)];
-                Ok((Gather::from_elem(Bytes::copy_from_slice(octets), 1), None))
+                let bytes = &buffer.memory()[at(begin)..at(end)];
+                Ok((Gather::from_elem(Bytes::copy_from_slice(bytes), 1), None))
             }
             _ => Err(Cause::RDMA_ACCESS),
         }

@@ -8,9 +8,9 @@ pub struct Counters {
     /// Calls that handed octets out.
     pub writes: u64,
     /// Octets taken in, headers included.
-    pub octets_in: u64,
+    pub bytes_in: u64,
     /// Octets handed out, headers included.
-    pub octets_out: u64,
+    pub bytes_out: u64,
     /// FPDUs taken in.
     pub fpdus_in: u64,
     /// FPDUs made.

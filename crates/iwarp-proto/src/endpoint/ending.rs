@@ -116,8 +116,8 @@ impl Endpoint {
     }
 
     /// The peer says that we are to blame.
-    pub(super) fn terminated(&mut self, octets: &[u8]) {
-        let terminate = Terminate::parse(octets).expect("admitted as long enough");
+    pub(super) fn terminated(&mut self, bytes: &[u8]) {
+        let terminate = Terminate::parse(bytes).expect("admitted as long enough");
         let protection = terminate.cause.layer == 0 && terminate.cause.etype == 1;
         let refused = terminate
             .read_request()

@@ -152,9 +152,9 @@ impl Message {
         )
     }
 
-    pub(super) fn terminate(octets: &[u8]) -> Self {
-        let body = Body::short(octets);
-        Self::new(Kind::Terminate, body, octets.len(), End::Nothing)
+    pub(super) fn terminate(bytes: &[u8]) -> Self {
+        let body = Body::short(bytes);
+        Self::new(Kind::Terminate, body, bytes.len(), End::Nothing)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -239,8 +239,8 @@ impl Body {
         }
     }
 
-    fn short(octets: &[u8]) -> Self {
-        Self::new(Head::Short(SmallVec::from_slice(octets)), Gather::new())
+    fn short(bytes: &[u8]) -> Self {
+        Self::new(Head::Short(SmallVec::from_slice(bytes)), Gather::new())
     }
 
     fn pieces(pieces: Gather) -> Self {
@@ -251,19 +251,19 @@ impl Body {
     pub(super) fn take(&mut self, len: usize, mut part: impl FnMut(Part<'_>)) {
         let mut left = len - self.take_head(len, &mut part);
         while left > 0 {
-            let octets = &mut self.pieces[self.piece];
-            let len = octets.len();
+            let bytes = &mut self.pieces[self.piece];
+            let len = bytes.len();
             let range = self.at..len.min(self.at + left);
             left -= range.len();
             self.at = range.end;
             match range.len() {
                 0 => {}
-                1..COPY_PIECE_BELOW => part(Part::Copy(&octets[range])),
+                1..COPY_PIECE_BELOW => part(Part::Copy(&bytes[range])),
                 // One reference less to count where nothing of it is left.
                 COPY_PIECE_BELOW.. if range == (0..len) => {
-                    part(Part::Shared(std::mem::take(octets)));
+                    part(Part::Shared(std::mem::take(bytes)));
                 }
-                COPY_PIECE_BELOW.. => part(Part::Shared(octets.slice(range))),
+                COPY_PIECE_BELOW.. => part(Part::Shared(bytes.slice(range))),
             }
             if self.at == len {
                 self.piece += 1;
@@ -274,9 +274,9 @@ impl Body {
 
     /// Gives up to `len` octets of the head, and says how many.
     fn take_head(&mut self, len: usize, part: &mut impl FnMut(Part<'_>)) -> usize {
-        let octets: &[u8] = match &mut self.head {
+        let bytes: &[u8] = match &mut self.head {
             Head::None => return 0,
-            Head::Short(octets) => octets,
+            Head::Short(bytes) => bytes,
             Head::Buffer(buffer) => {
                 let taken = buffer.len();
                 if self.at == 0 && (COPY_PIECE_BELOW..=len).contains(&taken) {
@@ -287,13 +287,13 @@ impl Body {
                 buffer
             }
         };
-        let end = octets.len().min(self.at + len);
+        let end = bytes.len().min(self.at + len);
         let taken = end - self.at;
         if taken > 0 {
-            part(Part::Copy(&octets[self.at..end]));
+            part(Part::Copy(&bytes[self.at..end]));
         }
         self.at = end;
-        if end == octets.len() {
+        if end == bytes.len() {
             self.head = Head::None;
             self.at = 0;
         }

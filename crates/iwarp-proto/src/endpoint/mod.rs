@@ -346,7 +346,7 @@ impl Endpoint {
         matches!(self.phase, Phase::Open)
             && self.config.role == Role::Initiator
             && !self.heard
-            && self.counters.octets_out > 0
+            && self.counters.bytes_out > 0
     }
 
     /// Queues a zero-length RDMA Write: valid, without effect (RFC 5041 §7.1 has no check for

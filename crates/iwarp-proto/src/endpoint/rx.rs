@@ -245,7 +245,7 @@ impl Endpoint {
             return Ok(0);
         }
         self.counters.reads += 1;
-        self.counters.octets_in += read as u64;
+        self.counters.bytes_in += read as u64;
         self.handle_staged();
         Ok(read)
     }
@@ -315,23 +315,23 @@ impl Endpoint {
 
     /// Takes in octets that are at hand. Says how many it left, because a Send waits for a block of
     /// the shared receive queue.
-    pub fn recv_slice(&mut self, mut octets: &[u8]) -> usize {
+    pub fn recv_slice(&mut self, mut bytes: &[u8]) -> usize {
         loop {
             while self.resume() {}
             let taken = self.recv_with(|places| {
-                let before = octets.len();
+                let before = bytes.len();
                 for place in places {
-                    let (now, later) = octets.split_at(place.len().min(octets.len()));
+                    let (now, later) = bytes.split_at(place.len().min(bytes.len()));
                     place[..now.len()].copy_from_slice(now);
-                    octets = later;
+                    bytes = later;
                 }
-                match before - octets.len() {
+                match before - bytes.len() {
                     0 => Err(io::ErrorKind::WouldBlock.into()),
                     taken => Ok(taken),
                 }
             });
             if !matches!(taken, Ok(1..)) {
-                return octets.len();
+                return bytes.len();
             }
         }
     }
@@ -376,15 +376,15 @@ impl Endpoint {
 
     /// An FPDU that is staged whole.
     fn whole(&mut self, ulpdu: usize, total: usize) -> Step {
-        let octets = &self.rx.staged()[..total];
+        let bytes = &self.rx.staged()[..total];
         if self.rx.crc {
-            let (body, given) = octets.split_at(total - CRC_LEN);
+            let (body, given) = bytes.split_at(total - CRC_LEN);
             if crc::emit(crc::crc32c(body)) != given {
                 self.violation(Cause::MPA_CRC, None);
                 return Step::Moved;
             }
         }
-        let segment = &octets[LENGTH_LEN..LENGTH_LEN + ulpdu];
+        let segment = &bytes[LENGTH_LEN..LENGTH_LEN + ulpdu];
         let header = Header::read(segment);
         if let Some(Err(why)) = header.map(|header| self.places.take_block(&header))
             && (why == NoBlock::Empty || self.places.reads.is_empty())
@@ -422,9 +422,9 @@ impl Endpoint {
                 self.serve_read(ulpdu, header, request);
             }
             What::Terminate => {
-                let mut octets = [0; 2 * Terminate::MAX_LEN];
-                octets[..len].copy_from_slice(payload);
-                self.terminated(&octets[..len]);
+                let mut bytes = [0; 2 * Terminate::MAX_LEN];
+                bytes[..len].copy_from_slice(payload);
+                self.terminated(&bytes[..len]);
             }
         }
         self.rx.consume(total);

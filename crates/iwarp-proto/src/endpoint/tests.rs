@@ -48,20 +48,20 @@ pub(super) fn pattern(len: usize, seed: u64) -> Vec<u8> {
         .collect()
 }
 
-pub(super) fn buffer(octets: &[u8]) -> Buffer {
-    Buffer::from(octets.to_vec())
+pub(super) fn buffer(bytes: &[u8]) -> Buffer {
+    Buffer::from(bytes.to_vec())
 }
 
-pub(super) fn gather(octets: Vec<u8>) -> Gather {
-    [Bytes::from(octets)].into_iter().collect()
+pub(super) fn gather(bytes: Vec<u8>) -> Gather {
+    [Bytes::from(bytes)].into_iter().collect()
 }
 
 pub(super) fn sink(len: usize) -> Memory {
     Memory::Sink(Buffer::with_capacity(len))
 }
 
-pub(super) fn send(wr: u64, octets: &[u8]) -> WorkRequest {
-    send_from(wr, octets, &[])
+pub(super) fn send(wr: u64, bytes: &[u8]) -> WorkRequest {
+    send_from(wr, bytes, &[])
 }
 
 /// One message of a buffer and of octets by reference.
@@ -81,10 +81,10 @@ pub(super) fn receive(wr: u64, capacity: usize) -> WorkRequest {
     }
 }
 
-pub(super) fn write(wr: u64, octets: Vec<u8>, handle: Handle, offset: u64) -> WorkRequest {
+pub(super) fn write(wr: u64, bytes: Vec<u8>, handle: Handle, offset: u64) -> WorkRequest {
     WorkRequest::Write {
         wr: WrId(wr),
-        source: gather(octets),
+        source: gather(bytes),
         to: RemoteAddress { handle, offset },
     }
 }

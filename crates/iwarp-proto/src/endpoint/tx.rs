@@ -142,7 +142,7 @@ impl Endpoint {
         }
         let written = self.tx.window.write(io)?;
         self.counters.writes += 1;
-        self.counters.octets_out += written as u64;
+        self.counters.bytes_out += written as u64;
         while let Some(end) = self.tx.window.pop_end() {
             match end {
                 End::Nothing => {}

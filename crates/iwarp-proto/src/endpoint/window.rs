@@ -50,11 +50,11 @@ enum Piece {
 }
 
 impl Piece {
-    fn octets<'a>(&'a self, slab: &'a [u8]) -> &'a [u8] {
+    fn bytes<'a>(&'a self, slab: &'a [u8]) -> &'a [u8] {
         match self {
             Self::Slab(range) => &slab[range.clone()],
             Self::Whole(buffer) => buffer,
-            Self::Part(octets) => octets,
+            Self::Part(bytes) => bytes,
         }
     }
 }
@@ -106,17 +106,17 @@ impl Window {
         let mut digested = begin;
         body.take(len, |part| {
             let piece = match part {
-                Part::Copy(octets) => {
-                    counters.copied_out += octets.len() as u64;
-                    self.append(octets);
+                Part::Copy(bytes) => {
+                    counters.copied_out += bytes.len() as u64;
+                    self.append(bytes);
                     return;
                 }
                 Part::Whole(buffer) => Piece::Whole(buffer),
-                Part::Shared(octets) => Piece::Part(octets),
+                Part::Shared(bytes) => Piece::Part(bytes),
             };
             if let Some(digest) = &mut digest {
                 digest.update(&self.slab[digested..]);
-                digest.update(piece.octets(&self.slab));
+                digest.update(piece.bytes(&self.slab));
                 digested = self.slab.len();
             }
             self.seal();
@@ -148,9 +148,9 @@ impl Window {
         plain.clear();
         plain.extend_from_slice(&head[..head_len]);
         body.take(len, |part| match part {
-            Part::Copy(octets) => plain.extend_from_slice(octets),
+            Part::Copy(bytes) => plain.extend_from_slice(bytes),
             Part::Whole(buffer) => plain.extend_from_slice(&buffer),
-            Part::Shared(octets) => plain.extend_from_slice(&octets),
+            Part::Shared(bytes) => plain.extend_from_slice(&bytes),
         });
         plain.extend_from_slice(&[0; 3][..fpdu::pad_len(ulpdu)]);
         marked.clear();
@@ -163,11 +163,11 @@ impl Window {
         counters.fpdus_out += 1;
     }
 
-    fn append(&mut self, octets: &[u8]) {
-        if octets.len() > self.slab.capacity() - self.slab.len() {
-            self.grow(octets.len());
+    fn append(&mut self, bytes: &[u8]) {
+        if bytes.len() > self.slab.capacity() - self.slab.len() {
+            self.grow(bytes.len());
         }
-        self.slab.extend_from_slice(octets);
+        self.slab.extend_from_slice(bytes);
     }
 
     /// Moves the slab to memory of the pool that has room for so many octets more.
@@ -210,7 +210,7 @@ impl Window {
             let mut slices: SmallVec<[IoSlice<'_>; 64]> = SmallVec::new();
             let mut skip = self.head;
             for piece in self.pieces.iter().take(MAX_SLICES) {
-                slices.push(IoSlice::new(&piece.octets(&self.slab)[skip..]));
+                slices.push(IoSlice::new(&piece.bytes(&self.slab)[skip..]));
                 skip = 0;
             }
             io(&slices)?
@@ -223,7 +223,7 @@ impl Window {
         self.sent += written as u64;
         let mut left = self.head + written;
         while let Some(piece) = self.pieces.front() {
-            let len = piece.octets(&self.slab).len();
+            let len = piece.bytes(&self.slab).len();
             if left < len {
                 break;
             }
@@ -269,7 +269,7 @@ fn begin_fpdu(
     header: Header,
     ulpdu: usize,
 ) -> ([u8; fpdu::LENGTH_LEN + ddp::MAX_HEADER_LEN], usize) {
-    let length = u16::try_from(ulpdu).expect("a ULPDU is at most 64768 octets");
+    let length = u16::try_from(ulpdu).expect("a ULPDU is at most 64768 bytes");
     let mut begin = [0; fpdu::LENGTH_LEN + ddp::MAX_HEADER_LEN];
     begin[..fpdu::LENGTH_LEN].copy_from_slice(&length.to_be_bytes());
     let len = header.write(&mut begin[fpdu::LENGTH_LEN..]);

@@ -66,8 +66,8 @@ impl<'a> HeaderView<'a> {
     pub const LEN: usize = HEADER_LEN;
 
     /// Of the first octets of a frame, if there are enough.
-    pub fn new(octets: &'a [u8]) -> Option<Self> {
-        octets.first_chunk().map(Self)
+    pub fn new(bytes: &'a [u8]) -> Option<Self> {
+        bytes.first_chunk().map(Self)
     }
 
     /// The key.
@@ -131,8 +131,8 @@ pub struct Rtr {
 
 impl Enhanced {
     /// What the word says.
-    pub fn parse(octets: &[u8; ENHANCED_LEN]) -> Self {
-        let (high, low) = (be::u16_at(octets, 0), be::u16_at(octets, 2));
+    pub fn parse(bytes: &[u8; ENHANCED_LEN]) -> Self {
+        let (high, low) = (be::u16_at(bytes, 0), be::u16_at(bytes, 2));
         // RFC 6581 §9.2: without A the others mean nothing.
         let peer_to_peer = (high & 0x8000 != 0).then_some(Rtr {
             send: high & 0x4000 != 0,
@@ -198,7 +198,7 @@ impl Frame {
         let enhanced = self.enhanced.map(Enhanced::emit);
         let enhanced = enhanced.as_ref().map_or(&[][..], |word| word);
         let length = u16::try_from(enhanced.len() + self.private_data.len())
-            .expect("private data is at most 512 octets");
+            .expect("private data is at most 512 bytes");
         let mut out = Vec::with_capacity(HEADER_LEN + usize::from(length));
         out.extend_from_slice(self.kind.key());
         out.push(
@@ -270,7 +270,7 @@ fn check_key(kind: Kind, begun: &[u8]) -> Result<(), FrameError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The key is another; the first octets are kept for the message.
-    #[error("what arrived does not begin like MPA (first octets {0:02x?})")]
+    #[error("what arrived does not begin like MPA (first bytes {0:02x?})")]
     NotMpa([u8; 4]),
     /// Both ends initiate, or both respond (RFC 5044 §7.1.2 rule 8).
     #[error("both ends of the connection want to play the same part in MPA")]
@@ -279,7 +279,7 @@ pub enum FrameError {
     #[error("MPA revision {0} is not supported")]
     Revision(u8),
     /// More private data than allowed.
-    #[error("{0} octets of MPA private data, 512 are allowed")]
+    #[error("{0} bytes of MPA private data, 512 are allowed")]
     PrivateDataTooLong(u16),
     /// An Enhanced frame too short for its word.
     #[error("an enhanced MPA frame without its IRD and ORD")]
@@ -290,7 +290,7 @@ pub enum FrameError {
 #[derive(Debug)]
 pub struct FrameReader {
     kind: Kind,
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 impl FrameReader {
@@ -298,26 +298,26 @@ impl FrameReader {
     pub fn new(kind: Kind) -> Self {
         Self {
             kind,
-            octets: Vec::new(),
+            bytes: Vec::new(),
         }
     }
 
     /// How many octets to read next at most; never 0 before the frame is complete.
     pub fn wanted(&self) -> usize {
-        match HeaderView::new(&self.octets) {
-            None => HEADER_LEN - self.octets.len(),
-            Some(header) => HEADER_LEN + usize::from(header.private_data_len()) - self.octets.len(),
+        match HeaderView::new(&self.bytes) {
+            None => HEADER_LEN - self.bytes.len(),
+            Some(header) => HEADER_LEN + usize::from(header.private_data_len()) - self.bytes.len(),
         }
     }
 
     /// Whether nothing has arrived yet.
     pub fn is_empty(&self) -> bool {
-        self.octets.is_empty()
+        self.bytes.is_empty()
     }
 
     /// All that has arrived, a frame or not.
-    pub fn octets(&self) -> &[u8] {
-        &self.octets
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// Takes in octets, at most as many as [`wanted`](Self::wanted), and gives the frame when it
@@ -331,18 +331,18 @@ impl FrameReader {
     /// # Panics
     ///
     /// If there are more octets than wanted.
-    pub fn take(&mut self, octets: &[u8]) -> Result<Option<Frame>, FrameError> {
+    pub fn take(&mut self, bytes: &[u8]) -> Result<Option<Frame>, FrameError> {
         assert!(
-            octets.len() <= self.wanted(),
+            bytes.len() <= self.wanted(),
             "a frame reader is given what it wants"
         );
-        self.octets.extend_from_slice(octets);
-        check_key(self.kind, &self.octets)?;
-        let Some(header) = HeaderView::new(&self.octets) else {
+        self.bytes.extend_from_slice(bytes);
+        check_key(self.kind, &self.bytes)?;
+        let Some(header) = HeaderView::new(&self.bytes) else {
             return Ok(None);
         };
         check(self.kind, header)?;
-        let data = &self.octets[HEADER_LEN..];
+        let data = &self.bytes[HEADER_LEN..];
         if data.len() < usize::from(header.private_data_len()) {
             return Ok(None);
         }
@@ -359,16 +359,16 @@ mod tests {
     const LINUX_REQUEST: &[u8] =
         b"MPA ID Req Frame\x10\x02\x00\x0c\x00\x80\x00\x00\xf6\xab\x0e\x18\x01\x01\x03\x03";
 
-    fn read(kind: Kind, mut octets: &[u8], piece: usize) -> Result<Option<Frame>, FrameError> {
+    fn read(kind: Kind, mut bytes: &[u8], piece: usize) -> Result<Option<Frame>, FrameError> {
         let mut reader = FrameReader::new(kind);
-        while !octets.is_empty() {
-            let len = piece.min(reader.wanted()).min(octets.len());
-            let (now, later) = octets.split_at(len);
+        while !bytes.is_empty() {
+            let len = piece.min(reader.wanted()).min(bytes.len());
+            let (now, later) = bytes.split_at(len);
             if let Some(frame) = reader.take(now)? {
-                assert!(later.is_empty(), "octets behind the frame are left alone");
+                assert!(later.is_empty(), "bytes behind the frame are left alone");
                 return Ok(Some(frame));
             }
-            octets = later;
+            bytes = later;
         }
         Ok(None)
     }
@@ -406,18 +406,18 @@ mod tests {
             enhanced: None,
             private_data: Vec::new(),
         };
-        let mut octets = frame.emit();
-        assert_eq!(octets[16], 0xe0);
-        octets[16] |= 0x1f;
-        assert_eq!(read(Kind::Reply, &octets, 1000), Ok(Some(frame.clone())));
+        let mut bytes = frame.emit();
+        assert_eq!(bytes[16], 0xe0);
+        bytes[16] |= 0x1f;
+        assert_eq!(read(Kind::Reply, &bytes, 1000), Ok(Some(frame.clone())));
         // A rejection in a Request is none.
-        octets[..KEY_LEN].copy_from_slice(Kind::Request.key());
+        bytes[..KEY_LEN].copy_from_slice(Kind::Request.key());
         let request = Frame {
             kind: Kind::Request,
             reject: false,
             ..frame
         };
-        assert_eq!(read(Kind::Request, &octets, 1000), Ok(Some(request)));
+        assert_eq!(read(Kind::Request, &bytes, 1000), Ok(Some(request)));
     }
 
     #[test]
@@ -442,12 +442,12 @@ mod tests {
 
     #[track_caller]
     fn check_header(flags: u8, revision: u8, length: u16, expected: Result<(), FrameError>) {
-        let mut octets = LINUX_REQUEST[..HEADER_LEN].to_vec();
-        octets[16] = flags;
-        octets[17] = revision;
-        octets[18..].copy_from_slice(&length.to_be_bytes());
-        octets.resize(HEADER_LEN + usize::from(length.min(512)), 0);
-        assert_eq!(read(Kind::Request, &octets, 1000).map(|_| ()), expected);
+        let mut bytes = LINUX_REQUEST[..HEADER_LEN].to_vec();
+        bytes[16] = flags;
+        bytes[17] = revision;
+        bytes[18..].copy_from_slice(&length.to_be_bytes());
+        bytes.resize(HEADER_LEN + usize::from(length.min(512)), 0);
+        assert_eq!(read(Kind::Request, &bytes, 1000).map(|_| ()), expected);
     }
 
     #[test]
@@ -523,10 +523,10 @@ mod tests {
         }
 
         #[test]
-        fn garbage_is_refused_or_waited_for(octets in proptest::collection::vec(any::<u8>(), 0..64)) {
+        fn garbage_is_refused_or_waited_for(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
             let mut reader = FrameReader::new(Kind::Request);
-            let len = octets.len().min(reader.wanted());
-            prop_assert!(!matches!(reader.take(&octets[..len]), Ok(Some(_))));
+            let len = bytes.len().min(reader.wanted());
+            prop_assert!(!matches!(reader.take(&bytes[..len]), Ok(Some(_))));
         }
     }
 }

@@ -134,18 +134,18 @@ impl Disk {
         &mut self,
         number: u64,
         offset: u64,
-        octets: &[u8],
+        bytes: &[u8],
         sync: bool,
     ) -> Result<(), Status> {
         let Kind::Regular { data, stable } = &mut self.file(number)?.kind else {
             return Err(Status::Invalid);
         };
-        let (begin, end) = (offset as usize, offset as usize + octets.len());
+        let (begin, end) = (offset as usize, offset as usize + bytes.len());
         for copy in [Some(data), sync.then_some(stable)].into_iter().flatten() {
             if copy.len() < end {
                 copy.resize(end, 0);
             }
-            copy[begin..end].copy_from_slice(octets);
+            copy[begin..end].copy_from_slice(bytes);
         }
         Ok(())
     }

@@ -29,8 +29,8 @@ pub(crate) async fn export(faults: Faults, carry: Carry) -> (Arc<Server>, Export
     (server, export)
 }
 
-/// Octets that differ from place to place.
-pub(crate) fn octets(len: usize, seed: u64) -> Vec<u8> {
+/// Bytes that differ from place to place.
+pub(crate) fn bytes(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     (0..len)
         .map(|_| {

@@ -16,9 +16,9 @@ use std::sync::Mutex;
 /// What goes wrong, and what the server leaves out.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
-    /// Most octets that READ returns, whatever was asked for.
+    /// Most bytes that READ returns, whatever was asked for.
     pub(crate) short_reads: Option<usize>,
-    /// Most octets that WRITE takes.
+    /// Most bytes that WRITE takes.
     pub(crate) short_writes: Option<usize>,
     /// The server crashes before each WRITE of these numbers, counted from 1.
     pub(crate) crashes: Vec<u32>,
@@ -77,7 +77,7 @@ impl Server {
         }
     }
 
-    /// WRITEs, COMMITs, and the octets of the largest WRITE so far.
+    /// WRITEs, COMMITs, and the bytes of the largest WRITE so far.
     pub(crate) fn counts(&self) -> (u32, u32, usize) {
         let state = self.state.lock().unwrap();
         (state.writes, state.commits, state.largest_write)
@@ -141,14 +141,14 @@ impl Server {
         if args.count as usize != args.data.len() {
             return Err(Status::Invalid.into());
         }
-        let octets = args.data.octets();
-        let count = octets.len().min(faults.short_writes.unwrap_or(usize::MAX));
+        let bytes = args.data.bytes();
+        let count = bytes.len().min(faults.short_writes.unwrap_or(usize::MAX));
         let sync = faults.always_stable || args.stable > Stable::Unstable;
         let file = number(args.file);
         self.disk
             .lock()
             .unwrap()
-            .write(file, args.offset, &octets[..count], sync)?;
+            .write(file, args.offset, &bytes[..count], sync)?;
         Ok(results::Write {
             wcc: WccData::default(),
             count: count as u32,
@@ -267,7 +267,7 @@ impl Server {
         if plus && faults.no_plus {
             return Err(Status::NotSupported);
         }
-        if limits.octets < faults.too_small as usize {
+        if limits.bytes < faults.too_small as usize {
             return Err(Status::TooSmall);
         }
         let mut disk = self.disk.lock().unwrap();
@@ -370,7 +370,7 @@ impl Server {
             }
             Procedure::Symlink => {
                 let args = call.decode(args::Symlink::parse)?;
-                let kind = Kind::Symlink(args.target.octets().into_owned());
+                let kind = Kind::Symlink(args.target.bytes().into_owned());
                 self.make(&args.place, kind, args.attributes.mode).write(w);
             }
             Procedure::MkNod => {

@@ -1,6 +1,6 @@
-//! The same octets through an implementation that is not ours (`nfs3_types`).
+//! The same bytes through an implementation that is not ours (`nfs3_types`).
 
-use super::{Rng, Sample, octets};
+use super::{Rng, Sample, bytes};
 use crate::results::{self, Res};
 use crate::{Attributes, WccData, Wire, args, mount};
 use nfs3_types::mount as their_mount;
@@ -9,9 +9,9 @@ use nfs3_types::xdr_codec::{List, Pack, Unpack};
 use oncrpc::xdr::Reader;
 use proptest::prelude::*;
 
-fn theirs<T: Unpack>(octets: &[u8]) -> T {
-    let (value, len) = T::unpack(&mut &octets[..]).expect("they can read what we wrote");
-    assert_eq!(len, octets.len(), "and all of it");
+fn theirs<T: Unpack>(bytes: &[u8]) -> T {
+    let (value, len) = T::unpack(&mut &bytes[..]).expect("they can read what we wrote");
+    assert_eq!(len, bytes.len(), "and all of it");
     value
 }
 
@@ -19,7 +19,7 @@ fn theirs<T: Unpack>(octets: &[u8]) -> T {
 macro_rules! agree {
     ($rng:expr, $($ours:ty => $theirs:ty,)*) => {$({
         let value = <$ours as Sample>::sample($rng);
-        let there = theirs::<$theirs>(&octets(&value));
+        let there = theirs::<$theirs>(&bytes(&value));
         let mut back = Vec::new();
         there.pack(&mut back).unwrap();
         let mut r = Reader::new(&back);
@@ -97,7 +97,7 @@ proptest! {
         let rng = &mut Rng::new(seed);
 
         let ours = Attributes::sample(rng);
-        let other: fattr3 = theirs(&octets(&ours));
+        let other: fattr3 = theirs(&bytes(&ours));
         prop_assert_eq!(
             (other.mode, other.nlink, other.uid, other.gid, other.size, other.used),
             (ours.mode, ours.links, ours.uid, ours.gid, ours.size, ours.used)
@@ -112,7 +112,7 @@ proptest! {
         );
 
         let ours = results::FsInfo::sample(rng);
-        let other: FSINFO3resok = theirs(&octets(&ours));
+        let other: FSINFO3resok = theirs(&bytes(&ours));
         prop_assert_eq!(
             (other.rtmax, other.rtpref, other.rtmult, other.wtmax, other.wtpref, other.wtmult),
             (
@@ -123,7 +123,7 @@ proptest! {
         prop_assert_eq!((other.dtpref, other.properties), (ours.dir_preferred, ours.properties.bits()));
 
         let ours = results::FsStat::sample(rng);
-        let other: FSSTAT3resok = theirs(&octets(&ours));
+        let other: FSSTAT3resok = theirs(&bytes(&ours));
         prop_assert_eq!(
             (other.tbytes, other.fbytes, other.abytes, other.tfiles, other.ffiles, other.afiles),
             (
@@ -133,7 +133,7 @@ proptest! {
         );
 
         let ours = results::PathConf::sample(rng);
-        let other: PATHCONF3resok = theirs(&octets(&ours));
+        let other: PATHCONF3resok = theirs(&bytes(&ours));
         prop_assert_eq!(
             (
                 other.linkmax, other.name_max, other.no_trunc, other.chown_restricted,
@@ -146,7 +146,7 @@ proptest! {
         );
 
         let ours = args::ReadDirPlus::sample(rng);
-        let other: READDIRPLUS3args = theirs(&octets(&ours));
+        let other: READDIRPLUS3args = theirs(&bytes(&ours));
         prop_assert_eq!((other.dircount, other.maxcount), (ours.dir_count, ours.max_count));
     }
 }

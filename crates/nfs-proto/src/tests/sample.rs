@@ -23,25 +23,25 @@ impl Rng {
         usize::try_from(self.next() % limit as u64).unwrap()
     }
 
-    /// Octets of any length up to `limit`, often short, and often that long.
-    fn octets(&mut self, limit: usize) -> &'static [u8] {
-        static OCTETS: [u8; 4096] = {
-            let mut octets = [1u8; 4096];
+    /// Bytes of any length up to `limit`, often short, and often that long.
+    fn bytes(&mut self, limit: usize) -> &'static [u8] {
+        static BYTES: [u8; 4096] = {
+            let mut bytes = [1u8; 4096];
             let mut at = 1;
-            while at < octets.len() {
-                octets[at] = octets[at - 1].wrapping_mul(5).wrapping_add(3);
+            while at < bytes.len() {
+                bytes[at] = bytes[at - 1].wrapping_mul(5).wrapping_add(3);
                 at += 1;
             }
-            octets
+            bytes
         };
-        let limit = limit.min(OCTETS.len());
+        let limit = limit.min(BYTES.len());
         let len = match self.below(8) {
             0 => limit,
             1 => self.below(limit + 1),
             _ => self.below(limit.min(40)),
         };
-        let at = self.below(OCTETS.len() - len + 1);
-        &OCTETS[at..at + len]
+        let at = self.below(BYTES.len() - len + 1);
+        &BYTES[at..at + len]
     }
 }
 
@@ -71,9 +71,9 @@ sample! {
     WriteVerifier: |rng| WriteVerifier(rng.next().to_be_bytes());
     Access: |rng| Access::from_bits_retain(u32::sample(rng));
     FsProperties: |rng| FsProperties::from_bits_retain(u32::sample(rng));
-    FileHandle: |rng| FileHandle::new(rng.octets(64)).unwrap();
-    Data<'_>: |rng| rng.octets(4096).into();
-    Path<'_>: |rng| rng.octets(4096).into();
+    FileHandle: |rng| FileHandle::new(rng.bytes(64)).unwrap();
+    Data<'_>: |rng| rng.bytes(4096).into();
+    Path<'_>: |rng| rng.bytes(4096).into();
     SetTime: |rng| match rng.below(3) {
         0 => SetTime::DontChange,
         1 => SetTime::ServerTime,
@@ -101,9 +101,9 @@ sample! {
     };
 }
 
-impl<const LIMIT: u32> Sample for Octets<'_, LIMIT> {
+impl<const LIMIT: u32> Sample for Bytes<'_, LIMIT> {
     fn sample(rng: &mut Rng) -> Self {
-        Octets::new(rng.octets(LIMIT as usize)).unwrap()
+        Bytes::new(rng.bytes(LIMIT as usize)).unwrap()
     }
 }
 

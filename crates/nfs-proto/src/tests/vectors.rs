@@ -1,12 +1,12 @@
-//! Octets put down by hand from RFC 1813 and RFC 4506.
+//! Bytes put down by hand from RFC 1813 and RFC 4506.
 
-use super::octets;
+use super::bytes;
 use crate::limits::{MAX_FILENAME, MAX_HANDLE};
 use crate::results::{self, Res};
 use crate::*;
 use oncrpc::xdr::{Error, Reader};
 
-/// Octets from hexadecimal digits; blanks are for reading.
+/// Bytes from hexadecimal digits; blanks are for reading.
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
     digits
@@ -24,7 +24,7 @@ fn lookup_has_a_handle_and_a_padded_name() {
         },
     };
     let expected = "00000005 01020304 05000000  00000006 72656164 6d650000";
-    assert_eq!(octets(&args), hex(expected));
+    assert_eq!(bytes(&args), hex(expected));
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn write_says_its_length_twice() {
         data: (&b"xyz"[..]).into(),
     };
     let expected = "00000004 abababab  00000001 00000002  00000003  00000001  00000003 78797a00";
-    assert_eq!(octets(&args), hex(expected));
+    assert_eq!(bytes(&args), hex(expected));
 }
 
 #[test]
@@ -54,13 +54,13 @@ fn sattr3_switches_each_field() {
     };
     let expected = "00000001 000001a4  00000000  00000000  00000001 0000000000000000
                     00000001  00000002 00000001 00000002";
-    assert_eq!(octets(&set), hex(expected));
+    assert_eq!(bytes(&set), hex(expected));
 }
 
 #[test]
 fn exclusive_create_has_a_verifier_and_no_attributes() {
     let how = args::CreateHow::Exclusive(CreateVerifier(*b"verifier"));
-    assert_eq!(octets(&how), hex("00000002 7665726966696572"));
+    assert_eq!(bytes(&how), hex("00000002 7665726966696572"));
 }
 
 #[test]
@@ -70,9 +70,9 @@ fn mknod_of_what_has_a_procedure_of_its_own_is_the_type_alone() {
         (args::Node::Directory, 2),
         (args::Node::Symlink, 5),
     ] {
-        let octets = octets(&node);
-        assert_eq!(octets, [0, 0, 0, number]);
-        assert_eq!(args::Node::parse(&mut Reader::new(&octets)), Ok(node));
+        let bytes = bytes(&node);
+        assert_eq!(bytes, [0, 0, 0, number]);
+        assert_eq!(args::Node::parse(&mut Reader::new(&bytes)), Ok(node));
     }
 }
 
@@ -81,7 +81,7 @@ fn failed_read_has_a_status_and_optional_attributes() {
     type ReadRes<'a> = Res<results::Read<'a>, Option<Attributes>>;
     let stale: ReadRes<'_> = Err(Status::Stale.into());
     let expected = hex("00000046 00000000");
-    assert_eq!(octets(&stale), expected);
+    assert_eq!(bytes(&stale), expected);
     assert_eq!(ReadRes::parse(&mut Reader::new(&expected)), Ok(stale));
 }
 
@@ -113,11 +113,11 @@ fn mounted_directory_has_a_handle_and_flavours() {
         flavors: vec![1, 0],
     });
     let expected = "00000000  00000004 726f6f74  00000002 00000001 00000000";
-    assert_eq!(octets(&mounted), hex(expected));
+    assert_eq!(bytes(&mounted), hex(expected));
 }
 
 #[test]
-fn one_octet_past_each_limit_is_refused() {
+fn one_byte_past_each_limit_is_refused() {
     #[track_caller]
     fn check<'a, T: Wire<'a> + std::fmt::Debug>(length: &'a [u8; 4], limit: u32) {
         let error = Error::TooLong {

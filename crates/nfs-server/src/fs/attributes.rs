@@ -100,9 +100,9 @@ pub struct Attributes {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Octets in it.
+    /// Bytes in it.
     pub size: u64,
-    /// Octets it takes on the disk.
+    /// Bytes it takes on the disk.
     pub used: u64,
     /// Major and minor number of a device.
     pub device: (u32, u32),
@@ -135,7 +135,7 @@ impl Attributes {
 /// What is told of a file before an operation (RFC 1813 §2.6, `wcc_attr`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Before {
-    /// Octets in it.
+    /// Bytes in it.
     pub size: u64,
     /// Last change of the data.
     pub mtime: Time,
@@ -173,7 +173,7 @@ pub struct SetAttributes {
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
-    /// Octets in the file.
+    /// Bytes in the file.
     pub size: Option<u64>,
     /// Last access.
     pub atime: SetTime,

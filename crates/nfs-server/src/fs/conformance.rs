@@ -207,7 +207,7 @@ fn holes_read_as_zeroes(s: &Subject) {
     let (data, eof) = s.read(file, (1 << 20) - 1000, 2000);
     assert!(eof);
     assert_eq!(data.len(), 1003);
-    assert!(data[..1000].iter().all(|&octet| octet == 0));
+    assert!(data[..1000].iter().all(|&byte| byte == 0));
     assert_eq!(&data[1000..], b"end");
     assert!(s.stat(file).used < 1 << 20);
 }

@@ -58,7 +58,7 @@ fn look(attributes: &Attributes) -> Look {
     (
         attributes.kind,
         attributes.mode,
-        // How directories count their links and octets is up to the file system.
+        // How directories count their links and bytes is up to the file system.
         if directory { 0 } else { attributes.links },
         if directory { 0 } else { attributes.size },
     )

@@ -34,7 +34,7 @@ pub enum Error {
     ReadOnly,
     #[error("too many links")]
     TooManyLinks,
-    #[error("the name is longer than 255 octets")]
+    #[error("the name is longer than 255 bytes")]
     NameTooLong,
     #[error("the directory is not empty")]
     NotEmpty,

@@ -4,7 +4,7 @@ use super::Error;
 use nfs_proto::Status;
 pub use nfs_proto::limits::MAX_NAME;
 
-/// A name that may be given to a file: 1 to [`MAX_NAME`] octets without `/` and NUL, and neither
+/// A name that may be given to a file: 1 to [`MAX_NAME`] bytes without `/` and NUL, and neither
 /// `.` nor `..`.
 ///
 /// A file system that is handed one can put it behind a directory without thinking of paths.
@@ -16,13 +16,13 @@ impl<'a> Name<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::NameTooLong`]; [`Error::Access`] for octets that no name may have, and for no name
+    /// [`Error::NameTooLong`]; [`Error::Access`] for bytes that no name may have, and for no name
     /// at all (RFC 1813 §3.2 leaves names that a server cannot represent to it);
     /// [`Error::Invalid`] for `.` and `..`.
-    pub fn new(octets: &'a [u8]) -> Result<Self, Error> {
-        match octets {
+    pub fn new(bytes: &'a [u8]) -> Result<Self, Error> {
+        match bytes {
             b"." | b".." => Err(Error::Invalid),
-            _ => match nfs_proto::Name::new(octets) {
+            _ => match nfs_proto::Name::new(bytes) {
                 Ok(name) => Ok(Self(name.get())),
                 Err(Status::NameTooLong) => Err(Error::NameTooLong),
                 Err(_) => Err(Error::Access),
@@ -30,8 +30,8 @@ impl<'a> Name<'a> {
         }
     }
 
-    /// Its octets.
-    pub fn octets(self) -> &'a [u8] {
+    /// Its bytes.
+    pub fn bytes(self) -> &'a [u8] {
         self.0
     }
 }
@@ -53,11 +53,11 @@ impl<'a> Step<'a> {
     /// # Errors
     ///
     /// Those of [`Name::new`], but for `.` and `..`.
-    pub fn new(octets: &'a [u8]) -> Result<Self, Error> {
-        match octets {
+    pub fn new(bytes: &'a [u8]) -> Result<Self, Error> {
+        match bytes {
             b"." => Ok(Self::Here),
             b".." => Ok(Self::Parent),
-            _ => Name::new(octets).map(Self::Name),
+            _ => Name::new(bytes).map(Self::Name),
         }
     }
 }
@@ -68,8 +68,8 @@ mod tests {
 
     #[test]
     fn names_that_are_paths_or_nothing_are_refused() {
-        fn check(octets: &[u8], error: Error) {
-            assert_eq!(Name::new(octets), Err(error), "{octets:?}");
+        fn check(bytes: &[u8], error: Error) {
+            assert_eq!(Name::new(bytes), Err(error), "{bytes:?}");
         }
         check(b"", Error::Access);
         check(b".", Error::Invalid);
@@ -80,7 +80,7 @@ mod tests {
         check(b"a\0b", Error::Access);
         check(&[b'x'; 256], Error::NameTooLong);
         for fine in [&b"..."[..], b".x", &[b'x'; 255], b"\xff\x01 \\"] {
-            assert_eq!(Name::new(fine).unwrap().octets(), fine);
+            assert_eq!(Name::new(fine).unwrap().bytes(), fine);
         }
     }
 }

@@ -19,7 +19,7 @@ use std::num::NonZeroU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 
-/// Fewest octets that a disk is asked for as a whole.
+/// Fewest bytes that a disk is asked for as a whole.
 const ASK_AHEAD: usize = 128 << 10;
 
 /// A read that was begun.
@@ -27,7 +27,7 @@ pub(super) struct Reading {
     node: Arc<Node>,
     attributes: Attributes,
     offset: u64,
-    /// Octets to be had, by the size of the file.
+    /// Bytes to be had, by the size of the file.
     want: usize,
     /// It was found to end here, though its attributes said otherwise.
     ended: bool,
@@ -413,7 +413,7 @@ fn close_writer(node: &Node) {
     drop(gone);
 }
 
-/// The data behind the first `skip` octets.
+/// The data behind the first `skip` bytes.
 fn slices(data: &Gather, mut skip: usize) -> SmallVec<[IoSlice<'_>; 8]> {
     let mut slices = SmallVec::new();
     for piece in data {

@@ -24,7 +24,7 @@ const MAX_DEPTH: usize = 512;
 /// How many files more are opened before it is looked whether they are too many.
 const OPEN_FILES_STEP: usize = 16;
 
-/// Octets of directory entries read at a time.
+/// Bytes of directory entries read at a time.
 pub(super) const DIRECTORY_BUFFER: usize = 32 << 10;
 
 /// Entries behind the one searched for that are remembered as well: who asks for one file of a

@@ -20,7 +20,7 @@ const DEFAULT_DIRECTORY_MODE: u32 = 0o755;
 /// Mode of a file between an exclusive CREATE and the SETATTR that follows it.
 const EXCLUSIVE_MODE: u32 = 0o600;
 
-/// Longest text of a symbolic link, in octets.
+/// Longest text of a symbolic link, in bytes.
 const MAX_LINK_TEXT: usize = 4095;
 
 impl Inner {
@@ -341,9 +341,9 @@ fn is_since(time: Time, begin: Time) -> bool {
 /// beyond 2038.
 fn exclusive_times(verifier: [u8; 8]) -> SetAttributes {
     let word = |at: usize| {
-        let octets = [0, 1, 2, 3].map(|offset| verifier[at + offset]);
+        let bytes = [0, 1, 2, 3].map(|offset| verifier[at + offset]);
         SetTime::To(Time {
-            seconds: i64::from(u32::from_be_bytes(octets) & 0x7fff_ffff),
+            seconds: i64::from(u32::from_be_bytes(bytes) & 0x7fff_ffff),
             nanos: 0,
         })
     };

@@ -25,7 +25,7 @@ const COMMIT_DELAY: Duration = Duration::from_millis(100);
 /// an error of the disk, none succeeds until the server is started anew; nothing is forgotten before.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Memory for pages of the store, in octets.
+/// Memory for pages of the store, in bytes.
 const STORE_CACHE: usize = 4 << 20;
 
 /// Most rows collected. A call that would add one more waits for a commit instead.
@@ -84,21 +84,21 @@ impl Row {
     }
 
     fn emit(&self) -> Vec<u8> {
-        let mut octets = Vec::with_capacity(64);
+        let mut bytes = Vec::with_capacity(64);
         for word in [self.birth, self.home] {
-            octets.extend_from_slice(&word.to_be_bytes());
+            bytes.extend_from_slice(&word.to_be_bytes());
         }
         for place in &self.places {
-            let len = u16::try_from(place.name.len()).expect("a name has at most 255 octets");
-            octets.extend_from_slice(&place.parent.to_be_bytes());
-            octets.extend_from_slice(&len.to_be_bytes());
-            octets.extend_from_slice(&place.name);
+            let len = u16::try_from(place.name.len()).expect("a name has at most 255 bytes");
+            bytes.extend_from_slice(&place.parent.to_be_bytes());
+            bytes.extend_from_slice(&len.to_be_bytes());
+            bytes.extend_from_slice(&place.name);
         }
-        octets
+        bytes
     }
 
-    fn parse(octets: &[u8]) -> Option<Self> {
-        let (birth, rest) = octets.split_first_chunk()?;
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let (birth, rest) = bytes.split_first_chunk()?;
         let (home, mut rest) = rest.split_first_chunk()?;
         let mut places = Vec::new();
         while !rest.is_empty() {
@@ -475,10 +475,10 @@ mod tests {
         assert_eq!(row.places.len(), MAX_PLACES);
         row.forget(19, &[19; 255]);
         assert_eq!(row.places[0].parent, 18);
-        let octets = row.emit();
-        assert_eq!(Row::parse(&octets), Some(row));
-        for len in 0..octets.len() {
-            if let Some(part) = Row::parse(&octets[..len]) {
+        let bytes = row.emit();
+        assert_eq!(Row::parse(&bytes), Some(row));
+        for len in 0..bytes.len() {
+            if let Some(part) = Row::parse(&bytes[..len]) {
                 assert!(part.places.len() < MAX_PLACES);
             }
         }
@@ -545,7 +545,7 @@ mod tests {
     /// A disk that fails from some time on.
     #[derive(Debug, Default)]
     struct Disk {
-        octets: Mutex<Vec<u8>>,
+        bytes: Mutex<Vec<u8>>,
         fails: Arc<AtomicBool>,
     }
 
@@ -554,7 +554,7 @@ mod tests {
             if self.fails.load(Relaxed) {
                 return Err(std::io::Error::other("it fails"));
             }
-            Ok(self.octets.lock().unwrap())
+            Ok(self.bytes.lock().unwrap())
         }
     }
 

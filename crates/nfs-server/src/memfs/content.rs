@@ -5,11 +5,11 @@ use oncrpc::xdr;
 use oncrpc::xdr::Gather;
 use std::collections::BTreeMap;
 
-/// Smallest piece that is kept by reference, in octets. Smaller ones are copied: a reference holds
+/// Smallest piece that is kept by reference, in bytes. Smaller ones are copied: a reference holds
 /// the whole buffer it is of.
 const BY_REFERENCE: usize = 16 << 10;
 
-/// What one more piece costs beside its octets.
+/// What one more piece costs beside its bytes.
 const PIECE: u64 = 64;
 
 /// What holes are read from.
@@ -21,7 +21,7 @@ pub(super) struct Content {
     /// By offset; they do not overlap, and none is empty.
     pieces: BTreeMap<u64, Bytes>,
     size: u64,
-    /// Octets in the pieces.
+    /// Bytes in the pieces.
     held: u64,
 }
 
@@ -30,12 +30,12 @@ impl Content {
         self.size
     }
 
-    /// Octets of memory it takes.
+    /// Bytes of memory it takes.
     pub(super) fn used(&self) -> u64 {
         self.held + self.pieces.len() as u64 * PIECE
     }
 
-    /// Up to `count` octets from `offset`, by reference.
+    /// Up to `count` bytes from `offset`, by reference.
     pub(super) fn read(&self, offset: u64, count: u32) -> Gather {
         let end = offset.saturating_add(count.into()).min(self.size);
         let before = self.pieces.range(..=offset).next_back();
@@ -62,7 +62,7 @@ impl Content {
         out
     }
 
-    /// The most octets that [`used`](Self::used) grows by if this is written: nothing where pieces
+    /// The most bytes that [`used`](Self::used) grows by if this is written: nothing where pieces
     /// replace others.
     pub(super) fn growth(&self, offset: u64, data: &Gather) -> u64 {
         let len = xdr::gather_len(data) as u64;

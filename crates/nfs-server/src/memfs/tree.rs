@@ -10,10 +10,10 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// Number of the root.
 pub(super) const ROOT: u64 = 1;
 
-/// What a file costs beside its data, in octets.
+/// What a file costs beside its data, in bytes.
 const INODE: u64 = 512;
 
-/// What a directory entry costs beside its name, in octets.
+/// What a directory entry costs beside its name, in bytes.
 const ENTRY: u64 = 128;
 
 /// All files.
@@ -30,9 +30,9 @@ pub(super) struct Tree {
 struct NumberHasher(u64);
 
 impl Hasher for NumberHasher {
-    fn write(&mut self, octets: &[u8]) {
-        for &octet in octets {
-            self.write_u64(self.0 ^ u64::from(octet));
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(self.0 ^ u64::from(byte));
         }
     }
 
@@ -199,15 +199,15 @@ impl Tree {
         }
     }
 
-    fn charge(&mut self, octets: u64) -> Result<(), Error> {
-        if self.used.saturating_add(octets) > self.limit {
+    fn charge(&mut self, bytes: u64) -> Result<(), Error> {
+        if self.used.saturating_add(bytes) > self.limit {
             return Err(Error::NoSpace);
         }
-        self.used += octets;
+        self.used += bytes;
         Ok(())
     }
 
-    /// Changes the data of a file, if up to `growth` more octets still fit.
+    /// Changes the data of a file, if up to `growth` more bytes still fit.
     pub(super) fn resize(
         &mut self,
         number: u64,

@@ -66,7 +66,7 @@ fn mounts(programs: &Programs) -> Vec<(String, String)> {
     let payload = exchange(programs, LOOPBACK, &Dump);
     let mut r = read_reply(&payload, 7).unwrap();
     let list = MountList::parse(&mut r).unwrap();
-    let text = |octets: &[u8]| String::from_utf8(octets.to_vec()).unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     list.0
         .iter()
         .map(|entry| (text(entry.host.get()), text(entry.path.get())))

@@ -6,7 +6,7 @@
 //! address, and what it says, but not by its port or connection, which are others by then.
 //!
 //! Neither does it matter how it travelled: inline sizes may be others on the next connection, so
-//! that data which came in a chunk comes inline. What is compared are the arguments in octets, what
+//! that data which came in a chunk comes inline. What is compared are the arguments in bytes, what
 //! is kept are results without a header of RPC or of the transport.
 //!
 //! A call that comes again while it is executed is not executed a second time. On the connection of
@@ -38,7 +38,7 @@ const _: () = assert!(
     "the calls in flight of some clients must not fill the cache for the others"
 );
 
-/// Octets of the arguments that are compared, beside how many there are: all of most calls, and the
+/// Bytes of the arguments that are compared, beside how many there are: all of most calls, and the
 /// beginning of what a WRITE brings, as to look at a megabyte would take longer than to write it.
 const COMPARED: usize = 1024;
 

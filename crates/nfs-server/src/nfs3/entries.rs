@@ -40,7 +40,7 @@ impl Nfs3 {
         call: &Call,
         args: &args::Symlink<'_>,
     ) -> Outcome<Res<results::Create, WccData>> {
-        let text = Bytes::copy_from_slice(&args.target.octets());
+        let text = Bytes::copy_from_slice(&args.target.bytes());
         let set = convert::set_attributes(&args.attributes);
         self.make(call, &args.place, set.map(|set| Make::Symlink(text, set)))
     }

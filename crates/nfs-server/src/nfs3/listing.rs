@@ -12,7 +12,7 @@ use nfs_proto::{
 use oncrpc::xdr::Writer;
 use oncrpc::{Answer, Call, Reply};
 
-/// Most octets of a reply to READDIR or READDIRPLUS, however many are asked for: reading so many
+/// Most bytes of a reply to READDIR or READDIRPLUS, however many are asked for: reading so many
 /// entries, with their attributes, keeps a thread busy for some milliseconds.
 const MAX_DIRECTORY: usize = 256 << 10;
 
@@ -20,11 +20,11 @@ const MAX_DIRECTORY: usize = 256 << 10;
 /// not.
 pub(super) const MAX_REPLY: usize = oncrpc::REPLY_HEADER + 4 + FRAME + MAX_DIRECTORY;
 
-/// Octets of a reply beside its entries: the attributes of the directory, the verifier, and the end
+/// Bytes of a reply beside its entries: the attributes of the directory, the verifier, and the end
 /// of the list.
 const FRAME: usize = <Option<Attributes>>::MAX + CookieVerifier::MAX + 8;
 
-/// Octets of an entry of READDIRPLUS beside that of READDIR: attributes and handle.
+/// Bytes of an entry of READDIRPLUS beside that of READDIR: attributes and handle.
 const PLUS: usize = <Option<Attributes>>::MAX + 4 + 4 + HANDLE_LEN;
 
 /// What is asked for.
@@ -68,9 +68,9 @@ impl Nfs3 {
 
     fn list(&self, call: Call, ask: &Ask) -> Answer {
         let mut limits = ask.limits;
-        limits.octets = limits.octets.min(MAX_DIRECTORY);
+        limits.bytes = limits.bytes.min(MAX_DIRECTORY);
         let budget = DirBudget {
-            total: limits.octets.saturating_sub(FRAME),
+            total: limits.bytes.saturating_sub(FRAME),
             per_entry: DirBudget::BASE + if ask.plus { PLUS } else { 0 },
             names: limits.names,
         };

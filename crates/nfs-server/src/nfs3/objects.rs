@@ -7,7 +7,7 @@ use nfs_proto::{Access, Failed, FsProperties, NfsTime, WccData, args};
 use oncrpc::Call;
 use std::sync::Arc;
 
-/// Octets that a READDIR should ask for (RFC 1813 §3.3.19, `dtpref`).
+/// Bytes that a READDIR should ask for (RFC 1813 §3.3.19, `dtpref`).
 const PREFERRED_DIRECTORY: u32 = 64 << 10;
 
 /// What sizes of READ and WRITE should be a multiple of.

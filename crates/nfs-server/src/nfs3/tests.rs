@@ -1,4 +1,4 @@
-//! The program as a client sees it: calls and replies in octets.
+//! The program as a client sees it: calls and replies in bytes.
 
 #![allow(clippy::cast_possible_truncation)]
 
@@ -234,7 +234,7 @@ fn every_procedure_works_on_a_small_tree() {
     let mut r = read_reply(&payload, 7).unwrap();
     let read = reply_of(&read_args(file, 6, 100), &mut r).unwrap();
     assert_eq!((read.count, read.eof), (5, true));
-    assert_eq!(&*read.data.octets(), b"world");
+    assert_eq!(&*read.data.bytes(), b"world");
 
     let attributes = call!(peer, args::GetAttr { object: file })
         .unwrap()
@@ -282,7 +282,7 @@ fn every_procedure_works_on_a_small_tree() {
     assert_eq!(payload.items().len(), 1, "the text goes by reference");
     let mut r = read_reply(&payload, 7).unwrap();
     let text = reply_of(&args::ReadLink { symlink: link }, &mut r).unwrap();
-    assert_eq!(&*text.target.octets(), b"../f");
+    assert_eq!(&*text.target.bytes(), b"../f");
     let fifo = args::MkNod {
         place: place(dir, "p"),
         what: args::Node::Fifo(mode(0o600)),
@@ -422,7 +422,7 @@ fn client_goes_on_after_a_restart_of_the_server() {
     let payload = peer.payload(&read_args(file, 0, 100));
     let mut r = read_reply(&payload, 7).unwrap();
     let read = reply_of(&read_args(file, 0, 100), &mut r).unwrap();
-    assert_eq!(&*read.data.octets(), b"BEfore");
+    assert_eq!(&*read.data.bytes(), b"BEfore");
     let commit = args::Commit {
         file,
         offset: 0,

@@ -1,4 +1,4 @@
-//! Headers of calls and replies against their octets, whole and cut off.
+//! Headers of calls and replies against their bytes, whole and cut off.
 
 use super::*;
 use crate::auth::{AUTH_NONE, AUTH_SYS, AuthSys};
@@ -108,12 +108,12 @@ fn call_cut_off_anywhere_is_garbage_or_no_call() {
 
 #[test]
 fn other_rpc_version_is_told_apart_before_anything_else_is_read() {
-    let octets: Vec<u8> = [5u32, 0, 3]
+    let bytes: Vec<u8> = [5u32, 0, 3]
         .into_iter()
         .flat_map(u32::to_be_bytes)
         .collect();
     assert_eq!(
-        CallHeader::parse(&mut Reader::new(&octets)),
+        CallHeader::parse(&mut Reader::new(&bytes)),
         Err(CallError::RpcVersion { xid: 5, version: 3 })
     );
 }
@@ -218,21 +218,21 @@ fn a_call_is_not_a_reply() {
 
 proptest! {
     #[test]
-    fn no_octets_make_a_parser_panic(octets in vec(any::<u8>(), 0..600)) {
-        let _ = CallHeader::parse(&mut Reader::new(&octets));
-        let _ = ReplyHeader::parse(&mut Reader::new(&octets));
+    fn no_bytes_make_a_parser_panic(bytes in vec(any::<u8>(), 0..600)) {
+        let _ = CallHeader::parse(&mut Reader::new(&bytes));
+        let _ = ReplyHeader::parse(&mut Reader::new(&bytes));
     }
 
     #[test]
-    fn no_octets_behind_a_sound_start_make_a_parser_panic(
+    fn no_bytes_behind_a_sound_start_make_a_parser_panic(
         kind in 0u32..2,
-        octets in vec(any::<u8>(), 0..600),
+        bytes in vec(any::<u8>(), 0..600),
     ) {
         let mut w = Writer::default();
         for word in [1, kind, 2 * (1 - kind)] {
             w.u32(word);
         }
-        w.fixed(&octets);
+        w.fixed(&bytes);
         let payload = w.finish();
         let _ = CallHeader::parse(&mut Reader::from(&payload));
         let _ = ReplyHeader::parse(&mut Reader::from(&payload));

@@ -101,7 +101,7 @@ fn what_cannot_be_executed_gets_the_status_that_says_why() {
 }
 
 #[test]
-fn octets_behind_the_arguments_are_garbage() {
+fn bytes_behind_the_arguments_are_garbage() {
     let mut w = header(PROGRAM, 3, 1);
     w.u32(77);
     w.opaque(b"data");
@@ -202,9 +202,9 @@ fn null_call_is_answered_in_its_own_memory() {
 
 proptest! {
     #[test]
-    fn any_message_is_answered_or_passed_over(octets in vec(any::<u8>(), 0..200), sound: bool) {
+    fn any_message_is_answered_or_passed_over(bytes in vec(any::<u8>(), 0..200), sound: bool) {
         let mut w = if sound { header(PROGRAM, 3, 1) } else { Writer::default() };
-        w.fixed(&octets);
+        w.fixed(&bytes);
         if let Reply::Message(reply) = ask(w.finish()) {
             let mut r = Reader::from(&reply);
             prop_assert!(ReplyHeader::parse(&mut r).is_ok());

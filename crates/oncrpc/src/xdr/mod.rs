@@ -21,7 +21,7 @@ pub use writer::Writer;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The stream ended inside a value.
-    #[error("the stream ends {missing} octets early")]
+    #[error("the stream ends {missing} bytes early")]
     Short {
         /// Octets that would have been needed beyond the end.
         missing: usize,
@@ -52,7 +52,7 @@ pub enum Error {
     #[error("a by-reference item stands where none is eligible")]
     Ineligible,
     /// A by-reference item is longer or shorter than the stream says (RFC 8166 §4.5.2).
-    #[error("a by-reference item of {item} octets where the stream says {len}")]
+    #[error("a by-reference item of {item} bytes where the stream says {len}")]
     ItemLength {
         /// Octets that are there.
         item: usize,
@@ -63,7 +63,7 @@ pub enum Error {
     #[error("a result is in the stream though a chunk was offered for it")]
     NotReduced,
     /// Octets follow the end of the message.
-    #[error("{len} octets follow the end of the message")]
+    #[error("{len} bytes follow the end of the message")]
     Trailing {
         /// How many.
         len: usize,

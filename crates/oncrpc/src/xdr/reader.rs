@@ -32,7 +32,7 @@ impl Opaque<'_> {
     /// Octets of data.
     pub fn len(&self) -> usize {
         match self {
-            Self::Inline(octets) => octets.len(),
+            Self::Inline(bytes) => bytes.len(),
             Self::ByReference(pieces) => gather_len(pieces),
         }
     }
@@ -46,7 +46,7 @@ impl Opaque<'_> {
     pub fn into_gather(self) -> Gather {
         match self {
             Self::Inline([]) => Gather::new(),
-            Self::Inline(octets) => Gather::from_elem(Bytes::copy_from_slice(octets), 1),
+            Self::Inline(bytes) => Gather::from_elem(Bytes::copy_from_slice(bytes), 1),
             Self::ByReference(pieces) => pieces,
         }
     }
@@ -54,7 +54,7 @@ impl Opaque<'_> {
     /// The data in one copy.
     pub fn to_vec(&self) -> Vec<u8> {
         match self {
-            Self::Inline(octets) => octets.to_vec(),
+            Self::Inline(bytes) => bytes.to_vec(),
             Self::ByReference(pieces) => pieces.concat(),
         }
     }
@@ -129,9 +129,9 @@ impl<'a> Reader<'a> {
     fn take(&mut self, len: usize) -> Result<&'a [u8], Error> {
         let end = self.at.saturating_add(len);
         match self.stream.get(self.at..end) {
-            Some(octets) if end <= self.end => {
+            Some(bytes) if end <= self.end => {
                 self.at = end;
-                Ok(octets)
+                Ok(bytes)
             }
             _ if len == 0 => Ok(&[]),
             _ => Err(self.untakeable(len)),
@@ -151,9 +151,9 @@ impl<'a> Reader<'a> {
 
     #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
-        let mut octets = [0; N];
-        octets.copy_from_slice(self.take(N)?);
-        Ok(octets)
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(self.take(N)?);
+        Ok(bytes)
     }
 
     /// Unsigned integer (RFC 4506 §4.2).
@@ -209,18 +209,18 @@ impl<'a> Reader<'a> {
 
     /// Fixed-length opaque data and its padding (RFC 4506 §4.9).
     pub fn fixed<const N: usize>(&mut self) -> Result<[u8; N], Error> {
-        let octets = self.array()?;
+        let bytes = self.array()?;
         self.padding(N)?;
-        Ok(octets)
+        Ok(bytes)
     }
 
     /// Variable-length opaque data of at most `limit` octets (RFC 4506 §4.10).
     #[inline]
     pub fn opaque(&mut self, limit: u32) -> Result<&'a [u8], Error> {
         let len = self.length(limit)?;
-        let octets = self.take(len)?;
+        let bytes = self.take(len)?;
         self.padding(len)?;
-        Ok(octets)
+        Ok(bytes)
     }
 
     /// String of at most `limit` octets (RFC 4506 §4.11), as octets: NFS names are not text.
@@ -258,9 +258,9 @@ impl<'a> Reader<'a> {
             }
             _ if self.spare > 0 => Err(Error::NotReduced),
             _ => {
-                let octets = self.take(len)?;
+                let bytes = self.take(len)?;
                 self.padding(len)?;
-                Ok(Opaque::Inline(octets))
+                Ok(Opaque::Inline(bytes))
             }
         }
     }
@@ -271,7 +271,7 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         let fill = self.take(pad(len))?;
-        if fill.iter().any(|&octet| octet != 0) {
+        if fill.iter().any(|&byte| byte != 0) {
             return Err(Error::Padding);
         }
         Ok(())

@@ -124,7 +124,7 @@ fn item_of_another_length_than_the_stream_says_is_refused() {
 }
 
 #[test]
-fn octets_are_passed_over_but_items_are_not() {
+fn bytes_are_passed_over_but_items_are_not() {
     let payload = two_items();
     let mut r = Reader::from(&payload);
     r.skip(4).unwrap();
@@ -213,38 +213,38 @@ fn lengths_are_compared_with_their_limit_before_use() {
 #[track_caller]
 fn check_wire<'a, T: PartialEq + std::fmt::Debug>(
     value: T,
-    octets: &'a [u8],
+    bytes: &'a [u8],
     write: impl Fn(&mut Writer, &T),
     read: impl Fn(&mut Reader<'a>) -> Result<T, Error>,
 ) {
     let mut w = Writer::default();
     write(&mut w, &value);
-    assert_eq!(w.finish().head(), octets);
-    let mut r = Reader::new(octets);
+    assert_eq!(w.finish().head(), bytes);
+    let mut r = Reader::new(bytes);
     assert_eq!(read(&mut r), Ok(value));
     r.finish().unwrap();
 }
 
 #[test]
 fn numbers_are_big_endian_twos_complement() {
-    let u32s = |value, octets: [u8; 4]| {
-        check_wire(value, &octets, |w, v| w.u32(*v), Reader::u32);
+    let u32s = |value, bytes: [u8; 4]| {
+        check_wire(value, &bytes, |w, v| w.u32(*v), Reader::u32);
     };
     u32s(0, [0; 4]);
     u32s(0x0102_0304, [1, 2, 3, 4]);
     u32s(u32::MAX, [0xff; 4]);
-    let i32s = |value, octets: [u8; 4]| {
-        check_wire(value, &octets, |w, v| w.i32(*v), Reader::i32);
+    let i32s = |value, bytes: [u8; 4]| {
+        check_wire(value, &bytes, |w, v| w.i32(*v), Reader::i32);
     };
     i32s(-2, [0xff, 0xff, 0xff, 0xfe]);
     i32s(i32::MIN, [0x80, 0, 0, 0]);
     i32s(i32::MAX, [0x7f, 0xff, 0xff, 0xff]);
-    let u64s = |value, octets: [u8; 8]| {
-        check_wire(value, &octets, |w, v| w.u64(*v), Reader::u64);
+    let u64s = |value, bytes: [u8; 8]| {
+        check_wire(value, &bytes, |w, v| w.u64(*v), Reader::u64);
     };
     u64s(0x0102_0304_0506_0708, [1, 2, 3, 4, 5, 6, 7, 8]);
-    let i64s = |value, octets: [u8; 8]| {
-        check_wire(value, &octets, |w, v| w.i64(*v), Reader::i64);
+    let i64s = |value, bytes: [u8; 8]| {
+        check_wire(value, &bytes, |w, v| w.i64(*v), Reader::i64);
     };
     i64s(-2, [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe]);
     i64s(i64::MIN, [0x80, 0, 0, 0, 0, 0, 0, 0]);
@@ -252,15 +252,15 @@ fn numbers_are_big_endian_twos_complement() {
 
 #[test]
 fn booleans_and_optional_data_are_counts_of_none_or_one() {
-    let bools = |value, octets: [u8; 4]| {
-        check_wire(value, &octets, |w, v| w.bool(*v), Reader::bool);
+    let bools = |value, bytes: [u8; 4]| {
+        check_wire(value, &bytes, |w, v| w.bool(*v), Reader::bool);
     };
     bools(false, [0; 4]);
     bools(true, [0, 0, 0, 1]);
-    let options = |value: Option<u32>, octets: &[u8]| {
+    let options = |value: Option<u32>, bytes: &[u8]| {
         check_wire(
             value,
-            octets,
+            bytes,
             |w, v| w.option(*v, Writer::u32),
             |r| r.option(Reader::u32),
         );
@@ -273,9 +273,9 @@ fn booleans_and_optional_data_are_counts_of_none_or_one() {
 
 #[test]
 fn opaque_data_is_padded_with_zeroes_to_whole_units() {
-    let opaques = |value: &[u8], octets: &[u8]| {
+    let opaques = |value: &[u8], bytes: &[u8]| {
         let read = |r: &mut Reader<'_>| r.opaque(8).map(<[u8]>::to_vec);
-        check_wire(value.to_vec(), octets, |w, v| w.opaque(v), read);
+        check_wire(value.to_vec(), bytes, |w, v| w.opaque(v), read);
     };
     opaques(b"", &[0; 4]);
     opaques(b"a", b"\0\0\0\x01a\0\0\0");
@@ -289,14 +289,14 @@ fn opaque_data_is_padded_with_zeroes_to_whole_units() {
 
 #[test]
 fn arrays_are_a_count_and_their_elements_in_order() {
-    let octets = [0, 0, 0, 2, 0, 0, 0, 5, 0, 0, 0, 6];
+    let bytes = [0, 0, 0, 2, 0, 0, 0, 5, 0, 0, 0, 6];
     let write = |w: &mut Writer, values: &Vec<u32>| {
         w.length(values.len());
         values.iter().for_each(|value| w.u32(*value));
     };
-    check_wire(vec![5, 6], &octets, write, |r| r.vec(2, Reader::u32));
+    check_wire(vec![5, 6], &bytes, write, |r| r.vec(2, Reader::u32));
     assert_eq!(
-        Reader::new(&octets).vec(1, Reader::u32),
+        Reader::new(&bytes).vec(1, Reader::u32),
         Err(Error::TooLong { len: 2, limit: 1 })
     );
 }
@@ -323,7 +323,7 @@ fn strict_values_are_refused() {
 }
 
 #[test]
-fn item_without_octets_is_an_item_all_the_same() {
+fn item_without_bytes_is_an_item_all_the_same() {
     let mut w = Writer::default();
     w.item(Gather::new());
     w.item(bytes("abc"));

@@ -55,8 +55,8 @@ impl Writer {
     /// So many unsigned integers, in one piece.
     #[inline]
     pub fn words<const N: usize>(&mut self, values: [u32; N]) {
-        let octets = values.map(u32::to_be_bytes);
-        self.head.extend_from_slice(octets.as_flattened());
+        let bytes = values.map(u32::to_be_bytes);
+        self.head.extend_from_slice(bytes.as_flattened());
     }
 
     /// Integer (RFC 4506 §4.1).
@@ -95,18 +95,18 @@ impl Writer {
 
     /// Fixed-length opaque data with its padding (RFC 4506 §4.9).
     #[inline]
-    pub fn fixed(&mut self, octets: &[u8]) {
-        self.head.extend_from_slice(octets);
-        let fill = pad(octets.len());
+    pub fn fixed(&mut self, bytes: &[u8]) {
+        self.head.extend_from_slice(bytes);
+        let fill = pad(bytes.len());
         if fill > 0 {
             self.head.extend_from_slice(&[0; 3][..fill]);
         }
     }
 
     /// Variable-length opaque data or a string (RFC 4506 §4.10, §4.11).
-    pub fn opaque(&mut self, octets: &[u8]) {
-        self.length(octets.len());
-        self.fixed(octets);
+    pub fn opaque(&mut self, bytes: &[u8]) {
+        self.length(bytes.len());
+        self.fixed(bytes);
     }
 
     /// Variable-length opaque data by reference: the length is written, the octets stay where they

@@ -19,7 +19,7 @@ pub struct PersistentArguments {
     /// that.
     pub regions: usize,
     /// Bytes of each; no more than the provider allows.
-    pub octets: usize,
+    pub bytes: usize,
 }
 
 /// The persistent regions of one connection.
@@ -37,7 +37,7 @@ impl PersistentPool {
         let most = spare.min(limits.regions / 2);
         let limits = wanted.map(|wanted| PersistentArguments {
             regions: wanted.regions.min(most),
-            octets: wanted.octets.min(limits.max_region),
+            bytes: wanted.bytes.min(limits.max_region),
         });
         Self {
             limits,
@@ -60,19 +60,19 @@ impl PersistentPool {
     /// needed.
     pub(crate) fn lend(
         &mut self,
-        octets: &Gather,
+        bytes: &Gather,
         qp: &mut dyn QueuePair,
     ) -> Result<Option<RemoteAddress>, RegisterError> {
         let Some(limits) = self.limits else {
             return Ok(None);
         };
-        if buffer::gather_len(octets) > limits.octets {
+        if buffer::gather_len(bytes) > limits.bytes {
             return Ok(None);
         }
         let region = match self.free.pop() {
             Some(region) => region,
             None if self.made < limits.regions => {
-                let buffer = Buffer::with_capacity(limits.octets);
+                let buffer = Buffer::with_capacity(limits.bytes);
                 let region = qp.register(Memory::Persistent(Access::Read, buffer))?;
                 self.made += 1;
                 region
@@ -80,9 +80,9 @@ impl PersistentPool {
             None => return Ok(None),
         };
         let mut at = 0;
-        for piece in octets {
+        for piece in bytes {
             qp.copy_in(region.handle, at, piece)
-                .expect("it was registered with so many octets, and nobody else can invalidate it");
+                .expect("it was registered with so many bytes, and nobody else can invalidate it");
             at += piece.len();
         }
         Ok(Some(region))

@@ -132,7 +132,7 @@ pub(crate) fn segments(offered: &Lists) -> usize {
 }
 
 /// Bytes that a call offers behind a handle.
-pub(crate) fn octets_of(offered: &Lists, handle: Handle) -> u64 {
+pub(crate) fn bytes_of(offered: &Lists, handle: Handle) -> u64 {
     let reads = offered.reads.iter().map(|chunk| &chunk.segments);
     let writes = offered.writes.iter().chain(&offered.reply);
     let segments = reads.chain(writes.map(|chunk| &chunk.segments)).flatten();

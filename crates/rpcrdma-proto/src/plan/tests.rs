@@ -54,7 +54,7 @@ fn form_of_the_call_follows_from_its_size() {
     // An item that fits is not worth a chunk.
     check(4068, &[3900], CallForm::Short);
     check(200 + 4096, &[4096], CallForm::Chunked);
-    // 28 octets of header and 24 of the read segment.
+    // 28 bytes of header and 24 of the read segment.
     check(4044 + 4096, &[4096], CallForm::Chunked);
     check(4048 + 4096, &[4096], CallForm::Long);
 }
@@ -101,7 +101,7 @@ fn reply_that_fits_is_offered_nothing() {
     check(128, &[3940], &[], None);
     check(128, &[3941], &[3941], None);
     check(128, &[1 << 20], &[1 << 20], None);
-    // 28 octets of header and 24 of the Write chunk.
+    // 28 bytes of header and 24 of the Write chunk.
     check(4044, &[1 << 20], &[1 << 20], None);
     check(4045, &[1 << 20], &[1 << 20], Some(4048));
     check(128, &[5000, 10], &[5000, 10], None);
@@ -178,7 +178,7 @@ fn reply_of(fixed: usize, results: &[usize]) -> ReplyBound {
     }
 }
 
-/// Octets of a call header with so many read segments beside what the plan offers.
+/// Bytes of a call header with so many read segments beside what the plan offers.
 fn header(plan: &CallPlan, limits: &PlanLimits, read_segments: usize) -> usize {
     limits.header_len(
         read_segments,
@@ -188,7 +188,7 @@ fn header(plan: &CallPlan, limits: &PlanLimits, read_segments: usize) -> usize {
 }
 
 #[test]
-fn each_form_of_the_call_ends_where_its_last_octet_fits() {
+fn each_form_of_the_call_ends_where_its_last_byte_fits() {
     let replies = [
         reply_of(100, &[]),
         reply_of(100, &[9000]),
@@ -223,7 +223,7 @@ fn each_form_of_the_call_ends_where_its_last_octet_fits() {
 }
 
 #[test]
-fn each_form_of_the_reply_ends_where_its_last_octet_fits() {
+fn each_form_of_the_reply_ends_where_its_last_byte_fits() {
     for receive in [1024, 4096, 8192] {
         let limits = limits(4096, receive, 1 << 20);
         let check = |fixed, results: &[usize], writes: usize, long: bool| {
@@ -275,7 +275,7 @@ fn chunk_of_one_segment_too_many_is_refused() {
 
 #[test]
 fn offer_whose_header_fits_no_send_goes_as_one_chunk_or_not_at_all() {
-    // A header of 1024 octets has room for 62 segments in one chunk, and for fewer in two.
+    // A header of 1024 bytes has room for 62 segments in one chunk, and for fewer in two.
     let limits = limits(4096, 1024, 1000);
     let plan = |fixed, results: &[usize]| {
         CallPlan::new(&sizes(100, &[]), &reply_of(fixed, results), &limits)
@@ -316,7 +316,7 @@ fn items_of_a_long_call_have_chunks_of_their_own_only_if_that_is_allowed() {
     assert_eq!(plan(false).form, CallForm::Long);
     assert!(plan(false).moved.is_empty());
     assert_eq!(plan(true).form, CallForm::Long);
-    // Eight octets are not worth a segment.
+    // Eight bytes are not worth a segment.
     assert_eq!(plan(true).moved.to_vec(), [1]);
     assert_eq!(plan(true).regions(), 2);
 }
@@ -357,7 +357,7 @@ fn reply_chunk_can_be_asked_for() {
     assert_eq!((both.write_chunks.len(), both.reply_chunk), (1, Some(100)));
 }
 
-/// A reply with these octets beside its items, each of which has a length word among them.
+/// A reply with these bytes beside its items, each of which has a length word among them.
 fn message(fixed: usize, items: &[usize]) -> Payload {
     let mut w = xdr::Writer::new(Buffer::with_capacity(64));
     for &len in items {

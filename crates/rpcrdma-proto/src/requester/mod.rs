@@ -724,7 +724,7 @@ fn offer<O: Owner>(
             segments: segments(at, len, shared.max_segment),
         });
         counters.read_chunks_offered += 1;
-        counters.read_octets_offered += len as u64;
+        counters.read_bytes_offered += len as u64;
     }
     for (index, &len) in plan.write_chunks.iter().enumerate() {
         // A result that is always empty has an empty Write chunk (RFC 8166 §4.3.2.3).
@@ -751,7 +751,7 @@ fn offer<O: Owner>(
     Ok(())
 }
 
-/// Memory for `len` octets to be written into. That of the pool may be larger than was asked for,
+/// Memory for `len` bytes to be written into. That of the pool may be larger than was asked for,
 /// and the whole of it becomes a region.
 fn sink(pool: &Pool, limits: &Limits, len: usize) -> Buffer {
     let buffer = pool.take(len);
@@ -793,13 +793,8 @@ fn may_go<O: Owner>(shared: &Shared<O>, plan: &CallPlan, call: &Call<O::Call>) -
         // reminv §5.2: the largest may be worth most. One that stays is not among them, as it must
         // not go.
         Invalidate::One(_) if able => {
-            let octets = |region: &&Region| rule::octets_of(lists, region.handle);
-            Invalidate::One(
-                regions
-                    .iter()
-                    .max_by_key(octets)
-                    .map(|region| region.handle),
-            )
+            let bytes = |region: &&Region| rule::bytes_of(lists, region.handle);
+            Invalidate::One(regions.iter().max_by_key(bytes).map(|region| region.handle))
         }
         Invalidate::Several(_) if able => {
             let header = shared.agreed.codec.plain_len() + chunks_len_of(lists);

@@ -1,4 +1,4 @@
-//! What a reply to a call of ours comes to, and where its octets are.
+//! What a reply to a call of ours comes to, and where its bytes are.
 
 use crate::codec::Rpc;
 use crate::counters::Counters;
@@ -38,7 +38,7 @@ pub(crate) enum RegionUse {
     Reply,
 }
 
-/// What a reply says, with the octets in each Write chunk.
+/// What a reply says, with the bytes in each Write chunk.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Inline {
@@ -86,7 +86,7 @@ pub(crate) fn judge(
         Ok(returned) => returned,
     };
     match (reply.long, in_reply_chunk) {
-        (false, Some(1..)) => bad("an inline reply with octets in its reply chunk"),
+        (false, Some(1..)) => bad("an inline reply with bytes in its reply chunk"),
         (false, _) => match prefix(&message[stream..]) {
             Some((found, REPLY)) if found == xid => Outcome::Inline {
                 message,
@@ -96,13 +96,13 @@ pub(crate) fn judge(
             _ => bad("the reply is for another call than its header"),
         },
         (true, Some(len @ 1..)) => Outcome::InReplyChunk { len, results },
-        (true, _) => bad("a long reply without octets in its reply chunk"),
+        (true, _) => bad("a long reply without bytes in its reply chunk"),
     }
 }
 
 type Returned = (SmallVec<[usize; 1]>, Option<usize>);
 
-/// Octets in each Write chunk and in the Reply chunk, if they are in keeping with what was offered
+/// Bytes in each Write chunk and in the Reply chunk, if they are in keeping with what was offered
 /// (RFC 8166 §3.4.6).
 fn returned(offered: &Lists, lists: &Lists) -> Result<Returned, &'static str> {
     if lists.is_empty() {
@@ -139,7 +139,7 @@ fn filled(offered: &WriteChunk, chunk: &WriteChunk) -> Result<usize, &'static st
     let mut full = true;
     for (offered, segment) in offered.segments.iter().zip(&chunk.segments) {
         if segment.length > offered.length {
-            return Err("a chunk with more octets than were offered");
+            return Err("a chunk with more bytes than were offered");
         }
         let same = (segment.handle, segment.offset) == (offered.handle, offered.offset);
         if segment.length > 0 && !same {
@@ -180,7 +180,7 @@ pub(crate) fn assemble(
             let (data, unused, sink) = placed(counters, regions, &results);
             let mut head = sink.expect("a reply chunk that was offered has a sink");
             head.set_len(len);
-            counters.reply_octets_received += len as u64;
+            counters.reply_bytes_received += len as u64;
             match prefix(&head) {
                 Some((found, REPLY)) if found == xid => {
                     let reply = Payload::with_results(head, 0, data.into_iter());
@@ -215,7 +215,7 @@ fn placed(
                 if len == 0 {
                     unused += 1;
                 } else if let Some(Memory::Sink(mut sink)) = back {
-                    counters.write_octets_received += len as u64;
+                    counters.write_bytes_received += len as u64;
                     sink.set_len(len);
                     data.push(Gather::from_elem(sink.freeze(), 1));
                 }

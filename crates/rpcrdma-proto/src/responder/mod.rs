@@ -335,7 +335,7 @@ impl<O: Owner> Responder<O> {
             self.reading += from.len();
             let len = usize::try_from(read.len()).expect("chunks are limited");
             shared.counters.read_chunks_pulled += 1;
-            shared.counters.read_octets_pulled += len as u64;
+            shared.counters.read_bytes_pulled += len as u64;
             shared.posts.push(WorkRequest::Read {
                 wr: Purpose::Pull { call: key, chunk }.wr(),
                 sink: shared.pool.take(len),
@@ -557,7 +557,7 @@ impl<O: Owner> Responder<O> {
             lists.writes[chunk] = offered.returned(item.len());
             writer.write(&offered.segments, item.data.clone());
             writer.shared.counters.write_chunks_filled += 1;
-            writer.shared.counters.write_octets_posted += item.len() as u64;
+            writer.shared.counters.write_bytes_posted += item.len() as u64;
         }
         let mut buffer = writer.shared.send_buffer();
         let xid = call.xid;
@@ -572,7 +572,7 @@ impl<O: Owner> Responder<O> {
             codec.emit(out, xid, grant, &contents);
         };
         let moved = |index: usize| chunks.get(index).is_some_and(Option::is_some);
-        // Octets that went, or would have gone, in one Send.
+        // Bytes that went, or would have gone, in one Send.
         let mut needed = 0;
         let rest = if long {
             let offered = call
@@ -585,7 +585,7 @@ impl<O: Owner> Responder<O> {
             lists.reply = Some(offered.returned(len));
             writer.write(&offered.segments, stream);
             writer.shared.counters.reply_chunks_filled += 1;
-            writer.shared.counters.reply_octets_posted += len as u64;
+            writer.shared.counters.reply_bytes_posted += len as u64;
             emit(&mut buffer, true, &lists);
             needed += len;
             Gather::new()
@@ -722,7 +722,7 @@ impl<O: Owner> Writer<'_, O> {
     }
 }
 
-/// Octets that the chunks of a call and of its reply may take.
+/// Bytes that the chunks of a call and of its reply may take.
 fn memory_of(lists: &Lists, max_chunk: usize) -> (usize, usize) {
     let reads: u64 = lists.reads.iter().map(|chunk| chunk.len()).sum();
     let replies = lists.writes.iter().chain(&lists.reply);

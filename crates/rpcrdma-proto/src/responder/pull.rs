@@ -17,7 +17,7 @@ pub(crate) enum StreamAt {
 /// Checks the Read chunks of a call, puts them in ascending order of Position, and forgets the empty
 /// ones.
 ///
-/// `stream` is where the stream is and how many octets of it are inline.
+/// `stream` is where the stream is and how many bytes of it are inline.
 pub(crate) fn check(
     reads: &mut Vec<ReadChunk>,
     at: StreamAt,
@@ -47,7 +47,7 @@ pub(crate) fn check(
     let (mut before, mut end) = (0, 0);
     for chunk in &reads[items..] {
         // RFC 8166 §3.4.5: a Position is an offset in the whole stream, in which the items before
-        // it have their octets and their padding.
+        // it have their bytes and their padding.
         let position = chunk.position as usize;
         if position < first || position < end || position - before > head {
             return Err(Malformation::MisplacedChunk(chunk.position));
@@ -58,7 +58,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// Octets of a chunk that was compared with the limit.
+/// Bytes of a chunk that was compared with the limit.
 fn len(chunk: &ReadChunk) -> usize {
     usize::try_from(chunk.len()).unwrap_or(usize::MAX)
 }
@@ -119,10 +119,10 @@ mod tests {
     fn chunks_stand_in_the_stream_without_overlap() {
         let inline = StreamAt::Message(28);
         let misplaced = |position| Err(Malformation::MisplacedChunk(position));
-        let check = |chunks: &[ReadChunk], at, octets, expected| {
+        let check = |chunks: &[ReadChunk], at, bytes, expected| {
             let mut reads = chunks.into();
             assert_eq!(
-                super::check(&mut reads, at, octets, 1000),
+                super::check(&mut reads, at, bytes, 1000),
                 expected,
                 "{chunks:?}"
             );
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn items_are_put_where_they_were() {
-        let sink = |octets: &[u8]| Buffer::from(octets.to_vec());
+        let sink = |bytes: &[u8]| Buffer::from(bytes.to_vec());
         let mut head = vec![0; 28];
         head.extend_from_slice(b"\0\0\0\x07\0\0\0\0\0\0\0\x05\0\0\0\x03last");
         let chunks = [(12, sink(b"abcde")), (24, sink(b"fgh\0"))];

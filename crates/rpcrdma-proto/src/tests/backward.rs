@@ -20,12 +20,12 @@ fn ready_with(setup: Setup) -> Pair {
     pair
 }
 
-/// The server calls and the client answers with so many octets.
-fn exchange_back(pair: &mut Pair, xid: u32, octets: usize) -> Result<Payload, TransportError> {
+/// The server calls and the client answers with so many bytes.
+fn exchange_back(pair: &mut Pair, xid: u32, bytes: usize) -> Result<Payload, TransportError> {
     pair.call_back(request(xid, call(xid, 40, &[]), bound(200, &[])));
     let (id, received) = pair.arrived_back();
     assert_eq!(stream(&received), stream(&call(xid, 40, &[])));
-    pair.answer_back(id, Reply::Message(reply(xid, octets, &[])));
+    pair.answer_back(id, Reply::Message(reply(xid, bytes, &[])));
     pair.ended_back()
 }
 
@@ -235,7 +235,7 @@ fn chunks_offered_backward_draw_err_chunk() {
         writes: vec![WriteChunk::default()],
         ..Lists::default()
     };
-    for octets in [
+    for bytes in [
         wire(procedure::MSG, 5, 2, &reads(52), &message),
         wire(procedure::MSG, 5, 2, &writes, &message),
         wire(procedure::MSG, 5, 2, &long_reply, &message),
@@ -245,7 +245,7 @@ fn chunks_offered_backward_draw_err_chunk() {
         let mut lone = client();
         lone.call(request(5, call(5, 40, &[]), bound(200, &[])));
         lone.receive().expect("our own call with that XID");
-        lone.send(&octets, None);
+        lone.send(&bytes, None);
         let (header, _) = lone.receive().expect("an answer");
         assert_eq!(
             (header.xid, header.body),
@@ -281,8 +281,8 @@ fn client_without_a_service_answers_prog_unavail() {
     in_each_version(|versions| {
         let mut pair = ready(versions);
         let words = [5, 0, 2, 0x4000_0000, 1, 0, 0, 0, 0, 0_u32];
-        let octets: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
-        let message = Payload::new(Buffer::from(octets), 0);
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+        let message = Payload::new(Buffer::from(bytes), 0);
         pair.call_back(request(5, message, bound(200, &[])));
         let (id, received) = pair.arrived_back();
         let caller = Caller::new(pair.client.qp.peer_addr());
@@ -336,13 +336,13 @@ fn what_is_no_valid_reply_to_a_server_is_discarded_and_draws_no_error() {
     let none = Lists::default();
     let mut other_version = wire(procedure::MSG, 5, 8, &none, &stream(&reply(5, 40, &[])));
     other_version[7] = 2;
-    for octets in [
+    for bytes in [
         other_version,
         wire(procedure::MSGP, 5, 8, &none, &[]),
         wire(procedure::NOMSG, 5, 8, &none, &[]),
     ] {
         let mut lone = calling();
-        lone.send(&octets, None);
+        lone.send(&bytes, None);
         assert!(lone.events.is_empty());
         assert!(lone.receive().is_none(), "no error");
         assert_eq!(lone.end.connection.calls_out(), 1);

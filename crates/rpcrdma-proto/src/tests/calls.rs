@@ -188,8 +188,8 @@ fn call_that_went_as_a_whole_goes_in_chunks_over_a_connection_with_room_for_the_
     let sent = stream(&call(5, 2000, &[50_001]));
     pair.call(request(5, call(5, 2000, &[50_001]), bound(100, &[])));
     let _ = pair.arrived();
-    let octets = pair.client.connection.counters().read_octets_offered;
-    assert_eq!(octets, sent.len() as u64);
+    let bytes = pair.client.connection.counters().read_bytes_offered;
+    assert_eq!(bytes, sent.len() as u64);
     let mut next = Pair::new();
     for unfinished in pair.client.connection.into_unfinished() {
         let Unfinished::Again(request) = unfinished else {
@@ -199,14 +199,14 @@ fn call_that_went_as_a_whole_goes_in_chunks_over_a_connection_with_room_for_the_
     }
     let (id, received) = next.arrived();
     assert_eq!(stream(&received), sent);
-    let octets = next.client.connection.counters().read_octets_offered;
-    assert_eq!(octets, 50_001);
+    let bytes = next.client.connection.counters().read_bytes_offered;
+    assert_eq!(bytes, 50_001);
     next.answer(id, Reply::Message(reply(5, 4, &[])));
     check_reply(&next.ended().expect("answered"), 5, 4, &[]);
     next.check_idle();
 }
 
-/// Posts what waits at one end, and says how many octets of its Sends go by reference.
+/// Posts what waits at one end, and says how many bytes of its Sends go by reference.
 fn post_all<Q: QueuePair>(end: &mut End<Q>) -> usize {
     let mut referred = 0;
     while let Some(work) = end.connection.poll_post() {
@@ -225,7 +225,7 @@ fn inline_data_at_the_end_of_a_message_is_not_copied() {
             let mut w = Writer::new(Buffer::with_capacity(64));
             w.u32(5);
             w.u32(direction);
-            w.item(Gather::from_elem(octets(3001), 1));
+            w.item(Gather::from_elem(bytes(3001), 1));
             w.finish()
         };
         let mut pair = Pair::speaking(versions);
@@ -319,7 +319,7 @@ fn without_private_data_both_ends_keep_to_1024() {
         private_data: false,
         ..Setup::default()
     });
-    assert_eq!(pair.client.connection.thresholds().send.octets(), 1024);
+    assert_eq!(pair.client.connection.thresholds().send.bytes(), 1024);
     let answer = exchange(&mut pair, (2000, &[]), (2000, &[])).expect("answered");
     check_reply(&answer, 5, 2000, &[]);
     assert_eq!(offered(pair.client.connection.counters()), (1, 0, 1));
@@ -348,7 +348,7 @@ fn short_result_fills_a_part_of_its_chunk() {
         pair.answer(id, Reply::Message(reply(5, 40, &[3])));
         let answer = pair.ended().expect("answered");
         check_reply(&answer, 5, 40, &[3]);
-        assert_eq!(pair.client.connection.counters().write_octets_received, 3);
+        assert_eq!(pair.client.connection.counters().write_bytes_received, 3);
     });
 }
 

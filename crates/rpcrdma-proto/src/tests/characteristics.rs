@@ -22,12 +22,12 @@ fn kib(kib: usize) -> InlineThreshold {
     InlineThreshold::at_most(kib << 10)
 }
 
-fn size(octets: u32) -> ReceiveSize {
-    ReceiveSize::new(octets).expect("no less than the least")
+fn size(bytes: u32) -> ReceiveSize {
+    ReceiveSize::new(bytes).expect("no less than the least")
 }
 
-fn receives(octets: u32) -> Vec<XcharVal> {
-    vec![XcharVal::of::<ReceiveBufferSize>(&size(octets))]
+fn receives(bytes: u32) -> Vec<XcharVal> {
+    vec![XcharVal::of::<ReceiveBufferSize>(&size(bytes))]
 }
 
 /// So many calls, one after the other, each with a reply of its size.
@@ -59,8 +59,8 @@ fn each_end_sends_what_the_other_receives_and_no_more_than_its_own_largest() {
         pair.drive();
         let ends = [&pair.client, &pair.server].map(|end| end.connection.thresholds());
         (
-            ends.map(|e| e.send.octets() >> 10),
-            ends.map(|e| e.receive.octets() >> 10),
+            ends.map(|e| e.send.bytes() >> 10),
+            ends.map(|e| e.receive.bytes() >> 10),
         )
     };
     assert_eq!(sizes(4, 4), ([4, 4], [4, 4]));
@@ -93,8 +93,8 @@ fn server_asks_for_larger_receives_of_its_client_and_for_smaller_ones() {
     setup.server.own.receive = kib(32);
     let mut pair = Pair::with(setup);
     pair.drive();
-    for octets in [32768, 8192, 16384, 4096] {
-        let asked = pair.server.connection.request_peer(receives(octets));
+    for bytes in [32768, 8192, 16384, 4096] {
+        let asked = pair.server.connection.request_peer(receives(bytes));
         assert_eq!(asked, Ok(()));
         exchange(&mut pair, 40, 20_000);
         let event = pair.server.connection.poll_characteristics();
@@ -107,10 +107,10 @@ fn server_asks_for_larger_receives_of_its_client_and_for_smaller_ones() {
                 }
             )
         };
-        assert!(event.as_ref().is_some_and(done), "{octets} {event:?}");
+        assert!(event.as_ref().is_some_and(done), "{bytes} {event:?}");
         assert_eq!(
-            pair.server.connection.thresholds().send.octets(),
-            octets as usize
+            pair.server.connection.thresholds().send.bytes(),
+            bytes as usize
         );
         while pair.server.connection.poll_characteristics().is_some() {}
     }
@@ -125,7 +125,7 @@ fn size_that_the_client_cannot_have_is_rejected_and_nothing_changes() {
     let refused = pair.server.connection.request_peer(receives(65536));
     assert!(refused.is_err(), "it was said not to change");
     exchange(&mut pair, 5, 3000);
-    assert_eq!(pair.server.connection.thresholds().send.octets(), 4096);
+    assert_eq!(pair.server.connection.thresholds().send.bytes(), 4096);
 }
 
 /// Calls of the server with arguments and results of these sizes.
@@ -212,7 +212,7 @@ fn first_message_counts_for_both_sizes_of_its_sender() {
     }
     let mut pair = Pair::with(setup);
     pair.drive();
-    let size = |pair: &Pair| pair.client.connection.thresholds().send.octets();
+    let size = |pair: &Pair| pair.client.connection.thresholds().send.bytes();
     assert_eq!(size(&pair), 4096);
     exchange(&mut pair, 30, 3000);
     assert_eq!(size(&pair), 65536);
@@ -222,6 +222,6 @@ fn first_message_counts_for_both_sizes_of_its_sender() {
         .raise_receive_size(ReceiveSize::new(262_144).unwrap());
     assert_eq!(raised, Ok(()));
     exchange(&mut pair, 30, 3000);
-    assert_eq!(pair.server.connection.thresholds().send.octets(), 262_144);
+    assert_eq!(pair.server.connection.thresholds().send.bytes(), 262_144);
     assert_eq!(pair.server.connection.violation(), None::<Violation>);
 }

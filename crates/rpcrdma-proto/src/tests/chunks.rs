@@ -14,7 +14,7 @@ fn padding_may_be_in_a_read_chunk_or_not() {
     in_each_version(|versions| {
         for extra in [0, 3] {
             let mut lone = Lone::server(versions);
-            let mut data = octets(5).to_vec();
+            let mut data = bytes(5).to_vec();
             data.resize(5 + extra, 0);
             let at = lone
                 .peer
@@ -37,7 +37,7 @@ fn padding_may_be_in_a_read_chunk_or_not() {
             r.u32().expect("an XID");
             r.u32().expect("a direction");
             r.opaque(100).expect("the fixed part");
-            assert_eq!(r.item(100).expect("the item").to_vec(), octets(5));
+            assert_eq!(r.item(100).expect("the item").to_vec(), bytes(5));
             assert_eq!(r.u32(), Ok(0xfeed));
             r.finish().expect("nothing is left");
         }
@@ -89,7 +89,7 @@ fn offered_chunks_come_back_with_what_was_written() {
             assert_eq!(lone.end.connection.calls_in(), 0);
             assert_eq!(lone.peer.closed(), None);
         };
-        // All of it inline: everything comes back unused, as for a READ of no octets.
+        // All of it inline: everything comes back unused, as for a READ of no bytes.
         check(reply(5, 4, &[]), &[100, 100], &[100], &[0, 0], &[0]);
         check(reply(5, 4, &[150]), &[100, 100], &[100], &[100, 50], &[0]);
         check(reply(5, 4, &[200]), &[100, 100], &[100], &[100, 100], &[0]);
@@ -109,13 +109,13 @@ fn offered_chunks_come_back_with_what_was_written() {
 }
 
 /// Memory of the peer, in pieces with gaps between them, to be read as one chunk.
-fn source(lone: &mut Lone, octets: &[u8], lengths: &[usize]) -> Segments {
+fn source(lone: &mut Lone, bytes: &[u8], lengths: &[usize]) -> Segments {
     let (mut memory, mut segments) = (Vec::new(), Segments::new());
-    let mut octets = octets;
+    let mut bytes = bytes;
     let mut lengths = lengths.iter();
-    while !octets.is_empty() {
-        let len = lengths.next().map_or(octets.len(), |&len| len);
-        let (piece, rest) = octets.split_at(len.min(octets.len()));
+    while !bytes.is_empty() {
+        let len = lengths.next().map_or(bytes.len(), |&len| len);
+        let (piece, rest) = bytes.split_at(len.min(bytes.len()));
         memory.resize(memory.len() + 3, 0xee);
         segments.push(Segment {
             handle: Handle(0),
@@ -123,7 +123,7 @@ fn source(lone: &mut Lone, octets: &[u8], lengths: &[usize]) -> Segments {
             offset: memory.len() as u64,
         });
         memory.extend_from_slice(piece);
-        octets = rest;
+        bytes = rest;
     }
     let memory = Memory::Source(Gather::from_elem(Bytes::from(memory), 1));
     let at = lone.peer.register(memory).expect("there is room");
@@ -166,10 +166,10 @@ fn check_pulled(versions: Versions, moved: &[usize], lengths: &[usize], padding:
     let (_, received) = lone.called();
     let mut r = xdr::Reader::from(&received);
     assert_eq!((r.u32(), r.u32()), (Ok(5), Ok(0)));
-    assert_eq!(r.opaque(100), Ok(&super::octets(40)[..]));
+    assert_eq!(r.opaque(100), Ok(&super::bytes(40)[..]));
     for len in [5, 2000, 7, 9001] {
         let item = r.item(10_000).expect("the item");
-        assert_eq!(item.to_vec(), super::octets(len), "{moved:?} {lengths:?}");
+        assert_eq!(item.to_vec(), super::bytes(len), "{moved:?} {lengths:?}");
         assert_eq!(r.u32(), Ok(0xfeed));
     }
     r.finish().expect("nothing is left");
@@ -196,7 +196,7 @@ fn items_are_pulled_from_every_position_in_every_cut() {
 }
 
 /// The peer offers Write chunks of these lengths and gets these results; what comes back is how
-/// many octets went to each chunk.
+/// many bytes went to each chunk.
 fn check_filled(versions: Versions, offered: &[&[u32]], results: &[usize], back: &[&[u32]]) {
     let mut lone = Lone::server(versions);
     let memory = Memory::Sink(Buffer::with_capacity(10_000));
@@ -255,7 +255,7 @@ fn results_fill_chunks_in_order_and_the_others_come_back_unused() {
         check_filled(&[&[5], &[6], &[7]], &[5], &[&[5], &[0], &[0]]);
         check_filled(&[&[5]], &[5, 30], &[&[5]]);
         check_filled(&[&[5], &[6]], &[], &[&[0], &[0]]);
-        // An empty chunk wants its result inline, one without octets leaves its chunk unused.
+        // An empty chunk wants its result inline, one without bytes leaves its chunk unused.
         check_filled(&[&[], &[6]], &[30, 6], &[&[], &[6]]);
         check_filled(&[&[5], &[6]], &[0, 6], &[&[0], &[6]]);
         check_filled(&[&[0, 0, 9]], &[4], &[&[0, 0, 4]]);

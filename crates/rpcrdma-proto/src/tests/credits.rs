@@ -51,11 +51,11 @@ fn peer_that_reads_no_errors_is_cut_off() {
     let none = Lists::default();
     let mut other_version = wire(procedure::MSG, 5, 8, &none, &stream(&call(6, 40, &[])));
     other_version[7] = 2;
-    for octets in [other_version, wire(procedure::MSGP, 5, 8, &none, &[])] {
+    for bytes in [other_version, wire(procedure::MSGP, 5, 8, &none, &[])] {
         let mut connection = Lone::new(&config).end.connection;
         for _ in 0..10 {
             // Nothing of ours ever completes.
-            arrive(&mut connection, octets.clone());
+            arrive(&mut connection, bytes.clone());
         }
         let violation = connection.violation();
         assert_eq!(violation, Some(Violation::BeyondCredits(4)));

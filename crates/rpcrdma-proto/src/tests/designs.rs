@@ -183,7 +183,7 @@ fn with_persistent(designs: &[Design]) -> Setup {
     setup.client.registrations = Registrations::OF_CALLS.with(Registration::Persistent);
     setup.client.persistent = Some(PersistentArguments {
         regions: 1,
-        octets: ARGUMENT,
+        bytes: ARGUMENT,
     });
     setup
 }
@@ -223,7 +223,7 @@ fn memory_that_stays_leaves_room_for_that_of_each_call() {
         let mut setup = with_persistent(&[Design::PerCall]);
         setup.client.persistent = Some(PersistentArguments {
             regions: 100,
-            octets: RESULT + 1,
+            bytes: RESULT + 1,
         });
         setup.ends.left.limits.regions = regions;
         setup.ends.left.limits.max_region = RESULT;
@@ -327,8 +327,8 @@ fn ready(role: Role) -> Connection {
 }
 
 fn arrive(end: &mut Connection, words: &[u32]) {
-    let octets = words.iter().flat_map(|word| word.to_be_bytes());
-    lone::arrive(end, octets.collect());
+    let bytes = words.iter().flat_map(|word| word.to_be_bytes());
+    lone::arrive(end, bytes.collect());
 }
 
 /// An INITXCH that says nothing but these bits, and perhaps that they never change.
@@ -404,7 +404,7 @@ fn taken_along(read: impl Iterator<Item = u32>, written: usize) -> Option<Handle
     pair.drive();
     let server = &mut pair.server.connection;
     let mut take = |xid, lists| {
-        let mut octets = Buffer::default();
+        let mut bytes = Buffer::default();
         let contents = Contents {
             long: false,
             direction: Direction::Call,
@@ -416,9 +416,9 @@ fn taken_along(read: impl Iterator<Item = u32>, written: usize) -> Option<Handle
             .shared
             .agreed
             .codec
-            .emit(&mut octets, xid, 8, &contents);
-        octets.extend_from_slice(&stream(&call(xid, 40, &[])));
-        lone::arrive(server, octets.to_vec());
+            .emit(&mut bytes, xid, 8, &contents);
+        bytes.extend_from_slice(&stream(&call(xid, 40, &[])));
+        lone::arrive(server, bytes.to_vec());
         while let Some(work) = server.poll_post() {
             if let WorkRequest::Read { wr, mut sink, from } = work {
                 sink.set_len(8 * from.len());
@@ -518,7 +518,7 @@ fn reply_copies_the_handle_of_its_call() {
 
 /// A call comes to `server` with these chunks, and names handles.
 fn hear(server: &mut Connection, xid: u32, lists: &Lists, invalidate: Invalidate) {
-    let mut octets = Buffer::default();
+    let mut bytes = Buffer::default();
     let contents = Contents {
         long: false,
         direction: Direction::Call,
@@ -526,12 +526,12 @@ fn hear(server: &mut Connection, xid: u32, lists: &Lists, invalidate: Invalidate
         lists,
     };
     let codec = server.core.shared.agreed.codec;
-    codec.emit(&mut octets, xid, 8, &contents);
-    octets.extend_from_slice(&stream(&call(xid, 40, &[])));
-    lone::arrive(server, octets.to_vec());
+    codec.emit(&mut bytes, xid, 8, &contents);
+    bytes.extend_from_slice(&stream(&call(xid, 40, &[])));
+    lone::arrive(server, bytes.to_vec());
 }
 
-/// The one reply that `server` posts to the call that it hands up: its octets, and what goes along.
+/// The one reply that `server` posts to the call that it hands up: its bytes, and what goes along.
 fn answered(server: &mut Connection) -> (Buffer, Option<Handle>) {
     let Some(Event::Call { id, message }) = server.poll_event() else {
         panic!("a call is whole");
@@ -564,7 +564,7 @@ fn complete(server: &mut Connection, read: WorkRequest) {
     server.handle_completion(Completion::Read { wr, sink });
 }
 
-/// Read chunks of eight octets, one at each of these Positions, in this order.
+/// Read chunks of eight bytes, one at each of these Positions, in this order.
 fn read_at(chunks: &[(u32, u32)]) -> Lists {
     Lists {
         reads: chunks

@@ -137,7 +137,7 @@ fn error_may_take_a_handle_along_too() {
 #[test]
 fn nothing_but_a_reply_to_a_call_may_take_a_handle_along() {
     let none = Lists::default();
-    for octets in [
+    for bytes in [
         wire(procedure::DONE, 5, 8, &none, &[]),
         wire(procedure::MSGP, 5, 8, &none, &[]),
         wire(procedure::MSG, 6, 8, &none, &stream(&reply(6, 40, &[]))),
@@ -146,7 +146,7 @@ fn nothing_but_a_reply_to_a_call_may_take_a_handle_along() {
     ] {
         let (mut lone, offered) = with_every_chunk();
         let handle = offered.reads[0].segments[0].handle;
-        lone.send(&octets, Some(handle));
+        lone.send(&bytes, Some(handle));
         let violation = lone.end.connection.violation();
         assert_eq!(violation, Some(Violation::ForeignHandle(handle)));
         assert!(violation.is_some_and(Violation::is_of_peer));

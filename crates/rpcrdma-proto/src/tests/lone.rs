@@ -79,11 +79,11 @@ impl Lone {
         None
     }
 
-    /// The peer sends octets, and may invalidate a handle with them.
-    pub(super) fn send(&mut self, octets: &[u8], invalidate: Option<Handle>) {
+    /// The peer sends bytes, and may invalidate a handle with them.
+    pub(super) fn send(&mut self, bytes: &[u8], invalidate: Option<Handle>) {
         let send = WorkRequest::Send {
             wr: WrId(1000),
-            buffer: Buffer::from(octets.to_vec()),
+            buffer: Buffer::from(bytes.to_vec()),
             rest: Gather::new(),
             invalidate,
         };
@@ -109,8 +109,8 @@ impl Lone {
 
     /// The peer sends a message without chunks.
     pub(super) fn send_stream(&mut self, xid: u32, credits: u32, stream: &[u8]) {
-        let octets = wire(procedure::MSG, xid, credits, &Lists::default(), stream);
-        self.send(&octets, None);
+        let bytes = wire(procedure::MSG, xid, credits, &Lists::default(), stream);
+        self.send(&bytes, None);
     }
 
     /// The peer sends a call without chunks.
@@ -119,10 +119,10 @@ impl Lone {
     }
 
     /// The peer writes into memory it was offered.
-    pub(super) fn write(&mut self, octets: &[u8], to: Segment) {
+    pub(super) fn write(&mut self, bytes: &[u8], to: Segment) {
         let write = WorkRequest::Write {
             wr: WrId(1001),
-            source: Gather::from_elem(Bytes::copy_from_slice(octets), 1),
+            source: Gather::from_elem(Bytes::copy_from_slice(bytes), 1),
             to: to.address(),
         };
         self.peer.post(write).expect("there is room");
@@ -177,10 +177,10 @@ fn parsed(codec: &dyn Codec, message: &[u8]) -> (Header, usize) {
 }
 
 /// A message arrives on a connection, and nothing of what that posts is posted.
-pub(super) fn arrive(connection: &mut Connection, octets: Vec<u8>) {
+pub(super) fn arrive(connection: &mut Connection, bytes: Vec<u8>) {
     connection.handle_completion(Completion::Receive {
         wr: crate::work::Purpose::Receive.wr(),
-        buffer: Buffer::from(octets),
+        buffer: Buffer::from(bytes),
         invalidated: None,
     });
     give_memory(connection);

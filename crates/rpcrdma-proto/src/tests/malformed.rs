@@ -95,7 +95,7 @@ fn no_error_goes_out_for_an_xid_that_is_being_pulled() {
     let none = Lists::default();
     let mut other_version = wire(procedure::MSG, 5, 8, &none, &stream(&call(5, 40, &[])));
     other_version[7] = 2;
-    for octets in [
+    for bytes in [
         other_version,
         wire(procedure::MSGP, 5, 8, &none, &[]),
         // Only the chunks of this one are at fault.
@@ -111,7 +111,7 @@ fn no_error_goes_out_for_an_xid_that_is_being_pulled() {
             &mut connection,
             wire(procedure::MSG, 5, 8, &chunks, &message),
         );
-        arrive(&mut connection, octets);
+        arrive(&mut connection, bytes);
         let posts = std::iter::from_fn(|| connection.poll_post());
         let sends = posts.filter(|work| matches!(work, WorkRequest::Send { .. }));
         assert_eq!(sends.count(), 0);
@@ -123,15 +123,15 @@ fn no_error_goes_out_for_an_xid_that_is_being_pulled() {
 #[test]
 fn version_that_is_not_one_draws_err_vers_with_that_version() {
     let mut lone = server();
-    let mut octets = wire(
+    let mut bytes = wire(
         procedure::MSG,
         5,
         8,
         &Lists::default(),
         &stream(&call(5, 40, &[])),
     );
-    octets[7] = 2;
-    lone.send(&octets, None);
+    bytes[7] = 2;
+    lone.send(&bytes, None);
     lone.drive();
     let answer = loop {
         match lone.peer.poll_cq() {

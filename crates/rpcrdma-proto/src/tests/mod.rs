@@ -77,8 +77,8 @@ fn in_each_version(statement: impl Fn(Versions)) {
     }
 }
 
-/// Octets that differ from place to place.
-fn octets(len: usize) -> Bytes {
+/// Bytes that differ from place to place.
+fn bytes(len: usize) -> Bytes {
     (0..len).map(|i| (i * 7 + i / 251) as u8).collect()
 }
 
@@ -87,9 +87,9 @@ fn message(xid: u32, direction: u32, fixed: usize, items: &[usize]) -> Payload {
     let mut w = Writer::new(Buffer::with_capacity(64));
     w.u32(xid);
     w.u32(direction);
-    w.opaque(&octets(fixed));
+    w.opaque(&bytes(fixed));
     for &len in items {
-        w.item(Gather::from_elem(octets(len), 1));
+        w.item(Gather::from_elem(bytes(len), 1));
         w.u32(0xfeed);
     }
     w.finish()
@@ -126,10 +126,10 @@ fn check_reply(received: &Payload, xid: u32, fixed: usize, items: &[usize]) {
     let mut r = xdr::Reader::from(received);
     assert_eq!(r.u32(), Ok(xid));
     assert_eq!(r.u32(), Ok(1));
-    assert_eq!(r.opaque(1 << 20), Ok(&octets(fixed)[..]));
+    assert_eq!(r.opaque(1 << 20), Ok(&bytes(fixed)[..]));
     for &len in items {
         let item = r.item(1 << 20).expect("the item is there");
-        assert_eq!(item.to_vec(), octets(len), "item of {len}");
+        assert_eq!(item.to_vec(), bytes(len), "item of {len}");
         assert_eq!(r.u32(), Ok(0xfeed));
     }
     r.finish().expect("nothing is left");

@@ -14,7 +14,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 use verbs_sim::Cut;
 
-/// One call: octets of the fixed part and of the items, of the call and of its reply.
+/// One call: bytes of the fixed part and of the items, of the call and of its reply.
 #[derive(Clone, Debug)]
 struct Exchange {
     call: (usize, Vec<usize>),
@@ -238,7 +238,7 @@ proptest! {
     ) {
         let mut setup = world.setup();
         let end = if client { &mut setup.ends.left } else { &mut setup.ends.right };
-        end.faults.cut = Some(Cut::Octets(cut));
+        end.faults.cut = Some(Cut::Bytes(cut));
         let mut pair = Pair::with(setup);
         for (xid, exchange) in exchanges.iter().enumerate() {
             ask(&mut pair, xid as u32, exchange, world.mixed_long);
@@ -270,7 +270,7 @@ proptest! {
     }
 }
 
-/// Octets of the largest Receive there may be in version two.
+/// Bytes of the largest Receive there may be in version two.
 const LARGEST: usize = 32 << 10;
 
 /// Which end.
@@ -288,13 +288,13 @@ fn side() -> impl Strategy<Value = Side> {
 #[derive(Clone, Debug)]
 enum Step {
     Call(Exchange),
-    /// Octets of the fixed parts; and of an item of each, where calls have chunks.
+    /// Bytes of the fixed parts; and of an item of each, where calls have chunks.
     CallBack {
         call: usize,
         reply: usize,
         item: usize,
     },
-    /// An end asks the other for Receives of so many octets.
+    /// An end asks the other for Receives of so many bytes.
     Ask(Side, u32),
     /// An end makes its Receives larger.
     Raise(Side, u32),
@@ -312,8 +312,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => exchange().prop_map(Step::Call),
         4 => (0..800_usize, 0..800_usize, 0..20_000_usize)
             .prop_map(|(call, reply, item)| Step::CallBack { call, reply, item }),
-        1 => (side(), 4096..LARGEST as u32).prop_map(|(side, octets)| Step::Ask(side, octets)),
-        1 => (side(), 4096..LARGEST as u32).prop_map(|(side, octets)| Step::Raise(side, octets)),
+        1 => (side(), 4096..LARGEST as u32).prop_map(|(side, bytes)| Step::Ask(side, bytes)),
+        1 => (side(), 4096..LARGEST as u32).prop_map(|(side, bytes)| Step::Raise(side, bytes)),
         6 => (1..8_usize).prop_map(Step::Turns),
         5 => any::<Index>().prop_map(Step::Answer),
         5 => any::<Index>().prop_map(Step::AnswerBack),
@@ -329,7 +329,7 @@ struct TwoWays {
     pair: Pair,
     mixed_long: bool,
     exchanges: Vec<Exchange>,
-    /// Octets of call and reply, and the items of each.
+    /// Bytes of call and reply, and the items of each.
     back: Vec<(usize, usize, Vec<usize>)>,
     cancelled: Vec<u32>,
     cancelled_back: Vec<u32>,
@@ -397,13 +397,13 @@ impl TwoWays {
                 self.back.push((len, reply, items));
             }
             // Whether it can be done is not known here.
-            Step::Ask(side, octets) => {
-                let size = ReceiveSize::new(octets).expect("no less than the least");
+            Step::Ask(side, bytes) => {
+                let size = ReceiveSize::new(bytes).expect("no less than the least");
                 let want = vec![XcharVal::of::<ReceiveBufferSize>(&size)];
                 let _ = self.end(side).request_peer(want);
             }
-            Step::Raise(side, octets) => {
-                let size = ReceiveSize::new(octets).expect("no less than the least");
+            Step::Raise(side, bytes) => {
+                let size = ReceiveSize::new(bytes).expect("no less than the least");
                 let _ = self.end(side).raise_receive_size(size);
             }
             Step::Turns(turns) => {
@@ -565,7 +565,7 @@ proptest! {
     ) {
         let mut setup = world.setup();
         let end = if client { &mut setup.ends.left } else { &mut setup.ends.right };
-        end.faults.cut = Some(Cut::Octets(cut));
+        end.faults.cut = Some(Cut::Bytes(cut));
         let mut two_ways = TwoWays::new(&world, Pair::with(setup));
         steps.into_iter().for_each(|step| two_ways.step(step));
         two_ways.pair.drive();

@@ -17,9 +17,9 @@ fn answered(make: impl Fn(Lists) -> Vec<u8>) -> (Lone, Vec<u8>) {
     let (header, _) = lone.receive().expect("the call");
     let offered = lists(&header);
     assert!(!offered.writes.is_empty() && offered.reply.is_some());
-    let octets = make(offered);
-    lone.send(&octets, None);
-    (lone, octets)
+    let bytes = make(offered);
+    lone.send(&bytes, None);
+    (lone, bytes)
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn reply_that_breaks_a_rule_ends_its_call_and_nothing_else() {
         lists.writes[0].segments.push(segment(1, 0));
         inline(&lists)
     });
-    check("more octets", &|offered| {
+    check("more bytes", &|offered| {
         let mut lists = unused(&offered);
         lists.writes[0].segments[0].length = 10_001;
         inline(&lists)
@@ -70,12 +70,12 @@ fn reply_that_breaks_a_rule_ends_its_call_and_nothing_else() {
         lists.writes[0].segments[0].offset += 1;
         inline(&lists)
     });
-    check("octets in its reply chunk", &|offered| {
+    check("bytes in its reply chunk", &|offered| {
         let mut lists = unused(&offered);
         lists.reply = offered.reply.as_ref().map(|c| c.returned(8));
         inline(&lists)
     });
-    check("without octets", &|offered| {
+    check("without bytes", &|offered| {
         wire(procedure::NOMSG, 5, 8, &unused(&offered), &[])
     });
     // What is in our Reply chunk, nothing, is no reply to this call.
@@ -125,9 +125,9 @@ fn errors_end_their_call() {
 
 #[test]
 fn what_is_no_valid_reply_is_discarded_and_the_call_goes_on() {
-    let check = |octets: &[u8]| {
-        let (mut lone, _) = answered(|_| octets.to_vec());
-        assert!(lone.events.is_empty(), "{octets:x?}");
+    let check = |bytes: &[u8]| {
+        let (mut lone, _) = answered(|_| bytes.to_vec());
+        assert!(lone.events.is_empty(), "{bytes:x?}");
         assert_eq!(lone.end.connection.exposed(), 2);
         assert!(
             !lone.end.connection.can_call(),
@@ -157,7 +157,7 @@ fn reply_is_delivered_only_when_nothing_is_exposed() {
     let (header, _) = lone.receive().expect("the call");
     let mut lists = unused(&lists(&header));
     lists.writes[0].segments[0].length = 3;
-    lone.write(&octets(3), lists.writes[0].segments[0]);
+    lone.write(&bytes(3), lists.writes[0].segments[0]);
     let answer = reply(5, 40, &[3]);
     let mut reduced = Buffer::default();
     answer.copy_reduced_into(&mut reduced, |_| true);
@@ -282,10 +282,10 @@ fn result_in_the_stream_though_its_chunk_is_unused_is_refused() {
     lone.receive().expect("the call");
     lone.send_stream(5, 8, &stream(&reply(5, 40, &[30])));
     let answer = lone.ended().expect("answered");
-    assert_eq!(read(&answer), Ok(octets(30).to_vec()));
+    assert_eq!(read(&answer), Ok(bytes(30).to_vec()));
 }
 
-/// What the reader gets of results in these Write chunks, of which so many octets were written.
+/// What the reader gets of results in these Write chunks, of which so many bytes were written.
 fn placed(filled: [usize; 3], results: &[usize]) -> Vec<Result<usize, xdr::Error>> {
     let mut config = config(Role::Client);
     config.max_segment = 1001;
@@ -301,7 +301,7 @@ fn placed(filled: [usize; 3], results: &[usize]) -> Vec<Result<usize, xdr::Error
     let mut back = unused(&offered);
     for (index, &len) in filled.iter().enumerate() {
         back.writes[index] = offered.writes[index].returned(len);
-        let data = octets(len);
+        let data = bytes(len);
         let mut at = 0;
         for segment in &back.writes[index].segments {
             let end = at + segment.length as usize;
@@ -318,7 +318,7 @@ fn placed(filled: [usize; 3], results: &[usize]) -> Vec<Result<usize, xdr::Error
     r.opaque(100).expect("the fixed part");
     let read = |_| {
         let item = r.item(10_000)?;
-        assert_eq!(item.to_vec(), octets(item.len()));
+        assert_eq!(item.to_vec(), bytes(item.len()));
         r.u32().map(|_| item.len())
     };
     results.iter().map(read).collect()
@@ -329,7 +329,7 @@ fn results_are_found_in_whichever_chunks_they_went_to() {
     let all = [5000, 4999, 1];
     assert_eq!(placed(all, &all), all.map(Ok));
     assert_eq!(placed([5000, 0, 0], &[5000]), [Ok(5000)]);
-    // A result without octets has its chunk, or leaves it to the next.
+    // A result without bytes has its chunk, or leaves it to the next.
     assert_eq!(placed([0, 77, 0], &[0, 77]), [Ok(0), Ok(77)]);
     assert_eq!(placed([77, 0, 0], &[0, 77]), [Ok(0), Ok(77)]);
     // One that says it is longer than what was written is not read.

@@ -80,13 +80,13 @@ fn sizes_of_private_data_are_those_of_version_one_alone() {
         pair.drive();
         check_call(&mut pair, 1);
         let Thresholds { send, receive } = pair.client.connection.thresholds();
-        (send.octets(), receive.octets())
+        (send.bytes(), receive.bytes())
     };
     assert_eq!(sizes(Versions::One), (2048, 2048));
     assert_eq!(sizes(Versions::Auto), (4096, 4096));
 }
 
-/// One connection, and a peer whose octets the test makes up.
+/// One connection, and a peer whose bytes the test makes up.
 struct Lone {
     fabric: Fabric,
     end: End<SimQp>,
@@ -141,10 +141,10 @@ impl Lone {
     }
 
     fn say(&mut self, words: &[u32]) -> Vec<Vec<u32>> {
-        let octets: Vec<u8> = words.iter().flat_map(|w| w.to_be_bytes()).collect();
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_be_bytes()).collect();
         let send = WorkRequest::Send {
             wr: WrId(1),
-            buffer: Buffer::from(octets),
+            buffer: Buffer::from(bytes),
             rest: Gather::new(),
             invalidate: None,
         };
@@ -209,7 +209,7 @@ fn version_two_without_characteristics_begins_with_one_small_call() {
     let (mut lone, xid) = offered(Versions::Auto);
     lone.say(&[xid, 2, 64, 4, 3]);
     let sizes = lone.connection().thresholds();
-    assert_eq!((sizes.send.octets(), sizes.receive.octets()), (1024, 4096));
+    assert_eq!((sizes.send.bytes(), sizes.receive.bytes()), (1024, 4096));
     assert_eq!(lone.connection().room(), 1);
     let small = request(9, call(9, 8, &[]), bound(60, &[]));
     lone.end.call(small).expect("it can be carried");
@@ -217,12 +217,12 @@ fn version_two_without_characteristics_begins_with_one_small_call() {
     assert_eq!(lone.heard()[0][..9], [9, 2, 8, 0, 0, 0, 0, 0, 9]);
     // An error proves nothing.
     lone.say(&[9, 2, 8, 4, 2]);
-    assert_eq!(lone.connection().thresholds().send.octets(), 1024);
+    assert_eq!(lone.connection().thresholds().send.bytes(), 1024);
     let small = request(10, call(10, 8, &[]), bound(60, &[]));
     lone.end.call(small).expect("it can be carried");
     lone.heard();
     lone.say(&[10, 2, 6, 0, 1, 0, 0, 0, 10, 1, 0]);
-    assert_eq!(lone.connection().thresholds().send.octets(), 4096);
+    assert_eq!(lone.connection().thresholds().send.bytes(), 4096);
     assert_eq!(lone.connection().room(), 6);
 }
 

@@ -148,7 +148,7 @@ fn call_that_waits_while_the_peer_is_asked_for_less_is_planned_for_that() {
         let (id, _) = pair.arrived();
         pair.answer(id, Reply::Message(reply(xid, 4, &[])));
     }
-    assert_eq!(pair.client.connection.thresholds().send.octets(), 8192);
+    assert_eq!(pair.client.connection.thresholds().send.bytes(), 8192);
     pair.call(request(1, call(1, 4, &[]), bound(100, &[9000])));
     // It fits a Send now, but waits behind the one that has the region.
     pair.call(request(2, call(2, 6000, &[]), bound(100, &[9000])));
@@ -201,11 +201,7 @@ fn receives_of_a_shared_pool_are_not_posted_and_a_larger_size_is_told_at_once() 
         .connection
         .session()
         .expect("version two is spoken");
-    assert_eq!(
-        session.own::<ReceiveBufferSize>().octets(),
-        8192,
-        "{told:?}"
-    );
+    assert_eq!(session.own::<ReceiveBufferSize>().bytes(), 8192, "{told:?}");
     assert_eq!(lone.end.connection.violation(), None);
 }
 

@@ -67,12 +67,12 @@ pub struct Config {
 pub struct Characteristics {
     /// The operations it supports.
     pub supported: Supported,
-    /// Octets of the Receives that are posted once it is known that version two is spoken. The peer
+    /// Bytes of the Receives that are posted once it is known that version two is spoken. The peer
     /// is told when those of its beginning are used up.
     pub raise_to: InlineThreshold,
-    /// Octets of the largest Receive there may ever be; at least that of `raise_to`.
+    /// Bytes of the largest Receive there may ever be; at least that of `raise_to`.
     pub largest: InlineThreshold,
-    /// Octets of the largest message that is sent, to a peer that receives as much; at least that of
+    /// Bytes of the largest message that is sent, to a peer that receives as much; at least that of
     /// the largest Receive.
     pub largest_sent: InlineThreshold,
     /// What this end can do in the backward direction: on a client what it says, on a server how far
@@ -110,8 +110,8 @@ impl Default for Characteristics {
 
 impl From<InlineThreshold> for ReceiveSize {
     fn from(size: InlineThreshold) -> Self {
-        let octets = u32::try_from(size.octets()).expect("it is at most 256 KiB");
-        Self::new(octets).expect("it is at least 1 KiB")
+        let bytes = u32::try_from(size.bytes()).expect("it is at most 256 KiB");
+        Self::new(bytes).expect("it is at least 1 KiB")
     }
 }
 
@@ -120,7 +120,7 @@ impl Config {
     pub(crate) fn settings(&self) -> Settings {
         if let Receives::Shared { size } = self.receives {
             assert!(
-                self.largest_receive().octets() <= size,
+                self.largest_receive().bytes() <= size,
                 "no Receive size is told to the peer that the shared Receives do not have"
             );
         }
@@ -151,7 +151,7 @@ impl Config {
 
     /// Bytes of each Receive at first.
     pub fn receive_size(&self) -> usize {
-        self.versions.receive_size(self.own.receive).octets()
+        self.versions.receive_size(self.own.receive).bytes()
     }
 
     /// The Receives to post before the connection is made (RFC 8166 §3.3.2).

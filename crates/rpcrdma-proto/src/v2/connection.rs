@@ -94,7 +94,7 @@ impl<O: Owner> Connection<O> {
     ///
     /// If R is set though something is exposed that must not be invalidated remotely, if shared
     /// Receives are smaller than what is told to the peer, or if the characteristics contradict
-    /// themselves or do not fit a message of 1024 octets.
+    /// themselves or do not fit a message of 1024 bytes.
     pub fn new(config: &Config, owner: O, peer: Option<PrivateData>, limits: &Limits) -> Self {
         let core = connection::Connection::new(&config.settings(), owner, peer, limits);
         let by_version = config.by_version(limits);
@@ -107,7 +107,7 @@ impl<O: Owner> Connection<O> {
             session: config.session(limits).map(Box::new),
             one: core.shared.agreed,
             raise_to: config.characteristics.raise_to,
-            largest_sent: config.characteristics.largest_sent.octets(),
+            largest_sent: config.characteristics.largest_sent.bytes(),
             all_may_go: config.own.remote_invalidation || by_version,
             by_version,
             control_asked: 0,
@@ -473,7 +473,7 @@ impl<O: Owner> Connection<O> {
             Version::Two => {
                 let to = self.raise_to;
                 self.with_session(|session| {
-                    if to.octets() > session.receive_size() {
+                    if to.bytes() > session.receive_size() {
                         // If the peer could not be told, it stays as it is.
                         let _ = session.raise_receive_size(to.into());
                     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// What two ends mean by `rdma_vers` 2. No text about it became an RFC, and they differ in their
-/// octets, so it is a value of the configuration: both ends have to be told the same.
+/// bytes, so it is a value of the configuration: both ends have to be told the same.
 ///
 /// Another dialect has another transport header. It gets a module of its own beside
 /// [`header`](super::header), and its name here.

@@ -3,7 +3,7 @@
 //! remote invalidation of draft-cel-nfsv4-reminv-design-03 ("reminv") where both ends agree on them.
 //!
 //! [`header`] is the transport header. It takes an RDMA2_OPTIONAL for what cel-01 says it is: a
-//! number and opaque octets. [`operations`] are those of xcharext, and [`characteristics`] is what
+//! number and opaque bytes. [`operations`] are those of xcharext, and [`characteristics`] is what
 //! they carry. Each has a view that reads what is there, for decoders, and parsed types that hold
 //! only what is valid; what is not becomes an error that says what is owed. [`session`] is what the
 //! two ends of a connection make of them.

@@ -11,10 +11,9 @@ pub(crate) const REPLY: u32 = 1;
 
 /// XID and `msg_type` of a message, if it has as many octets.
 pub(crate) fn prefix(stream: &[u8]) -> Option<(u32, u32)> {
-    let octets: &[u8; PREFIX_LEN] = stream.first_chunk()?;
-    let word = |at: usize| {
-        u32::from_be_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]])
-    };
+    let bytes: &[u8; PREFIX_LEN] = stream.first_chunk()?;
+    let word =
+        |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     Some((word(0), word(4)))
 }
 

@@ -38,8 +38,8 @@ pub struct PrivateDataView<'a>(&'a [u8; PrivateData::LEN]);
 
 impl<'a> PrivateDataView<'a> {
     /// A view of the first eight octets, if there are as many.
-    pub fn new(octets: &'a [u8]) -> Option<Self> {
-        octets.first_chunk().map(Self)
+    pub fn new(bytes: &'a [u8]) -> Option<Self> {
+        bytes.first_chunk().map(Self)
     }
 
     /// The Format Identifier.
@@ -124,8 +124,8 @@ impl PrivateData {
     /// The same, and how many octets of others are in front of it.
     pub fn locate(received: &[u8]) -> Option<(usize, Self)> {
         let mut places = received.windows(Self::LEN).enumerate();
-        places.find_map(|(offset, octets)| {
-            let found = PrivateDataView::new(octets).and_then(Self::parse);
+        places.find_map(|(offset, bytes)| {
+            let found = PrivateDataView::new(bytes).and_then(Self::parse);
             found.map(|found| (offset, found))
         })
     }
@@ -150,7 +150,7 @@ impl PrivateData {
     /// offset 0, where Linux looks for it, and the octets of our user behind it, cut to the room.
     ///
     /// Without room for this nothing of it is sent (RFC 8797 §4), and the user has the room.
-    pub fn with_user_octets(self, user: &[u8], capacity: usize) -> Vec<u8> {
+    pub fn with_user_bytes(self, user: &[u8], capacity: usize) -> Vec<u8> {
         let mut all = Vec::with_capacity(capacity.min(Self::LEN + user.len()));
         if capacity >= Self::LEN {
             all.extend_from_slice(&self.emit());
@@ -192,24 +192,24 @@ mod tests {
     #[test]
     fn it_is_found_at_every_offset() {
         for offset in 0..40 {
-            let mut octets = vec![0xf6; offset];
-            octets.extend_from_slice(&LINUX_CLIENT);
-            octets.resize(64, 0);
-            assert_eq!(PrivateData::locate(&octets), Some((offset, linux_client())));
+            let mut bytes = vec![0xf6; offset];
+            bytes.extend_from_slice(&LINUX_CLIENT);
+            bytes.resize(64, 0);
+            assert_eq!(PrivateData::locate(&bytes), Some((offset, linux_client())));
         }
     }
 
     #[test]
     fn an_invalid_match_does_not_end_the_search() {
-        let mut octets = LINUX_CLIENT.to_vec();
-        octets[4] = 2;
-        octets.extend_from_slice(&LINUX_CLIENT);
-        assert_eq!(PrivateData::find(&octets), Some(linux_client()));
+        let mut bytes = LINUX_CLIENT.to_vec();
+        bytes[4] = 2;
+        bytes.extend_from_slice(&LINUX_CLIENT);
+        assert_eq!(PrivateData::find(&bytes), Some(linux_client()));
     }
 
     #[test]
     fn truncated_foreign_or_newer_data_is_as_good_as_none() {
-        let check = |octets: &[u8]| assert_eq!(PrivateData::find(octets), None);
+        let check = |bytes: &[u8]| assert_eq!(PrivateData::find(bytes), None);
         check(&[]);
         check(&LINUX_CLIENT[..7]);
         check(&LINUX_CLIENT[1..]);
@@ -219,17 +219,17 @@ mod tests {
 
     #[test]
     fn reserved_bits_are_ignored_unless_asked_about() {
-        let mut octets = LINUX_CLIENT;
-        octets[5] = 0xff;
-        let view = PrivateDataView::new(&octets).expect("eight octets");
+        let mut bytes = LINUX_CLIENT;
+        bytes[5] = 0xff;
+        let view = PrivateDataView::new(&bytes).expect("eight bytes");
         assert_eq!(PrivateData::parse(view), Some(linux_client()));
         assert_eq!(PrivateData::parse_strict(view), None);
     }
 
     #[test]
-    fn user_octets_follow_and_are_cut_to_the_room() {
+    fn user_bytes_follow_and_are_cut_to_the_room() {
         let check = |capacity, expected: &[u8]| {
-            let sent = linux_client().with_user_octets(b"mine", capacity);
+            let sent = linux_client().with_user_bytes(b"mine", capacity);
             assert_eq!(sent, expected, "{capacity}");
         };
         check(56, b"\xf6\xab\x0e\x18\x01\x01\x03\x03mine");
@@ -247,20 +247,20 @@ mod tests {
             remote_invalidation: true,
         };
         let thresholds = us.thresholds(linux_client());
-        assert_eq!(thresholds.send.octets(), 4096);
-        assert_eq!(thresholds.receive.octets(), 2048);
+        assert_eq!(thresholds.send.bytes(), 4096);
+        assert_eq!(thresholds.receive.bytes(), 2048);
         let lopsided = |send, receive| {
             let thresholds = us.thresholds(PrivateData {
                 send: InlineThreshold::at_most(send),
                 receive: InlineThreshold::at_most(receive),
                 remote_invalidation: true,
             });
-            [thresholds.send.octets(), thresholds.receive.octets()]
+            [thresholds.send.bytes(), thresholds.receive.bytes()]
         };
         assert_eq!(lopsided(1024, 65_536), [8192, 1024]);
         assert_eq!(lopsided(65_536, 1024), [1024, 2048]);
         let thresholds = us.thresholds(PrivateData::ABSENT);
-        assert_eq!(thresholds.send.octets(), 1024);
-        assert_eq!(thresholds.receive.octets(), 1024);
+        assert_eq!(thresholds.send.bytes(), 1024);
+        assert_eq!(thresholds.receive.bytes(), 1024);
     }
 }

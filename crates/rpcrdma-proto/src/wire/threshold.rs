@@ -22,10 +22,10 @@ impl InlineThreshold {
     pub const DEFAULT: Self = Self(4 * STEP);
 
     /// The largest inline threshold that is not above `octets`, or the smallest there is.
-    pub fn at_most(octets: usize) -> Self {
-        let octets = u32::try_from(octets).unwrap_or(u32::MAX);
-        let octets = octets.clamp(Self::MIN.0, Self::MAX.0);
-        Self(octets - octets % STEP)
+    pub fn at_most(bytes: usize) -> Self {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let bytes = bytes.clamp(Self::MIN.0, Self::MAX.0);
+        Self(bytes - bytes % STEP)
     }
 
     /// From its code on the wire, the number of KiB beyond the first (RFC 8797 §4.2). Every code
@@ -40,7 +40,7 @@ impl InlineThreshold {
     }
 
     /// In bytes.
-    pub const fn octets(self) -> usize {
+    pub const fn bytes(self) -> usize {
         self.0 as usize
     }
 }
@@ -72,8 +72,7 @@ mod tests {
 
     #[test]
     fn sizes_are_rounded_down_and_clamped() {
-        let check =
-            |octets, expected| assert_eq!(InlineThreshold::at_most(octets).octets(), expected);
+        let check = |bytes, expected| assert_eq!(InlineThreshold::at_most(bytes).bytes(), expected);
         check(0, 1024);
         check(1023, 1024);
         check(1024, 1024);

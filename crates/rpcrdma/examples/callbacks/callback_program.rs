@@ -28,7 +28,7 @@ const NFS4ERR_BADSLOT: u32 = 10053;
 const NFS4ERR_SEQ_MISORDERED: u32 = 10063;
 const NFS4ERR_OP_NOT_IN_SESSION: u32 = 10071;
 
-/// Most octets of a tag, operations of a call, lists of referring calls, and calls in one of these.
+/// Most bytes of a tag, operations of a call, lists of referring calls, and calls in one of these.
 const MAX_TAG: u32 = 1024;
 const MAX_OPERATIONS: u32 = 16;
 const MAX_REFERRING: u32 = 64;

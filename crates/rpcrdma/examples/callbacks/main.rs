@@ -70,7 +70,7 @@ async fn main() -> Result<()> {
 
     // RFC 8167 §5.3: a callback and its reply have to fit a Send each.
     let (send, receive) = (info.thresholds.send, info.thresholds.receive);
-    let largest = send.octets().min(receive.octets()) - TRANSPORT_HEADER;
+    let largest = send.bytes().min(receive.bytes()) - TRANSPORT_HEADER;
     let mut session = Session::create(client.clone(), CALLBACK_PROGRAM, largest).await?;
     callbacks.set_session(session.id());
     println!("session: callbacks come over its connection");

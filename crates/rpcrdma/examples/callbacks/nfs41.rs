@@ -12,10 +12,10 @@ pub(crate) const NFS4_OK: u32 = 0;
 pub(crate) const SEQ4_STATUS_CB_PATH_DOWN: u32 = 1;
 pub(crate) const SEQ4_STATUS_BACKCHANNEL_FAULT: u32 = 0x400;
 
-/// Octets of a file handle (RFC 8881 §3.1, NFS4_FHSIZE).
+/// Bytes of a file handle (RFC 8881 §3.1, NFS4_FHSIZE).
 pub(crate) const MAX_HANDLE: u32 = 128;
 
-/// Octets of other opaque data (RFC 8881 §3.1, NFS4_OPAQUE_LIMIT).
+/// Bytes of other opaque data (RFC 8881 §3.1, NFS4_OPAQUE_LIMIT).
 const MAX_OPAQUE: u32 = 1024;
 
 const NFS_PROGRAM: u32 = 100_003;
@@ -50,7 +50,7 @@ const OPEN_DELEGATE_NONE_EXT: u32 = 3;
 const WND4_CONTENTION: u32 = 1;
 const WND4_RESOURCE: u32 = 2;
 
-/// Octets of the largest reply, which so fits a Send with any inline threshold of 4096.
+/// Bytes of the largest reply, which so fits a Send with any inline threshold of 4096.
 const LARGEST: u32 = 3072;
 
 /// User and group without rights.
@@ -218,7 +218,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// Begins as a client that the server has never seen; callbacks come over this connection, each
-    /// and its reply with at most so many octets.
+    /// and its reply with at most so many bytes.
     pub(crate) async fn create(
         client: Client,
         program: u32,

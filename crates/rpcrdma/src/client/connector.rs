@@ -28,7 +28,7 @@ use std::time::Instant;
 use tracing::{debug, warn};
 use verbs::{Connected, Provider, QpOptions, SetupError};
 
-/// Octets of returned memory that a client keeps for use again.
+/// Bytes of returned memory that a client keeps for use again.
 const KEEP: usize = 16 << 20;
 
 /// Calls of the server that are taken in at a time where nobody answers them but with PROG_UNAVAIL:
@@ -258,7 +258,7 @@ impl Connector {
             ..QpOptions::default()
         };
         let user = &self.config.private_data;
-        let private_data = own.with_user_octets(user, limits.private_data.request);
+        let private_data = own.with_user_bytes(user, limits.private_data.request);
         let receives = config.initial_receives();
         let Connected { qp, private_data } = self
             .provider

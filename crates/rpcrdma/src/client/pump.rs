@@ -300,7 +300,7 @@ impl Calling<'_> {
     /// Whether a first reply is owed.
     fn check_first_reply(&mut self, now: Instant, wire: &Wire) -> Result<bool, CloseReason> {
         let io = wire.qp.io_counters();
-        let moved = io.octets_in + io.octets_out;
+        let moved = io.bytes_in + io.bytes_out;
         let oldest = wire.connection.oldest_call();
         let Some(silent) = self.first_reply.look(now, oldest, moved) else {
             return Ok(false);

@@ -55,7 +55,7 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Line {
     state: LineState,
-    /// Calls to send. Their octets are their callers', so that these decide how many there are.
+    /// Calls to send. Their bytes are their callers', so that these decide how many there are.
     /// One that nobody waits for any more stays until it is its turn, or the next sweep.
     queue: Queue,
     /// Calls to send that may be the ones that break connections.

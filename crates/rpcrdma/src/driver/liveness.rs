@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(first_reply.look(at(100, start), None, 50), None);
         let owed = Some(at(101, start));
         assert_eq!(first_reply.look(at(111, start), owed, 50), seconds(10));
-        // Some octets of the call were taken.
+        // Some bytes of the call were taken.
         assert_eq!(first_reply.look(at(112, start), owed, 60), seconds(0));
         assert_eq!(first_reply.look(at(120, start), owed, 60), seconds(8));
         assert!(!first_reply.listen(0));

@@ -340,7 +340,7 @@ impl<P: Policy> Driver<P> {
         let owes = self.wire.account.held() > 0 && !self.wire.connection.is_quiet();
         let io = self.wire.qp.io_counters();
         self.lease_rate
-            .look(self.now, owes, io.octets_in + io.octets_out);
+            .look(self.now, owes, io.bytes_in + io.bytes_out);
         if self.lease_rate.is_slow() && self.wire.account.others_wait() {
             return Err(CloseReason::TooSlow);
         }

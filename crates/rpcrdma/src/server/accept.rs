@@ -312,7 +312,7 @@ impl Arrival {
             setup_timeout: settings.setup_timeout,
             ..QpOptions::default()
         };
-        let private_data = own.with_user_octets(&settings.private_data, limits.private_data.accept);
+        let private_data = own.with_user_bytes(&settings.private_data, limits.private_data.accept);
         // RFC 8166 §3.3.2: Receives are posted before the client can know that it may send.
         let receives = config.initial_receives();
         let qp = incoming.accept(&options, &private_data, receives).await?;
@@ -337,7 +337,7 @@ impl Arrival {
         let lease = match needs_no_memory(limits) {
             true => None,
             false => {
-                let size = largest_receive(config).octets();
+                let size = largest_receive(config).bytes();
                 Some(self.settings.receive_memory.take(wanted, size))
             }
         };
@@ -382,7 +382,7 @@ impl ServerConfig {
         }
         let (forward, backward) = wanted_credits(self);
         let wanted = receives_for(forward, backward);
-        let size = largest_receive(self).octets();
+        let size = largest_receive(self).bytes();
         let mut left = self.receive_memory;
         (0..self.max_connections)
             .take_while(|_| {

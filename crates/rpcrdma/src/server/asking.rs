@@ -20,9 +20,9 @@ const SMALL_PART: usize = 4;
 pub(super) struct Asking {
     /// When to look again.
     next: Instant,
-    /// Octets of those that it began with, or would not go below.
+    /// Bytes of those that it began with, or would not go below.
     least: Option<usize>,
-    /// Octets of those that it would not go beyond.
+    /// Bytes of those that it would not go beyond.
     most: usize,
     /// Since when its replies have been small.
     small_since: Instant,
@@ -50,7 +50,7 @@ impl Asking {
         if !session.peer_has_characteristics() {
             return;
         }
-        let size = session.peer::<ReceiveBufferSize>().octets();
+        let size = session.peer::<ReceiveBufferSize>().bytes();
         while let Some(event) = connection.poll_characteristics() {
             self.note(size, &event);
         }
@@ -76,17 +76,17 @@ impl Asking {
                 wanted,
                 outcome: Settled::Rejected | Settled::Partly(_),
             } => match wanted.read::<ReceiveBufferSize>() {
-                Ok(Some(wanted)) if wanted.octets() > size => self.most = size,
+                Ok(Some(wanted)) if wanted.bytes() > size => self.most = size,
                 Ok(Some(_)) => self.least = Some(size),
                 Ok(None) | Err(_) => {}
             },
         }
     }
 
-    /// The size to ask for, given the present one and the octets of the largest reply of late.
+    /// The size to ask for, given the present one and the bytes of the largest reply of late.
     fn wanted(&mut self, now: Instant, size: usize, needed: usize) -> Option<ReceiveSize> {
         let least = *self.least.get_or_insert(size);
-        let least = least.max(ReceiveSize::DEFAULT.octets());
+        let least = least.max(ReceiveSize::DEFAULT.bytes());
         if needed * SMALL_PART > size {
             self.small_since = now;
         }
@@ -113,7 +113,7 @@ mod tests {
         let mut check = |after, size, needed, expected: Option<usize>| {
             let now = start + Duration::from_secs(after);
             let wanted = asking.wanted(now, size, needed);
-            assert_eq!(wanted.map(ReceiveSize::octets), expected, "{after}");
+            assert_eq!(wanted.map(ReceiveSize::bytes), expected, "{after}");
         };
         check(0, 8192, 8192, None);
         check(1, 8192, 8193, Some(16_384));
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(asking.wanted(start, 5000, 100), None);
         let later = start + SMALL_FOR;
         let wanted = asking.wanted(later, 8192, 100);
-        assert_eq!(wanted.map(ReceiveSize::octets), Some(5000));
+        assert_eq!(wanted.map(ReceiveSize::bytes), Some(5000));
     }
 
     /// A client had Receives of one size, was asked for another, and came to `size`.
@@ -150,7 +150,7 @@ mod tests {
         let mut asking = Asking::new(start);
         let check = |asking: &mut Asking, size, needed, expected: Option<usize>| {
             let wanted = asking.wanted(later, size, needed);
-            assert_eq!(wanted.map(ReceiveSize::octets), expected, "{size} {needed}");
+            assert_eq!(wanted.map(ReceiveSize::bytes), expected, "{size} {needed}");
         };
         check(&mut asking, 8192, 10_000, Some(16_384));
         let value = ReceiveSize::new(12_300).expect("not too small");

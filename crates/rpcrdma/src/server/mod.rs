@@ -73,7 +73,7 @@ pub struct ServerStats {
     pub counters: Counters,
     /// What they have asked of the system and of memory.
     pub io: IoCounters,
-    /// Octets of [`chunk_memory`](ServerConfig::chunk_memory) that are taken.
+    /// Bytes of [`chunk_memory`](ServerConfig::chunk_memory) that are taken.
     pub chunk_memory: usize,
 }
 
@@ -145,7 +145,7 @@ fn terms(config: &ServerConfig, limits: &Limits) -> Terms {
 
 /// The Receives of all connections of a server, if the provider can share them.
 fn shared_receives(config: &ServerConfig, limits: &Limits) -> Option<SharedReceiveQueue> {
-    let size = largest_receive(config).octets();
+    let size = largest_receive(config).bytes();
     let blocks = config.receive_memory / size;
     limits
         .shared_receives

@@ -292,10 +292,10 @@ mod tests {
         }
         for xid in 0..u32::try_from(ALL).expect("a small number") {
             let words = [xid, 1, 128, 0, 0, 0, 0, xid, 0];
-            let octets: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
             let send = WorkRequest::Send {
                 wr: WrId(0),
-                buffer: Buffer::from(octets),
+                buffer: Buffer::from(bytes),
                 rest: Gather::new(),
                 invalidate: None,
             };

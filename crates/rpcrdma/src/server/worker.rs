@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// Octets of returned memory that a worker keeps for use again.
+/// Bytes of returned memory that a worker keeps for use again.
 const KEEP: usize = 16 << 20;
 
 /// What serves connections: a thread of its own, or the present runtime.

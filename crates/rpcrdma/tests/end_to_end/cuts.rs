@@ -96,7 +96,7 @@ fn calls_survive_a_cut_after_each_message_of_the_server() {
 
 #[test]
 fn calls_survive_a_cut_within_messages_of_either_end() {
-    let odd = |number| Cut::Octets(number * 8_009);
+    let odd = |number| Cut::Bytes(number * 8_009);
     cut_everywhere(Mute::Client, odd);
     cut_everywhere(Mute::Server, odd);
 }

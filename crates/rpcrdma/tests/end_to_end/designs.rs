@@ -251,7 +251,7 @@ fn memory_that_stays_is_for_designs_in_which_calls_say_what_may_go() {
             let config = ClientConfig {
                 persistent_arguments: Some(PersistentArguments {
                     regions: 2,
-                    octets: 60_000,
+                    bytes: 60_000,
                 }),
                 ..offering(&[design])
             };

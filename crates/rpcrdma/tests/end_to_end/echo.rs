@@ -34,15 +34,15 @@ pub(crate) const SHAPES: &[(&[usize], &[usize])] = &[
     (&[], &[5; 900]),
 ];
 
-/// Octets that differ from place to place.
-pub(crate) fn octets(len: usize) -> Bytes {
+/// Bytes that differ from place to place.
+pub(crate) fn bytes(len: usize) -> Bytes {
     (0..len).map(|i| (i * 7 + i / 251) as u8).collect()
 }
 
 fn items(w: &mut Writer, sizes: &[usize]) {
     w.length(sizes.len());
     for &len in sizes {
-        w.item(Gather::from_elem(octets(len), 1));
+        w.item(Gather::from_elem(bytes(len), 1));
     }
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn check(reply: &Payload, results: &[usize]) {
     assert_eq!(r.u32(), Ok(1));
     assert_eq!(r.u32(), Ok(results.len() as u32));
     for &len in results {
-        assert_eq!(r.item(1 << 20).expect("a result").to_vec(), octets(len));
+        assert_eq!(r.item(1 << 20).expect("a result").to_vec(), bytes(len));
     }
     r.finish().expect("nothing is left");
 }
@@ -158,7 +158,7 @@ impl Echo {
         let results = r.vec(1000, |r| r.u32()).expect("sizes");
         let args = r.vec(1000, |r| r.item(1 << 20).map(|arg| arg.to_vec()));
         for arg in args.expect("arguments") {
-            assert_eq!(arg, octets(arg.len()));
+            assert_eq!(arg, bytes(arg.len()));
         }
         r.finish().expect("nothing is left");
         let mut w = Writer::new(Buffer::with_capacity(64));
@@ -217,10 +217,10 @@ impl Peer {
     }
 
     pub(crate) fn send(&mut self, words: &[u32]) {
-        let octets: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
         let work = WorkRequest::Send {
             wr: WrId(1000),
-            buffer: Buffer::from(octets),
+            buffer: Buffer::from(bytes),
             rest: Gather::new(),
             invalidate: None,
         };
@@ -239,7 +239,7 @@ impl Peer {
             while let Some(completion) = self.0.poll_cq() {
                 if let Completion::Receive { buffer, .. } = completion {
                     let word =
-                        |octets: &[u8]| u32::from_be_bytes(octets.try_into().expect("four octets"));
+                        |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().expect("four bytes"));
                     return buffer.chunks(4).map(word).collect();
                 }
             }

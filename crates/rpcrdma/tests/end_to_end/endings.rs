@@ -92,21 +92,21 @@ fn everybody_hears_of_the_rule_that_was_broken() {
 }
 
 /// What a server is to be like.
-fn sized(octets: usize, remote_invalidation: bool) -> ServerConfig {
+fn sized(bytes: usize, remote_invalidation: bool) -> ServerConfig {
     ServerConfig {
-        send_size: InlineThreshold::at_most(octets),
-        receive_size: InlineThreshold::at_most(octets),
+        send_size: InlineThreshold::at_most(bytes),
+        receive_size: InlineThreshold::at_most(bytes),
         remote_invalidation: vec![Design::PerConnection; remote_invalidation.into()],
         drain_timeout: Duration::from_millis(1),
         ..ServerConfig::default()
     }
 }
 
-/// Makes calls of 3000 octets both ways, which one server after the other fails to answer until the
+/// Makes calls of 3000 bytes both ways, which one server after the other fails to answer until the
 /// last; each is planned for the server that it goes to.
 async fn calls_across(servers: &[(usize, bool)]) -> Watched<Client> {
-    let (octets, invalidation) = servers[0];
-    let mut stage = Stage::new(sim().1, sized(octets, invalidation)).await;
+    let (bytes, invalidation) = servers[0];
+    let mut stage = Stage::new(sim().1, sized(bytes, invalidation)).await;
     let client = stage.client(quick()).await;
     let mut calls = JoinSet::new();
     for i in 0..5 {
@@ -118,18 +118,18 @@ async fn calls_across(servers: &[(usize, bool)]) -> Watched<Client> {
             check(&reply.expect("answered in the end"), &results);
         });
     }
-    for &(octets, invalidation) in &servers[1..] {
+    for &(bytes, invalidation) in &servers[1..] {
         // The one that may be sent before there is a reply (RFC 8166 §3.3.3).
         stage.service.echo.wait_for_blocked(1).await;
         let info = client.connection().expect("connected");
         let echo = stage.service.echo.clone();
-        stage.begin_anew(sized(octets, invalidation)).await;
+        stage.begin_anew(sized(bytes, invalidation)).await;
         // The threads of the last one may end; nobody hears their answers.
         echo.open();
         stage.service.echo.wait_for_blocked(1).await;
         let next = client.connection().expect("connected");
         assert_ne!(info.thresholds, next.thresholds);
-        assert_eq!(next.thresholds.send.octets(), octets.min(4096));
+        assert_eq!(next.thresholds.send.bytes(), bytes.min(4096));
         let peer = next.peer_private_data.expect("it says something");
         assert_eq!(peer.remote_invalidation, invalidation);
     }

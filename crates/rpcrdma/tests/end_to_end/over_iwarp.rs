@@ -68,7 +68,7 @@ fn inline_sizes_of_the_two_ends_may_differ() {
             };
             let client = client(&server, CrcMode::On, config).await;
             let info = client.connection().expect("connected");
-            assert_eq!(info.thresholds.send.octets(), ours.min(theirs));
+            assert_eq!(info.thresholds.send.bytes(), ours.min(theirs));
             for &(args, results) in echo::SHAPES {
                 exchange(&client, args, results).await;
             }
@@ -108,7 +108,7 @@ fn those_who_speak_something_else_or_nothing_hold_up_nobody() {
         let mut silent = TcpStream::connect(on).await.expect("it listens");
         let mut other = TcpStream::connect(on).await.expect("it listens");
         let garbage = b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n";
-        other.write_all(garbage).await.expect("it takes octets");
+        other.write_all(garbage).await.expect("it takes bytes");
         let client = client(&server, CrcMode::On, ClientConfig::default()).await;
         exchange(&client, &[], &[]).await;
         // Both are dropped, which is an end of the stream or a reset.

@@ -85,14 +85,14 @@ fn sizes_grow_with_the_traffic_of_version_two() {
         let client = stage.client(speaking(Versions::Two)).await;
         let receive = || {
             let info = client.connection().expect("connected");
-            info.thresholds.receive.octets()
+            info.thresholds.receive.bytes()
         };
         assert_eq!(receive(), 4096);
         let mut calls = 0;
         while receive() == 4096 {
             exchange(&client, &[], &[]).await;
             calls += 1;
-            assert!(calls < 1000, "it stays at 4096 octets");
+            assert!(calls < 1000, "it stays at 4096 bytes");
         }
         assert_eq!(receive(), 8192);
         let before = client.counters().write_chunks_offered;
@@ -113,9 +113,9 @@ fn client_is_asked_for_receives_that_its_replies_fit_and_for_smaller_ones_again(
         // So many small results that the reply is long.
         let results = [5; 900];
         let in_chunks = async || {
-            let before = client.counters().reply_octets_received;
+            let before = client.counters().reply_bytes_received;
             exchange(&client, &[], &results).await;
-            client.counters().reply_octets_received - before
+            client.counters().reply_bytes_received - before
         };
         assert!(in_chunks().await > 0);
         tokio::time::sleep(Duration::from_secs(5)).await;

@@ -37,7 +37,7 @@ impl End {
         outward: &mut Wire,
     ) {
         self.io.reads += 1;
-        self.io.octets_in += message.payload() as u64;
+        self.io.bytes_in += message.payload() as u64;
         let closing = matches!(self.state, State::Closing { .. });
         match message {
             Message::Terminate { text, refused } => {
@@ -66,20 +66,20 @@ impl End {
             | Message::ReadRequest(_)
             | Message::ReadResponse(_)
                 if closing => {}
-            Message::Send { octets, invalidate } => {
-                let result = self.take_in_send(now, &octets, invalidate);
+            Message::Send { bytes, invalidate } => {
+                let result = self.take_in_send(now, &bytes, invalidate);
                 self.judge(result, now, inward, outward);
             }
-            Message::Write { octets, to } => {
-                let result = self.regions.write(to, &octets).map_err(Violation::from);
+            Message::Write { bytes, to } => {
+                let result = self.regions.write(to, &bytes).map_err(Violation::from);
                 self.judge(result, now, inward, outward);
             }
             Message::ReadRequest(segment) => {
                 let result = self.take_in_read_request(segment);
                 self.judge(result, now, inward, outward);
             }
-            Message::ReadResponse(octets) => {
-                let result = if self.reads.respond(&octets) {
+            Message::ReadResponse(bytes) => {
+                let result = if self.reads.respond(&bytes) {
                     self.finish_reads();
                     Ok(())
                 } else {
@@ -93,7 +93,7 @@ impl End {
     fn take_in_send(
         &mut self,
         now: Duration,
-        octets: &[u8],
+        bytes: &[u8],
         invalidate: Option<Handle>,
     ) -> Result<(), Violation> {
         // Like Linux, there is no waiting for a Receive: RFC 5041 §7.2 makes it a fatal error.
@@ -101,11 +101,11 @@ impl End {
             .receives
             .pop_front()
             .ok_or_else(|| Violation::new("a Send without a Receive posted for it"))?;
-        if octets.len() > buffer.capacity() {
+        if bytes.len() > buffer.capacity() {
             self.fail_receive(wr, WorkError::TooLong);
             return Err(Violation::new(format_args!(
-                "a Send of {} octets into a Receive of {}",
-                octets.len(),
+                "a Send of {} bytes into a Receive of {}",
+                bytes.len(),
                 buffer.capacity()
             )));
         }
@@ -118,7 +118,7 @@ impl End {
             }
         };
         buffer.clear();
-        buffer.extend_from_slice(octets);
+        buffer.extend_from_slice(bytes);
         let visible = self.clock.receive(now, invalidated.is_some());
         let done = Completion::Receive {
             wr,
@@ -153,8 +153,8 @@ impl End {
             return Err(Violation::new("more Read requests than agreed"));
         }
         match self.regions.read(segment) {
-            Ok(octets) => {
-                self.responses.push_back(octets);
+            Ok(bytes) => {
+                self.responses.push_back(bytes);
                 let waiting = self.responses.len();
                 self.traffic.most_inbound_reads = self.traffic.most_inbound_reads.max(waiting);
                 Ok(())

@@ -27,8 +27,8 @@ impl End {
         }
         // Responses and our own work share the way out in no particular order (RFC 5040 §5.5).
         let response_first = !begins || self.rng.coin();
-        if response_first && let Some(octets) = self.responses.pop_front() {
-            self.send(now, Message::ReadResponse(octets), inward, outward);
+        if response_first && let Some(bytes) = self.responses.pop_front() {
+            self.send(now, Message::ReadResponse(bytes), inward, outward);
         } else if let Some((_, work)) = self.posted.pop_front_if(|_| begins) {
             self.begin(now, work, inward, outward);
         } else if !something && self.owes_fin() {
@@ -63,16 +63,16 @@ impl End {
             } => {
                 self.traffic.sends += 1;
                 self.traffic.sends_with_invalidate += u64::from(invalidate.is_some());
-                let octets = [&buffer, rest.concat().as_slice()].concat();
+                let bytes = [&buffer, rest.concat().as_slice()].concat();
                 drop((buffer, rest));
-                self.send(now, Message::Send { octets, invalidate }, inward, outward);
+                self.send(now, Message::Send { bytes, invalidate }, inward, outward);
                 self.sent(now, Completion::Send { wr });
             }
             WorkRequest::Write { wr, source, to } => {
                 self.traffic.writes += 1;
-                let octets = source.concat();
+                let bytes = source.concat();
                 drop(source);
-                self.send(now, Message::Write { octets, to }, inward, outward);
+                self.send(now, Message::Write { bytes, to }, inward, outward);
                 self.sent(now, Completion::Write { wr });
             }
             WorkRequest::Read { wr, sink, from } => {
@@ -117,7 +117,7 @@ impl End {
         outward: &mut Wire,
     ) {
         self.io.writes += 1;
-        self.io.octets_out += message.payload() as u64;
+        self.io.bytes_out += message.payload() as u64;
         let latency = &self.faults.latency;
         let (_, there) = self.clock.send(now, message.payload());
         let due = there + self.rng.between(*latency.start(), *latency.end());

@@ -180,7 +180,7 @@ impl Calls {
         let handed = self.handed.swap_remove(script.below(self.handed.len()));
         let xid = handed.message.head().first_chunk();
         let xid = u32::from_be_bytes(*xid.expect("a call begins with its XID"));
-        let reply = match script.octet() {
+        let reply = match script.byte() {
             0..200 => Reply::Message(message(script, xid, 1)),
             200..228 => Reply::Nothing,
             228.. => Reply::Ineligible,
@@ -296,9 +296,9 @@ impl Calls {
     }
 }
 
-/// Octets of an item.
+/// Bytes of an item.
 fn size(script: &mut Script<'_>) -> usize {
-    match script.octet() {
+    match script.byte() {
         small @ 0..128 => small.into(),
         middle @ 128..224 => 8 * usize::from(middle),
         224.. => script.below(30_000),

@@ -92,7 +92,7 @@ impl Control {
             _ => {
                 let operation = script.pick(&[1, 2, 3, 4, 5]);
                 let direction = script.pick(&[Direction::Call, Direction::Reply]);
-                let len = script.octet().into();
+                let len = script.byte().into();
                 let info = made_up(&mut Script::new(script.take(len)), operation);
                 header::emit_optional(&mut message, xid, credits, direction, operation, &info);
             }
@@ -159,9 +159,9 @@ impl Control {
         }
         if script.flag() {
             // Any bits there are; a server nearly always has one of them.
-            let bits = match (self.role, script.octet()) {
-                (Role::Client, octet @ 0..224) => 4 << (octet % 4),
-                (Role::Client, octet @ 224..) | (Role::Server, octet) => octet.into(),
+            let bits = match (self.role, script.byte()) {
+                (Role::Client, byte @ 0..224) => 4 << (byte % 4),
+                (Role::Client, byte @ 224..) | (Role::Server, byte) => byte.into(),
             };
             let bits = DesignBits::offer(Designs::from_bits(bits));
             init = init.with::<InvalidationDesigns>(&bits);
@@ -171,11 +171,11 @@ impl Control {
 }
 
 fn size(script: &mut Script<'_>) -> ReceiveSize {
-    let octets = match script.octet() {
+    let bytes = match script.byte() {
         few @ 0..192 => [4096, 8192, 5000, 1024, 16 << 10, 4097][usize::from(few % 6)],
         192.. => 1024 + script.number() % (u32::MAX - 1024),
     };
-    ReceiveSize::new(octets).expect("not too small")
+    ReceiveSize::new(bytes).expect("not too small")
 }
 
 fn backward(script: &mut Script<'_>) -> BackwardSupport {

@@ -21,7 +21,7 @@ const XIDS: usize = 24;
 /// Calls of ours that it remembers, to answer them.
 const REMEMBERED: usize = 16;
 
-/// Octets of a message at most: those of the largest Receive here.
+/// Bytes of a message at most: those of the largest Receive here.
 pub(super) const LARGEST: usize = 16 << 10;
 
 pub(super) struct Peer {
@@ -64,8 +64,8 @@ impl Called {
         let reads = self.lists.reads.iter().map(|chunk| &chunk.segments);
         let writes = self.lists.writes.iter().chain(&self.lists.reply);
         let segments = reads.chain(writes.map(|chunk| &chunk.segments)).flatten();
-        let mut with_octets = segments.filter(|segment| segment.length > 0);
-        with_octets.any(|segment| segment.handle == handle)
+        let mut with_bytes = segments.filter(|segment| segment.length > 0);
+        with_bytes.any(|segment| segment.handle == handle)
     }
 
     pub(super) fn offers_source(&self, handle: Handle) -> bool {
@@ -185,12 +185,12 @@ impl Peer {
         lists
     }
 
-    /// Segments of a chunk that has at least so many octets.
+    /// Segments of a chunk that has at least so many bytes.
     fn segments(&mut self, script: &mut Script<'_>, least: u32) -> Segments {
         let mut segments = Segments::new();
         for number in 0..script.below(4) {
             self.next += 1;
-            let length = match script.octet() {
+            let length = match script.byte() {
                 small @ 0..200 => u32::from(small),
                 200..250 => u32::try_from(script.below(40_000)).expect("it is below"),
                 250.. => script.number(),
@@ -202,7 +202,7 @@ impl Peer {
                 } else {
                     length
                 },
-                offset: u64::from(script.octet()),
+                offset: u64::from(script.byte()),
             });
         }
         segments
@@ -303,8 +303,8 @@ impl Peer {
                 header::emit(&mut message, proc, xid, 1, &Lists::default());
             }
             3 => {
-                let octets = script.take(64).to_vec();
-                let mut made_up = made_up(&mut Script::new(&octets));
+                let bytes = script.take(64).to_vec();
+                let mut made_up = made_up(&mut Script::new(&bytes));
                 made_up.truncate(LARGEST);
                 return made_up;
             }
@@ -347,7 +347,7 @@ impl Peer {
         }
         if let Some(sink) = hand.sink_mut(script.pick(&handles)) {
             let at = script.below(sink.len());
-            sink[at..].fill(script.octet());
+            sink[at..].fill(script.byte());
         }
     }
 
@@ -468,7 +468,7 @@ fn reply_header(xid: u32) -> Vec<u8> {
 
 /// A word changes, or the end is missing.
 fn spoil(script: &mut Script<'_>, message: &mut Buffer) {
-    match script.octet() {
+    match script.byte() {
         0..200 => {}
         200..240 => {
             let words = message.len() / 4;

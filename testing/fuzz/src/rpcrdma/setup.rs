@@ -39,8 +39,8 @@ pub(super) fn setup(role: Role, script: &mut Script<'_>) -> Setup {
         xids: Xids::starting_at(1 << 31),
         own: private_data(script),
         characteristics: Characteristics::default(),
-        credits: 1 + u32::from(script.octet() % 8),
-        backward_credits: u32::from(script.octet() % 4),
+        credits: 1 + u32::from(script.byte() % 8),
+        backward_credits: u32::from(script.byte() % 4),
         reserve_credit: script.one_in(4),
         max_chunk: MAX_CHUNK,
         max_segment: script.pick(&[0, 0, 4096, 5001]),
@@ -68,7 +68,7 @@ pub(super) fn setup(role: Role, script: &mut Script<'_>) -> Setup {
 fn versions(script: &mut Script<'_>) -> Versions {
     match script.peek() {
         Some(first) if TWO.contains(&first) => {
-            script.octet();
+            script.byte();
             script.pick(&[Versions::Auto, Versions::Two])
         }
         Some(_) | None => Versions::One,
@@ -110,7 +110,7 @@ fn of_version_two(script: &mut Script<'_>, config: &mut Config, limits: &mut Lim
         config.registrations = config.registrations.with(Registration::Persistent);
         config.persistent = Some(PersistentArguments {
             regions: 1 + script.below(3),
-            octets: script.pick(&[64, 4096]),
+            bytes: script.pick(&[64, 4096]),
         });
     }
     let wanted = config.own.remote_invalidation;
@@ -118,10 +118,10 @@ fn of_version_two(script: &mut Script<'_>, config: &mut Config, limits: &mut Lim
 }
 
 fn private_data(script: &mut Script<'_>) -> PrivateData {
-    let size = |octet: u8| InlineThreshold::at_most(1024 * (1 + usize::from(octet % 6)));
+    let size = |byte: u8| InlineThreshold::at_most(1024 * (1 + usize::from(byte % 6)));
     PrivateData {
-        send: size(script.octet()),
-        receive: size(script.octet()),
+        send: size(script.byte()),
+        receive: size(script.byte()),
         remote_invalidation: script.flag(),
     }
 }

@@ -1,9 +1,7 @@
 //! The transport header of version two (cel-01 §4.2).
 
 use crate::memory::within;
-use crate::rpcrdma_header::{
-    MEMORY, MEMORY_PER_OCTET, agree, made_up_lists, octets, within_limits,
-};
+use crate::rpcrdma_header::{MEMORY, MEMORY_PER_BYTE, agree, bytes, made_up_lists, within_limits};
 use crate::script::Script;
 use buffer::Buffer;
 use rpcrdma_proto::limits::MAX_INVALIDATE_HANDLES;
@@ -15,12 +13,12 @@ use rpcrdma_proto::v2::header::{
 use rpcrdma_proto::{Refusal, Role, version_of};
 
 /// A received message.
-pub fn rpcrdma_v2_header(octets: &[u8]) {
-    let mut script = Script::new(octets);
+pub fn rpcrdma_v2_header(bytes: &[u8]) {
+    let mut script = Script::new(bytes);
     let layout = script.pick(&[WordLayout::None, WordLayout::One, WordLayout::Several]);
     let cut = script.word() as usize;
     let message = &script.rest_or(made_up);
-    let most = MEMORY + MEMORY_PER_OCTET * message.len();
+    let most = MEMORY + MEMORY_PER_BYTE * message.len();
     match within(most, || Header::parse(message, layout)) {
         Ok((header, at)) => {
             valid(message, layout, &header, at);
@@ -53,7 +51,7 @@ fn made_up(script: &mut Script<'_>) -> Vec<u8> {
         procedure::OPTIONAL => {
             let len = script.number();
             words.extend([script.number(), len]);
-            let mut message = octets(&words);
+            let mut message = bytes(&words);
             message.extend_from_slice(script.rest());
             // Padding would nearly never be there.
             message.resize(message.len() + len as usize % 4, 0);
@@ -61,7 +59,7 @@ fn made_up(script: &mut Script<'_>) -> Vec<u8> {
         }
         _ => made_up_lists(script, &mut words),
     }
-    octets(&words)
+    bytes(&words)
 }
 
 fn valid(message: &[u8], layout: WordLayout, header: &Header, at: usize) {

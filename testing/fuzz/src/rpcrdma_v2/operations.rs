@@ -1,7 +1,7 @@
 //! The operations and characteristics of version two (xcharext §2, §4).
 
 use crate::memory::within;
-use crate::rpcrdma_header::{MEMORY, MEMORY_PER_OCTET, octets};
+use crate::rpcrdma_header::{MEMORY, MEMORY_PER_BYTE, bytes};
 use crate::script::Script;
 use buffer::Buffer;
 use oncrpc::xdr::padded;
@@ -16,8 +16,8 @@ use rpcrdma_proto::v2::operations::{
 };
 
 /// The information of a received RDMA2_OPTIONAL.
-pub fn rpcrdma_v2_operations(octets: &[u8]) {
-    let mut script = Script::new(octets);
+pub fn rpcrdma_v2_operations(bytes: &[u8]) {
+    let mut script = Script::new(bytes);
     let optional = Optional {
         direction: script.pick(&[Direction::Call, Direction::Reply]),
         operation: script.pick(&[1, 1, 1, 2, 3, 4, 4, 0, 5]),
@@ -39,7 +39,7 @@ pub fn rpcrdma_v2_operations(octets: &[u8]) {
         info: info.into_owned(),
         ..optional
     };
-    let most = MEMORY + MEMORY_PER_OCTET * optional.info.len();
+    let most = MEMORY + MEMORY_PER_BYTE * optional.info.len();
     match within(most, || {
         Operation::parse(&optional, rest, supported, &registry)
     }) {
@@ -84,7 +84,7 @@ pub(crate) fn made_up(script: &mut Script<'_>, operation: u32) -> Vec<u8> {
     if script.one_in(8) {
         words.push(script.number());
     }
-    let mut made = octets(&words);
+    let mut made = bytes(&words);
     made.extend_from_slice(script.rest());
     made
 }
@@ -109,7 +109,7 @@ fn made_up_spec(script: &mut Script<'_>, words: &mut Vec<u32>) {
 
 fn made_up_value(script: &mut Script<'_>, words: &mut Vec<u32>) {
     let id = script.pick(&[1, 2, 3, 4, 5, 4_294_967_040]);
-    match script.octet() {
+    match script.byte() {
         0..160 => words.extend([
             id,
             4,
@@ -248,7 +248,7 @@ fn cut_short(optional: &Optional, cut: usize, registry: &Registry) {
         ..*optional
     };
     let parsed = Operation::parse(&part, &[], Supported::All, registry);
-    assert!(parsed.is_err(), "{} octets", padded(part.info.len()));
+    assert!(parsed.is_err(), "{} bytes", padded(part.info.len()));
 }
 
 /// Nobody is answered who does not call.

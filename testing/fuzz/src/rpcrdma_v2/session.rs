@@ -13,17 +13,17 @@ use rpcrdma_proto::v2::session::{Config, Event, Message, Opening, Session};
 use rpcrdma_proto::{Design, Role};
 use std::collections::VecDeque;
 
-/// What it holds without a peer, and for each octet of what one says.
+/// What it holds without a peer, and for each byte of what one says.
 const MEMORY: usize = 64 << 10;
-const MEMORY_PER_OCTET: usize = 64;
+const MEMORY_PER_BYTE: usize = 64;
 
 /// XIDs of calls: few, so that replies are often for one of them.
 const XIDS: u32 = 8;
 
 /// A session, what happens to it, and what its user wants.
-pub fn rpcrdma_v2_session(octets: &[u8]) {
-    let most = MEMORY + MEMORY_PER_OCTET * octets.len();
-    within_and_back(most, || Story::new(Script::new(octets)).tell());
+pub fn rpcrdma_v2_session(bytes: &[u8]) {
+    let most = MEMORY + MEMORY_PER_BYTE * bytes.len();
+    within_and_back(most, || Story::new(Script::new(bytes)).tell());
 }
 
 struct Story<'a> {
@@ -56,7 +56,7 @@ impl<'a> Story<'a> {
         if script.flag() {
             config.designs = vec![Design::PerCall, Design::Fixed];
         }
-        let most = config.max_receive_size.max(config.receive_size).octets();
+        let most = config.max_receive_size.max(config.receive_size).bytes();
         let designs = config.designs.clone();
         let mut registry = Registry::standard();
         if !designs.is_empty() {
@@ -86,7 +86,7 @@ impl<'a> Story<'a> {
 
     fn step(&mut self) {
         let script = &mut self.script;
-        match script.octet() {
+        match script.byte() {
             0..96 => self.hear(),
             96..160 => self.send(),
             160..176 => {
@@ -113,7 +113,7 @@ impl<'a> Story<'a> {
                 let to = size(1024 + script.number() % 100_000);
                 let now = self.session.receive_size();
                 let raised = self.session.raise_receive_size(to).is_ok();
-                assert!(!raised || self.session.receive_size() == to.octets());
+                assert!(!raised || self.session.receive_size() == to.bytes());
                 assert!(self.session.receive_size() >= now);
             }
             236.. => {
@@ -121,7 +121,7 @@ impl<'a> Story<'a> {
                 let wanted = XcharVal::of::<ReceiveBufferSize>(&to);
                 let asked = self.session.request_peer(vec![wanted]).is_ok();
                 self.requested += usize::from(asked);
-                assert!(!asked || self.session.send_limit() <= to.octets());
+                assert!(!asked || self.session.send_limit() <= to.bytes());
             }
         }
     }
@@ -139,7 +139,7 @@ impl<'a> Story<'a> {
             false => expected,
         };
         let xid = script.word() % XIDS;
-        let len = script.octet().into();
+        let len = script.byte().into();
         let info = made_up(&mut Script::new(script.take(len)), operation);
         let rest: &[u8] = if script.one_in(32) { b"rest" } else { &[] };
         let optional = Optional {
@@ -222,17 +222,17 @@ impl<'a> Story<'a> {
         assert!(session.outstanding() <= MAX_CONTROL_MESSAGES);
         assert!(self.owed.len() <= CONTROL_RECEIVES);
         assert_eq!(self.requested, self.settled + session.unsettled().count());
-        let sizes = ReceiveSize::DEFAULT.octets()..=self.most;
+        let sizes = ReceiveSize::DEFAULT.bytes()..=self.most;
         assert!(sizes.contains(&session.receive_size()));
         assert!((FIRST_MESSAGE..=self.most).contains(&session.send_limit()));
         assert!(session.send_limit() <= session.last_resort_limit());
         assert!(session.last_resort_limit() <= self.most);
-        assert!(session.reply_limit() <= session.own::<ReceiveBufferSize>().octets());
+        assert!(session.reply_limit() <= session.own::<ReceiveBufferSize>().bytes());
         let design = session.design();
         assert!(design.is_none_or(|design| self.designs.contains(&design)));
     }
 }
 
-fn size(octets: u32) -> ReceiveSize {
-    ReceiveSize::new(octets).expect("not too small")
+fn size(bytes: u32) -> ReceiveSize {
+    ReceiveSize::new(bytes).expect("not too small")
 }

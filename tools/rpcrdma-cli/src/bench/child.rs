@@ -28,7 +28,7 @@ pub(super) struct Usage {
     pub(super) syscalls: u64,
     /// `None` where the allocator does not count.
     pub(super) allocations: Option<u64>,
-    pub(super) octets_copied: u64,
+    pub(super) bytes_copied: u64,
     pub(super) resident: u64,
 }
 
@@ -40,13 +40,13 @@ impl Usage {
             cpu_ns: u64::try_from(ns).unwrap_or(0),
             syscalls: io.reads + io.writes,
             allocations: allocations::count(),
-            octets_copied: io.octets_copied,
+            bytes_copied: io.bytes_copied,
             resident: resident(),
         }
     }
 }
 
-/// Octets of memory that this process has touched and not given back; 0 if nobody knows.
+/// Bytes of memory that this process has touched and not given back; 0 if nobody knows.
 fn resident() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm")
         .ok()
@@ -122,7 +122,7 @@ impl Drop for Child {
     }
 }
 
-/// Octets that files of the measured server may have together.
+/// Bytes that files of the measured server may have together.
 const MEMORY: u64 = 256 << 20;
 
 /// Is the second process, until its input ends.

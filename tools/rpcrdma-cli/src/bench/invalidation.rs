@@ -59,8 +59,8 @@ pub(crate) struct InvalidationArgs {
     #[arg(long, value_name = "NAME")]
     design: Vec<String>,
 
-    /// Octets of data of a call and its reply; may be given several times
-    #[arg(long, value_name = "OCTETS",
+    /// Bytes of data of a call and its reply; may be given several times
+    #[arg(long, value_name = "BYTES",
         value_parser = clap::value_parser!(u32).range(16..=MAX_PAYLOAD as i64))]
     payload: Vec<u32>,
 
@@ -113,7 +113,7 @@ pub(crate) struct InvalidationArgs {
         value_parser = clap::value_parser!(u32).range(1..=10_000))]
     line_rate: u32,
 
-    /// Gigaoctets that a host copies in a second
+    /// Gigabytes that a host copies in a second
     #[arg(long, default_value_t = 10, value_name = "GB",
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     copy_rate: u32,
@@ -166,7 +166,7 @@ enum Signal {
 /// The largest payload: a chunk is no larger than this.
 const MAX_PAYLOAD: usize = 4 << 20;
 
-/// Octets of data of a call.
+/// Bytes of data of a call.
 const PAYLOADS: [u32; 7] = [
     512,
     2 << 10,
@@ -180,7 +180,7 @@ const PAYLOADS: [u32; 7] = [
 /// Credits of a connection.
 const CREDITS: u32 = 16;
 
-/// Octets that one measurement moves, about: more for small calls would only take longer.
+/// Bytes that one measurement moves, about: more for small calls would only take longer.
 const MOVED: usize = 8 << 20;
 
 /// Calls of one run.
@@ -259,7 +259,7 @@ async fn side_by_side(
         for (&design, runs) in designs.iter().zip(&mut runs) {
             let outcome = measure(args, design, case, seed).await;
             let payload = case.shape.payload;
-            runs.push(outcome.with_context(|| format!("{}, {payload} octets", name(design)))?);
+            runs.push(outcome.with_context(|| format!("{}, {payload} bytes", name(design)))?);
         }
     }
     Ok(runs)
@@ -309,7 +309,7 @@ fn config(role: Role, design: Option<Design>, memory: Memory, shape: Shape) -> C
     let persistent = match (role, memory) {
         (Role::Client, Memory::Persistent) => Some(PersistentArguments {
             regions: DEPTH * shape.stags,
-            octets: shape.part(),
+            bytes: shape.part(),
         }),
         (Role::Client, Memory::Dynamic) | (Role::Server, _) => None,
     };

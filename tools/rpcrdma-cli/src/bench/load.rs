@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use verbs::IoCounters;
 use verbs_iwarp::{Config, CrcMode, Iwarp};
 
-/// What is done, with octets of data.
+/// What is done, with bytes of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Null,
@@ -27,7 +27,7 @@ pub(super) enum Operation {
     Write(u32),
 }
 
-/// Octets of the file that is read and written.
+/// Bytes of the file that is read and written.
 const FILE: usize = 8 << 20;
 
 /// A connection to the measured server, and the file on it.
@@ -166,7 +166,7 @@ async fn connect(to: SocketAddr, crc: bool, spinning: Spinning) -> Result<Client
 /// Connections that are made to see what one takes.
 const IDLE: u64 = 32;
 
-/// Octets of resident memory that one idle connection takes after a call: at the client, and at
+/// Bytes of resident memory that one idle connection takes after a call: at the client, and at
 /// the server.
 pub(super) async fn idle_connection(child: &mut Child) -> Result<Idle> {
     let to = child.server(true, Spinning::Park);

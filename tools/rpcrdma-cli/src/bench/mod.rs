@@ -1,6 +1,6 @@
-//! `rpcrdma bench`: what the whole path costs, beside plain TCP with the same octets.
+//! `rpcrdma bench`: what the whole path costs, beside plain TCP with the same bytes.
 //!
-//! A second process serves a file in memory, and the same octets over plain TCP. Runs of the one
+//! A second process serves a file in memory, and the same bytes over plain TCP. Runs of the one
 //! and the other alternate; what is reported is the median of their ratios, because the speed of a
 //! machine drifts by more than what is to be seen.
 
@@ -28,7 +28,7 @@ use std::io::{StdoutLock, Write};
 use std::time::Duration;
 use thresholds::ThresholdsArgs;
 
-/// Measure the whole path on loopback, each figure beside the same octets over plain TCP
+/// Measure the whole path on loopback, each figure beside the same bytes over plain TCP
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:
@@ -271,7 +271,7 @@ fn print<R: Serialize>(
 
 async fn measure(m: &Measurement, args: &BenchArgs, child: &mut Child) -> Result<Figure> {
     let load = m.connect(child).await?;
-    // How many operations fill the time, and the octets of one of them on the wire.
+    // How many operations fill the time, and the bytes of one of them on the wire.
     let mut calibration = CALIBRATION;
     let mut warm = load.run(calibration).await?;
     while warm.elapsed < args.run_time / 4 && calibration < MOST_OPERATIONS / 4 {
@@ -283,10 +283,10 @@ async fn measure(m: &Measurement, args: &BenchArgs, child: &mut Child) -> Result
     let before = load.io();
     load.run(count).await?;
     let io = load.io();
-    let per_operation = |octets: u64| usize::try_from(octets / count as u64);
+    let per_operation = |bytes: u64| usize::try_from(bytes / count as u64);
     let exchange = raw::Exchange {
-        request: per_operation(io.octets_out - before.octets_out)?.max(1),
-        reply: per_operation(io.octets_in - before.octets_in)?.max(1),
+        request: per_operation(io.bytes_out - before.bytes_out)?.max(1),
+        reply: per_operation(io.bytes_in - before.bytes_in)?.max(1),
         depth: m.depth,
     };
 
@@ -357,11 +357,11 @@ fn figure(m: &Measurement, runs: &[Run], costs: &[Cost], exchange: raw::Exchange
             server_cpu_us: cost(|c| c.server_cpu_us),
             client_syscalls: cost(|c| c.client_syscalls),
             server_syscalls: cost(|c| c.server_syscalls),
-            octets_copied: cost(|c| c.octets_copied),
+            bytes_copied: cost(|c| c.bytes_copied),
         },
         allocations: None,
-        octets_out: exchange.request as u64,
-        octets_in: exchange.reply as u64,
+        bytes_out: exchange.request as u64,
+        bytes_in: exchange.reply as u64,
     }
 }
 
@@ -388,8 +388,8 @@ impl Snapshot {
             server_cpu_us: per(s.0.cpu_ns, s.1.cpu_ns) / 1000.0,
             client_syscalls: per(c.0.syscalls, c.1.syscalls),
             server_syscalls: per(s.0.syscalls, s.1.syscalls),
-            octets_copied: per(c.0.octets_copied, c.1.octets_copied)
-                + per(s.0.octets_copied, s.1.octets_copied),
+            bytes_copied: per(c.0.bytes_copied, c.1.bytes_copied)
+                + per(s.0.bytes_copied, s.1.bytes_copied),
         }
     }
 }

@@ -374,9 +374,9 @@ mod tests {
         let panel = || Panel {
             title: "panel".into(),
             x: Axis {
-                label: "octets",
+                label: "bytes",
                 scale: Scale::Log(2),
-                unit: Unit::Octets,
+                unit: Unit::Bytes,
                 reach: Reach::Values,
             },
             y: Axis {

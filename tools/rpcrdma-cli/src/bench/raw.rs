@@ -1,4 +1,4 @@
-//! The baseline: the same octets, to and fro, over plain TCP, with nothing in between.
+//! The baseline: the same bytes, to and fro, over plain TCP, with nothing in between.
 //!
 //! Both ends have the structure of the real thing (one task, non-blocking I/O on the socket, the
 //! same spinning before they park), so that a ratio to it is the price of the protocol and of
@@ -15,18 +15,18 @@ use tokio::net::{TcpListener, TcpStream};
 /// What one exchange looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Exchange {
-    /// Octets of a request.
+    /// Bytes of a request.
     pub(super) request: usize,
-    /// Octets of the reply to it.
+    /// Bytes of the reply to it.
     pub(super) reply: usize,
     /// Requests outstanding at a time.
     pub(super) depth: usize,
 }
 
-/// Octets of the message that begins a connection: request, reply, depth, spinning.
+/// Bytes of the message that begins a connection: request, reply, depth, spinning.
 const HELLO: usize = 16;
 
-/// Most octets of one message, and most messages outstanding: the child trusts nobody.
+/// Most bytes of one message, and most messages outstanding: the child trusts nobody.
 const MAX_MESSAGE: usize = 4 << 20;
 const MAX_DEPTH: usize = 256;
 
@@ -89,7 +89,7 @@ async fn serve_one(mut socket: TcpStream) -> Result<()> {
             return Ok(());
         }
         let wrote = end.write()?;
-        if moved.octets == 0 && !wrote {
+        if moved.bytes == 0 && !wrote {
             end.wait().await?;
         }
     }
@@ -152,7 +152,7 @@ pub(super) async fn run(
             }
             done += moved.messages;
         }
-        if moved.octets == 0 && !wrote {
+        if moved.bytes == 0 && !wrote {
             end.wait().await?;
         }
     }
@@ -186,7 +186,7 @@ struct End {
     socket: TcpStream,
     incoming: Ring,
     outgoing: Ring,
-    /// Octets still to be written.
+    /// Bytes still to be written.
     owed: usize,
     spinning: Spinning,
     idle_since: Option<Instant>,
@@ -203,7 +203,7 @@ struct Ring {
     at: usize,
 }
 
-/// Octets of memory for `count` messages of `len` octets; small ones are read and written many at a
+/// Bytes of memory for `count` messages of `len` bytes; small ones are read and written many at a
 /// time.
 pub(super) fn memory(len: usize, count: usize) -> usize {
     let len = len.max(1);
@@ -211,7 +211,7 @@ pub(super) fn memory(len: usize, count: usize) -> usize {
 }
 
 struct Moved {
-    octets: usize,
+    bytes: usize,
     messages: usize,
 }
 
@@ -225,9 +225,9 @@ impl Ring {
         }
     }
 
-    fn advance(&mut self, octets: usize) -> usize {
+    fn advance(&mut self, bytes: usize) -> usize {
         let before = self.at / self.message;
-        self.at += octets;
+        self.at += bytes;
         let messages = self.at / self.message - before;
         if self.at == self.memory.len() {
             self.at = 0;
@@ -276,7 +276,7 @@ impl End {
             io(&self.socket).map_err(Into::into)
         };
         match result {
-            Ok(octets) => Ok(Some(octets)),
+            Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -300,19 +300,19 @@ impl End {
             Some(0) => {
                 self.closed = true;
                 Moved {
-                    octets: 0,
+                    bytes: 0,
                     messages: 0,
                 }
             }
-            Some(octets) => {
+            Some(bytes) => {
                 self.idle_since = None;
                 Moved {
-                    octets,
-                    messages: self.incoming.advance(octets),
+                    bytes,
+                    messages: self.incoming.advance(bytes),
                 }
             }
             None => Moved {
-                octets: 0,
+                bytes: 0,
                 messages: 0,
             },
         })
@@ -328,9 +328,9 @@ impl End {
                 rustix::io::write(socket, &outgoing[at..at + len])
             });
             self.outgoing.memory = outgoing;
-            let Some(octets) = result? else { break };
-            self.outgoing.advance(octets);
-            self.owed -= octets;
+            let Some(bytes) = result? else { break };
+            self.outgoing.advance(bytes);
+            self.owed -= bytes;
             wrote = true;
             self.idle_since = None;
         }

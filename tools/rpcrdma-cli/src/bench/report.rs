@@ -28,9 +28,9 @@ pub(super) struct Figure {
     pub(super) cost: Cost,
     /// What both processes asked of the allocator, if that was counted.
     pub(super) allocations: Option<Allocations>,
-    /// The octets of one operation on the wire, to the server and back.
-    pub(super) octets_out: u64,
-    pub(super) octets_in: u64,
+    /// The bytes of one operation on the wire, to the server and back.
+    pub(super) bytes_out: u64,
+    pub(super) bytes_in: u64,
 }
 
 /// What one operation cost.
@@ -39,12 +39,12 @@ pub(super) struct Cost {
     /// Microseconds of CPU, client and server.
     pub(super) client_cpu_us: f64,
     pub(super) server_cpu_us: f64,
-    /// System calls that moved octets, at the client.
+    /// System calls that moved bytes, at the client.
     pub(super) client_syscalls: f64,
     /// The same at the server.
     pub(super) server_syscalls: f64,
-    /// Octets of payload copied by our code, at both ends together.
-    pub(super) octets_copied: f64,
+    /// Bytes of payload copied by our code, at both ends together.
+    pub(super) bytes_copied: f64,
 }
 
 /// Allocations per operation.
@@ -87,11 +87,11 @@ impl Aim {
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) results: Vec<Figure>,
-    /// Resident octets of an idle connection.
+    /// Resident bytes of an idle connection.
     pub(super) idle_connection: Idle,
 }
 
-/// Octets of resident memory that one more idle connection takes.
+/// Bytes of resident memory that one more idle connection takes.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Idle {
     pub(super) client: u64,
@@ -139,7 +139,7 @@ impl Report {
             "server",
             "client",
             "server",
-            "octets",
+            "bytes",
         )?;
         for f in &self.results {
             let (sign, limit) = match f.aim {
@@ -164,7 +164,7 @@ impl Report {
                 f.cost.server_cpu_us,
                 f.cost.client_syscalls,
                 f.cost.server_syscalls,
-                f.cost.octets_copied,
+                f.cost.bytes_copied,
             )?;
         }
         writeln!(
@@ -175,10 +175,10 @@ impl Report {
         )?;
         writeln!(
             out,
-            "\nEach figure is the median over repetitions that alternate with the same octets over plain TCP\n\
+            "\nEach figure is the median over repetitions that alternate with the same bytes over plain TCP\n\
              between the same two processes; ends that park are kept on CPUs of their own. `!` marks a ratio\n\
-             short of its aim. Per operation: CPU time, system calls that moved octets, allocations,\n\
-             payload octets copied by our code."
+             short of its aim. Per operation: CPU time, system calls that moved bytes, allocations,\n\
+             payload bytes copied by our code."
         )?;
         Ok(())
     }

@@ -33,7 +33,7 @@ session.
 
 The mix that comes with the program was recorded from Linux' NFS client at work. One of your own is
 a file of tab-separated values with the columns nfs, part, calls, call, argument, reply, result,
-room, result_room and operations: how many calls of so many octets there were, of which so many are
+room, result_room and operations: how many calls of so many bytes there were, of which so many are
 data that may move by itself, the same of their replies, and the largest reply that the client was
 prepared for.")]
 pub(crate) struct ThresholdsArgs {

@@ -20,7 +20,7 @@ use verbs::{
 /// than it was asked.
 const RECEIVES: usize = 8;
 
-/// Octets of the memory that is offered for a reply.
+/// Bytes of the memory that is offered for a reply.
 const ROOM: u32 = 1024;
 
 /// A connection on which questions are asked, one after the other.

@@ -23,7 +23,7 @@ use conversation::{Conversation, Silence};
 use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3};
 use oncrpc::Procedure;
 use report::{
-    FirstOctets, Inline, Mpa, PrivateDataSeen, ProgramAnswer, Report, RoundTrip, RpcRdma, Verdict,
+    FirstBytes, Inline, Mpa, PrivateDataSeen, ProgramAnswer, Report, RoundTrip, RpcRdma, Verdict,
     ms,
 };
 use rpcrdma::ClientConfig;
@@ -170,7 +170,7 @@ impl ProbeArgs {
                 }
                 let received = exchanges.last().map(|last| last.received.as_slice());
                 if report.verdict == Verdict::NotMpa {
-                    report.first_octets = received.and_then(FirstOctets::new);
+                    report.first_bytes = received.and_then(FirstBytes::new);
                 }
                 if matches!(report.verdict, Verdict::Closed | Verdict::Silent) {
                     report.plain_tcp = self.call_over_tcp(addr).await;
@@ -292,7 +292,7 @@ impl ProbeArgs {
             linger: usual.linger.min(self.timeout),
             ..usual
         });
-        let receive_size = ours().receive.octets();
+        let receive_size = ours().receive.bytes();
         let options = QpOptions {
             receive_size,
             setup_timeout: self.timeout,
@@ -306,7 +306,7 @@ impl ProbeArgs {
     }
 
     fn conversation(&self, connected: Connected) -> Conversation {
-        let receive_size = ours().receive.octets();
+        let receive_size = ours().receive.bytes();
         Conversation::new(connected.qp, receive_size, CREDITS, self.timeout)
     }
 

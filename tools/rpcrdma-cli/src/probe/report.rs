@@ -20,7 +20,7 @@ pub(super) struct Report {
     /// The verdict in a sentence that says what to do.
     pub(super) explanation: String,
     pub(super) tcp_connect_ms: Option<f64>,
-    pub(super) first_octets: Option<FirstOctets>,
+    pub(super) first_bytes: Option<FirstBytes>,
     /// NFS version 3 over plain TCP, where there is no MPA.
     pub(super) plain_tcp: Option<ProgramAnswer>,
     pub(super) mpa: Option<Mpa>,
@@ -44,7 +44,7 @@ impl Report {
             verdict: Verdict::MpaOnly,
             explanation: String::new(),
             tcp_connect_ms: None,
-            first_octets: None,
+            first_bytes: None,
             plain_tcp: None,
             mpa: None,
             private_data: None,
@@ -84,7 +84,7 @@ pub(super) enum Verdict {
 
 /// What came in the place of an MPA Reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct FirstOctets {
+pub(super) struct FirstBytes {
     pub(super) hex: String,
     /// With `\xNN` for what is no text.
     pub(super) text: String,
@@ -113,8 +113,8 @@ pub(super) struct Mpa {
 /// The peer's private data, without what belongs to MPA.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct PrivateDataSeen {
-    pub(super) octets: String,
-    /// Octets in front of the message of RFC 8797, if there is one.
+    pub(super) bytes: String,
+    /// Bytes in front of the message of RFC 8797, if there is one.
     pub(super) offset: Option<usize>,
     pub(super) format: Option<&'static str>,
     pub(super) version: Option<u8>,
@@ -125,7 +125,7 @@ pub(super) struct PrivateDataSeen {
     pub(super) remote_invalidation: Option<bool>,
 }
 
-/// The inline thresholds between the peer and our commands (RFC 8797 §4.2), in octets.
+/// The inline thresholds between the peer and our commands (RFC 8797 §4.2), in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Inline {
     pub(super) to_peer: usize,
@@ -188,11 +188,11 @@ impl Verdict {
     }
 }
 
-impl FirstOctets {
-    pub(super) fn new(octets: &[u8]) -> Option<Self> {
-        (!octets.is_empty()).then(|| Self {
-            hex: hex(octets),
-            text: nfs_client::printable(octets),
+impl FirstBytes {
+    pub(super) fn new(bytes: &[u8]) -> Option<Self> {
+        (!bytes.is_empty()).then(|| Self {
+            hex: hex(bytes),
+            text: nfs_client::printable(bytes),
         })
     }
 }
@@ -227,7 +227,7 @@ impl Mpa {
 
 impl PrivateDataSeen {
     pub(super) fn new(received: &[u8]) -> Self {
-        let named = |octets: &[u8]| octets.starts_with(&FORMAT_IDENTIFIER.to_be_bytes());
+        let named = |bytes: &[u8]| bytes.starts_with(&FORMAT_IDENTIFIER.to_be_bytes());
         // What is valid, or else what at least has the name.
         let valid = PrivateData::locate(received).map(|(offset, _)| offset);
         let mut places = received.windows(PrivateData::LEN);
@@ -239,14 +239,14 @@ impl PrivateDataSeen {
             formats.find(|format| format.identifier == view.identifier())
         };
         Self {
-            octets: hex(received),
+            bytes: hex(received),
             offset,
             format: view.and_then(of_format).map(|format| format.description),
             version: view.map(PrivateDataView::version),
             valid: parsed.is_some(),
             reserved_bits: view.map(PrivateDataView::reserved),
-            send_size: parsed.map(|parsed| parsed.send.octets()),
-            receive_size: parsed.map(|parsed| parsed.receive.octets()),
+            send_size: parsed.map(|parsed| parsed.send.bytes()),
+            receive_size: parsed.map(|parsed| parsed.receive.bytes()),
             remote_invalidation: parsed.map(|parsed| parsed.remote_invalidation),
         }
     }
@@ -257,8 +257,8 @@ impl Inline {
         let theirs = PrivateData::find(received).unwrap_or(PrivateData::ABSENT);
         let thresholds = ours.thresholds(theirs);
         Self {
-            to_peer: thresholds.send.octets(),
-            from_peer: thresholds.receive.octets(),
+            to_peer: thresholds.send.bytes(),
+            from_peer: thresholds.receive.bytes(),
         }
     }
 }
@@ -283,8 +283,8 @@ pub(super) fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-pub(super) fn hex(octets: &[u8]) -> String {
-    octets.iter().map(|octet| format!("{octet:02x}")).collect()
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -298,35 +298,35 @@ mod tests {
     };
 
     #[test]
-    fn private_data_is_found_behind_octets_of_others() {
-        let octets = b"\0mine\xf6\xab\x0e\x18\x01\x01\x07\x03";
-        let seen = PrivateDataSeen::new(octets);
+    fn private_data_is_found_behind_bytes_of_others() {
+        let bytes = b"\0mine\xf6\xab\x0e\x18\x01\x01\x07\x03";
+        let seen = PrivateDataSeen::new(bytes);
         assert_eq!((seen.offset, seen.valid), (Some(5), true));
         assert_eq!(
             (seen.send_size, seen.receive_size),
             (Some(8192), Some(4096))
         );
         assert_eq!(seen.remote_invalidation, Some(true));
-        assert_eq!(seen.octets, "006d696e65f6ab0e1801010703");
-        let inline = Inline::new(OURS, octets);
+        assert_eq!(seen.bytes, "006d696e65f6ab0e1801010703");
+        let inline = Inline::new(OURS, bytes);
         assert_eq!((inline.to_peer, inline.from_peer), (4096, 8192));
     }
 
     #[test]
     fn private_data_of_another_version_is_shown_and_not_believed() {
-        let octets = b"\xf6\xab\x0e\x18\x02\x81\x07\x03";
-        let seen = PrivateDataSeen::new(octets);
+        let bytes = b"\xf6\xab\x0e\x18\x02\x81\x07\x03";
+        let seen = PrivateDataSeen::new(bytes);
         assert_eq!((seen.offset, seen.valid), (Some(0), false));
         assert_eq!((seen.version, seen.reserved_bits), (Some(2), Some(0x40)));
         assert_eq!(seen.send_size, None);
-        let inline = Inline::new(OURS, octets);
+        let inline = Inline::new(OURS, bytes);
         assert_eq!((inline.to_peer, inline.from_peer), (1024, 1024));
     }
 
     #[test]
     fn foreign_private_data_is_shown_as_it_is() {
         let seen = PrivateDataSeen::new(b"what");
-        assert_eq!((seen.octets.as_str(), seen.offset), ("77686174", None));
+        assert_eq!((seen.bytes.as_str(), seen.offset), ("77686174", None));
         assert_eq!((seen.format, seen.valid), (None, false));
     }
 

@@ -12,7 +12,7 @@ use std::fmt::{self, Display, Formatter};
 /// A report, on one screen.
 pub(super) struct Text<'a>(pub(super) &'a Report);
 
-/// Octets of private data that are shown.
+/// Bytes of private data that are shown.
 const SHOWN: usize = 32;
 
 /// The verdict in a sentence. `why` is what the last attempt said.
@@ -34,7 +34,7 @@ pub(super) fn explain(report: &Report, why: &str) -> String {
             format!("it accepts TCP connections but did not answer an MPA request: {why}")
         }
         (Verdict::NotMpa, _) => {
-            let said = report.first_octets.as_ref().map(|first| &*first.text);
+            let said = report.first_bytes.as_ref().map(|first| &*first.text);
             format!(
                 "{tcp}: it said \"{}\"; {rdma_port}",
                 said.unwrap_or_default()
@@ -77,7 +77,7 @@ impl Display for Text<'_> {
             private_data_rows(f, private_data)?;
         }
         if let Some(Inline { to_peer, from_peer }) = report.inline {
-            let shown = format!("{to_peer} octets to it, {from_peer} octets from it");
+            let shown = format!("{to_peer} bytes to it, {from_peer} bytes from it");
             row(f, "inline", &shown)?;
         }
         if let Some(found) = &report.rpcrdma {
@@ -160,28 +160,28 @@ fn mpa_rows(f: &mut Formatter<'_>, mpa: &Mpa) -> fmt::Result {
 }
 
 fn private_data_rows(f: &mut Formatter<'_>, seen: &PrivateDataSeen) -> fmt::Result {
-    let digits = seen.octets.len().min(2 * SHOWN);
-    let shown = match seen.octets.len() {
+    let digits = seen.bytes.len().min(2 * SHOWN);
+    let shown = match seen.bytes.len() {
         0 => "none".to_owned(),
-        all if all == digits => seen.octets.clone(),
-        all => format!("{}... ({} octets)", &seen.octets[..digits], all / 2),
+        all if all == digits => seen.bytes.clone(),
+        all => format!("{}... ({} bytes)", &seen.bytes[..digits], all / 2),
     };
     row(f, "private data", &shown)?;
     let Some(offset) = seen.offset else {
-        return match seen.octets.len() {
+        return match seen.bytes.len() {
             0 => Ok(()),
             _ => row(f, "", "no RPC-over-RDMA in it (RFC 8797)"),
         };
     };
     let place = match offset {
         0 => "at the head".to_owned(),
-        offset => format!("behind {offset} other octets"),
+        offset => format!("behind {offset} other bytes"),
     };
     let format = seen.format.unwrap_or("unknown");
     row(f, "", &format!("{format}, {place}"))?;
     match (seen.send_size, seen.receive_size, seen.version) {
         (Some(send), Some(receive), _) => {
-            let mut shown = format!("sends up to {send} octets, receives up to {receive}");
+            let mut shown = format!("sends up to {send} bytes, receives up to {receive}");
             if seen.reserved_bits.is_some_and(|bits| bits != 0) {
                 shown += "; reserved bits are set";
             }
@@ -252,7 +252,7 @@ fn version_two_rows(f: &mut Formatter<'_>, spoken: &Spoken) -> fmt::Result {
         let value = match &seen.value {
             Some(Value::String(word)) => word.clone(),
             Some(value) => value.to_string(),
-            None => seen.octets.clone(),
+            None => seen.bytes.clone(),
         };
         let fixed = if seen.fixed { ", for good" } else { "" };
         row(f, "", &format!("{name}: {value}{fixed}"))?;

@@ -57,7 +57,7 @@ pub(super) struct Characteristic {
     pub(super) name: Option<&'static str>,
     /// If it is known and can be read.
     pub(super) value: Option<Value>,
-    pub(super) octets: String,
+    pub(super) bytes: String,
     /// Whether it will not change on this connection.
     pub(super) fixed: bool,
 }
@@ -101,8 +101,8 @@ fn introduction(ours: PrivateData, designs: &[Design]) -> InitXch {
 }
 
 fn receive_size(ours: PrivateData) -> ReceiveSize {
-    let octets = u32::try_from(ours.receive.octets()).ok();
-    octets.and_then(ReceiveSize::new).unwrap_or_default()
+    let bytes = u32::try_from(ours.receive.bytes()).ok();
+    bytes.and_then(ReceiveSize::new).unwrap_or_default()
 }
 
 fn first_answer(heard: &Result<Heard, Silence>, known: &Registry) -> VersionTwo {
@@ -120,7 +120,7 @@ fn of_message(message: &[u8], known: &Registry) -> VersionTwo {
     }
     let Some(header) = HeaderView::new(message) else {
         return VersionTwo::Error {
-            detail: format!("a message of {} octets", message.len()),
+            detail: format!("a message of {} bytes", message.len()),
         };
     };
     if header.version() != VERSION {
@@ -193,7 +193,7 @@ fn characteristics(
             id: value.which,
             name: known.map(|known| known.name()),
             value: known.and_then(|_| read(value)),
-            octets: super::report::hex(value.data),
+            bytes: super::report::hex(value.data),
             fixed: is_fixed(at),
         }
     });
@@ -215,7 +215,7 @@ fn read(value: &XcharValView<'_>) -> Option<Value> {
         BackwardSupport::Inline => "inline",
         BackwardSupport::General => "general",
     });
-    (size.map(|size| size.octets().into()))
+    (size.map(|size| size.bytes().into()))
         .or(invalidation.map(Value::from))
         .or(backward.map(Value::from))
         .or(designs
@@ -307,7 +307,7 @@ mod tests {
             &[7, 1, 32, procedure::MSG, 0, 0, 0],
             "a message of version 1, procedure 0",
         );
-        odd(&[7, 2], "a message of 8 octets");
+        odd(&[7, 2], "a message of 8 bytes");
         odd(
             &[7, 2, 32, 5, 1, code::RESPXCH, 0],
             "it answered ROPT_INITXCH with operation 3",
@@ -320,15 +320,15 @@ mod tests {
             .with::<ReceiveBufferSize>(&ReceiveSize::new(16384).unwrap())
             .with::<RequesterRemoteInvalidation>(&true)
             .with::<BackwardRequestSupport>(&BackwardSupport::General);
-        let mut octets = Buffer::default();
-        Operation::InitXch(init).emit(&mut octets, 7, 64, Direction::Reply);
-        let VersionTwo::Spoken(spoken) = of(&octets) else {
+        let mut bytes = Buffer::default();
+        Operation::InitXch(init).emit(&mut bytes, 7, 64, Direction::Reply);
+        let VersionTwo::Spoken(spoken) = of(&bytes) else {
             panic!("it is version two");
         };
         assert_eq!((spoken.credits_granted, &spoken.odd), (64, &None));
         let shown = spoken.characteristics.unwrap();
         let brief: Vec<_> = (shown.iter())
-            .map(|c| (c.id, c.value.clone(), c.octets.as_str(), c.fixed))
+            .map(|c| (c.id, c.value.clone(), c.bytes.as_str(), c.fixed))
             .collect();
         assert_eq!(
             brief,
@@ -343,8 +343,8 @@ mod tests {
     #[test]
     fn malformed_introduction_is_shown_as_far_as_it_goes() {
         // Two values are announced, one of which is unknown, and the other cut off.
-        let octets = message(&[7, 2, 32, 5, 1, code::INITXCH, 16, 2, 99, 4, 5]);
-        let VersionTwo::Spoken(spoken) = of(&octets) else {
+        let bytes = message(&[7, 2, 32, 5, 1, code::INITXCH, 16, 2, 99, 4, 5]);
+        let VersionTwo::Spoken(spoken) = of(&bytes) else {
             panic!("it is version two");
         };
         assert!(spoken.odd.unwrap().contains("malformed"));

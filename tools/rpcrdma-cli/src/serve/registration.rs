@@ -122,7 +122,7 @@ mod tests {
         }
 
         fn call(&self, call: Call) -> Answer {
-            let text = |octets: &[u8]| String::from_utf8(octets.to_vec()).unwrap();
+            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
             let args = call.decode(|r| {
                 let key = (r.u32()?, r.u32()?, text(r.string(64)?));
                 let addr = text(r.string(64)?);

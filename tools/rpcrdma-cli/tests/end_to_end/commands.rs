@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-/// Octets that differ from place to place.
+/// Bytes that differ from place to place.
 pub(crate) fn data(len: usize) -> Vec<u8> {
     let mut state = 1u32;
     let next = || {
@@ -157,7 +157,7 @@ fn names_that_are_no_text_are_named_by_their_url() {
     assert_eq!(ok(&["cat", &url]), b"content");
     let raw = OsString::from_vec([served.url("").as_bytes(), name.as_bytes()].concat());
     let raw = raw.as_os_str();
-    let says = "write such octets as %XX";
+    let says = "write such bytes as %XX";
     for args in [
         &[OsStr::new("cat"), raw][..],
         &[OsStr::new("get"), raw],

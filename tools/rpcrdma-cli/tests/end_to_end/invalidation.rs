@@ -48,16 +48,16 @@ fn each_design_costs_what_its_text_says() {
         for stags in [1, 2, 4] {
             let of_none = alone("none", stags, "work_requests");
             assert_eq!(alone(design, stags, "work_requests"), of_none - 1.0);
-            let of_none = alone("none", stags, "header_octets");
-            assert_eq!(alone(design, stags, "header_octets"), of_none);
+            let of_none = alone("none", stags, "header_bytes");
+            assert_eq!(alone(design, stags, "header_bytes"), of_none);
         }
         let share = alone(design, 4, "local_share");
         assert_eq!(share, 0.75, "{design}");
     }
     // A word each way; a count each way, and the handles of a call.
-    let plain = alone("none", 4, "header_octets");
-    assert_eq!(alone("per_call", 4, "header_octets"), plain + 8.0);
-    assert_eq!(alone("per_call_several", 4, "header_octets"), plain + 24.0);
+    let plain = alone("none", 4, "header_bytes");
+    assert_eq!(alone("per_call", 4, "header_bytes"), plain + 8.0);
+    assert_eq!(alone("per_call_several", 4, "header_bytes"), plain + 24.0);
     // Nobody has to be woken for the only handle of a call.
     assert!(alone("per_call", 1, "latency_us") < alone("none", 1, "latency_us"));
     // Between calls a second one goes, where there are replies that have none of their own.

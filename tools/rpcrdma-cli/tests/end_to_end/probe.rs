@@ -67,8 +67,8 @@ fn scripted(say: fn(&[u32]) -> Vec<Vec<u32>>) -> String {
     std::thread::spawn(move || {
         loop {
             let mut peer = hostile_peer::Peer::accept(&listener);
-            while let Heard::Message { octets, .. } = peer.hear() {
-                for answer in say(&as_words(&octets)) {
+            while let Heard::Message { bytes, .. } = peer.hear() {
+                for answer in say(&as_words(&bytes)) {
                     peer.send(&words(&answer));
                 }
             }
@@ -111,8 +111,8 @@ fn our_server_is_shown_on_one_screen() {
                  IRD 32, ORD 32 (offered: 32, 32)
   private data   f6ab0e1801010703
                  RPC-over-RDMA version 1 CM Private Data, at the head
-                 sends up to 8192 octets, receives up to 4096
-  inline         4096 octets to it, 8192 octets from it
+                 sends up to 8192 bytes, receives up to 4096
+  inline         4096 bytes to it, 8192 bytes from it
   invalidation   announced, and done
   RPC-over-RDMA  version 1, version 2
                  its operations: ROPT_INITXCH, ROPT_REQXCH, ROPT_RESPXCH, ROPT_UPDXCH
@@ -173,7 +173,7 @@ fn what_is_not_mpa_is_quoted() {
     let ssh = Peer::that(b"SSH-2.0-of some\x1b kind\r\n", Then::Wait);
     let found = ssh.probed();
     assert_eq!(found["verdict"], "not_mpa");
-    assert_eq!(found["first_octets"]["text"], "SSH-2.0-of some\\x1b kin");
+    assert_eq!(found["first_bytes"]["text"], "SSH-2.0-of some\\x1b kin");
     let shown = run(&["probe", &ssh.addr]);
     assert_eq!(shown.status.code(), Some(1));
     let shown = text(&shown.stdout);
@@ -300,7 +300,7 @@ fn version_two_is_shown_with_characteristics_and_operations() {
     );
     let operations = json!(["ROPT_INITXCH", "ROPT_REQXCH", "ROPT_RESPXCH"]);
     assert_eq!(two["operations"], operations);
-    let seen = |id, name: Option<&str>, value: Value, octets, fixed| json!({"id": id, "name": name, "value": value, "octets": octets, "fixed": fixed});
+    let seen = |id, name: Option<&str>, value: Value, bytes, fixed| json!({"id": id, "name": name, "value": value, "bytes": bytes, "fixed": fixed});
     let characteristics = json!([
         seen(
             1,

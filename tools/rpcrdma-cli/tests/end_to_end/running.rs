@@ -42,8 +42,8 @@ pub(crate) fn fails<A: AsRef<OsStr> + Debug>(args: &[A], code: i32, says: &str) 
     );
 }
 
-pub(crate) fn text(octets: &[u8]) -> String {
-    String::from_utf8(octets.to_vec()).unwrap()
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 /// A port where nobody listens.

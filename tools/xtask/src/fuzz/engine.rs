@@ -13,13 +13,13 @@ use crate::command::{output, tail};
 /// Where the crate has the inputs that are committed: bolero looks for them there.
 const COMMITTED: &str = "testing/fuzz/__fuzz__";
 
-/// Octets of an input at most.
+/// Bytes of an input at most.
 const INPUT_LEN: usize = 4096;
 
 /// Seconds after which an input has taken too long.
 const TIMEOUT: u64 = 20;
 
-/// Octets of an input that is worth committing.
+/// Bytes of an input that is worth committing.
 const COMMITTED_LEN: u64 = 1024;
 
 /// The names of all targets.
@@ -117,13 +117,13 @@ impl<'a> Run<'a> {
         let committed = root.join(&self.committed);
         fs::remove_dir_all(&committed)?;
         fs::create_dir_all(&committed)?;
-        let (mut inputs, mut octets) = (0, 0);
+        let (mut inputs, mut bytes) = (0, 0);
         for input in fs::read_dir(root.join(&fewest))? {
             let input = input?;
-            octets += fs::copy(input.path(), committed.join(input.file_name()))?;
+            bytes += fs::copy(input.path(), committed.join(input.file_name()))?;
             inputs += 1;
         }
-        eprintln!("{:<16} {inputs} inputs of {octets} octets", self.target);
+        eprintln!("{:<16} {inputs} inputs of {bytes} bytes", self.target);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //!
 //! TCP cuts the stream where it likes, and Wireshark's RPC-over-RDMA dissector keeps its state by
 //! frame: it takes one message of a frame and loses the others. And what it prints about a frame does
-//! not tell which of several messages it is about. The octets of the stream stay what they are; only
+//! not tell which of several messages it is about. The bytes of the stream stay what they are; only
 //! the cuts between TCP segments move to where a message ends.
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ const MAGIC: u32 = 0xa1b2_c3d4;
 
 const ETHERNET: u32 = 1;
 
-/// Octets of Ethernet, IPv4 and TCP headers without options.
+/// Bytes of Ethernet, IPv4 and TCP headers without options.
 const ETHERNET_HEADER: usize = 14;
 const IP_HEADER: usize = 20;
 const TCP_HEADER: usize = 20;
@@ -36,15 +36,15 @@ pub(super) enum Framing {
 const SYN: u8 = 0x02;
 const PSH_ACK: u8 = 0x18;
 
-/// Octets of an MPA Request or Reply before its private data (RFC 5044 §7.1.1).
+/// Bytes of an MPA Request or Reply before its private data (RFC 5044 §7.1.1).
 const MPA_START: usize = 20;
 const MPA_START_PREFIX: &[u8] = b"MPA ID";
 
-/// Octets of an FPDU's length field and of its CRC.
+/// Bytes of an FPDU's length field and of its CRC.
 const FPDU_LENGTH: usize = 2;
 const FPDU_CRC: usize = 4;
 
-/// Octets of a record mark, and the bit in it that says that the message ends with this fragment.
+/// Bytes of a record mark, and the bit in it that says that the message ends with this fragment.
 const RECORD_MARK: usize = 4;
 const LAST_FRAGMENT: u32 = 1 << 31;
 
@@ -53,7 +53,7 @@ const LAST_FRAGMENT: u32 = 1 << 31;
 ///
 /// # Errors
 ///
-/// It is not such a capture, octets of a connection are missing, or a connection is not framed so.
+/// It is not such a capture, bytes of a connection are missing, or a connection is not framed so.
 pub(super) fn frame_by_frame(capture: &[u8], port: u16, framing: Framing) -> Result<Vec<u8>> {
     let mut rewriter = Rewriter {
         port,
@@ -92,8 +92,8 @@ fn is_known(header: &[u8]) -> bool {
     number(header, 0) == MAGIC && number(header, 20) == ETHERNET
 }
 
-fn number(octets: &[u8], at: usize) -> u32 {
-    u32::from_ne_bytes(octets[at..at + 4].try_into().expect("four octets"))
+fn number(bytes: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
 /// One direction of a connection.
@@ -146,7 +146,7 @@ impl<'a> Segment<'a> {
 
 /// How far one direction of a connection has come.
 struct Position {
-    /// Of the next octet to be written.
+    /// Of the next byte to be written.
     sequence: u32,
     /// What came and is not a whole message yet.
     waiting: Vec<u8>,
@@ -183,12 +183,12 @@ impl Rewriter {
         let came = position
             .sequence
             .wrapping_add(u32::try_from(position.waiting.len())?);
-        // What was seen before is a retransmission; what lies ahead means that octets are missing.
+        // What was seen before is a retransmission; what lies ahead means that bytes are missing.
         let behind = came.wrapping_sub(segment.sequence);
         if segment.payload.is_empty() || behind > u32::MAX / 2 {
             ensure!(
                 segment.payload.is_empty(),
-                "the capture lacks octets of a connection"
+                "the capture lacks bytes of a connection"
             );
             return Ok(());
         }
@@ -253,7 +253,7 @@ impl Rewriter {
 }
 
 impl Framing {
-    /// Octets of the message that begins what waits; `None` if that is not known yet.
+    /// Bytes of the message that begins what waits; `None` if that is not known yet.
     fn length(self, position: &Position) -> Result<Option<usize>> {
         match self {
             Self::Mpa => mpa_length(position),
@@ -336,12 +336,12 @@ mod tests {
         frame_by_frame(capture, port, Framing::Mpa)
     }
 
-    /// A Request without private data, an FPDU of 3 octets and one of 1: 20, 12 and 8 octets.
+    /// A Request without private data, an FPDU of 3 bytes and one of 1: 20, 12 and 8 bytes.
     fn stream() -> Vec<u8> {
-        let mut octets = b"MPA ID Req Frame\x40\x01\x00\x00".to_vec();
-        octets.extend_from_slice(b"\x00\x03abc\0\0\0CRC1");
-        octets.extend_from_slice(b"\x00\x01d\0CRC2");
-        octets
+        let mut bytes = b"MPA ID Req Frame\x40\x01\x00\x00".to_vec();
+        bytes.extend_from_slice(b"\x00\x03abc\0\0\0CRC1");
+        bytes.extend_from_slice(b"\x00\x01d\0CRC2");
+        bytes
     }
 
     #[test]

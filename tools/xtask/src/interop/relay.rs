@@ -1,7 +1,7 @@
 //! What stands between a client and a server, and ends their connections in every way there is.
 //!
-//! It passes on octets as they come. It can hold back what one of them says, and let exactly so
-//! many octets through before the end, so that a frame arrives in part.
+//! It passes on bytes as they come. It can hold back what one of them says, and let exactly so
+//! many bytes through before the end, so that a frame arrives in part.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -13,16 +13,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use rustix::net::sockopt::set_socket_linger;
 
-/// How often a thread that waits for octets looks whether its connection is over.
+/// How often a thread that waits for bytes looks whether its connection is over.
 const POLL: Duration = Duration::from_millis(20);
 
 /// How long nothing may pass before a direction counts as silent.
 const SILENCE: Duration = Duration::from_millis(500);
 
-/// Most octets that are passed on at a time.
+/// Most bytes that are passed on at a time.
 const PIECE: usize = 64 << 10;
 
-/// To whom octets go.
+/// To whom bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum To {
     Server,
@@ -62,9 +62,9 @@ struct State {
     end: Option<End>,
     /// Nothing passes in this direction.
     held: Option<To>,
-    /// Octets passed on, to the server and to the client, on all connections.
+    /// Bytes passed on, to the server and to the client, on all connections.
     passed: [u64; 2],
-    /// All connections end when so many octets have passed.
+    /// All connections end when so many bytes have passed.
     until: Option<(To, u64, End)>,
     /// Connections are refused.
     refuses: bool,
@@ -105,10 +105,10 @@ impl Relay {
         self.shared.change(|state| state.cut(end));
     }
 
-    /// Ends all connections when so many more octets have gone this way.
-    pub(super) fn cut_after(&self, to: To, octets: u64, end: End) {
+    /// Ends all connections when so many more bytes have gone this way.
+    pub(super) fn cut_after(&self, to: To, bytes: u64, end: End) {
         self.shared.change(|state| {
-            let at = state.passed[to as usize] + octets;
+            let at = state.passed[to as usize] + bytes;
             state.until = Some((to, at, end));
         });
     }
@@ -128,24 +128,24 @@ impl Relay {
         self.shared.lock().taken_in
     }
 
-    /// Octets passed on so far.
+    /// Bytes passed on so far.
     pub(super) fn passed(&self, to: To) -> u64 {
         self.shared.lock().passed[to as usize]
     }
 
-    /// Waits for so many more octets to pass.
+    /// Waits for so many more bytes to pass.
     ///
     /// # Errors
     ///
     /// They do not within `limit`.
-    pub(super) fn wait_until_passed(&self, to: To, octets: u64, limit: Duration) -> Result<()> {
-        let at = self.passed(to) + octets;
+    pub(super) fn wait_until_passed(&self, to: To, bytes: u64, limit: Duration) -> Result<()> {
+        let at = self.passed(to) + bytes;
         let passed = self
             .shared
             .wait(limit, |state| state.passed[to as usize] >= at);
         ensure!(
             passed,
-            "no {octets} octets to the {to:?} within {} s",
+            "no {bytes} bytes to the {to:?} within {} s",
             limit.as_secs()
         );
         Ok(())
@@ -231,9 +231,9 @@ impl Shared {
         state.end.filter(|_| number <= state.over)
     }
 
-    /// How many of these octets may pass now: fewer if the connection ends behind them, and none if
+    /// How many of these bytes may pass now: fewer if the connection ends behind them, and none if
     /// it is over.
-    fn admit(&self, number: u64, to: To, octets: usize) -> usize {
+    fn admit(&self, number: u64, to: To, bytes: usize) -> usize {
         let held = |state: &mut State| state.held == Some(to) && number > state.over;
         let mut state = self
             .changed
@@ -243,7 +243,7 @@ impl Shared {
             return 0;
         }
         let passed = state.passed[to as usize];
-        let mut admitted = octets as u64;
+        let mut admitted = bytes as u64;
         let mut end = None;
         if let Some((way, at, how)) = state.until
             && way == to
@@ -258,7 +258,7 @@ impl Shared {
         }
         drop(state);
         self.changed.notify_all();
-        usize::try_from(admitted).unwrap_or(octets)
+        usize::try_from(admitted).unwrap_or(bytes)
     }
 }
 
@@ -304,7 +304,7 @@ fn connect(client: TcpStream, shared: &Arc<Shared>) {
     });
 }
 
-/// Has the socket hand over octets at once, and not wait for long; and a second handle of it.
+/// Has the socket hand over bytes at once, and not wait for long; and a second handle of it.
 fn prepared(socket: &TcpStream) -> std::io::Result<TcpStream> {
     socket.set_nonblocking(false)?;
     socket.set_nodelay(true)?;
@@ -336,8 +336,8 @@ impl Relayed {
             }
             match from.read(&mut piece) {
                 Ok(0) => break End::Close,
-                Ok(octets) => {
-                    let admitted = self.shared.admit(self.number, to, octets);
+                Ok(bytes) => {
+                    let admitted = self.shared.admit(self.number, to, bytes);
                     if !self.write_all(&mut into, &piece[..admitted]) {
                         break self.end().unwrap_or(End::Reset);
                     }
@@ -361,10 +361,10 @@ impl Relayed {
 
     /// Whether all of it went. What was admitted goes even though the connection ends behind it, as
     /// long as the receiver takes it.
-    fn write_all(&self, into: &mut TcpStream, mut octets: &[u8]) -> bool {
-        while !octets.is_empty() {
-            match into.write(octets) {
-                Ok(written) => octets = &octets[written..],
+    fn write_all(&self, into: &mut TcpStream, mut bytes: &[u8]) -> bool {
+        while !bytes.is_empty() {
+            match into.write(bytes) {
+                Ok(written) => bytes = &bytes[written..],
                 Err(error) if waits(&error) && self.end().is_none() => {}
                 Err(_) => return false,
             }
@@ -398,8 +398,8 @@ mod tests {
         (client, relay, server)
     }
 
-    fn read(from: &mut TcpStream, octets: usize) -> Vec<u8> {
-        let mut read = vec![0; octets];
+    fn read(from: &mut TcpStream, bytes: usize) -> Vec<u8> {
+        let mut read = vec![0; bytes];
         from.read_exact(&mut read).unwrap();
         read
     }
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn octets_pass_both_ways_until_one_end_closes() {
+    fn bytes_pass_both_ways_until_one_end_closes() {
         let (mut client, relay, mut server) = connected();
         client.write_all(b"there").unwrap();
         assert_eq!(read(&mut server, 5), b"there");
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_so_many_octets_pass_before_a_cut() {
+    fn exactly_so_many_bytes_pass_before_a_cut() {
         let (mut client, relay, mut server) = connected();
         relay.cut_after(To::Server, 3, End::Close);
         client.write_all(b"there").unwrap();

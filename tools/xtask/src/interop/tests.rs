@@ -164,17 +164,17 @@ fn sha256(path: &Path) -> Result<String> {
         .context("sha256sum said nothing")
 }
 
-/// Makes a file of this many octets that no compression or repetition makes easy.
-fn write_noise(path: &Path, octets: usize) -> Result<()> {
+/// Makes a file of this many bytes that no compression or repetition makes easy.
+fn write_noise(path: &Path, bytes: usize) -> Result<()> {
     // Xorshift: quick, and the same in every run.
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut noise = Vec::with_capacity(octets + 8);
-    while noise.len() < octets {
+    let mut noise = Vec::with_capacity(bytes + 8);
+    while noise.len() < bytes {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
         noise.extend_from_slice(&state.to_le_bytes());
     }
-    noise.truncate(octets);
+    noise.truncate(bytes);
     Ok(fs::write(path, noise)?)
 }

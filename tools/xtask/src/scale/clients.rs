@@ -1,4 +1,4 @@
-//! Many clients in one process, each a socket and a few octets.
+//! Many clients in one process, each a socket and a few bytes.
 //!
 //! A process of its own: `cargo xtask scale` writes a line for what is to be done, and reads one
 //! line of JSON when it is. The process ends with its input, and all its connections with it.
@@ -25,7 +25,7 @@ const IN_SETUP: usize = 64;
 /// Connections from one source address.
 const PER_ADDRESS: usize = 50;
 
-/// Octets taken from a socket at a time; no answer is longer.
+/// Bytes taken from a socket at a time; no answer is longer.
 const ANSWER: usize = 1024;
 
 /// Events taken at a time.
@@ -297,10 +297,10 @@ impl Clients {
 }
 
 impl Connection {
-    fn send(&mut self, octets: &[u8]) -> Result<()> {
+    fn send(&mut self, bytes: &[u8]) -> Result<()> {
         let socket = self.socket.as_ref().context("it is over")?;
-        let sent = rustix::net::send(socket, octets, SendFlags::NOSIGNAL)?;
-        ensure!(sent == octets.len(), "a socket with nothing in it is full");
+        let sent = rustix::net::send(socket, bytes, SendFlags::NOSIGNAL)?;
+        ensure!(sent == bytes.len(), "a socket with nothing in it is full");
         Ok(())
     }
 
@@ -322,15 +322,15 @@ impl Connection {
             }
         }
         loop {
-            let mut octets = [0; ANSWER];
+            let mut bytes = [0; ANSWER];
             let socket = self.socket.as_ref().context("it is over")?;
-            let len = match rustix::net::recv(socket, &mut octets[..], RecvFlags::empty()) {
+            let len = match rustix::net::recv(socket, &mut bytes[..], RecvFlags::empty()) {
                 Ok((0, _)) => bail!("the server closed the connection"),
                 Ok((len, _)) => len,
                 Err(Errno::AGAIN) => return Ok(Progress::More),
                 Err(error) => return Err(error.into()),
             };
-            self.partial.extend_from_slice(&octets[..len]);
+            self.partial.extend_from_slice(&bytes[..len]);
             ensure!(self.partial.len() <= ANSWER, "an answer is too long");
             if let Some(progress) = self.answered()? {
                 return Ok(progress);

@@ -59,7 +59,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Octets of memory that it has in use (VmRSS).
+    /// Bytes of memory that it has in use (VmRSS).
     pub(super) fn resident(&self) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

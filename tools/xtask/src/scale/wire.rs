@@ -1,4 +1,4 @@
-//! The octets of a minimal client: it sets up MPA without CRCs and calls NULL of NFSv3.
+//! The bytes of a minimal client: it sets up MPA without CRCs and calls NULL of NFSv3.
 //!
 //! It is apart from the crates under test, so that what they get wrong it does not, and so that a
 //! connection costs little more than its socket.
@@ -11,13 +11,13 @@ pub(super) const CREDITS: u32 = 128;
 /// An MPA Request Frame of revision 1 without markers, CRCs and private data (RFC 5044 §7.1).
 pub(super) const REQUEST: [u8; FRAME] = *b"MPA ID Req Frame\x00\x01\x00\x00";
 
-/// Octets of an MPA frame before its private data.
+/// Bytes of an MPA frame before its private data.
 const FRAME: usize = 20;
 
-/// Octets of private data that a reply may have at most (RFC 5044 §7.1).
+/// Bytes of private data that a reply may have at most (RFC 5044 §7.1).
 const MAX_PRIVATE_DATA: usize = 512;
 
-/// Octets of an untagged DDP header with that of RDMAP (RFC 5041 §4.3, RFC 5040 §4.1).
+/// Bytes of an untagged DDP header with that of RDMAP (RFC 5041 §4.3, RFC 5040 §4.1).
 const UNTAGGED: usize = 18;
 
 /// Where what stands in an FPDU with a reply: behind its length and the headers of DDP and RDMAP.
@@ -30,19 +30,19 @@ const MESSAGE_TYPE: usize = MESSAGE + 4;
 const REPLY_STATUS: usize = MESSAGE + 8;
 const ACCEPT_STATUS: usize = MESSAGE + 20;
 
-/// Octets of an FPDU with the reply to a NULL, from its length to its CRC field.
+/// Bytes of an FPDU with the reply to a NULL, from its length to its CRC field.
 pub(super) const REPLY_FPDU: usize = MESSAGE + 24 + 4;
 
-/// Octets of an FPDU with a NULL.
+/// Bytes of an FPDU with a NULL.
 const CALL_FPDU: usize = MESSAGE + 40 + 4;
 
-/// An answer to a request: how many octets it takes, once it is whole.
+/// An answer to a request: how many bytes it takes, once it is whole.
 ///
 /// # Errors
 ///
 /// It is none, refuses the connection, or wants what this client cannot do.
-pub(super) fn setup_reply(octets: &[u8]) -> Result<Option<usize>> {
-    let Some(frame) = octets.first_chunk::<FRAME>() else {
+pub(super) fn setup_reply(bytes: &[u8]) -> Result<Option<usize>> {
+    let Some(frame) = bytes.first_chunk::<FRAME>() else {
         return Ok(None);
     };
     ensure!(frame.starts_with(b"MPA ID Rep Frame"), "no MPA Reply Frame");
@@ -50,9 +50,9 @@ pub(super) fn setup_reply(octets: &[u8]) -> Result<Option<usize>> {
     ensure!(flags & 0x20 == 0, "the connection is refused");
     ensure!(flags & 0xc0 == 0, "markers or CRCs are wanted");
     let len = usize::from(u16::from_be_bytes([frame[18], frame[19]]));
-    ensure!(len <= MAX_PRIVATE_DATA, "{len} octets of private data");
+    ensure!(len <= MAX_PRIVATE_DATA, "{len} bytes of private data");
     let whole = FRAME + len;
-    Ok((octets.len() >= whole).then_some(whole))
+    Ok((bytes.len() >= whole).then_some(whole))
 }
 
 /// The FPDU with a NULL: its `number` on this connection, from one, is its XID and MSN.
@@ -82,18 +82,18 @@ pub(super) fn call(number: u32) -> [u8; CALL_FPDU] {
 /// # Errors
 ///
 /// It is something else.
-pub(super) fn reply(octets: &[u8], number: u32) -> Result<Option<u32>> {
-    if octets.len() < REPLY_FPDU {
+pub(super) fn reply(bytes: &[u8], number: u32) -> Result<Option<u32>> {
+    if bytes.len() < REPLY_FPDU {
         return Ok(None);
     }
     let word = |at: usize| {
-        let word = octets[at..].first_chunk().copied().unwrap_or_default();
+        let word = bytes[at..].first_chunk().copied().unwrap_or_default();
         u32::from_be_bytes(word)
     };
-    let len = usize::from(u16::from_be_bytes([octets[0], octets[1]]));
-    let opcode = octets[3] & 0x0f;
+    let len = usize::from(u16::from_be_bytes([bytes[0], bytes[1]]));
+    let opcode = bytes[3] & 0x0f;
     if len != REPLY_FPDU - 6 || opcode != 3 {
-        bail!("{len} octets of RDMAP opcode {opcode}");
+        bail!("{len} bytes of RDMAP opcode {opcode}");
     }
     ensure!(word(XID) == number, "XID {} for {number}", word(XID));
     let accepted = word(PROCEDURE) == 0
@@ -117,9 +117,9 @@ pub(super) mod tests {
             &[0],
         ]
         .concat();
-        let mut octets = vec![0, 70, 0x41, 0x43];
-        octets.extend(words.into_iter().flat_map(u32::to_be_bytes));
-        octets
+        let mut bytes = vec![0, 70, 0x41, 0x43];
+        bytes.extend(words.into_iter().flat_map(u32::to_be_bytes));
+        bytes
     }
 
     #[test]
@@ -139,16 +139,16 @@ pub(super) mod tests {
         ] {
             let mut bad = good.clone();
             bad[at] ^= 2;
-            assert!(reply(&bad, 7).is_err(), "octet {at}");
+            assert!(reply(&bad, 7).is_err(), "byte {at}");
         }
     }
 
     #[test]
     fn setup_is_taken_if_nothing_unknown_is_wanted() {
         let frame = |flags: u8, len: u8| {
-            let mut octets = b"MPA ID Rep Frame".to_vec();
-            octets.extend([flags, 1, 0, len]);
-            octets
+            let mut bytes = b"MPA ID Rep Frame".to_vec();
+            bytes.extend([flags, 1, 0, len]);
+            bytes
         };
         assert_eq!(setup_reply(&frame(0, 0)).unwrap(), Some(20));
         assert_eq!(setup_reply(&frame(0, 0)[..19]).unwrap(), None);
@@ -166,10 +166,10 @@ pub(super) mod tests {
 
     #[test]
     fn a_null_has_its_number_as_xid_and_msn() {
-        let octets = call(0x0102_0304);
-        assert_eq!(usize::from(octets[1]), octets.len() - 6);
+        let bytes = call(0x0102_0304);
+        assert_eq!(usize::from(bytes[1]), bytes.len() - 6);
         for at in [12, XID, MESSAGE] {
-            assert_eq!(octets[at..at + 4], [1, 2, 3, 4], "at {at}");
+            assert_eq!(bytes[at..at + 4], [1, 2, 3, 4], "at {at}");
         }
     }
 }

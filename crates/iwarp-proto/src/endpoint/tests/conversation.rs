@@ -70,9 +70,9 @@ fn responder_listens_before_it_talks() {
 fn write_then_read_back(sizes: &[usize], change: impl Fn(&mut EndpointConfig)) {
     for (n, len) in sizes.iter().copied().enumerate() {
         let mut pair = Pair::with(&change);
-        let octets = pattern(len, n as u64);
+        let bytes = pattern(len, n as u64);
         let handle = pair.b.register(sink(len + 10)).unwrap();
-        pair.a.post(write(1, octets.clone(), handle, 7)).unwrap();
+        pair.a.post(write(1, bytes.clone(), handle, 7)).unwrap();
         pair.drive();
         assert!(matches!(
             completions(&mut pair.a)[..],
@@ -91,7 +91,7 @@ fn write_then_read_back(sizes: &[usize], change: impl Fn(&mut EndpointConfig)) {
             },
             other => panic!("{other:?}"),
         };
-        assert_eq!(written, octets);
+        assert_eq!(written, bytes);
         let handle = pair.b.register(Memory::Source(gather(written))).unwrap();
         let segment = Segment {
             handle,
@@ -101,7 +101,7 @@ fn write_then_read_back(sizes: &[usize], change: impl Fn(&mut EndpointConfig)) {
         pair.a.post(read(3, len, &[segment])).unwrap();
         pair.drive();
         match completions(&mut pair.a).pop() {
-            Some(Completion::Read { sink, .. }) => assert_eq!(&*sink, octets),
+            Some(Completion::Read { sink, .. }) => assert_eq!(&*sink, bytes),
             other => panic!("{other:?}"),
         }
     }
@@ -154,14 +154,14 @@ fn send_copies_its_small_parts_only() {
     let check = |head: usize, rest: usize, copied: usize| {
         let mut pair = Pair::new();
         pair.b.post(receive(1, 20_000)).unwrap();
-        let octets = pattern(head + rest, 1);
-        let (head, rest) = octets.split_at(head);
+        let bytes = pattern(head + rest, 1);
+        let (head, rest) = bytes.split_at(head);
         pair.a.post(send_from(2, head, rest)).unwrap();
         pair.drive();
         assert_eq!(pair.a.counters().copied_out, copied as u64);
         assert!(matches!(
             completions(&mut pair.b).pop(),
-            Some(Completion::Receive { buffer, .. }) if *buffer == *octets
+            Some(Completion::Receive { buffer, .. }) if *buffer == *bytes
         ));
     };
     check(128, 100, 228);
@@ -176,7 +176,7 @@ fn send_copies_its_small_parts_only() {
 #[test]
 fn a_read_of_many_segments_is_one_completion() {
     let mut pair = Pair::new();
-    let octets = pattern(40_000, 1);
+    let bytes = pattern(40_000, 1);
     let mut segments = Vec::new();
     // More of them than can be outstanding, pieces of several regions, one of them empty.
     let mut at = 0;
@@ -184,7 +184,7 @@ fn a_read_of_many_segments_is_one_completion() {
         let handle = pair
             .b
             .register(Memory::Source(gather(
-                [&[0; 5][..], &octets[at..at + length], &[0]].concat(),
+                [&[0; 5][..], &bytes[at..at + length], &[0]].concat(),
             )))
             .unwrap();
         segments.push(Segment {
@@ -198,7 +198,7 @@ fn a_read_of_many_segments_is_one_completion() {
     pair.a.post(read(1, 50_000, &segments)).unwrap();
     pair.drive();
     match completions(&mut pair.a).pop() {
-        Some(Completion::Read { wr: WrId(1), sink }) => assert_eq!(&*sink, octets),
+        Some(Completion::Read { wr: WrId(1), sink }) => assert_eq!(&*sink, bytes),
         other => panic!("{other:?}"),
     }
 }
@@ -369,9 +369,9 @@ fn invalidating_what_is_not_there_ends_the_connection() {
 #[test]
 fn memory_that_is_being_written_comes_back_when_its_segment_ends() {
     let mut pair = Pair::new();
-    let octets = pattern(60_000, 3);
+    let bytes = pattern(60_000, 3);
     let handle = pair.b.register(sink(60_000)).unwrap();
-    pair.a.post(write(1, octets.clone(), handle, 0)).unwrap();
+    pair.a.post(write(1, bytes.clone(), handle, 0)).unwrap();
     let stream = output(&mut pair.a, usize::MAX);
     let (first, rest) = stream.split_at(20_000);
     pair.b.recv_slice(first);
@@ -388,7 +388,7 @@ fn memory_that_is_being_written_comes_back_when_its_segment_ends() {
             let Memory::Sink(mut buffer) = invalidated.memory else {
                 panic!("a sink was registered");
             };
-            assert_eq!(buffer.memory_mut(), octets);
+            assert_eq!(buffer.memory_mut(), bytes);
         }
         other => panic!("{other:?}"),
     }
@@ -621,12 +621,12 @@ fn an_idle_end_gives_memory_back_and_goes_on() {
 }
 
 #[test]
-fn memory_that_is_being_read_comes_back_with_the_last_octet() {
+fn memory_that_is_being_read_comes_back_with_the_last_byte() {
     let mut pair = Pair::new();
-    let octets = pattern(600_000, 1);
+    let bytes = pattern(600_000, 1);
     let handle = pair
         .b
-        .register(Memory::Source(gather(octets.clone())))
+        .register(Memory::Source(gather(bytes.clone())))
         .unwrap();
     let segment = Segment {
         handle,
@@ -650,7 +650,7 @@ fn memory_that_is_being_read_comes_back_with_the_last_octet() {
         [Completion::Invalidate { wr: WrId(2), .. }]
     ));
     match completions(&mut pair.a).pop() {
-        Some(Completion::Read { sink, .. }) => assert_eq!(&*sink, octets),
+        Some(Completion::Read { sink, .. }) => assert_eq!(&*sink, bytes),
         other => panic!("{other:?}"),
     }
 }

@@ -38,20 +38,20 @@ pub(super) fn untagged(opcode: Opcode, queue: u32, sequence: u32, offset: u32) -
     }
 }
 
-pub(super) fn with_control(header: Header, octet: u8) -> Header {
+pub(super) fn with_control(header: Header, byte: u8) -> Header {
     let mut header = header;
     match &mut header {
         Header::Tagged { control, .. } | Header::Untagged { control, .. } => {
-            *control = Control(octet);
+            *control = Control(byte);
         }
     }
     header
 }
 
-pub(super) fn with_rdmap(header: Header, octet: u8) -> Header {
+pub(super) fn with_rdmap(header: Header, byte: u8) -> Header {
     let mut header = header;
     match &mut header {
-        Header::Tagged { rsvd_ulp, .. } | Header::Untagged { rsvd_ulp, .. } => *rsvd_ulp = octet,
+        Header::Tagged { rsvd_ulp, .. } | Header::Untagged { rsvd_ulp, .. } => *rsvd_ulp = byte,
     }
     header
 }
@@ -99,8 +99,8 @@ impl Victim {
 
     /// Says this to it, and looks at what it answers.
     #[track_caller]
-    fn check(mut self, octets: &[u8], cause: Cause) -> Terminate {
-        self.endpoint.recv_slice(octets);
+    fn check(mut self, bytes: &[u8], cause: Cause) -> Terminate {
+        self.endpoint.recv_slice(bytes);
         let out = output(&mut self.endpoint, usize::MAX);
         let terminate = terminate_in(&out).expect("it ends with a Terminate");
         assert_eq!(terminate.cause, cause);
@@ -121,7 +121,7 @@ impl Victim {
             panic!("a sink was registered");
         };
         assert!(
-            buffer.memory_mut().iter().all(|octet| *octet == 0),
+            buffer.memory_mut().iter().all(|byte| *byte == 0),
             "the region is untouched"
         );
         terminate
@@ -129,10 +129,10 @@ impl Victim {
 }
 
 #[track_caller]
-fn check(cause: Cause, octets: impl FnOnce(&Victim) -> Vec<u8>) -> Terminate {
+fn check(cause: Cause, bytes: impl FnOnce(&Victim) -> Vec<u8>) -> Terminate {
     let victim = Victim::new();
-    let octets = octets(&victim);
-    victim.check(&octets, cause)
+    let bytes = bytes(&victim);
+    victim.check(&bytes, cause)
 }
 
 /// The same with little and much payload: the second is about to be placed directly.
@@ -250,8 +250,8 @@ fn a_send_that_nobody_waits_for() {
 
 impl Victim {
     /// What completes when this is said to it.
-    fn failed(mut self, octets: &[u8]) -> Vec<(u64, WorkError)> {
-        self.endpoint.recv_slice(octets);
+    fn failed(mut self, bytes: &[u8]) -> Vec<(u64, WorkError)> {
+        self.endpoint.recv_slice(bytes);
         completions(&mut self.endpoint)
             .into_iter()
             .map(|completion| match completion {
@@ -265,10 +265,10 @@ impl Victim {
 #[test]
 fn a_send_longer_than_its_receive() {
     for len in [101, 20_000, 60_000] {
-        let octets = frame(untagged(Opcode::Send, 0, 1, 0), &vec![1; len]);
-        Victim::new().check(&octets, Cause::DDP_TOO_LONG);
+        let bytes = frame(untagged(Opcode::Send, 0, 1, 0), &vec![1; len]);
+        Victim::new().check(&bytes, Cause::DDP_TOO_LONG);
         assert_eq!(
-            Victim::new().failed(&octets),
+            Victim::new().failed(&bytes),
             [(1, WorkError::TooLong), (2, WorkError::Flushed)]
         );
     }
@@ -344,7 +344,7 @@ fn reading_what_may_not_be_read() {
 #[test]
 fn more_reads_than_are_served() {
     let victim = Victim::with(|config| config.ird = 2);
-    let octets: Vec<_> = (1..=3)
+    let bytes: Vec<_> = (1..=3)
         .flat_map(|sequence| {
             let request = request(victim.source.0, 0, 1);
             frame(
@@ -353,7 +353,7 @@ fn more_reads_than_are_served() {
             )
         })
         .collect();
-    victim.check(&octets, Cause::DDP_NO_BUFFER);
+    victim.check(&bytes, Cause::DDP_NO_BUFFER);
 }
 
 #[test]
@@ -365,7 +365,7 @@ fn served_reads_make_room_for_others() {
         victim.endpoint.recv_slice(&frame(header, &request.emit()));
         let out = fpdus(&output(&mut victim.endpoint, usize::MAX));
         assert!(
-            matches!(out[..], [(Header::Tagged { stag: 77, offset: 5, .. }, ref octets)] if octets == &[5; 100])
+            matches!(out[..], [(Header::Tagged { stag: 77, offset: 5, .. }, ref bytes)] if bytes == &[5; 100])
         );
     }
 }
@@ -423,8 +423,8 @@ fn read_responses_that_nobody_asked_for() {
 fn a_response_after_the_last_read() {
     let mut pair = Pair::new();
     pair.introduce();
-    let octets = frame(tagged(Opcode::ReadResponse, 5, 0), &[1; 10]);
-    pair.b.recv_slice(&octets);
+    let bytes = frame(tagged(Opcode::ReadResponse, 5, 0), &[1; 10]);
+    pair.b.recv_slice(&bytes);
     let terminate = terminate_in(&output(&mut pair.b, usize::MAX)).unwrap();
     assert_eq!(terminate.cause, Cause::RDMA_OPCODE);
 }
@@ -433,9 +433,9 @@ fn a_response_after_the_last_read() {
 fn the_first_of_several_errors_is_told() {
     let terminate = {
         let victim = Victim::new();
-        let mut octets = frame(tagged(Opcode::Write, victim.sink.0 ^ 1, 3), b"first");
-        octets.extend(frame(untagged(Opcode::Send, 3, 1, 0), b"second"));
-        victim.check(&octets, Cause::DDP_INVALID_STAG)
+        let mut bytes = frame(tagged(Opcode::Write, victim.sink.0 ^ 1, 3), b"first");
+        bytes.extend(frame(untagged(Opcode::Send, 3, 1, 0), b"second"));
+        victim.check(&bytes, Cause::DDP_INVALID_STAG)
     };
     let segment = terminate.segment.unwrap();
     assert_eq!(segment.length, 14 + 5);
@@ -446,10 +446,10 @@ fn the_first_of_several_errors_is_told() {
 #[test]
 fn an_error_of_the_stream_is_told_without_a_header() {
     let victim = Victim::new();
-    let mut octets = frame(tagged(Opcode::Write, victim.sink.0, 0), b"x");
-    let last = octets.len() - 1;
-    octets[last] ^= 1;
-    let terminate = victim.check(&octets, Cause::MPA_CRC);
+    let mut bytes = frame(tagged(Opcode::Write, victim.sink.0, 0), b"x");
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    let terminate = victim.check(&bytes, Cause::MPA_CRC);
     assert_eq!(terminate.segment, None);
 }
 
@@ -477,12 +477,12 @@ fn nothing_is_sent_behind_a_terminate() {
 #[test]
 fn fpdus_too_short_for_a_header() {
     for ulpdu in 0..18_u16 {
-        let mut octets = ulpdu.to_be_bytes().to_vec();
-        octets.resize(2 + usize::from(ulpdu), 0);
-        octets.resize(octets.len() + fpdu::pad_len(usize::from(ulpdu)), 0);
-        let crc = crc::emit(crc::crc32c(&octets));
-        octets.extend_from_slice(&crc);
-        Victim::new().check(&octets, Cause::DDP_CATASTROPHIC);
+        let mut bytes = ulpdu.to_be_bytes().to_vec();
+        bytes.resize(2 + usize::from(ulpdu), 0);
+        bytes.resize(bytes.len() + fpdu::pad_len(usize::from(ulpdu)), 0);
+        let crc = crc::emit(crc::crc32c(&bytes));
+        bytes.extend_from_slice(&crc);
+        Victim::new().check(&bytes, Cause::DDP_CATASTROPHIC);
     }
 }
 
@@ -491,10 +491,10 @@ fn a_wrong_crc_delivers_nothing() {
     for payload in [10, 100, 9000, 20_000] {
         for (opcode, at) in [(Opcode::Write, 30), (Opcode::Write, 17)] {
             let mut victim = Victim::new();
-            let mut octets = frame(tagged(opcode, victim.sink.0, 0), &vec![0; payload]);
-            let at = at.min(octets.len() - 1);
-            octets[at] ^= 0x10;
-            victim.endpoint.recv_slice(&octets);
+            let mut bytes = frame(tagged(opcode, victim.sink.0, 0), &vec![0; payload]);
+            let at = at.min(bytes.len() - 1);
+            bytes[at] ^= 0x10;
+            victim.endpoint.recv_slice(&bytes);
             let out = output(&mut victim.endpoint, usize::MAX);
             assert_eq!(terminate_in(&out).unwrap().cause, Cause::MPA_CRC);
             assert_eq!(victim.failed(&[]).len(), 2);
@@ -505,27 +505,27 @@ fn a_wrong_crc_delivers_nothing() {
 #[test]
 fn corrupt_header_of_a_large_fpdu_is_a_crc_error() {
     let victim = Victim::new();
-    let mut octets = frame(tagged(Opcode::Write, victim.sink.0, 0), &[0; 20_000]);
-    octets[4] ^= 1;
-    victim.check(&octets, Cause::MPA_CRC);
+    let mut bytes = frame(tagged(Opcode::Write, victim.sink.0, 0), &[0; 20_000]);
+    bytes[4] ^= 1;
+    victim.check(&bytes, Cause::MPA_CRC);
 }
 
 #[test]
 fn strict_places_nothing_before_it_is_verified() {
     let victim = Victim::with(|config| config.strict = true);
-    let mut octets = frame(tagged(Opcode::Write, victim.sink.0, 0), &[9; 20_000]);
-    let last = octets.len() - 1;
-    octets[last] ^= 1;
-    victim.check(&octets, Cause::MPA_CRC);
+    let mut bytes = frame(tagged(Opcode::Write, victim.sink.0, 0), &[9; 20_000]);
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    victim.check(&bytes, Cause::MPA_CRC);
 }
 
 #[test]
 fn responder_that_heard_nothing_valid_says_nothing() {
     let mut endpoint = Endpoint::new(config(Role::Responder));
     endpoint.post(receive(1, 10)).unwrap();
-    let mut octets = frame(untagged(Opcode::Send, 0, 1, 0), b"x");
-    octets[20] ^= 1;
-    endpoint.recv_slice(&octets);
+    let mut bytes = frame(untagged(Opcode::Send, 0, 1, 0), b"x");
+    bytes[20] ^= 1;
+    endpoint.recv_slice(&bytes);
     assert!(!endpoint.has_output());
     assert_eq!(endpoint.closed(), Some(&peer_error(Cause::MPA_CRC)));
     assert_eq!(completions(&mut endpoint).len(), 1);
@@ -562,10 +562,10 @@ fn unchecked_crc_field_may_be_anything() {
         Endpoint::new(config)
     };
     endpoint.post(receive(1, 10)).unwrap();
-    let mut octets = frame(untagged(Opcode::Send, 0, 1, 0), b"x");
-    let last = octets.len() - 1;
-    octets[last] ^= 0xff;
-    endpoint.recv_slice(&octets);
+    let mut bytes = frame(untagged(Opcode::Send, 0, 1, 0), b"x");
+    let last = bytes.len() - 1;
+    bytes[last] ^= 0xff;
+    endpoint.recv_slice(&bytes);
     assert!(matches!(
         completions(&mut endpoint)[..],
         [Completion::Receive { .. }]
@@ -616,8 +616,8 @@ fn a_second_terminate_is_not_looked_at() {
 #[test]
 fn stream_that_ends_within_an_fpdu_is_lost() {
     let mut victim = Victim::new();
-    let octets = frame(tagged(Opcode::Write, victim.sink.0, 0), &[0; 20_000]);
-    victim.endpoint.recv_slice(&octets[..10_000]);
+    let bytes = frame(tagged(Opcode::Write, victim.sink.0, 0), &[0; 20_000]);
+    victim.endpoint.recv_slice(&bytes[..10_000]);
     victim.endpoint.recv_with(|_| Ok(0)).unwrap();
     assert!(matches!(
         victim.endpoint.closed(),

@@ -68,14 +68,14 @@ fn message_without_a_block_waits_and_holds_up_what_is_behind_it() {
     pair.a.post(send(1, b"one")).unwrap();
     pair.a.post(send(2, b"two")).unwrap();
     pair.a.post(write(3, vec![7; 100], region, 0)).unwrap();
-    let octets = output(&mut pair.a, usize::MAX);
-    assert_eq!(pair.b.recv_slice(&octets), 0);
+    let bytes = output(&mut pair.a, usize::MAX);
+    assert_eq!(pair.b.recv_slice(&bytes), 0);
     let one = messages(&mut pair.b);
     assert_eq!((one.len(), &*one[0]), (1, b"one".as_slice()));
     assert!(!pair.b.wants_input() && !pair.b.has_staged() && !pair.b.resume());
     assert!(pair.b.awaited_share().is_some());
     // What comes meanwhile is not looked at.
-    assert_eq!(pair.b.recv_slice(&octets[..10]), 10);
+    assert_eq!(pair.b.recv_slice(&bytes[..10]), 10);
     assert_eq!(pair.b.counters().held_back, 1);
     drop(one);
     assert!(pair.b.resume());
@@ -295,8 +295,8 @@ fn half_an_fpdu_keeps_its_memory_when_the_rest_is_released() {
     let mut pair = Pair::with(|config| config.pool = pool.clone());
     pair.b.post(receive(1, 100)).unwrap();
     pair.a.post(send(1, b"in two halves")).unwrap();
-    let octets = output(&mut pair.a, usize::MAX);
-    let (first, rest) = octets.split_at(20);
+    let bytes = output(&mut pair.a, usize::MAX);
+    let (first, rest) = bytes.split_at(20);
     pair.b.recv_slice(first);
     pair.b.trim();
     pair.b.recv_slice(rest);

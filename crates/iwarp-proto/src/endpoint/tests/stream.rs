@@ -42,8 +42,8 @@ fn post(pair: &mut Pair, steps: &[Step]) -> Handle {
         let work = match *step {
             Step::Send(len, head) => {
                 pair.b.post(receive(n, 20_000)).unwrap();
-                let octets = pattern(len, n);
-                let (head, rest) = octets.split_at(head.min(len));
+                let bytes = pattern(len, n);
+                let (head, rest) = bytes.split_at(head.min(len));
                 send_from(n, head, rest)
             }
             Step::Write(len, offset) => write(n, pattern(len, n), sink, offset as u64),
@@ -173,14 +173,14 @@ proptest! {
 
     #[test]
     fn garbage_never_panics(
-        octets in proptest::collection::vec(any::<u8>(), 0..3000),
+        bytes in proptest::collection::vec(any::<u8>(), 0..3000),
         crc: bool,
         cut in 1_usize..3000,
     ) {
         let mut endpoint = Endpoint::new(EndpointConfig { crc, ..config(Role::Responder) });
         endpoint.post(receive(1, 100)).unwrap();
         endpoint.register(sink(1000)).unwrap();
-        for piece in octets.chunks(cut) {
+        for piece in bytes.chunks(cut) {
             endpoint.recv_slice(piece);
         }
         output(&mut endpoint, usize::MAX);

@@ -44,11 +44,11 @@ fn joined(segments: &[(Header, Vec<u8>)], control: u8, opcode: Opcode) -> Vec<u8
 }
 
 #[test]
-fn a_send_is_untagged_in_queue_0_and_counts_its_octets() {
-    let octets = pattern(1000, 1);
-    let segments = sent([send(1, &octets)]);
+fn a_send_is_untagged_in_queue_0_and_counts_its_bytes() {
+    let bytes = pattern(1000, 1);
+    let segments = sent([send(1, &bytes)]);
     assert!(segments.len() > 8);
-    assert_eq!(joined(&segments, 0, Opcode::Send), octets);
+    assert_eq!(joined(&segments, 0, Opcode::Send), bytes);
     let mut at = 0;
     for (header, payload) in segments {
         let Header::Untagged {
@@ -68,14 +68,14 @@ fn a_send_is_untagged_in_queue_0_and_counts_its_octets() {
 
 #[test]
 fn a_send_with_invalidate_names_the_stag_in_each_segment() {
-    let octets = pattern(300, 1);
+    let bytes = pattern(300, 1);
     let segments = sent([WorkRequest::Send {
         wr: WrId(1),
-        buffer: buffer(&octets),
+        buffer: buffer(&bytes),
         rest: Gather::new(),
         invalidate: Some(Handle(0x1234_5678)),
     }]);
-    assert_eq!(joined(&segments, 0, Opcode::SendInvalidate), octets);
+    assert_eq!(joined(&segments, 0, Opcode::SendInvalidate), bytes);
     for (header, _) in segments {
         assert!(
             matches!(
@@ -94,9 +94,9 @@ fn a_send_with_invalidate_names_the_stag_in_each_segment() {
 
 #[test]
 fn a_write_is_tagged_and_goes_on_from_its_offset() {
-    let octets = pattern(1000, 1);
-    let segments = sent([write(1, octets.clone(), Handle(7), 0xffff_fff0)]);
-    assert_eq!(joined(&segments, TAGGED, Opcode::Write), octets);
+    let bytes = pattern(1000, 1);
+    let segments = sent([write(1, bytes.clone(), Handle(7), 0xffff_fff0)]);
+    assert_eq!(joined(&segments, TAGGED, Opcode::Write), bytes);
     let mut at = 0xffff_fff0;
     for (header, payload) in segments {
         let Header::Tagged {
@@ -111,7 +111,7 @@ fn a_write_is_tagged_and_goes_on_from_its_offset() {
 }
 
 #[test]
-fn messages_without_octets_are_one_segment_each() {
+fn messages_without_bytes_are_one_segment_each() {
     let segments = sent([send(1, b""), write(2, Vec::new(), Handle(7), 3)]);
     assert_eq!(segments.len(), 2);
     assert_eq!(joined(&segments[..1], 0, Opcode::Send), b"");
@@ -151,11 +151,11 @@ fn a_read_is_a_request_in_queue_1_per_segment() {
 }
 
 /// An endpoint that has heard its peer, with memory to be read.
-fn source(octets: &[u8]) -> (Endpoint, Handle) {
+fn source(bytes: &[u8]) -> (Endpoint, Handle) {
     let mut endpoint = narrow();
     endpoint.recv_slice(&frame(tagged(Opcode::Write, 0, 0), b""));
     let handle = endpoint
-        .register(Memory::Source(gather(octets.to_vec())))
+        .register(Memory::Source(gather(bytes.to_vec())))
         .unwrap();
     (endpoint, handle)
 }
@@ -176,15 +176,15 @@ fn request(sequence: u32, length: u32, source_stag: u32) -> Vec<u8> {
 
 #[test]
 fn a_read_response_is_tagged_with_what_the_request_named() {
-    let octets = pattern(1000, 1);
-    let (mut endpoint, handle) = source(&octets);
+    let bytes = pattern(1000, 1);
+    let (mut endpoint, handle) = source(&bytes);
     endpoint.recv_slice(&request(1, 1000, handle.0));
     assert!(
         !endpoint.has_completions(),
         "a request is nothing to our user"
     );
     let segments = fpdus(&output(&mut endpoint, usize::MAX));
-    assert_eq!(joined(&segments, TAGGED, Opcode::ReadResponse), octets);
+    assert_eq!(joined(&segments, TAGGED, Opcode::ReadResponse), bytes);
     let mut at = 1 << 33;
     for (header, payload) in segments {
         let Header::Tagged {
@@ -225,7 +225,7 @@ fn a_read_of_nothing_is_answered_without_a_look_at_its_source() {
 }
 
 #[test]
-fn an_answer_without_octets_is_taken_whatever_it_names() {
+fn an_answer_without_bytes_is_taken_whatever_it_names() {
     let mut endpoint = narrow();
     let nothing = Segment {
         handle: Handle(9),
@@ -319,17 +319,17 @@ fn a_pad_is_zero_when_sent_and_not_looked_at_when_received() {
     for len in 0..8 {
         let mut endpoint = narrow();
         endpoint.post(send(1, &vec![0xff; len])).unwrap();
-        let mut octets = output(&mut endpoint, usize::MAX);
-        assert_eq!(octets.len() % 4, 0);
-        let body = octets.len() - fpdu::CRC_LEN;
+        let mut bytes = output(&mut endpoint, usize::MAX);
+        assert_eq!(bytes.len() % 4, 0);
+        let body = bytes.len() - fpdu::CRC_LEN;
         let pad = 2 + 18 + len..body;
-        assert!(octets[pad.clone()].iter().all(|octet| *octet == 0));
-        octets[pad].fill(0xee);
-        let crc = crc::emit(crc::crc32c(&octets[..body]));
-        octets[body..].copy_from_slice(&crc);
+        assert!(bytes[pad.clone()].iter().all(|byte| *byte == 0));
+        bytes[pad].fill(0xee);
+        let crc = crc::emit(crc::crc32c(&bytes[..body]));
+        bytes[body..].copy_from_slice(&crc);
         let mut peer = Endpoint::new(config(Role::Responder));
         peer.post(receive(1, 10)).unwrap();
-        peer.recv_slice(&octets);
+        peer.recv_slice(&bytes);
         match completions(&mut peer).pop() {
             Some(Completion::Receive { buffer, .. }) => assert_eq!(&*buffer, vec![0xff; len]),
             other => panic!("{other:?}"),
@@ -354,13 +354,13 @@ fn segments_are_no_larger_than_allowed() {
         let segments = fpdus(&output(&mut endpoint, usize::MAX));
         let ulpdu = |(header, payload): &(Header, Vec<u8>)| header.wire_len() + payload.len();
         assert_eq!(segments.iter().map(ulpdu).max(), Some(most));
-        let octets: usize = segments.iter().map(|(_, payload)| payload.len()).sum();
-        assert_eq!(octets, 2 * LEN);
+        let bytes: usize = segments.iter().map(|(_, payload)| payload.len()).sum();
+        assert_eq!(bytes, 2 * LEN);
     }
 }
 
 #[test]
-fn work_completes_when_its_last_octet_is_handed_out() {
+fn work_completes_when_its_last_byte_is_handed_out() {
     let mut endpoint = narrow();
     endpoint.post(send(1, &[1; 300])).unwrap();
     endpoint.post(write(2, vec![2; 300], Handle(1), 0)).unwrap();

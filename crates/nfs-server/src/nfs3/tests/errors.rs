@@ -12,7 +12,7 @@ fn arguments_that_are_none_are_garbage_to_every_procedure() {
             vers: NFS_V3,
             proc,
         };
-        // A handle longer than any, and octets behind arguments that have none.
+        // A handle longer than any, and bytes behind arguments that have none.
         let Reply::Message(payload) = peer.raw(target, |w| w.opaque(&[0; 65])) else {
             panic!("no reply to {proc}")
         };
@@ -38,9 +38,9 @@ fn item_where_none_is_eligible_is_not_executed() {
 fn forged_and_stale_handles_are_told_apart() {
     let peer = Peer::new();
     let file = create(&peer, "f");
-    let mut octets = file.to_vec();
-    octets[20] ^= 1;
-    let forged = FileHandle::new(&octets).unwrap();
+    let mut bytes = file.to_vec();
+    bytes[20] ^= 1;
+    let forged = FileHandle::new(&bytes).unwrap();
     for handle in [forged, FileHandle::new(b"").unwrap()] {
         let get = args::GetAttr { object: handle };
         assert_eq!(status!(peer, get), Status::BadHandle);
@@ -245,7 +245,7 @@ fn failures_tell_attributes_where_they_are_known() {
 
 proptest! {
     #[test]
-    fn any_octets_for_arguments_are_answered(
+    fn any_bytes_for_arguments_are_answered(
         proc in 0_u32..23,
         with_handle: bool,
         words in proptest::collection::vec(prop_oneof![0_u32..4, any::<u32>()], 0..24),

@@ -105,7 +105,7 @@ fn write_that_comes_again_does_not_undo_a_later_one() {
         inline(&read)
             .head()
             .windows(5)
-            .any(|octets| octets == b"later")
+            .any(|bytes| bytes == b"later")
     );
 }
 

@@ -1,6 +1,6 @@
 //! Transport characteristics (xcharext §2, §3): what each end says about itself.
 //!
-//! On the wire a characteristic is an [`XcharVal`]: an id, and opaque octets in which the XDR of its
+//! On the wire a characteristic is an [`XcharVal`]: an id, and opaque bytes in which the XDR of its
 //! value is. What an id means is a type that implements [`Characteristic`]; those of the text are
 //! [`ReceiveBufferSize`], [`RequesterRemoteInvalidation`] and [`BackwardRequestSupport`]. A
 //! [`Registry`] has those that an end understands, and checks what a peer sends.
@@ -95,7 +95,7 @@ pub trait Characteristic: 'static {
     /// What is assumed of an end that does not say it (xcharext §3).
     fn default() -> Self::Value;
 
-    /// Reads a value from the octets of an [`XcharVal`]. What is left unread is ignored.
+    /// Reads a value from the bytes of an [`XcharVal`]. What is left unread is ignored.
     ///
     /// # Errors
     ///
@@ -129,7 +129,7 @@ pub enum MayChange {
     Unasked,
 }
 
-/// Why octets are no value of a characteristic.
+/// Why bytes are no value of a characteristic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     /// They are not its XDR.

@@ -42,7 +42,7 @@ impl XcharVal {
     ///
     /// # Panics
     ///
-    /// If its octets are more than [`MAX_CHARACTERISTIC_LEN`], or not all in the stream.
+    /// If its bytes are more than [`MAX_CHARACTERISTIC_LEN`], or not all in the stream.
     pub fn of<C: Characteristic>(value: &C::Value) -> Self {
         let mut w = Writer::new(Buffer::default());
         C::emit(value, &mut w);
@@ -125,7 +125,7 @@ impl XcharSpec {
         self.put(XcharVal::of::<C>(value));
     }
 
-    /// The same with octets that are the value already.
+    /// The same with bytes that are the value already.
     ///
     /// # Panics
     ///
@@ -172,7 +172,7 @@ impl XcharSpec {
     }
 }
 
-/// Why octets are no `xcharspec`, whatever its values mean.
+/// Why bytes are no `xcharspec`, whatever its values mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecMalformed {
     /// They are not its XDR.

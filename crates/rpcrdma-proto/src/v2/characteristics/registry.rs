@@ -57,7 +57,7 @@ pub struct SpecError {
 pub struct Oddities {
     /// Values of characteristics that are not known here; they are skipped (xcharext §2.1).
     pub unknown: usize,
-    /// Values with octets behind what their XDR type takes; those are ignored.
+    /// Values with bytes behind what their XDR type takes; those are ignored.
     pub trailing: usize,
     /// Bits of a subset that are for no value; they are ignored.
     pub bits_for_nothing: usize,
@@ -192,16 +192,16 @@ impl Descriptor {
     ///
     /// # Errors
     ///
-    /// If the octets are none of it.
+    /// If the bytes are none of it.
     pub fn show(&self, data: &[u8]) -> Result<String, ValueError> {
         (self.show)(data)
     }
 
-    /// [`Characteristic::may_change`] with the octets of both values.
+    /// [`Characteristic::may_change`] with the bytes of both values.
     ///
     /// # Errors
     ///
-    /// If the octets of one are none.
+    /// If the bytes of one are none.
     pub fn may_change(&self, from: &[u8], to: &[u8]) -> Result<MayChange, ValueError> {
         (self.may_change)(from, to)
     }

@@ -6,11 +6,11 @@ use oncrpc::xdr::{Reader, Writer};
 use std::fmt;
 
 /// Receive Buffer Size, XCHAR_RBSIZ (xcharext §3.1): each Receive of whoever says it has at least
-/// so many octets, so the peer may send messages of that size.
+/// so many bytes, so the peer may send messages of that size.
 #[derive(Clone, Copy, Debug)]
 pub enum ReceiveBufferSize {}
 
-/// Octets of the smallest Receive that a peer has.
+/// Bytes of the smallest Receive that a peer has.
 ///
 /// No upper limit: whoever sends has a largest message of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,13 +23,13 @@ impl ReceiveSize {
     /// What everybody has who speaks version two (cel-01 §2.3).
     pub const DEFAULT: Self = Self(4096);
 
-    /// A size of so many octets, if that is not too small.
-    pub fn new(octets: u32) -> Option<Self> {
-        (octets >= Self::MIN.0).then_some(Self(octets))
+    /// A size of so many bytes, if that is not too small.
+    pub fn new(bytes: u32) -> Option<Self> {
+        (bytes >= Self::MIN.0).then_some(Self(bytes))
     }
 
-    /// In octets.
-    pub fn octets(self) -> usize {
+    /// In bytes.
+    pub fn bytes(self) -> usize {
         self.0 as usize
     }
 }

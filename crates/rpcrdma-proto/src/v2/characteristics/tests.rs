@@ -1,4 +1,4 @@
-//! Characteristics against their octets, good and bad.
+//! Characteristics against their bytes, good and bad.
 
 use super::*;
 use crate::invalidation::design::Design;
@@ -32,7 +32,7 @@ fn spec(values: &[XcharVal]) -> XcharSpec {
 /// The table of xcharext §3.
 #[test]
 fn what_is_not_said_is_what_the_text_has_as_default() {
-    assert_eq!(ReceiveBufferSize::default().octets(), 4096);
+    assert_eq!(ReceiveBufferSize::default().bytes(), 4096);
     assert!(!RequesterRemoteInvalidation::default());
     assert_eq!(BackwardRequestSupport::default(), BackwardSupport::Inline);
     let default = |id| {
@@ -56,7 +56,7 @@ fn values_are_read_and_made() {
         assert_eq!(read, Ok(Some(expected)));
         assert_eq!(value(77, data).read::<C>(), Ok(None), "of another one");
     }
-    let size = |octets| ReceiveSize::new(octets).expect("large enough");
+    let size = |bytes| ReceiveSize::new(bytes).expect("large enough");
     check::<ReceiveBufferSize>(&[0, 0, 4, 0], ReceiveSize::MIN);
     check::<ReceiveBufferSize>(&[0, 0, 0x40, 1], size(16_385));
     check::<ReceiveBufferSize>(&[0xff; 4], size(u32::MAX));

@@ -10,11 +10,11 @@ pub struct XcharValView<'a> {
     pub which: u32,
     /// The length of `xchv_data` on the wire, if it is there.
     pub len: Option<u32>,
-    /// As many of its octets as there are.
+    /// As many of its bytes as there are.
     pub data: &'a [u8],
 }
 
-/// View of an `xcharspec`. How much it can hold is bounded by the octets it is read from.
+/// View of an `xcharspec`. How much it can hold is bounded by the bytes it is read from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpecView<'a> {
     /// The count on the wire, if it is there.
@@ -23,7 +23,7 @@ pub struct SpecView<'a> {
     pub values: Vec<XcharValView<'a>>,
 }
 
-/// View of an `xcharsubset`. How much it can hold is bounded by the octets it is read from.
+/// View of an `xcharsubset`. How much it can hold is bounded by the bytes it is read from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubsetView {
     /// The count on the wire, if it is there.

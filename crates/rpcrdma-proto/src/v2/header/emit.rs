@@ -17,7 +17,7 @@ const OPTIONAL_LEN: usize = HeaderView::FIXED_LEN + 3 * 4;
 /// The header of an RDMA2_MSG without chunks, which most messages have.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain {
-    octets: [u8; PLAIN_LEN],
+    bytes: [u8; PLAIN_LEN],
     len: usize,
 }
 
@@ -25,19 +25,19 @@ impl Deref for Plain {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.octets[..self.len]
+        &self.bytes[..self.len]
     }
 }
 
 /// The header of an RDMA2_MSG without chunks, and so with nothing to invalidate.
 pub fn plain(xid: u32, credits: u32, direction: Direction, layout: WordLayout) -> Plain {
-    let mut octets = [0; PLAIN_LEN];
+    let mut bytes = [0; PLAIN_LEN];
     let words = [xid, VERSION, credits, procedure::MSG, direction.word()].map(u32::to_be_bytes);
     let words = words.as_flattened();
-    octets[..words.len()].copy_from_slice(words);
+    bytes[..words.len()].copy_from_slice(words);
     // Three words for three lists, and a zero or an empty array before them.
     let len = emitted_len(layout, 0, 0, std::iter::empty(), None);
-    Plain { octets, len }
+    Plain { bytes, len }
 }
 
 /// Octets of a header with so many handles for invalidation, segments in the Read list, in each

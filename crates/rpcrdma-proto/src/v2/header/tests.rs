@@ -68,10 +68,10 @@ fn emitted(header: &Header) -> Vec<u8> {
 #[test]
 fn vectors_are_read_and_made() {
     let check = |layout, wire: &[u32], body: Body| {
-        let octets = words(wire);
+        let bytes = words(wire);
         let header = header(body);
-        assert_eq!(emitted(&header), octets);
-        assert_eq!(Header::parse(&octets, layout), Ok((header, octets.len())));
+        assert_eq!(emitted(&header), bytes);
+        assert_eq!(Header::parse(&bytes, layout), Ok((header, bytes.len())));
     };
     let none = Lists::default;
     check(
@@ -156,13 +156,13 @@ fn vectors_are_read_and_made() {
 #[test]
 fn errors_are_read_and_made_and_have_no_direction_word() {
     let check = |wire: &[u32], error| {
-        let octets = words(wire);
+        let bytes = words(wire);
         let header = header(Body::Error(error));
-        assert_eq!(emitted(&header), octets);
+        assert_eq!(emitted(&header), bytes);
         assert_eq!(header.direction(), Direction::Reply);
         // What follows is no part of it, and no layout changes it.
         for layout in [WordLayout::None, WordLayout::One, WordLayout::Several] {
-            let longer = [&octets[..], b"more"].concat();
+            let longer = [&bytes[..], b"more"].concat();
             let parsed = Header::parse(&longer, layout);
             assert_eq!(parsed, Ok((header.clone(), longer.len())));
         }
@@ -176,7 +176,7 @@ fn errors_are_read_and_made_and_have_no_direction_word() {
 }
 
 #[test]
-fn err_vers_has_the_octets_of_version_one_and_the_version_that_is_refused() {
+fn err_vers_has_the_bytes_of_version_one_and_the_version_that_is_refused() {
     for version in [1, 2, 3] {
         let mut one = Buffer::default();
         let mut two = Buffer::default();
@@ -365,8 +365,8 @@ proptest! {
     fn what_is_made_is_read_back(body in any_body(), stream in prop::collection::vec(any::<u8>(), 0..32)) {
         let layout = layout_of(&body);
         let header = header(body);
-        let mut octets = emitted(&header);
-        let len = octets.len();
+        let mut bytes = emitted(&header);
+        let len = bytes.len();
         match &header.body {
             Body::Msg(chunks) | Body::NoMsg(chunks) => {
                 let lists = &chunks.lists;
@@ -381,17 +381,17 @@ proptest! {
             Body::Optional(optional) => prop_assert_eq!(len, optional_len(optional.info.len())),
             Body::Error(_) => {}
         }
-        octets.extend_from_slice(&stream);
-        prop_assert_eq!(Header::parse(&octets, layout), Ok((header, len)));
+        bytes.extend_from_slice(&stream);
+        prop_assert_eq!(Header::parse(&bytes, layout), Ok((header, len)));
     }
 
     #[test]
     fn no_cut_header_is_valid(body in any_body()) {
         let layout = layout_of(&body);
         let header = header(body);
-        let octets = emitted(&header);
-        for len in 0..octets.len() {
-            let error = Header::parse(&octets[..len], layout).expect_err("cut");
+        let bytes = emitted(&header);
+        for len in 0..bytes.len() {
+            let error = Header::parse(&bytes[..len], layout).expect_err("cut");
             let expected = match (error, header.direction()) {
                 (HeaderError::Malformed { xid, credits, .. }, Direction::Call) => {
                     Disposition::BadHeader { xid, credits }
@@ -403,13 +403,13 @@ proptest! {
     }
 
     #[test]
-    fn no_octets_make_it_panic(octets in prop::collection::vec(any::<u8>(), 0..200), proc in 0..7_u32) {
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), proc in 0..7_u32) {
         let mut message = words(&[7, 2, 32, proc]);
-        message.extend(octets.iter().map(|octet| octet & 1));
+        message.extend(bytes.iter().map(|byte| byte & 1));
         for layout in [WordLayout::None, WordLayout::One, WordLayout::Several] {
-            let _ = Header::parse(&octets, layout);
+            let _ = Header::parse(&bytes, layout);
             let _ = Header::parse(&message, layout);
-            let _ = BodyView::new(proc, layout, &octets);
+            let _ = BodyView::new(proc, layout, &bytes);
         }
     }
 }

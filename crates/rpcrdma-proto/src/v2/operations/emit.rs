@@ -1,4 +1,4 @@
-//! From an operation to octets.
+//! From an operation to bytes.
 
 use super::Operation;
 use crate::v2::header::{Direction, Optional, emit_optional, optional_len};
@@ -21,7 +21,7 @@ impl Operation {
         }
     }
 
-    /// Octets of the message that carries it.
+    /// Bytes of the message that carries it.
     pub fn emitted_len(&self) -> usize {
         optional_len(self.info().len())
     }

@@ -40,9 +40,9 @@ pub enum OperationMalformed {
     #[error("it goes the wrong way")]
     Direction,
     /// An RPC message follows, which there is in none of these (xcharext §4).
-    #[error("{len} octets follow the header")]
+    #[error("{len} bytes follow the header")]
     Payload {
-        /// Octets that do.
+        /// Bytes that do.
         len: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Operations against their octets, good and bad. The octets of the vectors were written by hand
+//! Operations against their bytes, good and bad. The bytes of the vectors were written by hand
 //! from the XDR of xcharext §5.2.
 
 use super::*;
@@ -43,10 +43,10 @@ fn emitted(operation: &Operation, direction: Direction) -> Vec<u8> {
 #[test]
 fn vectors_are_read_and_made() {
     let check = |wire: &[u32], direction, operation: Operation| {
-        let octets = words(wire);
-        assert_eq!(emitted(&operation, direction), octets);
+        let bytes = words(wire);
+        assert_eq!(emitted(&operation, direction), bytes);
         let expected = Ok((operation, Oddities::default()));
-        assert_eq!(received(&octets, Supported::All), expected);
+        assert_eq!(received(&bytes, Supported::All), expected);
     };
     let init = InitXch::default()
         .with::<ReceiveBufferSize>(&ReceiveSize::new(8192).expect("large enough"))
@@ -336,8 +336,8 @@ fn usual_direction(operation: &Operation) -> Direction {
 proptest! {
     #[test]
     fn what_is_made_is_read_back(operation in any_operation()) {
-        let octets = emitted(&operation, usual_direction(&operation));
-        let (read, _) = received(&octets, Supported::All).expect("valid");
+        let bytes = emitted(&operation, usual_direction(&operation));
+        let (read, _) = received(&bytes, Supported::All).expect("valid");
         prop_assert_eq!(read, operation);
     }
 
@@ -357,13 +357,13 @@ proptest! {
     }
 
     #[test]
-    fn no_octets_make_it_panic(info in prop::collection::vec(any::<u8>(), 0..200), operation in 0..6_u32) {
-        for octets in [info.clone(), info.iter().map(|octet| octet & 1).collect()] {
-            let _ = OperationView::new(operation, &octets);
+    fn no_bytes_make_it_panic(info in prop::collection::vec(any::<u8>(), 0..200), operation in 0..6_u32) {
+        for bytes in [info.clone(), info.iter().map(|byte| byte & 1).collect()] {
+            let _ = OperationView::new(operation, &bytes);
             let optional = crate::v2::header::Optional {
                 direction: Direction::Call,
                 operation,
-                info: octets,
+                info: bytes,
             };
             let _ = Operation::parse(&optional, &[], Supported::All, &Registry::standard());
         }

@@ -10,7 +10,7 @@ use oncrpc::xdr::Reader;
 pub struct OperationView<'a> {
     /// What is there of it.
     pub fields: OperationFields<'a>,
-    /// Octets that follow.
+    /// Bytes that follow.
     pub trailing: usize,
     /// Where it stopped being readable, if it did.
     pub error: Option<xdr::Error>,

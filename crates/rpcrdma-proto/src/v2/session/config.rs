@@ -18,11 +18,11 @@ pub struct Config {
     pub role: Role,
     /// The operations it supports.
     pub supported: Supported,
-    /// Octets of each Receive that is posted at first: what is told as Receive Buffer Size.
+    /// Bytes of each Receive that is posted at first: what is told as Receive Buffer Size.
     pub receive_size: ReceiveSize,
-    /// Octets of the largest Receive there may ever be. Taken to be at least `receive_size`.
+    /// Bytes of the largest Receive there may ever be. Taken to be at least `receive_size`.
     pub max_receive_size: ReceiveSize,
-    /// Octets of the largest message that is sent. Taken to be at least those of the largest Receive,
+    /// Bytes of the largest message that is sent. Taken to be at least those of the largest Receive,
     /// as each end sends as much as it receives.
     pub max_send_size: ReceiveSize,
     /// Whether each handle may be invalidated with a reply that this end exposes as a Requester
@@ -46,8 +46,8 @@ pub struct Config {
 /// Why a configuration is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// Everybody takes messages of 4096 octets.
-    #[error("Receives have {0} octets, of at least 4096 (cel-01 §2.3)")]
+    /// Everybody takes messages of 4096 bytes.
+    #[error("Receives have {0} bytes, of at least 4096 (cel-01 §2.3)")]
     SmallReceives(ReceiveSize),
     /// A value is given for what nobody has registered, or for what has a field of its own.
     #[error("characteristic {0} is not one that was registered")]
@@ -59,7 +59,7 @@ pub enum ConfigError {
     #[error("designs for remote invalidation cannot be agreed on: {0}")]
     Designs(#[from] RegisterError),
     /// It all has to fit the first message.
-    #[error("characteristics take {0} octets of a first message of {FIRST_MESSAGE} (cel-01 §5)")]
+    #[error("characteristics take {0} bytes of a first message of {FIRST_MESSAGE} (cel-01 §5)")]
     TooLong(usize),
 }
 

@@ -29,7 +29,7 @@ pub struct Counters {
     pub no_design: u64,
     /// Values of unknown characteristics.
     pub unknown: u64,
-    /// Values with octets behind their XDR.
+    /// Values with bytes behind their XDR.
     pub trailing: u64,
     /// Bits of subsets that were for no value.
     pub bits_for_nothing: u64,

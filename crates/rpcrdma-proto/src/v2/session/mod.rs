@@ -95,7 +95,7 @@ pub struct Session {
 pub enum Opening {
     /// The client's INITXCH, and nothing else until it is answered (cel-01 §5).
     Exchanging,
-    /// One call at a time, in a message of [`FIRST_MESSAGE`] octets at most, until a reply comes that
+    /// One call at a time, in a message of [`FIRST_MESSAGE`] bytes at most, until a reply comes that
     /// is no error: there are no characteristics (cel-01 §5).
     Cautious,
     /// All that credits and limits allow.
@@ -105,7 +105,7 @@ pub enum Opening {
 /// What to send. Credits are for the owner of the session to put in, by direction (cel-01 §4.2.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// An RDMA2_OPTIONAL without anything behind it, of [`FIRST_MESSAGE`] octets at most.
+    /// An RDMA2_OPTIONAL without anything behind it, of [`FIRST_MESSAGE`] bytes at most.
     Optional {
         /// The transaction.
         xid: u32,
@@ -177,13 +177,13 @@ impl Session {
         self.opening
     }
 
-    /// Octets of the largest message that may be sent: what the peer's Receives hold, or will hold
+    /// Bytes of the largest message that may be sent: what the peer's Receives hold, or will hold
     /// if it was asked for less, and no more than we ever send.
     pub fn send_limit(&self) -> usize {
         self.limit(self.peer_receives)
     }
 
-    /// Octets of the largest reply to a call that fits no other way. A peer that was asked for smaller
+    /// Bytes of the largest reply to a call that fits no other way. A peer that was asked for smaller
     /// Receives keeps the old ones until the calls are answered that it sent before that.
     pub fn last_resort_limit(&self) -> usize {
         self.limit(self.peer.receive_size())
@@ -192,20 +192,20 @@ impl Session {
     fn limit(&self, receives: ReceiveSize) -> usize {
         match self.opening {
             Opening::Exchanging | Opening::Cautious => FIRST_MESSAGE,
-            Opening::Done => receives.min(self.own.largest_sent()).octets(),
+            Opening::Done => receives.min(self.own.largest_sent()).bytes(),
         }
     }
 
-    /// Octets of the largest reply for which a call needs no Reply chunk: what both ends receive, as
+    /// Bytes of the largest reply for which a call needs no Reply chunk: what both ends receive, as
     /// each sends as much as it receives.
     pub fn reply_limit(&self) -> usize {
         let own = self.own.sizes.for_replies();
-        own.min(self.peer_receives).octets()
+        own.min(self.peer_receives).bytes()
     }
 
-    /// Octets of each Receive that is posted from now on.
+    /// Bytes of each Receive that is posted from now on.
     pub fn receive_size(&self) -> usize {
-        self.own.sizes.next().octets()
+        self.own.sizes.next().bytes()
     }
 
     /// What the peer was told last about a characteristic of ours, or its default.
@@ -366,7 +366,7 @@ impl Session {
         self.peer.handle_backward_call(chunks);
     }
 
-    /// The smallest Receive that is posted now holds so many octets: Receives of former sizes are
+    /// The smallest Receive that is posted now holds so many bytes: Receives of former sizes are
     /// gone.
     pub fn handle_old_receives_gone(&mut self, smallest: usize) {
         self.own.sizes.handle_receives(smallest);

@@ -57,7 +57,7 @@ pub enum TellError {
     #[error("{CANNOT_TELL}")]
     NotTold,
     /// With it, all that is to be said would not fit a message any more.
-    #[error("characteristics would take {0} octets of a message of {FIRST_MESSAGE}")]
+    #[error("characteristics would take {0} bytes of a message of {FIRST_MESSAGE}")]
     TooLong(usize),
 }
 
@@ -90,7 +90,7 @@ impl Own {
         &self.said.start
     }
 
-    /// Octets of the largest message that is ever sent.
+    /// Bytes of the largest message that is ever sent.
     pub(super) fn largest_sent(&self) -> ReceiveSize {
         self.max_send_size.max(self.sizes.most())
     }
@@ -100,7 +100,7 @@ impl Own {
         self.said.clone()
     }
 
-    /// Octets of the longest INITXCH that there may be, with this value if it is told. Of a change that
+    /// Bytes of the longest INITXCH that there may be, with this value if it is told. Of a change that
     /// the peer is not known to have heard of both values count: it may come to either.
     pub(super) fn initial_len(&self, told: Option<&XcharVal>) -> usize {
         let mut longest = self.initial();

@@ -71,7 +71,7 @@ pub enum RequestError {
     #[error("a request for characteristic {0} is pending")]
     Pending(XcharId),
     /// It is too large for a message.
-    #[error("a request of {0} octets, of {FIRST_MESSAGE} at most")]
+    #[error("a request of {0} bytes, of {FIRST_MESSAGE} at most")]
     TooLong(usize),
 }
 

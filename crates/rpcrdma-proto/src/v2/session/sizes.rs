@@ -23,7 +23,7 @@ pub(super) struct ReceiveSizes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     None,
-    /// New Receives hold `to` octets; there are smaller ones before them.
+    /// New Receives hold `to` bytes; there are smaller ones before them.
     Raising {
         to: ReceiveSize,
         /// What the peer asked for, as far as we go along, if it asked.
@@ -33,7 +33,7 @@ enum Change {
     Draining {
         to: ReceiveSize,
     },
-    /// No such call is left, and new Receives hold `to` octets.
+    /// No such call is left, and new Receives hold `to` bytes.
     Lowered {
         to: ReceiveSize,
     },
@@ -46,13 +46,13 @@ pub enum RaiseError {
     #[error("this end does not support ROPT_UPDXCH, which would tell the peer (xcharext §4)")]
     Unsupported,
     /// It is more than this end was configured for.
-    #[error("a Receive may have {most} octets at most")]
+    #[error("a Receive may have {most} bytes at most")]
     TooLarge {
         /// The limit.
         most: ReceiveSize,
     },
     /// It is less than there is, and that is lowered only if the peer asks (xcharext §3.1).
-    #[error("Receives have {now} octets, and are made smaller only if the peer asks for it")]
+    #[error("Receives have {now} bytes, and are made smaller only if the peer asks for it")]
     Smaller {
         /// Of new Receives.
         now: ReceiveSize,
@@ -85,7 +85,7 @@ impl ReceiveSizes {
         self.most
     }
 
-    /// Octets of the next Receive to be posted.
+    /// Bytes of the next Receive to be posted.
     pub(super) fn next(&self) -> ReceiveSize {
         match self.change {
             Change::None | Change::Draining { .. } => self.announced,
@@ -155,7 +155,7 @@ impl ReceiveSizes {
             self.change = Change::None;
             return Outcome::Done;
         }
-        // cel-01 §2.3: everybody takes 4096 octets.
+        // cel-01 §2.3: everybody takes 4096 bytes.
         if !updates || wanted < ReceiveSize::DEFAULT {
             return Outcome::Rejected;
         }
@@ -180,7 +180,7 @@ impl ReceiveSizes {
         self.change = Change::Raising { to, asked };
     }
 
-    /// The smallest Receive that is posted holds so many octets.
+    /// The smallest Receive that is posted holds so many bytes.
     pub(super) fn handle_receives(&mut self, smallest: usize) {
         let smallest = u32::try_from(smallest).unwrap_or(u32::MAX);
         if let (Change::Raising { to, .. }, Some(size)) = (self.change, ReceiveSize::new(smallest))

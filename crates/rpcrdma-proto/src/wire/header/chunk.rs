@@ -79,9 +79,9 @@ pub(super) fn parse_segment(r: &mut Reader<'_>) -> Result<Segment, xdr::Error> {
 }
 
 pub(super) fn emit_segment(segment: &Segment) -> [u8; 16] {
-    let mut octets = [0; 16];
-    octets[..4].copy_from_slice(&segment.handle.0.to_be_bytes());
-    octets[4..8].copy_from_slice(&segment.length.to_be_bytes());
-    octets[8..].copy_from_slice(&segment.offset.to_be_bytes());
-    octets
+    let mut bytes = [0; 16];
+    bytes[..4].copy_from_slice(&segment.handle.0.to_be_bytes());
+    bytes[4..8].copy_from_slice(&segment.length.to_be_bytes());
+    bytes[8..].copy_from_slice(&segment.offset.to_be_bytes());
+    bytes
 }

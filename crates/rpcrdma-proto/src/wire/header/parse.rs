@@ -70,7 +70,7 @@ pub enum Malformation {
     #[error("a read chunk at position {0} lies over another or beyond the stream")]
     MisplacedChunk(u32),
     /// The Read chunks are larger than what we move for one call.
-    #[error("read chunks of {len} octets, of at most {limit}")]
+    #[error("read chunks of {len} bytes, of at most {limit}")]
     ChunkTooLarge {
         /// Its octets.
         len: u64,

@@ -44,9 +44,9 @@ fn emitted(header: &Header) -> Vec<u8> {
 #[test]
 fn vectors_are_read_and_made() {
     let check = |wire: &[u32], header: Header| {
-        let octets = words(wire);
-        assert_eq!(emitted(&header), octets);
-        assert_eq!(Header::parse(&octets), Ok((header, octets.len())));
+        let bytes = words(wire);
+        assert_eq!(emitted(&header), bytes);
+        assert_eq!(Header::parse(&bytes), Ok((header, bytes.len())));
     };
     check(&[7, 1, 32, 0, 0, 0, 0], msg(Lists::default()));
     // A Read chunk of two segments, and a Reply chunk.
@@ -87,11 +87,11 @@ fn vectors_are_read_and_made() {
 #[test]
 fn errors_are_read_and_made() {
     let check = |wire: &[u32], error| {
-        let octets = words(wire);
+        let bytes = words(wire);
         let mut out = Buffer::default();
         emit_error(&mut out, 7, 1, 32, error);
-        assert_eq!(*out, octets);
-        let (header, _) = Header::parse(&octets).expect("valid");
+        assert_eq!(*out, bytes);
+        let (header, _) = Header::parse(&bytes).expect("valid");
         assert_eq!(header.body, Body::Error(error));
     };
     check(
@@ -260,23 +260,23 @@ proptest! {
     #[test]
     fn what_is_made_is_read_back(lists in any_lists(), stream in prop::collection::vec(any::<u8>(), 0..32)) {
         let header = msg(lists.clone());
-        let mut octets = emitted(&header);
+        let mut bytes = emitted(&header);
         let len = emitted_len(
             lists.reads.iter().map(|c| c.segments.len()).sum(),
             lists.writes.iter().map(|c| c.segments.len()),
             lists.reply.as_ref().map(|c| c.segments.len()),
         );
-        prop_assert_eq!(octets.len(), len);
-        octets.extend_from_slice(&stream);
-        prop_assert_eq!(Header::parse(&octets), Ok((header, len)));
+        prop_assert_eq!(bytes.len(), len);
+        bytes.extend_from_slice(&stream);
+        prop_assert_eq!(Header::parse(&bytes), Ok((header, len)));
     }
 
     #[test]
-    fn no_octets_make_it_panic(octets in prop::collection::vec(any::<u8>(), 0..200), proc in 0..6_u32) {
-        let _ = Header::parse(&octets);
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), proc in 0..6_u32) {
+        let _ = Header::parse(&bytes);
         let mut message = words(&[7, 1, 32, proc]);
-        message.extend(octets.iter().map(|octet| octet & 1));
+        message.extend(bytes.iter().map(|byte| byte & 1));
         let _ = Header::parse(&message);
-        let _ = ListsView::new(&octets);
+        let _ = ListsView::new(&bytes);
     }
 }

@@ -19,9 +19,9 @@ impl<'a> HeaderView<'a> {
     }
 
     fn word(self, index: usize) -> u32 {
-        let mut octets = [0; 4];
-        octets.copy_from_slice(&self.0[index * 4..][..4]);
-        u32::from_be_bytes(octets)
+        let mut bytes = [0; 4];
+        bytes.copy_from_slice(&self.0[index * 4..][..4]);
+        u32::from_be_bytes(bytes)
     }
 
     /// `rdma_xid`.

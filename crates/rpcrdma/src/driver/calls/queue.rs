@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 /// Calls that wait for one connection. Each user has a queue of its own, in order; one call is
 /// taken from each in turn, so that a user with a thousand of them holds up nobody.
 ///
-/// It has no bound: a call that waits here is a future that somebody else holds, with its octets.
+/// It has no bound: a call that waits here is a future that somebody else holds, with its bytes.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     users: Vec<VecDeque<CallRequest>>,

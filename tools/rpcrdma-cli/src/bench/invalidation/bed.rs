@@ -107,7 +107,7 @@ impl Software {
         let to = listener.local_addr();
         let options = |config: &Config| QpOptions {
             receives: config.posted_receives() + config.initial_receives().len(),
-            receive_size: config.largest_receive().octets(),
+            receive_size: config.largest_receive().bytes(),
             ..QpOptions::default()
         };
         let (of_client, of_server) = (options(client), options(server));

@@ -13,7 +13,7 @@ pub(super) const DEPTH: usize = 8;
 /// Handles per call.
 pub(super) const STAGS: [usize; 3] = [1, 2, 4];
 
-/// Octets of data where costs are varied; where the cost of a page is, there have to be pages.
+/// Bytes of data where costs are varied; where the cost of a page is, there have to be pages.
 const VARIED: usize = 8 << 10;
 const VARIED_PAGES: usize = 128 << 10;
 
@@ -212,7 +212,7 @@ impl Cost {
         Self::Signal,
     ];
 
-    /// What it is, with the octets of data of a call for which it is varied.
+    /// What it is, with the bytes of data of a call for which it is varied.
     pub(super) fn said(self) -> &'static str {
         match self {
             Self::Interrupt => "interrupt and wake-up (8 KiB)",

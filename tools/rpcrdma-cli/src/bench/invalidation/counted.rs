@@ -22,8 +22,8 @@ pub(super) struct Counts {
     pub(super) local_invalidations: u64,
     /// Sends with Invalidate.
     pub(super) sends_with_invalidate: u64,
-    /// Octets of transport header in its Sends.
-    pub(super) header_octets: u64,
+    /// Bytes of transport header in its Sends.
+    pub(super) header_bytes: u64,
 }
 
 impl AddAssign for Counts {
@@ -33,7 +33,7 @@ impl AddAssign for Counts {
         self.completions += other.completions;
         self.local_invalidations += other.local_invalidations;
         self.sends_with_invalidate += other.sends_with_invalidate;
-        self.header_octets += other.header_octets;
+        self.header_bytes += other.header_bytes;
     }
 }
 
@@ -44,7 +44,7 @@ impl SubAssign for Counts {
         self.completions -= other.completions;
         self.local_invalidations -= other.local_invalidations;
         self.sends_with_invalidate -= other.sends_with_invalidate;
-        self.header_octets -= other.header_octets;
+        self.header_bytes -= other.header_bytes;
     }
 }
 
@@ -65,7 +65,7 @@ impl<Q> Counted<Q> {
         }
     }
 
-    /// Octets of the transport header of a message.
+    /// Bytes of the transport header of a message.
     fn header_len(&self, message: &[u8]) -> usize {
         let version = message.get(4..8).map(|word| word == TWO.to_be_bytes());
         let stream = match version {
@@ -96,7 +96,7 @@ impl<Q: QueuePair> WrapQueuePair for Counted<Q> {
             WorkRequest::Send {
                 buffer, invalidate, ..
             } => {
-                counts.header_octets = self.header_len(buffer) as u64;
+                counts.header_bytes = self.header_len(buffer) as u64;
                 counts.sends_with_invalidate = u64::from(invalidate.is_some());
             }
             WorkRequest::Invalidate { .. } => counts.local_invalidations = 1,

@@ -136,9 +136,9 @@ fn by_payload(rows: &[&Row], traffic: &str, stags: usize) -> Panel {
     Panel {
         title: format!("{}, {}", traffic_said(traffic), stags_said(stags)),
         x: Axis {
-            label: "octets of data in a call",
+            label: "bytes of data in a call",
             scale: Scale::Log(2),
-            unit: Unit::Octets,
+            unit: Unit::Bytes,
             reach: Reach::Values,
         },
         y: time_axis(),

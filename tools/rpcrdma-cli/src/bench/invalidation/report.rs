@@ -30,8 +30,8 @@ struct Model {
     signal_last: bool,
     message_ns: u64,
     wire_ns: u64,
-    line_octets_per_second: u64,
-    copied_octets_per_second: u64,
+    line_bytes_per_second: u64,
+    copied_bytes_per_second: u64,
     service_ns: u64,
     jitter_percent: u8,
     runs: u16,
@@ -47,7 +47,7 @@ pub(super) struct Row {
     pub(super) traffic: &'static str,
     /// Handles of a call with data.
     pub(super) stags: usize,
-    /// Octets of data of such a call and its reply.
+    /// Bytes of data of such a call and its reply.
     pub(super) payload: usize,
     /// The cost that is not that of the model.
     pub(super) varied: Option<Varied>,
@@ -60,8 +60,8 @@ pub(super) struct Row {
     /// Completions that a host has to wait for.
     pub(super) completions: f64,
     client_completions: f64,
-    /// Octets of transport headers.
-    pub(super) header_octets: f64,
+    /// Bytes of transport headers.
+    pub(super) header_bytes: f64,
     /// Time of a call with data: of the medians of all runs.
     pub(super) latency_us: Spread,
     /// The same as a part of that with the same seed without a design.
@@ -141,7 +141,7 @@ impl Row {
             client_work_requests: each(work(&client)),
             completions: each(client.completions + server.completions),
             client_completions: each(client.completions),
-            header_octets: each(client.header_octets + server.header_octets),
+            header_bytes: each(client.header_bytes + server.header_bytes),
             latency_us: Spread::of(runs.iter().map(latency)),
             of_none,
             local_share: local as f64 / (remote + local).max(1) as f64,
@@ -175,8 +175,8 @@ impl Report {
                 signal_last: costs.signal_last,
                 message_ns: ns(costs.message),
                 wire_ns: ns(costs.wire),
-                line_octets_per_second: costs.line_rate,
-                copied_octets_per_second: costs.copy_rate,
+                line_bytes_per_second: costs.line_rate,
+                copied_bytes_per_second: costs.copy_rate,
                 service_ns: ns(args.service),
                 jitter_percent: costs.jitter,
                 runs: args.runs,
@@ -200,7 +200,7 @@ impl Report {
             "traffic",
             "memory",
             "stags",
-            "octets",
+            "bytes",
             "design",
             "posts",
             "compl.",
@@ -251,7 +251,7 @@ impl Report {
                 row.design,
                 row.work_requests,
                 row.completions,
-                row.header_octets,
+                row.header_bytes,
                 row.latency_us.median,
                 share,
                 range,

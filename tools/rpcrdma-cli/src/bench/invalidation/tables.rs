@@ -27,7 +27,7 @@ impl Report {
         };
         writeln!(
             out,
-            "| design | STags | work requests | completions | octets of header | left for local invalidation |"
+            "| design | STags | work requests | completions | bytes of header | left for local invalidation |"
         )?;
         writeln!(out, "|---|--:|--:|--:|--:|--:|")?;
         for row in alone.iter().filter(|row| row.payload == payload) {
@@ -38,7 +38,7 @@ impl Report {
                 row.stags,
                 row.work_requests,
                 row.completions,
-                row.header_octets,
+                row.header_bytes,
                 row.local_share * 100.0
             )?;
         }
@@ -53,7 +53,7 @@ impl Report {
         if payloads.is_empty() {
             return Ok(());
         }
-        let said = payloads.iter().map(|&payload| octets(payload));
+        let said = payloads.iter().map(|&payload| bytes(payload));
         head(out, "| traffic | memory | STags | design |", said.collect())?;
         for traffic in ["alone", "mixed"] {
             for memory in [Memory::Dynamic, Memory::Persistent] {
@@ -135,7 +135,7 @@ fn part(of_none: Spread) -> String {
     }
 }
 
-fn octets(payload: usize) -> String {
+fn bytes(payload: usize) -> String {
     match payload {
         mib if mib >= 1 << 20 => format!("{} MiB", mib >> 20),
         kib if kib >= 1 << 10 => format!("{} KiB", kib >> 10),

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 use verbs::{Gather, QueuePair};
 
-/// Octets of an RPC call and of a reply before their data, about as in NFS.
+/// Bytes of an RPC call and of a reply before their data, about as in NFS.
 const CALL_HEAD: usize = 120;
 const REPLY_HEAD: usize = 120;
 
@@ -28,7 +28,7 @@ const REPLY: u32 = 1;
 /// What is called.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
-    /// Octets of data in a call and its reply together.
+    /// Bytes of data in a call and its reply together.
     pub(super) payload: usize,
     /// Chunks that they are in, each with a handle of its own: one is for results, and of several one
     /// half is for arguments.
@@ -50,7 +50,7 @@ impl Shape {
         self.stags - self.arguments()
     }
 
-    /// Octets of one chunk.
+    /// Bytes of one chunk.
     pub(super) fn part(self) -> usize {
         self.payload / self.stags
     }

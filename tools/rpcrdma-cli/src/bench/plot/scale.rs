@@ -25,8 +25,8 @@ pub(in crate::bench) enum Reach {
 pub(in crate::bench) enum Unit {
     /// As they are.
     Number,
-    /// KiB and MiB from 1024 octets on.
-    Octets,
+    /// KiB and MiB from 1024 bytes on.
+    Bytes,
 }
 
 impl Unit {
@@ -34,9 +34,9 @@ impl Unit {
     pub(super) fn tick(self, value: f64) -> String {
         const KIB: f64 = 1024.0;
         match self {
-            Self::Octets if value >= KIB * KIB => format!("{} MiB", rounded(value / KIB / KIB)),
-            Self::Octets if value >= KIB => format!("{} KiB", rounded(value / KIB)),
-            Self::Number | Self::Octets => rounded(value),
+            Self::Bytes if value >= KIB * KIB => format!("{} MiB", rounded(value / KIB / KIB)),
+            Self::Bytes if value >= KIB => format!("{} KiB", rounded(value / KIB)),
+            Self::Number | Self::Bytes => rounded(value),
         }
     }
 
@@ -44,7 +44,7 @@ impl Unit {
     pub(super) fn exactly(self, value: f64) -> String {
         match self {
             Self::Number => trimmed(format!("{value:.4}")),
-            Self::Octets => self.tick(value),
+            Self::Bytes => self.tick(value),
         }
     }
 }
@@ -176,7 +176,7 @@ mod tests {
         let span = Span::of(values.iter().copied(), scale, reach);
         span.ticks()
             .into_iter()
-            .map(|value| Unit::Octets.tick(value))
+            .map(|value| Unit::Bytes.tick(value))
             .collect()
     }
 

@@ -21,7 +21,7 @@ pub(super) enum Bound {
     /// How large it can be, as the client worked it out that the mix was recorded from.
     #[default]
     Recorded,
-    /// Only what it negotiated for all replies, and how many octets of data it asked for.
+    /// Only what it negotiated for all replies, and how many bytes of data it asked for.
     Unknown,
 }
 
@@ -54,12 +54,12 @@ pub(super) struct Cost {
     pub(super) writes: usize,
     /// Regions of memory that the client registers for it.
     pub(super) registrations: usize,
-    /// Octets of its two Sends.
+    /// Bytes of its two Sends.
     pub(super) sent: usize,
 }
 
 impl Cost {
-    /// Of one such call, where Sends carry up to `threshold` octets either way.
+    /// Of one such call, where Sends carry up to `threshold` bytes either way.
     ///
     /// # Errors
     ///
@@ -134,15 +134,15 @@ fn reply_bound(call: &Call, bound: Bound) -> ReplyBound {
     }
 }
 
-/// RDMA Reads for a call, and the octets of it that go in its Send.
+/// RDMA Reads for a call, and the bytes of it that go in its Send.
 fn pulled(plan: &CallPlan, sizes: &CallSizes, limits: &PlanLimits) -> (usize, usize) {
     let chunks = || plan.read_chunks(sizes);
     let reads = chunks().map(|len| limits.segments(len)).sum();
-    let octets: usize = chunks().map(padded).sum();
-    (reads, sizes.stream.saturating_sub(octets))
+    let bytes: usize = chunks().map(padded).sum();
+    (reads, sizes.stream.saturating_sub(bytes))
 }
 
-/// Octets of a transport header with so many Read segments and what is offered for the reply.
+/// Bytes of a transport header with so many Read segments and what is offered for the reply.
 fn header(reads: usize, offered: &Lists) -> usize {
     let writes = offered.writes.iter().map(|chunk| chunk.segments.len());
     emitted_len(
@@ -171,7 +171,7 @@ mod tests {
         }
     }
 
-    /// Form, Reads, Writes, registrations, octets of Sends.
+    /// Form, Reads, Writes, registrations, bytes of Sends.
     fn check(
         call: &Call,
         threshold: usize,
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn call_that_fits_is_two_sends() {
-        // Two headers of 28 octets.
+        // Two headers of 28 bytes.
         check(
             &call(140, 0, 116, 0),
             1024,
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn write_is_one_read_until_it_fits_a_send() {
         let write = call(200 + 8192, 8192, 160, 0);
-        // A Read segment has 24 octets.
+        // A Read segment has 24 bytes.
         check(
             &write,
             1024,
@@ -227,7 +227,7 @@ mod tests {
     fn read_is_one_write_until_the_largest_reply_fits_a_send() {
         let mut read = call(140, 0, 128 + 8192, 8190);
         read.result_room = 16384;
-        // A Write chunk of one segment has 24 octets, both ways.
+        // A Write chunk of one segment has 24 bytes, both ways.
         let placed = (Form::Chunked, 0, 1, 1, 52 + 140 + 52 + 128);
         check(&read, 1024, Bound::Recorded, placed);
         check(&read, 16384, Bound::Recorded, placed);
@@ -249,7 +249,7 @@ mod tests {
     fn reply_chunk_costs_a_region_even_if_the_reply_fits_a_send() {
         let mut getattr = call(140, 0, 300, 0);
         getattr.room = 2000;
-        // A Reply chunk of one segment has 20 octets.
+        // A Reply chunk of one segment has 20 bytes.
         check(
             &getattr,
             1024,
@@ -298,7 +298,7 @@ mod tests {
     fn read_with_a_reply_chunk_beside_its_write_chunk_has_two_regions() {
         let mut read = call(140, 0, 128 + 8192, 8192);
         read.room = 1100;
-        // Both chunks are in both headers: 24 and 16 octets more than none.
+        // Both chunks are in both headers: 24 and 16 bytes more than none.
         let header = 28 + 24 + 20;
         check(
             &read,

@@ -22,10 +22,10 @@ const COLUMNS: [&str; 10] = [
     "operations",
 ];
 
-/// Octets that a number of a mix may say at most: far more than any NFS message has.
-const MOST_OCTETS: usize = 1 << 28;
+/// Bytes that a number of a mix may say at most: far more than any NFS message has.
+const MOST_BYTES: usize = 1 << 28;
 
-/// A call, with the octets of its messages from their XIDs on.
+/// A call, with the bytes of its messages from their XIDs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Call {
     /// Which version of NFS.
@@ -95,24 +95,24 @@ fn call(line: &str) -> Result<Call> {
         COLUMNS.len()
     );
     let by_name: HashMap<&str, &str> = COLUMNS.into_iter().zip(values).collect();
-    let octets = |name| {
-        let octets = number(by_name[name], name)?;
+    let bytes = |name| {
+        let bytes = number(by_name[name], name)?;
         ensure!(
-            octets <= MOST_OCTETS,
-            "{name} is {octets}, and {MOST_OCTETS} is the most"
+            bytes <= MOST_BYTES,
+            "{name} is {bytes}, and {MOST_BYTES} is the most"
         );
-        Ok(octets)
+        Ok(bytes)
     };
     let call = Call {
         nfs: by_name["nfs"].to_owned(),
         part: by_name["part"].to_owned(),
         calls: number(by_name["calls"], "calls")?,
-        call: octets("call")?,
-        argument: octets("argument")?,
-        reply: octets("reply")?,
-        result: octets("result")?,
-        room: octets("room")?,
-        result_room: octets("result_room")?,
+        call: bytes("call")?,
+        argument: bytes("argument")?,
+        reply: bytes("reply")?,
+        result: bytes("result")?,
+        room: bytes("room")?,
+        result_room: bytes("result_room")?,
         operations: by_name["operations"].to_owned(),
     };
     let holds = |message: usize, item: usize| xdr::padded(item) <= message;

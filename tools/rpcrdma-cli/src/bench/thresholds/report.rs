@@ -40,9 +40,9 @@ pub(super) struct Counts {
     pub(super) short: f64,
     pub(super) chunked: f64,
     pub(super) long: f64,
-    /// Octets of the two Sends of a call.
-    pub(super) octets_sent: f64,
-    /// Octets of Receives that either end of a connection keeps posted.
+    /// Bytes of the two Sends of a call.
+    pub(super) bytes_sent: f64,
+    /// Bytes of Receives that either end of a connection keeps posted.
     pub(super) receives: u64,
 }
 
@@ -68,14 +68,14 @@ impl Counts {
             calls.filter(|call| call.nfs == nfs && part.is_none_or(|part| call.part == part))
         {
             let cost = Cost::of(call, threshold, bound)
-                .with_context(|| format!("{} of {} octets", call.operations, call.call))?;
+                .with_context(|| format!("{} of {} bytes", call.operations, call.call))?;
             all.calls += u64::from(call.calls);
             let times = f64::from(call.calls);
             all.rdma_reads += times * cost.reads as f64;
             all.rdma_writes += times * cost.writes as f64;
             all.registrations += times * cost.registrations as f64;
             all.local_invalidations += times * cost.registrations.saturating_sub(1) as f64;
-            all.octets_sent += times * cost.sent as f64;
+            all.bytes_sent += times * cost.sent as f64;
             *match cost.form {
                 Form::Short => &mut all.short,
                 Form::Chunked => &mut all.chunked,
@@ -92,7 +92,7 @@ impl Counts {
             &mut all.short,
             &mut all.chunked,
             &mut all.long,
-            &mut all.octets_sent,
+            &mut all.bytes_sent,
         ] {
             *sum /= all.calls.max(1) as f64;
         }
@@ -102,7 +102,7 @@ impl Counts {
 
 /// Above the columns of a table.
 const HEAD: &str = "\
-threshold     RDMA    RDMA    both           registrations  left to   Short Chunked   Long    octets   Receives
+threshold     RDMA    RDMA    both           registrations  left to   Short Chunked   Long    bytes   Receives
              Reads  Writes           exact  record unknown   client       %       %      %  in Sends";
 
 impl Report {
@@ -180,7 +180,7 @@ impl Report {
                     100.0 * counts.short,
                     100.0 * counts.chunked,
                     100.0 * counts.long,
-                    counts.octets_sent,
+                    counts.bytes_sent,
                     size(counts.receives),
                 )?;
             }
@@ -264,7 +264,7 @@ fn panel(title: String, series: Vec<Series>) -> Panel {
         x: Axis {
             label: "inline threshold, both ways",
             scale: Scale::Log(2),
-            unit: Unit::Octets,
+            unit: Unit::Bytes,
             reach: Reach::Values,
         },
         y: Axis {
@@ -277,10 +277,10 @@ fn panel(title: String, series: Vec<Series>) -> Panel {
     }
 }
 
-fn size(octets: u64) -> String {
-    match octets {
-        _ if octets.is_multiple_of(1 << 20) => format!("{} MiB", octets >> 20),
-        _ => format!("{} KiB", octets >> 10),
+fn size(bytes: u64) -> String {
+    match bytes {
+        _ if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
+        _ => format!("{} KiB", bytes >> 10),
     }
 }
 

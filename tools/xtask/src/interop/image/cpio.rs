@@ -99,7 +99,7 @@ impl<W: Write> Cpio<W> {
     }
 }
 
-/// Octets of an entry before its name.
+/// Bytes of an entry before its name.
 const HEADER: usize = 110;
 
 #[cfg(test)]
@@ -110,13 +110,13 @@ mod tests {
     fn entry_is_laid_out_as_the_kernel_reads_it() {
         let mut archive = Cpio::new(Vec::new());
         archive.file("ab", 0o755, b"hello").unwrap();
-        let octets = archive.finish().unwrap();
-        assert_eq!(&octets[..14], b"07070100000001");
-        assert_eq!(&octets[14..22], b"000081ed");
+        let bytes = archive.finish().unwrap();
+        assert_eq!(&bytes[..14], b"07070100000001");
+        assert_eq!(&bytes[14..22], b"000081ed");
         // The size is the seventh field, the name's size, with its zero, the twelfth.
-        assert_eq!(&octets[54..62], b"00000005");
-        assert_eq!(&octets[94..102], b"00000003");
-        assert_eq!(&octets[HEADER..HEADER + 10], b"ab\0\0\0\0hell");
+        assert_eq!(&bytes[54..62], b"00000005");
+        assert_eq!(&bytes[94..102], b"00000003");
+        assert_eq!(&bytes[HEADER..HEADER + 10], b"ab\0\0\0\0hell");
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub(super) const FIELDS: [&str; 11] = [
     "rpc.xid",
     "rpc.fraglen",
     "nfs.opcode",
-    // How many octets a READ or WRITE of version 3 moved, and one of version 4.
+    // How many bytes a READ or WRITE of version 3 moved, and one of version 4.
     "nfs.count3",
     "nfs.read.data_length",
     "nfs.write.data_length",
@@ -37,12 +37,12 @@ pub(super) struct Seen {
 /// A message as `tshark` sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Message {
-    octets: usize,
+    bytes: usize,
     /// Of a COMPOUND.
     operations: Vec<usize>,
-    /// Octets that a READ or WRITE moves in it, or asks for.
+    /// Bytes that a READ or WRITE moves in it, or asks for.
     data: usize,
-    /// Octets of the text of a symbolic link.
+    /// Bytes of the text of a symbolic link.
     text: usize,
 }
 
@@ -120,14 +120,14 @@ impl Known {
             anyhow::bail!("half of it is not in the capture");
         };
         ensure!(
-            call.octets == self.call,
-            "the call has {} octets on the wire",
-            call.octets
+            call.bytes == self.call,
+            "the call has {} bytes on the wire",
+            call.bytes
         );
         ensure!(
-            reply.octets == self.reply,
-            "the reply has {} octets on the wire",
-            reply.octets
+            reply.bytes == self.reply,
+            "the reply has {} bytes on the wire",
+            reply.bytes
         );
         let names = operations::names(&call.operations)?;
         let operation = names.iter().copied().find(|name| is_eligible(name));
@@ -160,7 +160,7 @@ impl Known {
                 row.argument = item(call);
                 ensure!(
                     self.call_pages == row.argument,
-                    "{} octets to move on the wire",
+                    "{} bytes to move on the wire",
                     row.argument
                 );
             }
@@ -170,7 +170,7 @@ impl Known {
                 row.room -= self.room_pages;
                 ensure!(
                     row.result <= row.result_room,
-                    "{} octets were moved",
+                    "{} bytes were moved",
                     row.result
                 );
             }
@@ -198,7 +198,7 @@ pub(super) fn seen(columns: &str, port: u16) -> Result<HashMap<u32, Seen>> {
             source,
             kind,
             xid,
-            octets,
+            bytes,
             operations,
             count3,
             read,
@@ -218,7 +218,7 @@ pub(super) fn seen(columns: &str, port: u16) -> Result<HashMap<u32, Seen>> {
             .into_iter()
             .find(|number| !number.is_empty());
         let message = Message {
-            octets: octets.parse().with_context(|| line.to_owned())?,
+            bytes: bytes.parse().with_context(|| line.to_owned())?,
             operations: operations.map(str::parse).collect::<Result<_, _>>()?,
             data: data
                 .map_or(Ok(0), |number| number.parse())
@@ -269,7 +269,7 @@ pub(super) fn join(nfs: &str, known: &[Known], seen: &HashMap<u32, Seen>) -> Res
 pub(super) fn table(kernel: &str, rows: &BTreeMap<Row, u32>) -> String {
     let mut table = format!(
         "# NFS calls of Linux {kernel} at work, recorded by `cargo xtask record-mix` (testing/interop/README.md).\n\
-         # Octets are those of RPC messages from their XIDs on. argument and result: what may move by itself\n\
+         # Bytes are those of RPC messages from their XIDs on. argument and result: what may move by itself\n\
          # (RFC 8267 §4, §6.1). room and result_room: the largest reply that the client had room for.\n\
          nfs\tpart\tcalls\tcall\targument\treply\tresult\troom\tresult_room\toperations\n"
     );
@@ -358,15 +358,15 @@ mod tests {
         check(&[READ, &READ.replace("0a", "0c")], "not in the capture");
         check(
             &[READ, &WRITE.replace("8392", "8388")],
-            "8392 octets on the wire",
+            "8392 bytes on the wire",
         );
         check(
             &[READ, &WRITE.replace("160", "164")],
-            "160 octets on the wire",
+            "160 bytes on the wire",
         );
         check(
             &[READ, &WRITE.replace(" 8192", " 4096")],
-            "8192 octets to move",
+            "8192 bytes to move",
         );
         assert!(Known::parse("0x0a stream").is_err());
     }

@@ -26,7 +26,7 @@ const COMMANDS: usize = 5;
 /// MiB that the kernel's client has to write and sync meanwhile, one after the other.
 const LEAST_WRITTEN: usize = 4;
 
-/// A large file beside the small ones, in octets: no whole number of anything.
+/// A large file beside the small ones, in bytes: no whole number of anything.
 const BIG: usize = 4 * MIB + 1;
 
 pub(super) fn run(run: &TestRun<'_>) -> Result<()> {

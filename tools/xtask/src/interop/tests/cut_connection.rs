@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 enum Cut {
     /// At once.
     Now(End),
-    /// Behind so many more octets, amid a frame.
+    /// Behind so many more bytes, amid a frame.
     Within(To, u64),
     /// When everything that can be said is said, and nothing of it has arrived.
     Unheard(To),
@@ -61,7 +61,7 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
 fn make(cut: Cut, relay: &Relay, guest: &mut Guest<'_>) -> Result<()> {
     match cut {
         Cut::Now(end) => relay.cut(end),
-        Cut::Within(to, octets) => relay.cut_after(to, octets, End::Close),
+        Cut::Within(to, bytes) => relay.cut_after(to, bytes, End::Close),
         Cut::Unheard(to) => {
             guest.ask("ready")?;
             guest.ask("open")?;

@@ -28,7 +28,7 @@ const ENTRIES: usize = 2000;
 /// is more than Linux' server can take: see docs/linux.md.
 const FEW: &str = "--credits=4";
 
-/// What has to pass of a large file between two events, in octets.
+/// What has to pass of a large file between two events, in bytes.
 const APART: u64 = 5 * MIB as u64;
 
 /// Inline sizes of the kernel's server: the least it takes, and a larger one.
@@ -49,7 +49,7 @@ enum Event {
     /// It comes back without what it had of a file of [`BIG_MIB`].
     Lose,
     Cut(End),
-    /// Behind so many octets, amid a frame.
+    /// Behind so many bytes, amid a frame.
     Within(To, u64),
     /// When nothing more is said, as no reply has arrived.
     Unheard,
@@ -83,15 +83,15 @@ struct Lab<'a> {
 }
 
 impl Lab<'_> {
-    /// Has `running` go on for so many octets in one direction, then this happens, and so on.
+    /// Has `running` go on for so many bytes in one direction, then this happens, and so on.
     fn disturb(
         &mut self,
         running: &mut Running,
-        (to, octets): (To, u64),
+        (to, bytes): (To, u64),
         events: &[Event],
     ) -> Result<()> {
         for event in events {
-            self.relay.wait_until_passed(to, octets, WAIT_LIMIT)?;
+            self.relay.wait_until_passed(to, bytes, WAIT_LIMIT)?;
             running.still_runs()?;
             let before = self.relay.taken_in();
             match *event {
@@ -105,7 +105,7 @@ impl Lab<'_> {
                 }
                 Event::Lose => self.refusing(|server| server.lose(BIG_MIB * MIB))?,
                 Event::Cut(end) => self.relay.cut(end),
-                Event::Within(to, octets) => self.relay.cut_after(to, octets, End::Close),
+                Event::Within(to, bytes) => self.relay.cut_after(to, bytes, End::Close),
                 Event::Unheard => {
                     self.relay.hold(To::Client);
                     self.relay.wait_for_silence(To::Server, WAIT_LIMIT)?;
@@ -202,7 +202,7 @@ impl Lab<'_> {
             Event::Unheard,
             Event::Within(To::Client, 1001),
         ];
-        let all = tree::OCTETS as u64;
+        let all = tree::BYTES as u64;
         let apart = all / (events.len() as u64 + 4);
 
         self.client.step("put a tree of small files");
@@ -262,7 +262,7 @@ fn sizes_changed(log: &str) -> Result<()> {
     let (small, large) = (agreed(SMALL), agreed(LARGE));
     ensure!(
         small > 0 && large > 1,
-        "{small} connections with {SMALL} octets inline, {large} with {LARGE}, in the log:\n{log}"
+        "{small} connections with {SMALL} bytes inline, {large} with {LARGE}, in the log:\n{log}"
     );
     Ok(())
 }

@@ -58,9 +58,9 @@ impl<'a> KernelServer<'a> {
         self.guest.ask(&format!("restart {inline_size}"))
     }
 
-    /// Has it come back without what was written, and not committed, of a file of so many octets.
-    pub(super) fn lose(&mut self, octets: usize) -> Result<()> {
-        self.guest.ask(&format!("lose {octets}"))
+    /// Has it come back without what was written, and not committed, of a file of so many bytes.
+    pub(super) fn lose(&mut self, bytes: usize) -> Result<()> {
+        self.guest.ask(&format!("lose {bytes}"))
     }
 
     /// The number of files in a folder below `/export`, and a checksum of all that is in them.

@@ -16,14 +16,14 @@ use crate::interop::serve::EXPORT;
 /// For what takes seconds on an idle machine.
 pub(super) const WAIT_LIMIT: Duration = Duration::from_secs(120);
 
-/// Octets of noise that the guest takes its data from.
+/// Bytes of noise that the guest takes its data from.
 const NOISE: usize = 4 * MIB;
 
 /// As in `load.sh`: what the writer writes in one round, and in how many files in turn.
 const WRITTEN: usize = MIB;
 const WRITTEN_FILES: usize = 8;
 
-/// Octets of a line of the journal.
+/// Bytes of a line of the journal.
 const RECORD: usize = 16;
 
 /// Of the files that were written last, those that are not being written again.
@@ -77,7 +77,7 @@ pub(super) fn check_stable(guest: &mut Guest<'_>, folder: &Path) -> Result<()> {
     let journal = fs::read(load.join("journal")).context("the journal")?;
     ensure!(
         journal.len() >= records * RECORD,
-        "{records} records were acknowledged, but the journal has {} octets",
+        "{records} records were acknowledged, but the journal has {} bytes",
         journal.len()
     );
     for (number, record) in (1..=records).zip(journal.chunks(RECORD)) {

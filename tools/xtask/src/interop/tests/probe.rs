@@ -27,7 +27,7 @@ fn usual() -> Vec<(&'static str, Value)> {
         ("/mpa/ird", json!(32)),
         ("/mpa/ord", json!(32)),
         // It says that nothing is to be invalidated remotely, and does so itself.
-        ("/private_data/octets", json!("f6ab0e1801000303")),
+        ("/private_data/bytes", json!("f6ab0e1801000303")),
         ("/private_data/offset", json!(0)),
         ("/rpcrdma/invalidates", json!(true)),
         ("/inline", json!({"to_peer": 4096, "from_peer": 4096})),

@@ -83,7 +83,7 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
 
     let all: u64 = guest.expect("writing")?.parse()?;
     let file = folder.join("lost");
-    wait_for_octets(&file)?;
+    wait_for_bytes(&file)?;
     server.kill();
     lose(&file, all)?;
     server = Serve::start_on(run, &folder, ports, &[])?;
@@ -98,9 +98,9 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
     server.stop()
 }
 
-fn wait_for_octets(file: &Path) -> Result<()> {
+fn wait_for_bytes(file: &Path) -> Result<()> {
     let start = Instant::now();
-    while octets(file)? < KILL_AT {
+    while bytes(file)? < KILL_AT {
         ensure!(
             start.elapsed() < WAIT_LIMIT,
             "nothing is written to {}",
@@ -111,18 +111,18 @@ fn wait_for_octets(file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Octets that a file has room for: those that were written, in whichever order.
-fn octets(file: &Path) -> Result<u64> {
+/// Bytes that a file has room for: those that were written, in whichever order.
+fn bytes(file: &Path) -> Result<u64> {
     let about = fs::metadata(file).with_context(|| file.display().to_string())?;
     Ok(about.blocks() * BLOCK)
 }
 
 /// Takes away what a server wrote and was not told to commit.
 fn lose(file: &Path, all: u64) -> Result<()> {
-    let had = octets(file)?;
+    let had = bytes(file)?;
     ensure!(
         had < all,
-        "the whole write of {all} octets came before the server was killed, and may be committed"
+        "the whole write of {all} bytes came before the server was killed, and may be committed"
     );
     Ok(File::options().write(true).open(file)?.set_len(0)?)
 }

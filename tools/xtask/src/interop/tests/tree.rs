@@ -12,13 +12,13 @@ use crate::command::output;
 /// Its size: each file is too large for inline sizes of 4 and 8 KiB, and not for those of 16 KiB.
 const FOLDERS: usize = 8;
 const FILES: usize = 20;
-const FILE_OCTETS: usize = 9001;
+const FILE_BYTES: usize = 9001;
 
 /// How many files it has in all folders.
 pub(super) const ALL_FILES: usize = FOLDERS * FILES;
 
-/// Octets in all of them, or a few more.
-pub(super) const OCTETS: usize = ALL_FILES * FILE_OCTETS;
+/// Bytes in all of them, or a few more.
+pub(super) const BYTES: usize = ALL_FILES * FILE_BYTES;
 
 /// Makes it.
 pub(super) fn make(tree: &Path) -> Result<()> {
@@ -26,7 +26,7 @@ pub(super) fn make(tree: &Path) -> Result<()> {
         let folder = tree.join(format!("folder-{folder}"));
         fs::create_dir_all(&folder)?;
         for file in 0..FILES {
-            write_noise(&folder.join(format!("file-{file}")), FILE_OCTETS - file)?;
+            write_noise(&folder.join(format!("file-{file}")), FILE_BYTES - file)?;
         }
     }
     Ok(())

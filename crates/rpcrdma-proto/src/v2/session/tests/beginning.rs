@@ -181,7 +181,7 @@ fn configurations_that_cannot_be_said_are_refused() {
     let long = XcharVal { which, data };
     let long = refused(&|config| config.registered.put(long.clone()));
     assert!(
-        matches!(long, ConfigError::TooLong(octets) if octets > 1024),
+        matches!(long, ConfigError::TooLong(bytes) if bytes > 1024),
         "{long}"
     );
 }

@@ -21,8 +21,8 @@ impl<const ID: u32> Characteristic for Note<ID> {
         Ok(r.opaque(2048)?.len())
     }
 
-    fn emit(octets: &usize, w: &mut Writer) {
-        w.opaque(&vec![7; *octets]);
+    fn emit(bytes: &usize, w: &mut Writer) {
+        w.opaque(&vec![7; *bytes]);
     }
 
     fn may_change(_: &usize, _: &usize) -> MayChange {
@@ -33,12 +33,12 @@ impl<const ID: u32> Characteristic for Note<ID> {
 type One = Note<4_294_967_201>;
 type Other = Note<4_294_967_202>;
 
-fn one(octets: usize) -> XcharVal {
-    XcharVal::of::<One>(&octets)
+fn one(bytes: usize) -> XcharVal {
+    XcharVal::of::<One>(&bytes)
 }
 
-fn other(octets: usize) -> XcharVal {
-    XcharVal::of::<Other>(&octets)
+fn other(bytes: usize) -> XcharVal {
+    XcharVal::of::<Other>(&bytes)
 }
 
 /// A server that says notes of these lengths.
@@ -52,9 +52,9 @@ fn server(designs: &[Design], one: usize, other: usize) -> Result<Session, Confi
     Session::new(config)
 }
 
-/// The longest note beside another without octets.
+/// The longest note beside another without bytes.
 fn longest(designs: &[Design]) -> usize {
-    let fits = |&octets: &usize| server(designs, octets, 0).is_ok();
+    let fits = |&bytes: &usize| server(designs, bytes, 0).is_ok();
     (0..1024).rev().find(fits).expect("an empty one fits")
 }
 

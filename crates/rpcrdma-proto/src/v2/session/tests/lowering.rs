@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Both have Receives of 16384 octets, and the server asks for 8192.
+/// Both have Receives of 16384 bytes, and the server asks for 8192.
 fn asked() -> Pair {
     let mut pair = Pair::open(|config| config.receive_size = size(16_384));
     let Pair { client, server, .. } = &mut pair;

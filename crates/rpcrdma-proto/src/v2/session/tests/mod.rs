@@ -50,19 +50,19 @@ impl Characteristic for Queue {
     }
 }
 
-pub(super) fn size(octets: u32) -> ReceiveSize {
-    ReceiveSize::new(octets).expect("not too small")
+pub(super) fn size(bytes: u32) -> ReceiveSize {
+    ReceiveSize::new(bytes).expect("not too small")
 }
 
-pub(super) fn receives(octets: u32) -> XcharVal {
-    XcharVal::of::<ReceiveBufferSize>(&size(octets))
+pub(super) fn receives(bytes: u32) -> XcharVal {
+    XcharVal::of::<ReceiveBufferSize>(&size(bytes))
 }
 
 fn queue(length: u32) -> XcharVal {
     XcharVal::of::<Queue>(&length)
 }
 
-/// With Receives of 4096 octets now and 65536 at most, and a queue of 16.
+/// With Receives of 4096 bytes now and 65536 at most, and a queue of 16.
 pub(super) fn config(role: Role) -> Config {
     let mut config = Config::new(role);
     config.max_receive_size = size(65_536);

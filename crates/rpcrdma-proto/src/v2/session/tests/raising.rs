@@ -161,7 +161,7 @@ fn receives_that_were_larger_for_a_while_promise_no_more_than_the_next_ones() {
     client.raise_receive_size(size(65_536)).expect("it may");
     request(client, &[receives(5000)]);
     assert!(response(client).pending.contains(0));
-    // All that are posted are from before the request. From now on they have 5000 octets.
+    // All that are posted are from before the request. From now on they have 5000 bytes.
     client.handle_old_receives_gone(65_536);
     client.raise_receive_size(size(6000)).expect("it may");
     let now = receives(5000);

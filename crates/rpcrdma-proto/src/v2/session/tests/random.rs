@@ -12,7 +12,7 @@ const CALLS: usize = 2;
 /// One end, as a connection would have it.
 struct End {
     session: Session,
-    /// Octets of each Receive that is posted, in order.
+    /// Bytes of each Receive that is posted, in order.
     receives: VecDeque<usize>,
     /// What is on its way to this end.
     coming: VecDeque<Sent>,
@@ -44,13 +44,13 @@ enum Sent {
 struct Call {
     xid: u32,
     len: usize,
-    /// Octets of its reply.
+    /// Bytes of its reply.
     reply: usize,
     /// Whether it has a Reply chunk.
     chunk: bool,
 }
 
-/// What an end does, or what happens to it. Sizes are in steps of 1024 octets.
+/// What an end does, or what happens to it. Sizes are in steps of 1024 bytes.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// A message arrives.
@@ -144,7 +144,7 @@ impl End {
         } else {
             assert!(
                 reply <= self.session.last_resort_limit(),
-                "a reply of {reply} octets fits no way"
+                "a reply of {reply} bytes fits no way"
             );
             reply
         };
@@ -181,7 +181,7 @@ impl End {
         let receive = self.receives.pop_front().expect("each message has one");
         assert!(
             message.len() <= receive,
-            "{} octets of {receive}",
+            "{} bytes of {receive}",
             message.len()
         );
         match message {
@@ -287,7 +287,7 @@ impl World {
             Step::Raise(to) => {
                 let _ = end.session.raise_receive_size(size(to));
             }
-            Step::AskForSize(octets) => end.ask(receives(octets)),
+            Step::AskForSize(bytes) => end.ask(receives(bytes)),
             Step::AskForQueue(length) => end.ask(queue(length)),
             Step::Tell(length) => {
                 let _ = end.session.tell(queue(length));
@@ -352,22 +352,19 @@ impl World {
                 assert_eq!(this.peer::<ReceiveBufferSize>(), said);
                 assert_eq!(this.peer::<Queue>(), other.own::<Queue>());
                 let most = this.own.sizes.most();
-                assert_eq!(this.send_limit(), said.min(most).octets());
+                assert_eq!(this.send_limit(), said.min(most).bytes());
             }
             if this.supported.requests() {
                 assert_eq!(this.outstanding(), 0);
                 if other.supported == Supported::All {
-                    assert_eq!(
-                        this.receive_size(),
-                        this.own::<ReceiveBufferSize>().octets()
-                    );
+                    assert_eq!(this.receive_size(), this.own::<ReceiveBufferSize>().bytes());
                 }
             }
         }
     }
 }
 
-fn octets() -> impl Strategy<Value = u32> {
+fn bytes() -> impl Strategy<Value = u32> {
     prop_oneof![Just(4096), 4096..20_000_u32, Just(65_536)]
 }
 
@@ -379,7 +376,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (len(), len(), len())
             .prop_map(|(len, most, reply)| Step::Call { len, most, reply }),
         6 => (0..CALLS).prop_map(Step::Answer),
-        1 => octets().prop_map(Step::Raise),
+        1 => bytes().prop_map(Step::Raise),
         2 => (1024..40_000_u32).prop_map(Step::AskForSize),
         1 => (0..64_u32).prop_map(Step::AskForQueue),
         1 => (0..64_u32).prop_map(Step::Tell),
@@ -393,8 +390,8 @@ prop_compose! {
             4 => Just(Supported::All),
             1 => prop::sample::select(&Supported::ALL[..]),
         ],
-        now in octets(),
-        most in octets(),
+        now in bytes(),
+        most in bytes(),
         designs in prop::sample::subsequence(&Design::ALL[..], 0..=3),
     ) -> Config {
         let mut config = config(role);
