@@ -14,7 +14,7 @@ use crate::limits::{MAX_CREDITS, RECEIVE_SLACK};
 use crate::message::CallRequest;
 use crate::owner::Owner;
 use crate::receives::{ReceiveQueue, Receives};
-use crate::requester::{CallKey, FailedCall, NewReply, Requester, Unfinished};
+use crate::requester::{FailedCall, NewReply, Requester, Unfinished};
 use crate::responder::{NewCall, Pulls, Responder, StreamAt};
 use crate::role::Role;
 use crate::shared::{Shared, receive};
@@ -405,7 +405,7 @@ impl<O: Owner> Connection<O> {
         now: Instant,
         request: CallRequest<O::Call>,
         qp: &mut dyn QueuePair,
-    ) -> Result<CallKey, FailedCall<O::Call>> {
+    ) -> Result<(), FailedCall<O::Call>> {
         self.requester.call(now, &mut self.shared, request, qp)
     }
 
@@ -414,9 +414,9 @@ impl<O: Owner> Connection<O> {
         self.requester.send_waiting(now, &mut self.shared, qp);
     }
 
-    /// Nobody waits for the end of this call any more.
-    pub(crate) fn cancel(&mut self, key: CallKey) -> Option<O::Call> {
-        self.requester.cancel(&mut self.shared, key)
+    /// Cancels the calls that nobody waits for any more; how many there were.
+    pub(crate) fn cancel(&mut self, is_unwanted: impl FnMut(&O::Call) -> bool) -> usize {
+        self.requester.cancel(&mut self.shared, is_unwanted)
     }
 
     /// Answers a call.

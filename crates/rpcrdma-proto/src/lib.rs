@@ -109,7 +109,7 @@ pub use invalidation::registration::{Registration, Registrations};
 pub use message::CallRequest;
 pub use owner::Owner;
 pub use receives::Receives;
-pub use requester::{CallKey, FailedCall, Unfinished};
+pub use requester::{FailedCall, Unfinished};
 pub use responder::Pulls;
 pub use role::Role;
 pub use v2::config::{Characteristics, Config};

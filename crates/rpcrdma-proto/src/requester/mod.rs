@@ -30,14 +30,6 @@ use verbs::{
     Segment, WorkRequest,
 };
 
-/// A call of ours on one connection, from the moment it was handed in to its end. It names nothing
-/// after that, also when its place is used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CallKey {
-    index: u32,
-    generation: u32,
-}
-
 /// A call that cannot be carried by this connection.
 #[derive(Debug)]
 pub struct FailedCall<C> {
@@ -67,14 +59,13 @@ pub(crate) struct Requester<O: Owner> {
     exposed: usize,
     persistent: PersistentPool,
     calls: Slab<Call<O::Call>>,
-    /// Of the next call.
-    generation: u32,
-    /// Calls that wait for a credit or for regions, in the order in which they were handed in.
+    /// Calls that wait for a credit or for regions, in the order in which they were handed in, and
+    /// before them those whose Send was recalled.
     waiting: VecDeque<u32>,
+    /// Calls in `waiting` whose Send was recalled.
+    recalled: usize,
     /// Calls in flight.
     xids: XidTable,
-    /// Sends of calls that have their credit, but were not posted when the grant was lowered.
-    held: VecDeque<WorkRequest>,
 }
 
 /// A mark between the calls that were sent before it and those after it.
@@ -89,8 +80,8 @@ struct Marked {
 /// The slot of a call: all there is to know of it until its end.
 #[derive(Debug)]
 struct Call<C> {
+    /// Without a value of the owner's once the call was cancelled.
     request: CallRequest<C>,
-    generation: u32,
     /// Between which marks it was sent.
     epoch: u32,
     /// When it was sent, or handed in.
@@ -99,7 +90,6 @@ struct Call<C> {
     regions: Vec<Region>,
     /// Persistent regions that its arguments are in.
     lent: SmallVec<[RemoteAddress; 1]>,
-    cancelled: bool,
     state: State,
 }
 
@@ -108,6 +98,8 @@ enum State {
     /// It waits to be sent. The plan was made under these [terms](Shared::terms); there is none before
     /// it is settled what is spoken.
     Waiting { plan: Option<CallPlan>, terms: u32 },
+    /// It has its credit, but its Send was not posted yet when the grant was lowered, and is kept here.
+    Recalled(Box<WorkRequest>),
     /// Its reply is still to come.
     Awaiting,
     /// Its reply is here; some of its memory is still exposed.
@@ -143,15 +135,14 @@ impl<O: Owner> Requester<O> {
             exposed: 0,
             persistent,
             calls: Slab::new(),
-            generation: 0,
             waiting: VecDeque::new(),
-            held: VecDeque::new(),
+            recalled: 0,
         }
     }
 
-    /// Whether calls wait that were made as large as the peer took messages then.
-    pub(crate) fn holds_calls(&self) -> bool {
-        !self.held.is_empty()
+    /// Whether Sends wait that were made as large as the peer took messages then.
+    pub(crate) fn has_recalled(&self) -> bool {
+        self.recalled > 0
     }
 
     /// Tells the calls that are on their way now from those to come, until
@@ -200,7 +191,7 @@ impl<O: Owner> Requester<O> {
 
     /// Calls that wait for a credit or for regions.
     pub(crate) fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.waiting.len() - self.recalled
     }
 
     /// Whether a call with this XID has no reply yet.
@@ -233,7 +224,7 @@ impl<O: Owner> Requester<O> {
         shared: &mut Shared<O>,
         request: CallRequest<O::Call>,
         qp: &mut dyn QueuePair,
-    ) -> Result<CallKey, FailedCall<O::Call>> {
+    ) -> Result<(), FailedCall<O::Call>> {
         let plan = match self.plan(shared, &request) {
             Ok(plan) => plan,
             Err(error) => return Err(request.failed(error)),
@@ -246,24 +237,19 @@ impl<O: Owner> Requester<O> {
             }
             Some(_) | None => false,
         };
-        let generation = self.generation;
-        self.generation = generation.wrapping_add(1);
         let index = self.calls.insert(Call {
             request,
-            generation,
             epoch: 0,
             sent: now,
             offered: Lists::default(),
             regions: Vec::new(),
             lent: SmallVec::new(),
-            cancelled: false,
             state: State::Awaiting,
         });
         let index = u32::try_from(index).expect("calls are limited by memory");
-        let key = CallKey { index, generation };
         let plan = match plan {
             Some(plan) if goes => match self.send(now, shared, index, &plan, qp) {
-                Ok(()) => return Ok(key),
+                Ok(()) => return Ok(()),
                 Err(NotSent::Never(error)) => {
                     let call = self.calls.remove(index as usize);
                     return Err(call.request.failed(error));
@@ -279,7 +265,7 @@ impl<O: Owner> Requester<O> {
         }
         self.calls[index as usize].state = State::Waiting { plan, terms };
         self.waiting.push_back(index);
-        Ok(key)
+        Ok(())
     }
 
     /// The plan for a call; none as long as it is not settled what is spoken. An error if waiting does
@@ -331,7 +317,8 @@ impl<O: Owner> Requester<O> {
             let call = &mut self.calls[index as usize];
             let need = call.request.need;
             let State::Waiting { plan, terms } = &mut call.state else {
-                unreachable!("a call that was sent does not wait");
+                // Recalled Sends go before, as soon as the grant allows.
+                return;
             };
             let planned = match plan.take().filter(|_| *terms == shared.terms) {
                 Some(plan) => Ok(Some(plan)),
@@ -417,28 +404,48 @@ impl<O: Owner> Requester<O> {
         Ok(())
     }
 
-    /// Nobody waits for this call any more. One that was not sent is over.
+    /// The owner's values of the calls that have no end yet, and were not cancelled.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &O::Call> {
+        let requests = self.calls.iter().map(|(_, call)| &call.request);
+        requests.filter_map(|request| request.call.as_ref())
+    }
+
+    /// Cancels the calls that nobody waits for any more; how many there were. One that was not sent is
+    /// over.
     ///
     /// One that was sent keeps its credit and its memory until its reply: the peer does not know, and
     /// may still reach the memory (RFC 8166 §4.4.1). So there are no more of these than credits, and
-    /// none is older than [`oldest`](Self::oldest).
-    pub(crate) fn cancel(&mut self, shared: &mut Shared<O>, key: CallKey) -> Option<O::Call> {
-        let call = self.calls.get_mut(key.index as usize)?;
-        if call.generation != key.generation || call.cancelled {
-            return None;
+    /// none is older than [`oldest`](Self::oldest). One whose reply is here ends as usual.
+    pub(crate) fn cancel(
+        &mut self,
+        shared: &mut Shared<O>,
+        mut is_unwanted: impl FnMut(&O::Call) -> bool,
+    ) -> usize {
+        let mut cancelled = 0;
+        for (_, call) in &mut self.calls {
+            let has_reply = matches!(call.state, State::Invalidating { .. });
+            if !has_reply && call.request.call.take_if(|value| is_unwanted(value)).is_some() {
+                cancelled += 1;
+            }
         }
-        // With its reply here it ends as usual.
-        if let State::Invalidating { .. } = call.state {
-            return None;
+        if cancelled > 0 {
+            shared.counters.cancelled += cancelled as u64;
+            self.forget_cancelled();
         }
-        call.cancelled = true;
-        shared.counters.cancelled += 1;
-        let value = call.request.call.take();
-        if call.is_waiting() {
-            self.waiting.retain(|&index| index != key.index);
-            self.calls.remove(key.index as usize);
-        }
-        value
+        cancelled
+    }
+
+    /// Forgets the cancelled calls that were not sent.
+    fn forget_cancelled(&mut self) {
+        let calls = &mut self.calls;
+        self.waiting.retain(|&index| {
+            let call = &calls[index as usize];
+            let over = call.is_waiting() && call.is_cancelled();
+            if over {
+                calls.remove(index as usize);
+            }
+            !over
+        });
     }
 
     /// An error that ends a call, with the handle that the peer took along.
@@ -537,8 +544,13 @@ impl<O: Owner> Requester<O> {
         shared.flow.handle_call_answered();
         let xid = self.calls[key as usize].request.xid;
         // A peer that answers a call before it was sent will not get it: its handles are about to die.
-        self.held.retain(|send| !is_of(send, xid));
-        shared.posts.forget(|send| is_of(send, xid));
+        let call = &mut self.calls[key as usize];
+        if let State::Recalled(_) = call.state {
+            call.state = State::Awaiting;
+            self.recalled -= 1;
+            self.waiting.retain(|&index| index != key);
+        }
+        shared.posts.forget(|send| xid_of(send) == Some(xid));
         self.keep_to_grant(shared);
         let call = &mut self.calls[key as usize];
         self.xids.remove(call.request.xid);
@@ -565,17 +577,25 @@ impl<O: Owner> Requester<O> {
     /// RFC 8166 §3.3.1: a grant that was lowered counts for calls too that wait to be posted.
     fn keep_to_grant(&mut self, shared: &mut Shared<O>) {
         let most = shared.flow.in_force() as usize;
-        let mut out = shared.flow.in_flight().saturating_sub(self.held.len());
+        let mut out = shared.flow.in_flight().saturating_sub(self.recalled);
         while out > most
             && let Some(send) = shared.posts.recall()
         {
-            self.held.push_front(send);
+            let index = xid_of(&send).and_then(|xid| self.xids.get(xid));
+            let index = index.expect("a call that is to be posted has no reply");
+            self.calls[index as usize].state = State::Recalled(Box::new(send));
+            self.waiting.push_front(index);
+            self.recalled += 1;
             out -= 1;
         }
-        while out < most
-            && let Some(send) = self.held.pop_front()
-        {
-            shared.posts.push(send);
+        while out < most && self.recalled > 0 {
+            let index = self.waiting.pop_front().expect("it was recalled");
+            let call = &mut self.calls[index as usize];
+            let State::Recalled(send) = std::mem::replace(&mut call.state, State::Awaiting) else {
+                unreachable!("recalled Sends are before calls that wait");
+            };
+            shared.posts.push(*send);
+            self.recalled -= 1;
             out += 1;
         }
     }
@@ -601,7 +621,9 @@ impl<O: Owner> Requester<O> {
         }
         match std::mem::replace(&mut call.state, State::Awaiting) {
             State::Invalidating { outcome, .. } => self.finish(shared, key, outcome),
-            State::Waiting { .. } | State::Awaiting => unreachable!("looked at just now"),
+            State::Waiting { .. } | State::Recalled(_) | State::Awaiting => {
+                unreachable!("looked at just now")
+            }
         }
     }
 
@@ -631,7 +653,7 @@ impl<O: Owner> Requester<O> {
         let calls = self.calls.iter().map(|(_, call)| call);
         let alone = calls.filter(may_have_broken).count() == 1;
         let calls = self.calls.into_iter().map(|(_, call)| call);
-        let calls = calls.filter(|call| !call.cancelled);
+        let calls = calls.filter(|call| !call.is_cancelled());
         calls
             .map(|call| {
                 let mut request = call.request;
@@ -643,7 +665,7 @@ impl<O: Owner> Requester<O> {
                         Unfinished::Ended(request.into_call(), reply)
                     }
                     State::Waiting { .. } => Unfinished::Again(request),
-                    State::Awaiting | State::Invalidating { .. } => {
+                    State::Recalled(_) | State::Awaiting | State::Invalidating { .. } => {
                         request.losses += u32::from(counts);
                         request.losses_alone += u32::from(counts && alone);
                         Unfinished::Again(request)
@@ -658,6 +680,10 @@ impl<C> Call<C> {
     fn is_waiting(&self) -> bool {
         matches!(self.state, State::Waiting { .. })
     }
+
+    fn is_cancelled(&self) -> bool {
+        self.request.call.is_none()
+    }
 }
 
 impl<C> CallRequest<C> {
@@ -667,17 +693,17 @@ impl<C> CallRequest<C> {
     }
 }
 
-/// Whether it is the Send of the call with this XID, which is its first word in either version.
-fn is_of(work: &WorkRequest, xid: u32) -> bool {
-    let call = Purpose::Call.wr();
+/// The XID of the call of which this is the Send: the first word in either version.
+fn xid_of(work: &WorkRequest) -> Option<u32> {
     match work {
-        WorkRequest::Send { wr, buffer, .. } => {
-            *wr == call && buffer.starts_with(&xid.to_be_bytes())
+        WorkRequest::Send { wr, buffer, .. } if *wr == Purpose::Call.wr() => {
+            buffer.first_chunk().copied().map(u32::from_be_bytes)
         }
-        WorkRequest::Receive { .. }
+        WorkRequest::Send { .. }
+        | WorkRequest::Receive { .. }
         | WorkRequest::Write { .. }
         | WorkRequest::Read { .. }
-        | WorkRequest::Invalidate { .. } => false,
+        | WorkRequest::Invalidate { .. } => None,
     }
 }
 

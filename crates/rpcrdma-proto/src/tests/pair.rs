@@ -3,11 +3,10 @@
 use super::{
     CallId, CallRequest, CallToken, Connection, Event, TestOwner, bound, call, config, request,
 };
-use crate::{CallKey, Config, FailedCall, PrivateData, Role, Versions};
+use crate::{Config, FailedCall, PrivateData, Role, Versions};
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Reply, TransportError};
 use rpcrdma_watch::{Watch, WatchedQp};
-use std::collections::BTreeMap;
 use std::time::Instant;
 use verbs::QueuePair;
 use verbs_sim::{EndOptions, Fabric, PairOptions, SimQp};
@@ -20,7 +19,6 @@ pub(super) struct End<Q> {
     pub(super) qp: Q,
     pub(super) connection: Connection,
     pub(super) owner: TestOwner,
-    keys: BTreeMap<CallToken, CallKey>,
     /// When calls that waited are sent.
     pub(super) now: Instant,
 }
@@ -110,7 +108,6 @@ impl<Q: QueuePair> End<Q> {
             qp,
             connection,
             owner,
-            keys: BTreeMap::new(),
             now: Instant::now(),
         }
     }
@@ -145,15 +142,12 @@ impl<Q: QueuePair> End<Q> {
 
     /// Hands in a call.
     pub(super) fn call(&mut self, request: CallRequest) -> Result<(), FailedCall<CallToken>> {
-        let token = *request.call();
-        let key = self.connection.call(self.now, request, &mut self.qp)?;
-        self.keys.insert(token, key);
-        Ok(())
+        self.connection.call(self.now, request, &mut self.qp)
     }
 
-    /// Cancels a call, if it was handed in.
-    pub(super) fn cancel(&mut self, token: CallToken) -> Option<CallToken> {
-        self.connection.cancel(*self.keys.get(&token)?)
+    /// Cancels a call; whether it had no end yet.
+    pub(super) fn cancel(&mut self, token: CallToken) -> bool {
+        self.connection.cancel(|call| *call == token) == 1
     }
 }
 

@@ -27,7 +27,7 @@ use crate::limits::FIRST_MESSAGE;
 use crate::message::CallRequest;
 use crate::owner::Owner;
 use crate::plan::Chunks;
-use crate::requester::{CallKey, FailedCall, Unfinished};
+use crate::requester::{FailedCall, Unfinished};
 use crate::responder::Pulls;
 use crate::role::Role;
 use crate::version::{Version, version_of};
@@ -279,7 +279,7 @@ impl<O: Owner> Connection<O> {
         now: Instant,
         request: CallRequest<O::Call>,
         qp: &mut dyn QueuePair,
-    ) -> Result<CallKey, FailedCall<O::Call>> {
+    ) -> Result<(), FailedCall<O::Call>> {
         self.core.call(now, request, qp)
     }
 
@@ -295,11 +295,16 @@ impl<O: Owner> Connection<O> {
         self.core.requester.oldest()
     }
 
-    /// Nobody waits for the end of this call any more: there will be no event, and the owner gets its
-    /// value back. One that was sent keeps its credit and its memory until its reply; one that
-    /// waited is over. Nothing happens to a call whose reply is here.
-    pub fn cancel(&mut self, key: CallKey) -> Option<O::Call> {
-        self.core.cancel(key)
+    /// The owner's values of its calls that have no end yet.
+    pub fn calls(&self) -> impl Iterator<Item = &O::Call> {
+        self.core.requester.values()
+    }
+
+    /// Cancels the calls that nobody waits for any more, and drops the owner's values of them: there
+    /// will be no event. Returns how many there were. One that was sent keeps its credit and its memory
+    /// until its reply; one that waited is over. Nothing happens to a call whose reply is here.
+    pub fn cancel(&mut self, is_unwanted: impl FnMut(&O::Call) -> bool) -> usize {
+        self.core.cancel(is_unwanted)
     }
 
     /// Answers a call.
@@ -744,7 +749,7 @@ impl<O: Owner> Connection<O> {
     /// The next message of the session. It waits until there is nothing else to be sent: so there are
     /// never many, and no call that was made before is larger than it says.
     fn poll_control(&mut self) -> Option<WorkRequest> {
-        let waits = !self.core.shared.posts.has_room() || self.core.requester.holds_calls();
+        let waits = !self.core.shared.posts.has_room() || self.core.requester.has_recalled();
         if self.phase == Phase::Listening || waits {
             return None;
         }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use oncrpc::xdr::{Payload, Writer};
 use oncrpc::{Reply, ReplyBound, TransportError};
 use rpcrdma_proto::header::Lists;
-use rpcrdma_proto::{CallId, CallKey, CallRequest, Direction, Role, Unfinished};
+use rpcrdma_proto::{CallId, CallRequest, Direction, Role, Unfinished};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 use verbs::Handle;
@@ -34,7 +34,6 @@ pub(super) struct Calls {
 }
 
 struct Out {
-    key: CallKey,
     xid: u32,
     /// It was handed in, and is not sent.
     waits: bool,
@@ -73,11 +72,10 @@ impl Calls {
         let before: BTreeSet<Handle> = hand.regions.keys().copied().collect();
         let (xid, number) = (request.xid(), *request.call());
         match connection.call(Instant::now(), request, hand) {
-            Ok(key) => {
+            Ok(()) => {
                 let waits = connection.calls_waiting() > self.waiting.len();
                 let handles = hand.of_calls();
                 let out = Out {
-                    key,
                     xid,
                     waits,
                     handles: handles.filter(|handle| !before.contains(handle)).collect(),
@@ -160,15 +158,15 @@ impl Calls {
         }
         let token = script.pick(&tokens);
         let out = self.out.get_mut(&token).expect("it is one of them");
-        let cancelled = connection.cancel(out.key);
+        let cancelled = connection.cancel(|&number| number == token);
         if out.waits {
-            assert_eq!(cancelled, Some(token), "a call that waits is over");
+            assert_eq!(cancelled, 1, "a call that waits is over");
             self.waiting.retain(|&number| number != token);
             self.out.remove(&token);
             return;
         }
         // With its reply here it ends as usual, unless it was cancelled before.
-        assert!(cancelled.is_none() || !out.cancelled);
+        assert!(cancelled == 0 || !out.cancelled);
         out.cancelled |= !out.answered;
     }
 
