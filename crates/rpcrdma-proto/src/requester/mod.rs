@@ -424,7 +424,13 @@ impl<O: Owner> Requester<O> {
         let mut cancelled = 0;
         for (_, call) in &mut self.calls {
             let has_reply = matches!(call.state, State::Invalidating { .. });
-            if !has_reply && call.request.call.take_if(|value| is_unwanted(value)).is_some() {
+            if !has_reply
+                && call
+                    .request
+                    .call
+                    .take_if(|value| is_unwanted(value))
+                    .is_some()
+            {
                 cancelled += 1;
             }
         }

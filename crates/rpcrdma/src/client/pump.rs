@@ -46,7 +46,7 @@ impl Drop for Pump {
     /// However this ends, nobody waits in vain.
     fn drop(&mut self) {
         let error = TransportError::Disconnected("the runtime of the client has ended".into());
-        self.calls().abandon(self.outgoing.line, &error);
+        self.calls().leave(self.outgoing.line, &error);
         self.shared.ended.send_modify(|ended| *ended += 1);
     }
 }
@@ -98,7 +98,10 @@ impl Pump {
                 _ if last => self.calls().leave(line, &error),
                 CloseReason::Unused(_) => self.calls().lost(line, None),
                 // Others may have a connection for what waits.
-                _ => self.calls().lost(line, Some(error)),
+                _ => self.calls().lost(line, Some(error.clone())),
+            }
+            if self.calls().is_over() {
+                wire.connection.calls().for_each(|call| call.fail(&error));
             }
             // Nothing is to be expected of a peer that is over, or does not speak.
             if !matches!(
@@ -156,7 +159,7 @@ impl Pump {
     /// the same XID. One that was alone on its way time after time is what breaks them (RFC 8166
     /// §4.5.3).
     fn take_unfinished(&mut self, wire: Wire, over: &CloseReason) {
-        self.outgoing.forget_keys();
+        self.outgoing.connection_lost();
         let mut again = Vec::new();
         let mute = matches!(over, CloseReason::Mute(_));
         let unfinished = match mute {
@@ -170,13 +173,13 @@ impl Pump {
                 }
                 Unfinished::Again(request) => {
                     let error = TransportError::Disconnected(over.to_string());
-                    self.calls().complete(request.into_call(), Err(error));
+                    request.into_call().complete(Err(error));
                 }
-                Unfinished::Ended(token, reply) => self.calls().complete(token, reply),
+                Unfinished::Ended(call, reply) => call.complete(reply),
             }
         }
-        // Put back in front, so the one with the lowest token has to be the last.
-        again.sort_by_key(|request| std::cmp::Reverse(*request.call()));
+        // Put back in front, so the first one has to be the last.
+        again.sort_by_key(|request| std::cmp::Reverse(request.call().number()));
         for request in again {
             match mute {
                 // Should the server have no answer to this very call, others get theirs.
@@ -222,7 +225,7 @@ impl Pump {
             match tokio::time::timeout(limit, &mut attempt).await {
                 Ok(result) => return Some(result),
                 Err(_) => {
-                    self.outgoing.expire(clock::now(), last);
+                    self.outgoing.expire(clock::now(), last, std::iter::empty());
                     if self.is_closing() {
                         return None;
                     }
@@ -238,7 +241,7 @@ impl Pump {
             calls, line, work, ..
         } = &mut self.outgoing;
         let closing = calls.take(*line, 0, 0, work);
-        work.cancelled.clear();
+        work.cancelled = false;
         closing
     }
 
@@ -260,7 +263,7 @@ impl Pump {
             let closing = self.is_closing();
             let now = clock::now();
             if now >= self.outgoing.next_sweep {
-                self.outgoing.expire(now, last);
+                self.outgoing.expire(now, last, std::iter::empty());
             }
             if closing {
                 return None;

@@ -1,18 +1,22 @@
 //! Calls of a client's users: from the task that makes one to the tasks that own the connections,
 //! and the reply back.
 //!
-//! One lock, held for a few instructions, and a slot per call that is used again: no allocation
-//! and no channel per call.
+//! A call has one [slot](slot), which its future and its [`CallHandle`] share. The handle goes with
+//! the message: through the queue here, into the protocol core, and out of it with the reply. Slots
+//! are used again: no allocation and no channel per call. Locks are taken in one order, that of all
+//! calls before that of a slot, and each is held for a few instructions.
 
 mod queue;
 mod retried_alone;
+mod slot;
 
-use super::owner::{CallRequest, CallToken};
+use super::owner::CallRequest;
 use oncrpc::TransportError;
 use oncrpc::xdr::Payload;
 use queue::Queue;
 use retried_alone::{RetriedAlone, Turn, is_retried_alone};
 use slab::Slab;
+use slot::{Place, Slot, Swept, wake};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::future::Future;
@@ -22,6 +26,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 pub(crate) use retried_alone::MAX_LOSSES;
+pub(crate) use slot::{CallHandle, Outcome};
+
+/// Slots of calls that are over, kept for calls to come; more are freed.
+const SPARE_SLOTS: usize = 1024;
 
 /// The calls of one client.
 #[derive(Debug)]
@@ -35,15 +43,16 @@ pub(crate) struct Calls {
 pub(crate) struct Work {
     /// Calls to send, in order.
     pub(crate) calls: VecDeque<CallRequest>,
-    /// Calls on their way that nobody waits for any more.
-    pub(crate) cancelled: Vec<CallToken>,
+    /// Nobody waits any more for some of those in flight.
+    pub(crate) cancelled: bool,
 }
 
 #[derive(Debug)]
 struct Inner {
-    slots: Slab<Slot>,
-    /// Counts up with each call, so that a slot used again has another token.
-    generation: u32,
+    /// Slots to be used again.
+    spare: Vec<Arc<Slot>>,
+    /// Calls so far.
+    made: u64,
     lines: Vec<Line>,
     users: Slab<()>,
     closing: bool,
@@ -60,12 +69,13 @@ struct Line {
     queue: Queue,
     /// Calls to send that may be the ones that break connections.
     retried_alone: RetriedAlone,
-    cancelled: Vec<CallToken>,
+    /// Nobody waits any more for some of the calls in flight.
+    cancelled: bool,
     /// The owner of the connection, while it waits.
     owner: Option<Waker>,
     /// It waits for calls too, and not only for the time of its next try.
     waits_for_calls: bool,
-    /// Slots of calls that were given to it.
+    /// Calls that were given to it, and whose futures have not ended.
     calls: usize,
     /// A reply has come over its present connection.
     has_replied: bool,
@@ -84,29 +94,6 @@ enum LineState {
     Gone,
 }
 
-#[derive(Debug)]
-struct Slot {
-    generation: u32,
-    user: usize,
-    line: usize,
-    /// Whether it is in the queue.
-    queued: bool,
-    due: Due,
-    waker: Option<Waker>,
-    outcome: Option<Outcome>,
-}
-
-/// When the time of a call is up. It begins with the first sweep that finds the call: a look at the
-/// clock costs more than all else here.
-#[derive(Clone, Copy, Debug)]
-enum Due {
-    In(Duration),
-    At(Instant, Duration),
-}
-
-/// What became of a call.
-pub(crate) type Outcome = Result<Payload, TransportError>;
-
 /// The end of one call. Dropping it cancels the call.
 #[derive(Debug)]
 pub(crate) struct PendingCall {
@@ -121,27 +108,13 @@ pub(crate) struct PendingCall {
 #[derive(Debug)]
 enum PendingState {
     Unsent(Option<CallRequest>),
-    Sent(CallToken),
+    Sent(Arc<Slot>),
     Done,
 }
 
-/// The slot that a token is for, if it is still there.
-fn slot(slots: &mut Slab<Slot>, token: CallToken) -> Option<&mut Slot> {
-    let (generation, index) = parts(token);
-    slots
-        .get_mut(index)
-        .filter(|slot| slot.generation == generation)
-}
-
-/// The slot of a call that has no end yet.
-fn waited_for(slots: &mut Slab<Slot>, token: CallToken) -> Option<&mut Slot> {
-    slot(slots, token).filter(|slot| slot.outcome.is_none())
-}
-
-/// Notes that a call is not in the queue any more; whether somebody waits for it.
-fn unqueue(slots: &mut Slab<Slot>, token: CallToken) -> bool {
-    let slot = waited_for(slots, token);
-    slot.map(|slot| slot.queued = false).is_some()
+/// Whether somebody waits for the end of a call.
+fn is_open(request: &CallRequest) -> bool {
+    request.call().is_open()
 }
 
 impl Line {
@@ -172,10 +145,14 @@ impl Line {
     }
 
     /// Forgets the calls that nobody waits for.
-    fn forget(&mut self, slots: &mut Slab<Slot>) {
-        let mut wanted = |request: &CallRequest| waited_for(slots, *request.call()).is_some();
-        self.queue.retain(&mut wanted);
-        self.retried_alone.retain(wanted);
+    fn forget(&mut self) {
+        self.queue.retain(is_open);
+        self.retried_alone.retain(is_open);
+    }
+
+    /// All calls that wait.
+    fn waiting(&self) -> impl Iterator<Item = &CallRequest> {
+        self.queue.iter().chain(self.retried_alone.iter())
     }
 }
 
@@ -214,12 +191,13 @@ impl Inner {
         }
     }
 
-    /// Gives a call that is in no queue to another line.
-    fn give(&mut self, token: CallToken, to: usize) {
-        let slot = slot(&mut self.slots, token).expect("somebody waits for it");
-        let from = std::mem::replace(&mut slot.line, to);
+    /// Chooses the line for a call that is in no queue, and notes that it waits for that; where it was
+    /// and is. None if nobody waits for it any more.
+    fn assign(&mut self, request: &CallRequest) -> Option<(usize, Place)> {
+        let (from, place) = request.call().requeue(|line| self.instead_of(line))?;
         self.lines[from].calls -= 1;
-        self.lines[to].calls += 1;
+        self.lines[place.line].calls += 1;
+        Some((from, place))
     }
 
     /// Has a call wait again, on its line or on another that has a connection; who is to be woken.
@@ -228,17 +206,10 @@ impl Inner {
         request: CallRequest,
         put: impl FnOnce(&mut Line, usize, CallRequest),
     ) -> Option<Waker> {
-        let token = *request.call();
-        let slot = waited_for(&mut self.slots, token)?;
-        slot.queued = true;
-        let (from, user) = (slot.line, slot.user);
-        let to = self.instead_of(from);
-        put(&mut self.lines[to], user, request);
-        if to == from {
-            return None;
-        }
-        self.give(token, to);
-        self.lines[to].owner.take()
+        let (from, place) = self.assign(&request)?;
+        let line = &mut self.lines[place.line];
+        put(line, place.user, request);
+        (place.line != from).then(|| line.owner.take()).flatten()
     }
 
     /// Gives the calls that wait for a line without a connection to those that have one.
@@ -249,16 +220,11 @@ impl Inner {
             let Some(request) = line.queue.pop().or_else(|| line.retried_alone.pop()) else {
                 break;
             };
-            let token = *request.call();
-            let Some(slot) = waited_for(&mut self.slots, token) else {
-                continue;
-            };
-            let user = slot.user;
-            let to = self.instead_of(from);
-            self.give(token, to);
-            let line = &mut self.lines[to];
-            line.put_last(user, request);
-            owners.extend(line.owner.take());
+            if let Some((_, place)) = self.assign(&request) {
+                let line = &mut self.lines[place.line];
+                line.put_last(place.user, request);
+                owners.extend(line.owner.take());
+            }
         }
         owners
     }
@@ -274,42 +240,31 @@ impl Inner {
                 .any(|(index, other)| index != line && other.calls > 0)
     }
 
-    /// Frees the slot of a call.
-    fn remove(&mut self, token: CallToken) -> Slot {
-        let slot = self.slots.remove(parts(token).1);
-        self.lines[slot.line].calls -= 1;
-        slot
-    }
-
-    fn fail_all(&mut self, error: &TransportError, of: impl Fn(&Slot) -> bool) -> Vec<Waker> {
-        let mut wakers = Vec::new();
-        for (_, slot) in &mut self.slots {
-            if slot.outcome.is_none() && of(slot) {
-                slot.outcome = Some(Err(error.clone()));
-                wakers.extend(slot.waker.take());
-            }
-        }
-        wakers
-    }
-
-    fn end(&mut self, error: &TransportError) -> Vec<Waker> {
+    /// There will be no more replies; the calls that wait, which are to be ended with that error.
+    fn end(&mut self, error: &TransportError) -> Vec<CallRequest> {
         self.over.get_or_insert_with(|| error.clone());
+        let mut waiting = Vec::new();
         for line in &mut self.lines {
-            line.queue = Queue::default();
-            line.retried_alone = RetriedAlone::default();
+            waiting.extend(std::iter::from_fn(|| {
+                line.queue.pop().or_else(|| line.retried_alone.pop())
+            }));
         }
-        self.fail_all(error, |_| true)
+        waiting
+    }
+
+    /// The future of a call has ended that was given to this line.
+    fn forget_call(&mut self, line: usize, slot: Arc<Slot>) {
+        self.lines[line].calls -= 1;
+        if self.spare.len() < SPARE_SLOTS && Arc::strong_count(&slot) == 1 {
+            self.spare.push(slot);
+        }
     }
 }
 
-/// A token: generation and index of the slot.
-fn token(generation: u32, index: usize) -> CallToken {
-    CallToken(u64::from(generation) << 32 | index as u64)
-}
-
-#[allow(clippy::cast_possible_truncation, reason = "the parts are taken apart")]
-pub(super) fn parts(token: CallToken) -> (u32, usize) {
-    ((token.0 >> 32) as u32, token.0 as u32 as usize)
+fn fail_all(calls: Vec<CallRequest>, error: &TransportError) {
+    for request in calls {
+        request.into_call().complete(Err(error.clone()));
+    }
 }
 
 /// The user that everybody is who is no other.
@@ -327,8 +282,8 @@ impl Calls {
         Self {
             timeout,
             inner: Mutex::new(Inner {
-                slots: Slab::new(),
-                generation: 0,
+                spare: Vec::new(),
+                made: 0,
                 lines: (0..lines).map(|_| Line::default()).collect(),
                 users,
                 closing: false,
@@ -368,6 +323,8 @@ impl Calls {
         line.state = LineState::Up;
         line.has_replied = false;
         line.trouble = None;
+        // Of the calls that the one before it carried none is left.
+        line.cancelled = false;
         line.retried_alone.begin();
         let mut owners = SmallVec::<[Waker; 4]>::new();
         for from in 0..inner.lines.len() {
@@ -397,22 +354,19 @@ impl Calls {
         let mut inner = self.lock();
         inner.lines[line].state = LineState::Gone;
         let gone = |line: &Line| line.state == LineState::Gone;
-        let (owners, callers) = if inner.lines.iter().all(gone) {
-            (SmallVec::new(), inner.end(error))
-        } else {
-            (inner.hand_over(line), Vec::new())
-        };
+        if inner.lines.iter().all(gone) {
+            let waiting = inner.end(error);
+            drop(inner);
+            return fail_all(waiting, error);
+        }
+        let owners = inner.hand_over(line);
         drop(inner);
-        owners.into_iter().chain(callers).for_each(Waker::wake);
+        owners.into_iter().for_each(Waker::wake);
     }
 
-    /// The owner of a line is gone: the same, and calls that it had sent end with `error`.
-    pub(crate) fn abandon(&self, line: usize, error: &TransportError) {
-        self.leave(line, error);
-        let mut inner = self.lock();
-        let wakers = inner.fail_all(error, |slot| slot.line == line && !slot.queued);
-        drop(inner);
-        wakers.into_iter().for_each(Waker::wake);
+    /// Whether there will be no more replies.
+    pub(crate) fn is_over(&self) -> bool {
+        self.lock().over.is_some()
     }
 
     /// Why a call has no reply after so long, as far as that is known.
@@ -430,9 +384,8 @@ impl Calls {
     /// cancelled since; whether the owner is to end the connection.
     pub(crate) fn take(&self, line: usize, room: usize, out: usize, work: &mut Work) -> bool {
         let mut inner = self.lock();
-        let Inner { slots, lines, .. } = &mut *inner;
-        let line = &mut lines[line];
-        work.cancelled.append(&mut line.cancelled);
+        let line = &mut inner.lines[line];
+        work.cancelled |= std::mem::take(&mut line.cancelled);
         let turn = match room {
             0 => Turn::Nobody,
             _ => line.turn(out),
@@ -442,7 +395,7 @@ impl Calls {
         }
         if turn == Turn::RetriedAlone {
             while let Some(request) = line.retried_alone.pop() {
-                if unqueue(slots, *request.call()) {
+                if request.call().take() {
                     work.calls.push_back(request);
                     line.retried_alone.sent_alone();
                     break;
@@ -451,14 +404,14 @@ impl Calls {
         } else if work.calls.is_empty() && line.queue.len() <= room {
             // All of them, and none is moved for that: a call is larger than it looks.
             line.queue.take_all(&mut work.calls);
-            work.calls.retain(|request| unqueue(slots, *request.call()));
+            work.calls.retain(|request| request.call().take());
         } else {
             let mut left = room;
             while left > 0 {
                 let Some(request) = line.queue.pop() else {
                     break;
                 };
-                if unqueue(slots, *request.call()) {
+                if request.call().take() {
                     left -= 1;
                     work.calls.push_back(request);
                 }
@@ -470,15 +423,14 @@ impl Calls {
     /// Some time has passed on a connection: neither calls retried alone nor others wait for ever.
     pub(crate) fn release(&self, line: usize) {
         let mut inner = self.lock();
-        let Inner { slots, lines, .. } = &mut *inner;
         let Line {
             retried_alone,
             queue,
             ..
-        } = &mut lines[line];
+        } = &mut inner.lines[line];
         for request in retried_alone.sweep() {
-            if let Some(slot) = waited_for(slots, *request.call()) {
-                queue.push_front(slot.user, request);
+            if let Some(place) = request.call().place() {
+                queue.push_front(place.user, request);
             }
         }
     }
@@ -496,6 +448,10 @@ impl Calls {
 
     fn queue(&self, request: CallRequest, put: impl FnOnce(&mut Line, usize, CallRequest)) {
         let mut inner = self.lock();
+        if let Some(error) = inner.over.clone() {
+            drop(inner);
+            return request.into_call().complete(Err(error));
+        }
         let owner = inner.queue(request, put);
         drop(inner);
         wake(owner);
@@ -509,7 +465,7 @@ impl Calls {
         let closing = inner.closing;
         let line = &mut inner.lines[line];
         let work = closing
-            || !line.cancelled.is_empty()
+            || line.cancelled
             || others_busy
             || out.is_some_and(|out| match line.turn(out) {
                 Turn::Others => !line.queue.is_empty(),
@@ -529,20 +485,18 @@ impl Calls {
         if inner.others_busy(line) {
             return true;
         }
-        let Inner { slots, lines, .. } = &mut *inner;
-        let line = &mut lines[line];
-        let mut wanted = |request: &CallRequest| waited_for(slots, *request.call()).is_some();
-        if line.queue.iter().any(&mut wanted) || line.retried_alone.iter().any(wanted) {
+        let line = &mut inner.lines[line];
+        if line.waiting().any(is_open) {
             return true;
         }
         // Or else the owner would find work for which it need not connect, again and again.
-        line.forget(slots);
+        line.forget();
         false
     }
 
     /// A number that changes with each call, over whatever line.
     pub(crate) fn made(&self) -> u64 {
-        self.lock().generation.into()
+        self.lock().made
     }
 
     /// Whether no call waits to be sent over this line.
@@ -554,7 +508,7 @@ impl Calls {
     pub(crate) fn has_work(&self, line: usize) -> bool {
         let inner = self.lock();
         let line = &inner.lines[line];
-        !line.is_idle() || !line.cancelled.is_empty()
+        !line.is_idle() || line.cancelled
     }
 
     /// Wakes the owner of a line, if it waits.
@@ -563,86 +517,43 @@ impl Calls {
         wake(owner);
     }
 
-    /// A call is over.
-    pub(crate) fn complete(&self, token: CallToken, outcome: Outcome) {
-        let mut wakers = Vec::new();
-        self.complete_all(std::iter::once((token, outcome)), &mut wakers);
-        wakers.into_iter().for_each(Waker::wake);
+    /// The present connection of a line has brought a reply.
+    pub(crate) fn replied(&self, line: usize) {
+        self.lock().lines[line].has_replied = true;
     }
 
-    /// These calls are over. Who waits for them is appended to `wakers`, to be woken when the lock
-    /// is free again.
-    pub(crate) fn complete_all(
-        &self,
-        ended: impl Iterator<Item = (CallToken, Outcome)>,
-        wakers: &mut Vec<Waker>,
-    ) {
-        let mut inner = self.lock();
-        for (token, outcome) in ended {
-            // Without a slot nobody waits any more.
-            let Inner { slots, lines, .. } = &mut *inner;
-            if let Some(slot) = slot(slots, token) {
-                lines[slot.line].has_replied |= outcome.is_ok();
-                slot.outcome = Some(outcome);
-                wakers.extend(slot.waker.take());
-            }
-        }
-    }
-
-    /// Ends the calls of a line whose time is up with `error`. Those that were on their way are
-    /// appended to `sent`. The time of a call begins with the first such sweep. Says how long one
-    /// of those that are left may take at most, or any other that is made.
-    pub(crate) fn expire(
+    /// Ends the calls of a line whose time is up with `error`: those that wait, and those `in_flight`.
+    /// The time of a call begins with the first such sweep. Says how long one of those that are left
+    /// may take at most, or any other that is made.
+    pub(crate) fn expire<'a>(
         &self,
         line: usize,
         now: Instant,
         error: &TransportError,
-        sent: &mut Vec<CallToken>,
+        in_flight: impl Iterator<Item = &'a CallHandle>,
     ) -> Duration {
         let mut wakers = Vec::new();
         let mut longest = self.timeout;
         let mut inner = self.lock();
-        let Inner { slots, lines, .. } = &mut *inner;
-        for (index, slot) in slots.iter_mut() {
-            if slot.line != line || slot.outcome.is_some() {
-                continue;
-            }
-            let (at, limit) = match slot.due {
-                Due::In(limit) => (now + limit, limit),
-                Due::At(at, limit) => (at, limit),
-            };
-            slot.due = Due::At(at, limit);
-            if at > now {
+        let line = &mut inner.lines[line];
+        let mut sweep = |call: &CallHandle| {
+            if let Swept::Open(limit) = call.sweep(now, error, &mut wakers) {
                 longest = longest.max(limit);
-                continue;
             }
-            slot.outcome = Some(Err(match error {
-                TransportError::TimedOut(_) => TransportError::TimedOut(limit),
-                other => other.clone(),
-            }));
-            wakers.extend(slot.waker.take());
-            if !slot.queued {
-                sent.push(token(slot.generation, index));
-            }
-        }
-        lines[line].forget(slots);
+        };
+        line.waiting().map(CallRequest::call).for_each(&mut sweep);
+        in_flight.for_each(sweep);
+        line.forget();
         drop(inner);
         wakers.into_iter().for_each(Waker::wake);
         longest
     }
 
-    /// There will be no more replies: every call ends with `error`, those to come too.
+    /// There will be no more replies: the calls that wait end with `error`, and those to come. Those in
+    /// flight are with their connections.
     pub(crate) fn end(&self, error: &TransportError) {
-        let mut inner = self.lock();
-        let wakers = inner.end(error);
-        drop(inner);
-        wakers.into_iter().for_each(Waker::wake);
-    }
-}
-
-fn wake(waker: Option<Waker>) {
-    if let Some(waker) = waker {
-        waker.wake();
+        let waiting = self.lock().end(error);
+        fail_all(waiting, error);
     }
 }
 
@@ -653,8 +564,8 @@ impl PendingCall {
         message: Payload,
         bound: oncrpc::ReplyBound,
     ) -> Self {
-        // The token is known once there is a slot.
-        let request = CallRequest::new(CallToken(0), message, bound);
+        // There is a slot once it is polled.
+        let request = CallRequest::new(CallHandle::of_nobody(), message, bound);
         Self {
             calls,
             user,
@@ -669,7 +580,7 @@ impl PendingCall {
         self
     }
 
-    fn send(&mut self, cx: &Context<'_>) -> Result<CallToken, TransportError> {
+    fn send(&mut self, cx: &Context<'_>) -> Result<Arc<Slot>, TransportError> {
         let PendingState::Unsent(request) = &mut self.state else {
             unreachable!("a call is sent once");
         };
@@ -678,24 +589,21 @@ impl PendingCall {
             return Err(error.clone());
         }
         let unsent = request.as_mut().expect("a call is sent once");
-        inner.generation = inner.generation.wrapping_add(1);
+        inner.made += 1;
         let line = match inner.lines.len() {
             1 => 0,
             _ => inner
                 .choose()
                 .expect("while calls are taken there is a line"),
         };
-        let slot = Slot {
-            generation: inner.generation,
+        let place = Place {
+            number: inner.made,
             user: self.user,
             line,
-            queued: true,
-            due: Due::In(self.limit.unwrap_or(self.calls.timeout)),
-            waker: Some(cx.waker().clone()),
-            outcome: None,
         };
-        let token = token(slot.generation, inner.slots.insert(slot));
-        *unsent.call_mut() = token;
+        let limit = self.limit.unwrap_or(self.calls.timeout);
+        let slot = inner.slot(place, limit, cx.waker().clone());
+        *unsent.call_mut() = CallHandle::new(Arc::clone(&slot));
         let chosen = &mut inner.lines[line];
         chosen.calls += 1;
         chosen.queue.push(self.user, request);
@@ -704,11 +612,26 @@ impl PendingCall {
         drop(inner);
         wake(owner);
         others.into_iter().for_each(Waker::wake);
-        Ok(token)
+        Ok(slot)
     }
 }
 
 impl Inner {
+    /// A slot for a call.
+    fn slot(&mut self, place: Place, limit: Duration, waker: Waker) -> Arc<Slot> {
+        let slot = Slot::new(place, limit, waker);
+        match self.spare.pop() {
+            Some(mut spare) => match Arc::get_mut(&mut spare) {
+                Some(memory) => {
+                    *memory = slot;
+                    spare
+                }
+                None => Arc::new(slot),
+            },
+            None => Arc::new(slot),
+        }
+    }
+
     /// The owners of lines that have no connection: now that there are calls, they may want one.
     fn sleepers(&mut self) -> SmallVec<[Waker; 4]> {
         if self.lines.len() == 1 {
@@ -727,8 +650,8 @@ impl Future for PendingCall {
         let this = &mut *self;
         match &mut this.state {
             PendingState::Unsent(_) => match this.send(cx) {
-                Ok(token) => {
-                    this.state = PendingState::Sent(token);
+                Ok(slot) => {
+                    this.state = PendingState::Sent(slot);
                     Poll::Pending
                 }
                 Err(error) => {
@@ -736,20 +659,16 @@ impl Future for PendingCall {
                     Poll::Ready(Err(error))
                 }
             },
-            PendingState::Sent(token) => {
-                let mut inner = this.calls.lock();
-                let slot =
-                    slot(&mut inner.slots, *token).expect("a call keeps its slot until its end");
-                if slot.outcome.is_none() {
-                    if !matches!(&slot.waker, Some(w) if w.will_wake(cx.waker())) {
-                        slot.waker = Some(cx.waker().clone());
-                    }
+            PendingState::Sent(slot) => {
+                let Poll::Ready((outcome, line)) = slot.poll(cx) else {
                     return Poll::Pending;
+                };
+                if let PendingState::Sent(slot) =
+                    std::mem::replace(&mut this.state, PendingState::Done)
+                {
+                    this.calls.lock().forget_call(line, slot);
                 }
-                let slot = inner.remove(*token);
-                drop(inner);
-                this.state = PendingState::Done;
-                Poll::Ready(slot.outcome.expect("it was there just now"))
+                Poll::Ready(outcome)
             }
             PendingState::Done => panic!("a call has one end"),
         }
@@ -758,19 +677,20 @@ impl Future for PendingCall {
 
 impl Drop for PendingCall {
     fn drop(&mut self) {
-        let PendingState::Sent(token) = self.state else {
+        let PendingState::Sent(slot) = std::mem::replace(&mut self.state, PendingState::Done)
+        else {
             return;
         };
+        let (line, in_flight) = slot.leave();
         let mut inner = self.calls.lock();
-        let slot = inner.remove(token);
-        if slot.outcome.is_some() || slot.queued {
-            return;
+        inner.forget_call(line, slot);
+        if in_flight {
+            let line = &mut inner.lines[line];
+            line.cancelled = true;
+            let owner = line.owner.take();
+            drop(inner);
+            wake(owner);
         }
-        let line = &mut inner.lines[slot.line];
-        line.cancelled.push(token);
-        let owner = line.owner.take();
-        drop(inner);
-        wake(owner);
     }
 }
 

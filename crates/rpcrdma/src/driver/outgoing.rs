@@ -1,13 +1,12 @@
 //! Calls on their way out over one connection after the other, and their replies back.
 
-use super::calls::{Calls, Outcome, Work, parts};
+use super::calls::{CallHandle, Calls, Outcome, Work};
 use super::clock;
-use super::owner::{CallToken, Connection};
+use super::owner::Connection;
 use super::wire::{CloseReason, Wire};
 use oncrpc::TransportError;
-use rpcrdma_proto::CallKey;
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::Context;
 use std::time::{Duration, Instant};
 
 /// How often deadlines are looked at, at least.
@@ -26,10 +25,8 @@ pub(crate) struct Outgoing {
     /// When a call was last sent.
     pub(crate) last_sent: Instant,
     pub(crate) work: Work,
-    /// Callers to be woken; kept for its memory.
-    woken: Vec<Waker>,
-    /// The calls that were handed to the connection, by their place among those waited for.
-    keys: Vec<Option<(CallToken, CallKey)>>,
+    /// The present connection has brought a reply.
+    has_replied: bool,
 }
 
 impl Outgoing {
@@ -42,8 +39,7 @@ impl Outgoing {
             next_sweep: clock::now(),
             last_sent: clock::now(),
             work: Work::default(),
-            woken: Vec::new(),
-            keys: Vec::new(),
+            has_replied: false,
         }
     }
 
@@ -53,24 +49,17 @@ impl Outgoing {
         let connection = &mut wire.connection;
         let (room, out) = (connection.room(), connection.calls_out());
         let closing = self.calls.take(self.line, room, out, &mut self.work);
-        let cancelled = std::mem::take(&mut self.work.cancelled);
-        cancelled
-            .iter()
-            .for_each(|&token| self.cancel(token, connection));
+        if std::mem::take(&mut self.work.cancelled) {
+            cancel_unwanted(connection);
+        }
         let mut sent = false;
         for request in self.work.calls.drain(..) {
-            let token = *request.call();
             match connection.call(now, request, wire.qp.as_mut()) {
-                Ok(key) => {
+                Ok(()) => {
                     sent = true;
                     self.last_sent = now;
-                    let (_, index) = parts(token);
-                    if index >= self.keys.len() {
-                        self.keys.resize(index + 1, None);
-                    }
-                    self.keys[index] = Some((token, key));
                 }
-                Err(failed) => self.calls.complete(failed.call, Err(failed.error)),
+                Err(failed) => failed.call.complete(Err(failed.error)),
             }
         }
         if closing {
@@ -80,25 +69,20 @@ impl Outgoing {
         }
     }
 
-    /// Nobody waits for a call any more that was handed to the connection.
-    fn cancel(&self, token: CallToken, connection: &mut Connection) {
-        let (_, index) = parts(token);
-        if let Some(&Some((other, key))) = self.keys.get(index)
-            && other == token
-        {
-            connection.cancel(key);
-        }
-    }
-
-    /// The connection is over: its calls have other keys on the next.
-    pub(crate) fn forget_keys(&mut self) {
-        self.keys.clear();
+    /// The connection is over, and its calls wait to be sent over another.
+    pub(crate) fn connection_lost(&mut self) {
+        self.has_replied = false;
     }
 
     /// Hands replies to their callers.
-    pub(crate) fn deliver(&mut self, replies: impl Iterator<Item = (CallToken, Outcome)>) {
-        self.calls.complete_all(replies, &mut self.woken);
-        self.woken.drain(..).for_each(Waker::wake);
+    pub(crate) fn deliver(&mut self, replies: impl Iterator<Item = (CallHandle, Outcome)>) {
+        for (call, outcome) in replies {
+            if outcome.is_ok() && !self.has_replied {
+                self.has_replied = true;
+                self.calls.replied(self.line);
+            }
+            call.complete(outcome);
+        }
     }
 
     /// Ends the calls whose time is up, if it is time to look; whether it was.
@@ -106,19 +90,26 @@ impl Outgoing {
         if now < self.next_sweep {
             return false;
         }
-        for token in self.expire(now, &TransportError::TimedOut(self.timeout)) {
-            self.cancel(token, &mut wire.connection);
-        }
+        let connection = &mut wire.connection;
+        self.expire(
+            now,
+            &TransportError::TimedOut(self.timeout),
+            connection.calls(),
+        );
+        cancel_unwanted(connection);
         self.calls.release(self.line);
         true
     }
 
-    /// Ends the calls whose time is up with `error`; those that were on their way.
-    pub(crate) fn expire(&mut self, now: Instant, error: &TransportError) -> Vec<CallToken> {
-        let mut sent = Vec::new();
+    /// Ends the calls whose time is up with `error`: those that wait, and those `in_flight`.
+    pub(crate) fn expire<'a>(
+        &mut self,
+        now: Instant,
+        error: &TransportError,
+        in_flight: impl Iterator<Item = &'a CallHandle>,
+    ) {
         self.next_sweep = now + (self.timeout / 4).min(SWEEP);
-        self.longest = self.calls.expire(self.line, now, error, &mut sent);
-        sent
+        self.longest = self.calls.expire(self.line, now, error, in_flight);
     }
 
     /// How long the server has had a call, if that is longer than any call may take: it is not
@@ -146,4 +137,9 @@ impl Outgoing {
         let out = wire.connection.calls_out();
         self.calls.poll_work(self.line, cx, can_call.then_some(out))
     }
+}
+
+/// Tells the connection which calls nobody waits for any more.
+fn cancel_unwanted(connection: &mut Connection) {
+    connection.cancel(|call| !call.is_open());
 }

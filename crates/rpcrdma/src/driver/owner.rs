@@ -1,6 +1,7 @@
 //! What this driver attaches to the calls of a connection.
 
 use super::budget::Lease;
+use super::calls::CallHandle;
 use super::failed::FailedCalls;
 use rpcrdma_proto::Owner;
 use rpcrdma_proto::header::Lists;
@@ -8,11 +9,7 @@ use rpcrdma_proto::header::Lists;
 pub(crate) type Connection = rpcrdma_proto::Connection<ConnectionOwner>;
 pub(crate) type Event = rpcrdma_proto::Event<ConnectionOwner>;
 pub(crate) type CallId = rpcrdma_proto::CallId<Lease>;
-pub(crate) type CallRequest = rpcrdma_proto::CallRequest<CallToken>;
-
-/// The name of a call of ours: its place among those that are waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct CallToken(pub(crate) u64);
+pub(crate) type CallRequest = rpcrdma_proto::CallRequest<CallHandle>;
 
 /// The owner of one connection.
 #[derive(Debug)]
@@ -28,7 +25,7 @@ impl ConnectionOwner {
 }
 
 impl Owner for ConnectionOwner {
-    type Call = CallToken;
+    type Call = CallHandle;
     type Lease = Lease;
 
     fn condemn(&mut self, xid: u32, lists: &Lists) {

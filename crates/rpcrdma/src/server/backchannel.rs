@@ -314,9 +314,10 @@ impl BackEnd {
         work || !self.ready && self.back.ready.load(Acquire)
     }
 
-    /// The connection ends.
-    pub(super) fn end(&mut self, over: &CloseReason) {
+    /// Ends with the connection: whoever waits is told why.
+    pub(super) fn end(mut self, over: &CloseReason, connection: &Connection) {
         self.why = TransportError::Disconnected(over.to_string());
+        connection.calls().for_each(|call| call.fail(&self.why));
     }
 }
 

@@ -76,8 +76,8 @@ impl Serving {
         if !over.is_of_peer() || self.settings.may_warn(wire.qp.peer_addr()) {
             wire.log_end(&over);
         }
-        if let Some(mut back) = policy.back.take() {
-            back.end(&over);
+        if let Some(back) = policy.back.take() {
+            back.end(&over, &wire.connection);
         }
         // Nothing is to be expected of a peer that is over, or does not speak; others wait for the place
         // of one that was evicted, or for its memory.

@@ -99,7 +99,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::owner::CallToken;
+    use crate::driver::calls::CallHandle;
     use oncrpc::ReplyBound;
     use oncrpc::xdr;
     use proptest::prelude::*;
@@ -108,7 +108,7 @@ mod tests {
         let mut w = xdr::Writer::default();
         w.u32(xid);
         w.u32(0);
-        CallRequest::new(CallToken(0), w.finish(), ReplyBound::default())
+        CallRequest::new(CallHandle::of_nobody(), w.finish(), ReplyBound::default())
     }
 
     fn queue(calls: &[(usize, u32)]) -> Queue {

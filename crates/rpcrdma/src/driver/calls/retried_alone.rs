@@ -110,7 +110,7 @@ impl RetriedAlone {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::owner::CallToken;
+    use crate::driver::calls::CallHandle;
     use oncrpc::ReplyBound;
     use oncrpc::xdr;
 
@@ -118,7 +118,8 @@ mod tests {
         let mut w = xdr::Writer::default();
         w.u32(xid);
         w.u32(0);
-        let mut request = CallRequest::new(CallToken(0), w.finish(), ReplyBound::default());
+        let mut request =
+            CallRequest::new(CallHandle::of_nobody(), w.finish(), ReplyBound::default());
         (request.losses, request.losses_alone) = (ALONE_FROM, losses_alone);
         request
     }

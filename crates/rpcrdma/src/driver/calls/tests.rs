@@ -42,6 +42,11 @@ fn next(calls: &Calls) -> Option<CallRequest> {
     next_on(0, calls)
 }
 
+/// Ends the calls that wait and whose time is up; how long others may take.
+fn expire(calls: &Calls, now: Instant, error: &TransportError) -> Duration {
+    calls.expire(0, now, error, std::iter::empty())
+}
+
 fn poll(waiting: Pin<&mut PendingCall>) -> Poll<Result<u32, TransportError>> {
     let outcome = waiting.poll(&mut Context::from_waker(Waker::noop()));
     outcome.map_ok(|reply| xdr::Reader::from(&reply).u32().expect("an XID"))
@@ -53,8 +58,8 @@ fn reply_comes_to_the_call_it_is_for() {
     let (mut a, mut b) = (pin!(waiting(&calls, 1)), pin!(waiting(&calls, 2)));
     assert!(poll(a.as_mut()).is_pending() && poll(b.as_mut()).is_pending());
     let (first, second) = (next(&calls).expect("sent"), next(&calls).expect("sent"));
-    calls.complete(*second.call(), Ok(message(2)));
-    calls.complete(*first.call(), Ok(message(1)));
+    second.into_call().complete(Ok(message(2)));
+    first.into_call().complete(Ok(message(1)));
     assert_eq!(poll(a), Poll::Ready(Ok(1)));
     assert_eq!(poll(b), Poll::Ready(Ok(2)));
 }
@@ -68,10 +73,10 @@ fn late_reply_to_a_cancelled_call_reaches_no_other() {
     drop(first);
     let mut work = Work::default();
     calls.take(0, 0, 0, &mut work);
-    assert_eq!(work.cancelled, [*request.call()]);
+    assert!(work.cancelled && !request.call().is_open());
     let mut second = pin!(waiting(&calls, 2));
     assert!(poll(second.as_mut()).is_pending());
-    calls.complete(*request.call(), Ok(message(1)));
+    request.into_call().complete(Ok(message(1)));
     assert!(poll(second).is_pending());
 }
 
@@ -83,7 +88,7 @@ fn call_cancelled_before_it_was_sent_is_never_sent() {
     drop(first);
     let mut work = Work::default();
     calls.take(0, 1, 0, &mut work);
-    assert!(work.calls.is_empty() && work.cancelled.is_empty());
+    assert!(work.calls.is_empty() && !work.cancelled);
 }
 
 #[test]
@@ -105,12 +110,12 @@ fn call_whose_time_is_up_ends_wherever_it_is() {
     assert!(poll(a.as_mut()).is_pending() && poll(b.as_mut()).is_pending());
     let request = next(&calls).expect("sent");
     let error = TransportError::TimedOut(calls.timeout);
-    let (mut sent, start) = (Vec::new(), Instant::now());
-    calls.expire(0, start, &error, &mut sent);
-    calls.expire(0, start + calls.timeout / 2, &error, &mut sent);
+    let start = Instant::now();
+    let expire = |after| calls.expire(0, start + after, &error, std::iter::once(request.call()));
+    expire(Duration::ZERO);
+    expire(calls.timeout / 2);
     assert!(poll(a.as_mut()).is_pending() && poll(b.as_mut()).is_pending());
-    calls.expire(0, start + calls.timeout, &error, &mut sent);
-    assert_eq!(sent, [*request.call()]);
+    expire(calls.timeout);
     assert!(next(&calls).is_none());
     assert_eq!(poll(a), Poll::Ready(Err(error.clone())));
     assert_eq!(poll(b), Poll::Ready(Err(error)));
@@ -172,7 +177,7 @@ fn calls_that_are_cancelled_in_the_queue_hold_up_no_other() {
     drop(many);
     let request = next(&calls).expect("there is one that somebody waits for");
     assert_eq!(request.xid(), 2);
-    calls.complete(*request.call(), Ok(message(2)));
+    request.into_call().complete(Ok(message(2)));
     assert_eq!(poll(last), Poll::Ready(Ok(2)));
 }
 
@@ -183,7 +188,7 @@ fn call_cancelled_in_the_queue_is_forgotten_without_a_connection_too() {
     assert!(poll(call.as_mut()).is_pending());
     drop(call);
     let error = TransportError::TimedOut(calls.timeout);
-    calls.expire(0, Instant::now(), &error, &mut Vec::new());
+    expire(&calls, Instant::now(), &error);
     assert!(calls.is_idle(0));
 }
 
@@ -202,11 +207,14 @@ fn nobody_is_woken_under_the_lock() {
     let waker = Waker::from(Arc::new(Polls(Arc::clone(&calls))));
     let error = TransportError::TimedOut(calls.timeout);
     let ends: [&dyn Fn(); 3] = [
-        &|| calls.complete(next(&calls).expect("sent").into_call(), Err(error.clone())),
+        &|| {
+            let request = next(&calls).expect("sent");
+            request.into_call().complete(Err(error.clone()));
+        },
         &|| {
             let start = Instant::now();
-            calls.expire(0, start, &error, &mut Vec::new());
-            calls.expire(0, start + calls.timeout, &error, &mut Vec::new());
+            expire(&calls, start, &error);
+            expire(&calls, start + calls.timeout, &error);
         },
         &|| calls.end(&error),
     ];
@@ -229,15 +237,12 @@ fn call_has_the_time_that_it_was_given() {
     );
     assert!(poll(usual.as_mut()).is_pending() && poll(patient.as_mut()).is_pending());
     let error = TransportError::TimedOut(calls.timeout);
-    let (mut sent, start) = (Vec::new(), Instant::now());
-    assert_eq!(calls.expire(0, start, &error, &mut sent), long);
-    assert_eq!(
-        calls.expire(0, start + calls.timeout, &error, &mut sent),
-        long
-    );
+    let start = Instant::now();
+    assert_eq!(expire(&calls, start, &error), long);
+    assert_eq!(expire(&calls, start + calls.timeout, &error), long);
     assert_eq!(poll(usual), Poll::Ready(Err(error.clone())));
     assert!(poll(patient.as_mut()).is_pending());
-    let left = calls.expire(0, start + long, &error, &mut sent);
+    let left = expire(&calls, start + long, &error);
     assert_eq!(left, calls.timeout);
     let late = TransportError::TimedOut(long);
     assert_eq!(poll(patient), Poll::Ready(Err(late)));
@@ -370,12 +375,16 @@ fn calls_end_when_the_last_line_is_gone_and_not_before() {
     let calls = with_lines(2);
     let (mut a, mut b) = (pin!(waiting(&calls, 1)), pin!(waiting(&calls, 2)));
     assert!(poll(a.as_mut()).is_pending() && poll(b.as_mut()).is_pending());
-    let _sent = next_on(0, &calls).expect("sent");
+    let sent = next_on(0, &calls).expect("sent");
     let error = TransportError::Disconnected("gone".into());
-    calls.abandon(0, &error);
+    calls.leave(0, &error);
+    assert!(poll(a.as_mut()).is_pending());
+    calls.put_back(sent);
+    let again = next_on(1, &calls).expect("it goes over the other line");
+    assert_eq!(again.xid(), 1);
+    calls.put_back(again);
+    calls.leave(1, &error);
     assert_eq!(poll(a), Poll::Ready(Err(error.clone())));
-    assert!(poll(b.as_mut()).is_pending());
-    calls.abandon(1, &error);
     assert_eq!(poll(b), Poll::Ready(Err(error.clone())));
     assert_eq!(poll(pin!(waiting(&calls, 3))), Poll::Ready(Err(error)));
 }
@@ -390,4 +399,30 @@ fn reason_is_what_is_wrong_with_the_connection() {
     assert_eq!(calls.reason(limit), trouble);
     calls.connected(0);
     assert_eq!(calls.reason(limit), TransportError::TimedOut(limit));
+}
+
+#[test]
+fn call_that_is_dropped_on_its_way_ends() {
+    let calls = calls();
+    let mut call = pin!(waiting(&calls, 1));
+    assert!(poll(call.as_mut()).is_pending());
+    drop(next(&calls).expect("sent"));
+    let Poll::Ready(Err(TransportError::Disconnected(_))) = poll(call) else {
+        panic!("it has an end, and no reply");
+    };
+}
+
+#[test]
+fn slot_of_a_call_that_is_over_is_used_again() {
+    let calls = calls();
+    for xid in 0..3 {
+        let mut call = pin!(waiting(&calls, xid));
+        assert!(poll(call.as_mut()).is_pending());
+        next(&calls)
+            .expect("sent")
+            .into_call()
+            .complete(Ok(message(xid)));
+        assert_eq!(poll(call), Poll::Ready(Ok(xid)));
+        assert_eq!(calls.lock().spare.len(), 1);
+    }
 }

@@ -1,0 +1,225 @@
+//! The slot of one call: what its future shares with the owner of a connection.
+
+use oncrpc::TransportError;
+use oncrpc::xdr::Payload;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// How a call ended.
+pub(crate) type Outcome = Result<Payload, TransportError>;
+
+/// The slot of one call, from its first poll to its end.
+#[derive(Debug)]
+pub(super) struct Slot(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    place: Place,
+    /// It waits in a queue, and is not with a connection.
+    queued: bool,
+    due: Due,
+    waker: Option<Waker>,
+    end: End,
+}
+
+/// Which call it is, and where it belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Calls of a client are numbered in their order.
+    pub(super) number: u64,
+    /// Whose it is.
+    pub(super) user: usize,
+    /// The connection that is to carry it.
+    pub(super) line: usize,
+}
+
+#[derive(Debug)]
+enum End {
+    Open,
+    Ended(Outcome),
+    /// Its future was dropped, or has taken the outcome.
+    Left,
+}
+
+/// When the time of a call is up. It begins with the first sweep that finds the call: a look at the
+/// clock costs more than all else here.
+#[derive(Clone, Copy, Debug)]
+enum Due {
+    In(Duration),
+    At(Instant, Duration),
+}
+
+/// What a sweep found out about a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Swept {
+    /// It has ended, before or just now.
+    Ended,
+    /// It may take so long.
+    Open(Duration),
+}
+
+impl Slot {
+    pub(super) fn new(place: Place, limit: Duration, waker: Waker) -> Self {
+        Self(Mutex::new(State {
+            place,
+            queued: true,
+            due: Due::In(limit),
+            waker: Some(waker),
+            end: End::Open,
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the call, unless it has ended; who is to be woken when no lock is held.
+    #[must_use]
+    fn end(&self, outcome: Outcome) -> Option<Waker> {
+        let mut state = self.lock();
+        if !matches!(state.end, End::Open) {
+            return None;
+        }
+        state.end = End::Ended(outcome);
+        state.waker.take()
+    }
+
+    /// The outcome, once there is one, and the connection that was to carry the call.
+    pub(super) fn poll(&self, cx: &Context<'_>) -> Poll<(Outcome, usize)> {
+        let mut state = self.lock();
+        match std::mem::replace(&mut state.end, End::Left) {
+            End::Open => {
+                state.end = End::Open;
+                if !matches!(&state.waker, Some(waker) if waker.will_wake(cx.waker())) {
+                    state.waker = Some(cx.waker().clone());
+                }
+                Poll::Pending
+            }
+            End::Ended(outcome) => Poll::Ready((outcome, state.place.line)),
+            End::Left => panic!("a call has one end"),
+        }
+    }
+
+    /// The future is gone: the connection that was to carry the call, and whether that has it.
+    pub(super) fn leave(&self) -> (usize, bool) {
+        let mut state = self.lock();
+        let was = std::mem::replace(&mut state.end, End::Left);
+        let in_flight = matches!(was, End::Open) && !state.queued;
+        (state.place.line, in_flight)
+    }
+}
+
+/// The slot of a call as it goes with its message: the owner's value of the call in the protocol core.
+///
+/// A call whose handle is dropped ends with an error, so that no caller waits for ever.
+#[derive(Debug)]
+pub(crate) struct CallHandle(Option<Arc<Slot>>);
+
+impl CallHandle {
+    /// For a call that no caller waits for.
+    pub(crate) fn of_nobody() -> Self {
+        Self(None)
+    }
+
+    pub(super) fn new(slot: Arc<Slot>) -> Self {
+        Self(Some(slot))
+    }
+
+    /// Whether somebody waits for the end of the call.
+    pub(crate) fn is_open(&self) -> bool {
+        self.if_open(|_| ()).is_some()
+    }
+
+    /// Calls of a client are numbered in their order.
+    pub(crate) fn number(&self) -> u64 {
+        let slot = self.0.as_ref();
+        slot.map_or(0, |slot| slot.lock().place.number)
+    }
+
+    /// Ends the call, and wakes its caller. No lock may be held that the caller could need.
+    pub(crate) fn complete(mut self, outcome: Outcome) {
+        let slot = self.0.take();
+        let waker = slot.as_ref().and_then(|slot| slot.end(outcome));
+        // The future is the last one to have the slot, and can keep it for the next call.
+        drop(slot);
+        wake(waker);
+    }
+
+    /// The same for a call that somebody else has.
+    pub(crate) fn fail(&self, error: &TransportError) {
+        let slot = self.0.as_ref();
+        wake(slot.and_then(|slot| slot.end(Err(error.clone()))));
+    }
+
+    /// Where the call belongs, if somebody waits for it.
+    pub(super) fn place(&self) -> Option<Place> {
+        self.if_open(|state| state.place)
+    }
+
+    /// Takes the call from its queue to be sent; whether somebody waits for it.
+    pub(super) fn take(&self) -> bool {
+        self.if_open(|state| state.queued = false).is_some()
+    }
+
+    /// Notes that the call waits to be sent, over the connection that `choose` makes of that which it
+    /// had; both, if somebody waits for it.
+    pub(super) fn requeue(&self, choose: impl FnOnce(usize) -> usize) -> Option<(usize, Place)> {
+        self.if_open(|state| {
+            let from = state.place.line;
+            state.place.line = choose(from);
+            state.queued = true;
+            (from, state.place)
+        })
+    }
+
+    fn if_open<T>(&self, f: impl FnOnce(&mut State) -> T) -> Option<T> {
+        let mut state = self.0.as_ref()?.lock();
+        matches!(state.end, End::Open).then(|| f(&mut state))
+    }
+
+    /// Ends the call with `error` if its time is up, and appends who is to be woken to `wakers`.
+    pub(super) fn sweep(
+        &self,
+        now: Instant,
+        error: &TransportError,
+        wakers: &mut Vec<Waker>,
+    ) -> Swept {
+        self.if_open(|state| state.sweep(now, error, wakers))
+            .unwrap_or(Swept::Ended)
+    }
+}
+
+impl State {
+    fn sweep(&mut self, now: Instant, error: &TransportError, wakers: &mut Vec<Waker>) -> Swept {
+        let (at, limit) = match self.due {
+            Due::In(limit) => (now + limit, limit),
+            Due::At(at, limit) => (at, limit),
+        };
+        self.due = Due::At(at, limit);
+        if at > now {
+            return Swept::Open(limit);
+        }
+        self.end = End::Ended(Err(match error {
+            TransportError::TimedOut(_) => TransportError::TimedOut(limit),
+            other => other.clone(),
+        }));
+        wakers.extend(self.waker.take());
+        Swept::Ended
+    }
+}
+
+impl Drop for CallHandle {
+    fn drop(&mut self) {
+        if self.0.is_some() {
+            let error = "the task that owned the connection has ended";
+            self.fail(&TransportError::Disconnected(error.into()));
+        }
+    }
+}
+
+pub(super) fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
