@@ -369,8 +369,13 @@ impl Admitted {
             (true, true) => true,
             (false, true) => self.change(IN_USE),
             (true, false) => self.become_idle(),
-            (false, false) => self.usage.load(Relaxed) != EVICTED,
+            (false, false) => !self.is_evicted(),
         }
+    }
+
+    /// Whether another connection has got its place.
+    pub fn is_evicted(&self) -> bool {
+        self.usage.load(Relaxed) == EVICTED
     }
 
     fn become_idle(&mut self) -> bool {

@@ -4,12 +4,12 @@ use super::ConnectionInfo;
 use crate::config::{ClientConfig, MAX_CONNECTIONS, REMEMBER_VERSION_ONE};
 use crate::driver::budget::Budget;
 use crate::driver::clock;
+use crate::driver::endpoint::{CloseReason, Endpoint};
 use crate::driver::failed::FailedCalls;
 use crate::driver::invalidation::Terms;
 use crate::driver::liveness::null_call;
 use crate::driver::owner::{Connection, ConnectionOwner, Event};
 use crate::driver::receives::share;
-use crate::driver::wire::{CloseReason, Wire};
 use buffer::Pool;
 use oncrpc::xdr::Payload;
 use oncrpc::{AddressGroup, Answer, Caller, Programs, Reply, Service};
@@ -73,7 +73,7 @@ impl Connector {
     }
 
     /// Connections of the client at a time.
-    pub(crate) fn lines(&self) -> usize {
+    pub(crate) fn conns(&self) -> usize {
         self.config.connections.clamp(1, MAX_CONNECTIONS)
     }
 
@@ -113,27 +113,27 @@ impl Connector {
     }
 
     /// A new connection: nothing of an earlier one carries over.
-    pub(crate) async fn connect(&self) -> Result<(Wire, ConnectionInfo), SetupError> {
-        let (mut wire, info) = self.connect_once().await?;
+    pub(crate) async fn connect(&self) -> Result<(Endpoint, ConnectionInfo), SetupError> {
+        let (mut endpoint, info) = self.connect_once().await?;
         if self.invalidation_tested.load(Relaxed) || info.remote_invalidation.is_none() {
-            return Ok((wire, info));
+            return Ok((endpoint, info));
         }
-        let tested = self.test_invalidation(&mut wire).await;
+        let tested = self.test_invalidation(&mut endpoint).await;
         self.invalidation_tested.store(true, Relaxed);
         match tested {
-            Ok(()) => Ok((wire, info)),
+            Ok(()) => Ok((endpoint, info)),
             Err(over) => {
                 // Whatever it was: a test with this outcome is no reason to trust the provider.
                 debug!(to = %self.to, %over, "the test of remote invalidation failed");
                 self.distrust_invalidation();
-                wire.close().await;
+                endpoint.close().await;
                 self.connect_once().await
             }
         }
     }
 
     /// A connection on which it is settled what is spoken.
-    async fn connect_once(&self) -> Result<(Wire, ConnectionInfo), SetupError> {
+    async fn connect_once(&self) -> Result<(Endpoint, ConnectionInfo), SetupError> {
         // The provider may say something else by the time that it connects.
         let terms = self.terms();
         let versions = self.versions(terms.versions(self.config.versions)?);
@@ -179,26 +179,26 @@ impl Connector {
         &self,
         versions: Versions,
         terms: &Terms,
-    ) -> Result<(Wire, ConnectionInfo), Failure> {
-        let (mut wire, private_data) = self.establish(versions, terms).await?;
+    ) -> Result<(Endpoint, ConnectionInfo), Failure> {
+        let (mut endpoint, private_data) = self.establish(versions, terms).await?;
         if self.config.versions == Versions::Auto && versions == Versions::One {
-            wire.connection.assume_version_one();
+            endpoint.connection.assume_version_one();
         }
-        let settled = tokio::time::timeout(self.config.version_timeout, wire.settle());
+        let settled = tokio::time::timeout(self.config.version_timeout, endpoint.settle());
         let over = match settled.await {
             Ok(Ok(version)) => {
                 if versions == Versions::Auto && version == Version::One {
                     self.remember_version_one();
                 }
-                let info = info(&wire, version, private_data);
+                let info = info(&endpoint, version, private_data);
                 debug!(peer = %info.peer, ?version, thresholds = ?info.thresholds, "connected: {}", info.description);
-                return Ok((wire, info));
+                return Ok((endpoint, info));
             }
             Ok(Err(over)) => over,
             Err(_) => CloseReason::NoVersion(self.config.version_timeout),
         };
         if !matches!(over, CloseReason::Closed(_)) {
-            wire.close().await;
+            endpoint.close().await;
         }
         Err(Failure::Version(over))
     }
@@ -209,7 +209,7 @@ impl Connector {
         &self,
         versions: Versions,
         terms: &Terms,
-    ) -> Result<(Wire, Vec<u8>), SetupError> {
+    ) -> Result<(Endpoint, Vec<u8>), SetupError> {
         let limits = self.provider.limits();
         let own = PrivateData {
             send: self.config.send_size,
@@ -270,37 +270,37 @@ impl Connector {
         let budget = Budget::new(self.config.chunk_memory);
         let account = budget.account(AddressGroup::of(qp.peer_addr().ip()));
         Ok((
-            Wire::new(qp, connection, self.service(), account),
+            Endpoint::new(qp, connection, self.service(), account),
             private_data,
         ))
     }
 
     /// Has the server invalidate memory of ours, and looks whether the provider tells us of it. The
     /// call does nothing, and its reply is read by nobody.
-    async fn test_invalidation(&self, wire: &mut Wire) -> Result<(), CloseReason> {
+    async fn test_invalidation(&self, endpoint: &mut Endpoint) -> Result<(), CloseReason> {
         let limit = self.config.setup_timeout;
         let test = async {
             let request = null_call(self.xids.next(), self.config.health.program);
             let request = request.with_reply_chunk();
-            let called = wire
+            let called = endpoint
                 .connection
-                .call(clock::now(), request, wire.qp.as_mut());
+                .call(clock::now(), request, endpoint.qp.as_mut());
             if called.is_err() {
-                return Err(wire.over().unwrap_or(CloseReason::Impossible));
+                return Err(endpoint.over().unwrap_or(CloseReason::Impossible));
             }
             loop {
-                let moved = wire.turn();
-                while let Some(event) = wire.connection.poll_event() {
+                let moved = endpoint.turn();
+                while let Some(event) = endpoint.connection.poll_event() {
                     match event {
                         // Its memory is back: what was to be told was told.
                         Event::Reply { .. } => return Ok(()),
-                        Event::Call { id, .. } => wire.connection.reply(id, Reply::Nothing),
+                        Event::Call { id, .. } => endpoint.connection.reply(id, Reply::Nothing),
                     }
                 }
-                if let Some(over) = wire.over() {
+                if let Some(over) = endpoint.over() {
                     return Err(over);
                 }
-                wire.pause(moved).await;
+                endpoint.pause(moved).await;
             }
         };
         match tokio::time::timeout(limit, test).await {
@@ -359,8 +359,8 @@ fn may_speak_version_one(over: &CloseReason) -> bool {
     }
 }
 
-fn info(wire: &Wire, version: Version, private_data: Vec<u8>) -> ConnectionInfo {
-    let Wire { qp, connection, .. } = wire;
+fn info(endpoint: &Endpoint, version: Version, private_data: Vec<u8>) -> ConnectionInfo {
+    let Endpoint { qp, connection, .. } = endpoint;
     ConnectionInfo {
         peer: qp.peer_addr(),
         description: qp.describe(),

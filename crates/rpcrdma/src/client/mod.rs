@@ -98,13 +98,13 @@ struct Shared {
     calls: Arc<Calls>,
     first_reply_timeout: FirstReplyTimeout,
     pool: Pool,
-    /// Of each line.
+    /// Of each connection.
     seen: Vec<Mutex<Seen>>,
     /// Owners of connections that have ended.
     ended: watch::Sender<usize>,
 }
 
-/// What can be asked about one line of a client.
+/// What can be asked about one connection of a client, and those before it.
 #[derive(Default)]
 struct Seen {
     info: Option<ConnectionInfo>,
@@ -116,26 +116,26 @@ struct Seen {
 }
 
 impl Shared {
-    fn seen(&self, line: usize) -> MutexGuard<'_, Seen> {
-        self.seen[line]
+    fn seen(&self, conn: usize) -> MutexGuard<'_, Seen> {
+        self.seen[conn]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn all(&self) -> impl Iterator<Item = MutexGuard<'_, Seen>> {
-        (0..self.seen.len()).map(|line| self.seen(line))
+        (0..self.seen.len()).map(|conn| self.seen(conn))
     }
 
     fn next_xid(&self) -> u32 {
         self.xids.next()
     }
 
-    fn connected(&self, line: usize, info: ConnectionInfo) {
-        self.seen(line).info = Some(info);
+    fn connected(&self, conn: usize, info: ConnectionInfo) {
+        self.seen(conn).info = Some(info);
     }
 
-    fn publish(&self, line: usize, connection: &crate::driver::owner::Connection, io: IoCounters) {
-        let mut seen = self.seen(line);
+    fn publish(&self, conn: usize, connection: &crate::driver::owner::Connection, io: IoCounters) {
+        let mut seen = self.seen(conn);
         seen.present = *connection.counters();
         seen.present_io = io;
         if let Some(info) = &mut seen.info {
@@ -144,8 +144,8 @@ impl Shared {
         }
     }
 
-    fn lost(&self, line: usize, counters: &Counters, io: IoCounters) {
-        let mut seen = self.seen(line);
+    fn lost(&self, conn: usize, counters: &Counters, io: IoCounters) {
+        let mut seen = self.seen(conn);
         seen.info = None;
         seen.past += *counters;
         seen.present = Counters::default();
@@ -176,24 +176,24 @@ impl Client {
         config: ClientConfig,
     ) -> Result<Self, SetupError> {
         let connector = Arc::new(Connector::new(provider, to, config));
-        let (wire, info) = connector.connect().await?;
-        let lines = connector.lines();
+        let (endpoint, info) = connector.connect().await?;
+        let conns = connector.conns();
         let (ended, watch_ended) = watch::channel(0);
         let shared = Arc::new(Shared {
             xids: connector.xids.clone(),
-            calls: Arc::new(Calls::new(connector.config.call_timeout, lines)),
+            calls: Arc::new(Calls::new(connector.config.call_timeout, conns)),
             first_reply_timeout: FirstReplyTimeout::new(connector.config.first_reply_timeout),
             pool: connector.pool.clone(),
-            seen: (0..lines).map(|_| Mutex::default()).collect(),
+            seen: (0..conns).map(|_| Mutex::default()).collect(),
             ended,
         });
         shared.connected(0, info);
         // The others are to find that the first one is there.
         shared.calls.connected(0);
-        let mut wire = Some(wire);
-        for line in 0..lines {
-            let pump = Pump::new(Arc::clone(&shared), Arc::clone(&connector), line);
-            tokio::spawn(pump.run(wire.take()));
+        let mut endpoint = Some(endpoint);
+        for conn in 0..conns {
+            let pump = Pump::new(Arc::clone(&shared), Arc::clone(&connector), conn);
+            tokio::spawn(pump.run(endpoint.take()));
         }
         Ok(Self {
             handle: Arc::new(Handle {

@@ -7,11 +7,11 @@ use crate::driver::calls::{Calls, MAX_LOSSES};
 use crate::driver::clock;
 use crate::driver::deadlines::{Deadline, Deadlines};
 use crate::driver::dispatch::Dispatch;
+use crate::driver::endpoint::{CloseReason, Endpoint};
 use crate::driver::liveness::{FirstReply, heard};
 use crate::driver::outgoing::{Outgoing, SWEEP};
 use crate::driver::owner::Connection;
 use crate::driver::spin::Spinner;
-use crate::driver::wire::{CloseReason, Wire};
 use crate::driver::{Driver, Policy};
 use oncrpc::TransportError;
 use rpcrdma_proto::Unfinished;
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use tracing::debug;
 use verbs::SetupError;
 
-/// The owner of one line of a client: of a connection, and then the next.
+/// The owner of one of the connections of a client, and of those that replace it.
 pub(crate) struct Pump {
     shared: Arc<Shared>,
     connector: Arc<Connector>,
@@ -46,17 +46,17 @@ impl Drop for Pump {
     /// However this ends, nobody waits in vain.
     fn drop(&mut self) {
         let error = TransportError::Disconnected("the runtime of the client has ended".into());
-        self.calls().leave(self.outgoing.line, &error);
+        self.calls().leave(self.outgoing.conn, &error);
         self.shared.ended.send_modify(|ended| *ended += 1);
     }
 }
 
 impl Pump {
-    pub(crate) fn new(shared: Arc<Shared>, connector: Arc<Connector>, line: usize) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, connector: Arc<Connector>, conn: usize) -> Self {
         let config = &connector.config;
         let calls = Arc::clone(&shared.calls);
         Self {
-            outgoing: Outgoing::new(calls, line, config.call_timeout),
+            outgoing: Outgoing::new(calls, conn, config.call_timeout),
             backoff: Duration::ZERO,
             unwanted: false,
             shared,
@@ -69,22 +69,22 @@ impl Pump {
     }
 
     /// Until the client is closed, or its connection is lost for good.
-    pub(crate) async fn run(mut self, mut wire: Option<Wire>) {
-        let line = self.outgoing.line;
+    pub(crate) async fn run(mut self, mut endpoint: Option<Endpoint>) {
+        let conn = self.outgoing.conn;
         loop {
-            let next = match wire.take() {
-                Some(wire) => wire,
+            let next = match endpoint.take() {
+                Some(endpoint) => endpoint,
                 None => match self.reconnect().await {
-                    Some(wire) => wire,
+                    Some(endpoint) => endpoint,
                     None => {
                         let error = TransportError::Disconnected(CloseReason::Asked.to_string());
                         return self.calls().end(&error);
                     }
                 },
             };
-            self.calls().connected(line);
-            let (mut wire, over) = self.drive(next).await;
-            wire.log_end(&over);
+            self.calls().connected(conn);
+            let (mut endpoint, over) = self.drive(next).await;
+            endpoint.log_end(&over);
             if shows_broken_invalidation(&over) {
                 self.connector.distrust_invalidation();
             }
@@ -95,23 +95,26 @@ impl Pump {
             let last = over == CloseReason::Asked || !self.connector.config.reconnect;
             match over {
                 CloseReason::Asked => self.calls().end(&error),
-                _ if last => self.calls().leave(line, &error),
-                CloseReason::Unused(_) => self.calls().lost(line, None),
+                _ if last => self.calls().leave(conn, &error),
+                CloseReason::Unused(_) => self.calls().lost(conn, None),
                 // Others may have a connection for what waits.
-                _ => self.calls().lost(line, Some(error.clone())),
+                _ => self.calls().lost(conn, Some(error.clone())),
             }
             if self.calls().is_over() {
-                wire.connection.calls().for_each(|call| call.fail(&error));
+                endpoint
+                    .connection
+                    .calls()
+                    .for_each(|call| call.fail(&error));
             }
             // Nothing is to be expected of a peer that is over, or does not speak.
             if !matches!(
                 over,
                 CloseReason::Closed(_) | CloseReason::Silent(_) | CloseReason::Mute(_)
             ) {
-                wire.close().await;
+                endpoint.close().await;
             }
-            let counters = *wire.connection.counters();
-            self.shared.lost(line, &counters, wire.qp.io_counters());
+            let counters = *endpoint.connection.counters();
+            self.shared.lost(conn, &counters, endpoint.qp.io_counters());
             let silent = counters.calls_sent + counters.calls_received == 0;
             self.unwanted = silent && over == CloseReason::Closed(verbs::CloseReason::Peer);
             if counters.replies_received > 0 || matches!(over, CloseReason::Unused(_)) {
@@ -120,7 +123,7 @@ impl Pump {
                 // A server that drops each connection must not be asked as fast as we can.
                 self.back_off();
             }
-            self.take_unfinished(wire, &over);
+            self.take_unfinished(endpoint, &over);
             if last {
                 return;
             }
@@ -128,7 +131,7 @@ impl Pump {
     }
 
     /// One connection, from its beginning to its end.
-    async fn drive(&mut self, wire: Wire) -> (Wire, CloseReason) {
+    async fn drive(&mut self, endpoint: Endpoint) -> (Endpoint, CloseReason) {
         let now = clock::now();
         let config = &self.connector.config;
         let calling = Calling {
@@ -138,9 +141,9 @@ impl Pump {
             first_reply: FirstReply::new(now),
             next_look: now,
         };
-        let answers = Dispatch::new(Arc::clone(&wire.service), wire.caller);
+        let answers = Dispatch::new(Arc::clone(&endpoint.service), endpoint.caller);
         let mut driver = Driver::new(
-            wire,
+            endpoint,
             calling,
             answers,
             Spinner::new(config.spin, super::activity()),
@@ -149,22 +152,24 @@ impl Pump {
         );
         let over = driver.run().await;
         let Driver {
-            wire, mut policy, ..
+            endpoint,
+            mut policy,
+            ..
         } = driver;
-        policy.listen(&wire);
-        (wire, over)
+        policy.listen(&endpoint);
+        (endpoint, over)
     }
 
     /// Calls that had no end are planned, registered and sent anew on another connection, with
     /// the same XID. One that was alone on its way time after time is what breaks them (RFC 8166
     /// §4.5.3).
-    fn take_unfinished(&mut self, wire: Wire, over: &CloseReason) {
+    fn take_unfinished(&mut self, endpoint: Endpoint, over: &CloseReason) {
         self.outgoing.connection_lost();
         let mut again = Vec::new();
         let mute = matches!(over, CloseReason::Mute(_));
         let unfinished = match mute {
-            true => wire.connection.into_unanswered(),
-            false => wire.connection.into_unfinished(),
+            true => endpoint.connection.into_unanswered(),
+            false => endpoint.connection.into_unfinished(),
         };
         for unfinished in unfinished {
             match unfinished {
@@ -191,21 +196,21 @@ impl Pump {
 
     /// A new connection, once a call wants one, or the server may; `None` if the client is closed
     /// before.
-    async fn reconnect(&mut self) -> Option<Wire> {
+    async fn reconnect(&mut self) -> Option<Endpoint> {
         let timeout = self.connector.config.call_timeout;
         let mut last = TransportError::TimedOut(timeout);
         loop {
             self.wait_for_call(self.backoff, &last).await?;
             match self.attempt(&last).await? {
-                Ok((wire, info)) => {
-                    self.shared.connected(self.outgoing.line, info);
-                    return Some(wire);
+                Ok((endpoint, info)) => {
+                    self.shared.connected(self.outgoing.conn, info);
+                    return Some(endpoint);
                 }
                 Err(error) => {
                     debug!(to = %self.connector.to, %error, "no connection");
                     let to = self.connector.to;
                     last = TransportError::Unreachable(format!("cannot connect to {to}: {error}"));
-                    self.calls().lost(self.outgoing.line, Some(last.clone()));
+                    self.calls().lost(self.outgoing.conn, Some(last.clone()));
                     self.back_off();
                 }
             }
@@ -216,7 +221,7 @@ impl Pump {
     async fn attempt(
         &mut self,
         last: &TransportError,
-    ) -> Option<Result<(Wire, ConnectionInfo), SetupError>> {
+    ) -> Option<Result<(Endpoint, ConnectionInfo), SetupError>> {
         let limit = SWEEP.min(self.connector.config.call_timeout);
         let connector = Arc::clone(&self.connector);
         let mut attempt = std::pin::pin!(connector.connect());
@@ -238,9 +243,9 @@ impl Pump {
     /// be cancelled.
     fn is_closing(&mut self) -> bool {
         let Outgoing {
-            calls, line, work, ..
+            calls, conn, work, ..
         } = &mut self.outgoing;
-        let closing = calls.take(*line, 0, 0, work);
+        let closing = calls.take(*conn, 0, 0, work);
         work.cancelled = false;
         closing
     }
@@ -258,7 +263,7 @@ impl Pump {
     /// before.
     async fn wait_for_call(&mut self, backoff: Duration, last: &TransportError) -> Option<()> {
         let start = clock::now();
-        let line = self.outgoing.line;
+        let conn = self.outgoing.conn;
         loop {
             let closing = self.is_closing();
             let now = clock::now();
@@ -272,7 +277,7 @@ impl Pump {
             // RFC 8167 §5.4: the server may have calls for us. It has none before a call of ours has told
             // it that we are ready (§6), so where it sees no use in waiting, we do not come back for it.
             let kept = self.connector.keeps_connections() && !self.unwanted;
-            if passed && (kept || self.calls().wants_connection(line)) {
+            if passed && (kept || self.calls().wants_connection(conn)) {
                 return Some(());
             }
             let next_sweep = self.outgoing.next_sweep;
@@ -284,7 +289,7 @@ impl Pump {
             let mut sleep = std::pin::pin!(tokio::time::sleep_until(until.into()));
             let calls = self.calls();
             std::future::poll_fn(|cx: &mut Context<'_>| {
-                let ready = calls.poll_work(line, cx, passed.then_some(0))
+                let ready = calls.poll_work(conn, cx, passed.then_some(0))
                     | sleep.as_mut().poll(cx).is_ready();
                 if ready {
                     Poll::Ready(())
@@ -301,10 +306,14 @@ impl Calling<'_> {
     /// A connection may have been set up by a server that knows nothing of it any more, or cannot
     /// use it: that shows before anything was heard on it, and another connection may be better.
     /// Whether a first reply is owed.
-    fn check_first_reply(&mut self, now: Instant, wire: &Wire) -> Result<bool, CloseReason> {
-        let io = wire.qp.io_counters();
+    fn check_first_reply(
+        &mut self,
+        now: Instant,
+        endpoint: &Endpoint,
+    ) -> Result<bool, CloseReason> {
+        let io = endpoint.qp.io_counters();
         let moved = io.bytes_in + io.bytes_out;
-        let oldest = wire.connection.oldest_call();
+        let oldest = endpoint.connection.oldest_call();
         let Some(silent) = self.first_reply.look(now, oldest, moved) else {
             return Ok(false);
         };
@@ -323,8 +332,11 @@ impl Calling<'_> {
     }
 
     /// Notes it if the server has spoken on this connection.
-    fn listen(&mut self, wire: &Wire) {
-        if self.first_reply.listen(heard(wire.connection.counters())) {
+    fn listen(&mut self, endpoint: &Endpoint) {
+        if self
+            .first_reply
+            .listen(heard(endpoint.connection.counters()))
+        {
             self.shared.first_reply_timeout.heard();
         }
     }
@@ -339,10 +351,11 @@ impl Policy for Calling<'_> {
         true
     }
 
-    fn publish(&mut self, wire: &Wire) {
-        let io = wire.qp.io_counters();
-        let line = self.outgoing.line;
-        self.shared.publish(line, &wire.connection, io);
+    /// Whoever has a reply finds its call counted.
+    fn before_replies(&mut self, endpoint: &Endpoint) {
+        let io = endpoint.qp.io_counters();
+        let conn = self.outgoing.conn;
+        self.shared.publish(conn, &endpoint.connection, io);
     }
 
     fn next_xid(&mut self) -> u32 {
@@ -374,23 +387,24 @@ impl Policy for Calling<'_> {
     fn look_around(
         &mut self,
         now: Instant,
-        wire: &mut Wire,
+        endpoint: &mut Endpoint,
         deadlines: &mut Deadlines,
     ) -> Result<(), CloseReason> {
-        self.listen(wire);
+        self.before_replies(endpoint);
+        self.listen(endpoint);
         if now < self.next_look {
             return Ok(());
         }
         self.next_look = now + SWEEP.min(self.connector.config.call_timeout / 4);
-        if let Some(limit) = self.outgoing.overdue(now, wire) {
+        if let Some(limit) = self.outgoing.overdue(now, endpoint) {
             return Err(CloseReason::CallTimedOut(limit));
         }
-        let owed = self.check_first_reply(now, wire)?;
+        let owed = self.check_first_reply(now, endpoint)?;
         deadlines.set(Deadline::FirstReply, owed.then_some(self.next_look));
         Ok(())
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>, wire: &Wire) -> bool {
-        self.outgoing.poll_work(cx, wire)
+    fn poll(&mut self, cx: &mut Context<'_>, endpoint: &Endpoint) -> bool {
+        self.outgoing.poll_work(cx, endpoint)
     }
 }

@@ -53,7 +53,7 @@ struct Inner {
     spare: Vec<Arc<Slot>>,
     /// Calls so far.
     made: u64,
-    lines: Vec<Line>,
+    conns: Vec<ConnectionQueue>,
     users: Slab<()>,
     closing: bool,
     /// Why there will be no more replies.
@@ -62,8 +62,8 @@ struct Inner {
 
 /// What goes over one connection, and over those that come after it.
 #[derive(Debug, Default)]
-struct Line {
-    state: LineState,
+struct ConnectionQueue {
+    state: ConnectionState,
     /// Calls to send. Their bytes are their callers', so that these decide how many there are.
     /// One that nobody waits for any more stays until it is its turn, or the next sweep.
     queue: Queue,
@@ -84,7 +84,7 @@ struct Line {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum LineState {
+enum ConnectionState {
     /// There is a connection.
     Up,
     /// There is none at present.
@@ -117,7 +117,7 @@ fn is_open(request: &CallRequest) -> bool {
     request.call().is_open()
 }
 
-impl Line {
+impl ConnectionQueue {
     /// Whose turn it is with so many calls on their way.
     fn turn(&self, out: usize) -> Turn {
         self.retried_alone.turn(out, !self.queue.is_empty())
@@ -157,104 +157,110 @@ impl Line {
 }
 
 impl Inner {
-    /// The line for a call that has none yet: of those with a connection, if there are any, the
+    /// The queue for a call that has none yet: of those with a connection, if there are any, the
     /// one with the fewest calls.
     fn choose(&self) -> Option<usize> {
-        self.best(|line| (line.state != LineState::Up, line.calls))
+        self.best(|conn| (conn.state != ConnectionState::Up, conn.calls))
     }
 
-    /// The line for a call that has lost its own: the same, but rather one that has brought a reply.
+    /// The queue for a call that has lost its own: the same, but rather one that has brought a reply.
     /// Another may be as silent as the one that was given up.
     fn choose_again(&self) -> Option<usize> {
-        self.best(|line| (line.state != LineState::Up, !line.has_replied, line.calls))
+        self.best(|conn| {
+            (
+                conn.state != ConnectionState::Up,
+                !conn.has_replied,
+                conn.calls,
+            )
+        })
     }
 
-    fn best<K: Ord>(&self, rank: impl Fn(&Line) -> K) -> Option<usize> {
-        let usable = |(_, line): &(usize, &Line)| line.state != LineState::Gone;
-        let lines = self.lines.iter().enumerate().filter(usable);
-        lines
-            .min_by_key(|(_, line)| rank(line))
+    fn best<K: Ord>(&self, rank: impl Fn(&ConnectionQueue) -> K) -> Option<usize> {
+        let usable = |(_, conn): &(usize, &ConnectionQueue)| conn.state != ConnectionState::Gone;
+        let conns = self.conns.iter().enumerate().filter(usable);
+        conns
+            .min_by_key(|(_, conn)| rank(conn))
             .map(|(index, _)| index)
     }
 
-    /// The line for a call that was given to `line`: another only if that one has no connection
+    /// The queue for a call that was given to `conn`: another only if that one has no connection
     /// and the other has.
-    fn instead_of(&self, line: usize) -> usize {
-        let state = self.lines[line].state;
-        if self.lines.len() == 1 || state == LineState::Up {
-            return line;
+    fn instead_of(&self, conn: usize) -> usize {
+        let state = self.conns[conn].state;
+        if self.conns.len() == 1 || state == ConnectionState::Up {
+            return conn;
         }
         match self.choose_again() {
-            Some(other) if state == LineState::Gone => other,
-            Some(other) if self.lines[other].state == LineState::Up => other,
-            Some(_) | None => line,
+            Some(other) if state == ConnectionState::Gone => other,
+            Some(other) if self.conns[other].state == ConnectionState::Up => other,
+            Some(_) | None => conn,
         }
     }
 
-    /// Chooses the line for a call that is in no queue, and notes that it waits for that; where it was
+    /// Chooses the queue for a call that is in no queue, and notes that it waits for that; where it was
     /// and is. None if nobody waits for it any more.
     fn assign(&mut self, request: &CallRequest) -> Option<(usize, Place)> {
-        let (from, place) = request.call().requeue(|line| self.instead_of(line))?;
-        self.lines[from].calls -= 1;
-        self.lines[place.line].calls += 1;
+        let (from, place) = request.call().requeue(|conn| self.instead_of(conn))?;
+        self.conns[from].calls -= 1;
+        self.conns[place.conn].calls += 1;
         Some((from, place))
     }
 
-    /// Has a call wait again, on its line or on another that has a connection; who is to be woken.
+    /// Has a call wait again, on its queue or on another that has a connection; who is to be woken.
     fn queue(
         &mut self,
         request: CallRequest,
-        put: impl FnOnce(&mut Line, usize, CallRequest),
+        put: impl FnOnce(&mut ConnectionQueue, usize, CallRequest),
     ) -> Option<Waker> {
         let (from, place) = self.assign(&request)?;
-        let line = &mut self.lines[place.line];
-        put(line, place.user, request);
-        (place.line != from).then(|| line.owner.take()).flatten()
+        let conn = &mut self.conns[place.conn];
+        put(conn, place.user, request);
+        (place.conn != from).then(|| conn.owner.take()).flatten()
     }
 
-    /// Gives the calls that wait for a line without a connection to those that have one.
+    /// Gives the calls that wait for a queue without a connection to those that have one.
     fn hand_over(&mut self, from: usize) -> SmallVec<[Waker; 4]> {
         let mut owners = SmallVec::new();
         while self.instead_of(from) != from {
-            let line = &mut self.lines[from];
-            let Some(request) = line.queue.pop().or_else(|| line.retried_alone.pop()) else {
+            let conn = &mut self.conns[from];
+            let Some(request) = conn.queue.pop().or_else(|| conn.retried_alone.pop()) else {
                 break;
             };
             if let Some((_, place)) = self.assign(&request) {
-                let line = &mut self.lines[place.line];
-                line.put_last(place.user, request);
-                owners.extend(line.owner.take());
+                let conn = &mut self.conns[place.conn];
+                conn.put_last(place.user, request);
+                owners.extend(conn.owner.take());
             }
         }
         owners
     }
 
     /// Whether calls are made on other connections of the client, so that one more may be of use.
-    fn others_busy(&self, line: usize) -> bool {
-        self.lines.len() > 1
-            && self.lines[line].state != LineState::Up
+    fn others_busy(&self, conn: usize) -> bool {
+        self.conns.len() > 1
+            && self.conns[conn].state != ConnectionState::Up
             && self
-                .lines
+                .conns
                 .iter()
                 .enumerate()
-                .any(|(index, other)| index != line && other.calls > 0)
+                .any(|(index, other)| index != conn && other.calls > 0)
     }
 
     /// There will be no more replies; the calls that wait, which are to be ended with that error.
     fn end(&mut self, error: &TransportError) -> Vec<CallRequest> {
         self.over.get_or_insert_with(|| error.clone());
         let mut waiting = Vec::new();
-        for line in &mut self.lines {
+        for conn in &mut self.conns {
             waiting.extend(std::iter::from_fn(|| {
-                line.queue.pop().or_else(|| line.retried_alone.pop())
+                conn.queue.pop().or_else(|| conn.retried_alone.pop())
             }));
         }
         waiting
     }
 
-    /// The future of a call has ended that was given to this line.
-    fn forget_call(&mut self, line: usize, slot: Arc<Slot>) {
-        self.lines[line].calls -= 1;
+    /// The future of a call has ended that was given to this queue.
+    fn forget_call(&mut self, conn: usize, slot: Arc<Slot>) {
+        self.conns[conn].calls -= 1;
         if self.spare.len() < SPARE_SLOTS && Arc::strong_count(&slot) == 1 {
             self.spare.push(slot);
         }
@@ -271,8 +277,8 @@ fn fail_all(calls: Vec<CallRequest>, error: &TransportError) {
 pub(crate) const FIRST_USER: usize = 0;
 
 impl Calls {
-    /// No calls yet, for so many lines, none of which has a connection.
-    pub(crate) fn new(timeout: Duration, lines: usize) -> Self {
+    /// No calls yet, for so many queues, none of which has a connection.
+    pub(crate) fn new(timeout: Duration, conns: usize) -> Self {
         let mut users = Slab::new();
         assert_eq!(
             users.insert(()),
@@ -284,7 +290,7 @@ impl Calls {
             inner: Mutex::new(Inner {
                 spare: Vec::new(),
                 made: 0,
-                lines: (0..lines).map(|_| Line::default()).collect(),
+                conns: (0..conns).map(|_| ConnectionQueue::default()).collect(),
                 users,
                 closing: false,
                 over: None,
@@ -310,25 +316,25 @@ impl Calls {
     pub(crate) fn close(&self) {
         let mut inner = self.lock();
         inner.closing = true;
-        let owners = inner.lines.iter_mut().map(|line| line.owner.take());
+        let owners = inner.conns.iter_mut().map(|conn| conn.owner.take());
         let owners: Vec<_> = owners.collect();
         drop(inner);
         owners.into_iter().for_each(wake);
     }
 
-    /// A line has a connection. What waits for others that have none goes over it.
-    pub(crate) fn connected(&self, line: usize) {
+    /// Notes that a queue has a connection. Calls that wait for one in other queues go over it.
+    pub(crate) fn connected(&self, conn: usize) {
         let mut inner = self.lock();
-        let line = &mut inner.lines[line];
-        line.state = LineState::Up;
-        line.has_replied = false;
-        line.trouble = None;
+        let conn = &mut inner.conns[conn];
+        conn.state = ConnectionState::Up;
+        conn.has_replied = false;
+        conn.trouble = None;
         // Of the calls that the one before it carried none is left.
-        line.cancelled = false;
-        line.retried_alone.begin();
+        conn.cancelled = false;
+        conn.retried_alone.begin();
         let mut owners = SmallVec::<[Waker; 4]>::new();
-        for from in 0..inner.lines.len() {
-            if inner.lines[from].state == LineState::Down {
+        for from in 0..inner.conns.len() {
+            if inner.conns[from].state == ConnectionState::Down {
                 owners.extend(inner.hand_over(from));
             }
         }
@@ -336,30 +342,30 @@ impl Calls {
         owners.into_iter().for_each(Waker::wake);
     }
 
-    /// A line has no connection, for this reason if it is known. What waits for it goes over
+    /// Notes that a queue has lost its connection, for this reason if it is known. Its calls go over
     /// another that has one.
-    pub(crate) fn lost(&self, line: usize, trouble: Option<TransportError>) {
+    pub(crate) fn lost(&self, conn: usize, trouble: Option<TransportError>) {
         let mut inner = self.lock();
-        inner.lines[line].state = LineState::Down;
-        inner.lines[line].trouble = trouble;
-        inner.lines[line].retried_alone.begin();
-        let owners = inner.hand_over(line);
+        inner.conns[conn].state = ConnectionState::Down;
+        inner.conns[conn].trouble = trouble;
+        inner.conns[conn].retried_alone.begin();
+        let owners = inner.hand_over(conn);
         drop(inner);
         owners.into_iter().for_each(Waker::wake);
     }
 
-    /// A line will have no connection any more. What waits for it goes over another, if there is
+    /// Notes that a queue will have no connection any more. Its calls go over another, if there is
     /// one; otherwise every call ends with `error`, those to come too.
-    pub(crate) fn leave(&self, line: usize, error: &TransportError) {
+    pub(crate) fn leave(&self, conn: usize, error: &TransportError) {
         let mut inner = self.lock();
-        inner.lines[line].state = LineState::Gone;
-        let gone = |line: &Line| line.state == LineState::Gone;
-        if inner.lines.iter().all(gone) {
+        inner.conns[conn].state = ConnectionState::Gone;
+        let gone = |conn: &ConnectionQueue| conn.state == ConnectionState::Gone;
+        if inner.conns.iter().all(gone) {
             let waiting = inner.end(error);
             drop(inner);
             return fail_all(waiting, error);
         }
-        let owners = inner.hand_over(line);
+        let owners = inner.hand_over(conn);
         drop(inner);
         owners.into_iter().for_each(Waker::wake);
     }
@@ -372,8 +378,11 @@ impl Calls {
     /// Why a call has no reply after so long, as far as that is known.
     pub(crate) fn reason(&self, limit: Duration) -> TransportError {
         let inner = self.lock();
-        let up = inner.lines.iter().any(|line| line.state == LineState::Up);
-        let mut troubles = inner.lines.iter().filter_map(|line| line.trouble.clone());
+        let up = inner
+            .conns
+            .iter()
+            .any(|conn| conn.state == ConnectionState::Up);
+        let mut troubles = inner.conns.iter().filter_map(|conn| conn.trouble.clone());
         match troubles.next() {
             Some(trouble) if !up => trouble,
             Some(_) | None => TransportError::TimedOut(limit),
@@ -382,33 +391,33 @@ impl Calls {
 
     /// Takes up to `room` calls to send, while so many are on their way, and the calls that were
     /// cancelled since; whether the owner is to end the connection.
-    pub(crate) fn take(&self, line: usize, room: usize, out: usize, work: &mut Work) -> bool {
+    pub(crate) fn take(&self, conn: usize, room: usize, out: usize, work: &mut Work) -> bool {
         let mut inner = self.lock();
-        let line = &mut inner.lines[line];
-        work.cancelled |= std::mem::take(&mut line.cancelled);
+        let conn = &mut inner.conns[conn];
+        work.cancelled |= std::mem::take(&mut conn.cancelled);
         let turn = match room {
             0 => Turn::Nobody,
-            _ => line.turn(out),
+            _ => conn.turn(out),
         };
         if turn == Turn::Nobody {
             return inner.closing;
         }
         if turn == Turn::RetriedAlone {
-            while let Some(request) = line.retried_alone.pop() {
+            while let Some(request) = conn.retried_alone.pop() {
                 if request.call().take() {
                     work.calls.push_back(request);
-                    line.retried_alone.sent_alone();
+                    conn.retried_alone.sent_alone();
                     break;
                 }
             }
-        } else if work.calls.is_empty() && line.queue.len() <= room {
+        } else if work.calls.is_empty() && conn.queue.len() <= room {
             // All of them, and none is moved for that: a call is larger than it looks.
-            line.queue.take_all(&mut work.calls);
+            conn.queue.take_all(&mut work.calls);
             work.calls.retain(|request| request.call().take());
         } else {
             let mut left = room;
             while left > 0 {
-                let Some(request) = line.queue.pop() else {
+                let Some(request) = conn.queue.pop() else {
                     break;
                 };
                 if request.call().take() {
@@ -421,13 +430,13 @@ impl Calls {
     }
 
     /// Some time has passed on a connection: neither calls retried alone nor others wait for ever.
-    pub(crate) fn release(&self, line: usize) {
+    pub(crate) fn release(&self, conn: usize) {
         let mut inner = self.lock();
-        let Line {
+        let ConnectionQueue {
             retried_alone,
             queue,
             ..
-        } = &mut inner.lines[line];
+        } = &mut inner.conns[conn];
         for request in retried_alone.sweep() {
             if let Some(place) = request.call().place() {
                 queue.push_front(place.user, request);
@@ -438,15 +447,19 @@ impl Calls {
     /// Puts a call back in front of those that wait, because it could not be sent now. If nobody
     /// waits for it any more it is forgotten.
     pub(crate) fn put_back(&self, request: CallRequest) {
-        self.queue(request, Line::put_back);
+        self.queue(request, ConnectionQueue::put_back);
     }
 
     /// The same, behind those that wait.
     pub(crate) fn put_last(&self, request: CallRequest) {
-        self.queue(request, Line::put_last);
+        self.queue(request, ConnectionQueue::put_last);
     }
 
-    fn queue(&self, request: CallRequest, put: impl FnOnce(&mut Line, usize, CallRequest)) {
+    fn queue(
+        &self,
+        request: CallRequest,
+        put: impl FnOnce(&mut ConnectionQueue, usize, CallRequest),
+    ) {
         let mut inner = self.lock();
         if let Some(error) = inner.over.clone() {
             drop(inner);
@@ -457,77 +470,77 @@ impl Calls {
         wake(owner);
     }
 
-    /// Whether the owner of a line has something to do for its users, be it now or by a wake-up
+    /// Whether the owner of a queue has something to do for its users, be it now or by a wake-up
     /// from now on. A call can be sent if it is known how many are on their way.
-    pub(crate) fn poll_work(&self, line: usize, cx: &Context<'_>, out: Option<usize>) -> bool {
+    pub(crate) fn poll_work(&self, conn: usize, cx: &Context<'_>, out: Option<usize>) -> bool {
         let mut inner = self.lock();
-        let others_busy = out.is_some() && inner.others_busy(line);
+        let others_busy = out.is_some() && inner.others_busy(conn);
         let closing = inner.closing;
-        let line = &mut inner.lines[line];
+        let conn = &mut inner.conns[conn];
         let work = closing
-            || line.cancelled
+            || conn.cancelled
             || others_busy
-            || out.is_some_and(|out| match line.turn(out) {
-                Turn::Others => !line.queue.is_empty(),
+            || out.is_some_and(|out| match conn.turn(out) {
+                Turn::Others => !conn.queue.is_empty(),
                 Turn::RetriedAlone => true,
                 Turn::Nobody => false,
             });
-        line.waits_for_calls = out.is_some();
-        if !work && !matches!(&line.owner, Some(w) if w.will_wake(cx.waker())) {
-            line.owner = Some(cx.waker().clone());
+        conn.waits_for_calls = out.is_some();
+        if !work && !matches!(&conn.owner, Some(w) if w.will_wake(cx.waker())) {
+            conn.owner = Some(cx.waker().clone());
         }
         work
     }
 
-    /// Whether a line that has no connection should have one.
-    pub(crate) fn wants_connection(&self, line: usize) -> bool {
+    /// Whether a queue that has no connection should have one.
+    pub(crate) fn wants_connection(&self, conn: usize) -> bool {
         let mut inner = self.lock();
-        if inner.others_busy(line) {
+        if inner.others_busy(conn) {
             return true;
         }
-        let line = &mut inner.lines[line];
-        if line.waiting().any(is_open) {
+        let conn = &mut inner.conns[conn];
+        if conn.waiting().any(is_open) {
             return true;
         }
         // Or else the owner would find work for which it need not connect, again and again.
-        line.forget();
+        conn.forget();
         false
     }
 
-    /// A number that changes with each call, over whatever line.
+    /// A number that changes with each call, over whatever connection.
     pub(crate) fn made(&self) -> u64 {
         self.lock().made
     }
 
-    /// Whether no call waits to be sent over this line.
-    pub(crate) fn is_idle(&self, line: usize) -> bool {
-        self.lock().lines[line].is_idle()
+    /// Whether no call waits to be sent over this queue.
+    pub(crate) fn is_idle(&self, conn: usize) -> bool {
+        self.lock().conns[conn].is_idle()
     }
 
-    /// Whether the owner of a line has something to do for its users.
-    pub(crate) fn has_work(&self, line: usize) -> bool {
+    /// Whether the owner of a queue has something to do for its users.
+    pub(crate) fn has_work(&self, conn: usize) -> bool {
         let inner = self.lock();
-        let line = &inner.lines[line];
-        !line.is_idle() || line.cancelled
+        let conn = &inner.conns[conn];
+        !conn.is_idle() || conn.cancelled
     }
 
-    /// Wakes the owner of a line, if it waits.
-    pub(crate) fn wake_owner(&self, line: usize) {
-        let owner = self.lock().lines[line].owner.take();
+    /// Wakes the owner of a queue, if it waits.
+    pub(crate) fn wake_owner(&self, conn: usize) {
+        let owner = self.lock().conns[conn].owner.take();
         wake(owner);
     }
 
-    /// The present connection of a line has brought a reply.
-    pub(crate) fn replied(&self, line: usize) {
-        self.lock().lines[line].has_replied = true;
+    /// The present connection of a queue has brought a reply.
+    pub(crate) fn replied(&self, conn: usize) {
+        self.lock().conns[conn].has_replied = true;
     }
 
-    /// Ends the calls of a line whose time is up with `error`: those that wait, and those `in_flight`.
+    /// Ends the calls of a queue whose time is up with `error`: those that wait, and those `in_flight`.
     /// The time of a call begins with the first such sweep. Says how long one of those that are left
     /// may take at most, or any other that is made.
     pub(crate) fn expire<'a>(
         &self,
-        line: usize,
+        conn: usize,
         now: Instant,
         error: &TransportError,
         in_flight: impl Iterator<Item = &'a CallHandle>,
@@ -535,15 +548,15 @@ impl Calls {
         let mut wakers = Vec::new();
         let mut longest = self.timeout;
         let mut inner = self.lock();
-        let line = &mut inner.lines[line];
+        let conn = &mut inner.conns[conn];
         let mut sweep = |call: &CallHandle| {
             if let Swept::Open(limit) = call.sweep(now, error, &mut wakers) {
                 longest = longest.max(limit);
             }
         };
-        line.waiting().map(CallRequest::call).for_each(&mut sweep);
+        conn.waiting().map(CallRequest::call).for_each(&mut sweep);
         in_flight.for_each(sweep);
-        line.forget();
+        conn.forget();
         drop(inner);
         wakers.into_iter().for_each(Waker::wake);
         longest
@@ -590,21 +603,21 @@ impl PendingCall {
         }
         let unsent = request.as_mut().expect("a call is sent once");
         inner.made += 1;
-        let line = match inner.lines.len() {
+        let conn = match inner.conns.len() {
             1 => 0,
             _ => inner
                 .choose()
-                .expect("while calls are taken there is a line"),
+                .expect("while calls are taken there is a conn"),
         };
         let place = Place {
             number: inner.made,
             user: self.user,
-            line,
+            conn,
         };
         let limit = self.limit.unwrap_or(self.calls.timeout);
         let slot = inner.slot(place, limit, cx.waker().clone());
         *unsent.call_mut() = CallHandle::new(Arc::clone(&slot));
-        let chosen = &mut inner.lines[line];
+        let chosen = &mut inner.conns[conn];
         chosen.calls += 1;
         chosen.queue.push(self.user, request);
         let owner = chosen.owner.take();
@@ -632,14 +645,16 @@ impl Inner {
         }
     }
 
-    /// The owners of lines that have no connection: now that there are calls, they may want one.
+    /// The owners of queues that have no connection: now that there are calls, they may want one.
     fn sleepers(&mut self) -> SmallVec<[Waker; 4]> {
-        if self.lines.len() == 1 {
+        if self.conns.len() == 1 {
             return SmallVec::new();
         }
-        let may_wake = |line: &&mut Line| line.state == LineState::Down && line.waits_for_calls;
-        let lines = self.lines.iter_mut().filter(may_wake);
-        lines.filter_map(|line| line.owner.take()).collect()
+        let may_wake = |conn: &&mut ConnectionQueue| {
+            conn.state == ConnectionState::Down && conn.waits_for_calls
+        };
+        let conns = self.conns.iter_mut().filter(may_wake);
+        conns.filter_map(|conn| conn.owner.take()).collect()
     }
 }
 
@@ -660,13 +675,13 @@ impl Future for PendingCall {
                 }
             },
             PendingState::Sent(slot) => {
-                let Poll::Ready((outcome, line)) = slot.poll(cx) else {
+                let Poll::Ready((outcome, conn)) = slot.poll(cx) else {
                     return Poll::Pending;
                 };
                 if let PendingState::Sent(slot) =
                     std::mem::replace(&mut this.state, PendingState::Done)
                 {
-                    this.calls.lock().forget_call(line, slot);
+                    this.calls.lock().forget_call(conn, slot);
                 }
                 Poll::Ready(outcome)
             }
@@ -681,13 +696,13 @@ impl Drop for PendingCall {
         else {
             return;
         };
-        let (line, in_flight) = slot.leave();
+        let (conn, in_flight) = slot.leave();
         let mut inner = self.calls.lock();
-        inner.forget_call(line, slot);
+        inner.forget_call(conn, slot);
         if in_flight {
-            let line = &mut inner.lines[line];
-            line.cancelled = true;
-            let owner = line.owner.take();
+            let conn = &mut inner.conns[conn];
+            conn.cancelled = true;
+            let owner = conn.owner.take();
             drop(inner);
             wake(owner);
         }

@@ -19,10 +19,12 @@ pub(crate) enum Deadline {
     FirstReply,
     /// The end of a server that was asked to stop.
     Drain,
+    /// Counters that those who ask do not know yet.
+    Publish,
 }
 
 /// Kinds of deadlines.
-const KINDS: usize = 7;
+const KINDS: usize = 8;
 
 /// When each of them is due. Whoever looks after one sets it anew each time.
 #[derive(Debug, Default)]

@@ -1,8 +1,8 @@
 //! Calls of the peer, from their arrival to their answers.
 
+use super::endpoint::CloseReason;
 use super::jobs::{Jobs, JobsOfConnection, MAX_BLOCKING};
 use super::owner::{CallId, Connection};
-use super::wire::CloseReason;
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, Reply, ReplyRoom, Service};
 use rpcrdma_proto::limits::MAX_WRITE_CHUNKS;

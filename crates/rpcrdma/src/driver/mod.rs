@@ -6,7 +6,7 @@
 //! ```text
 //! loop {
 //!     send calls of ours            Outgoing, as far as there are credits
-//!     move what can move            Wire::turn: post, progress, completions
+//!     move what can move            Endpoint::turn: post, progress, completions
 //!     deliver                       replies to callers, calls of the peer to the service
 //!     nothing to do?                spin, look around (deadlines), park
 //! }
@@ -17,6 +17,7 @@ pub(crate) mod calls;
 pub(crate) mod clock;
 pub(crate) mod deadlines;
 pub(crate) mod dispatch;
+pub(crate) mod endpoint;
 pub(crate) mod failed;
 pub(crate) mod invalidation;
 pub(crate) mod jobs;
@@ -27,10 +28,10 @@ pub(crate) mod owner;
 pub(crate) mod pulling;
 pub(crate) mod receives;
 pub(crate) mod spin;
-pub(crate) mod wire;
 
 use deadlines::{Deadline, Deadlines};
 use dispatch::Dispatch;
+use endpoint::{CloseReason, Endpoint};
 use lease_rate::LeaseRate;
 use liveness::{Health, IdleTimer, Liveness, heard, null_call};
 use outgoing::Outgoing;
@@ -41,7 +42,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
-use wire::{CloseReason, Wire};
 
 use crate::config::HealthCheck;
 
@@ -75,8 +75,8 @@ pub(crate) trait Policy: Send {
     /// Whether a call of this end could be sent now, credits aside.
     fn may_call(&mut self, connection: &mut Connection) -> bool;
 
-    /// Tells those who ask how the connection is doing.
-    fn publish(&mut self, wire: &Wire);
+    /// Replies are about to be delivered.
+    fn before_replies(&mut self, endpoint: &Endpoint);
 
     /// An XID for a call of the driver's own.
     fn next_xid(&mut self) -> u32;
@@ -97,17 +97,17 @@ pub(crate) trait Policy: Send {
     fn look_around(
         &mut self,
         now: Instant,
-        wire: &mut Wire,
+        endpoint: &mut Endpoint,
         deadlines: &mut Deadlines,
     ) -> Result<(), CloseReason>;
 
     /// Whether there is something to do for the policy, be it now or by a wake-up from now on.
-    fn poll(&mut self, cx: &mut Context<'_>, wire: &Wire) -> bool;
+    fn poll(&mut self, cx: &mut Context<'_>, endpoint: &Endpoint) -> bool;
 }
 
 /// One connection that is driven, from its beginning to its end.
 pub(crate) struct Driver<P> {
-    pub(crate) wire: Wire,
+    pub(crate) endpoint: Endpoint,
     pub(crate) policy: P,
     pub(crate) answers: Dispatch,
     spinner: Spinner,
@@ -138,7 +138,7 @@ struct Delivered {
 
 impl<P: Policy> Driver<P> {
     pub(crate) fn new(
-        wire: Wire,
+        endpoint: Endpoint,
         policy: P,
         answers: Dispatch,
         spinner: Spinner,
@@ -146,10 +146,10 @@ impl<P: Policy> Driver<P> {
         pull_timeout: Duration,
     ) -> Self {
         let now = clock::now();
-        let checks = health.is_done(wire.qp.limits());
+        let checks = health.is_done(endpoint.qp.limits());
         Self {
             answers,
-            wire,
+            endpoint,
             policy,
             spinner,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
@@ -181,16 +181,16 @@ impl<P: Policy> Driver<P> {
         self.spinner.busy();
         self.now = clock::now();
         loop {
-            self.wire.check()?;
+            self.endpoint.check()?;
             let sent = self.send()?;
-            let moved = self.wire.turn();
+            let moved = self.endpoint.turn();
             if more {
                 // What was answered has gone out just now.
                 after_others().await;
             }
             let delivered = self.deliver(&waker)?;
             more = delivered.more;
-            self.wire.check()?;
+            self.endpoint.check()?;
             let worked = moved || sent || delivered.any;
             if worked {
                 self.spinner.busy();
@@ -214,7 +214,7 @@ impl<P: Policy> Driver<P> {
             }
             self.look_around()?;
             // What was found out just now may have to be said before the connection waits.
-            if idle == Idle::Park && !self.wire.post() {
+            if idle == Idle::Park && !self.endpoint.post() {
                 self.park().await?;
                 self.now = clock::now();
                 self.spinner.busy();
@@ -224,11 +224,11 @@ impl<P: Policy> Driver<P> {
 
     /// Sends calls of this end; whether there was one.
     fn send(&mut self) -> Result<bool, CloseReason> {
-        if !self.policy.may_call(&mut self.wire.connection) {
+        if !self.policy.may_call(&mut self.endpoint.connection) {
             return Ok(false);
         }
         match self.policy.outgoing() {
-            Some(outgoing) => outgoing.send(self.now, &mut self.wire),
+            Some(outgoing) => outgoing.send(self.now, &mut self.endpoint),
             None => Ok(false),
         }
     }
@@ -237,20 +237,19 @@ impl<P: Policy> Driver<P> {
     /// of the peer to the service.
     fn deliver(&mut self, waker: &Waker) -> Result<Delivered, CloseReason> {
         let mut delivered = Delivered::default();
-        self.wire.lend_memory(waker);
+        self.endpoint.lend_memory(waker);
         if self.answers.in_flight() > 0 {
-            delivered.any = self.answers.finish(&mut self.wire.connection)?;
+            delivered.any = self.answers.finish(&mut self.endpoint.connection)?;
         }
-        if self.wire.connection.has_replies() {
-            // Whoever has a reply finds its call counted.
-            self.policy.publish(&self.wire);
-            let connection = &mut self.wire.connection;
+        if self.endpoint.connection.has_replies() {
+            self.policy.before_replies(&self.endpoint);
+            let connection = &mut self.endpoint.connection;
             let outgoing = self.policy.outgoing();
             let outgoing = outgoing.expect("only who calls has replies");
             outgoing.deliver(std::iter::from_fn(|| connection.poll_reply()));
             (delivered.any, delivered.replies) = (true, true);
         }
-        if self.wire.connection.calls_in() > 0 {
+        if self.endpoint.connection.calls_in() > 0 {
             self.policy.before_calls()?;
         }
         let (mut calls, mut bytes) = (0, 0);
@@ -259,20 +258,21 @@ impl<P: Policy> Driver<P> {
                 delivered.more = true;
                 break;
             }
-            let Some((id, message)) = self.wire.connection.poll_call() else {
+            let Some((id, message)) = self.endpoint.connection.poll_call() else {
                 break;
             };
             calls += 1;
-            bytes += self.answers.call(&mut self.wire.connection, id, message);
+            bytes += self
+                .answers
+                .call(&mut self.endpoint.connection, id, message);
         }
         delivered.any |= calls > 0;
         Ok(delivered)
     }
 
-    /// What is not to be done in every turn: counters and deadlines.
+    /// Looks after deadlines, which is not to be done in every turn.
     fn look_around(&mut self) -> Result<(), CloseReason> {
         self.now = clock::now();
-        self.policy.publish(&self.wire);
         let calls = self.check_calls();
         self.deadlines.set(Deadline::Calls, calls);
         let liveness = self.check_liveness()?;
@@ -283,15 +283,15 @@ impl<P: Policy> Driver<P> {
         self.deadlines.set(Deadline::Lease, lease);
         let idle = self.check_use()?;
         self.deadlines.set(Deadline::Idle, idle);
-        let (wire, deadlines) = (&mut self.wire, &mut self.deadlines);
-        self.policy.look_around(self.now, wire, deadlines)
+        let (endpoint, deadlines) = (&mut self.endpoint, &mut self.deadlines);
+        self.policy.look_around(self.now, endpoint, deadlines)
     }
 
     /// Ends the calls of this end whose time is up.
     fn check_calls(&mut self) -> Option<Instant> {
         let outgoing = self.policy.outgoing()?;
-        outgoing.sweep(self.now, &mut self.wire);
-        Some(outgoing.next_sweep).filter(|_| outgoing.has_calls(&self.wire.connection))
+        outgoing.sweep(self.now, &mut self.endpoint);
+        Some(outgoing.next_sweep).filter(|_| outgoing.has_calls(&self.endpoint.connection))
     }
 
     /// RFC 8267 §6.7.2: a silent peer that owes something is asked with a call that has a credit of
@@ -300,7 +300,7 @@ impl<P: Policy> Driver<P> {
         let Some(liveness) = &mut self.liveness else {
             return Ok(None);
         };
-        let connection = &mut self.wire.connection;
+        let connection = &mut self.endpoint.connection;
         let expected = self.policy.expects_peer(connection);
         match liveness.look(self.now, heard(connection.counters()), expected) {
             Health::Well => {}
@@ -308,7 +308,7 @@ impl<P: Policy> Driver<P> {
             Health::Ask if connection.can_check_health() => {
                 let xid = self.policy.next_xid();
                 let request = null_call(xid, self.health.program).as_health_check();
-                let qp = self.wire.qp.as_mut();
+                let qp = self.endpoint.qp.as_mut();
                 if connection.call(self.now, request, qp).is_ok() {
                     liveness.asked(self.now);
                     if let Some(outgoing) = self.policy.outgoing() {
@@ -326,8 +326,8 @@ impl<P: Policy> Driver<P> {
 
     /// A peer has a limited time to hand over the Read chunks of its calls.
     fn check_pulls(&mut self) -> Result<Option<Instant>, CloseReason> {
-        let owed = self.wire.connection.waits_for_chunks();
-        let short = || self.wire.account.others_wait();
+        let owed = self.endpoint.connection.waits_for_chunks();
+        let short = || self.endpoint.account.others_wait();
         if self.pulling.is_late(self.now, owed, short) {
             return Err(CloseReason::PullTimedOut(self.pull_timeout));
         }
@@ -337,18 +337,18 @@ impl<P: Policy> Driver<P> {
     /// A peer has to move the bytes for which memory is leased while others wait for the memory. What
     /// the service takes its time with is not the peer's fault.
     fn check_leases(&mut self) -> Result<Option<Instant>, CloseReason> {
-        let owes = self.wire.account.held() > 0 && !self.wire.connection.is_quiet();
-        let io = self.wire.qp.io_counters();
+        let owes = self.endpoint.account.held() > 0 && !self.endpoint.connection.is_quiet();
+        let io = self.endpoint.qp.io_counters();
         self.lease_rate
             .look(self.now, owes, io.bytes_in + io.bytes_out);
-        if self.lease_rate.is_slow() && self.wire.account.others_wait() {
+        if self.lease_rate.is_slow() && self.endpoint.account.others_wait() {
             return Err(CloseReason::TooSlow);
         }
         Ok(self.lease_rate.next())
     }
 
     fn check_use(&mut self) -> Result<Option<Instant>, CloseReason> {
-        let (used, in_use) = self.policy.usage(&self.wire.connection);
+        let (used, in_use) = self.policy.usage(&self.endpoint.connection);
         let unused = self.idle_timer.look(self.now, used, in_use);
         match self.policy.idle_timeout() {
             Some((limit, over)) if unused >= limit => Err(over),
@@ -365,16 +365,18 @@ impl<P: Policy> Driver<P> {
             self.timer.as_mut().reset(until.into());
         }
         std::future::poll_fn(|cx| {
-            let Self { wire, answers, .. } = self;
+            let Self {
+                endpoint, answers, ..
+            } = self;
             if answers.in_flight() > 0
-                && let Poll::Ready(answered) = answers.poll(cx, &mut wire.connection)
+                && let Poll::Ready(answered) = answers.poll(cx, &mut endpoint.connection)
             {
                 return Poll::Ready(answered);
             }
-            let ready = self.wire.poll_ready(cx).is_ready()
-                | self.policy.poll(cx, &self.wire)
+            let ready = self.endpoint.poll_ready(cx).is_ready()
+                | self.policy.poll(cx, &self.endpoint)
                 | self.timer.as_mut().poll(cx).is_ready();
-            if ready || self.wire.lend_memory(cx.waker()) {
+            if ready || self.endpoint.lend_memory(cx.waker()) {
                 return Poll::Ready(Ok(()));
             }
             Poll::Pending

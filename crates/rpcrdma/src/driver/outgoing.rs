@@ -2,8 +2,8 @@
 
 use super::calls::{CallHandle, Calls, Outcome, Work};
 use super::clock;
+use super::endpoint::{CloseReason, Endpoint};
 use super::owner::Connection;
-use super::wire::{CloseReason, Wire};
 use oncrpc::TransportError;
 use std::sync::Arc;
 use std::task::Context;
@@ -16,7 +16,7 @@ pub(crate) const SWEEP: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) calls: Arc<Calls>,
-    pub(crate) line: usize,
+    pub(crate) conn: usize,
     /// How long a call may take.
     timeout: Duration,
     /// How long one of those that are made now may take.
@@ -30,10 +30,10 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    pub(crate) fn new(calls: Arc<Calls>, line: usize, timeout: Duration) -> Self {
+    pub(crate) fn new(calls: Arc<Calls>, conn: usize, timeout: Duration) -> Self {
         Self {
             calls,
-            line,
+            conn,
             timeout,
             longest: timeout,
             next_sweep: clock::now(),
@@ -45,16 +45,20 @@ impl Outgoing {
 
     /// Sends as many calls as there are credits for, and forgets those that were cancelled;
     /// whether there was one to send.
-    pub(crate) fn send(&mut self, now: Instant, wire: &mut Wire) -> Result<bool, CloseReason> {
-        let connection = &mut wire.connection;
+    pub(crate) fn send(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+    ) -> Result<bool, CloseReason> {
+        let connection = &mut endpoint.connection;
         let (room, out) = (connection.room(), connection.calls_out());
-        let closing = self.calls.take(self.line, room, out, &mut self.work);
+        let closing = self.calls.take(self.conn, room, out, &mut self.work);
         if std::mem::take(&mut self.work.cancelled) {
             cancel_unwanted(connection);
         }
         let mut sent = false;
         for request in self.work.calls.drain(..) {
-            match connection.call(now, request, wire.qp.as_mut()) {
+            match connection.call(now, request, endpoint.qp.as_mut()) {
                 Ok(()) => {
                     sent = true;
                     self.last_sent = now;
@@ -79,25 +83,25 @@ impl Outgoing {
         for (call, outcome) in replies {
             if outcome.is_ok() && !self.has_replied {
                 self.has_replied = true;
-                self.calls.replied(self.line);
+                self.calls.replied(self.conn);
             }
             call.complete(outcome);
         }
     }
 
     /// Ends the calls whose time is up, if it is time to look; whether it was.
-    pub(crate) fn sweep(&mut self, now: Instant, wire: &mut Wire) -> bool {
+    pub(crate) fn sweep(&mut self, now: Instant, endpoint: &mut Endpoint) -> bool {
         if now < self.next_sweep {
             return false;
         }
-        let connection = &mut wire.connection;
+        let connection = &mut endpoint.connection;
         self.expire(
             now,
             &TransportError::TimedOut(self.timeout),
             connection.calls(),
         );
         cancel_unwanted(connection);
-        self.calls.release(self.line);
+        self.calls.release(self.conn);
         true
     }
 
@@ -109,15 +113,15 @@ impl Outgoing {
         in_flight: impl Iterator<Item = &'a CallHandle>,
     ) {
         self.next_sweep = now + (self.timeout / 4).min(SWEEP);
-        self.longest = self.calls.expire(self.line, now, error, in_flight);
+        self.longest = self.calls.expire(self.conn, now, error, in_flight);
     }
 
     /// How long the server has had a call, if that is longer than any call may take: it is not
     /// there any more, or the call is lost. Only a new connection can bring back its memory and its
     /// credit. That nobody waits for it any more changes nothing; that it waited before it was sent
     /// is not the server's fault.
-    pub(crate) fn overdue(&self, now: Instant, wire: &Wire) -> Option<Duration> {
-        let oldest = wire.connection.oldest_call()?;
+    pub(crate) fn overdue(&self, now: Instant, endpoint: &Endpoint) -> Option<Duration> {
+        let oldest = endpoint.connection.oldest_call()?;
         (now >= oldest + self.longest).then_some(self.longest)
     }
 
@@ -128,14 +132,14 @@ impl Outgoing {
 
     /// Whether a call waits to be sent, or is in flight.
     pub(crate) fn has_calls(&self, connection: &Connection) -> bool {
-        connection.calls_out() > 0 || !self.calls.is_idle(self.line)
+        connection.calls_out() > 0 || !self.calls.is_idle(self.conn)
     }
 
     /// Whether there is something to do for those who call, be it now or by a wake-up from now on.
-    pub(crate) fn poll_work(&self, cx: &Context<'_>, wire: &Wire) -> bool {
-        let can_call = wire.connection.can_call();
-        let out = wire.connection.calls_out();
-        self.calls.poll_work(self.line, cx, can_call.then_some(out))
+    pub(crate) fn poll_work(&self, cx: &Context<'_>, endpoint: &Endpoint) -> bool {
+        let can_call = endpoint.connection.can_call();
+        let out = endpoint.connection.calls_out();
+        self.calls.poll_work(self.conn, cx, can_call.then_some(out))
     }
 }
 

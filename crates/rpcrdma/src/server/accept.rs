@@ -9,10 +9,10 @@ use super::{Settings, State, Tally, terms};
 use crate::ServerConfig;
 use crate::client::first_xid;
 use crate::driver::clock;
+use crate::driver::endpoint::Endpoint;
 use crate::driver::owner::{Connection, ConnectionOwner};
 use crate::driver::receives::share;
 use crate::driver::spin::Activity;
-use crate::driver::wire::Wire;
 use buffer::Pool;
 use oncrpc::AddressGroup;
 use oncrpc::admission::Admitted;
@@ -200,7 +200,7 @@ impl Arrival {
         let timeout = self.settings.config.setup_timeout * 2;
         let (stop, evicted) = (self.stop.clone(), self.place.evicted.clone());
         let setup = self.set_up(incoming);
-        let (wire, receive_memory) = tokio::select! {
+        let (endpoint, receive_memory) = tokio::select! {
             biased;
             result = tokio::time::timeout(timeout, setup) => match result {
                 Ok(Ok(set_up)) => set_up,
@@ -225,7 +225,7 @@ impl Arrival {
             }
         };
         self.state.stats().accepted += 1;
-        debug!(%peer, thresholds = ?wire.connection.thresholds(), "accepted: {}", wire.qp.describe());
+        debug!(%peer, thresholds = ?endpoint.connection.thresholds(), "accepted: {}", endpoint.qp.describe());
         let Self {
             settings,
             activity,
@@ -243,7 +243,7 @@ impl Arrival {
         };
         let kept = Some(kept);
         Some(Serving::new(
-            wire, settings, activity, tally, stop, place, kept,
+            endpoint, settings, activity, tally, stop, place, kept,
         ))
     }
 
@@ -257,7 +257,7 @@ impl Arrival {
     async fn set_up(
         &mut self,
         mut incoming: Box<dyn Incoming>,
-    ) -> Result<(Wire, Option<ReceiveLease>), SetupError> {
+    ) -> Result<(Endpoint, Option<ReceiveLease>), SetupError> {
         let limits = self.settings.provider.limits();
         let settings = &self.settings.config;
         let request = incoming.request(settings.setup_timeout).await?;
@@ -322,7 +322,10 @@ impl Arrival {
         let group = AddressGroup::of(qp.peer_addr().ip());
         let account = self.settings.budget.account(group);
         let service = Arc::clone(&self.settings.service);
-        Ok((Wire::new(qp, connection, service, account), receive_memory))
+        Ok((
+            Endpoint::new(qp, connection, service, account),
+            receive_memory,
+        ))
     }
 
     /// Credits for calls of a new client, and for those to it.

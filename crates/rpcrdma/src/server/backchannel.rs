@@ -3,9 +3,9 @@
 use super::backward_memory::{BackwardMemory, Kept};
 use crate::config::ServerConfig;
 use crate::driver::calls::{Calls, FIRST_USER, PendingCall};
+use crate::driver::endpoint::{CloseReason, Endpoint};
 use crate::driver::outgoing::{Outgoing, SWEEP};
 use crate::driver::owner::Connection;
-use crate::driver::wire::{CloseReason, Wire};
 use oncrpc::xdr::Payload;
 use oncrpc::{Caller, ConnectionId, ReplyBound, Transport, TransportError};
 use rpcrdma_proto::Xids;
@@ -118,7 +118,7 @@ impl Drop for Results<'_> {
             && self.back.kept.keep(memory)
         {
             // The owner of the connection knows whether it is still registered.
-            self.back.calls.wake_owner(LINE);
+            self.back.calls.wake_owner(ONLY);
         }
     }
 }
@@ -162,7 +162,7 @@ impl Backchannel {
     /// of the client.
     pub fn client_is_ready(&self) -> BackwardClient {
         self.back.ready.store(true, Release);
-        self.back.calls.wake_owner(LINE);
+        self.back.calls.wake_owner(ONLY);
         BackwardClient {
             back: Arc::clone(&self.back),
         }
@@ -206,7 +206,7 @@ impl Transport for BackwardClient {
 }
 
 /// The only line there is: a client that comes back is another.
-const LINE: usize = 0;
+const ONLY: usize = 0;
 
 /// The server's side of a backchannel, which goes with its connection.
 pub(super) struct BackEnd {
@@ -223,16 +223,16 @@ impl BackEnd {
     /// `None` if clients are not called.
     pub(super) fn open(
         config: &ServerConfig,
-        wire: &Wire,
+        endpoint: &Endpoint,
         memory: &BackwardMemory,
     ) -> Option<Self> {
         let registry = config.backchannels.clone()?;
-        let (timeout, caller) = (config.backward_timeout, wire.caller);
+        let (timeout, caller) = (config.backward_timeout, endpoint.caller);
         let calls = Arc::new(Calls::new(timeout, 1));
-        calls.connected(LINE);
+        calls.connected(ONLY);
         let back = Arc::new(Back {
             caller,
-            xids: wire.connection.xids(),
+            xids: endpoint.connection.xids(),
             ready: AtomicBool::new(false),
             credits: AtomicU32::new(1),
             calls: Arc::clone(&calls),
@@ -244,7 +244,7 @@ impl BackEnd {
         Some(Self {
             back,
             registry,
-            outgoing: Outgoing::new(calls, LINE, timeout),
+            outgoing: Outgoing::new(calls, ONLY, timeout),
             ready: false,
             why: TransportError::Disconnected("the server has ended".into()),
         })
@@ -257,7 +257,7 @@ impl BackEnd {
 
     /// Whether a call waits to be sent.
     pub(super) fn is_idle(&self) -> bool {
-        self.back.calls.is_idle(LINE)
+        self.back.calls.is_idle(ONLY)
     }
 
     /// Whether there is something to send, and the client is ready for it.
@@ -269,7 +269,7 @@ impl BackEnd {
             self.ready = true;
             connection.handle_client_ready();
         }
-        self.back.calls.has_work(LINE)
+        self.back.calls.has_work(ONLY)
     }
 
     /// Its calls.
@@ -308,8 +308,8 @@ impl BackEnd {
     }
 
     /// Whether there is something to do, be it now or by a wake-up from now on.
-    pub(super) fn poll(&self, cx: &Context<'_>, wire: &Wire) -> bool {
-        let work = self.outgoing.poll_work(cx, wire);
+    pub(super) fn poll(&self, cx: &Context<'_>, endpoint: &Endpoint) -> bool {
+        let work = self.outgoing.poll_work(cx, endpoint);
         // Who says that the client is ready wakes whoever was noted just now.
         work || !self.ready && self.back.ready.load(Acquire)
     }

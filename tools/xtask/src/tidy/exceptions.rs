@@ -27,7 +27,6 @@ pub(super) const EXCEPTIONS: Exceptions = Exceptions {
 const CIRCLES: &[(&str, usize)] = &[
     ("crates/iwarp-proto", 4),
     ("crates/nfs-server", 5),
-    ("crates/rpcrdma", 6),
     ("crates/verbs-iwarp", 4),
     ("crates/verbs-sim", 5),
     ("testing/rpcrdma-watch", 4),

@@ -31,7 +31,7 @@ pub(super) struct Place {
     /// Whose it is.
     pub(super) user: usize,
     /// The connection that is to carry it.
-    pub(super) line: usize,
+    pub(super) conn: usize,
 }
 
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl Slot {
                 }
                 Poll::Pending
             }
-            End::Ended(outcome) => Poll::Ready((outcome, state.place.line)),
+            End::Ended(outcome) => Poll::Ready((outcome, state.place.conn)),
             End::Left => panic!("a call has one end"),
         }
     }
@@ -106,7 +106,7 @@ impl Slot {
         let mut state = self.lock();
         let was = std::mem::replace(&mut state.end, End::Left);
         let in_flight = matches!(was, End::Open) && !state.queued;
-        (state.place.line, in_flight)
+        (state.place.conn, in_flight)
     }
 }
 
@@ -166,8 +166,8 @@ impl CallHandle {
     /// had; both, if somebody waits for it.
     pub(super) fn requeue(&self, choose: impl FnOnce(usize) -> usize) -> Option<(usize, Place)> {
         self.if_open(|state| {
-            let from = state.place.line;
-            state.place.line = choose(from);
+            let from = state.place.conn;
+            state.place.conn = choose(from);
             state.queued = true;
             (from, state.place)
         })

@@ -14,12 +14,12 @@ fn message(xid: u32) -> Payload {
 }
 
 fn calls() -> Arc<Calls> {
-    with_lines(1)
+    with_connections(1)
 }
 
-fn with_lines(lines: usize) -> Arc<Calls> {
-    let calls = Calls::new(Duration::from_secs(60), lines);
-    (0..lines).for_each(|line| calls.connected(line));
+fn with_connections(conns: usize) -> Arc<Calls> {
+    let calls = Calls::new(Duration::from_secs(60), conns);
+    (0..conns).for_each(|conn| calls.connected(conn));
     Arc::new(calls)
 }
 
@@ -32,9 +32,9 @@ fn waiting(calls: &Arc<Calls>, xid: u32) -> PendingCall {
     of(FIRST_USER, calls, xid)
 }
 
-fn next_on(line: usize, calls: &Calls) -> Option<CallRequest> {
+fn next_on(conn: usize, calls: &Calls) -> Option<CallRequest> {
     let mut work = Work::default();
-    calls.take(line, 1, 0, &mut work);
+    calls.take(conn, 1, 0, &mut work);
     work.calls.pop_front()
 }
 
@@ -268,13 +268,13 @@ fn users_have_their_turn_whoever_has_most_calls() {
 }
 
 #[test]
-fn calls_go_to_the_line_with_the_fewest() {
-    let calls = with_lines(3);
+fn calls_go_to_the_connection_with_the_fewest() {
+    let calls = with_connections(3);
     let mut many: Vec<_> = (0..7).map(|xid| Box::pin(waiting(&calls, xid))).collect();
     many.iter_mut()
         .for_each(|w| assert!(poll(w.as_mut()).is_pending()));
-    let on = |line| -> Vec<u32> {
-        std::iter::from_fn(|| next_on(line, &calls))
+    let on = |conn| -> Vec<u32> {
+        std::iter::from_fn(|| next_on(conn, &calls))
             .map(|request| request.xid())
             .collect()
     };
@@ -290,8 +290,8 @@ fn calls_go_to_the_line_with_the_fewest() {
 }
 
 #[test]
-fn calls_of_a_line_without_a_connection_go_over_another() {
-    let calls = with_lines(2);
+fn calls_of_a_connection_without_a_connection_go_over_another() {
+    let calls = with_connections(2);
     let (mut a, mut b, mut c) = (
         pin!(waiting(&calls, 1)),
         pin!(waiting(&calls, 2)),
@@ -317,8 +317,8 @@ fn calls_of_a_line_without_a_connection_go_over_another() {
 }
 
 #[test]
-fn calls_wait_for_their_line_while_no_other_has_a_connection() {
-    let calls = with_lines(2);
+fn calls_wait_for_their_connection_while_no_other_has_a_connection() {
+    let calls = with_connections(2);
     let mut call = pin!(waiting(&calls, 1));
     assert!(poll(call.as_mut()).is_pending());
     let request = next_on(0, &calls).expect("sent");
@@ -331,8 +331,8 @@ fn calls_wait_for_their_line_while_no_other_has_a_connection() {
 }
 
 #[test]
-fn calls_do_not_wait_for_their_line_when_another_is_back_first() {
-    let calls = with_lines(2);
+fn calls_do_not_wait_for_their_connection_when_another_is_back_first() {
+    let calls = with_connections(2);
     calls.lost(0, None);
     calls.lost(1, None);
     let (mut a, mut b) = (pin!(waiting(&calls, 1)), pin!(waiting(&calls, 2)));
@@ -346,14 +346,14 @@ fn calls_do_not_wait_for_their_line_when_another_is_back_first() {
 }
 
 #[test]
-fn calls_do_not_wake_a_line_that_is_not_to_connect_yet() {
+fn calls_do_not_wake_a_connection_that_is_not_to_connect_yet() {
     struct Counts(AtomicU32);
     impl std::task::Wake for Counts {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, SeqCst);
         }
     }
-    let calls = with_lines(2);
+    let calls = with_connections(2);
     calls.lost(1, None);
     let counts = Arc::new(Counts(AtomicU32::new(0)));
     let waker = Waker::from(Arc::clone(&counts));
@@ -371,8 +371,8 @@ fn calls_do_not_wake_a_line_that_is_not_to_connect_yet() {
 }
 
 #[test]
-fn calls_end_when_the_last_line_is_gone_and_not_before() {
-    let calls = with_lines(2);
+fn calls_end_when_the_last_connection_is_gone_and_not_before() {
+    let calls = with_connections(2);
     let (mut a, mut b) = (pin!(waiting(&calls, 1)), pin!(waiting(&calls, 2)));
     assert!(poll(a.as_mut()).is_pending() && poll(b.as_mut()).is_pending());
     let sent = next_on(0, &calls).expect("sent");
@@ -380,7 +380,7 @@ fn calls_end_when_the_last_line_is_gone_and_not_before() {
     calls.leave(0, &error);
     assert!(poll(a.as_mut()).is_pending());
     calls.put_back(sent);
-    let again = next_on(1, &calls).expect("it goes over the other line");
+    let again = next_on(1, &calls).expect("it goes over the other conn");
     assert_eq!(again.xid(), 1);
     calls.put_back(again);
     calls.leave(1, &error);

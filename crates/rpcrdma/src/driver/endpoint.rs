@@ -18,7 +18,7 @@ use verbs::{PostError, QueuePair};
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One connection, owned by one task.
-pub(crate) struct Wire {
+pub(crate) struct Endpoint {
     pub(crate) qp: Box<dyn QueuePair>,
     pub(crate) connection: Connection,
     /// How the service knows the connection.
@@ -81,7 +81,7 @@ impl CloseReason {
     }
 }
 
-impl Wire {
+impl Endpoint {
     pub(crate) fn new(
         qp: Box<dyn QueuePair>,
         connection: Connection,
@@ -326,7 +326,7 @@ mod tests {
     }
 
     /// A connection whose peer sends without a pause, until another task has had its turn.
-    fn flooded(role: Role, versions: Versions) -> Wire {
+    fn flooded(role: Role, versions: Versions) -> Endpoint {
         let limits = verbs_sim::EndOptions::default().limits;
         let config = Config {
             role,
@@ -363,7 +363,7 @@ mod tests {
             turns,
         };
         let local = oncrpc::AddressGroup::of([127, 0, 0, 1].into());
-        Wire::new(
+        Endpoint::new(
             Box::new(qp),
             connection,
             Arc::new(oncrpc::Programs::new()),
@@ -373,14 +373,14 @@ mod tests {
 
     #[tokio::test]
     async fn others_have_their_turn_while_a_connection_ends_whose_peer_keeps_sending() {
-        let mut wire = flooded(Role::Server, Versions::One);
-        wire.close().await;
+        let mut endpoint = flooded(Role::Server, Versions::One);
+        endpoint.close().await;
     }
 
     #[tokio::test]
     async fn others_have_their_turn_before_it_is_settled_what_is_spoken() {
-        let mut wire = flooded(Role::Client, Versions::Auto);
-        let settled = wire.settle().await;
+        let mut endpoint = flooded(Role::Client, Versions::Auto);
+        let settled = endpoint.settle().await;
         assert!(matches!(
             settled,
             Err(CloseReason::Closed(verbs::CloseReason::Local))
