@@ -1,6 +1,6 @@
 //! How the connections of a client are made.
 
-use super::ConnectionInfo;
+use super::shared::ConnectionInfo;
 use crate::config::{ClientConfig, MAX_CONNECTIONS, REMEMBER_VERSION_ONE};
 use crate::driver::budget::Budget;
 use crate::driver::clock;
@@ -10,6 +10,7 @@ use crate::driver::invalidation::Terms;
 use crate::driver::liveness::null_call;
 use crate::driver::owner::{Connection, ConnectionOwner, Event};
 use crate::driver::receives::share;
+use crate::driver::xids;
 use buffer::Pool;
 use oncrpc::xdr::Payload;
 use oncrpc::{AddressGroup, Answer, Caller, Programs, Reply, Service};
@@ -63,7 +64,7 @@ impl Connector {
             provider,
             to,
             pool: Pool::new(KEEP),
-            xids: Xids::starting_at(super::first_xid()),
+            xids: xids::random(),
             version_one_until: Mutex::new(None),
             service,
             invalidation_broken: AtomicBool::new(false),

@@ -3,22 +3,25 @@
 mod connector;
 mod first_reply_timeout;
 mod pump;
+mod shared;
 
 use crate::ClientConfig;
 use crate::driver::calls::{Calls, FIRST_USER, PendingCall};
-use crate::driver::spin::Activity;
-use buffer::{Pool, PoolStats};
+use buffer::PoolStats;
 use connector::Connector;
 use first_reply_timeout::FirstReplyTimeout;
 use oncrpc::xdr::Payload;
 use oncrpc::{ReplyBound, Transport, TransportError};
 use pump::Pump;
-use rpcrdma_proto::{Counters, Design, PrivateData, Thresholds, Version, Xids};
+use rpcrdma_proto::Counters;
+use shared::Shared;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
 use verbs::{IoCounters, Provider, SetupError};
+
+pub use shared::ConnectionInfo;
 
 /// A client of one server: a handle that is cheap to clone, for use by any number of tasks.
 ///
@@ -48,27 +51,6 @@ pub struct TimedClient {
     limit: Duration,
 }
 
-/// What was agreed on a client's present connection.
-#[derive(Clone, Debug)]
-pub struct ConnectionInfo {
-    /// The server's address.
-    pub peer: SocketAddr,
-    /// The provider's words for what it agreed.
-    pub description: String,
-    /// The version of RPC-over-RDMA that is spoken.
-    pub version: Version,
-    /// The largest message in each direction; where version two is spoken they may change.
-    pub thresholds: Thresholds,
-    /// The design (reminv §4) by which the server may invalidate our handles, if it may.
-    pub remote_invalidation: Option<Design>,
-    /// What the server said about itself, if it said anything we understand (RFC 8797).
-    pub peer_private_data: Option<PrivateData>,
-    /// The server's private data as it came.
-    pub raw_private_data: Vec<u8>,
-    /// Calls that may be on their way at a time, as the server said last (RFC 8166 §3.3.1).
-    pub credits: u32,
-}
-
 struct Handle {
     shared: Arc<Shared>,
     ended: watch::Receiver<usize>,
@@ -90,74 +72,6 @@ impl Drop for User {
     fn drop(&mut self) {
         self.calls.remove_user(self.user);
     }
-}
-
-/// What handles and the owners of the connections share.
-struct Shared {
-    xids: Xids,
-    calls: Arc<Calls>,
-    first_reply_timeout: FirstReplyTimeout,
-    pool: Pool,
-    /// Of each connection.
-    seen: Vec<Mutex<Seen>>,
-    /// Owners of connections that have ended.
-    ended: watch::Sender<usize>,
-}
-
-/// What can be asked about one connection of a client, and those before it.
-#[derive(Default)]
-struct Seen {
-    info: Option<ConnectionInfo>,
-    /// Of the connections that are over.
-    past: Counters,
-    present: Counters,
-    past_io: IoCounters,
-    present_io: IoCounters,
-}
-
-impl Shared {
-    fn seen(&self, conn: usize) -> MutexGuard<'_, Seen> {
-        self.seen[conn]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn all(&self) -> impl Iterator<Item = MutexGuard<'_, Seen>> {
-        (0..self.seen.len()).map(|conn| self.seen(conn))
-    }
-
-    fn next_xid(&self) -> u32 {
-        self.xids.next()
-    }
-
-    fn connected(&self, conn: usize, info: ConnectionInfo) {
-        self.seen(conn).info = Some(info);
-    }
-
-    fn publish(&self, conn: usize, connection: &crate::driver::owner::Connection, io: IoCounters) {
-        let mut seen = self.seen(conn);
-        seen.present = *connection.counters();
-        seen.present_io = io;
-        if let Some(info) = &mut seen.info {
-            info.credits = connection.credits();
-            info.thresholds = connection.thresholds();
-        }
-    }
-
-    fn lost(&self, conn: usize, counters: &Counters, io: IoCounters) {
-        let mut seen = self.seen(conn);
-        seen.info = None;
-        seen.past += *counters;
-        seen.present = Counters::default();
-        seen.past_io += io;
-        seen.present_io = IoCounters::default();
-    }
-}
-
-/// Of all clients of this process: they have runtimes of their own, but share the CPUs.
-fn activity() -> Activity {
-    static ACTIVITY: OnceLock<Activity> = OnceLock::new();
-    ACTIVITY.get_or_init(Activity::default).clone()
 }
 
 impl Client {
@@ -348,12 +262,4 @@ impl Transport for TimedClient {
     fn depth(&self) -> usize {
         self.client.depth()
     }
-}
-
-/// Where XIDs begin: elsewhere in each run, so that a server's reply cache does not take the calls
-/// of this run for those of the last.
-pub(crate) fn first_xid() -> u32 {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    let random = RandomState::new().build_hasher().finish();
-    u32::try_from(random >> 32).expect("32 bits")
 }

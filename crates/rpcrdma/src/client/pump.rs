@@ -1,7 +1,7 @@
 //! The task that owns a client's connection, and makes the next one when it is lost.
 
 use super::connector::{Connector, shows_broken_invalidation, shows_version_two};
-use super::{ConnectionInfo, Shared};
+use super::shared::{ConnectionInfo, Shared, activity};
 use crate::ClientConfig;
 use crate::driver::calls::{Calls, MAX_LOSSES};
 use crate::driver::clock;
@@ -146,7 +146,7 @@ impl Pump {
             endpoint,
             calling,
             answers,
-            Spinner::new(config.spin, super::activity()),
+            Spinner::new(config.spin, activity()),
             config.health,
             config.pull_timeout,
         );

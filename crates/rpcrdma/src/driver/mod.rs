@@ -28,6 +28,7 @@ pub(crate) mod owner;
 pub(crate) mod pulling;
 pub(crate) mod receives;
 pub(crate) mod spin;
+pub(crate) mod xids;
 
 use deadlines::{Deadline, Deadlines};
 use dispatch::Dispatch;

@@ -1,35 +1,32 @@
 //! Taking in connections.
 
 use super::addresses::Address;
+use super::place::{Kept, Load, Place};
 use super::receive_memory::{ReceiveLease, granted};
 use super::serve::Serving;
+use super::settings::{Settings, terms};
+use super::stats::{State, Tally};
 use super::stop::Stop;
 use super::worker::Worker;
-use super::{Settings, State, Tally, terms};
 use crate::ServerConfig;
-use crate::client::first_xid;
 use crate::driver::clock;
 use crate::driver::endpoint::Endpoint;
 use crate::driver::owner::{Connection, ConnectionOwner};
 use crate::driver::receives::share;
 use crate::driver::spin::Activity;
+use crate::driver::xids;
 use buffer::Pool;
 use oncrpc::AddressGroup;
-use oncrpc::admission::Admitted;
 use oncrpc::warnings::WARNING_PERIOD;
 use rpcrdma_proto::limits::{CREDIT_TOLERANCE, MAX_CREDITS, RECEIVE_SLACK};
 use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
 use rpcrdma_proto::{
     Characteristics, Config, InlineThreshold, PrivateData, Receives, Registrations, Role, Version,
-    Xids,
 };
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{
-    AtomicUsize,
-    Ordering::{Relaxed, SeqCst},
-};
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -143,36 +140,6 @@ impl Acceptor {
     }
 }
 
-/// One connection of the load of a worker.
-struct Load(Arc<AtomicUsize>);
-
-impl Load {
-    fn new(load: Arc<AtomicUsize>) -> Self {
-        load.fetch_add(1, Relaxed);
-        Self(load)
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
-}
-
-/// The place of one connection among those of the server.
-pub(super) struct Place {
-    pub(super) admitted: Admitted,
-    /// Set when another connection got the place.
-    pub(super) evicted: Stop,
-}
-
-/// What a connection holds as long as it lasts.
-pub(super) struct Kept {
-    _address: Address,
-    _receive_memory: Option<ReceiveLease>,
-    _load: Load,
-}
-
 /// A connection from its arrival until it is established.
 struct Arrival {
     settings: Arc<Settings>,
@@ -274,7 +241,7 @@ impl Arrival {
             // The provider may say something else than when the server began.
             versions: terms.versions(settings.versions)?,
             dialect: Dialect::default(),
-            xids: Xids::starting_at(first_xid()),
+            xids: xids::random(),
             own,
             characteristics: Characteristics {
                 // Each end sends as much as it receives (xcharext §3.1).

@@ -6,37 +6,37 @@ mod asking;
 mod backchannel;
 mod backward_memory;
 mod grants;
+mod place;
 mod receive_memory;
 mod serve;
+mod settings;
+mod stats;
 mod stop;
 mod worker;
 
 use crate::ServerConfig;
 use crate::driver::budget::Budget;
-use crate::driver::clock;
-use crate::driver::endpoint::{CloseReason, Endpoint};
-use crate::driver::invalidation::Terms;
 use crate::driver::jobs::{Jobs, MAX_BLOCKING};
 use accept::{Acceptor, largest_receive};
 use addresses::Addresses;
 use backward_memory::BackwardMemory;
+use oncrpc::Service;
 use oncrpc::admission::Admission;
-use oncrpc::warnings::{Suppressed, Warnings};
-use oncrpc::{AddressGroup, Service};
+use oncrpc::warnings::Warnings;
 use receive_memory::ReceiveMemory;
-use rpcrdma_proto::{Counters, Registrations, Version};
-use std::convert::Infallible;
+use settings::{Settings, terms};
+use stats::State;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use stop::Stop;
 use tokio::sync::{Notify, oneshot};
-use tracing::{debug, info, warn};
-use verbs::{IoCounters, Limits, Provider, SetupError, SharedReceiveQueue};
+use tracing::info;
+use verbs::{Limits, Provider, SetupError, SharedReceiveQueue};
 use worker::Worker;
 
 pub use backchannel::{Backchannel, Backchannels, BackwardClient};
+pub use stats::ServerStats;
 
 /// A server: it takes in connections and answers their calls on threads of its own, until it is
 /// [shut down](Self::shutdown) or dropped.
@@ -50,99 +50,6 @@ pub struct Server {
     _workers: Arc<Vec<Worker>>,
 }
 
-/// What a server has done so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ServerStats {
-    /// Connections served now, those that are being set up included.
-    pub connections: usize,
-    /// Of these, those on which version one of RPC-over-RDMA is spoken. A client's first message
-    /// settles what is spoken on its connection, if the server has both.
-    pub version_one: usize,
-    /// Of these, those on which version two is spoken.
-    pub version_two: usize,
-    /// Connections taken in since the start.
-    pub accepted: u64,
-    /// Connections refused because there were too many, or that never said what they wanted.
-    pub refused: u64,
-    /// Connections [evicted](oncrpc::admission) for those of other addresses.
-    pub evicted: u64,
-    /// Connections closed because their clients left as many calls of the server unanswered as they
-    /// had granted credits for.
-    pub unanswered: u64,
-    /// What connections did, those that are over included.
-    pub counters: Counters,
-    /// What they have asked of the system and of memory.
-    pub io: IoCounters,
-    /// Bytes of [`chunk_memory`](ServerConfig::chunk_memory) that are taken.
-    pub chunk_memory: usize,
-}
-
-impl ServerStats {
-    /// Connections on which this version is spoken.
-    fn speaking(&mut self, version: Version) -> &mut usize {
-        match version {
-            Version::One => &mut self.version_one,
-            Version::Two => &mut self.version_two,
-        }
-    }
-}
-
-/// What all connections of a server share, and none changes.
-struct Settings {
-    provider: Arc<dyn Provider>,
-    service: Arc<dyn Service>,
-    config: ServerConfig,
-    budget: Budget,
-    admission: Admission,
-    receive_memory: ReceiveMemory,
-    addresses: Addresses,
-    warnings: Warnings,
-    /// A warning was not logged: there is a summary to come.
-    suppressed: Notify,
-    jobs: Jobs,
-    backward_memory: BackwardMemory,
-}
-
-impl Settings {
-    /// Whether one more warning about this peer is to be logged.
-    fn may_warn(&self, peer: SocketAddr) -> bool {
-        let peer = AddressGroup::of(peer.ip());
-        let allowed = self.warnings.allows(peer, clock::now());
-        if !allowed {
-            self.suppressed.notify_one();
-        }
-        allowed
-    }
-
-    /// Logs how many warnings were not logged, each time that a period with such is over.
-    async fn summarise_when_due(&self) -> Infallible {
-        loop {
-            match self.warnings.next_summary() {
-                Some(due) => {
-                    tokio::time::sleep_until(due.into()).await;
-                    self.summarise(clock::now());
-                }
-                None => self.suppressed.notified().await,
-            }
-        }
-    }
-
-    /// Logs how many warnings were not logged in periods that are over by `now`.
-    fn summarise(&self, now: Instant) {
-        for Suppressed { peer, count } in self.warnings.summary(now) {
-            match peer {
-                Some(peer) => warn!(%peer, count, "further warnings about this peer"),
-                None => warn!(count, "further warnings about many peers"),
-            }
-        }
-    }
-}
-
-/// What a connection agrees to of the designs for remote invalidation, with a provider of these limits.
-fn terms(config: &ServerConfig, limits: &Limits) -> Terms {
-    Terms::new(&config.remote_invalidation, Registrations::OF_CALLS, limits)
-}
-
 /// The Receives of all connections of a server, if the provider can share them.
 fn shared_receives(config: &ServerConfig, limits: &Limits) -> Option<SharedReceiveQueue> {
     let size = largest_receive(config).bytes();
@@ -150,113 +57,6 @@ fn shared_receives(config: &ServerConfig, limits: &Limits) -> Option<SharedRecei
     limits
         .shared_receives
         .then(|| SharedReceiveQueue::new(blocks, size))
-}
-
-/// What a server knows of its connections.
-#[derive(Default)]
-struct State {
-    stats: Mutex<ServerStats>,
-    /// Whether connections are still taken in.
-    listening: AtomicBool,
-    changed: Notify,
-}
-
-impl State {
-    fn stats(&self) -> MutexGuard<'_, ServerStats> {
-        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// How long what a connection does may be missing in the [`ServerStats`]. To publish it after each call
-/// would cost a busy server a twentieth of its time.
-const PUBLISH: Duration = Duration::from_millis(100);
-
-/// The share of one connection in what the server has done.
-struct Tally {
-    state: Arc<State>,
-    /// What is spoken, once that is settled.
-    version: Option<Version>,
-    /// When to publish next, at the earliest.
-    next: Instant,
-    published: Counters,
-    published_io: IoCounters,
-}
-
-impl Tally {
-    fn new(state: Arc<State>) -> Self {
-        state.stats().connections += 1;
-        Self {
-            state,
-            version: None,
-            next: clock::now(),
-            published: Counters::default(),
-            published_io: IoCounters::default(),
-        }
-    }
-
-    /// Publishes what is new now and then; if it is not yet time for that, when it is.
-    fn look(&mut self, now: Instant, endpoint: &Endpoint) -> Option<Instant> {
-        if self.version.is_none() {
-            self.settle(endpoint);
-        }
-        if now < self.next {
-            return Some(self.next);
-        }
-        self.next = now + PUBLISH;
-        self.publish(endpoint);
-        None
-    }
-
-    /// Adds what is new.
-    fn publish(&mut self, endpoint: &Endpoint) {
-        let (counters, io) = (endpoint.connection.counters(), endpoint.qp.io_counters());
-        if self.published == *counters && self.published_io == io {
-            return;
-        }
-        let (mut new, mut new_io) = (*counters, io);
-        new -= std::mem::replace(&mut self.published, *counters);
-        new_io -= std::mem::replace(&mut self.published_io, io);
-        let mut stats = self.state.stats();
-        stats.counters += new;
-        stats.io += new_io;
-    }
-
-    /// Counts why the connection ended, where there is a count for that.
-    fn ended(&self, over: &CloseReason) {
-        let mut stats = self.state.stats();
-        match over {
-            CloseReason::Evicted => stats.evicted += 1,
-            CloseReason::NoBackwardCredit => stats.unanswered += 1,
-            _ => {}
-        }
-    }
-
-    /// Counts the connection among those of its version, and tells the operator, if it has one now.
-    fn settle(&mut self, endpoint: &Endpoint) {
-        let Some(version) = endpoint.connection.version() else {
-            return;
-        };
-        self.version = Some(version);
-        let (one, two) = {
-            let mut stats = self.state.stats();
-            *stats.speaking(version) += 1;
-            (stats.version_one, stats.version_two)
-        };
-        let (peer, number) = (endpoint.qp.peer_addr(), version.number());
-        debug!(%peer, "speaks version {number}; connections now: {one} of version 1, {two} of version 2");
-    }
-}
-
-impl Drop for Tally {
-    fn drop(&mut self) {
-        let mut stats = self.state.stats();
-        stats.connections -= 1;
-        if let Some(version) = self.version {
-            *stats.speaking(version) -= 1;
-        }
-        drop(stats);
-        self.state.changed.notify_waiters();
-    }
 }
 
 impl Server {

@@ -1,11 +1,12 @@
 //! The answering end of one connection, until it is over.
 
-use super::accept::{Kept, Place};
 use super::asking::Asking;
 use super::backchannel::BackEnd;
 use super::grants::Grants;
+use super::place::{Kept, Place};
+use super::settings::Settings;
+use super::stats::Tally;
 use super::stop::Stop;
-use super::{Settings, Tally};
 use crate::driver::clock;
 use crate::driver::deadlines::{Deadline, Deadlines};
 use crate::driver::dispatch::Dispatch;
@@ -256,10 +257,10 @@ mod tests {
     use crate::driver::failed::FailedCalls;
     use crate::driver::jobs::Jobs;
     use crate::driver::owner::ConnectionOwner;
-    use crate::server::State;
     use crate::server::addresses::Addresses;
     use crate::server::backward_memory::BackwardMemory;
     use crate::server::receive_memory::ReceiveMemory;
+    use crate::server::stats::State;
     use buffer::{Buffer, Pool};
     use oncrpc::AddressGroup;
     use oncrpc::admission::Admission;

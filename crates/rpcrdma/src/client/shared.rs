@@ -1,0 +1,101 @@
+//! What the handles of a client and the owners of its connections share.
+
+use super::first_reply_timeout::FirstReplyTimeout;
+use crate::driver::calls::Calls;
+use crate::driver::owner::Connection;
+use crate::driver::spin::Activity;
+use buffer::Pool;
+use rpcrdma_proto::{Counters, Design, PrivateData, Thresholds, Version, Xids};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use tokio::sync::watch;
+use verbs::IoCounters;
+
+/// What was agreed on a client's present connection.
+#[derive(Clone, Debug)]
+pub struct ConnectionInfo {
+    /// The server's address.
+    pub peer: SocketAddr,
+    /// The provider's words for what it agreed.
+    pub description: String,
+    /// The version of RPC-over-RDMA that is spoken.
+    pub version: Version,
+    /// The largest message in each direction; where version two is spoken they may change.
+    pub thresholds: Thresholds,
+    /// The design (reminv §4) by which the server may invalidate our handles, if it may.
+    pub remote_invalidation: Option<Design>,
+    /// What the server said about itself, if it said anything we understand (RFC 8797).
+    pub peer_private_data: Option<PrivateData>,
+    /// The server's private data as it came.
+    pub raw_private_data: Vec<u8>,
+    /// Calls that may be on their way at a time, as the server said last (RFC 8166 §3.3.1).
+    pub credits: u32,
+}
+
+/// What handles and the owners of the connections share.
+pub(super) struct Shared {
+    pub(super) xids: Xids,
+    pub(super) calls: Arc<Calls>,
+    pub(super) first_reply_timeout: FirstReplyTimeout,
+    pub(super) pool: Pool,
+    /// Of each connection.
+    pub(super) seen: Vec<Mutex<Seen>>,
+    /// Owners of connections that have ended.
+    pub(super) ended: watch::Sender<usize>,
+}
+
+/// What can be asked about one connection of a client, and those before it.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub(super) info: Option<ConnectionInfo>,
+    /// Of the connections that are over.
+    pub(super) past: Counters,
+    pub(super) present: Counters,
+    pub(super) past_io: IoCounters,
+    pub(super) present_io: IoCounters,
+}
+
+impl Shared {
+    pub(super) fn seen(&self, conn: usize) -> MutexGuard<'_, Seen> {
+        self.seen[conn]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = MutexGuard<'_, Seen>> {
+        (0..self.seen.len()).map(|conn| self.seen(conn))
+    }
+
+    pub(super) fn next_xid(&self) -> u32 {
+        self.xids.next()
+    }
+
+    pub(super) fn connected(&self, conn: usize, info: ConnectionInfo) {
+        self.seen(conn).info = Some(info);
+    }
+
+    pub(super) fn publish(&self, conn: usize, connection: &Connection, io: IoCounters) {
+        let mut seen = self.seen(conn);
+        seen.present = *connection.counters();
+        seen.present_io = io;
+        if let Some(info) = &mut seen.info {
+            info.credits = connection.credits();
+            info.thresholds = connection.thresholds();
+        }
+    }
+
+    pub(super) fn lost(&self, conn: usize, counters: &Counters, io: IoCounters) {
+        let mut seen = self.seen(conn);
+        seen.info = None;
+        seen.past += *counters;
+        seen.present = Counters::default();
+        seen.past_io += io;
+        seen.present_io = IoCounters::default();
+    }
+}
+
+/// Of all clients of this process: they have runtimes of their own, but share the CPUs.
+pub(super) fn activity() -> Activity {
+    static ACTIVITY: OnceLock<Activity> = OnceLock::new();
+    ACTIVITY.get_or_init(Activity::default).clone()
+}
