@@ -52,7 +52,7 @@ const FEW: usize = 10;
 const MANY: usize = 1000;
 
 /// How often, and for how long, connections are busy.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 9;
 const ROUND: Duration = Duration::from_secs(1);
 
 /// How long after the last connection has gone memory is to be given back.
@@ -78,8 +78,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     std::fs::create_dir_all(&scratch).context("cannot make a folder for scratch files")?;
     let connections = usize::from(options.connections);
     // Room for one more, so that what is refused is not the last.
-    let server = Server::start(&program, &scratch, connections + 1)?;
-    let report = measure(&server, connections, !options.json)?;
+    let server = Server::start(&program, &scratch.join("crowded"), connections + 1)?;
+    let beside = Server::start(&program, &scratch.join("beside"), BUSY)?;
+    let report = measure(&server, &beside, connections, !options.json)?;
     match options.json {
         true => println!("{:#}", report.json()),
         false => print!("{report}"),
@@ -90,7 +91,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
 }
 
-fn measure(server: &Server, connections: usize, talk: bool) -> Result<Report> {
+/// Measures `server` with ever more connections. The speed of a machine drifts, so what it does with
+/// them is compared, round by round, with what the server `beside` it does with a hundred.
+fn measure(server: &Server, beside: &Server, connections: usize, talk: bool) -> Result<Report> {
     let say = |what: &str| {
         if talk {
             eprintln!("{what} …");
@@ -100,24 +103,26 @@ fn measure(server: &Server, connections: usize, talk: bool) -> Result<Report> {
     let begin = Instant::now();
     let before = server.resident()?;
 
-    let mut crowd = Crowd::new(server.addr);
     say("a hundred connections");
-    let mut opened = crowd.grow_to(BUSY)?;
+    let mut few = Crowd::new(beside.addr);
+    let made = few.grow_to(BUSY)?;
     ensure!(
-        opened.made == BUSY,
+        made.made == BUSY,
         "{} of {BUSY} connections: {:?}",
-        opened.made,
-        opened.why
+        made.made,
+        made.why
     );
-    let mut alone = rates(&mut crowd)?;
-    let few = cpu_per_call(server, &mut crowd, FEW)?;
 
     say("a thousand connections");
+    let mut crowd = Crowd::new(server.addr);
     let many = connections.min(MANY);
-    opened.add(crowd.grow_to(many)?);
+    let mut opened = crowd.grow_to(many)?;
     // As many as there are, where there are fewer.
     let many = many.min(opened.made);
-    let with_many = cpu_per_call(server, &mut crowd, many)?;
+    let cpu = Compared::in_turn(
+        || cpu_per_call(beside, &mut few, FEW),
+        || cpu_per_call(server, &mut crowd, many),
+    )?;
 
     say("all connections");
     if opened.failed == 0 {
@@ -125,20 +130,14 @@ fn measure(server: &Server, connections: usize, talk: bool) -> Result<Report> {
     }
     let with_all = server.resident()?;
     let there = crowd.count()?;
-    let among_others = rates(&mut crowd)?;
+    let rates = Compared::in_turn(|| rate(&mut few), || rate(&mut crowd))?;
 
     say("none");
     drop(crowd);
     thread::sleep(AFTERWARDS);
     let after = server.resident()?;
 
-    // The speed of a machine drifts: alone is measured before and after.
-    let mut crowd = Crowd::new(server.addr);
-    crowd.grow_to(BUSY)?;
-    alone.extend(rates(&mut crowd)?);
-
     let there = there as f64;
-    let (alone, among_others) = (median(alone), median(among_others));
     let grown = with_all.saturating_sub(before) as f64;
     let mib = |bytes: u64| bytes as f64 / MIB;
     let kept = after.saturating_sub(before) as f64 / MIB;
@@ -188,15 +187,15 @@ fn measure(server: &Server, connections: usize, talk: bool) -> Result<Report> {
     );
     report.add(
         "NULLs in a second of 100 busy connections alone",
-        alone,
+        rates.first,
         "",
         Aim::None,
     );
-    report.add("  with all others idle", among_others, "", Aim::None);
-    report.add("  ratio", among_others / alone, "", Aim::AtLeast(0.9));
+    report.add("  with all others idle", rates.second, "", Aim::None);
+    report.add("  ratio", rates.ratio, "", Aim::AtLeast(0.9));
     report.add(
         "CPU of the server for a NULL, 10 busy connections",
-        few,
+        cpu.first,
         "us",
         Aim::None,
     );
@@ -208,11 +207,11 @@ fn measure(server: &Server, connections: usize, talk: bool) -> Result<Report> {
     );
     report.add(
         "  CPU of the server for a NULL with them",
-        with_many,
+        cpu.second,
         "us",
         Aim::None,
     );
-    report.add("  ratio", with_many / few, "", Aim::AtMost(1.3));
+    report.add("  ratio", cpu.ratio, "", Aim::AtMost(1.3));
     report.add(
         "time of this run",
         begin.elapsed().as_secs_f64(),
@@ -223,21 +222,43 @@ fn measure(server: &Server, connections: usize, talk: bool) -> Result<Report> {
     Ok(report)
 }
 
-/// NULLs in a second of the busy connections, round by round.
-fn rates(crowd: &mut Crowd) -> Result<Vec<f64>> {
-    let rate = |load: Load| load.calls / load.seconds;
-    (0..ROUNDS)
-        .map(|_| Ok(rate(crowd.busy(BUSY, ROUND)?)))
-        .collect()
+/// Two figures that were measured in turn, and the ratio of the second to the first: medians, that of the
+/// ratio of the rounds'.
+struct Compared {
+    first: f64,
+    second: f64,
+    ratio: f64,
+}
+
+impl Compared {
+    fn in_turn(
+        mut first: impl FnMut() -> Result<f64>,
+        mut second: impl FnMut() -> Result<f64>,
+    ) -> Result<Self> {
+        let (mut firsts, mut seconds, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            let (first, second) = (first()?, second()?);
+            firsts.push(first);
+            seconds.push(second);
+            ratios.push(second / first);
+        }
+        Ok(Self {
+            first: median(firsts),
+            second: median(seconds),
+            ratio: median(ratios),
+        })
+    }
+}
+
+/// NULLs in a second of a hundred busy connections.
+fn rate(crowd: &mut Crowd) -> Result<f64> {
+    let Load { calls, seconds } = crowd.busy(BUSY, ROUND)?;
+    Ok(calls / seconds)
 }
 
 /// Microseconds of the server's CPU for a NULL with so many busy connections.
 fn cpu_per_call(server: &Server, crowd: &mut Crowd, connections: usize) -> Result<f64> {
-    let mut rounds = Vec::new();
-    for _ in 0..ROUNDS {
-        let before = server.cpu()?;
-        let load = crowd.busy(connections, ROUND)?;
-        rounds.push((server.cpu()? - before) * 1e6 / load.calls);
-    }
-    Ok(median(rounds))
+    let before = server.cpu()?;
+    let load = crowd.busy(connections, ROUND)?;
+    Ok((server.cpu()? - before) * 1e6 / load.calls)
 }
