@@ -180,9 +180,11 @@ impl<O: Owner> Requester<O> {
         }
     }
 
-    /// Credits that a call with this need can have now.
+    /// Credits that a call with this need can have now. A connection that is to end has none: what a call
+    /// has registered on it until then may not be all that it offers.
     pub(crate) fn credits_for(&self, shared: &Shared<O>, need: Need) -> usize {
         match shared.agreed.our_calls {
+            _ if shared.violation.is_some() => 0,
             OurCalls::Unsettled => 0,
             OurCalls::Never(_) | OurCalls::Sent(_) if !self.ready => 0,
             OurCalls::Never(_) | OurCalls::Sent(_) => shared.flow.room(need),

@@ -3,9 +3,11 @@
 use super::lone::*;
 use super::pair::{Pair, Setup};
 use super::*;
+use crate::Violation;
 use crate::v2::characteristics::{ReceiveBufferSize, ReceiveSize, XcharVal};
 use oncrpc::xdr;
 use oncrpc::{Reply, TransportError};
+use std::num::NonZeroU64;
 
 /// A pair whose client has one region, and all its credits.
 fn with_one_region(versions: Versions) -> Pair {
@@ -211,4 +213,30 @@ fn no_size_is_announced_that_shared_receives_do_not_have() {
     let mut config = config(Role::Server);
     config.receives = Receives::Shared { size: 2048 };
     Lone::new(&config);
+}
+
+#[test]
+fn nothing_is_sent_once_a_registration_was_refused() {
+    in_each_version(|versions| {
+        for seed in 0..16 {
+            let mut setup = Setup::speaking(versions);
+            setup.seed = seed;
+            setup.ends.left.faults.refuse_registration = NonZeroU64::new(2);
+            let mut pair = Pair::with(setup);
+            pair.drive();
+            pair.call(request(1, call(1, 4, &[]), bound(100, &[9000, 9000])));
+            let sent = |pair: &Pair| pair.client.connection.counters().calls_sent;
+            let before = sent(&pair);
+            for _ in 0..10 {
+                pair.client.turn();
+            }
+            match pair.client.connection.violation() {
+                Some(violation) => {
+                    assert_eq!((violation, before), (Violation::NotRegistered, 0));
+                    assert_eq!(sent(&pair), 0, "seed {seed}");
+                }
+                None => assert_eq!(sent(&pair), 1, "seed {seed}"),
+            }
+        }
+    });
 }
