@@ -1,23 +1,11 @@
 //! How a connection ends, and what becomes of its work then.
 
 use super::message::Message;
+use super::phase::Phase;
 use super::{Endpoint, Role};
 use crate::ddp::Header;
 use crate::terminate::{Cause, Terminate, TerminatedSegment};
 use verbs::{CloseReason, Completion, WorkError, WrId};
-
-/// How far a connection is.
-pub(super) enum Phase {
-    /// Work is taken and octets go both ways.
-    Open,
-    /// What is framed or was posted before the end still goes out; what comes in is dropped.
-    Ending {
-        /// Why it will be over.
-        reason: CloseReason,
-    },
-    /// Nothing moves any more.
-    Over(CloseReason),
-}
 
 impl Endpoint {
     /// Ends the connection in good order: what is posted is still sent, nothing is taken in.
@@ -57,7 +45,7 @@ impl Endpoint {
         match &self.phase {
             Phase::Open => self.over(reason),
             Phase::Ending { .. } => self.give_up(),
-            Phase::Over(_) => {}
+            Phase::Closed(_) => {}
         }
     }
 
@@ -72,7 +60,7 @@ impl Endpoint {
 
     pub(super) fn over(&mut self, reason: CloseReason) {
         self.flush(WorkError::Flushed);
-        self.phase = Phase::Over(reason);
+        self.phase = Phase::Closed(reason);
     }
 
     /// Ends the connection because of the peer, and tells it why where that is allowed.
@@ -103,7 +91,7 @@ impl Endpoint {
             self.tx.push(Message::terminate(&terminate.emit()));
             self.phase = Phase::Ending { reason };
         } else {
-            self.phase = Phase::Over(reason);
+            self.phase = Phase::Closed(reason);
         }
     }
 

@@ -8,6 +8,7 @@ mod admit;
 mod counters;
 mod ending;
 mod message;
+mod phase;
 mod places;
 mod reads;
 mod rx;
@@ -23,8 +24,8 @@ use crate::fpdu;
 use crate::mpa::RtrMessage;
 use crate::stag::SlotId;
 use buffer::Pool;
-use ending::Phase;
 use message::Message;
+use phase::Phase;
 use places::{Places, Receive};
 use reads::ReadOp;
 use rx::Rx;
@@ -336,7 +337,7 @@ impl Endpoint {
     /// Why the connection is over, once it is.
     pub fn closed(&self) -> Option<&CloseReason> {
         match &self.phase {
-            Phase::Over(reason) => Some(reason),
+            Phase::Closed(reason) => Some(reason),
             Phase::Open | Phase::Ending { .. } => None,
         }
     }

@@ -7,10 +7,11 @@
 //! name memory that this very connection exposes, and with a bad CRC nothing is reported done, so
 //! nobody is told to look at what was placed. `strict` keeps to the letter.
 
+use super::Endpoint;
 use super::admit::{Admitted, What};
 use super::message::Message;
+use super::phase::Phase;
 use super::places::{Places, Target};
-use super::{Endpoint, Phase};
 use crate::be;
 use crate::crc;
 use crate::ddp::{self, Header};
