@@ -60,7 +60,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use sys::{ProcFd, Stat, Stop, Try};
+use sys::{Pace, ProcFd, Stat, Stop, Try};
 use table::Table;
 
 /// Largest unstable write that is tried without waiting, in bytes.
@@ -81,15 +81,6 @@ const SHORT_LINK: u64 = 59;
 #[derive(Clone)]
 pub struct LocalFs {
     inner: Arc<Inner>,
-}
-
-/// Whether an operation may wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pace {
-    /// No: rather fail with [`Stop::WouldBlock`].
-    Quick,
-    /// It is on a thread that may.
-    Patient,
 }
 
 struct Inner {

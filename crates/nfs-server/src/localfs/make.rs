@@ -1,8 +1,8 @@
 //! Making files, and giving them to who asked for them.
 
+use super::Inner;
 use super::node::Node;
-use super::sys::{self, Stat, Stop, Try};
-use super::{Inner, Pace};
+use super::sys::{self, Pace, Stat, Stop, Try};
 use crate::fs::{
     Attributes, Changed, CreateHow, Error, FileId, FileKind, Found, Identity, Make, SetAttributes,
     SetTime, Time, mode,

@@ -3,9 +3,9 @@
 use super::kind::FsKind;
 use super::lru::Lru;
 use super::node::Node;
-use super::sys::{self, ProcFd};
+use super::sys::{self, Pace, ProcFd};
 use super::table::Table;
-use super::{Caches, DIRECTORY_TRUST, Inner, Pace, REMEMBERED_PLACES};
+use super::{Caches, DIRECTORY_TRUST, Inner, REMEMBERED_PLACES};
 use crate::fs::{Identity, fresh_verifier};
 use buffer::Pool;
 use rustix::fs::{Mode, OFlags};

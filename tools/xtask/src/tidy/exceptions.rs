@@ -25,7 +25,6 @@ pub(super) const EXCEPTIONS: Exceptions = Exceptions {
 };
 
 const CIRCLES: &[(&str, usize)] = &[
-    ("crates/nfs-server", 5),
     ("crates/rpcrdma", 6),
     ("crates/verbs-iwarp", 4),
     ("crates/verbs-sim", 5),
