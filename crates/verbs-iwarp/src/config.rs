@@ -1,6 +1,8 @@
 //! What an operator may choose.
 
+use iwarp_proto::mpa::{MAX_DEPTH, Offer};
 use std::time::Duration;
+use verbs::QpOptions;
 
 /// How connections of an [`Iwarp`](crate::Iwarp) provider behave.
 #[derive(Clone, Debug)]
@@ -27,6 +29,19 @@ pub struct Config {
     /// How long the first message of an initiator may stay unanswered before a zero-length RDMA
     /// Write is sent behind it. Linux's siw can overlook the first message until more arrives.
     pub nudge_after: Duration,
+}
+
+impl Config {
+    /// What to offer to the peer of a connection with these options.
+    pub(crate) fn offer(&self, options: &QpOptions) -> Offer {
+        let depth = |wanted: usize| u16::try_from(wanted).unwrap_or(MAX_DEPTH).min(MAX_DEPTH);
+        Offer {
+            crc: self.crc != CrcMode::Off,
+            ird: depth(options.inbound_reads),
+            ord: depth(options.outstanding_reads),
+            peer_to_peer: false,
+        }
+    }
 }
 
 impl Default for Config {
