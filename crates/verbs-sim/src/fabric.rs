@@ -3,9 +3,8 @@
 use crate::connection::Connection;
 use crate::end::Outstanding;
 use crate::handshake::Handshakes;
-use crate::options::{EndOptions, PairOptions, Way};
-use crate::provider::SimProvider;
-use crate::qp::SimQp;
+use crate::options::{EndOptions, Way};
+use crate::side::{ConnectionId, Side};
 use crate::trace::{Trace, TraceHash};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -15,7 +14,6 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use verbs::Limits;
 
 /// First port given to whoever does not ask for one.
 const FIRST_FREE_PORT: u16 = 49152;
@@ -26,54 +24,13 @@ pub struct Fabric {
     world: Arc<Mutex<World>>,
 }
 
-/// Names a connection for as long as one of its ends exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnectionId(pub(crate) u64);
-
-impl std::fmt::Display for ConnectionId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "#{}", self.0)
-    }
-}
-
-/// One end of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Side {
-    /// The one that connected.
-    Left,
-    /// The one that listened.
-    Right,
-}
-
-impl Side {
-    /// The one at the other end.
-    pub fn other(self) -> Self {
-        match self {
-            Self::Left => Self::Right,
-            Self::Right => Self::Left,
-        }
-    }
-
-    /// The name of this end of a connection.
-    pub(crate) fn of(self, connection: ConnectionId) -> String {
-        format!("{connection} {self:?}")
-    }
-
-    pub(crate) fn index(self) -> usize {
-        match self {
-            Self::Left => 0,
-            Self::Right => 1,
-        }
-    }
-}
-
 pub(crate) struct World {
     pub(crate) now: Duration,
     seed: u64,
     next_connection: u64,
     next_port: u16,
     next_timer: u64,
-    pub(crate) connections: BTreeMap<ConnectionId, Connection>,
+    connections: BTreeMap<ConnectionId, Connection>,
     pub(crate) handshakes: Handshakes,
     timers: BTreeMap<(Duration, u64), Waker>,
     pub(crate) trace: Trace,
@@ -98,39 +55,6 @@ impl Fabric {
                 keeper: None,
             })),
         }
-    }
-
-    /// Both ends of a new connection.
-    pub fn pair(&self, options: &PairOptions) -> (SimQp, SimQp) {
-        let id = self.with(|world| {
-            let addrs = [world.free_addr(), world.free_addr()];
-            world.connect(&options.left, &options.right, addrs)
-        });
-        (
-            SimQp::new(self.clone(), id, Side::Left),
-            SimQp::new(self.clone(), id, Side::Right),
-        )
-    }
-
-    /// A provider on this fabric, all of whose connections have these options at their end.
-    pub fn provider(&self, options: EndOptions) -> SimProvider {
-        SimProvider::new(self.clone(), Vec::new(), options)
-    }
-
-    /// The same, but its first connections have each the options of `first`, in order, and all
-    /// further ones those of `last`. Connections are counted as they are begun, on either side.
-    pub fn scripted_provider(&self, first: Vec<EndOptions>, last: EndOptions) -> SimProvider {
-        SimProvider::new(self.clone(), first, last)
-    }
-
-    /// The same, but each connection has the options that `draw` gives it; what all of them can do
-    /// at most is `limits`.
-    pub fn drawn_provider(
-        &self,
-        limits: Limits,
-        draw: impl FnMut() -> EndOptions + Send + 'static,
-    ) -> SimProvider {
-        SimProvider::drawn(self.clone(), limits, Box::new(draw))
     }
 
     /// Time since the beginning.
@@ -295,6 +219,23 @@ impl Fabric {
         })
     }
 
+    /// Drops one end of a connection, and the connection with its last end.
+    pub(crate) fn abandon(&self, id: ConnectionId, side: Side) {
+        let gone = self.with(|world| {
+            let now = world.now;
+            let event = || format!("{} is dropped", side.of(id));
+            world.trace.event(now, event);
+            let over = world.connection(id).abandon(side, now);
+            if over {
+                world.connections.remove(&id)
+            } else {
+                None
+            }
+        });
+        // With the lock released.
+        drop(gone);
+    }
+
     /// Does something to the world, then wakes whom it concerns, with the lock released.
     pub(crate) fn with<R>(&self, act: impl FnOnce(&mut World) -> R) -> R {
         let mut wake = Vec::new();
@@ -352,6 +293,13 @@ impl World {
         let port = self.next_port;
         self.next_port = port.checked_add(1).unwrap_or(FIRST_FREE_PORT);
         SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+    }
+
+    /// A connection of which at least one end exists.
+    pub(crate) fn connection(&mut self, id: ConnectionId) -> &mut Connection {
+        self.connections
+            .get_mut(&id)
+            .expect("a connection exists for as long as one of its ends")
     }
 
     pub(crate) fn connect(

@@ -1,8 +1,8 @@
 //! Connections being set up: what both parties know of them, and how they wait for each other.
 
-use crate::fabric::{ConnectionId, Fabric, Side, TimerId, World};
+use crate::fabric::{Fabric, TimerId, World};
 use crate::options::EndOptions;
-use crate::qp::SimQp;
+use crate::side::{ConnectionId, Side};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
@@ -299,7 +299,7 @@ impl Drop for Handshaking {
         });
         // The one who connected gave up after it was accepted: its end goes the way of any end.
         if let Some(connection) = unanswered {
-            drop(SimQp::new(self.fabric.clone(), connection, Side::Left));
+            self.fabric.abandon(connection, Side::Left);
         }
         self.fabric.with(|world| {
             // The other party may let go at the same time, and have removed it already.
