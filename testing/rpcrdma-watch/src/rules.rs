@@ -1,8 +1,8 @@
 //! The rules of one end of a connection.
 
-use super::Shared;
 use super::call::{Kind, Message};
 use super::offer::{self, Offer, handles, segments};
+use super::shared::Shared;
 use rpcrdma_proto::header::{Lists, Segments, WriteChunk};
 use rpcrdma_proto::v2::characteristics::{
     BackwardRequestSupport, BackwardSupport, InvalidationDesigns, ReceiveBufferSize, ReceiveSize,

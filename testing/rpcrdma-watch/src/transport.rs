@@ -1,9 +1,19 @@
 //! A transport whose replies are seen as they are delivered.
 
-use super::Party;
+use super::party::Party;
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{ReplyBound, Transport, TransportError};
 use std::ops::Deref;
+
+impl Party {
+    /// The same transport, watched. It is one over this party's provider.
+    pub fn transport<T>(&self, transport: T) -> Watched<T> {
+        Watched {
+            party: self.clone(),
+            inner: transport,
+        }
+    }
+}
 
 /// A transport over a watched provider. What else the transport can do goes by unseen.
 #[derive(Clone)]
@@ -13,10 +23,6 @@ pub struct Watched<T> {
 }
 
 impl<T> Watched<T> {
-    pub(super) fn new(party: Party, inner: T) -> Self {
-        Self { party, inner }
-    }
-
     /// Who is watched.
     pub fn party(&self) -> &Party {
         &self.party

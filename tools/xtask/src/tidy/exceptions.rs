@@ -26,7 +26,6 @@ pub(super) const EXCEPTIONS: Exceptions = Exceptions {
 
 const CIRCLES: &[(&str, usize)] = &[
     ("crates/rpcrdma", 6),
-    ("testing/rpcrdma-watch", 4),
     ("testing/soak", 3),
 ];
 
