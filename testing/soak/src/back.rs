@@ -4,11 +4,11 @@
 //! those that were announced. It is called then, while its call is under way or after it, and with
 //! the XID of that call. A client that has nothing to answer with says so too.
 
-use crate::calls::judge;
-use crate::cast::{Stage, count};
 use crate::dice::Dice;
 use crate::echo::{Echo, Shape, Shared};
+use crate::judge::judge;
 use crate::scenario::Backward;
+use crate::stage::{Stage, count};
 use oncrpc::xdr;
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{

@@ -1,11 +1,12 @@
 //! Calls of every shape, by several tasks of several clients.
 
+use crate::actors::{Guest, Host, trouble};
 use crate::back::{Answering, Back, MayCall};
-use crate::cast::{Guest, Host, Stage, count, trouble};
 use crate::dice::Dice;
-use crate::echo::{Echo, How, Mix, Shape};
-use oncrpc::xdr;
-use oncrpc::{Service, Transport, TransportError};
+use crate::echo::{Echo, Mix, Shape};
+use crate::judge::judge;
+use crate::stage::{Stage, count};
+use oncrpc::{Service, Transport};
 use rpcrdma::Client;
 use rpcrdma_watch::Watched;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -154,30 +155,5 @@ impl Caller {
                 ));
             }
         }
-    }
-}
-
-/// Whether a call has the reply that it was made for; the error says what must not be.
-pub(crate) fn judge(
-    stage: &Stage,
-    echo: &Echo,
-    shape: &Shape,
-    xid: u32,
-    id: u64,
-    reply: Result<xdr::Payload, TransportError>,
-) -> Result<bool, String> {
-    match reply {
-        Ok(_) if shape.answer == How::Never => Err("a reply that nobody gave".into()),
-        Ok(_) if echo.executed(id) == 0 => Err("a reply, but nobody executed it".into()),
-        Ok(reply) => shape.check(xid, id, &reply).map(|()| true),
-        Err(TransportError::Refused(_)) if shape.is_outgrown() => Ok(true),
-        // A server does not try a call again whose chunks cost it a connection (RFC 8166 §4.5.3).
-        Err(TransportError::Refused(_)) if stage.scenario.weather.failures > 0 => Ok(false),
-        Err(
-            TransportError::TimedOut(_)
-            | TransportError::Disconnected(_)
-            | TransportError::Unreachable(_),
-        ) if !stage.scenario.sure => Ok(false),
-        Err(error) => Err(error.to_string()),
     }
 }

@@ -6,10 +6,11 @@
 //! twice; its reply may then be that of either time. After a call without a reply the directory
 //! may be as before it or as after it.
 
-use crate::cast::{Guest, Host, Stage, count, trouble};
+use crate::actors::{Guest, Host, trouble};
 use crate::dice::Dice;
 use crate::model::{Entry, How, MAX_FILE, Model, NAMES, Op, Said, content};
 use crate::scenario::Files;
+use crate::stage::{Stage, count};
 use buffer::Gather;
 use bytes::Bytes;
 use nfs_client::{Fault, Mount, Nfs3};

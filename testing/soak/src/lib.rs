@@ -13,19 +13,21 @@
     reason = "a broken test of tests is to stop at once"
 )]
 
+mod actors;
 mod back;
 mod calls;
-mod cast;
 mod dice;
 mod echo;
 mod fickle;
 mod files;
+mod judge;
 mod model;
 pub mod over_iwarp;
 mod panics;
 mod proxy;
 mod scenario;
 mod sim;
+mod stage;
 mod weather;
 
 pub use dice::Dice;

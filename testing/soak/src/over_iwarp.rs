@@ -1,10 +1,11 @@
 //! A run over software iWARP on loopback, in real time, through a proxy.
 
-use crate::cast::{Counts, Net, Stage, gone};
+use crate::actors::gone;
 use crate::dice::Dice;
 use crate::proxy::Proxy;
 use crate::scenario::Scenario;
 use crate::sim::play;
+use crate::stage::{Counts, Net, Stage};
 use crate::{Report, panics};
 use rpcrdma_watch::Watch;
 use std::future::Future;

@@ -1,8 +1,9 @@
 //! A run in virtual time, on one thread.
 
-use crate::cast::{Counts, Guest, Host, Net, Stage, gone};
+use crate::actors::{Guest, Host, gone};
 use crate::dice::Dice;
 use crate::scenario::{Load, Scenario};
+use crate::stage::{Counts, Net, Stage};
 use crate::weather::Weather;
 use crate::{Report, calls, files, panics};
 use rpcrdma_watch::{Notes, Watch};

@@ -24,10 +24,7 @@ pub(super) const EXCEPTIONS: Exceptions = Exceptions {
     api: API,
 };
 
-const CIRCLES: &[(&str, usize)] = &[
-    ("crates/rpcrdma", 6),
-    ("testing/soak", 3),
-];
+const CIRCLES: &[(&str, usize)] = &[("crates/rpcrdma", 6)];
 
 const LOCKS: &[(&str, &str)] = &[];
 

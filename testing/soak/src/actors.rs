@@ -4,24 +4,22 @@ use crate::back::{MayCall, backchannels};
 use crate::dice::Dice;
 use crate::fickle::Fickle;
 use crate::scenario::Scenario;
-use crate::{Tally, weather};
+use crate::stage::{Stage, count};
+use crate::weather::Sizes;
 use buffer::Pool;
 use oncrpc::Service;
 use rpcrdma::{
     Backchannels, CallbackService, Client, ClientConfig, Design, HealthCheck, HealthChecks,
     InlineThreshold, PersistentArguments, Server, ServerConfig, Spin,
 };
-use rpcrdma_watch::{Party, Watch, Watched};
-use std::future::Future;
+use rpcrdma_watch::{Party, Watched};
 use std::net::SocketAddr;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use verbs::Provider;
-use weather::Sizes;
 
 /// Bytes that a server keeps of the memory that comes back.
 const KEEP: usize = 4 << 20;
@@ -31,74 +29,6 @@ const BINDS: u32 = 1000;
 
 /// Tries of a client to be there at all.
 const CONNECTS: u32 = 200;
-
-/// The world as the players see it.
-pub(crate) struct Stage {
-    pub(crate) scenario: Scenario,
-    pub(crate) watch: Watch,
-    pub(crate) net: Box<dyn Net>,
-    pub(crate) counts: Counts,
-    /// How much shorter pauses are than they are said to be.
-    pub(crate) pace: u32,
-}
-
-impl Stage {
-    /// Waits for so many milliseconds, at most.
-    pub(crate) async fn pause(&self, dice: &mut Dice, most: usize) {
-        tokio::time::sleep(dice.milliseconds(most) / self.pace).await;
-    }
-}
-
-/// A network.
-pub(crate) trait Net: Send + Sync {
-    /// Providers of the clients, one after the other, and of the server.
-    fn provider(&self, dice: &mut Dice) -> Arc<dyn Provider>;
-
-    /// Where the server is to listen.
-    fn listen_at(&self) -> SocketAddr;
-
-    /// Where clients connect to a server that listens here.
-    fn reached_at(&self, listens: SocketAddr) -> Pin<Box<dyn Future<Output = SocketAddr> + '_>>;
-
-    /// After how long nothing that was sent can still arrive.
-    fn quiet(&self) -> Duration;
-
-    /// Does something to a connection from outside.
-    fn blow(&self, dice: &mut Dice);
-}
-
-/// What is done, while it is.
-#[derive(Default)]
-pub(crate) struct Counts {
-    pub(crate) calls: AtomicU64,
-    pub(crate) answered: AtomicU64,
-    pub(crate) cancelled: AtomicU64,
-    pub(crate) called_back: AtomicU64,
-    pub(crate) connections: AtomicU64,
-    pub(crate) restarts: AtomicU64,
-    pub(crate) invalidated: AtomicU64,
-    pub(crate) invalidated_between: AtomicU64,
-}
-
-impl Counts {
-    pub(crate) fn tally(&self) -> Tally {
-        Tally {
-            calls: self.calls.load(Relaxed),
-            answered: self.answered.load(Relaxed),
-            cancelled: self.cancelled.load(Relaxed),
-            called_back: self.called_back.load(Relaxed),
-            connections: self.connections.load(Relaxed),
-            restarts: self.restarts.load(Relaxed),
-            invalidated: self.invalidated.load(Relaxed),
-            invalidated_between: self.invalidated_between.load(Relaxed),
-        }
-    }
-}
-
-/// Counts one more.
-pub(crate) fn count(number: &AtomicU64) {
-    number.fetch_add(1, Relaxed);
-}
 
 /// The server, whichever it is at the moment.
 pub(crate) struct Host {
