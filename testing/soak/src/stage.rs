@@ -18,12 +18,12 @@ pub(crate) struct Stage {
     pub(crate) watch: Watch,
     pub(crate) net: Box<dyn Net>,
     pub(crate) counts: Counts,
-    /// How much shorter pauses are than they are said to be.
+    /// Divisor of all pauses.
     pub(crate) pace: u32,
 }
 
 impl Stage {
-    /// Waits for so many milliseconds, at most.
+    /// Waits for a random time of at most this many milliseconds.
     pub(crate) async fn pause(&self, dice: &mut Dice, most: usize) {
         tokio::time::sleep(dice.milliseconds(most) / self.pace).await;
     }
@@ -31,7 +31,7 @@ impl Stage {
 
 /// A network.
 pub(crate) trait Net: Send + Sync {
-    /// Providers of the clients, one after the other, and of the server.
+    /// A provider for one more client, or for the server.
     fn provider(&self, dice: &mut Dice) -> Arc<dyn Provider>;
 
     /// Where the server is to listen.
@@ -40,14 +40,14 @@ pub(crate) trait Net: Send + Sync {
     /// Where clients connect to a server that listens here.
     fn reached_at(&self, listens: SocketAddr) -> Pin<Box<dyn Future<Output = SocketAddr> + '_>>;
 
-    /// After how long nothing that was sent can still arrive.
+    /// Time after which nothing that was sent can still arrive.
     fn quiet(&self) -> Duration;
 
-    /// Does something to a connection from outside.
-    fn blow(&self, dice: &mut Dice);
+    /// Cuts, stalls or terminates a connection.
+    fn disturb(&self, dice: &mut Dice);
 }
 
-/// What is done, while it is.
+/// Counters of a run in progress.
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) calls: AtomicU64,
@@ -75,7 +75,7 @@ impl Counts {
     }
 }
 
-/// Counts one more.
+/// Adds one to a counter.
 pub(crate) fn count(number: &AtomicU64) {
     number.fetch_add(1, Relaxed);
 }
