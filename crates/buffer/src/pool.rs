@@ -227,14 +227,14 @@ mod tests {
     }
 
     #[test]
-    fn memory_past_the_bound_is_given_back_to_the_system() {
+    fn memory_past_the_bound_is_returned_to_the_system() {
         let pool = Pool::new(4096);
         drop((pool.take(4096), pool.take(4096)));
         assert_eq!(pool.stats().free, 4096);
     }
 
     #[test]
-    fn small_memory_stays_with_its_thread_and_its_pool() {
+    fn small_memory_is_cached_per_thread_and_pool() {
         let (pool, other) = (Pool::new(1 << 20), Pool::new(1 << 20));
         let first = pool.take(4096);
         let at = first.as_ptr();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_kept_near_is_bounded_and_goes_home() {
+    fn thread_caches_are_bounded_and_overflow_to_the_pool() {
         let pool = Pool::new(1 << 20);
         let many: Vec<_> = (0..200).map(|_| pool.take(4096)).collect();
         drop(many);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn thread_that_ends_gives_back_what_it_kept_near() {
+    fn memory_cached_by_a_thread_is_returned_when_it_exits() {
         let pool = Pool::new(1 << 20);
         let buffer = pool.take(4096);
         let thread = std::thread::spawn(move || drop(buffer));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn lender_is_told_once_when_the_last_reference_is_dropped() {
+    fn lender_is_notified_once_when_the_last_reference_is_dropped() {
         #[derive(Default)]
         struct Count(AtomicUsize);
         impl Lender for Count {

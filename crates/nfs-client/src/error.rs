@@ -161,14 +161,14 @@ mod tests {
     }
 
     #[test]
-    fn path_cannot_steer_a_terminal() {
+    fn control_characters_in_paths_are_escaped() {
         let error = Err::<(), _>(Status::Io).at("read", b"/a\x1b[2J\xff");
         let text = error.unwrap_err().to_string();
         assert!(text.starts_with("cannot read /a\\x1b[2J\\xff: "), "{text}");
     }
 
     #[test]
-    fn nothing_is_told_twice() {
+    fn errors_have_no_source_that_repeats_them() {
         use std::error::Error as _;
         let error = Err::<(), _>(Status::Io).at("read", b"/a").unwrap_err();
         assert!(error.source().is_none());

@@ -83,7 +83,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     #[tokio::test]
-    async fn results_come_in_the_order_of_beginning() {
+    async fn results_come_in_the_order_in_which_the_futures_began() {
         let mut queue = InOrder::new();
         let mut senders = Vec::new();
         for _ in 0..3 {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn waiting_that_is_given_up_loses_nothing() {
+    async fn cancelled_waiting_loses_no_result() {
         let mut queue = InOrder::new();
         let (sender, receiver) = oneshot::channel::<u32>();
         queue.push(async move { receiver.await.unwrap() });

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn path_lies_in_what_begins_it_name_by_name() {
+    fn path_is_matched_by_whole_components() {
         let names = [&b"srv"[..], b"data", b"file"];
         for export in ["/", "/srv", "/srv/data/", "/srv/data/file"] {
             assert!(lies_in(&names, export.as_bytes()), "{export}");

@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn temporary_names_are_names_however_long_the_name_is() {
+    fn temporary_names_are_valid_however_long_the_name_is() {
         let short = temporary_name(b"a", 1);
         assert_eq!(short, b".a.rpcrdma-0000000000000001");
         let long = [b'x'; MAX_NAME];

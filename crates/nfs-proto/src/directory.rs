@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_limited_but_never_to_nothing() {
+    fn bytes_of_names_are_limited_but_one_entry_always_fits() {
         assert_eq!(fill(1000, 56), Ok((2, 84)));
         assert_eq!(fill(1000, 55), Ok((1, 52)));
         assert_eq!(fill(1000, 0), Ok((1, 52)));

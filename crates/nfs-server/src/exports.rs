@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_no_paths_or_taken_are_refused() {
+    fn invalid_and_duplicate_export_names_are_refused() {
         for name in ["", "data", "/data/", "/a//b", "/../x", "/a\0"] {
             assert_eq!(exports(&[name]).err(), Some(ExportError::Name(name.into())));
         }
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn squashing_replaces_whom_it_should() {
+    fn squashing_replaces_the_configured_users() {
         let root = Credential::Sys(AuthSys {
             gids: [0, 5].into_iter().collect(),
             ..AuthSys::default()

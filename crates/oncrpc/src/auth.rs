@@ -401,7 +401,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn credentials_come_back_as_they_were(
+        fn credentials_round_trip(
             stamp: u32,
             name in vec(any::<u8>(), 0..=255),
             uid: u32,

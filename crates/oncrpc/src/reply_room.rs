@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_beyond_those_that_are_known_are_none() {
+    fn results_beyond_the_known_chunks_have_no_chunk() {
         let room = ReplyRoom::of_message(10).with_chunks([Some(5); ReplyRoom::MAX_RESULTS + 1]);
         check(room, 10, &[5; ReplyRoom::MAX_RESULTS], true);
         check(room, 10, &[5; ReplyRoom::MAX_RESULTS + 1], false);

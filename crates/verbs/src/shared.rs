@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn each_block_that_comes_back_goes_to_the_first_who_waits() {
+    fn each_returned_block_goes_to_the_first_waiter() {
         let queue = SharedReceiveQueue::new(2, 64);
         let [a, b, c, late] = [(); 4].map(|()| One::of(&queue, 9));
         let (first, second) = (a.take(), a.take());
@@ -551,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stops_waiting_leaves_its_block_to_the_next() {
+    fn cancelled_waiter_passes_its_block_to_the_next() {
         let queue = SharedReceiveQueue::new(1, 64);
         let [a, b, c, d] = [(); 4].map(|()| One::of(&queue, 9));
         let block = a.take();
@@ -582,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_overdrawn_comes_back_before_others_are_served() {
+    fn overdrawn_blocks_are_returned_before_others_are_served() {
         let queue = SharedReceiveQueue::new(1, 64);
         let (a, b) = (One::of(&queue, 3), One::of(&queue, 3));
         let first = a.take();
@@ -659,7 +659,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_part_overdraws_is_not_missing_to_others() {
+    fn blocks_overdrawn_by_a_part_are_not_taken_from_others() {
         let queue = SharedReceiveQueue::new(3, 64);
         let (a, b) = (One::of(&queue.part(1), 3), One::of(&queue.part(2), 3));
         let mut held = vec![a.take()];
@@ -695,7 +695,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_and_shares_that_are_gone_leave_nothing() {
+    fn dropped_parts_and_shares_leave_nothing() {
         let queue = SharedReceiveQueue::new(2, 64);
         for _ in 0..20 {
             let holder = One::of(&queue, 9);

@@ -116,7 +116,7 @@ fn silent_connections_after_one_call_leave_others_served() {
 }
 
 #[test]
-fn silent_connections_that_are_made_anew_leave_others_served() {
+fn silent_connections_that_reconnect_leave_others_served() {
     for silent in [before_mpa as Silent, after_mpa, after_a_call] {
         let target = target();
         let (stop, made) = (AtomicBool::new(false), AtomicUsize::new(0));

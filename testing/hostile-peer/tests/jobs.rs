@@ -110,7 +110,7 @@ fn results(peer: &mut Peer, target: [u32; 3], arguments: &[u32]) -> Vec<u32> {
 }
 
 #[test]
-fn calls_of_others_are_executed_while_attackers_have_all_the_jobs_they_can_get() {
+fn calls_of_others_are_executed_while_attackers_fill_their_job_quota() {
     let dir = tempfile::tempdir().unwrap();
     let everybody = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(dir.path(), everybody).unwrap();

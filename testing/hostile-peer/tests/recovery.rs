@@ -125,7 +125,7 @@ const ON_SERVER: &[Attack] = &[
 ];
 
 #[test]
-fn server_is_as_before_after_each_attack() {
+fn server_state_is_restored_after_each_attack() {
     let target = Target::start();
     target.assert_baseline();
     for (name, attack) in ON_SERVER {
@@ -191,7 +191,7 @@ const ON_CLIENT: &[Revenge] = &[
 ];
 
 #[test]
-fn client_is_as_before_after_each_attack() {
+fn client_state_is_restored_after_each_attack() {
     for (version, (name, attack)) in Version::BOTH
         .into_iter()
         .flat_map(|version| ON_CLIENT.iter().map(move |attack| (version, attack)))

@@ -28,7 +28,7 @@ fn add(arguments: &[u32]) -> Vec<u32> {
 }
 
 #[test]
-fn good_call_is_answered() {
+fn valid_call_is_answered() {
     let target = Target::start();
     let expected = rpc::accepted(XID, accept::SUCCESS, &[5]);
     check(&target, &add(&[2, 3]), &expected);

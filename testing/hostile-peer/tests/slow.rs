@@ -45,7 +45,7 @@ fn stopped(target: &Target, (version, stop): (Version, usize)) -> Peer {
 }
 
 #[test]
-fn half_a_frame_and_half_a_message_hold_up_nobody() {
+fn half_a_frame_and_half_a_message_delay_nobody() {
     let target = Target::start();
     let stops = stops().cycle().take(PEERS);
     let peers: Vec<_> = stops.map(|stop| stopped(&target, stop)).collect();

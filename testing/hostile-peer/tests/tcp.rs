@@ -158,7 +158,7 @@ fn records_in_any_fragments_are_read() {
 }
 
 #[test]
-fn what_is_no_call_is_passed_over() {
+fn messages_that_are_not_calls_are_discarded() {
     let mut site = Site::start();
     for message in [&[][..], &[XID], &accepted(XID, 0, &[]), &[XID, 7, 2, MOUNT]] {
         let mut bytes = record(message);
@@ -169,7 +169,7 @@ fn what_is_no_call_is_passed_over() {
 }
 
 #[test]
-fn calls_that_are_wrong_are_answered_as_over_rdma() {
+fn invalid_calls_are_answered_as_over_rdma() {
     let mut site = Site::start();
     let answer = |message: &[u32]| as_words(&site.says(&record(message)))[1..].to_vec();
     let unavailable = accepted(XID, accept::PROG_UNAVAIL, &[]);

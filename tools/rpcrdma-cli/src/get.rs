@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn destination_is_what_is_no_url() {
+    fn argument_that_is_no_url_is_the_destination() {
         let (urls, dest) = args(&["nfs://h/a", "NFS://h/b", "c"]).unwrap();
         assert_eq!((urls.len(), dest), (2, PathBuf::from("c")));
         let (urls, dest) = args(&["nfs://h/a"]).unwrap();

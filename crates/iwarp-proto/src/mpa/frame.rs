@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_have_their_bits_and_the_rest_means_nothing() {
+    fn flags_have_their_bits_and_reserved_bits_are_ignored() {
         let frame = Frame {
             kind: Kind::Reply,
             markers: true,
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn rtr_flags_without_the_model_mean_nothing() {
+    fn rtr_flags_without_the_peer_to_peer_model_are_ignored() {
         let word = [0x40, 0x01, 0xc0, 0x02];
         assert_eq!(
             Enhanced::parse(&word),
@@ -518,7 +518,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_come_back_however_the_stream_is_cut(frame in frames(), piece in 1_usize..600) {
+        fn frames_are_parsed_however_the_stream_is_cut(frame in frames(), piece in 1_usize..600) {
             prop_assert_eq!(read(frame.kind, &frame.emit(), piece), Ok(Some(frame)));
         }
 

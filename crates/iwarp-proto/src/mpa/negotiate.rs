@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn each_end_reads_no_more_than_the_other_serves() {
+    fn ord_of_each_end_is_limited_to_the_ird_of_the_other() {
         let (initiator, responder) = agree(Initiator::new(offer(4, 100)), offer(32, 16));
         let initiator = initiator.unwrap();
         assert_eq!((initiator.ird, initiator.ord), (4, 32));
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn rejection_carries_the_responders_words() {
+    fn rejection_carries_the_responders_private_data() {
         let initiator = Initiator::new(offer(4, 4));
         let reply = Responder.request(initiator.request(b"")).reject(b"no");
         assert_eq!(
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn initiator_without_the_peer_to_peer_model_says_so_and_stays_with_it() {
+    fn initiator_without_the_peer_to_peer_model_announces_and_keeps_that() {
         let initiator = Initiator::new(offer(1, 1));
         let request = initiator.request(b"");
         assert_eq!(request.enhanced.unwrap().peer_to_peer, None);
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn peer_to_peer_agrees_on_a_message_both_can() {
+    fn peer_to_peer_model_agrees_on_an_rtr_message_that_both_support() {
         let initiator = Initiator::new(Offer {
             peer_to_peer: true,
             ..offer(4, 0)
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn client_server_model_stays_that() {
+    fn client_server_model_is_kept() {
         let (agreed, _) = agree(Initiator::new(offer(1, 1)), offer(1, 1));
         assert_eq!(agreed.unwrap().rtr, None);
     }

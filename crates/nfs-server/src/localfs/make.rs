@@ -362,7 +362,7 @@ mod tests {
 
     /// Somebody on this machine moves a directory to where one was just made.
     #[test]
-    fn what_was_not_just_made_is_not_given_away() {
+    fn files_that_were_not_just_created_do_not_change_owner() {
         let dir = tempfile::tempdir().unwrap();
         let victim = dir.path().join("victim");
         std::fs::create_dir(&victim).unwrap();

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn large_pieces_are_handed_out_as_they_came_in() {
+    fn large_pieces_are_returned_without_a_copy() {
         let mut content = Content::default();
         let data = Bytes::from(vec![7; 1 << 20]);
         content.write(0, Gather::from_elem(data.clone(), 1));

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_beyond_the_wire_become_its_ends() {
+    fn times_out_of_range_are_clamped_to_nfstime3() {
         let wire = |seconds| time(fs::Time { seconds, nanos: 5 });
         assert_eq!(wire(-1), NfsTime::default());
         assert_eq!(wire(7).seconds, 7);

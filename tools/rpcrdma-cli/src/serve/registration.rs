@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_crash_left_is_replaced_but_not_what_others_have() {
+    async fn registrations_left_by_a_crash_are_replaced_but_not_those_of_others() {
         let fake = Fake::default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
