@@ -130,7 +130,7 @@ impl<T: Transport + Send + Sync> Export<T> {
         Ok(Walk::new(self, self.list(path).await?))
     }
 
-    /// The data of a file, in order, with several READs under way.
+    /// The data of a file, in order, with several READs in flight.
     pub async fn read(&self, path: impl AsRef<[u8]>) -> Result<ReadStream<'_, T>, Error> {
         let path = path.as_ref();
         let node = self.find(path, Last::Follow).await.at("read", path)?;

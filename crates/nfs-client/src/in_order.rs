@@ -1,14 +1,14 @@
-//! Several futures under way at once, their results in the order in which they began.
+//! Several futures in flight at once, their results in the order in which they began.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A future that is under way.
+/// A future that is in flight.
 type Running<'a, R> = Pin<Box<dyn Future<Output = R> + Send + 'a>>;
 
-/// Futures under way, oldest first. All of them are driven whenever the oldest is waited for.
+/// Futures in flight, oldest first. All of them are driven whenever the oldest is waited for.
 pub(crate) struct InOrder<'a, R> {
     slots: VecDeque<Slot<'a, R>>,
 }

@@ -142,7 +142,7 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
             stream,
             ..
         } = self;
-        // What is under way must not write after the file is gone.
+        // What is in flight must not write after the file is gone.
         drop(stream);
         if let Ok(name) = Name::new(&temporary) {
             // There is nobody to tell: the error that led here is the one that counts.

@@ -12,7 +12,7 @@ use oncrpc::{AuthSys, Credential, Reply, ReplyBound, Transport, TransportError};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What the server holds, what is under way, and what is listed.
+/// What the server holds, what is in flight, and what is listed.
 const MEMORY: usize = 24 << 20;
 
 /// Calls that the server answers before it is gone.

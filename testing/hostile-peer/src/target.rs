@@ -109,7 +109,7 @@ pub struct Target {
     runtime: Runtime,
 }
 
-/// A server that never loses its patience in a test that passes, however slow the machine.
+/// A server whose timeouts no passing test reaches, however slow the machine.
 pub(crate) fn steady() -> ServerConfig {
     ServerConfig {
         credits: 16,
@@ -120,7 +120,7 @@ pub(crate) fn steady() -> ServerConfig {
     }
 }
 
-/// A server that soon loses its patience, yet has enough for who is only slow.
+/// A server with short timeouts, which a peer that is merely slow does not reach.
 pub fn quick() -> ServerConfig {
     ServerConfig {
         setup_timeout: Duration::from_secs(1),
@@ -235,7 +235,7 @@ impl Target {
     ///
     /// If that takes too long.
     pub fn assert_baseline(&self) {
-        let patience = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             self.runtime.block_on(self.call(&self.client));
             let (stats, out) = (self.server.stats(), self.pool.stats().out);
@@ -243,7 +243,7 @@ impl Target {
                 return;
             }
             assert!(
-                Instant::now() < patience,
+                Instant::now() < deadline,
                 "{} connections, {} bytes of chunks, {out} bytes of {} usually",
                 stats.connections,
                 stats.chunk_memory,

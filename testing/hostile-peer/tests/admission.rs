@@ -72,9 +72,9 @@ fn assert_others_are_served(target: &Target) {
 /// Waits for something that should come soon.
 #[track_caller]
 fn wait_until(reached: impl Fn() -> bool) {
-    let patience = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !reached() {
-        assert!(Instant::now() < patience, "waited in vain");
+        assert!(Instant::now() < deadline, "waited in vain");
         std::thread::yield_now();
     }
 }

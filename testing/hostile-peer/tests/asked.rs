@@ -43,10 +43,10 @@ fn asked(target: &Target) -> (Peer, u32) {
     peer.memory.insert(SOURCE, vec![7; LENGTH as usize]);
     peer.memory.insert(SINK, vec![0; 16_384]);
     // It is looked at once a second.
-    let patience = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(60);
     call(&mut peer);
     let request = loop {
-        assert!(Instant::now() < patience, "it is not asked");
+        assert!(Instant::now() < deadline, "it is not asked");
         let message = peer.answer();
         match message[3..6] {
             // Nothing is asked: it wants to know when it was heard that its own Receives are larger,

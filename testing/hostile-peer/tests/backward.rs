@@ -232,7 +232,7 @@ fn backward_call_without_a_reply_times_out() {
     let offered = called(&mut peer);
     match target.outcome(calling) {
         Err(TransportError::TimedOut(_)) => {}
-        other => panic!("expected the end of patience, got {:?}", other.map(drop)),
+        other => panic!("expected a timeout, got {:?}", other.map(drop)),
     }
     // Its memory is kept for a reply that may come, and no longer.
     let sink = offered.writes[0][0][0];
@@ -252,7 +252,7 @@ fn client_that_answers_no_backward_call_loses_its_connection() {
     let (mut peer, calling, _) = offered(&target);
     match target.outcome(calling) {
         Err(TransportError::TimedOut(_)) => {}
-        other => panic!("expected the end of patience, got {:?}", other.map(drop)),
+        other => panic!("expected a timeout, got {:?}", other.map(drop)),
     }
     peer.drain();
     assert_serves(&mut callable(&target, NONE));

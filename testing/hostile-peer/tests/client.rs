@@ -292,7 +292,7 @@ fn call_to_a_silent_server_times_out() {
     let calling = client.echo(b"is anybody there?");
     match client.outcome(calling) {
         Err(TransportError::TimedOut(_) | TransportError::Disconnected(_)) => {}
-        other => panic!("expected the end of patience, got {:?}", other.map(drop)),
+        other => panic!("expected a timeout, got {:?}", other.map(drop)),
     }
 }
 
@@ -374,7 +374,7 @@ fn connecting_to_a_silent_server_times_out() {
     });
     match error {
         SetupError::TimedOut(..) => {}
-        other => panic!("expected the end of patience, got {other:?}"),
+        other => panic!("expected a timeout, got {other:?}"),
     }
 }
 

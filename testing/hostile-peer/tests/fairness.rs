@@ -130,7 +130,7 @@ impl Drop for OpenOnDrop {
     }
 }
 
-/// A server whose chunk memory is enough for four READs, and which does not lose patience with chunks
+/// A server whose chunk memory is enough for four READs, and which does not time out chunks
 /// that do not come.
 fn target(service: &Files) -> Target {
     let config = ServerConfig {
@@ -144,9 +144,9 @@ fn target(service: &Files) -> Target {
 
 #[track_caller]
 fn wait_until(reached: impl Fn() -> bool) {
-    let patience = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !reached() {
-        assert!(Instant::now() < patience, "waited in vain");
+        assert!(Instant::now() < deadline, "waited in vain");
         std::thread::yield_now();
     }
 }

@@ -116,12 +116,12 @@ fn stalled_handshake_is_dropped_at_its_deadline() {
 fn handshake_sent_byte_by_byte_is_dropped_at_its_deadline() {
     let target = Target::configured(quick());
     let mut peer = Peer::silent(target.addr());
-    let patience = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(20);
     // Byte by byte, each well within the time, but not all of them together.
     let whole = Request::default().emit();
     let mut bytes = whole.iter().cycle().take(whole.len() - 1);
     while !peer.has_ended(quick().setup_timeout / 8) {
-        assert!(Instant::now() < patience, "a dripping peer is still there");
+        assert!(Instant::now() < deadline, "a dripping peer is still there");
         if let Some(byte) = bytes.next() {
             peer.bytes(&[*byte]);
         }

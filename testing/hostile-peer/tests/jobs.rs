@@ -147,9 +147,9 @@ fn calls_of_others_are_executed_while_attackers_fill_their_job_quota() {
         }
         attackers.push(peer);
     }
-    let patience = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while gate.calls.load(SeqCst) < CONNECTIONS * CALLS as usize {
-        assert!(Instant::now() < patience, "calls do not come in");
+        assert!(Instant::now() < deadline, "calls do not come in");
         std::thread::yield_now();
     }
 

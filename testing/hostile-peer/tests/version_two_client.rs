@@ -120,9 +120,9 @@ fn version_ranges_with_version_one_are_used_on_this_connection() {
 
 #[test]
 fn unanswered_initxch_times_out() {
-    let patience = Duration::from_millis(300);
+    let limit = Duration::from_millis(300);
     let config = || rpcrdma::ClientConfig {
-        version_timeout: patience,
+        version_timeout: limit,
         ..offering(Versions::Two)
     };
     let given_up = |serve: fn(&mut Peer, u32)| {
@@ -131,7 +131,7 @@ fn unanswered_initxch_times_out() {
             serve(server, offer[0]);
             server.drain();
         });
-        assert!(began.elapsed() >= patience);
+        assert!(began.elapsed() >= limit);
         assert!(error.to_string().contains("not answered within"), "{error}");
     };
     given_up(|_, _| {});

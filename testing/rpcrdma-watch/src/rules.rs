@@ -280,14 +280,14 @@ impl Rules {
         if calls > self.granted {
             let granted = self.granted;
             self.found(format_args!(
-                "{calls} calls under way with {granted} credits"
+                "{calls} calls in flight with {granted} credits"
             ));
         }
         let may_come = self.given.saturating_sub(self.calls_in.len());
         if calls + may_come > self.receives {
             let receives = self.receives;
             self.found(format_args!(
-                "{calls} calls under way and {may_come} that may come with {receives} Receives"
+                "{calls} calls in flight and {may_come} that may come with {receives} Receives"
             ));
         }
         if self.role == Role::Server {

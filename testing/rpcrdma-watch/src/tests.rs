@@ -270,7 +270,7 @@ fn offer_of_an_unregistered_region_is_found() {
 
 #[test]
 fn second_call_before_the_first_reply_is_found() {
-    check("2 calls under way with 1 credits", |bench| {
+    check("2 calls in flight with 1 credits", |bench| {
         bench.call(XID, &Lists::default());
         bench.call(XID + 1, &Lists::default());
     });

@@ -164,7 +164,7 @@ async fn file(
     let partial = Partial::create(dest, node.attributes.mode)?;
     let mut stream = place.export.read_node(node, path);
     let mut offset = 0;
-    // One write of a disk is under way while the next data comes.
+    // One write of a disk is in flight while the next data comes.
     let mut writing: Option<JoinHandle<io::Result<()>>> = None;
     while let Some(data) = stream.next().await? {
         let len = gather_len(&data) as u64;

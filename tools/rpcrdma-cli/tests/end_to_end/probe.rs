@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The command, with a patience that no peer here needs unless it is silent.
+/// The command, with a timeout that only a silent peer reaches.
 fn probe(addr: &str, args: &[&str]) -> Value {
     let output = run(&[&["probe", "--json", addr], args].concat());
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
