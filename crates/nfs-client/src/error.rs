@@ -1,4 +1,4 @@
-//! Why something could not be done, for programs and for people.
+//! Errors of file operations.
 
 use nfs_proto::Status;
 use nfs_proto::mount::MountStatus;

@@ -1,4 +1,4 @@
-//! Several futures in flight at once, their results in the order in which they began.
+//! Runs several futures concurrently and returns their results in the order in which they began.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};

@@ -1,4 +1,4 @@
-//! Bytes of a server as text for people.
+//! Escapes bytes of a server for display.
 
 use std::fmt::Write;
 

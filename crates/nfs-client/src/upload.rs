@@ -1,4 +1,4 @@
-//! A file that appears under its name only when it is whole.
+//! Atomic uploads: a file appears under its name only when it is complete.
 
 use crate::error::At;
 use crate::{Error, Export, Fault, WriteStream};

@@ -1,4 +1,4 @@
-//! Everything below a directory.
+//! Walks a directory tree.
 
 use crate::error::At;
 use crate::path::join;

@@ -1,4 +1,4 @@
-//! Names: as they stand in a message, and those that can be used.
+//! File names: as received, and validated.
 
 use crate::limits::{MAX_FILENAME, MAX_NAME};
 use crate::{Bytes, Status};

@@ -1,4 +1,4 @@
-//! Numbers and verifiers that must not be mixed up (RFC 1813 §2.5).
+//! Newtypes for numbers and verifiers (RFC 1813 §2.5).
 
 use crate::Wire;
 use oncrpc::xdr::{Error, Reader, Writer};

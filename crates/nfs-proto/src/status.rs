@@ -1,4 +1,4 @@
-//! What went wrong (RFC 1813 §2.6), and what comes with it.
+//! Status codes (RFC 1813 §2.6), and the results of failed calls.
 
 use crate::Wire;
 use oncrpc::xdr::{Error, Reader, Writer};

@@ -1,4 +1,4 @@
-//! Who may be served, by network address.
+//! Access list by network address.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,4 +1,4 @@
-//! What is served, under which name, to whom, and as whom.
+//! Exports: file systems with their paths, access lists and user mapping.
 
 use crate::access_list::AccessList;
 use crate::fs::{FileId, FileSystem, Identity};

@@ -1,4 +1,4 @@
-//! The Unix rules of permission, for file systems that act for others.
+//! Unix permission checks, for file systems that act on behalf of a caller.
 
 use crate::fs::{Access, Attributes, Error, FileKind, Identity, SetAttributes, SetTime, mode};
 

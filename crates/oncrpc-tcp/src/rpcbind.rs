@@ -1,4 +1,4 @@
-//! Telling and asking rpcbind where a program is (RFC 1833), with universal addresses (RFC 5665).
+//! Client of rpcbind (RFC 1833): registers and looks up programs by universal address (RFC 5665).
 
 use buffer::Buffer;
 use oncrpc::auth::Credential;

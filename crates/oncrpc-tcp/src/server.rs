@@ -1,4 +1,4 @@
-//! Answers over TCP.
+//! RPC server over TCP.
 
 use crate::record::{self, Decoder};
 use buffer::Buffer;

@@ -1,4 +1,4 @@
-//! What the reply to a call can carry.
+//! The largest reply that a transport can carry.
 
 use crate::ReplyBound;
 
@@ -12,14 +12,14 @@ pub struct ReplyRoom {
     results: [u32; Self::MAX_RESULTS],
 }
 
-/// In the place of a result: there is no chunk for it, so that it is part of the message.
+/// Stands for a result without a chunk of its own, which is part of the message.
 const IN_MESSAGE: u32 = u32::MAX;
 
 impl ReplyRoom {
     /// Results that can have chunks of their own.
     pub const MAX_RESULTS: usize = 16;
 
-    /// A reply of any size, as over TCP.
+    /// Room for a reply of any size, as over TCP.
     pub const UNLIMITED: Self = Self {
         message: usize::MAX,
         results: [IN_MESSAGE; Self::MAX_RESULTS],
@@ -49,7 +49,7 @@ impl ReplyRoom {
         self
     }
 
-    /// Whether a reply as large as this can be returned.
+    /// Whether a reply with this bound can be returned.
     pub fn carries(&self, reply: &ReplyBound) -> bool {
         let mut message = reply.fixed;
         for (index, &len) in reply.results.iter().enumerate() {

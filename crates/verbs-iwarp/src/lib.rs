@@ -38,19 +38,19 @@ impl Default for Iwarp {
 }
 
 impl Iwarp {
-    /// A provider whose connections behave like this.
+    /// Creates a provider with this configuration.
     pub fn new(config: Config) -> Self {
         Self {
             shared: Arc::new(Shared::new(config)),
         }
     }
 
-    /// How its connections behave.
+    /// The configuration of the provider.
     pub fn config(&self) -> &Config {
         &self.shared.config
     }
 
-    /// Staging and framing memory that connections have borrowed, and that is kept for them.
+    /// Statistics of the staging and framing memory that connections borrow.
     pub fn memory(&self) -> PoolStats {
         self.shared.pool.stats()
     }

@@ -1,4 +1,4 @@
-//! What is said in setting up a connection, for those who want to look at a peer.
+//! Records the MPA frames of connection setup, for diagnosis of a peer.
 
 use iwarp_proto::mpa::{Agreed, Frame};
 use std::time::Duration;

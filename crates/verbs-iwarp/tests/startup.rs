@@ -1,4 +1,4 @@
-//! What an observed connection setup tells of peers of all kinds.
+//! Observed connection setup with peers of all kinds.
 
 use iwarp_proto::mpa::{Frame, HeaderView, Kind, Revision};
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,4 +1,4 @@
-//! Two owners that park, each on its own task or thread: nothing is lost, and nobody sleeps on.
+//! Two owners that park, each on its own task or thread: no bytes and no wake-ups are lost.
 
 #![allow(clippy::cast_possible_truncation)]
 

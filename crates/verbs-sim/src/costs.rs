@@ -1,4 +1,4 @@
-//! What work costs an end: a model of a host and its RNIC.
+//! Cost model of a host and its RNIC.
 
 use crate::rng::Rng;
 use std::time::Duration;

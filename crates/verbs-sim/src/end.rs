@@ -1,4 +1,4 @@
-//! One end of a connection: what is posted, what is registered, what has completed.
+//! One end of a connection: posted work, registered memory and completions.
 
 mod inward;
 mod outward;

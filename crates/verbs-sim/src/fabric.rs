@@ -1,4 +1,4 @@
-//! The world: its time, its connections, its listeners.
+//! The simulated network: virtual time, connections and listeners.
 
 use crate::connection::Connection;
 use crate::end::Outstanding;
@@ -15,10 +15,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// First port given to whoever does not ask for one.
+/// First ephemeral port.
 const FIRST_FREE_PORT: u16 = 49152;
 
-/// An in-memory network in virtual time, shared by cloning.
+/// A simulated network in memory and in virtual time. Clones share it.
 #[derive(Clone)]
 pub struct Fabric {
     world: Arc<Mutex<World>>,
@@ -39,7 +39,7 @@ pub(crate) struct World {
 }
 
 impl Fabric {
-    /// A network without anybody on it, at time 0.
+    /// Creates a network without connections, at time 0.
     pub fn new(seed: u64) -> Self {
         Self {
             world: Arc::new(Mutex::new(World {
@@ -57,22 +57,22 @@ impl Fabric {
         }
     }
 
-    /// Time since the beginning.
+    /// Virtual time since the network was created.
     pub fn now(&self) -> Duration {
         self.with(|world| world.now)
     }
 
-    /// Lets time pass, and wakes whoever waited for it.
+    /// Advances virtual time and wakes expired timers.
     pub fn advance(&self, by: Duration) {
         self.with(|world| world.now += by);
     }
 
-    /// Lets time pass until this time, unless it is later already.
+    /// Advances virtual time to `time`, unless it is later already.
     pub fn advance_to(&self, time: Duration) {
         self.with(|world| world.now = world.now.max(time));
     }
 
-    /// The next time at which something happens that only waits for time to pass.
+    /// The time of the next event that needs nothing but time to pass.
     pub fn next_event(&self) -> Option<Duration> {
         self.with(|world| world.next_event())
     }
@@ -120,7 +120,7 @@ impl Fabric {
         }
     }
 
-    /// Waits in virtual time.
+    /// Sleeps in virtual time.
     pub fn sleep(&self, time: Duration) -> Sleep {
         Sleep {
             fabric: self.clone(),
@@ -134,7 +134,7 @@ impl Fabric {
         self.with(|world| world.connections.keys().copied().collect())
     }
 
-    /// Cuts a connection behind what is on its way in either direction.
+    /// Cuts a connection behind what is in flight in either direction.
     pub fn cut(&self, connection: ConnectionId) {
         self.with(|world| {
             let now = world.now;
@@ -157,7 +157,7 @@ impl Fabric {
         });
     }
 
-    /// Tells one end that it broke a rule, as its peer would, which ends the connection.
+    /// Sends one end a Terminate as if from its peer, which ends the connection.
     pub fn terminate(&self, connection: ConnectionId, side: Side, text: &str) {
         self.with(|world| {
             let now = world.now;
@@ -169,12 +169,12 @@ impl Fabric {
         });
     }
 
-    /// Keeps what happens as text, from now on, for [`Fabric::take_lines`].
+    /// Records events as text from now on, for [`Fabric::take_lines`].
     pub fn record(&self) {
         self.with(|world| world.trace.record());
     }
 
-    /// What was recorded since the last time.
+    /// Takes the lines that were recorded since the last call.
     pub fn take_lines(&self) -> Vec<String> {
         self.with(|world| world.trace.take_lines())
     }
@@ -191,17 +191,17 @@ impl Fabric {
         self.with(|world| world.trace.hash())
     }
 
-    /// Connections that are being set up.
+    /// Number of connections that are being set up.
     pub fn handshakes(&self) -> usize {
         self.with(|world| world.handshakes.len())
     }
 
-    /// Timers that somebody waits for.
+    /// Number of active timers.
     pub fn timers(&self) -> usize {
         self.with(|world| world.timers.len())
     }
 
-    /// What all ends of all connections hold together.
+    /// Resources held by all ends of all connections together.
     pub fn outstanding(&self) -> Outstanding {
         self.with(|world| {
             let mut sum = Outstanding::default();
@@ -360,11 +360,11 @@ impl World {
     }
 }
 
-/// Names a timer that has been set.
+/// Identifier of an active timer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimerId((Duration, u64));
 
-/// Ends at a virtual time; made by [`Fabric::sleep`].
+/// A future that ends at a virtual time; created by [`Fabric::sleep`].
 #[derive(Debug)]
 pub struct Sleep {
     fabric: Fabric,

@@ -1,4 +1,4 @@
-//! Connections being set up: what both parties know of them, and how they wait for each other.
+//! Connection setup: state that both parties share, and how they wait for each other.
 
 use crate::fabric::{Fabric, TimerId, World};
 use crate::options::EndOptions;

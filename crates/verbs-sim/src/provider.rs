@@ -1,4 +1,4 @@
-//! Connecting and listening on a fabric.
+//! The provider: connecting and listening on a fabric.
 
 use crate::fabric::Fabric;
 use crate::handshake::{Answer, Handshaking};
@@ -45,7 +45,7 @@ impl fmt::Debug for Script {
     }
 }
 
-/// A peer that connected and says nothing, until it is dropped.
+/// A peer that connected and sends nothing, until it is dropped.
 #[derive(Debug)]
 pub struct Mute {
     _handshake: Handshaking,
@@ -90,7 +90,7 @@ impl SimProvider {
         }
     }
 
-    /// Connects without saying anything, as a peer does whose handshake stalls.
+    /// Connects without sending a request, as a peer does whose handshake stalls.
     ///
     /// # Errors
     ///

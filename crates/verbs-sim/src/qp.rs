@@ -1,4 +1,4 @@
-//! The end that its owner holds.
+//! The queue pair of a simulated connection.
 
 use crate::connection::Connection;
 use crate::end::{End, Outstanding, Traffic};
@@ -60,17 +60,17 @@ impl SimQp {
         }
     }
 
-    /// Which connection, for [`Fabric::cut`] and the like.
+    /// Identifier of the connection, for [`Fabric::cut`] and the like.
     pub fn connection(&self) -> ConnectionId {
         self.connection
     }
 
-    /// What this end holds at the moment.
+    /// Resources that this end holds.
     pub fn outstanding(&self) -> Outstanding {
         self.at(|connection, side, _| connection.outstanding(side))
     }
 
-    /// What this end has done.
+    /// Traffic statistics of this end.
     pub fn traffic(&self) -> Traffic {
         self.at(|connection, side, _| connection.end(side).traffic())
     }

@@ -1,6 +1,6 @@
-//! Names of connections and of their two ends.
+//! Identifiers of connections and of their two ends.
 
-/// Names a connection for as long as one of its ends exists.
+/// Identifier of a connection, valid while one of its ends exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub(crate) u64);
 
@@ -13,14 +13,14 @@ impl std::fmt::Display for ConnectionId {
 /// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// The one that connected.
+    /// The end that connected.
     Left,
-    /// The one that listened.
+    /// The end that listened.
     Right,
 }
 
 impl Side {
-    /// The one at the other end.
+    /// The opposite end.
     pub fn other(self) -> Self {
         match self {
             Self::Left => Self::Right,

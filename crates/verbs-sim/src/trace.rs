@@ -1,4 +1,4 @@
-//! What happens, as a number to compare runs by and as lines to read.
+//! Trace of all events, as a hash to compare runs and as readable lines.
 
 use buffer::gather_len;
 use std::fmt::Write;

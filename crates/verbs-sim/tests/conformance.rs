@@ -1,4 +1,4 @@
-//! The suite of every provider, over fabrics of several tempers.
+//! The conformance suite of providers, over fabrics with several settings.
 
 use std::future::Future;
 use std::pin::pin;

@@ -1,4 +1,4 @@
-//! What work costs: the model of a host and its RNIC.
+//! The cost model of a host and its RNIC.
 
 use std::time::Duration;
 use verbs::{Buffer, Completion, Memory, QueuePair, WorkRequest, WrId};

@@ -1,4 +1,4 @@
-//! Two ends driven by hand: order, faults, teardown, and that a seed is a run.
+//! Two ends driven by hand: order, faults, teardown, and reproducible runs.
 
 use buffer::{Buffer, Gather};
 use bytes::Bytes;

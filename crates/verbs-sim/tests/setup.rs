@@ -1,4 +1,4 @@
-//! Connections that are not made, each in its own way.
+//! Failures of connection setup.
 
 use std::sync::Arc;
 use std::time::Duration;

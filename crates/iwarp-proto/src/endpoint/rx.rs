@@ -1,4 +1,4 @@
-//! The way in: FPDUs are found in the stream, verified, and placed.
+//! Receiving: FPDUs are parsed from the stream, verified and placed.
 //!
 //! Small FPDUs come through the staging buffer: they are verified whole, then placed by a copy.
 //! For a large one only the header does; as soon as it is admitted, the rest of its payload is

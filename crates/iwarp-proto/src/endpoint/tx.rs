@@ -1,4 +1,4 @@
-//! The way out: messages are cut into FPDUs and handed to the socket a window at a time.
+//! Sending: messages are cut into FPDUs and handed to the socket a window at a time.
 
 use super::counters::Counters;
 use super::message::{End, Message};

@@ -1,4 +1,4 @@
-//! What both ends agree on, as values: frames in, frames out (RFC 5044 §7.1.2, RFC 6581 §9).
+//! MPA negotiation without I/O: frames in, frames out (RFC 5044 §7.1.2, RFC 6581 §9).
 
 use super::frame::{Enhanced, Frame, Kind, NOT_NEGOTIATED, Revision, Rtr};
 use crate::terminate::Cause;

@@ -1,4 +1,4 @@
-//! Attributes of files, and who asks.
+//! File attributes, and the identity of a caller.
 
 use smallvec::SmallVec;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! What an operation returns, at once or later.
+//! The result of an operation: available at once, or computed by a job.
 
 use super::{Attributes, Error, Wcc};
 

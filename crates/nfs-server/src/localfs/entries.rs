@@ -1,4 +1,4 @@
-//! Names in directories: looked up, removed, renamed, linked.
+//! Operations on directory entries: LOOKUP, REMOVE, RENAME, LINK.
 
 use super::Inner;
 use super::node::Node;

@@ -1,4 +1,4 @@
-//! A map that holds a bounded number of values and forgets the one not used for longest.
+//! A bounded map that evicts the least recently used value.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Making files, and giving them to who asked for them.
+//! Creates files and sets their owner.
 
 use super::Inner;
 use super::node::Node;

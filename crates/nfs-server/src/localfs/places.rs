@@ -1,4 +1,4 @@
-//! Where files were seen, remembered in memory and, where a handle is not enough, in the table.
+//! Locations of files, remembered in memory and, where a handle is not enough, in the table.
 
 use super::Inner;
 use super::node::{Known, Link, Node};

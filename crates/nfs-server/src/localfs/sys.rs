@@ -1,4 +1,4 @@
-//! What is asked of the kernel, with the flags that keep it within the export.
+//! System calls, with the flags that confine them to the export.
 
 use crate::fs::{Attributes, Error, FileKind, SetTime, Time};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};

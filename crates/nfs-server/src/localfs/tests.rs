@@ -1,4 +1,4 @@
-//! What only a file system on a real directory can get wrong.
+//! Tests that only apply to a file system on a real directory.
 
 use super::*;
 use crate::fs::{CreateHow, FileKind};

@@ -1,4 +1,4 @@
-//! The data of a file: pieces that were written, at their offsets, and nothing where nothing was.
+//! The data of a sparse file: the pieces that were written, by offset.
 
 use bytes::Bytes;
 use oncrpc::xdr;

@@ -1,4 +1,4 @@
-//! The program as a client sees it.
+//! Tests of the MOUNT program by calls and replies.
 
 use super::*;
 use crate::fs::{Make, SetAttributes};

@@ -1,4 +1,4 @@
-//! Between the terms of a file system and those of the protocol.
+//! Conversions between the types of a file system and those of the protocol.
 
 use crate::fs;
 use nfs_proto::{

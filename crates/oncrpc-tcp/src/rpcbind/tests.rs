@@ -1,4 +1,4 @@
-//! Registration with an rpcbind that speaks the wire, and without one.
+//! Registration with a scripted rpcbind, and without any.
 
 use super::*;
 use oncrpc::Answer;

@@ -1,4 +1,4 @@
-//! Who is evicted for whom.
+//! Which connection is evicted for a new one.
 
 use super::*;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

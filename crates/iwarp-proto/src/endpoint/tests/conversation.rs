@@ -1,4 +1,4 @@
-//! What two well-behaved ends do with each other.
+//! Two conforming endpoints connected to each other.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! One end against a peer that breaks rules: each time the right Terminate, and nothing touched.
+//! One endpoint against a peer that breaks rules: each case sends the right Terminate and changes
+//! no memory.
 
 use super::*;
 use crate::crc;

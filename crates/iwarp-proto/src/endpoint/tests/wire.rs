@@ -1,4 +1,4 @@
-//! What each message looks like on the wire, and what nobody looks at there.
+//! Wire format of each message, and fields that a receiver ignores.
 
 use super::hostile::{frame, tagged, untagged, with_control, with_rdmap};
 use super::*;

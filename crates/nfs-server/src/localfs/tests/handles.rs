@@ -1,4 +1,4 @@
-//! Which file a handle leads to, whatever happens meanwhile.
+//! Handles lead to the same file across restarts, renames and removals.
 
 use super::*;
 

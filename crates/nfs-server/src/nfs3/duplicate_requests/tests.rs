@@ -1,4 +1,4 @@
-//! The cache by itself: ages, and any order of calls, results and ends.
+//! The cache in isolation: eviction by age, and any order of calls, results and aborted executions.
 
 use super::*;
 use nfs_proto::{NFS_PROGRAM, NFS_V3};

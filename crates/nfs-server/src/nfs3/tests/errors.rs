@@ -1,4 +1,4 @@
-//! What is refused, and how.
+//! Invalid calls and the errors they draw.
 
 use super::*;
 use oncrpc::xdr;

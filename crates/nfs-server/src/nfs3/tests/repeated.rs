@@ -1,4 +1,4 @@
-//! Calls that come again.
+//! Retransmitted calls.
 
 use super::*;
 use std::future::Future;

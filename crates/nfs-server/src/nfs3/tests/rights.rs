@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Access rights, squashing and authentication flavours.
 
 use super::*;
 
