@@ -1,4 +1,4 @@
-//! An NFS client whose server says what it likes.
+//! An NFS client against a server with arbitrary replies.
 
 use crate::memory::within_and_back;
 use crate::script::Script;

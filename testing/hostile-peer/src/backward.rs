@@ -1,4 +1,4 @@
-//! A server that calls its client (RFC 8167), which is a [`Peer`](crate::Peer).
+//! A server that makes backward calls (RFC 8167) to a [`Peer`](crate::Peer).
 
 use crate::target::{PROGRAM, ask, echo, procedure, steady};
 use crate::victim::{Calling, echoing};

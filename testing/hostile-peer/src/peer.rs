@@ -1,4 +1,4 @@
-//! One end of an iWARP connection, in plain sight.
+//! One end of an iWARP connection with every byte under the control of the test.
 
 use crate::crc::crc32c;
 use crate::ddp::{Segment, opcode};

@@ -1,4 +1,4 @@
-//! One call of a client that a server can do wrong by.
+//! A call of a client, for a hostile server to answer.
 
 use crate::header::{Version, procedure};
 use crate::peer::{Cause, Peer};

@@ -1,4 +1,4 @@
-//! What is attacked: a server, and a client that must not notice.
+//! The server under attack, and an honest client that must stay served.
 
 use buffer::{Buffer, Gather, Pool};
 use bytes::Bytes;
@@ -109,7 +109,7 @@ pub struct Target {
     runtime: Runtime,
 }
 
-/// A server whose timeouts no passing test reaches, however slow the machine.
+/// A server with timeouts that no passing test reaches, however slow the machine.
 pub(crate) fn steady() -> ServerConfig {
     ServerConfig {
         credits: 16,

@@ -1,4 +1,4 @@
-//! A client that calls a server which breaks the rules.
+//! The client under attack by a hostile server.
 
 use crate::header::{
     Version, characteristic, direction, initial, operation, optional, procedure as proc,

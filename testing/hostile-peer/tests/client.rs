@@ -1,4 +1,4 @@
-//! Servers that break the rules, and what a client makes of it.
+//! Hostile servers of version one, and how a client reacts.
 
 use hostile_peer::rpc::accepted;
 use hostile_peer::{

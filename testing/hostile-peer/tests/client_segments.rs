@@ -1,4 +1,4 @@
-//! Servers that break the rules of DDP and RDMAP, and those of calls that are over.
+//! Hostile servers that break the rules of DDP and RDMAP, or use handles of completed calls.
 
 use hostile_peer::rpc::accepted;
 use hostile_peer::{Cause, Heard, Offered, Scene, Segment, Version, assert_goes_on, opcode, words};

@@ -1,4 +1,4 @@
-//! Clients whose calls keep every thread busy that they can get leave threads to others.
+//! Clients that occupy as many threads as they can leave threads to others.
 
 use buffer::Pool;
 use hostile_peer::rpc::{accepted, call_with, msg, opaque};

@@ -1,4 +1,4 @@
-//! NFS and MOUNT calls with arguments that no good client has (RFC 1813).
+//! NFS and MOUNT calls with invalid arguments (RFC 1813).
 
 use buffer::Pool;
 use hostile_peer::rpc::{accept, accepted, call, call_with, msg, opaque};

@@ -1,4 +1,4 @@
-//! RPC messages that are wrong, in good headers: the answers of RFC 5531 §9.
+//! Invalid RPC messages in valid transport headers, and the replies of RFC 5531 §9.
 
 use hostile_peer::rpc::accept;
 use hostile_peer::{PROGRAM, Peer, Target, Version, procedure, rpc, words};

@@ -1,4 +1,4 @@
-//! Peers that begin something and do not go on, beyond the handshake.
+//! Peers that stall in the middle of a frame or message, after the handshake.
 
 use hostile_peer::header::{direction, initial, operation, optional};
 use hostile_peer::{PROGRAM, Peer, Segment, Target, Version, opcode, quick, rpc, words};

@@ -1,4 +1,4 @@
-//! The same for RPC over TCP, as MOUNT is served: records that are wrong (RFC 5531 §11).
+//! Invalid records of RPC over TCP, as MOUNT is served (RFC 5531 §11).
 
 use hostile_peer::rpc::{accept, accepted, call};
 use hostile_peer::{as_words, words};
@@ -196,7 +196,8 @@ fn records_cut_off_anywhere_are_forgotten() {
 #[test]
 fn silent_connections_leave_others_served() {
     let mut site = Site::start();
-    // Connections of three addresses, silent from the beginning or after a call; more than there may be.
+    // Connections of three addresses, silent from the beginning or after a call; more than there
+    // may be.
     let silent = |last: u8, call: bool| {
         let mut stream = connect_from([127, 0, 0, last].into(), site.addr);
         if call {

@@ -1,4 +1,4 @@
-//! Messages of version two that are wrong (cel-01, xcharext), and what is owed for each.
+//! Invalid messages of version two (cel-01, xcharext), and the response to each.
 
 use hostile_peer::header::characteristic::RBSIZ;
 use hostile_peer::header::direction::{CALL, REPLY};

@@ -1,4 +1,4 @@
-//! Servers of version two that break the rules (cel-01, xcharext), and what a client makes of it.
+//! Hostile servers of version two (cel-01, xcharext), and how a client reacts.
 
 use hostile_peer::header::characteristic::{BRS, DESIGNS, RBSIZ, REQREMINV};
 use hostile_peer::header::direction::{CALL, REPLY};

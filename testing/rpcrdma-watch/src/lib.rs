@@ -1,4 +1,4 @@
-//! What must always hold, checked where all of it can be seen: between the stack and its provider.
+//! Invariants of RPC-over-RDMA, checked between the stack and its provider.
 //!
 //! A [`Watch`] gives each user of a provider a [`Party`]. Its [provider](Party::provider) is the
 //! one it is given, watched: it reads each RPC-over-RDMA header that is sent or received, follows
@@ -57,31 +57,31 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Looks at a whole world, and keeps what it found.
+/// Watches all parties of a test, and keeps what it found.
 #[derive(Clone, Default)]
 pub struct Watch {
     shared: Arc<Shared>,
 }
 
 impl Watch {
-    /// A watch that tells `notes` what each message is.
+    /// A watch that passes a line for each message to `notes`.
     pub fn with_notes(notes: Notes) -> Self {
         Self {
             shared: Arc::new(Shared::with_notes(notes)),
         }
     }
 
-    /// Looks at one more user of a provider.
+    /// Adds a user of a provider.
     pub fn party(&self, name: impl fmt::Display) -> Party {
         Party::new(Arc::clone(&self.shared), name.to_string())
     }
 
-    /// Something else that must not be.
+    /// Adds a finding of the caller's own.
     pub fn finding(&self, what: impl fmt::Display) {
         self.shared.finding(what);
     }
 
-    /// What was found so far.
+    /// The findings so far.
     pub fn findings(&self) -> Vec<String> {
         self.shared.findings()
     }
@@ -91,7 +91,8 @@ impl Watch {
         self.shared.designs()
     }
 
-    /// At the end of a test: nothing was found, and nothing is left of these parties.
+    /// Checks at the end of a test that nothing was found, and that no queue pair of these parties
+    /// is left.
     ///
     /// # Panics
     ///

@@ -32,12 +32,12 @@ pub(super) struct State {
     pub(super) wakers: Vec<Waker>,
 }
 
-/// What a party has done.
+/// Connections of a party.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Connections that were made.
+    /// Connections that it established.
     pub connections: u64,
-    /// Those that still are.
+    /// Queue pairs that still exist.
     pub live: usize,
 }
 
@@ -55,7 +55,7 @@ impl Party {
         lock(&self.state).sent.get(&xid).copied().unwrap_or(0)
     }
 
-    /// What it has done.
+    /// Number of its connections.
     pub fn tally(&self) -> Tally {
         let state = lock(&self.state);
         Tally {

@@ -1,4 +1,4 @@
-//! A provider whose queue pairs are watched.
+//! A wrapper whose queue pairs are watched.
 
 use super::party::Party;
 use super::qp::WatchedQp;

@@ -1,4 +1,4 @@
-//! A queue pair that is watched.
+//! A wrapper that checks the rules of a queue pair.
 
 use super::call::Kind;
 use super::party::Party;
@@ -11,7 +11,7 @@ use verbs::{
     QueuePair, RegisterError, RemoteAddress, WorkRequest, WrapQueuePair,
 };
 
-/// Turns of one queue pair after which it is taken to go in circles: no run has a tenth of them.
+/// Turns of one queue pair after which it counts as livelocked: no run has a tenth of them.
 const MAX_TURNS: u64 = 20_000_000;
 
 impl Party {
@@ -76,12 +76,12 @@ impl<Q: QueuePair + ?Sized> WatchedQp<Q> {
         self
     }
 
-    /// What is watched.
+    /// The wrapped queue pair.
     pub fn inner(&self) -> &Q {
         &self.inner
     }
 
-    /// Who holds it.
+    /// The party that owns it.
     pub fn party(&self) -> &Party {
         &self.party
     }

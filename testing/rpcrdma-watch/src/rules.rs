@@ -16,16 +16,16 @@ use std::fmt;
 use std::sync::Arc;
 use verbs::{Completion, Handle, RemoteAddress, Segment, SharedReceiveQueue, WorkRequest, WrId};
 
-/// Which end it is.
+/// Role of this end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// The one that has connected.
+    /// The end that connected.
     Client,
-    /// The one that has accepted.
+    /// The end that accepted.
     Server,
 }
 
-/// What one end of a connection has done, as far as the rules need it.
+/// State of one end of a connection, as far as the rules need it.
 pub(super) struct Rules {
     name: String,
     shared: Arc<Shared>,
@@ -56,7 +56,7 @@ pub(super) struct Rules {
     reads: Vec<ReadOut>,
 }
 
-/// What version two adds.
+/// State that only version two has.
 #[derive(Debug)]
 struct Two {
     /// What is spoken, as the first call says.
@@ -132,7 +132,7 @@ pub(super) struct ReadOut {
     from: Vec<Segment>,
 }
 
-/// What a piece of work changes once it is posted.
+/// The effect of a work request once it is posted.
 pub(super) enum Outcome {
     Receive,
     /// With the handle that goes with it.

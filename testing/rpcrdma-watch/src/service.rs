@@ -1,4 +1,4 @@
-//! A service whose calls are seen as they are executed.
+//! A wrapper that observes the execution of calls.
 
 use super::party::Party;
 use oncrpc::xdr::{Payload, Reader};

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Most findings that are kept: the first ones tell the story.
 const MAX_FINDINGS: usize = 20;
 
-/// Where lines about what happens go.
+/// Receives a line for each event.
 pub type Notes = Arc<dyn Fn(String) + Send + Sync>;
 
 /// Findings and notes of one [`Watch`](crate::Watch).

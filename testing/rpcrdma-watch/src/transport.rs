@@ -1,4 +1,4 @@
-//! A transport whose replies are seen as they are delivered.
+//! A wrapper that observes the delivery of replies.
 
 use super::party::Party;
 use oncrpc::xdr::{Payload, Reader};
@@ -15,7 +15,7 @@ impl Party {
     }
 }
 
-/// A transport over a watched provider. What else the transport can do goes by unseen.
+/// A transport over a watched provider. Other methods of the transport are not observed.
 #[derive(Clone)]
 pub struct Watched<T> {
     party: Party,
@@ -23,7 +23,7 @@ pub struct Watched<T> {
 }
 
 impl<T> Watched<T> {
-    /// Who is watched.
+    /// The party that is watched.
     pub fn party(&self) -> &Party {
         &self.party
     }

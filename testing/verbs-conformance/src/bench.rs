@@ -1,4 +1,4 @@
-//! Where connections are made.
+//! Creates connections for the tests.
 
 use crate::pair::Pair;
 use crate::peer::{Addresses, Peer};

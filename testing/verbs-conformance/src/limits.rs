@@ -1,4 +1,4 @@
-//! What a queue pair says that it can do is what it does.
+//! Limits of a queue pair are enforced as announced.
 
 use crate::bench::Bench;
 use crate::pair::At;

@@ -1,4 +1,4 @@
-//! What comes before what.
+//! Ordering of messages and Writes.
 
 use crate::bench::{Bench, both};
 use crate::pair::{At, pattern, segment};

@@ -1,4 +1,4 @@
-//! How connections are made, or not.
+//! Connection setup and its failures.
 
 use crate::bench::{Bench, both};
 use crate::pair::pattern;

@@ -1,4 +1,4 @@
-//! How connections end.
+//! Connection teardown.
 
 use crate::bench::Bench;
 use crate::pair::{At, Pair, pattern, segment, whole};

@@ -1,4 +1,4 @@
-//! Where a server is: a host and a port.
+//! Host and port of a server.
 
 use nfs_client::{UrlError, host_and_port};
 use nfs_proto::NFS_RDMA_PORT;

@@ -1,4 +1,4 @@
-//! How a command ends.
+//! Exit codes and error messages of commands.
 
 use crate::interrupt::Interrupted;
 use nfs_client::printable;

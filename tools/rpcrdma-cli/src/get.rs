@@ -1,4 +1,4 @@
-//! `rpcrdma get`: files from a server.
+//! `rpcrdma get`: copies files from a server.
 
 use crate::cli::NOT_UTF8;
 use crate::copy::{Copy, CopyArgs};

@@ -1,4 +1,4 @@
-//! What an answer means.
+//! Interpretation of replies.
 
 use super::conversation::{Heard, NoAnswer};
 use oncrpc::xdr::{Payload, Reader};

@@ -50,7 +50,7 @@ pub(super) struct Heard {
     invalidated: Option<Handle>,
 }
 
-/// Why there is no answer.
+/// Why no reply arrived.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoAnswer {
     #[error("no answer came within {0:?}")]

@@ -1,4 +1,4 @@
-//! `rpcrdma probe`: what is on the other side.
+//! `rpcrdma probe`: examines a server.
 //!
 //! It looks and changes nothing. Most of it is one connection and some calls of procedures that do
 //! nothing, one at a time. A second connection tells what a first one cannot: what the peer makes

@@ -1,4 +1,4 @@
-//! What the peer knows of RPC-over-RDMA version two.
+//! Probes the peer's support for RPC-over-RDMA version two.
 //!
 //! The first message of the connection says what we are (ROPT_INITXCH). Who speaks version one only
 //! refuses it with ERR_VERS (RFC 8166 §4.5.1), and who speaks version two without characteristics

@@ -1,4 +1,4 @@
-//! What `serve` says when it is ready.
+//! The announcement of `serve` when it is ready.
 
 use super::exports::Export;
 use crate::show;

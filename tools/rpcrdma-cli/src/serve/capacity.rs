@@ -1,4 +1,4 @@
-//! How many connections this process can have, and how many files it can keep open beside them.
+//! Limits of the process on connections and open files.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -1,4 +1,4 @@
-//! What is served, and under which names.
+//! Parses the exports of the command line.
 
 use crate::failure::Usage;
 use anyhow::{Context, bail};

@@ -1,4 +1,4 @@
-//! Memory of connections that have gone goes back to the system.
+//! Returns memory of closed connections to the system.
 
 use rpcrdma::Server;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Telling rpcbind where the programs of a server are.
+//! Registers NFS and MOUNT with rpcbind.
 
 use anyhow::Context;
 use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3};

@@ -1,4 +1,4 @@
-//! What stands between a client and a server, and ends their connections in every way there is.
+//! A relay between client and server that ends their connections in every possible way.
 //!
 //! It passes on bytes as they come. It can hold back what one of them says, and let exactly so
 //! many bytes through before the end, so that a frame arrives in part.

@@ -1,4 +1,4 @@
-//! Figures beside what they are to be.
+//! Figures compared with their aims.
 
 use std::fmt;
 

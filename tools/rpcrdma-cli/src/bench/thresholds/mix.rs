@@ -1,4 +1,4 @@
-//! A mix of calls: what was asked for, how large it was, and how often.
+//! A mix of calls: their kinds, sizes and frequencies.
 
 use anyhow::{Context, Result, ensure};
 use oncrpc::xdr;
