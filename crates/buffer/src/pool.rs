@@ -20,7 +20,7 @@ pub struct Pool {
     home: Arc<Home>,
 }
 
-/// What a [`Pool`] holds and has handed out, in bytes.
+/// Statistics of a [`Pool`], in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
     /// Bytes kept for reuse.

@@ -23,7 +23,7 @@ macro_rules! causes {
             /// Every cause that the RFCs name.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// What it means, if it is one that the RFCs name.
+            /// Description of the error, if the RFCs name it.
             pub fn words(self) -> Option<&'static str> {
                 match self {
                     $(Self::$name => Some($words),)*
@@ -149,7 +149,7 @@ impl Terminate {
     /// Octets of the longest.
     pub const MAX_LEN: usize = 4 + 2 + ddp::MAX_HEADER_LEN + ReadRequest::LEN;
 
-    /// Its octets.
+    /// Returns its octets.
     pub fn emit(&self) -> Vec<u8> {
         let Cause { layer, etype, code } = self.cause;
         let mut out = Vec::with_capacity(Self::MAX_LEN);

@@ -18,7 +18,7 @@ pub enum Fault {
     /// The server did not execute the call, or its reply cannot be read.
     #[error(transparent)]
     Rpc(#[from] RpcError),
-    /// There is no reply.
+    /// The transport returned no reply.
     #[error(transparent)]
     Transport(#[from] TransportError),
     /// The reply can be read and makes no sense.
@@ -54,7 +54,7 @@ impl Fault {
         }
     }
 
-    /// What the user can do about it, where there is something.
+    /// Advice for the user, if there is any.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Status(status) => status_hint(*status),
@@ -96,10 +96,10 @@ fn status_hint(status: Status) -> Option<&'static str> {
     }
 }
 
-/// What could not be done, to what, and why.
+/// An error of a file operation, with its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What could not be done: a verb, such as `read`.
+    /// The operation that failed, as a verb such as `read`.
     pub doing: &'static str,
     /// To what: a path from the root of the export; of the server, for what MOUNT does.
     pub path: Vec<u8>,

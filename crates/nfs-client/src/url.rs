@@ -4,7 +4,7 @@ use nfs_proto::NFS_RDMA_PORT;
 use std::fmt;
 use std::str::FromStr;
 
-/// Where something is: `nfs://HOST[:PORT]/PATH`.
+/// An NFS URL, `nfs://HOST[:PORT]/PATH`.
 ///
 /// The port is that of NFS over RDMA, 20049, unless it is given; RFC 2224 has 2049, which is NFS
 /// over TCP. The path begins at the server's root: RFC 2224 §6.1 writes that with two slashes, and

@@ -22,7 +22,7 @@ pub struct WriteStream<'c, T> {
     file: FileHandle,
     path: Vec<u8>,
     tuning: Tuning,
-    /// Where the next byte goes.
+    /// Offset of the next byte.
     next: u64,
     /// Accepted, and not on its way yet; each at most a WRITE long.
     backlog: VecDeque<Piece>,
@@ -89,7 +89,7 @@ impl<'c, T: Transport + Send + Sync> WriteStream<'c, T> {
         self.file
     }
 
-    /// Where the next byte goes.
+    /// Offset of the next byte.
     pub fn offset(&self) -> u64 {
         self.next
     }

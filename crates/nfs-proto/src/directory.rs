@@ -7,7 +7,7 @@ use oncrpc::xdr::{Writer, padded};
 /// Bytes behind the last entry: the end of the list, and whether the directory ends there.
 const END: usize = 8;
 
-/// What a caller allows a directory reply to have.
+/// Size limits of a directory reply, as the caller sets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectoryLimits {
     /// Bytes of the whole `resok` structure, all XDR overhead included.

@@ -67,7 +67,7 @@ xdr_enum! {
 }
 
 impl Status {
-    /// What it means, in words for a person.
+    /// Description for people.
     pub const fn message(self) -> &'static str {
         match self {
             Self::Perm => "operation not permitted",
@@ -115,7 +115,7 @@ impl std::error::Error for Status {}
 pub struct Failed<T> {
     /// The error.
     pub status: Status,
-    /// What comes with it.
+    /// Further results of the failed call.
     pub with: T,
 }
 

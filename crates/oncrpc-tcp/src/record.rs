@@ -15,7 +15,7 @@ const LAST: u32 = 1 << 31;
 /// Bytes of a mark.
 const MARK: usize = 4;
 
-/// Takes messages out of a stream, in whatever pieces it comes.
+/// Decodes records from a stream, in pieces of any size.
 ///
 /// Memory grows with what has come, never with what a mark promises.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Decoder {
         }
     }
 
-    /// Takes bytes off the front of `input` until a record is complete or nothing is left.
+    /// Consumes bytes from the front of `input` until a record is complete or nothing is left.
     ///
     /// # Errors
     ///

@@ -42,11 +42,11 @@ const MAX_CHOICES: usize = 4;
 /// Limits on the connections of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// In all.
+    /// Connections in total.
     pub connections: usize,
     /// From one address.
     pub per_address: usize,
-    /// In setup: their peers have not said yet what they want.
+    /// Connections in setup, whose peers have not made a request yet.
     pub in_setup: usize,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::ReplyBound;
 
-/// What a transport can carry in the reply to one call: the size of the message itself, and that of
+/// Capacity for the reply to one call: the size of the message itself, and that of
 /// each chunk that was offered for a result (RFC 8166 §3.4.6).
 ///
 /// A service that looks at it before it does the work saves work whose results could not be returned.

@@ -35,7 +35,7 @@ pub struct Caller {
     pub addr: SocketAddr,
     /// The connection on which the call arrived.
     pub connection: ConnectionId,
-    /// What the reply to the call can carry.
+    /// Capacity for the reply to the call.
     pub reply_room: ReplyRoom,
 }
 

@@ -30,7 +30,7 @@ pub trait Transport {
 /// Calls in flight on a transport that does not say how many suit it.
 const USUAL_DEPTH: usize = 8;
 
-/// How large the reply to a call can be, so that a transport can provide for it beforehand.
+/// Upper bound for the size of a reply, so that a transport can provide for it beforehand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplyBound {
     /// Most bytes of the reply, RPC header included, without the data of the results below.

@@ -145,7 +145,7 @@ impl Fabric {
         });
     }
 
-    /// Keeps one end from sending, taking in, or both, for a time; [`Duration::MAX`] for ever.
+    /// Stops one end from sending, receiving, or both, for a time; [`Duration::MAX`] means forever.
     pub fn stall(&self, connection: ConnectionId, side: Side, way: Way, lasting: Duration) {
         self.with(|world| {
             let until = world.now.saturating_add(lasting);

@@ -8,9 +8,9 @@ use verbs::{Completion, WorkRequest};
 /// A run so far, in numbers that another run can be compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TraceHash {
-    /// Of all events, with their times.
+    /// Hash of all events with their times.
     pub hash: u64,
-    /// How many there were.
+    /// Number of events.
     pub events: u64,
 }
 

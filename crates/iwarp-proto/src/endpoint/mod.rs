@@ -136,12 +136,12 @@ impl Endpoint {
         endpoint
     }
 
-    /// How the connection is set up.
+    /// The configuration of the endpoint.
     pub fn config(&self) -> &EndpointConfig {
         &self.config
     }
 
-    /// What has been moved so far.
+    /// The I/O counters of the endpoint.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -253,7 +253,7 @@ impl Endpoint {
         }
     }
 
-    /// So many octets of persistent memory of ours.
+    /// Returns octets of our persistent memory.
     ///
     /// # Errors
     ///
@@ -358,14 +358,14 @@ impl Endpoint {
         }
     }
 
-    /// Gives back the memory that the pool has lent, where nothing is in it: for when there is
+    /// Returns memory to the pool that holds no data: for when there is
     /// nothing more to receive or to send for now.
     pub fn release(&mut self) {
         self.rx.release();
         self.tx.release();
     }
 
-    /// Gives back what is left of busier times: for a connection that has been idle for a while.
+    /// Shrinks internal queues: for a connection that has been idle for a while.
     pub fn trim(&mut self) {
         self.release();
         self.tx.trim();

@@ -10,7 +10,7 @@ pub const REV1_ORD: u16 = 1;
 /// The deepest IRD or ORD that is ever agreed to.
 pub const MAX_DEPTH: u16 = 256;
 
-/// What this end wants.
+/// What one end offers in negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// CRCs. They are used when either end wants them.
@@ -19,14 +19,14 @@ pub struct Offer {
     pub ird: u16,
     /// Read Requests of our own to have outstanding, at most [`MAX_DEPTH`].
     pub ord: u16,
-    /// As initiator: the peer-to-peer model, with a zero-length message before anything else.
+    /// As initiator: use the peer-to-peer model, with a zero-length message before anything else.
     pub peer_to_peer: bool,
 }
 
-/// What both ends agreed on, from this end's side.
+/// The result of negotiation, as seen from this end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreed {
-    /// Of MPA.
+    /// MPA revision.
     pub revision: Revision,
     /// Whether IRD and ORD were negotiated.
     pub enhanced: bool,
@@ -38,7 +38,7 @@ pub struct Agreed {
     pub ird: u16,
     /// Read Requests that we may have outstanding.
     pub ord: u16,
-    /// What the initiator sends before anything else.
+    /// The RTR message that the initiator sends first.
     pub rtr: Option<RtrMessage>,
 }
 
@@ -58,7 +58,7 @@ pub enum Refusal {
     Rejected(Vec<u8>),
     /// The Reply does not fit the Request: the connection is closed.
     Invalid(&'static str),
-    /// What the responder demands is not possible: a Terminate says so.
+    /// The demands of the responder cannot be met: a Terminate reports that.
     Terminate(Cause),
 }
 
@@ -70,7 +70,7 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// With revision 2 and Enhanced data.
+    /// Creates an initiator of revision 2 with enhanced data.
     pub fn new(offer: Offer) -> Self {
         Self {
             offer,
@@ -78,7 +78,7 @@ impl Initiator {
         }
     }
 
-    /// With revision 1, after a responder closed without a Reply (RFC 6581 §10).
+    /// Creates an initiator of revision 1, after a responder closed without a Reply (RFC 6581 §10).
     pub fn revision_one(offer: Offer) -> Self {
         Self {
             offer,
@@ -103,7 +103,7 @@ impl Initiator {
         }
     }
 
-    /// What the answer means.
+    /// Evaluates the Reply.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ const RTR_SUPPORTED: Rtr = Rtr {
 pub struct Responder;
 
 impl Responder {
-    /// Takes in a Request; any valid one can be answered.
+    /// Accepts a parsed Request; any valid one can be answered.
     pub fn request(self, request: Frame) -> Requested {
         Requested { request }
     }

@@ -36,7 +36,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Where a LOOKUP goes from a directory.
+/// One step of a LOOKUP from a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     /// `.`: it stays.

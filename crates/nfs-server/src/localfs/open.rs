@@ -39,13 +39,13 @@ impl Drop for Counted {
     }
 }
 
-/// How a directory is exported.
+/// Options for exporting a directory.
 #[derive(Clone, Debug)]
 pub struct LocalFsOptions {
     /// Where what must outlast the server is kept, for all exports; see [`default_state_dir`].
     /// Without one, handles are good until the server ends.
     pub state_dir: Option<PathBuf>,
-    /// Where the memory for data comes from.
+    /// Pool for the memory of data.
     pub pool: Pool,
     /// When changes of names and attributes are on the disk.
     pub changes: Changes,

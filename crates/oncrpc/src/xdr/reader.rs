@@ -162,7 +162,7 @@ impl<'a> Reader<'a> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
-    /// So many unsigned integers, with one look whether they are there.
+    /// Reads `N` unsigned integers, with one bounds check.
     #[inline]
     pub fn words<const N: usize>(&mut self) -> Result<[u32; N], Error> {
         let (words, _) = self.take(4 * N)?.as_chunks();
