@@ -26,7 +26,7 @@ const GENERAL: u32 = 2;
 type Attack = (fn(&mut Peer, &Offered), Cause);
 
 fn start() -> BackwardTarget {
-    BackwardTarget::with_patience(Duration::from_secs(60))
+    BackwardTarget::with_timeout(Duration::from_secs(60))
 }
 
 /// A client that has said how it can be called, and was answered a call.
@@ -223,7 +223,7 @@ fn backward_calls_respect_what_the_client_supports() {
 
 #[test]
 fn backward_call_without_a_reply_times_out() {
-    let target = BackwardTarget::with_patience(Duration::from_secs(2));
+    let target = BackwardTarget::with_timeout(Duration::from_secs(2));
     let (mut peer, calling, first) = offered(&target);
     // One reply gives the credit for more than one call.
     peer.send(&reply(&first));
@@ -247,7 +247,7 @@ fn backward_call_without_a_reply_times_out() {
 
 #[test]
 fn client_that_answers_no_backward_call_loses_its_connection() {
-    let target = BackwardTarget::with_patience(Duration::from_secs(1));
+    let target = BackwardTarget::with_timeout(Duration::from_secs(1));
     // Before its first reply a client has granted one credit.
     let (mut peer, calling, _) = offered(&target);
     match target.outcome(calling) {

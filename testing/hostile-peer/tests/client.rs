@@ -288,7 +288,7 @@ fn credit_grants_are_clamped_between_one_and_the_request() {
 
 #[test]
 fn call_to_a_silent_server_times_out() {
-    let (client, _server) = Victim::with_patience(Duration::from_millis(300));
+    let (client, _server) = Victim::with_timeout(Duration::from_millis(300));
     let calling = client.echo(b"is anybody there?");
     match client.outcome(calling) {
         Err(TransportError::TimedOut(_) | TransportError::Disconnected(_)) => {}

@@ -138,10 +138,10 @@ fn server_state_is_restored_after_each_attack() {
     }
 }
 
-/// What is done to a client with a call on its way that has this to offer.
-type Revenge = (&'static str, fn(&mut Peer, &Offered, Version));
+/// An attack of a server on a client whose call in flight offers this memory.
+type ServerAttack = (&'static str, fn(&mut Peer, &Offered, Version));
 
-const ON_CLIENT: &[Revenge] = &[
+const ON_CLIENT: &[ServerAttack] = &[
     ("hanging up", |server, _, _| server.hang_up()),
     ("half a frame", |server, _, _| {
         server.bytes(&[0, 60, 0x41]);

@@ -48,7 +48,7 @@ struct Lane {
 
 /// How a connection is cut: with FIN or with RST.
 #[derive(Clone, Copy)]
-enum Farewell {
+enum CutMethod {
     Fin,
     Reset,
 }
@@ -125,7 +125,7 @@ impl Shared {
         let cut = Arc::new(Notify::new());
         lock(&self.cuts).push(Arc::clone(&cut));
         let (mut there, mut back) = (self.lane(), self.lane());
-        let farewell = lock(&self.dice).of(&[Farewell::Fin, Farewell::Reset, Farewell::Reset]);
+        let method = lock(&self.dice).of(&[CutMethod::Fin, CutMethod::Reset, CutMethod::Reset]);
         let (mut from_read, mut from_write) = from.into_split();
         let (mut to_read, mut to_write) = to.into_split();
         let both = async {
@@ -142,7 +142,7 @@ impl Shared {
             }
             () = cut.notified() => {}
         }
-        if let Farewell::Reset = farewell {
+        if let CutMethod::Reset = method {
             for stream in [from_read.as_ref(), to_read.as_ref()] {
                 // One that is over already needs no end.
                 let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
