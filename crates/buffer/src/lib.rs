@@ -18,13 +18,13 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// Bytes in one or a few pieces, in order, owned by reference.
+/// A sequence of byte slices that is sent in order (gather list), each held by reference.
 ///
 /// Nearly always it is one piece. Room for more would make every message and every piece of work
 /// larger than what is moved in registers.
 pub type Gather = SmallVec<[Bytes; 1]>;
 
-/// Bytes in all pieces together.
+/// Total length of all pieces in bytes.
 pub fn gather_len(pieces: &[Bytes]) -> usize {
     pieces.iter().map(Bytes::len).sum()
 }
@@ -40,7 +40,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// An empty buffer of this capacity in bytes, which belongs to no pool.
+    /// Creates an empty buffer of this capacity in bytes, which belongs to no pool.
     pub fn with_capacity(capacity: usize) -> Self {
         Self {
             memory: vec![0; capacity].into_boxed_slice(),
@@ -57,25 +57,25 @@ impl Buffer {
         }
     }
 
-    /// How many bytes it can hold without growing.
+    /// Capacity in bytes: how much it can hold without growing.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.memory.len()
     }
 
-    /// How many bytes of it are data.
+    /// Length of the data in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it holds no data.
+    /// Whether it has no data.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Forgets the data; the capacity stays.
+    /// Removes the data; the capacity stays.
     #[inline]
     pub fn clear(&mut self) {
         self.len = 0;
@@ -101,13 +101,13 @@ impl Buffer {
         self.len = self.len.min(len);
     }
 
-    /// All of the memory, data or not: the place for a receive, a read or a file to fill.
+    /// The whole memory, up to the capacity, for a receive or a read to fill.
     #[inline]
     pub fn memory_mut(&mut self) -> &mut [u8] {
         &mut self.memory
     }
 
-    /// The same, to look at.
+    /// The whole memory, up to the capacity.
     #[inline]
     pub fn memory(&self) -> &[u8] {
         &self.memory

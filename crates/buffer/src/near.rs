@@ -1,4 +1,4 @@
-//! A few small buffers that stay with the thread that dropped them.
+//! Thread-local cache of small buffers.
 //!
 //! A small call takes and drops two or three buffers on one thread. With the lock of the pool, and
 //! the count of who refers to it, that was six atomic operations for each of them.
@@ -7,16 +7,16 @@ use crate::pool::Home;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Sizes of buffers that are kept near: those of small messages.
+/// Sizes of buffers that are cached by a thread: those of small messages.
 const SIZES: [usize; 2] = [4 << 10, 8 << 10];
 
-/// Buffers of each size that one thread keeps near: what a batch of calls takes.
+/// Buffers of each size that one thread caches, enough for a batch of calls.
 const EACH: usize = 64;
 
-/// Bytes that one thread keeps near, at most. A pool that keeps less than that has nothing near.
+/// Largest number of bytes that one thread caches. A pool that keeps less than that is not cached.
 pub(crate) const MOST: usize = EACH * (SIZES[0] + SIZES[1]);
 
-/// Memory, and where it belongs.
+/// Memory, and the pool to which it belongs.
 type Kept = (Box<[u8]>, Arc<Home>);
 
 thread_local! {
@@ -43,7 +43,7 @@ fn class_of(size: usize) -> Option<usize> {
     SIZES.iter().position(|&other| other == size)
 }
 
-/// Memory of this size of this pool, if the thread has some at hand.
+/// Takes memory of this size and pool from the cache of the thread, if there is any.
 #[inline]
 pub(crate) fn take(size: usize, home: &Arc<Home>) -> Option<Kept> {
     let class = class_of(size)?;
@@ -75,7 +75,7 @@ pub(crate) fn keep(memory: Box<[u8]>, home: Arc<Home>) -> Option<Kept> {
     kept
 }
 
-/// Brings home all that this thread keeps near.
+/// Returns all memory that this thread caches to its pools.
 pub(crate) fn flush() {
     let _ = NEAR.try_with(|near| near.borrow_mut().flush());
 }

@@ -1,4 +1,4 @@
-//! Where buffers come from and go back to.
+//! Pool of buffers by size class.
 
 use crate::{Buffer, near};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ pub struct Pool {
     home: Arc<Home>,
 }
 
-/// What a [`Pool`] holds and has handed out, in bytes.
+/// Statistics of a [`Pool`], in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
     /// Bytes kept for reuse.
@@ -31,20 +31,20 @@ pub struct PoolStats {
     pub misses: usize,
 }
 
-/// Is told of each buffer of a [lending pool](Pool::lending) that comes back.
+/// Observer of buffers that are returned to a [lending pool](Pool::lending).
 pub trait Lender: Send + Sync {
-    /// A buffer was dropped, on this thread, and its memory is back.
+    /// A buffer was dropped on this thread and its memory was returned.
     fn returned(&self);
 }
 
 pub(crate) enum Home {
-    /// Memory is kept here.
+    /// The pool itself keeps the memory.
     Own(Box<Store>),
-    /// Memory is kept elsewhere, and somebody is told when it comes back.
+    /// Another pool keeps the memory, and a lender is notified when it is returned.
     Lending(Arc<Home>, Arc<dyn Lender>),
 }
 
-/// Where a pool keeps its memory.
+/// Free memory of a pool, and its statistics.
 pub(crate) struct Store {
     keep: usize,
     /// One lock for all sizes and the counts: taking it is what costs, not what is done under it.
@@ -58,7 +58,7 @@ struct Shelves {
 }
 
 impl Pool {
-    /// A pool that keeps up to `keep` bytes of returned memory.
+    /// Creates a pool that keeps up to `keep` bytes of returned memory.
     pub fn new(keep: usize) -> Self {
         let store = Store {
             keep,
@@ -69,7 +69,7 @@ impl Pool {
         }
     }
 
-    /// A pool with the memory of this one, whose lender is told of each buffer that comes back.
+    /// Creates a pool with the memory of this one, whose lender is notified of each returned buffer.
     #[must_use]
     pub fn lending(&self, lender: Arc<dyn Lender>) -> Self {
         Self {
@@ -77,7 +77,7 @@ impl Pool {
         }
     }
 
-    /// An empty buffer of at least `capacity` bytes.
+    /// Takes an empty buffer of at least `capacity` bytes.
     ///
     /// The caller has compared `capacity` with a limit of its own: this allocates what it is told.
     pub fn take(&self, capacity: usize) -> Buffer {
@@ -102,7 +102,7 @@ impl Pool {
         }
     }
 
-    /// What is kept and what is out. What another thread has dropped and keeps near counts as out.
+    /// Statistics of the pool. Memory in the cache of another thread counts as handed out.
     pub fn stats(&self) -> PoolStats {
         near::flush();
         self.home.store().shelves().stats
@@ -115,7 +115,7 @@ impl std::fmt::Debug for Pool {
     }
 }
 
-/// Where memory goes that is not used any more: near, if there is room, or home.
+/// Returns unused memory to the cache of the thread, or to the pool if that is full.
 pub(crate) fn give_back(memory: Box<[u8]>, home: Arc<Home>) {
     if let Home::Lending(owner, lender) = &*home {
         give_back(memory, Arc::clone(owner));
@@ -141,7 +141,7 @@ impl Home {
 }
 
 impl Store {
-    /// Memory that was kept, or new memory. The lock is not held while it is allocated and zeroed.
+    /// Takes kept memory, or allocates. The lock is not held while memory is allocated and zeroed.
     fn take_or_make(&self, size: usize) -> Box<[u8]> {
         self.take(size)
             .unwrap_or_else(|| vec![0; size].into_boxed_slice())
@@ -227,14 +227,14 @@ mod tests {
     }
 
     #[test]
-    fn memory_past_the_bound_is_given_back_to_the_system() {
+    fn memory_past_the_bound_is_returned_to_the_system() {
         let pool = Pool::new(4096);
         drop((pool.take(4096), pool.take(4096)));
         assert_eq!(pool.stats().free, 4096);
     }
 
     #[test]
-    fn small_memory_stays_with_its_thread_and_its_pool() {
+    fn small_memory_is_cached_per_thread_and_pool() {
         let (pool, other) = (Pool::new(1 << 20), Pool::new(1 << 20));
         let first = pool.take(4096);
         let at = first.as_ptr();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_kept_near_is_bounded_and_goes_home() {
+    fn thread_caches_are_bounded_and_overflow_to_the_pool() {
         let pool = Pool::new(1 << 20);
         let many: Vec<_> = (0..200).map(|_| pool.take(4096)).collect();
         drop(many);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn thread_that_ends_gives_back_what_it_kept_near() {
+    fn memory_cached_by_a_thread_is_returned_when_it_exits() {
         let pool = Pool::new(1 << 20);
         let buffer = pool.take(4096);
         let thread = std::thread::spawn(move || drop(buffer));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn lender_is_told_once_when_the_last_reference_is_dropped() {
+    fn lender_is_notified_once_when_the_last_reference_is_dropped() {
         #[derive(Default)]
         struct Count(AtomicUsize);
         impl Lender for Count {

@@ -13,19 +13,19 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 pub struct Digest(Inner);
 
 impl Digest {
-    /// Of nothing yet.
+    /// Creates a digest of no octets.
     pub fn new() -> Self {
         Self(Inner::new(CrcAlgorithm::Crc32Iscsi))
     }
 
-    /// Takes in the next octets.
+    /// Adds the next octets.
     pub fn update(&mut self, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.0.update(bytes);
         }
     }
 
-    /// The CRC of everything taken in.
+    /// Returns the CRC of all octets added so far.
     pub fn finish(&self) -> u32 {
         // A CRC of 32 bits comes in the lower half.
         #[allow(clippy::cast_possible_truncation)]

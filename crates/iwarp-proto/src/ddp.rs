@@ -22,7 +22,7 @@ impl Control {
     const TAGGED: u8 = 0x80;
     const LAST: u8 = 0x40;
 
-    /// Of a segment we send.
+    /// Creates the control octet of a segment to send.
     pub fn new(tagged: bool, last: bool) -> Self {
         let tagged = if tagged { Self::TAGGED } else { 0 };
         let last = if last { Self::LAST } else { 0 };
@@ -54,12 +54,12 @@ impl Control {
     }
 }
 
-/// View of a tagged header: every field, no judgement.
+/// View of a tagged header; nothing is validated.
 #[derive(Clone, Copy)]
 pub struct TaggedView<'a>(&'a [u8; TAGGED_LEN]);
 
 impl<'a> TaggedView<'a> {
-    /// Of the first octets of a segment, if there are enough.
+    /// Views the first octets of a segment, if there are enough.
     pub fn new(segment: &'a [u8]) -> Option<Self> {
         segment.first_chunk().map(Self)
     }
@@ -74,23 +74,23 @@ impl<'a> TaggedView<'a> {
         self.0[1]
     }
 
-    /// Whose memory.
+    /// STag of the region.
     pub fn stag(self) -> u32 {
         be::u32_at(self.0, 2)
     }
 
-    /// TO: where in it the payload begins.
+    /// TO: offset in the region at which the payload begins.
     pub fn offset(self) -> u64 {
         be::u64_at(self.0, 6)
     }
 }
 
-/// View of an untagged header: every field, no judgement.
+/// View of an untagged header; nothing is validated.
 #[derive(Clone, Copy)]
 pub struct UntaggedView<'a>(&'a [u8; UNTAGGED_LEN]);
 
 impl<'a> UntaggedView<'a> {
-    /// Of the first octets of a segment, if there are enough.
+    /// Views the first octets of a segment, if there are enough.
     pub fn new(segment: &'a [u8]) -> Option<Self> {
         segment.first_chunk().map(Self)
     }
@@ -115,18 +115,18 @@ impl<'a> UntaggedView<'a> {
         be::u32_at(self.0, 6)
     }
 
-    /// MSN: which message of the queue, counted from 1.
+    /// MSN: number of the message in its queue, counted from 1.
     pub fn sequence(self) -> u32 {
         be::u32_at(self.0, 10)
     }
 
-    /// MO: where in the message the payload begins.
+    /// MO: offset in the message at which the payload begins.
     pub fn offset(self) -> u32 {
         be::u32_at(self.0, 14)
     }
 }
 
-/// What a header says, one form or the other.
+/// A DDP header, tagged or untagged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
     /// Into memory the peer named (RFC 5041 §4.2).
@@ -135,9 +135,9 @@ pub enum Header {
         control: Control,
         /// The octet that belongs to RDMAP.
         rsvd_ulp: u8,
-        /// Whose memory.
+        /// STag of the region.
         stag: u32,
-        /// Where in it.
+        /// Offset in the region (TO).
         offset: u64,
     },
     /// Into the next buffer of a queue (RFC 5041 §4.3).
@@ -158,7 +158,7 @@ pub enum Header {
 }
 
 impl Header {
-    /// Reads the header that begins a segment, if all of it is there. Nothing is judged.
+    /// Reads the header that begins a segment, if it is complete. Nothing is validated.
     pub fn read(segment: &[u8]) -> Option<Self> {
         if Control(*segment.first()?).tagged() {
             let view = TaggedView::new(segment)?;
@@ -181,14 +181,14 @@ impl Header {
         }
     }
 
-    /// Appends it to `out`.
+    /// Appends the header to `out`.
     pub fn emit(self, out: &mut Vec<u8>) {
         let mut header = [0; MAX_HEADER_LEN];
         let len = self.write(&mut header);
         out.extend_from_slice(&header[..len]);
     }
 
-    /// Writes it to the beginning of `out`, and says how long it is.
+    /// Writes the header to the beginning of `out`, and returns its length.
     ///
     /// # Panics
     ///
@@ -239,7 +239,7 @@ impl Header {
         }
     }
 
-    /// Octets of it on the wire.
+    /// Length of the header in octets.
     pub fn wire_len(self) -> usize {
         self.control().header_len()
     }

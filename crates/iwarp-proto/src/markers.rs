@@ -1,4 +1,4 @@
-//! Markers on the way out (RFC 5044 §4.3), for the rare peer whose receiver asks for them.
+//! Insertion of MPA markers (RFC 5044 §4.3), for peers whose receiver requires them.
 
 use crate::crc;
 use crate::fpdu::{MARKER_LEN, MARKER_PERIOD};

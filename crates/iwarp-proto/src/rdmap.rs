@@ -14,7 +14,7 @@ pub const QUEUE_READ: u32 = 1;
 /// Queue of Terminate (RFC 5040 §5.4).
 pub const QUEUE_TERMINATE: u32 = 2;
 
-/// What a message is (RFC 5040 §4.1, figure 4).
+/// RDMAP opcode of a message (RFC 5040 §4.1, figure 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opcode {
     /// RDMA Write.
@@ -52,7 +52,7 @@ impl Opcode {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// Its number.
+    /// Number of the opcode.
     pub fn number(self) -> u8 {
         self as u8
     }
@@ -68,7 +68,7 @@ impl Opcode {
 pub struct Control(pub u8);
 
 impl Control {
-    /// Of a message we send.
+    /// Creates the control field of a message to send.
     pub fn new(opcode: Opcode) -> Self {
         Self((VERSION << 6) | opcode.number())
     }
@@ -78,7 +78,7 @@ impl Control {
         self.0 >> 6
     }
 
-    /// What the message is.
+    /// Opcode of the message, if it is known.
     pub fn opcode(self) -> Option<Opcode> {
         Opcode::parse(self.0 & 0x0f)
     }
@@ -87,15 +87,15 @@ impl Control {
 /// RDMA Read Request (RFC 5040 §4.4). Every value is possible; memory decides what is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadRequest {
-    /// Where the answer goes: STag of the asker.
+    /// STag of the data sink, at the requester.
     pub sink_stag: u32,
-    /// Where in it.
+    /// Offset in the region.
     pub sink_offset: u64,
     /// Octets.
     pub length: u32,
-    /// What is read: STag of the asked.
+    /// STag of the data source, at the responder.
     pub source_stag: u32,
-    /// Where in it.
+    /// Offset in the region.
     pub source_offset: u64,
 }
 
@@ -114,7 +114,7 @@ impl ReadRequest {
         }
     }
 
-    /// Its octets.
+    /// Returns its octets.
     pub fn emit(self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         bytes[0..4].copy_from_slice(&self.sink_stag.to_be_bytes());

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn an_stag_dies_with_its_registration() {
+    fn an_stag_is_invalid_after_its_registration() {
         let mut table = StagTable::new([7; 32]);
         let first = table.register(sink());
         let slot = table.find(first.0).unwrap();
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn stags_differ_are_never_zero_and_neighbours_are_dead() {
+    fn stags_are_distinct_and_nonzero_and_adjacent_ones_invalid() {
         let mut table = StagTable::new([1; 32]);
         let mut seen = HashSet::new();
         for _ in 0..2000 {
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn other_seeds_give_other_stags() {
+    fn different_seeds_give_different_stags() {
         let first = StagTable::new([1; 32]).register(sink());
         let second = StagTable::new([2; 32]).register(sink());
         assert_ne!(first, second);
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_use_that_outlives_its_name_does_not_count_for_the_next() {
+    fn a_use_that_outlives_its_stag_does_not_count_for_the_next_stag() {
         let mut table = StagTable::new([3; 32]);
         let first = table.register(sink());
         let first = table.find(first.0).unwrap();

@@ -23,7 +23,7 @@ macro_rules! causes {
             /// Every cause that the RFCs name.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// What it means, if it is one that the RFCs name.
+            /// Description of the error, if the RFCs name it.
             pub fn words(self) -> Option<&'static str> {
                 match self {
                     $(Self::$name => Some($words),)*
@@ -149,7 +149,7 @@ impl Terminate {
     /// Octets of the longest.
     pub const MAX_LEN: usize = 4 + 2 + ddp::MAX_HEADER_LEN + ReadRequest::LEN;
 
-    /// Its octets.
+    /// Returns its octets.
     pub fn emit(&self) -> Vec<u8> {
         let Cause { layer, etype, code } = self.cause;
         let mut out = Vec::with_capacity(Self::MAX_LEN);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cause_comes_back() {
+    fn every_cause_round_trips() {
         for cause in Cause::ALL {
             assert_eq!(Terminate::parse(&bare(*cause).emit()), Some(bare(*cause)));
             assert!(cause.words().is_some());
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_guilty_segment_comes_back() {
+    fn the_terminated_segment_round_trips() {
         assert_eq!(
             Terminate::parse(&about_a_read().emit()),
             Some(about_a_read())
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn nibbles_in_the_other_order_are_understood() {
+    fn swapped_nibbles_are_understood() {
         let mut bytes = about_a_read().emit();
         bytes[0] = bytes[0].rotate_left(4);
         bytes[2] = bytes[2].reverse_bits();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn words_say_layer_and_cause() {
+    fn display_names_layer_and_cause() {
         assert_eq!(
             Cause::DDP_BOUNDS.to_string(),
             "DDP: base or bounds violation of a tagged segment (type 0x1, code 0x01)"

@@ -1,4 +1,4 @@
-//! Whose name a client calls in.
+//! Credentials of a client.
 
 use oncrpc::auth::{MAX_GIDS, MAX_MACHINE_NAME};
 use oncrpc::{AuthSys, Credential};

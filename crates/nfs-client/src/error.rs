@@ -1,4 +1,4 @@
-//! Why something could not be done, for programs and for people.
+//! Errors of file operations.
 
 use nfs_proto::Status;
 use nfs_proto::mount::MountStatus;
@@ -18,7 +18,7 @@ pub enum Fault {
     /// The server did not execute the call, or its reply cannot be read.
     #[error(transparent)]
     Rpc(#[from] RpcError),
-    /// There is no reply.
+    /// The transport returned no reply.
     #[error(transparent)]
     Transport(#[from] TransportError),
     /// The reply can be read and makes no sense.
@@ -54,7 +54,7 @@ impl Fault {
         }
     }
 
-    /// What the user can do about it, where there is something.
+    /// Advice for the user, if there is any.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Status(status) => status_hint(*status),
@@ -96,10 +96,10 @@ fn status_hint(status: Status) -> Option<&'static str> {
     }
 }
 
-/// What could not be done, to what, and why.
+/// An error of a file operation, with its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What could not be done: a verb, such as `read`.
+    /// The operation that failed, as a verb such as `read`.
     pub doing: &'static str,
     /// To what: a path from the root of the export; of the server, for what MOUNT does.
     pub path: Vec<u8>,
@@ -161,14 +161,14 @@ mod tests {
     }
 
     #[test]
-    fn path_cannot_steer_a_terminal() {
+    fn control_characters_in_paths_are_escaped() {
         let error = Err::<(), _>(Status::Io).at("read", b"/a\x1b[2J\xff");
         let text = error.unwrap_err().to_string();
         assert!(text.starts_with("cannot read /a\\x1b[2J\\xff: "), "{text}");
     }
 
     #[test]
-    fn nothing_is_told_twice() {
+    fn errors_have_no_source_that_repeats_them() {
         use std::error::Error as _;
         let error = Err::<(), _>(Status::Io).at("read", b"/a").unwrap_err();
         assert!(error.source().is_none());

@@ -70,12 +70,12 @@ impl<T: Transport + Send + Sync> Export<T> {
         self.root
     }
 
-    /// What the server said about the file system when it was mounted.
+    /// FSINFO of the file system, as of the time of mounting.
     pub fn info(&self) -> &results::FsInfo {
         &self.info
     }
 
-    /// What a path leads to; symbolic links are followed.
+    /// Looks up a path and follows symbolic links.
     ///
     /// # Errors
     ///
@@ -85,13 +85,13 @@ impl<T: Transport + Send + Sync> Export<T> {
         self.find(path, Last::Follow).await.at("find", path)
     }
 
-    /// What a path leads to; a symbolic link at its end is that itself.
+    /// Looks up a path and does not follow a final symbolic link.
     pub async fn lstat(&self, path: impl AsRef<[u8]>) -> Result<Node, Error> {
         let path = path.as_ref();
         self.find(path, Last::Keep).await.at("find", path)
     }
 
-    /// Which of these rights the caller has.
+    /// Returns which of these rights the caller has.
     pub async fn access(&self, path: impl AsRef<[u8]>, access: Access) -> Result<Access, Error> {
         let path = path.as_ref();
         let doing = "check access to";
@@ -130,7 +130,7 @@ impl<T: Transport + Send + Sync> Export<T> {
         Ok(Walk::new(self, self.list(path).await?))
     }
 
-    /// The data of a file, in order, with several READs under way.
+    /// The data of a file, in order, with several READs in flight.
     pub async fn read(&self, path: impl AsRef<[u8]>) -> Result<ReadStream<'_, T>, Error> {
         let path = path.as_ref();
         let node = self.find(path, Last::Follow).await.at("read", path)?;
@@ -278,7 +278,7 @@ impl<T: Transport + Send + Sync> Export<T> {
         self.nfs.remove_dir(dir, name).await.at("remove", path)
     }
 
-    /// Gives something another name, replacing what has it.
+    /// Renames a file or directory, and replaces an existing target.
     ///
     /// A call that is sent again after its connection was lost may be executed twice: where the
     /// server does not remember the first time, the second one fails with [`Status::NoEntry`] though
@@ -336,7 +336,7 @@ impl<T: Transport + Send + Sync> Export<T> {
             .at(doing, path)
     }
 
-    /// How full the file system of a path is.
+    /// Returns the free space of the file system of a path.
     pub async fn fs_stat(&self, path: impl AsRef<[u8]>) -> Result<results::FsStat, Error> {
         let path = path.as_ref();
         let node = self.find(path, Last::Follow).await.at("ask about", path)?;

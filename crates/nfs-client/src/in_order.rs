@@ -1,14 +1,14 @@
-//! Several futures under way at once, their results in the order in which they began.
+//! Runs several futures concurrently and returns their results in the order in which they began.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A future that is under way.
+/// A future that is in flight.
 type Running<'a, R> = Pin<Box<dyn Future<Output = R> + Send + 'a>>;
 
-/// Futures under way, oldest first. All of them are driven whenever the oldest is waited for.
+/// Futures in flight, oldest first. All of them are driven whenever the oldest is waited for.
 pub(crate) struct InOrder<'a, R> {
     slots: VecDeque<Slot<'a, R>>,
 }
@@ -83,7 +83,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     #[tokio::test]
-    async fn results_come_in_the_order_of_beginning() {
+    async fn results_come_in_the_order_in_which_the_futures_began() {
         let mut queue = InOrder::new();
         let mut senders = Vec::new();
         for _ in 0..3 {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn waiting_that_is_given_up_loses_nothing() {
+    async fn cancelled_waiting_loses_no_result() {
         let mut queue = InOrder::new();
         let (sender, receiver) = oneshot::channel::<u32>();
         queue.push(async move { receiver.await.unwrap() });

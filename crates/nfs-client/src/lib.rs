@@ -2,7 +2,7 @@
 //!
 //! [`Nfs3`] makes single calls, one method for each procedure. [`Mount`] asks for the root of an
 //! export. [`Export`] has files and directories by path: it resolves names and symbolic links, lists
-//! and walks directories, reads and writes with several calls under way, and removes trees.
+//! and walks directories, reads and writes with several calls in flight, and removes trees.
 //!
 //! Everything that waits can be cancelled by dropping its future; a stream that was interrupted
 //! goes on where it was. Data is handed over as [`Bytes`](bytes::Bytes), never copied here.

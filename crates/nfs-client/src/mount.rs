@@ -130,7 +130,7 @@ impl<T: Transport> Mount<T> {
             .collect())
     }
 
-    /// Who has mounted what, as far as the server knows: host and path.
+    /// Lists mounts known to the server, as host and path.
     pub async fn mounts(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Fault> {
         let reply = self.rpc.call(&mount::Dump).await?;
         let mounts = reply.results()?;
@@ -141,7 +141,7 @@ impl<T: Transport> Mount<T> {
             .collect())
     }
 
-    /// Says that an export is no longer used. The handle stays valid: it is for the server's list.
+    /// Removes an export from the server's list of mounts. The handle stays valid.
     pub async fn unmount(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
         let path = path.as_ref();
         self.unmount_path(path).await.at("unmount", path)
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn path_lies_in_what_begins_it_name_by_name() {
+    fn path_is_matched_by_whole_components() {
         let names = [&b"srv"[..], b"data", b"file"];
         for export in ["/", "/srv", "/srv/data/", "/srv/data/file"] {
             assert!(lies_in(&names, export.as_bytes()), "{export}");

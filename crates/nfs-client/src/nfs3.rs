@@ -10,13 +10,13 @@ use nfs_proto::{
 use oncrpc::xdr::{Gather, Opaque, padded};
 use oncrpc::{Credential, Transport};
 
-/// Makes calls of NFS version 3. Each method is one call (and more only for `NFS3ERR_JUKEBOX`).
+/// A client of NFS version 3. Each method is one call, which is repeated only for `NFS3ERR_JUKEBOX`.
 #[derive(Debug)]
 pub struct Nfs3<T> {
     rpc: Rpc<T>,
 }
 
-/// What READ returned.
+/// Result of READ.
 #[derive(Clone, Debug)]
 pub struct ReadAt {
     /// The bytes: at most as many as were asked for.
@@ -27,18 +27,18 @@ pub struct ReadAt {
     pub attributes: Option<Attributes>,
 }
 
-/// What WRITE returned.
+/// Result of WRITE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteAt {
     /// Bytes written: at least one, if there were any to write.
     pub count: usize,
-    /// What is stable now.
+    /// How stable the data is now.
     pub committed: Stable,
     /// Changes when uncommitted data may have been lost.
     pub verifier: WriteVerifier,
 }
 
-/// What CREATE, MKDIR, SYMLINK and MKNOD returned.
+/// Result of CREATE, MKDIR, SYMLINK and MKNOD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Created {
     /// The new object's handle; servers may leave it out.

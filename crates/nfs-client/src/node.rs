@@ -1,4 +1,4 @@
-//! What a path leads to.
+//! Files, directories and links found by path.
 
 use nfs_proto::{Attributes, FileHandle};
 

@@ -1,4 +1,4 @@
-//! Reading a file in order, with several READs under way.
+//! Reading a file in order, with several READs in flight.
 
 use crate::error::At;
 use crate::in_order::InOrder;
@@ -9,8 +9,8 @@ use oncrpc::xdr::{Gather, gather_len};
 
 /// A file that is being read.
 ///
-/// At most [`Tuning::in_flight`] bytes are under way or wait to be taken.
-/// Dropping it cancels what is under way.
+/// At most [`Tuning::in_flight`] bytes are in flight or wait to be taken.
+/// Dropping it cancels what is in flight.
 pub struct ReadStream<'c, T> {
     nfs: &'c Nfs3<T>,
     file: FileHandle,
@@ -77,7 +77,7 @@ impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
     pub async fn next(&mut self) -> Result<Option<Gather>, Error> {
         while !self.ended {
             self.read_ahead();
-            let chunk = self.running.next().await.expect("a READ is under way");
+            let chunk = self.running.next().await.expect("a READ is in flight");
             match chunk {
                 Ok(chunk) => {
                     if chunk.eof {
@@ -109,7 +109,7 @@ impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
         u32::try_from(left).map_or(most, |left| left.clamp(MIN_READ.min(most), most))
     }
 
-    /// Keeps READs under way up to the expected end, and one where nothing is known.
+    /// Keeps READs in flight up to the expected end, and one where nothing is known.
     fn read_ahead(&mut self) {
         let depth = self
             .tuning

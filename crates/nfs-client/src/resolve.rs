@@ -1,4 +1,4 @@
-//! What a path leads to, through `..` and symbolic links.
+//! Path resolution through `..` and symbolic links.
 
 use crate::path::{Last, components};
 use crate::{Export, Fault, Node};

@@ -20,7 +20,7 @@ const JUKEBOX_FIRST: Duration = Duration::from_millis(100);
 /// How often a call is made again because of `NFS3ERR_JUKEBOX`: for half a minute or so.
 const JUKEBOX_RETRIES: u32 = 9;
 
-/// Makes calls over a transport, in somebody's name.
+/// Makes calls over a transport with a credential.
 #[derive(Debug)]
 pub struct Rpc<T> {
     transport: T,
@@ -55,7 +55,7 @@ impl<T: Transport> Rpc<T> {
         &self.transport
     }
 
-    /// Makes a call and waits for its reply. Where the server says that it needs more time, the
+    /// Makes a call and waits for its reply. If the server answers that it needs more time, the
     /// call is made again, as a new one (RFC 1813 §2.6, `NFS3ERR_JUKEBOX`).
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Bytes of a server as text for people.
+//! Escapes bytes of a server for display.
 
 use std::fmt::Write;
 
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_cannot_steer_a_terminal() {
+    fn control_characters_in_names_are_escaped() {
         assert_eq!(printable("smörgås.txt".as_bytes()), "smörgås.txt");
         assert_eq!(printable(b"a\x1b[2Jb\n"), "a\\x1b[2Jb\\x0a");
         assert_eq!(printable(b"\xff\xfe-x"), "\\xff\\xfe-x");

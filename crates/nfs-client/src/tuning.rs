@@ -1,4 +1,4 @@
-//! How large calls are, and how many are in flight at once.
+//! Sizes of READs and WRITEs, and how many are in flight at once.
 
 use nfs_proto::limits::{MAX_DATA, MAX_DIRECTORY_REPLY};
 use nfs_proto::results;
@@ -19,7 +19,7 @@ const MOST_CALLS: usize = 1024;
 /// Bytes of a READDIRPLUS reply: between these two, whatever the server prefers.
 const LIST_SIZES: std::ops::RangeInclusive<u32> = 32 << 10..=256 << 10;
 
-/// How large calls are, and how many are in flight at once.
+/// Sizes of READs and WRITEs, and how many are in flight at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
     /// Bytes of one READ.
@@ -40,7 +40,7 @@ pub struct Tuning {
 }
 
 impl Tuning {
-    /// What suits a server that says this about itself: 1 MiB where it can, 16 MiB at a time.
+    /// Chooses sizes for a server with this FSINFO: 1 MiB if it can, 16 MiB in flight.
     pub fn new(info: &results::FsInfo) -> Self {
         let io = |max: u32| match max {
             0 => IO_SIZE_UNKNOWN,

@@ -1,4 +1,4 @@
-//! A file that appears under its name only when it is whole.
+//! Atomic uploads: a file appears under its name only when it is complete.
 
 use crate::error::At;
 use crate::{Error, Export, Fault, WriteStream};
@@ -142,7 +142,7 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
             stream,
             ..
         } = self;
-        // What is under way must not write after the file is gone.
+        // What is in flight must not write after the file is gone.
         drop(stream);
         if let Ok(name) = Name::new(&temporary) {
             // There is nobody to tell: the error that led here is the one that counts.
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn temporary_names_are_names_however_long_the_name_is() {
+    fn temporary_names_are_valid_however_long_the_name_is() {
         let short = temporary_name(b"a", 1);
         assert_eq!(short, b".a.rpcrdma-0000000000000001");
         let long = [b'x'; MAX_NAME];

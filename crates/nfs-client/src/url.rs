@@ -4,7 +4,7 @@ use nfs_proto::NFS_RDMA_PORT;
 use std::fmt;
 use std::str::FromStr;
 
-/// Where something is: `nfs://HOST[:PORT]/PATH`.
+/// An NFS URL, `nfs://HOST[:PORT]/PATH`.
 ///
 /// The port is that of NFS over RDMA, 20049, unless it is given; RFC 2224 has 2049, which is NFS
 /// over TCP. The path begins at the server's root: RFC 2224 §6.1 writes that with two slashes, and
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_ports_and_paths_are_told_apart() {
+    fn hosts_ports_and_paths_are_parsed() {
         check("nfs://server", "server", 20049, b"/");
         check("nfs://server/", "server", 20049, b"/");
         check("NFS://server:2050/a/b", "server", 2050, b"/a/b");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_refused_with_the_reason() {
+    fn invalid_urls_are_refused_with_a_reason() {
         refused("/a/b", UrlError::Scheme);
         refused("http://server/", UrlError::Scheme);
         refused("nfs:///a", UrlError::NoHost);
@@ -220,7 +220,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_path_survives(path in proptest::collection::vec(1u8.., 0..40), port in 1u16..) {
+        fn any_path_round_trips(path in proptest::collection::vec(1u8.., 0..40), port in 1u16..) {
             let path = [b"/", &path[..]].concat();
             let url = NfsUrl { host: "::1".into(), port, path };
             prop_assert_eq!(url.to_string().parse::<NfsUrl>().unwrap(), url);

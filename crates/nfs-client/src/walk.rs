@@ -1,4 +1,4 @@
-//! Everything below a directory.
+//! Walks a directory tree.
 
 use crate::error::At;
 use crate::path::join;
@@ -12,9 +12,9 @@ const MAX_DEPTH: usize = 1000;
 /// Something found by a [`Walk`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WalkEntry {
-    /// Its path: that of the directory where the walk began, and on.
+    /// Its path, which begins with that of the directory where the walk began.
     pub path: Vec<u8>,
-    /// What it is.
+    /// Its handle and attributes.
     pub node: Node,
 }
 

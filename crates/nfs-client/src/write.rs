@@ -1,4 +1,4 @@
-//! Writing a file, with several WRITEs under way, and to stable storage in the end.
+//! Writing a file, with several WRITEs in flight, and to stable storage in the end.
 
 use crate::error::At;
 use crate::in_order::InOrder;
@@ -16,13 +16,13 @@ const MAX_REWRITES: u32 = 4;
 ///
 /// WRITEs are UNSTABLE and followed by COMMIT (RFC 1813 §3.3.7, §3.3.21). Until then the data is
 /// kept, by reference: if the server's verifier changes it may have lost the data, and it is
-/// written again. Dropping the stream cancels what is under way; what is written by then stays.
+/// written again. Dropping the stream cancels what is in flight; what is written by then stays.
 pub struct WriteStream<'c, T> {
     nfs: &'c Nfs3<T>,
     file: FileHandle,
     path: Vec<u8>,
     tuning: Tuning,
-    /// Where the next byte goes.
+    /// Offset of the next byte.
     next: u64,
     /// Accepted, and not on its way yet; each at most a WRITE long.
     backlog: VecDeque<Piece>,
@@ -89,7 +89,7 @@ impl<'c, T: Transport + Send + Sync> WriteStream<'c, T> {
         self.file
     }
 
-    /// Where the next byte goes.
+    /// Offset of the next byte.
     pub fn offset(&self) -> u64 {
         self.next
     }
@@ -167,7 +167,7 @@ impl<'c, T: Transport + Send + Sync> WriteStream<'c, T> {
         }
     }
 
-    /// Polls what is under way once, so that what was begun is really sent.
+    /// Polls what is in flight once, so that what was begun is really sent.
     async fn collect_done(&mut self) -> Result<(), Fault> {
         while let Some(written) = self.running.next_done().await {
             self.wrote(written?);
@@ -204,7 +204,7 @@ impl<'c, T: Transport + Send + Sync> WriteStream<'c, T> {
         }
     }
 
-    /// Commits what was written, and puts back what was lost. Nothing is under way meanwhile, and
+    /// Commits what was written, and puts back what was lost. Nothing is in flight meanwhile, and
     /// nothing changes before the reply is there.
     async fn commit(&mut self) -> Result<(), Fault> {
         let verifier = self.nfs.commit(self.file, 0, 0).await?;

@@ -101,7 +101,7 @@ async fn huge_directory_is_listed_and_removed_page_by_page() {
 }
 
 #[tokio::test]
-async fn directory_that_does_not_lead_on_is_an_error() {
+async fn directory_listing_without_progress_is_an_error() {
     let (_, export) = export(
         Faults {
             stuck: true,
@@ -153,7 +153,7 @@ async fn tree_is_walked_and_removed_however_the_server_lists() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_removed_is_told_and_the_rest_is_removed() {
+async fn entries_that_cannot_be_removed_are_reported_and_the_rest_is_removed() {
     for faults in listings() {
         let faults = Faults {
             protected: Some(b"keep"),
@@ -196,7 +196,7 @@ async fn what_cannot_be_removed_is_told_and_the_rest_is_removed() {
 }
 
 #[tokio::test]
-async fn directory_full_of_what_cannot_be_removed_is_given_up() {
+async fn removal_gives_up_after_too_many_failures() {
     let faults = Faults {
         protected: Some(b"keep"),
         ..Faults::default()
@@ -335,7 +335,7 @@ async fn upload_is_named_though_the_call_that_names_it_is_executed_twice() {
 }
 
 #[tokio::test]
-async fn upload_that_somebody_removes_is_not_taken_for_what_had_the_name() {
+async fn upload_that_is_removed_meanwhile_is_not_mistaken_for_the_old_file() {
     let (server, export) = export(Faults::default(), Carry::Apart).await;
     let old = b"old".to_vec();
     export.write_all("/file", old, NONE).await.unwrap();

@@ -95,7 +95,7 @@ async fn only_what_was_lost_is_written_again() {
 }
 
 #[tokio::test]
-async fn server_that_never_keeps_anything_is_given_up() {
+async fn writing_to_a_server_that_loses_all_data_fails() {
     let faults = Faults {
         always_crashes: true,
         ..Faults::default()
@@ -168,7 +168,7 @@ async fn sizes_and_depth_are_what_server_and_user_allow() {
 }
 
 #[tokio::test]
-async fn as_many_calls_are_under_way_as_the_transport_takes_within_the_bytes_allowed() {
+async fn calls_in_flight_are_bounded_by_the_transport_and_by_bytes() {
     let (_, export) = export(Faults::default(), Carry::Apart).await;
     let data = bytes(SIZE, 1);
     // Some calls are answered at once, so that not all places are taken at the same time.
@@ -199,7 +199,7 @@ async fn as_many_calls_are_under_way_as_the_transport_takes_within_the_bytes_all
 }
 
 #[tokio::test]
-async fn waiting_for_data_can_be_given_up_and_taken_up_again() {
+async fn waiting_for_data_can_be_cancelled_and_resumed() {
     let (_, export) = export(Faults::default(), Carry::Apart).await;
     let data = bytes(SIZE, 9);
     let mut upload = export
@@ -297,7 +297,7 @@ async fn read_that_makes_no_progress_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn call_that_is_put_off_is_made_again() {
+async fn call_answered_with_jukebox_is_retried() {
     let faults = Faults {
         jukebox: 3,
         ..Faults::default()
@@ -311,7 +311,7 @@ async fn call_that_is_put_off_is_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn call_that_is_put_off_for_ever_fails() {
+async fn call_always_answered_with_jukebox_fails() {
     let faults = Faults {
         jukebox: u32::MAX,
         ..Faults::default()

@@ -35,7 +35,7 @@ xdr_struct! {
     /// GETATTR (RFC 1813 §3.3.1).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct GetAttr {
-        /// Of what.
+        /// The object.
         pub object: FileHandle,
     }
 }
@@ -44,9 +44,9 @@ xdr_struct! {
     /// SETATTR (RFC 1813 §3.3.2).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SetAttr {
-        /// Of what.
+        /// The object.
         pub object: FileHandle,
-        /// What to set.
+        /// The attributes to set.
         pub attributes: SetAttributes,
         /// Only if the object's ctime is this.
         pub guard: Option<NfsTime>,
@@ -57,7 +57,7 @@ xdr_struct! {
     /// LOOKUP (RFC 1813 §3.3.3).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Lookup<'a> {
-        /// What to look for, and where.
+        /// The directory and the name to look up.
         pub what: Place<'a>,
     }
 }
@@ -90,7 +90,7 @@ xdr_struct! {
         pub file: FileHandle,
         /// From this byte on.
         pub offset: u64,
-        /// As many bytes.
+        /// Number of bytes.
         pub count: u32,
     }
 }
@@ -103,9 +103,9 @@ xdr_struct! {
         pub file: FileHandle,
         /// From this byte on.
         pub offset: u64,
-        /// As many bytes; the same as the length of the data.
+        /// Number of bytes, which equals the length of the data.
         pub count: u32,
-        /// What must be stable before the answer.
+        /// What must be on stable storage before the reply.
         pub stable: Stable,
         /// The bytes. DDP-eligible.
         pub data: Data<'a>,
@@ -118,15 +118,15 @@ xdr_struct! {
     pub struct Create<'a> {
         /// The new file's name.
         pub place: Place<'a>,
-        /// What if there is one already.
+        /// How to treat an existing file.
         pub how: CreateHow,
     }
 }
 
-/// What CREATE does about a file that is there already (`createhow3`).
+/// How CREATE treats an existing file (`createhow3`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateHow {
-    /// Takes it as it is, but for the size.
+    /// UNCHECKED: it is used as it is, except for its size.
     Unchecked(SetAttributes),
     /// Fails.
     Guarded(SetAttributes),
@@ -197,12 +197,12 @@ xdr_struct! {
     pub struct MkNod<'a> {
         /// The new object's name.
         pub place: Place<'a>,
-        /// What to make.
+        /// The object to create.
         pub what: Node,
     }
 }
 
-/// What MKNOD makes (`mknoddata3`).
+/// The object that MKNOD creates (`mknoddata3`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Node {
     /// A character device.
@@ -268,7 +268,7 @@ xdr_struct! {
     /// REMOVE (RFC 1813 §3.3.12).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Remove<'a> {
-        /// What to remove.
+        /// The directory and the name to remove.
         pub object: Place<'a>,
     }
 }
@@ -277,7 +277,7 @@ xdr_struct! {
     /// RMDIR (RFC 1813 §3.3.13).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct RmDir<'a> {
-        /// What to remove.
+        /// The directory and the name to remove.
         pub object: Place<'a>,
     }
 }
@@ -358,7 +358,7 @@ xdr_struct! {
     /// PATHCONF (RFC 1813 §3.3.20).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct PathConf {
-        /// Of what.
+        /// The object.
         pub object: FileHandle,
     }
 }
@@ -371,7 +371,7 @@ xdr_struct! {
         pub file: FileHandle,
         /// From this byte on.
         pub offset: u64,
-        /// As many bytes; 0 is to the end of the file.
+        /// Number of bytes; 0 means to the end of the file.
         pub count: u32,
     }
 }

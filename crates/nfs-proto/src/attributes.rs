@@ -5,7 +5,7 @@ use oncrpc::xdr::{Error, Reader, Writer};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 xdr_enum! {
-    /// What a file is (`ftype3`).
+    /// Type of a file (`ftype3`).
     pub enum FileType ("ftype3") {
         /// A regular file.
         Regular = 1,
@@ -73,7 +73,7 @@ impl From<NfsTime> for SystemTime {
 /// Attributes of a file (`fattr3`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// What it is.
+    /// Its type.
     pub file_type: FileType,
     /// Permission bits, and set-user-ID, set-group-ID and sticky.
     pub mode: u32,
@@ -190,7 +190,7 @@ impl crate::tests::Sample for Attributes {
 }
 
 xdr_struct! {
-    /// What of a file's attributes is kept from before an operation (`wcc_attr`).
+    /// Attributes from before an operation, for cache consistency (`wcc_attr`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct WccAttributes {
         /// Bytes of data.

@@ -7,7 +7,7 @@ use oncrpc::xdr::{Writer, padded};
 /// Bytes behind the last entry: the end of the list, and whether the directory ends there.
 const END: usize = 8;
 
-/// What a caller allows a directory reply to have.
+/// Size limits of a directory reply, as the caller sets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectoryLimits {
     /// Bytes of the whole `resok` structure, all XDR overhead included.
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_limited_but_never_to_nothing() {
+    fn bytes_of_names_are_limited_but_one_entry_always_fits() {
         assert_eq!(fill(1000, 56), Ok((2, 84)));
         assert_eq!(fill(1000, 55), Ok((1, 52)));
         assert_eq!(fill(1000, 0), Ok((1, 52)));

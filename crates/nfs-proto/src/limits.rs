@@ -1,4 +1,4 @@
-//! The most that is accepted of everything a peer decides.
+//! Limits on everything whose size a peer decides.
 
 /// Bytes in a file handle (RFC 1813 §2.4, `NFS3_FHSIZE`).
 pub const MAX_HANDLE: u32 = 64;

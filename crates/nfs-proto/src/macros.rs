@@ -1,4 +1,4 @@
-//! XDR structures and enumerations, written down once.
+//! Macros that declare XDR structures and enumerations.
 //!
 //! A field stands in one line, in the order of the RFC; reading, writing and the largest size
 //! follow from that line and cannot disagree.

@@ -36,7 +36,7 @@ xdr_enum! {
 }
 
 impl MountStatus {
-    /// What it means, in words for a person.
+    /// Description for people.
     pub const fn message(self) -> &'static str {
         match self {
             Self::Perm => "not permitted",
@@ -113,7 +113,7 @@ xdr_struct! {
     }
 }
 
-/// What MNT returns (`mountres3_ok`).
+/// Result of MNT (`mountres3_ok`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mounted {
     /// Handle of the directory.
@@ -167,26 +167,26 @@ xdr_struct! {
     /// A directory that somebody has mounted (`mountbody`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct MountEntry<'a> {
-        /// Who.
+        /// The client.
         pub host: HostName<'a>,
-        /// What.
+        /// The path.
         pub path: DirPath<'a>,
     }
 }
 
-/// What DUMP returns (`mountlist`).
+/// Result of DUMP (`mountlist`).
 pub type MountList<'a> = List<MountEntry<'a>, MAX_MOUNT_ENTRIES>;
 
 xdr_struct! {
     /// A directory that can be mounted (`exportnode`).
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct ExportEntry<'a> {
-        /// What.
+        /// The path.
         pub path: DirPath<'a>,
         /// By whom; by anybody, if there is no name.
         pub groups: List<HostName<'a>, MAX_GROUPS>,
     }
 }
 
-/// What EXPORT returns (`exports`).
+/// Result of EXPORT (`exports`).
 pub type ExportList<'a> = List<ExportEntry<'a>, MAX_MOUNT_ENTRIES>;

@@ -1,4 +1,4 @@
-//! Names: as they stand in a message, and those that can be used.
+//! File names: as received, and validated.
 
 use crate::limits::{MAX_FILENAME, MAX_NAME};
 use crate::{Bytes, Status};
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_directory_can_hold_is_refused() {
+    fn invalid_names_are_refused() {
         refused(b"", Status::Access);
         refused(b"a/b", Status::Access);
         refused(b"a\0", Status::Access);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn longest_name_and_bytes_that_are_no_text_are_names() {
+    fn longest_name_and_names_that_are_not_utf8_are_accepted() {
         assert!(Name::new(&[b'x'; MAX_NAME]).is_ok());
         assert!(Name::new(b"\xff\xfe").is_ok());
         assert!(Name::new(b"..").unwrap().is_dot());

@@ -34,7 +34,7 @@ xdr_struct! {
     /// LOOKUP (RFC 1813 §3.3.3).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Lookup {
-        /// What the name stands for.
+        /// Handle of the named object.
         pub object: FileHandle,
         /// Its attributes.
         pub attributes: Option<Attributes>,
@@ -49,7 +49,7 @@ xdr_struct! {
     pub struct CheckAccess {
         /// Attributes of the object.
         pub attributes: Option<Attributes>,
-        /// Which of the rights asked about the caller has.
+        /// The requested rights that the caller has.
         pub access: crate::Access,
     }
 }
@@ -88,7 +88,7 @@ xdr_struct! {
         pub wcc: WccData,
         /// Bytes written; may be fewer than were sent.
         pub count: u32,
-        /// What is stable now; at least what was asked for.
+        /// How stable the data is; at least as requested.
         pub committed: Stable,
         /// Changes when uncommitted data may have been lost.
         pub verifier: WriteVerifier,
@@ -99,7 +99,7 @@ xdr_struct! {
     /// CREATE, MKDIR, SYMLINK and MKNOD (RFC 1813 §3.3.8 to §3.3.11).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Create {
-        /// What was made.
+        /// Handle of the new object.
         pub object: Option<FileHandle>,
         /// Its attributes.
         pub attributes: Option<Attributes>,
@@ -158,7 +158,7 @@ xdr_struct! {
     pub struct ReadDir<'a> {
         /// Attributes of the directory.
         pub dir_attributes: Option<Attributes>,
-        /// What to send with the next cookie.
+        /// Cookie verifier to send with the next cookie.
         pub verifier: CookieVerifier,
         /// The entries.
         pub entries: List<Entry<'a>, MAX_ENTRIES>,
@@ -185,12 +185,13 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// READDIRPLUS (RFC 1813 §3.3.17). A server builds it with [`DirectoryWriter`](crate::DirectoryWriter).
+    /// READDIRPLUS (RFC 1813 §3.3.17). A server builds it with
+    /// [`DirectoryWriter`](crate::DirectoryWriter).
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct ReadDirPlus<'a> {
         /// Attributes of the directory.
         pub dir_attributes: Option<Attributes>,
-        /// What to send with the next cookie.
+        /// Cookie verifier to send with the next cookie.
         pub verifier: CookieVerifier,
         /// The entries.
         pub entries: List<EntryPlus<'a>, MAX_ENTRIES>,
@@ -232,21 +233,21 @@ xdr_struct! {
         pub read_max: u32,
         /// Bytes a READ should have.
         pub read_preferred: u32,
-        /// What the size of a READ should be a multiple of.
+        /// Suggested multiple for the size of a READ.
         pub read_multiple: u32,
         /// Most bytes of one WRITE.
         pub write_max: u32,
         /// Bytes a WRITE should have.
         pub write_preferred: u32,
-        /// What the size of a WRITE should be a multiple of.
+        /// Suggested multiple for the size of a WRITE.
         pub write_multiple: u32,
         /// Bytes a READDIR should ask for.
         pub dir_preferred: u32,
         /// Most bytes of a file.
         pub max_file_size: u64,
-        /// How fine the server's times are.
+        /// Resolution of the server's times.
         pub time_delta: NfsTime,
-        /// What the file system can do.
+        /// Properties of the file system.
         pub properties: FsProperties,
     }
 }

@@ -1,4 +1,4 @@
-//! Numbers and verifiers that must not be mixed up (RFC 1813 §2.5).
+//! Newtypes for numbers and verifiers (RFC 1813 §2.5).
 
 use crate::Wire;
 use oncrpc::xdr::{Error, Reader, Writer};
@@ -72,7 +72,7 @@ verifier! {
 }
 
 xdr_enum! {
-    /// What must be on stable storage before a WRITE is answered (RFC 1813 §3.3.7). The order is
+    /// How stable the data of a WRITE must be before the reply (RFC 1813 §3.3.7). The order is
     /// that of the promise.
     pub enum Stable ("stable_how") {
         /// Nothing; COMMIT follows.
@@ -101,7 +101,7 @@ macro_rules! wire_flags {
 }
 
 bitflags::bitflags! {
-    /// What a caller may do with an object (RFC 1813 §3.3.4). Unknown bits are kept.
+    /// Access rights of a caller to an object (RFC 1813 §3.3.4). Unknown bits are kept.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Access: u32 {
         /// Read data of a file, or the entries of a directory.
@@ -121,7 +121,7 @@ bitflags::bitflags! {
 wire_flags!(Access);
 
 bitflags::bitflags! {
-    /// What a file system can do (RFC 1813 §3.3.19). Unknown bits are kept.
+    /// Properties of a file system (RFC 1813 §3.3.19). Unknown bits are kept.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct FsProperties: u32 {
         /// Hard links.

@@ -1,4 +1,4 @@
-//! What went wrong (RFC 1813 §2.6), and what comes with it.
+//! Status codes (RFC 1813 §2.6), and the results of failed calls.
 
 use crate::Wire;
 use oncrpc::xdr::{Error, Reader, Writer};
@@ -67,7 +67,7 @@ xdr_enum! {
 }
 
 impl Status {
-    /// What it means, in words for a person.
+    /// Description for people.
     pub const fn message(self) -> &'static str {
         match self {
             Self::Perm => "operation not permitted",
@@ -115,7 +115,7 @@ impl std::error::Error for Status {}
 pub struct Failed<T> {
     /// The error.
     pub status: Status,
-    /// What comes with it.
+    /// Further results of the failed call.
     pub with: T,
 }
 

@@ -1,4 +1,4 @@
-//! What has an XDR form, and the forms that several types share.
+//! The trait for types with an XDR encoding, and encodings that several types share.
 
 use oncrpc::xdr;
 use oncrpc::xdr::{Error, Reader, Writer};

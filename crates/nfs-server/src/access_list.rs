@@ -1,4 +1,4 @@
-//! Who may be served, by network address.
+//! Access list by network address.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_but_this_machine_is_served_by_default() {
+    fn only_loopback_is_served_by_default() {
         let list = AccessList::default();
         assert!(list.allows("127.0.0.2".parse().unwrap()));
         assert!(list.allows("::1".parse().unwrap()));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_explained() {
+    fn invalid_networks_are_refused_with_a_reason() {
         let message = |text: &str| text.parse::<Network>().unwrap_err().to_string();
         assert!(message("example").contains("no IP address"));
         assert!(message("192.0.2.0/33").contains("0 to 32"));

@@ -1,4 +1,4 @@
-//! What is served, under which name, to whom, and as whom.
+//! Exports: file systems with their paths, access lists and user mapping.
 
 use crate::access_list::AccessList;
 use crate::fs::{FileId, FileSystem, Identity};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// User and group of those who are not believed, or have none: `nobody` on most systems.
 pub const ANONYMOUS: u32 = 65_534;
 
-/// Which callers act as [`ANONYMOUS`] instead of as who they say they are.
+/// Which callers are mapped to [`ANONYMOUS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Squash {
     /// Root and its group.
@@ -20,12 +20,12 @@ pub enum Squash {
     Root,
     /// Everybody.
     All,
-    /// Nobody, but for callers without a Unix identity.
+    /// None, except callers without a Unix identity.
     None,
 }
 
 impl Squash {
-    /// As whom a caller acts.
+    /// Maps the credential of a caller to an identity.
     pub fn identity(self, credential: &Credential) -> Identity {
         let anonymous = || Identity::new(ANONYMOUS, ANONYMOUS);
         match (self, credential) {
@@ -59,11 +59,11 @@ pub(crate) fn is_understood(credential: &Credential) -> bool {
 /// The rules of an export.
 #[derive(Clone, Debug, Default)]
 pub struct ExportOptions {
-    /// Nothing can be changed.
+    /// Whether the export is read-only.
     pub read_only: bool,
-    /// Who acts as nobody.
+    /// Which callers are mapped to the anonymous user.
     pub squash: Squash,
-    /// Who is served.
+    /// Addresses that are served.
     pub allow: AccessList,
 }
 
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_no_paths_or_taken_are_refused() {
+    fn invalid_and_duplicate_export_names_are_refused() {
         for name in ["", "data", "/data/", "/a//b", "/../x", "/a\0"] {
             assert_eq!(exports(&[name]).err(), Some(ExportError::Name(name.into())));
         }
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn squashing_replaces_whom_it_should() {
+    fn squashing_replaces_the_configured_users() {
         let root = Credential::Sys(AuthSys {
             gids: [0, 5].into_iter().collect(),
             ..AuthSys::default()

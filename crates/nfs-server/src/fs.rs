@@ -1,4 +1,4 @@
-//! What a file system is to the NFS service.
+//! The interface between the NFS service and a file system.
 //!
 //! The vocabulary is that of files, not of a protocol version: who asks, which file, what is wanted.
 //! Export rules (squash, read-only, who may mount) are applied before a file system is asked, and

@@ -22,7 +22,7 @@ const BODY_LEN: usize = 4 + 4 + 24;
 /// First word of every handle. Another one would be another layout.
 const FORMAT: u32 = 1;
 
-/// What handles are sealed with.
+/// The key that seals file handles.
 #[derive(Clone)]
 pub struct HandleKey([u8; Self::LEN]);
 

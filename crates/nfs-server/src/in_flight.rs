@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn client_leaves_as_many_places_as_it_has() {
+    fn client_may_use_as_many_calls_as_it_leaves_free() {
         let in_flight = InFlight::new(100);
         let fill = |last| -> Vec<Counted> {
             std::iter::from_fn(|| in_flight.enter(&caller(last))).collect()

@@ -16,9 +16,9 @@
 //! kept open, as that it is the same file can be seen, but not that it has left.
 //!
 //! **Handles** are [`FileId`]s of inode number, a hash of the time of birth, and the inode number
-//! of the directory in which the file was first seen. How a file is found again from that, after
-//! a restart too, is told in `find.rs`, `places.rs` and `table.rs`. The kernel's own handles would need no table,
-//! but a privilege, and calls that cannot be made without `unsafe`.
+//! of the directory in which the file was first seen. How a file is found again from that, after a
+//! restart too, is told in `find.rs`, `places.rs` and `table.rs`. The kernel's own handles would
+//! need no table, but a privilege, and calls that cannot be made without `unsafe`.
 //!
 //! **What waits.** GETATTR, ACCESS, LOOKUP and READ are tried without waiting (`RESOLVE_CACHED`,
 //! `RWF_NOWAIT`) and become a job when the kernel would have to read a disk. Unstable writes of up
@@ -60,7 +60,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use sys::{ProcFd, Stat, Stop, Try};
+use sys::{Pace, ProcFd, Stat, Stop, Try};
 use table::Table;
 
 /// Largest unstable write that is tried without waiting, in bytes.
@@ -81,15 +81,6 @@ const SHORT_LINK: u64 = 59;
 #[derive(Clone)]
 pub struct LocalFs {
     inner: Arc<Inner>,
-}
-
-/// Whether an operation may wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pace {
-    /// No: rather fail with [`Stop::WouldBlock`].
-    Quick,
-    /// It is on a thread that may.
-    Patient,
 }
 
 struct Inner {
@@ -204,7 +195,7 @@ impl Inner {
         self.modes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whose rights count: the caller's, or those of this process.
+    /// The identity whose rights apply: the caller's, or that of this process.
     fn acting<'a>(&'a self, who: &'a Identity) -> &'a Identity {
         if self.as_root { who } else { &self.me }
     }
@@ -214,7 +205,7 @@ impl Inner {
         if self.as_root { check() } else { Ok(()) }
     }
 
-    /// What a file is now. One without a name is gone.
+    /// Returns the current attributes of a file. A file without a name is stale.
     fn stat(&self, node: &Node) -> Try<Stat> {
         let stat = sys::stat(&node.path, self.births)?;
         if stat.attributes.links == 0 {
@@ -259,7 +250,7 @@ impl Inner {
         self.synced(synced)
     }
 
-    /// Sees to it that the handle of what was made or moved is good after a crash.
+    /// Makes the handles of created and moved files durable.
     fn persist_places(&self) {
         if self.changes == Changes::Durable {
             self.table.wait();

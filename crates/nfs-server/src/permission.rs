@@ -1,4 +1,4 @@
-//! The Unix rules of permission, for file systems that act for others.
+//! Unix permission checks, for file systems that act on behalf of a caller.
 
 use crate::fs::{Access, Attributes, Error, FileKind, Identity, SetAttributes, SetTime, mode};
 
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn first_class_that_fits_decides() {
+    fn first_matching_permission_class_decides() {
         let file = file(FileKind::Regular, 0o057, 10, 20);
         let other_groups = Identity {
             groups: [7, 20].into_iter().collect(),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn only_root_gives_files_away() {
+    fn only_root_changes_owners() {
         let mine = file(FileKind::Regular, 0o600, 5, 5);
         let give = |uid, gid| SetAttributes {
             uid,
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_may_touch_what_they_may_write() {
+    fn users_who_may_write_a_file_may_set_its_times_to_now() {
         let open = file(FileKind::Regular, 0o666, 5, 5);
         let stranger = Identity::new(9, 9);
         let now = SetAttributes {

@@ -1,4 +1,4 @@
-//! Calls over a stream of bytes.
+//! RPC client over a byte stream.
 
 use crate::record::{self, Decoder};
 use buffer::Buffer;

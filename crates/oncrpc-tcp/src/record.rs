@@ -15,7 +15,7 @@ const LAST: u32 = 1 << 31;
 /// Bytes of a mark.
 const MARK: usize = 4;
 
-/// Takes messages out of a stream, in whatever pieces it comes.
+/// Decodes records from a stream, in pieces of any size.
 ///
 /// Memory grows with what has come, never with what a mark promises.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Decoder {
         }
     }
 
-    /// Takes bytes off the front of `input` until a record is complete or nothing is left.
+    /// Consumes bytes from the front of `input` until a record is complete or nothing is left.
     ///
     /// # Errors
     ///
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn promised_length_allocates_nothing() {
+    fn announced_record_length_allocates_nothing() {
         let mut decoder = Decoder::new(1 << 30);
         let mark = (LAST | 1 << 30).to_be_bytes();
         assert!(decode_all(&mut decoder, &mark).unwrap().is_empty());
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_fragments_come_to_an_end() {
+    fn number_of_empty_fragments_is_bounded() {
         let mut decoder = Decoder::new(8);
         let empty = [0; MARK].repeat(MAX_FRAGMENTS as usize);
         assert!(decode_all(&mut decoder, &empty).unwrap().is_empty());
@@ -234,7 +234,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn records_come_back_however_the_stream_is_cut(
+        fn records_are_decoded_however_the_stream_is_cut(
             records in vec(vec(any::<u8>(), 0..40), 1..6),
             cuts in vec(1usize..9, 1..60),
         ) {

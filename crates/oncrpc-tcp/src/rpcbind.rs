@@ -1,4 +1,4 @@
-//! Telling and asking rpcbind where a program is (RFC 1833), with universal addresses (RFC 5665).
+//! Client of rpcbind (RFC 1833): registers and looks up programs by universal address (RFC 5665).
 
 use buffer::Buffer;
 use oncrpc::auth::Credential;
@@ -40,7 +40,7 @@ const GETADDR: u32 = 3;
 /// TCP in a mapping of the port mapper (RFC 1833 §3.1).
 const IPPROTO_TCP: u32 = 6;
 
-/// What a program is reached over (RFC 5665 §5.1, RFC 8166 §9).
+/// Network identifier of a transport (RFC 5665 §5.1, RFC 8166 §9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NetId {
     /// TCP over IPv4.
@@ -70,7 +70,7 @@ impl NetId {
         }
     }
 
-    /// As it is written on the wire.
+    /// Its name in rpcbind messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -113,19 +113,19 @@ pub struct Registration {
     pub prog: u32,
     /// Version of the program.
     pub vers: u32,
-    /// What it is reached over.
+    /// Its transport.
     pub netid: NetId,
-    /// Where. An unspecified address (`0.0.0.0`, `::`) means all of the machine's.
+    /// Its address. An unspecified one (`0.0.0.0`, `::`) means all addresses of the machine.
     pub addr: SocketAddr,
 }
 
 /// Why rpcbind did not do it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RpcbindError {
-    /// It cannot be reached, or does not answer.
+    /// rpcbind cannot be reached, or does not answer.
     #[error(transparent)]
     Transport(#[from] TransportError),
-    /// It answers with an error.
+    /// rpcbind answers with an error.
     #[error("rpcbind: {0}")]
     Rpc(#[from] RpcError),
     /// It refused: another owner has registered the program, or the caller may not.
@@ -224,7 +224,7 @@ impl<T: Transport> Rpcbind<T> {
         self.boolean(UNSET, registration).await
     }
 
-    /// Where a program is (RPCBPROC_GETADDR); none if it is not registered.
+    /// Looks up the address of a program (RPCBPROC_GETADDR); `None` if it is not registered.
     ///
     /// # Errors
     ///

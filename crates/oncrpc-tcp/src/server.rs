@@ -1,4 +1,4 @@
-//! Answers over TCP.
+//! RPC server over TCP.
 
 use crate::record::{self, Decoder};
 use buffer::Buffer;
@@ -18,7 +18,7 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// What a [`Server`] spends on its clients.
+/// Limits and timeouts of a [`Server`].
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections at a time. One more takes the place of the [least useful](oncrpc::admission) of an
@@ -86,7 +86,7 @@ impl Server {
         self
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     ///
     /// # Errors
     ///

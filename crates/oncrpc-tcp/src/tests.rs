@@ -216,7 +216,7 @@ async fn calls_fail_when_the_server_closes() {
 }
 
 #[tokio::test]
-async fn nobody_listening_is_said_with_the_address() {
+async fn refused_connection_is_reported_with_the_address() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     drop(listener);
@@ -295,7 +295,7 @@ async fn connection_on_which_a_call_does_not_come_to_its_end_is_closed() {
 }
 
 #[tokio::test]
-async fn stopping_answers_what_was_begun() {
+async fn shutdown_answers_calls_that_have_begun() {
     let served = Served::new(Limits::default()).await;
     let client = served.client().await;
     let stopping = async {
@@ -312,7 +312,7 @@ async fn stopping_answers_what_was_begun() {
 }
 
 #[tokio::test]
-async fn call_that_is_not_answered_does_not_hold_up_others() {
+async fn unanswered_call_does_not_delay_others() {
     let served = Served::new(Limits::default()).await;
     let client = served.client().await;
     let never = ask(&client, NEVER, 1);

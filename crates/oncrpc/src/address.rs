@@ -1,4 +1,4 @@
-//! Which peers count as one.
+//! Groups of addresses that count as one peer.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};

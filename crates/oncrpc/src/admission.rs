@@ -1,4 +1,4 @@
-//! Admission control: which connections a server has when more are wanted than it can have.
+//! Admission control: limits the connections of a server, and evicts the least useful one.
 //!
 //! Every connection counts from the moment it is accepted. Once the server is full, a new connection
 //! takes the place of the least useful one:
@@ -39,19 +39,19 @@ const LEAVING_PART: usize = 8;
 /// How often eviction looks for another connection if the one that it chose came into use meanwhile.
 const MAX_CHOICES: usize = 4;
 
-/// How many connections a server has.
+/// Limits on the connections of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// In all.
+    /// Connections in total.
     pub connections: usize,
     /// From one address.
     pub per_address: usize,
-    /// In setup: their peers have not said yet what they want.
+    /// Connections in setup, whose peers have not made a request yet.
     pub in_setup: usize,
 }
 
 impl ConnectionLimits {
-    /// So many in all and from one address, of which a quarter may be in setup.
+    /// Limits for all connections and for those of one address, of which a quarter may be in setup.
     pub fn new(connections: usize, per_address: usize) -> Self {
         Self {
             connections,
@@ -100,7 +100,7 @@ struct Entry {
 
 /// The connection is being used.
 const IN_USE: u64 = 0;
-/// The connection has lost its place.
+/// The connection was evicted.
 const EVICTED: u64 = 1;
 /// The connection is being set up.
 const IN_SETUP: u64 = 2;
@@ -110,10 +110,10 @@ const FIRST_STAMP: u64 = 3;
 /// Why a connection is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The server has all the connections it can have, and none of them is less useful.
+    /// The server is full, and no connection is less useful.
     #[error("too many connections")]
     Full,
-    /// The address has all the connections it can have.
+    /// The address has as many connections as it may have.
     #[error("too many connections from this address")]
     AddressFull,
 }
@@ -344,7 +344,7 @@ impl Admitted {
         self.group
     }
 
-    /// The peer has said what it wants: the connection is idle now.
+    /// Ends the setup of the connection, which is idle now.
     pub fn set_up(&mut self) {
         let mut state = self.admission.lock();
         let Some(connections) = state.groups.get_mut(&self.group) else {

@@ -1,4 +1,4 @@
-//! Who a caller says it is (RFC 5531 §8.2, §10, Appendix A).
+//! Credentials and verifiers (RFC 5531 §8.2, §10, Appendix A).
 
 use crate::xdr::{Error, Reader, Writer, padded};
 use smallvec::SmallVec;
@@ -62,15 +62,15 @@ impl<'a> OpaqueAuth<'a> {
     }
 }
 
-/// A credential that was understood, or is passed through.
+/// A parsed credential.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Credential {
-    /// The caller does not say (RFC 5531 §10.1).
+    /// AUTH_NONE: no identity (RFC 5531 §10.1).
     #[default]
     None,
-    /// Unix user and groups (RFC 5531 Appendix A).
+    /// AUTH_SYS: Unix user and groups (RFC 5531 Appendix A).
     Sys(AuthSys),
-    /// Any other flavour, for a program that knows it.
+    /// Any other flavour, passed through to the program.
     Other {
         /// Number of the flavour.
         flavour: u32,
@@ -83,7 +83,7 @@ impl Credential {
     /// Most bytes of a credential on the wire, flavour and length included.
     pub const MAX_LEN: usize = 8 + MAX_AUTH_BODY as usize;
 
-    /// Understands what was received.
+    /// Parses a received credential.
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ impl Credential {
         }
     }
 
-    /// Writes it with its flavour and length.
+    /// Writes the credential with its flavour and length.
     pub fn write(&self, w: &mut Writer) {
         match self {
             Self::None => OpaqueAuth::NONE.write(w),
@@ -130,10 +130,10 @@ impl Credential {
     }
 }
 
-/// The body of AUTH_SYS (RFC 5531 Appendix A). Nobody vouches for it but the caller's machine.
+/// The body of AUTH_SYS (RFC 5531 Appendix A). It is not authenticated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthSys {
-    /// Any number the caller's machine chose.
+    /// Arbitrary number chosen by the caller's machine (`stamp`).
     pub stamp: u32,
     /// Name of the caller's machine, at most [`MAX_MACHINE_NAME`] bytes.
     pub machine_name: SmallVec<[u8; 64]>,
@@ -202,7 +202,7 @@ fn gids(r: &mut Reader<'_>) -> Result<SmallVec<[u32; 16]>, Error> {
     Ok(gids)
 }
 
-/// Why a caller was not believed (`auth_stat`, RFC 5531 §9).
+/// Why authentication failed (`auth_stat`, RFC 5531 §9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each variant is documented by its message")]
 #[derive(thiserror::Error)]
@@ -401,7 +401,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn credentials_come_back_as_they_were(
+        fn credentials_round_trip(
             stamp: u32,
             name in vec(any::<u8>(), 0..=255),
             uid: u32,

@@ -3,7 +3,7 @@
 use crate::auth::{AUTH_NONE, AuthStat, Credential, OpaqueAuth};
 use crate::xdr::{Error, Payload, Reader, Writer};
 
-/// The version of the RPC protocol spoken here (RFC 5531 §9).
+/// The supported version of the RPC protocol (RFC 5531 §9).
 pub const RPC_VERSION: u32 = 2;
 
 /// Bytes of the header of a successful reply with an empty verifier.
@@ -18,10 +18,10 @@ const ACCEPTED: u32 = 0;
 const DENIED: u32 = 1;
 const SUCCESS: u32 = 0;
 
-/// The header of a call, as far as it says what is called and by whom.
+/// The header of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallHeader<'a> {
-    /// Transaction id: matches the reply to the call, and nothing else.
+    /// Transaction ID (XID), which matches the reply to the call.
     pub xid: u32,
     /// Program.
     pub prog: u32,
@@ -35,13 +35,13 @@ pub struct CallHeader<'a> {
     pub verf: OpaqueAuth<'a>,
 }
 
-/// Why a message is not a call that can be executed, and what its sender is owed.
+/// Why a message cannot be executed as a call, and which error its sender gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// It is no call at all; nothing is owed.
+    /// It is not a call; it gets no reply.
     #[error("the message is not a call")]
     NotACall,
-    /// It is a call of another version of RPC; RPC_MISMATCH is owed.
+    /// It is a call of another RPC version; the reply is RPC_MISMATCH.
     #[error("RPC version {version} is not 2")]
     RpcVersion {
         /// Transaction id of the call.
@@ -49,7 +49,7 @@ pub enum CallError {
         /// The version it has.
         version: u32,
     },
-    /// Credential or verifier are malformed; AUTH_ERROR is owed.
+    /// Credential or verifier are malformed; the reply is AUTH_ERROR.
     #[error("{stat}")]
     Auth {
         /// Transaction id of the call.
@@ -57,7 +57,7 @@ pub enum CallError {
         /// What is wrong.
         stat: AuthStat,
     },
-    /// The header cannot be read; GARBAGE_ARGS is owed, or what the transport has for a
+    /// The header cannot be parsed; the reply is GARBAGE_ARGS, or what the transport has for a
     /// by-reference item inside of a header.
     #[error("the header of the call is unreadable: {error}")]
     Garbage {
@@ -165,7 +165,7 @@ impl EncodedCredential {
     }
 }
 
-/// What is called.
+/// A procedure of a version of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Procedure {
     /// Program.
@@ -181,21 +181,21 @@ pub struct Procedure {
 pub struct ReplyHeader<'a> {
     /// Transaction id of the call.
     pub xid: u32,
-    /// What became of the call.
+    /// The status of the call.
     pub status: ReplyStatus<'a>,
 }
 
-/// What became of a call (`reply_body`).
+/// The status of a call (`reply_body`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyStatus<'a> {
-    /// The server took it (MSG_ACCEPTED).
+    /// The call was accepted (MSG_ACCEPTED).
     Accepted {
         /// The server's verifier.
         verf: OpaqueAuth<'a>,
         /// Whether it was executed.
         status: AcceptStatus,
     },
-    /// The server did not look at it (MSG_DENIED).
+    /// The call was denied (MSG_DENIED).
     Denied(RejectStatus),
 }
 

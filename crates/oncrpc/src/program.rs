@@ -1,4 +1,4 @@
-//! Programs that answer calls, and which of them a call is for.
+//! RPC programs, and dispatch of calls to them.
 
 use crate::ReplyBound;
 use crate::auth::{AuthStat, Credential};
@@ -17,7 +17,7 @@ pub trait Program: Send + Sync {
     /// Number of the program.
     fn number(&self) -> u32;
 
-    /// Versions it answers. Calls of others never reach it.
+    /// Versions it supports. Calls of other versions are answered with PROG_MISMATCH.
     fn versions(&self) -> RangeInclusive<u32>;
 
     /// Answers one call, under the rules of [`Service::call`]: it must not wait.
@@ -31,7 +31,7 @@ pub trait Program: Send + Sync {
     }
 }
 
-/// A call whose header was read.
+/// A call whose header was parsed.
 #[derive(Debug)]
 pub struct Call {
     /// Transaction id.
@@ -46,7 +46,7 @@ pub struct Call {
     pub cred: Credential,
     /// Flavour of the verifier. Its body is of no use to the flavours known here.
     pub verf: u32,
-    /// Where the call came from.
+    /// The client that made the call, and its connection.
     pub caller: Caller,
     payload: Payload,
     args_at: usize,
@@ -87,7 +87,7 @@ impl Call {
         }
     }
 
-    /// What is called.
+    /// The procedure that is called.
     pub fn procedure(&self) -> Procedure {
         Procedure {
             prog: self.prog,
@@ -152,7 +152,7 @@ impl Call {
         self.accepted(AcceptStatus::ProcUnavail)
     }
 
-    /// SYSTEM_ERR: something of the server's own went wrong.
+    /// SYSTEM_ERR: an internal error of the server.
     pub fn system_err(self) -> Reply {
         self.accepted(AcceptStatus::SystemErr)
     }
@@ -174,7 +174,7 @@ impl Call {
         }
     }
 
-    /// AUTH_ERROR: the caller is not believed, or its flavour not supported.
+    /// AUTH_ERROR: authentication failed, or its flavour is not supported.
     pub fn denied(self, stat: AuthStat) -> Reply {
         let status = ReplyStatus::Denied(RejectStatus::AuthError(stat));
         reply_in(self.payload, self.xid, status)
@@ -193,12 +193,12 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// No program: every call is answered PROG_UNAVAIL.
+    /// Creates a service without programs: every call is answered with PROG_UNAVAIL.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same with one more program.
+    /// Adds a program.
     #[must_use]
     pub fn with(mut self, program: impl Program + 'static) -> Self {
         self.programs.push(Arc::new(program));

@@ -1,8 +1,8 @@
-//! What the reply to a call can carry.
+//! The largest reply that a transport can carry.
 
 use crate::ReplyBound;
 
-/// What a transport can carry in the reply to one call: the size of the message itself, and that of
+/// Capacity for the reply to one call: the size of the message itself, and that of
 /// each chunk that was offered for a result (RFC 8166 §3.4.6).
 ///
 /// A service that looks at it before it does the work saves work whose results could not be returned.
@@ -12,14 +12,14 @@ pub struct ReplyRoom {
     results: [u32; Self::MAX_RESULTS],
 }
 
-/// In the place of a result: there is no chunk for it, so that it is part of the message.
+/// Stands for a result without a chunk of its own, which is part of the message.
 const IN_MESSAGE: u32 = u32::MAX;
 
 impl ReplyRoom {
     /// Results that can have chunks of their own.
     pub const MAX_RESULTS: usize = 16;
 
-    /// A reply of any size, as over TCP.
+    /// Room for a reply of any size, as over TCP.
     pub const UNLIMITED: Self = Self {
         message: usize::MAX,
         results: [IN_MESSAGE; Self::MAX_RESULTS],
@@ -49,7 +49,7 @@ impl ReplyRoom {
         self
     }
 
-    /// Whether a reply as large as this can be returned.
+    /// Whether a reply with this bound can be returned.
     pub fn carries(&self, reply: &ReplyBound) -> bool {
         let mut message = reply.fixed;
         for (index, &len) in reply.results.iter().enumerate() {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_beyond_those_that_are_known_are_none() {
+    fn results_beyond_the_known_chunks_have_no_chunk() {
         let room = ReplyRoom::of_message(10).with_chunks([Some(5); ReplyRoom::MAX_RESULTS + 1]);
         check(room, 10, &[5; ReplyRoom::MAX_RESULTS], true);
         check(room, 10, &[5; ReplyRoom::MAX_RESULTS + 1], false);

@@ -1,4 +1,4 @@
-//! What answers RPC calls.
+//! The trait for services that answer RPC calls.
 
 use crate::xdr::Payload;
 use crate::{ReplyBound, ReplyRoom};
@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Answers RPC calls, whatever transport they came over.
+/// A service that answers RPC calls of any transport.
 ///
 /// One service is shared by all connections and all threads of a server.
 pub trait Service: Send + Sync {
@@ -28,23 +28,23 @@ pub trait Service: Send + Sync {
     }
 }
 
-/// Who calls.
+/// The client that made a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
     /// Address of the other end. Ports are no identity: they change at each reconnect.
     pub addr: SocketAddr,
-    /// The connection over which the call came.
+    /// The connection on which the call arrived.
     pub connection: ConnectionId,
-    /// What the reply to the call can carry.
+    /// Capacity for the reply to the call.
     pub reply_room: ReplyRoom,
 }
 
-/// One connection that was taken in. No two of a process are the same, also one after the other.
+/// Identifier of an accepted connection, never reused within a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnectionId(u64);
 
 impl Caller {
-    /// Who calls from there, on a connection that is new. Replies may have any size.
+    /// A caller with a new connection identifier, whose replies may have any size.
     pub fn new(addr: SocketAddr) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
@@ -55,23 +55,23 @@ impl Caller {
     }
 }
 
-/// How a call is answered.
+/// When and where a call is executed.
 pub enum Answer {
-    /// Here it is.
+    /// The reply is available.
     Now(Reply),
     /// By work that may block, such as a slow disk: the transport runs it on a thread of its own
     /// and goes on with other calls.
     Blocking(Box<dyn FnOnce() -> Reply + Send>),
-    /// By a future, driven beside other calls.
+    /// A future, which the transport polls beside other calls.
     Later(Pin<Box<dyn Future<Output = Reply> + Send>>),
 }
 
-/// What goes back to the caller.
+/// The reply to a call.
 #[derive(Debug)]
 pub enum Reply {
     /// A reply message, from its XID on. Its items are the results eligible for placement.
     Message(Payload),
-    /// Nothing: it was no call, or one that is being answered already.
+    /// No reply: the message was not a call, or the call is being answered already.
     Nothing,
     /// The call was not executed, as its chunks do not do for it: it had by-reference items where none
     /// is eligible (RFC 8166 §6.1), or its results fit neither inline nor the chunks that it offers
@@ -80,7 +80,7 @@ pub enum Reply {
 }
 
 impl Answer {
-    /// A reply message that is there at once.
+    /// A reply message that is available at once.
     pub fn message(payload: Payload) -> Self {
         Self::Now(Reply::Message(payload))
     }

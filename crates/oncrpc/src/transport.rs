@@ -1,13 +1,13 @@
-//! What carries RPC calls to a server.
+//! The trait for transports that carry RPC calls to a server.
 
 use crate::xdr::Payload;
 use smallvec::SmallVec;
 use std::future::Future;
 use std::time::Duration;
 
-/// Carries calls to one server and brings back the replies.
+/// A transport that sends calls to one server and returns the replies.
 pub trait Transport {
-    /// A transaction id that is not in use on this transport.
+    /// Returns a transaction ID (XID) that is not in use on this transport.
     fn next_xid(&self) -> u32;
 
     /// Sends a call message, from its XID on, and waits for the reply with that XID.
@@ -20,7 +20,7 @@ pub trait Transport {
         bound: ReplyBound,
     ) -> impl Future<Output = Result<Payload, TransportError>> + Send;
 
-    /// Calls worth having in flight at a time: more wait before they are sent. At least one; it
+    /// Largest useful number of calls in flight: more wait before they are sent. At least one; it
     /// may change with every reply.
     fn depth(&self) -> usize {
         USUAL_DEPTH
@@ -30,7 +30,7 @@ pub trait Transport {
 /// Calls in flight on a transport that does not say how many suit it.
 const USUAL_DEPTH: usize = 8;
 
-/// How large the reply to a call can be, so that a transport can provide for it beforehand.
+/// Upper bound for the size of a reply, so that a transport can provide for it beforehand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplyBound {
     /// Most bytes of the reply, RPC header included, without the data of the results below.

@@ -34,7 +34,7 @@ struct Recent {
 pub struct Suppressed {
     /// The address that they were about; `None` stands for several addresses.
     pub peer: Option<AddressGroup>,
-    /// How many they were.
+    /// Number of suppressed warnings.
     pub count: u64,
 }
 
@@ -71,7 +71,7 @@ impl Warnings {
         owed.map(|counted| counted.until).min()
     }
 
-    /// What was suppressed in periods that are over, to be logged in one line each.
+    /// Returns what was suppressed in completed periods, to be logged in one line each.
     pub fn summary(&self, now: Instant) -> Vec<Suppressed> {
         let mut recent = self.lock();
         let over = recent.extract_if(|_, counted| now >= counted.until);

@@ -1,20 +1,22 @@
-//! What an operator may choose.
+//! Configuration of the provider.
 
+use iwarp_proto::mpa::{MAX_DEPTH, Offer};
 use std::time::Duration;
+use verbs::QpOptions;
 
-/// How connections of an [`Iwarp`](crate::Iwarp) provider behave.
+/// Configuration of an [`Iwarp`](crate::Iwarp) provider and its connections.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Integrity checks. On by default (RFC 5044 §4.4).
     pub crc: CrcMode,
-    /// How large an FPDU is made.
+    /// Largest size of an FPDU.
     pub fpdu: FpduPolicy,
     /// Bytes of each socket buffer towards a peer on this machine. Elsewhere the kernel tunes
     /// them itself.
     pub loopback_socket_buffer: usize,
-    /// How long a connection may be silent before TCP asks whether the peer is still there.
+    /// How long a connection may be silent before TCP sends a keepalive probe.
     pub keepalive_idle: Duration,
-    /// How often TCP asks after that; the third unanswered question ends the connection.
+    /// Interval of further probes; the third unanswered one ends the connection.
     pub keepalive_interval: Duration,
     /// How long bytes may stay unacknowledged before the connection is lost.
     pub user_timeout: Duration,
@@ -27,6 +29,19 @@ pub struct Config {
     /// How long the first message of an initiator may stay unanswered before a zero-length RDMA
     /// Write is sent behind it. Linux's siw can overlook the first message until more arrives.
     pub nudge_after: Duration,
+}
+
+impl Config {
+    /// What to offer to the peer of a connection with these options.
+    pub(crate) fn offer(&self, options: &QpOptions) -> Offer {
+        let depth = |wanted: usize| u16::try_from(wanted).unwrap_or(MAX_DEPTH).min(MAX_DEPTH);
+        Offer {
+            crc: self.crc != CrcMode::Off,
+            ird: depth(options.inbound_reads),
+            ord: depth(options.outstanding_reads),
+            peer_to_peer: false,
+        }
+    }
 }
 
 impl Default for Config {
@@ -48,23 +63,23 @@ impl Default for Config {
 /// Whether FPDUs carry a CRC32C, and when it is checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CrcMode {
-    /// Asked for. Large payload is placed before its CRC is known; a bad one ends the connection
+    /// Requested. Large payload is placed before its CRC is known; a bad CRC ends the connection
     /// before anything is reported.
     #[default]
     On,
-    /// Asked for, and every FPDU is verified before any of it is placed, at the price of a copy.
+    /// Requested, and every FPDU is verified before any of it is placed, at the price of a copy.
     Strict,
-    /// Not asked for; still used when the peer asks.
+    /// Not requested; still used if the peer requests it.
     Off,
 }
 
-/// How large an FPDU is made.
+/// Largest size of an FPDU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FpduPolicy {
     /// Large on this machine, one per TCP segment elsewhere (RFC 5044 §5.1).
     #[default]
     Path,
-    /// As large as is worth it, for software peers.
+    /// As large as is useful, for software peers.
     Large,
     /// At most this many bytes of ULPDU, within 128 to 64768.
     Max(u16),

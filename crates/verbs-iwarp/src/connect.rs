@@ -2,9 +2,10 @@
 
 use crate::config::Config;
 use crate::handshake::{self, NoFrame};
-use crate::queue_pair::IwarpQp;
+use crate::queue_pair::{IwarpQp, invalid};
+use crate::shared::Shared;
+use crate::socket;
 use crate::startup::{Exchange, Startup};
-use crate::{Shared, offer, socket};
 use iwarp_proto::Role;
 use iwarp_proto::mpa::{Frame, FrameError, FrameReader, Initiator, Kind, Offer, Refusal};
 use iwarp_proto::terminate::Cause;
@@ -28,7 +29,7 @@ pub(crate) async fn connect(
         return Err(invalid("more private data than fits an MPA request").into());
     }
     let config = &provider.config;
-    let offer = offer(config, options);
+    let offer = config.offer(options);
     let mut attempt = Attempt {
         config,
         to,
@@ -153,10 +154,6 @@ fn plain_tcp(to: SocketAddr, why: &str) -> SetupError {
     SetupError::NotOurProtocol(format!(
         "{to} does not speak MPA ({why}); is this the plain NFS/TCP port? NFS/RDMA usually is 20049"
     ))
-}
-
-pub(crate) fn invalid(why: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 
 /// Says what to do, where the system only says what happened.

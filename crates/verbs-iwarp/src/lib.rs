@@ -10,6 +10,7 @@ mod connect;
 mod handshake;
 mod listen;
 mod queue_pair;
+mod shared;
 mod socket;
 mod startup;
 mod timers;
@@ -17,35 +18,17 @@ mod timers;
 pub use config::{Config, CrcMode, FpduPolicy};
 pub use startup::{Exchange, Startup};
 
-use buffer::{Pool, PoolStats};
-use iwarp_proto::mpa::{Frame, MAX_DEPTH, Offer};
-use iwarp_proto::{MAX_MESSAGE, MAX_REGION, MAX_REGIONS, MAX_SENDS};
+use buffer::PoolStats;
+use queue_pair::MAX_RECEIVES;
+use shared::Shared;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use verbs::{
-    BoxFuture, Connected, Invalidation, Limits, Listener, PrivateDataCapacity, Provider, QpOptions,
-    SetupError, WorkRequest,
-};
-
-/// Receives that can be posted at a time on one connection, whatever its options ask for.
-const MAX_RECEIVES: usize = 1 << 16;
-
-/// Bytes of staging and framing memory that a provider keeps for reuse, at most. Connections borrow
-/// it while there is something to receive or to send.
-const POOL_KEEP: usize = 16 << 20;
+use verbs::{BoxFuture, Connected, Limits, Listener, Provider, QpOptions, SetupError, WorkRequest};
 
 /// A provider of iWARP connections over TCP. Clones share their memory.
 #[derive(Clone, Debug)]
 pub struct Iwarp {
     shared: Arc<Shared>,
-}
-
-/// What all connections of a provider have in common.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) config: Config,
-    /// Lends staging and framing memory.
-    pub(crate) pool: Pool,
 }
 
 impl Default for Iwarp {
@@ -55,20 +38,19 @@ impl Default for Iwarp {
 }
 
 impl Iwarp {
-    /// A provider whose connections behave like this.
+    /// Creates a provider with this configuration.
     pub fn new(config: Config) -> Self {
-        let pool = Pool::new(POOL_KEEP);
         Self {
-            shared: Arc::new(Shared { config, pool }),
+            shared: Arc::new(Shared::new(config)),
         }
     }
 
-    /// How its connections behave.
+    /// The configuration of the provider.
     pub fn config(&self) -> &Config {
         &self.shared.config
     }
 
-    /// Staging and framing memory that connections have borrowed, and that is kept for them.
+    /// Statistics of the staging and framing memory that connections borrow.
     pub fn memory(&self) -> PoolStats {
         self.shared.pool.stats()
     }
@@ -98,7 +80,7 @@ impl Iwarp {
 
 impl Provider for Iwarp {
     fn limits(&self) -> Limits {
-        limits(&QpOptions {
+        queue_pair::limits(&QpOptions {
             receives: MAX_RECEIVES,
             ..QpOptions::default()
         })
@@ -122,40 +104,5 @@ impl Provider for Iwarp {
         on: SocketAddr,
     ) -> BoxFuture<'a, Result<Box<dyn Listener>, SetupError>> {
         Box::pin(listen::listen(Arc::clone(&self.shared), on))
-    }
-}
-
-/// What a connection can do at most, before anything is negotiated.
-fn limits(options: &QpOptions) -> Limits {
-    let capacity = Frame::capacity(true);
-    Limits {
-        private_data: PrivateDataCapacity {
-            request: capacity,
-            accept: capacity,
-            reject: capacity,
-        },
-        private_data_exact: true,
-        receives: options.receives.min(MAX_RECEIVES),
-        shared_receives: true,
-        holds_peer_back: true,
-        sends: MAX_SENDS,
-        outstanding_reads: MAX_DEPTH.into(),
-        inbound_reads: MAX_DEPTH.into(),
-        max_message: MAX_MESSAGE,
-        regions: MAX_REGIONS,
-        max_region: MAX_REGION,
-        remote_invalidation: Invalidation::Region,
-        keepalive: true,
-    }
-}
-
-/// What to offer to a peer.
-fn offer(config: &Config, options: &QpOptions) -> Offer {
-    let depth = |wanted: usize| u16::try_from(wanted).unwrap_or(MAX_DEPTH).min(MAX_DEPTH);
-    Offer {
-        crc: config.crc != CrcMode::Off,
-        ird: depth(options.inbound_reads),
-        ord: depth(options.outstanding_reads),
-        peer_to_peer: false,
     }
 }

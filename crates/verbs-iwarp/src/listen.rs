@@ -1,9 +1,9 @@
 //! The responder's side of connection setup.
 
-use crate::connect::invalid;
 use crate::handshake::{self, NoFrame};
-use crate::queue_pair::IwarpQp;
-use crate::{Shared, offer, socket};
+use crate::queue_pair::{IwarpQp, invalid};
+use crate::shared::Shared;
+use crate::socket;
 use iwarp_proto::Role;
 use iwarp_proto::mpa::{FrameError, FrameReader, Kind, Requested, Responder};
 use std::io::{self, Write as _};
@@ -242,7 +242,7 @@ impl Incoming for IwarpIncoming {
                 return Err(invalid("more private data than fits an MPA reply").into());
             }
             let mut stream = self.take_stream()?;
-            let offer = offer(&self.provider.config, options);
+            let offer = self.provider.config.offer(options);
             let (reply, agreed) = requested.accept(offer, private_data);
             // The Reply is small and the first thing on the stream: it never waits for room.
             timeout(

@@ -1,12 +1,14 @@
 //! One end of a connection: an endpoint and its socket.
 
 use crate::config::CrcMode;
-use crate::connect::invalid;
+use crate::shared::Shared;
+use crate::socket;
 use crate::timers::Timers;
-use crate::{Shared, limits, socket};
-use iwarp_proto::mpa::{Agreed, Revision};
+use iwarp_proto::mpa::{Agreed, Frame, MAX_DEPTH, Revision};
 use iwarp_proto::terminate::Cause;
-use iwarp_proto::{Endpoint, EndpointConfig, Role};
+use iwarp_proto::{
+    Endpoint, EndpointConfig, MAX_MESSAGE, MAX_REGION, MAX_REGIONS, MAX_SENDS, Role,
+};
 use rustix::net::Shutdown;
 use std::io;
 use std::net::SocketAddr;
@@ -15,9 +17,13 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use verbs::{
-    CloseReason, Completion, Handle, IoCounters, Limits, Memory, NotPersistent, PostError,
-    QpOptions, QueuePair, RegisterError, RemoteAddress, SetupError, WorkRequest,
+    CloseReason, Completion, Handle, Invalidation, IoCounters, Limits, Memory, NotPersistent,
+    PostError, PrivateDataCapacity, QpOptions, QueuePair, RegisterError, RemoteAddress, SetupError,
+    WorkRequest,
 };
+
+/// Receives that can be posted at a time on one connection, whatever its options ask for.
+pub(crate) const MAX_RECEIVES: usize = 1 << 16;
 
 /// Rounds of sending and receiving in one call of `progress`, each of at most
 /// [`FPDUS_PER_TURN`](iwarp_proto::FPDUS_PER_TURN) FPDUs taken in.
@@ -39,6 +45,34 @@ pub(crate) struct IwarpQp {
     /// What moved since the last `progress`, as the next one is to say.
     early: Early,
     shut_down: bool,
+}
+
+/// What a connection can do at most, before anything is negotiated.
+pub(crate) fn limits(options: &QpOptions) -> Limits {
+    let capacity = Frame::capacity(true);
+    Limits {
+        private_data: PrivateDataCapacity {
+            request: capacity,
+            accept: capacity,
+            reject: capacity,
+        },
+        private_data_exact: true,
+        receives: options.receives.min(MAX_RECEIVES),
+        shared_receives: true,
+        holds_peer_back: true,
+        sends: MAX_SENDS,
+        outstanding_reads: MAX_DEPTH.into(),
+        inbound_reads: MAX_DEPTH.into(),
+        max_message: MAX_MESSAGE,
+        regions: MAX_REGIONS,
+        max_region: MAX_REGION,
+        remote_invalidation: Invalidation::Region,
+        keepalive: true,
+    }
+}
+
+pub(crate) fn invalid(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

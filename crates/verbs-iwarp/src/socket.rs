@@ -1,4 +1,4 @@
-//! TCP sockets: how they are made, and how bytes go in and out without waiting.
+//! TCP sockets: creation, options, and non-blocking I/O.
 
 use crate::config::{Config, FpduPolicy};
 use iwarp_proto::fpdu;

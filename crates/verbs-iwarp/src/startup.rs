@@ -1,4 +1,4 @@
-//! What is said in setting up a connection, for those who want to look at a peer.
+//! Records the MPA frames of connection setup, for diagnosis of a peer.
 
 use iwarp_proto::mpa::{Agreed, Frame};
 use std::time::Duration;
@@ -10,21 +10,21 @@ pub struct Startup {
     /// One for each TCP connection that was made: none if nobody listens, two if the responder closed
     /// the first without an answer and was tried again with revision 1.
     pub exchanges: Vec<Exchange>,
-    /// What both ends agreed on, if they did.
+    /// The result of negotiation, if it succeeded.
     pub agreed: Option<Agreed>,
 }
 
 /// An MPA Request, and what came back.
 #[derive(Clone, Debug)]
 pub struct Exchange {
-    /// How long TCP took to connect.
+    /// Time that TCP took to connect.
     pub connected: Duration,
-    /// What we sent.
+    /// The Request that we sent.
     pub request: Frame,
     /// What came until it was a whole Reply, could not become one, or nothing more came. A
     /// [`HeaderView`](iwarp_proto::mpa::HeaderView) shows its fields. At most 532 bytes, and 20 of
     /// anything that is not MPA.
     pub received: Vec<u8>,
-    /// How long that took, from the Request on.
+    /// Time from the Request to the answer.
     pub answered: Duration,
 }

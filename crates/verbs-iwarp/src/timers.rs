@@ -1,4 +1,4 @@
-//! What a connection waits for with a clock: an answer, the end, and being idle.
+//! Timers of a connection: first answer, linger, and idle.
 
 use crate::config::Config;
 use iwarp_proto::Endpoint;

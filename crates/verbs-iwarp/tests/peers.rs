@@ -169,7 +169,7 @@ async fn accept(listener: &TcpListener) -> TcpStream {
 }
 
 #[test]
-fn nobody_listening_says_what_to_check() {
+fn refused_connection_says_what_to_check() {
     run(async {
         let free = TcpListener::bind(LOOPBACK).await.unwrap();
         let to = free.local_addr().unwrap();
@@ -234,7 +234,7 @@ fn rejection_is_final() {
 }
 
 #[test]
-fn responder_that_speaks_something_else_is_named_so() {
+fn responder_of_another_protocol_is_reported() {
     run(async {
         let (result, ()) = connect_to(&plain(), &within(5000), async |listener| {
             let mut stream = accept(&listener).await;
@@ -248,7 +248,7 @@ fn responder_that_speaks_something_else_is_named_so() {
 }
 
 #[test]
-fn silent_responder_is_given_up() {
+fn connecting_to_a_silent_responder_times_out() {
     run(async {
         let (result, _stream) = connect_to(&plain(), &within(50), async |listener| {
             accept(&listener).await
@@ -259,7 +259,7 @@ fn silent_responder_is_given_up() {
 }
 
 #[test]
-fn demands_that_cannot_be_met_are_terminated() {
+fn reply_with_impossible_demands_is_terminated() {
     run(async {
         let (result, terminate) = connect_to(&plain(), &within(5000), async |listener| {
             let mut stream = accept(&listener).await;
@@ -296,7 +296,7 @@ fn crc_is_asked_for_unless_it_is_switched_off() {
 }
 
 #[test]
-fn fault_of_our_own_is_told_to_a_responder_that_has_accepted() {
+fn local_failure_after_the_reply_sends_a_terminate() {
     run(async {
         // A Receive is posted, and there is a place for none.
         let options = QpOptions {
@@ -320,7 +320,7 @@ fn fault_of_our_own_is_told_to_a_responder_that_has_accepted() {
 }
 
 #[test]
-fn replies_that_are_none_close_the_connection_without_a_word() {
+fn malformed_replies_close_the_connection_without_a_terminate() {
     let enhanced = |revision, data: &[u8]| frame(REPLY, ENHANCED, revision, data);
     let mut key = frame(REPLY, ENHANCED, 2, &DEPTHS);
     key[15] ^= 1;
@@ -353,7 +353,7 @@ fn replies_that_are_none_close_the_connection_without_a_word() {
 }
 
 #[test]
-fn responder_that_overlooks_the_first_message_is_nudged() {
+fn responder_that_overlooks_the_first_message_is_sent_a_zero_length_write() {
     run(async {
         let (result, stream) = connect_to(&plain(), &within(5000), async |listener| {
             let mut stream = accept(&listener).await;
@@ -388,7 +388,7 @@ async fn incoming(provider: &Iwarp) -> (TcpStream, Box<dyn Listener>, Box<dyn ve
 }
 
 #[test]
-fn requests_that_are_none_are_refused_with_a_reason() {
+fn malformed_requests_are_refused_with_a_reason() {
     let cases: [(&[u8], &str); 6] = [
         (&[0x80, 0, 0, 0x28, 1, 2, 3, 4], "RPC over plain TCP"),
         (b"GET / HTTP/1.1\r\n", "does not begin like MPA"),
@@ -427,7 +427,7 @@ fn stalled_request_is_dropped_in_time() {
 }
 
 #[test]
-fn whoever_is_dropped_is_refused_in_the_form_of_its_request() {
+fn dropped_incoming_connections_are_rejected_in_the_form_of_their_request() {
     let cases: [(u8, u8, &[u8], &[u8]); 3] = [
         (0, 1, b"hello", b""),
         (0, 2, b"", b""),
@@ -458,7 +458,7 @@ fn whoever_is_dropped_is_refused_in_the_form_of_its_request() {
 }
 
 #[test]
-fn only_so_many_are_refused_at_a_time_and_the_silent_in_time() {
+fn number_and_duration_of_refusals_are_bounded() {
     /// As many as wait to be refused.
     const MOST: usize = 64;
     run(async {
@@ -558,7 +558,7 @@ fn segments_without_payload_take_turns() {
 }
 
 #[test]
-fn connections_that_flood_hold_up_an_honest_one_for_a_turn_each() {
+fn flooding_connections_delay_another_by_one_turn_each() {
     run(async {
         let request = frame(REQUEST, ENHANCED, 2, &DEPTHS);
         let mut flood = EMPTY_WRITE.repeat(3 * A_TURN);
@@ -605,7 +605,7 @@ async fn accepted(provider: &Iwarp, request: &[u8]) -> (TcpStream, Box<dyn Queue
 }
 
 #[test]
-fn initiator_of_each_kind_is_answered_in_kind() {
+fn each_form_of_mpa_request_is_answered_in_the_same_form() {
     let cases: [(u8, u8, &[u8], &[u8]); 3] = [
         (0, 1, b"", b"\x00\x01hi"),
         (0, 2, b"", b"\x00\x02hi"),
@@ -624,7 +624,7 @@ fn initiator_of_each_kind_is_answered_in_kind() {
 }
 
 #[test]
-fn markers_are_inserted_for_who_asks() {
+fn markers_are_inserted_if_the_peer_asks() {
     run(async {
         let request = frame(REQUEST, ENHANCED | MARKERS, 2, &DEPTHS);
         let (mut stream, mut qp, _) = accepted(&plain(), &request).await;

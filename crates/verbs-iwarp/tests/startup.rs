@@ -1,4 +1,4 @@
-//! What an observed connection setup tells of peers of all kinds.
+//! Observed connection setup with peers of all kinds.
 
 use iwarp_proto::mpa::{Frame, HeaderView, Kind, Revision};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -49,7 +49,7 @@ async fn observe(says: &[u8]) -> (Startup, Result<Connected, SetupError>) {
 const REVISION_THREE: &[u8] = b"MPA ID Rep Frame\xd0\x03\x00\x04\x00\x05\x00\x06";
 
 #[test]
-fn words_of_other_protocols_are_kept() {
+fn bytes_of_other_protocols_are_kept_in_the_exchange() {
     run(async {
         let (startup, connected) = observe(b"SSH-2.0-of some kind\r\n").await;
         assert!(connected.is_err() && startup.agreed.is_none());
@@ -82,7 +82,7 @@ fn responder_that_only_closes_is_seen_to_do_so_with_both_revisions() {
 }
 
 #[test]
-fn where_nobody_listens_nothing_is_exchanged() {
+fn refused_connection_has_no_exchange() {
     run(async {
         let gone = TcpListener::bind(LOOPBACK).await.unwrap();
         let to = gone.local_addr().unwrap();
@@ -97,7 +97,7 @@ fn where_nobody_listens_nothing_is_exchanged() {
 }
 
 #[test]
-fn agreement_and_the_whole_reply_are_told() {
+fn agreement_and_the_whole_reply_are_reported() {
     run(async {
         let reply = Frame {
             kind: Kind::Reply,

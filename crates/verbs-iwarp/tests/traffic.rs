@@ -1,4 +1,4 @@
-//! Two owners that park, each on its own task or thread: nothing is lost, and nobody sleeps on.
+//! Two owners that park, each on its own task or thread: no bytes and no wake-ups are lost.
 
 #![allow(clippy::cast_possible_truncation)]
 
@@ -124,7 +124,7 @@ fn config(crc: CrcMode, fpdu: FpduPolicy) -> Config {
 }
 
 #[test]
-fn no_wake_up_is_lost_between_two_that_park() {
+fn no_wake_up_is_lost_between_two_parked_ends() {
     const ROUNDS: usize = 3000;
     run(
         &Config::default(),
@@ -252,7 +252,7 @@ fn odd_pieces_in_small_segments_go_both_ways() {
 }
 
 #[test]
-fn socket_buffers_smaller_than_a_message_do_no_harm() {
+fn socket_buffers_may_be_smaller_than_a_message() {
     let config = Config {
         loopback_socket_buffer: 4096,
         ..Config::default()
@@ -363,7 +363,7 @@ async fn rest(qp: &mut dyn QueuePair) {
 }
 
 #[test]
-fn connections_at_rest_have_no_memory_of_their_provider() {
+fn idle_connections_hold_no_memory_of_their_provider() {
     on_two_threads(async {
         let provider = Iwarp::default();
         let queue = SharedReceiveQueue::new(100, 4096);

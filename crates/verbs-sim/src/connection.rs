@@ -1,9 +1,9 @@
 //! Two ends and the two directions between them.
 
 use crate::end::{End, Outstanding};
-use crate::fabric::Side;
 use crate::options::EndOptions;
 use crate::rng::Rng;
+use crate::side::Side;
 use crate::wire::{Message, Wire};
 use std::net::SocketAddr;
 use std::task::{Context, Poll, Waker};

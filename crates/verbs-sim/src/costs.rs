@@ -1,4 +1,4 @@
-//! What work costs an end: a model of a host and its RNIC.
+//! Cost model of a host and its RNIC.
 
 use crate::rng::Rng;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Bytes of memory that an RNIC has one address for.
 const PAGE: usize = 4096;
 
-/// What work costs one end, in virtual time. Nothing by default.
+/// Costs of operations at one end, in virtual time. None by default.
 ///
 /// The host and the RNIC of an end work side by side. The host is busy with what it posts,
 /// registers, copies and takes from its queue of completions; the RNIC sends one message after the
@@ -43,7 +43,7 @@ pub struct Costs {
     pub copy_rate: u64,
     /// Percent by which each of these times is longer or shorter, drawn anew each time; 100 at most.
     pub jitter: u8,
-    /// What decides the draws.
+    /// Seed of the jitter.
     pub seed: u64,
 }
 

@@ -1,4 +1,4 @@
-//! One end of a connection: what is posted, what is registered, what has completed.
+//! One end of a connection: posted work, registered memory and completions.
 
 mod inward;
 mod outward;
@@ -24,7 +24,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 /// Messages sent, and messages taken in, per call of `progress`.
 const BATCH: usize = 64;
 
-/// What one end, or a whole fabric, holds at a moment. All zeros means that nothing is leaked.
+/// Resources held by one end or by a whole fabric. All zeros means that nothing is leaked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outstanding {
     /// Receives posted.
@@ -39,7 +39,7 @@ pub struct Outstanding {
     pub on_the_wire: usize,
 }
 
-/// What one end has done since it was made.
+/// Traffic statistics of one end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Sends that went out.

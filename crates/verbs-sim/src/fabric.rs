@@ -1,11 +1,10 @@
-//! The world: its time, its connections, its listeners.
+//! The simulated network: virtual time, connections and listeners.
 
 use crate::connection::Connection;
 use crate::end::Outstanding;
 use crate::handshake::Handshakes;
-use crate::options::{EndOptions, PairOptions, Way};
-use crate::provider::SimProvider;
-use crate::qp::SimQp;
+use crate::options::{EndOptions, Way};
+use crate::side::{ConnectionId, Side};
 use crate::trace::{Trace, TraceHash};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -15,56 +14,14 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use verbs::Limits;
 
-/// First port given to whoever does not ask for one.
+/// First ephemeral port.
 const FIRST_FREE_PORT: u16 = 49152;
 
-/// An in-memory network in virtual time, shared by cloning.
+/// A simulated network in memory and in virtual time. Clones share it.
 #[derive(Clone)]
 pub struct Fabric {
     world: Arc<Mutex<World>>,
-}
-
-/// Names a connection for as long as one of its ends exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnectionId(pub(crate) u64);
-
-impl std::fmt::Display for ConnectionId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "#{}", self.0)
-    }
-}
-
-/// One end of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Side {
-    /// The one that connected.
-    Left,
-    /// The one that listened.
-    Right,
-}
-
-impl Side {
-    /// The one at the other end.
-    pub fn other(self) -> Self {
-        match self {
-            Self::Left => Self::Right,
-            Self::Right => Self::Left,
-        }
-    }
-
-    /// The name of this end of a connection.
-    pub(crate) fn of(self, connection: ConnectionId) -> String {
-        format!("{connection} {self:?}")
-    }
-
-    pub(crate) fn index(self) -> usize {
-        match self {
-            Self::Left => 0,
-            Self::Right => 1,
-        }
-    }
 }
 
 pub(crate) struct World {
@@ -73,7 +30,7 @@ pub(crate) struct World {
     next_connection: u64,
     next_port: u16,
     next_timer: u64,
-    pub(crate) connections: BTreeMap<ConnectionId, Connection>,
+    connections: BTreeMap<ConnectionId, Connection>,
     pub(crate) handshakes: Handshakes,
     timers: BTreeMap<(Duration, u64), Waker>,
     pub(crate) trace: Trace,
@@ -82,7 +39,7 @@ pub(crate) struct World {
 }
 
 impl Fabric {
-    /// A network without anybody on it, at time 0.
+    /// Creates a network without connections, at time 0.
     pub fn new(seed: u64) -> Self {
         Self {
             world: Arc::new(Mutex::new(World {
@@ -100,55 +57,22 @@ impl Fabric {
         }
     }
 
-    /// Both ends of a new connection.
-    pub fn pair(&self, options: &PairOptions) -> (SimQp, SimQp) {
-        let id = self.with(|world| {
-            let addrs = [world.free_addr(), world.free_addr()];
-            world.connect(&options.left, &options.right, addrs)
-        });
-        (
-            SimQp::new(self.clone(), id, Side::Left),
-            SimQp::new(self.clone(), id, Side::Right),
-        )
-    }
-
-    /// A provider on this fabric, all of whose connections have these options at their end.
-    pub fn provider(&self, options: EndOptions) -> SimProvider {
-        SimProvider::new(self.clone(), Vec::new(), options)
-    }
-
-    /// The same, but its first connections have each the options of `first`, in order, and all
-    /// further ones those of `last`. Connections are counted as they are begun, on either side.
-    pub fn scripted_provider(&self, first: Vec<EndOptions>, last: EndOptions) -> SimProvider {
-        SimProvider::new(self.clone(), first, last)
-    }
-
-    /// The same, but each connection has the options that `draw` gives it; what all of them can do
-    /// at most is `limits`.
-    pub fn drawn_provider(
-        &self,
-        limits: Limits,
-        draw: impl FnMut() -> EndOptions + Send + 'static,
-    ) -> SimProvider {
-        SimProvider::drawn(self.clone(), limits, Box::new(draw))
-    }
-
-    /// Time since the beginning.
+    /// Virtual time since the network was created.
     pub fn now(&self) -> Duration {
         self.with(|world| world.now)
     }
 
-    /// Lets time pass, and wakes whoever waited for it.
+    /// Advances virtual time and wakes expired timers.
     pub fn advance(&self, by: Duration) {
         self.with(|world| world.now += by);
     }
 
-    /// Lets time pass until this time, unless it is later already.
+    /// Advances virtual time to `time`, unless it is later already.
     pub fn advance_to(&self, time: Duration) {
         self.with(|world| world.now = world.now.max(time));
     }
 
-    /// The next time at which something happens that only waits for time to pass.
+    /// The time of the next event that needs nothing but time to pass.
     pub fn next_event(&self) -> Option<Duration> {
         self.with(|world| world.next_event())
     }
@@ -196,7 +120,7 @@ impl Fabric {
         }
     }
 
-    /// Waits in virtual time.
+    /// Sleeps in virtual time.
     pub fn sleep(&self, time: Duration) -> Sleep {
         Sleep {
             fabric: self.clone(),
@@ -210,7 +134,7 @@ impl Fabric {
         self.with(|world| world.connections.keys().copied().collect())
     }
 
-    /// Cuts a connection behind what is on its way in either direction.
+    /// Cuts a connection behind what is in flight in either direction.
     pub fn cut(&self, connection: ConnectionId) {
         self.with(|world| {
             let now = world.now;
@@ -221,7 +145,7 @@ impl Fabric {
         });
     }
 
-    /// Keeps one end from sending, taking in, or both, for a time; [`Duration::MAX`] for ever.
+    /// Stops one end from sending, receiving, or both, for a time; [`Duration::MAX`] means forever.
     pub fn stall(&self, connection: ConnectionId, side: Side, way: Way, lasting: Duration) {
         self.with(|world| {
             let until = world.now.saturating_add(lasting);
@@ -233,7 +157,7 @@ impl Fabric {
         });
     }
 
-    /// Tells one end that it broke a rule, as its peer would, which ends the connection.
+    /// Sends one end a Terminate as if from its peer, which ends the connection.
     pub fn terminate(&self, connection: ConnectionId, side: Side, text: &str) {
         self.with(|world| {
             let now = world.now;
@@ -245,12 +169,12 @@ impl Fabric {
         });
     }
 
-    /// Keeps what happens as text, from now on, for [`Fabric::take_lines`].
+    /// Records events as text from now on, for [`Fabric::take_lines`].
     pub fn record(&self) {
         self.with(|world| world.trace.record());
     }
 
-    /// What was recorded since the last time.
+    /// Takes the lines that were recorded since the last call.
     pub fn take_lines(&self) -> Vec<String> {
         self.with(|world| world.trace.take_lines())
     }
@@ -267,17 +191,17 @@ impl Fabric {
         self.with(|world| world.trace.hash())
     }
 
-    /// Connections that are being set up.
+    /// Number of connections that are being set up.
     pub fn handshakes(&self) -> usize {
         self.with(|world| world.handshakes.len())
     }
 
-    /// Timers that somebody waits for.
+    /// Number of active timers.
     pub fn timers(&self) -> usize {
         self.with(|world| world.timers.len())
     }
 
-    /// What all ends of all connections hold together.
+    /// Resources held by all ends of all connections together.
     pub fn outstanding(&self) -> Outstanding {
         self.with(|world| {
             let mut sum = Outstanding::default();
@@ -293,6 +217,23 @@ impl Fabric {
             }
             sum
         })
+    }
+
+    /// Drops one end of a connection, and the connection with its last end.
+    pub(crate) fn abandon(&self, id: ConnectionId, side: Side) {
+        let gone = self.with(|world| {
+            let now = world.now;
+            let event = || format!("{} is dropped", side.of(id));
+            world.trace.event(now, event);
+            let over = world.connection(id).abandon(side, now);
+            if over {
+                world.connections.remove(&id)
+            } else {
+                None
+            }
+        });
+        // With the lock released.
+        drop(gone);
     }
 
     /// Does something to the world, then wakes whom it concerns, with the lock released.
@@ -354,6 +295,13 @@ impl World {
         SocketAddr::from((Ipv4Addr::LOCALHOST, port))
     }
 
+    /// A connection of which at least one end exists.
+    pub(crate) fn connection(&mut self, id: ConnectionId) -> &mut Connection {
+        self.connections
+            .get_mut(&id)
+            .expect("a connection exists for as long as one of its ends")
+    }
+
     pub(crate) fn connect(
         &mut self,
         left: &EndOptions,
@@ -412,11 +360,11 @@ impl World {
     }
 }
 
-/// Names a timer that has been set.
+/// Identifier of an active timer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimerId((Duration, u64));
 
-/// Ends at a virtual time; made by [`Fabric::sleep`].
+/// A future that ends at a virtual time; created by [`Fabric::sleep`].
 #[derive(Debug)]
 pub struct Sleep {
     fabric: Fabric,

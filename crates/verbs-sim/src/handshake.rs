@@ -1,8 +1,8 @@
-//! Connections being set up: what both parties know of them, and how they wait for each other.
+//! Connection setup: state that both parties share, and how they wait for each other.
 
-use crate::fabric::{ConnectionId, Fabric, Side, TimerId, World};
+use crate::fabric::{Fabric, TimerId, World};
 use crate::options::EndOptions;
-use crate::qp::SimQp;
+use crate::side::{ConnectionId, Side};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use verbs::SetupError;
 pub(crate) struct Handshakes {
     next: u64,
     listeners: BTreeMap<SocketAddr, Backlog>,
-    under_way: BTreeMap<u64, Handshake>,
+    in_progress: BTreeMap<u64, Handshake>,
 }
 
 #[derive(Default)]
@@ -52,7 +52,7 @@ pub(crate) enum Answer {
 impl Handshakes {
     /// Connections being set up.
     pub(crate) fn len(&self) -> usize {
-        self.under_way.len()
+        self.in_progress.len()
     }
 
     /// Somebody listens from now on.
@@ -87,7 +87,7 @@ impl Handshaking {
             let Handshakes {
                 next,
                 listeners,
-                under_way,
+                in_progress,
             } = &mut world.handshakes;
             let backlog = listeners
                 .get_mut(&to)
@@ -103,7 +103,7 @@ impl Handshaking {
                 wakers: [None, None],
                 held: [true, true],
             };
-            under_way.insert(number, handshake);
+            in_progress.insert(number, handshake);
             backlog.waiting.push_back(number);
             Ok::<_, SetupError>((number, backlog.waker.take()))
         });
@@ -180,7 +180,7 @@ impl Handshaking {
     }
 
     fn find<'w>(&self, world: &'w mut World) -> &'w mut Handshake {
-        let handshake = world.handshakes.under_way.get_mut(&self.number);
+        let handshake = world.handshakes.in_progress.get_mut(&self.number);
         handshake.expect("a handshake is there until both parties have let go of it")
     }
 
@@ -299,13 +299,13 @@ impl Drop for Handshaking {
         });
         // The one who connected gave up after it was accepted: its end goes the way of any end.
         if let Some(connection) = unanswered {
-            drop(SimQp::new(self.fabric.clone(), connection, Side::Left));
+            self.fabric.abandon(connection, Side::Left);
         }
         self.fabric.with(|world| {
             // The other party may let go at the same time, and have removed it already.
-            let under_way = &mut world.handshakes.under_way;
-            if matches!(under_way.get(&self.number), Some(last) if last.held == [false, false]) {
-                under_way.remove(&self.number);
+            let in_progress = &mut world.handshakes.in_progress;
+            if matches!(in_progress.get(&self.number), Some(last) if last.held == [false, false]) {
+                in_progress.remove(&self.number);
             }
         });
     }

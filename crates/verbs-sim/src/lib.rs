@@ -27,14 +27,16 @@ mod qp;
 mod reads;
 mod regions;
 mod rng;
+mod side;
 mod trace;
 mod wire;
 
 pub use costs::Costs;
 pub use end::{Outstanding, Traffic};
-pub use fabric::{ConnectionId, Fabric, Side, Sleep};
+pub use fabric::{Fabric, Sleep};
 pub use options::{Cut, EndOptions, Faults, PairOptions, Setup, Stall, Way};
 pub use provider::{Mute, SimProvider};
 pub use qp::SimQp;
 pub use rng::Rng;
+pub use side::{ConnectionId, Side};
 pub use trace::TraceHash;

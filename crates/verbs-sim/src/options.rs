@@ -1,4 +1,4 @@
-//! How a connection is made, and what is to go wrong with it.
+//! Options and faults of simulated connections.
 
 use crate::costs::Costs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -17,7 +17,7 @@ pub struct PairOptions {
 }
 
 impl PairOptions {
-    /// The same for both ends.
+    /// The same options for both ends.
     pub fn both(end: EndOptions) -> Self {
         Self {
             left: end.clone(),
@@ -26,14 +26,14 @@ impl PairOptions {
     }
 }
 
-/// What one end can do, and its share of the misfortune.
+/// Limits, costs and faults of one end.
 #[derive(Clone, Debug)]
 pub struct EndOptions {
-    /// What it can do. Its outstanding Reads are lowered to what the other end serves.
+    /// Its limits. Outstanding Reads are lowered to what the other end serves.
     pub limits: Limits,
     /// The address from which it connects.
     pub address: IpAddr,
-    /// Where its messages find their memory, instead of in posted Receives.
+    /// Shared receive queue to use instead of posted Receives.
     pub shared_receives: Option<SharedReceiveQueue>,
     /// Memory is reached from address 0 on, as on iWARP. Otherwise its address is one that nobody
     /// expects, as on hardware that uses virtual addresses.
@@ -41,9 +41,9 @@ pub struct EndOptions {
     /// Bytes that it may have on the wire before work waits in it, as in a full socket. One
     /// message is let through whatever its size.
     pub window: usize,
-    /// What work costs it. Nothing by default.
+    /// Time that operations cost. None by default.
     pub costs: Costs,
-    /// What goes wrong on its side. Nothing by default.
+    /// Faults of this end. None by default.
     pub faults: Faults,
 }
 
@@ -61,15 +61,15 @@ impl Default for EndOptions {
     }
 }
 
-/// What goes wrong with what one end does. Counts are per connection and begin at its first.
+/// Faults of one end. Counts are per connection.
 #[derive(Clone, Debug)]
 pub struct Faults {
-    /// How long what it sends is on its way, drawn anew for each message. Order within the
+    /// Latency of what it sends, drawn anew for each message. Order within the
     /// connection is kept; across connections it is whatever the times make of it.
     pub latency: RangeInclusive<Duration>,
-    /// Where what it sends stops arriving, and the connection with it.
+    /// Where its output is cut off, which ends the connection.
     pub cut: Option<Cut>,
-    /// Times without progress, in the order of [`Stall::after`].
+    /// Stalls, in the order of [`Stall::after`].
     pub stalls: Vec<Stall>,
     /// Refuses about one post in so many as if the queue were full, but only while work other than
     /// Receives is outstanding, so that a completion follows, as it would with a full queue.
@@ -79,7 +79,7 @@ pub struct Faults {
     /// The piece of work, counted from 0 in the order in which they begin, that fails with this
     /// error and takes the connection with it. Receives are not counted.
     pub fail_work: Option<(u64, WorkError)>,
-    /// What goes wrong in setting it up, where this end is the one that connects.
+    /// Fault of connection setup, if this end is the one that connects.
     pub setup: Setup,
 }
 
@@ -97,10 +97,10 @@ impl Default for Faults {
     }
 }
 
-/// How much still arrives.
+/// How much arrives before a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// So many messages of any kind: Sends, Writes, Read requests, Read responses, the last word.
+    /// This many messages of any kind: Sends, Writes, Read Requests, Read Responses and Terminates.
     Messages(u64),
     /// So many bytes, with [`MESSAGE_HEADER`](Self::MESSAGE_HEADER) of them before each message.
     /// What arrives of a Write that is cut is placed, as a software or hardware RNIC may do.
@@ -112,37 +112,37 @@ impl Cut {
     pub const MESSAGE_HEADER: u64 = 20;
 }
 
-/// How setting up a connection goes.
+/// Outcome of connection setup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Setup {
-    /// As it should.
+    /// It succeeds.
     #[default]
     Works,
-    /// The network says at once that there is nobody.
+    /// The connection is refused at once.
     Refused,
     /// The listener learns of the connection, but the request never comes.
     RequestLost,
-    /// The listener may accept, but the one who connects never hears of it.
+    /// The listener may accept, but its answer is lost.
     AnswerLost,
 }
 
-/// A time without progress.
+/// A stall of one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stall {
-    /// Messages sent and taken in before it.
+    /// Messages sent and received before it.
     pub after: u64,
-    /// What stands still.
+    /// Which directions stall.
     pub way: Way,
-    /// How long it is; [`Duration::MAX`] never ends.
+    /// Its duration; [`Duration::MAX`] never ends.
     pub lasting: Duration,
 }
 
 /// A direction, as seen from one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// What comes in waits.
+    /// Incoming messages.
     In,
-    /// What goes out waits.
+    /// Outgoing messages.
     Out,
     /// Both.
     Both,

@@ -1,9 +1,10 @@
-//! Connecting and listening on a fabric.
+//! The provider: connecting and listening on a fabric.
 
-use crate::fabric::{Fabric, Side};
+use crate::fabric::Fabric;
 use crate::handshake::{Answer, Handshaking};
 use crate::options::{EndOptions, Setup};
 use crate::qp::SimQp;
+use crate::side::Side;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -44,21 +45,44 @@ impl fmt::Debug for Script {
     }
 }
 
-/// A peer that connected and says nothing, until it is dropped.
+/// A peer that connected and sends nothing, until it is dropped.
 #[derive(Debug)]
 pub struct Mute {
     _handshake: Handshaking,
 }
 
+impl Fabric {
+    /// A provider on this fabric, all of whose connections have these options at their end.
+    pub fn provider(&self, options: EndOptions) -> SimProvider {
+        SimProvider::new(self.clone(), Vec::new(), options)
+    }
+
+    /// The same, but its first connections have each the options of `first`, in order, and all
+    /// further ones those of `last`. Connections are counted as they are begun, on either side.
+    pub fn scripted_provider(&self, first: Vec<EndOptions>, last: EndOptions) -> SimProvider {
+        SimProvider::new(self.clone(), first, last)
+    }
+
+    /// The same, but each connection has the options that `draw` gives it; what all of them can do
+    /// at most is `limits`.
+    pub fn drawn_provider(
+        &self,
+        limits: Limits,
+        draw: impl FnMut() -> EndOptions + Send + 'static,
+    ) -> SimProvider {
+        SimProvider::drawn(self.clone(), limits, Box::new(draw))
+    }
+}
+
 impl SimProvider {
-    pub(crate) fn new(fabric: Fabric, next: Vec<EndOptions>, last: EndOptions) -> Self {
+    fn new(fabric: Fabric, next: Vec<EndOptions>, last: EndOptions) -> Self {
         let limits = last.limits.clone();
         let mut next = VecDeque::from(next);
         let draw = move || next.pop_front().unwrap_or_else(|| last.clone());
         Self::drawn(fabric, limits, Box::new(draw))
     }
 
-    pub(crate) fn drawn(fabric: Fabric, limits: Limits, draw: Draw) -> Self {
+    fn drawn(fabric: Fabric, limits: Limits, draw: Draw) -> Self {
         let draw = Mutex::new(draw);
         Self {
             fabric,
@@ -66,7 +90,7 @@ impl SimProvider {
         }
     }
 
-    /// Connects without saying anything, as a peer does whose handshake stalls.
+    /// Connects without sending a request, as a peer does whose handshake stalls.
     ///
     /// # Errors
     ///

@@ -1,8 +1,10 @@
-//! The end that its owner holds.
+//! The queue pair of a simulated connection.
 
 use crate::connection::Connection;
 use crate::end::{End, Outstanding, Traffic};
-use crate::fabric::{ConnectionId, Fabric, Side, World};
+use crate::fabric::Fabric;
+use crate::options::PairOptions;
+use crate::side::{ConnectionId, Side};
 use crate::trace;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -25,10 +27,24 @@ pub struct SimQp {
     closed: OnceLock<CloseReason>,
 }
 
+impl Fabric {
+    /// Both ends of a new connection.
+    pub fn pair(&self, options: &PairOptions) -> (SimQp, SimQp) {
+        let id = self.with(|world| {
+            let addrs = [world.free_addr(), world.free_addr()];
+            world.connect(&options.left, &options.right, addrs)
+        });
+        (
+            SimQp::new(self.clone(), id, Side::Left),
+            SimQp::new(self.clone(), id, Side::Right),
+        )
+    }
+}
+
 impl SimQp {
     pub(crate) fn new(fabric: Fabric, connection: ConnectionId, side: Side) -> Self {
         let (limits, peer) = fabric.with(|world| {
-            let connection = connection_in(world, connection);
+            let connection = world.connection(connection);
             (
                 connection.end(side).limits().clone(),
                 connection.addr(side.other()),
@@ -44,17 +60,17 @@ impl SimQp {
         }
     }
 
-    /// Which connection, for [`Fabric::cut`] and the like.
+    /// Identifier of the connection, for [`Fabric::cut`] and the like.
     pub fn connection(&self) -> ConnectionId {
         self.connection
     }
 
-    /// What this end holds at the moment.
+    /// Resources that this end holds.
     pub fn outstanding(&self) -> Outstanding {
         self.at(|connection, side, _| connection.outstanding(side))
     }
 
-    /// What this end has done.
+    /// Traffic statistics of this end.
     pub fn traffic(&self) -> Traffic {
         self.at(|connection, side, _| connection.end(side).traffic())
     }
@@ -73,7 +89,7 @@ impl SimQp {
     ) -> R {
         self.fabric.with(|world| {
             let now = world.now;
-            let end = connection_in(world, self.connection).end_mut(self.side);
+            let end = world.connection(self.connection).end_mut(self.side);
             let result = act(end, now);
             if let Some(event) = event(&result) {
                 let line = || format!("{} {event}", self.side.of(self.connection));
@@ -86,16 +102,9 @@ impl SimQp {
     fn at<R>(&self, act: impl FnOnce(&mut Connection, Side, Duration) -> R) -> R {
         self.fabric.with(|world| {
             let now = world.now;
-            act(connection_in(world, self.connection), self.side, now)
+            act(world.connection(self.connection), self.side, now)
         })
     }
-}
-
-fn connection_in(world: &mut World, id: ConnectionId) -> &mut Connection {
-    world
-        .connections
-        .get_mut(&id)
-        .expect("a connection exists for as long as one of its ends")
 }
 
 impl QueuePair for SimQp {
@@ -207,17 +216,6 @@ impl QueuePair for SimQp {
 
 impl Drop for SimQp {
     fn drop(&mut self) {
-        let gone = self.fabric.with(|world| {
-            let now = world.now;
-            let event = || format!("{} is dropped", self.side.of(self.connection));
-            world.trace.event(now, event);
-            let over = connection_in(world, self.connection).abandon(self.side, now);
-            if over {
-                world.connections.remove(&self.connection)
-            } else {
-                None
-            }
-        });
-        drop(gone);
+        self.fabric.abandon(self.connection, self.side);
     }
 }

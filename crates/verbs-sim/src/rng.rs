@@ -1,4 +1,4 @@
-//! Numbers from a seed.
+//! Pseudo-random numbers from a seed.
 
 use std::time::Duration;
 

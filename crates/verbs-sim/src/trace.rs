@@ -1,4 +1,4 @@
-//! What happens, as a number to compare runs by and as lines to read.
+//! Trace of all events, as a hash to compare runs and as readable lines.
 
 use buffer::gather_len;
 use std::fmt::Write;
@@ -8,9 +8,9 @@ use verbs::{Completion, WorkRequest};
 /// A run so far, in numbers that another run can be compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TraceHash {
-    /// Of all events, with their times.
+    /// Hash of all events with their times.
     pub hash: u64,
-    /// How many there were.
+    /// Number of events.
     pub events: u64,
 }
 

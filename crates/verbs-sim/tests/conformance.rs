@@ -1,4 +1,4 @@
-//! The suite of every provider, over fabrics of several tempers.
+//! The conformance suite of providers, over fabrics with several settings.
 
 use std::future::Future;
 use std::pin::pin;
@@ -38,7 +38,7 @@ impl Simulated {
         Self::new(1, EndOptions::default())
     }
 
-    /// Everything takes its time, and little is under way at once.
+    /// Everything takes its time, and little is in flight at once.
     fn slow_and_narrow() -> Self {
         let end = EndOptions {
             window: 3000,

@@ -1,4 +1,4 @@
-//! What work costs: the model of a host and its RNIC.
+//! The cost model of a host and its RNIC.
 
 use std::time::Duration;
 use verbs::{Buffer, Completion, Memory, QueuePair, WorkRequest, WrId};
@@ -83,7 +83,7 @@ fn run_to(fabric: &Fabric, time: Duration, ends: [&mut SimQp; 2]) {
 }
 
 #[test]
-fn message_costs_its_host_its_rnic_the_wire_and_the_host_that_wakes() {
+fn message_costs_post_rnic_wire_and_interrupt_time() {
     let (fabric, mut left, mut right) = pair();
     receive(&mut right);
     send(&mut left, 500, None);
@@ -108,7 +108,7 @@ fn messages_of_one_end_go_one_after_the_other() {
 }
 
 #[test]
-fn host_that_is_busy_needs_no_interrupt() {
+fn busy_cpu_needs_no_interrupt() {
     let (fabric, mut left, mut right) = pair();
     receive(&mut right);
     send(&mut left, 500, None);
@@ -156,7 +156,7 @@ fn invalidation_by_the_peer_costs_the_rnic_only() {
 }
 
 #[test]
-fn copying_takes_its_time() {
+fn copying_costs_time_per_byte() {
     let (_, mut left, _right) = pair();
     let memory = Memory::Persistent(verbs::Access::Read, Buffer::with_capacity(64));
     let handle = left.register(memory).unwrap().handle;
@@ -212,7 +212,7 @@ fn two_invalidations(costs: Costs) -> Duration {
 }
 
 #[test]
-fn host_is_woken_once_if_only_the_last_invalidation_is_signalled() {
+fn cpu_is_interrupted_once_if_only_the_last_invalidation_is_signalled() {
     // Post, invalidate, wake up; the second is seen while the host is at the first.
     assert_eq!(two_invalidations(COSTS), us(1 + 5 + 50 + 2 + 2));
     let costs = Costs {

@@ -1,4 +1,4 @@
-//! Two ends driven by hand: order, faults, teardown, and that a seed is a run.
+//! Two ends driven by hand: order, faults, teardown, and reproducible runs.
 
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
@@ -158,7 +158,7 @@ fn message_takes_as_long_as_the_latency_says() {
 }
 
 #[test]
-fn same_seed_is_the_same_run_and_another_is_not() {
+fn same_seed_gives_the_same_run_and_another_does_not() {
     let run = |seed| {
         let mut options = PairOptions::default();
         slow(&mut options.left, 1, 900);
@@ -325,7 +325,7 @@ fn cut_at_every_byte_still_completes_every_work_once() {
 }
 
 #[test]
-fn cut_by_count_lets_so_many_messages_through() {
+fn cut_by_count_passes_that_many_messages() {
     for through in 0..4 {
         let mut options = PairOptions::default();
         options.left.faults.cut = Some(Cut::Messages(through));
@@ -342,7 +342,7 @@ fn cut_by_count_lets_so_many_messages_through() {
 }
 
 #[test]
-fn stalled_end_goes_on_after_its_time() {
+fn stalled_end_continues_after_its_stall() {
     let mut options = PairOptions::default();
     options.right.faults.stalls = vec![Stall {
         after: 1,
@@ -400,7 +400,7 @@ fn refused_post_gives_the_work_back_and_is_followed_by_a_completion() {
 }
 
 #[test]
-fn failing_work_takes_the_connection_with_it() {
+fn failing_work_ends_the_connection() {
     let mut options = PairOptions::default();
     options.left.faults.fail_work = Some((1, WorkError::RemoteAccess));
     let mut bench = Bench::new(1, &options);
@@ -466,7 +466,7 @@ fn terminate_from_outside_names_its_reason() {
 }
 
 #[test]
-fn orderly_close_of_a_peer_that_is_stuck_is_bounded() {
+fn orderly_close_with_a_stuck_peer_is_bounded() {
     let mut bench = Bench::new(1, &PairOptions::default());
     let connection = bench.left.connection();
     bench
@@ -551,7 +551,7 @@ fn refused_registration_gives_the_memory_back() {
 }
 
 #[test]
-fn trace_is_that_of_the_seed_and_says_what_happened() {
+fn trace_depends_on_the_seed_and_describes_events() {
     let run = |seed| {
         let mut options = PairOptions::default();
         slow(&mut options.left, 1, 900);

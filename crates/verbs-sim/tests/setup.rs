@@ -1,4 +1,4 @@
-//! Connections that are not made, each in its own way.
+//! Failures of connection setup.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,7 +72,7 @@ async fn lost_request_ends_in_time_at_both_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_answer_leaves_the_one_who_accepted_with_a_connection_that_ends() {
+async fn lost_answer_leaves_the_acceptor_with_a_connection_that_ends() {
     let mut world = world(Setup::AnswerLost).await;
     let to = world.listener.local_addr();
     let options = options();

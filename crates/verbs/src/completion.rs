@@ -1,65 +1,66 @@
-//! What became of posted work.
+//! Completions of posted work.
 
 use crate::{Handle, Memory, WrId};
 use buffer::Buffer;
 
-/// The end of one piece of work. Each posted [`WorkRequest`](crate::WorkRequest) has exactly one,
+/// The completion of one work request. Each posted [`WorkRequest`](crate::WorkRequest) has exactly one,
 /// and so has each message in a block of a shared receive queue.
 #[derive(Debug)]
 pub enum Completion {
-    /// A message of the peer arrived.
+    /// A Receive completed: a message of the peer arrived.
     Receive {
-        /// As posted; [`SharedReceiveQueue::WR`](crate::SharedReceiveQueue::WR) for a message in a
-        /// block of the shared receive queue.
+        /// The identifier that was posted;
+        /// [`SharedReceiveQueue::WR`](crate::SharedReceiveQueue::WR) for a message in a block of
+        /// the shared receive queue.
         wr: WrId,
         /// The message.
         buffer: Buffer,
-        /// The handle of ours that the peer invalidated with it, and its memory.
+        /// Our handle that the peer invalidated with the message, and its memory.
         invalidated: Option<Invalidated>,
     },
-    /// The message is on its way and its buffer is free again.
+    /// A Send completed: the message is on its way and its buffer is free again.
     Send {
-        /// As posted.
+        /// The identifier that was posted.
         wr: WrId,
     },
-    /// The bytes are on their way; the peer has them no later than the next Send.
+    /// A Write completed: the bytes are on their way, and placed at the peer before the next Send.
     Write {
-        /// As posted.
+        /// The identifier that was posted.
         wr: WrId,
     },
-    /// The bytes are here.
+    /// A Read completed: the bytes are in the sink.
     Read {
-        /// As posted.
+        /// The identifier that was posted.
         wr: WrId,
-        /// The sink, its length that of all segments.
+        /// The sink, whose length is that of all segments.
         sink: Buffer,
     },
-    /// The handle is dead and nothing refers to its memory any more.
+    /// An Invalidate completed: the handle is invalid and nothing refers to its memory any more.
     Invalidate {
-        /// As posted.
+        /// The identifier that was posted.
         wr: WrId,
-        /// What is free again.
+        /// The memory of the handle.
         invalidated: Invalidated,
     },
-    /// The work was not done. Its memory is dropped, which returns pooled memory to its pool.
+    /// The work failed. Its memory is dropped, which returns pooled memory to its pool.
     Failed {
-        /// As posted.
+        /// The identifier that was posted.
         wr: WrId,
-        /// Why.
+        /// Why it failed.
         error: WorkError,
     },
 }
 
-/// A handle that no longer works, and the memory it named.
+/// An invalidated handle and its memory.
 #[derive(Debug)]
 pub struct Invalidated {
-    /// The dead handle.
+    /// The handle, which is invalid now.
     pub handle: Handle,
-    /// Its memory, back in its owner's hands.
+    /// Its memory, returned to its owner.
     pub memory: Memory,
 }
 
-/// Why a piece of work failed. All but the first also end the connection.
+/// Why a work request failed. All but the first also end the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkError {
     /// The connection ended with this work outstanding.
@@ -76,22 +77,23 @@ pub enum WorkError {
     RemoteAccess,
 }
 
-/// Why a connection is over.
+/// Why a connection has ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
     /// We closed it.
     #[error("closed by this end")]
     Local,
-    /// The peer closed it in good order.
+    /// The peer closed it in an orderly way.
     #[error("closed by the peer")]
     Peer,
-    /// The peer, or the path to it, went away.
+    /// The connection to the peer was lost.
     #[error("connection lost: {0}")]
     Lost(String),
-    /// The peer broke a rule of the transport below RPC; we told it, where there is a way to.
+    /// The peer violated the transport protocol below RPC. It was told so where the protocol allows
+    /// that.
     #[error("the peer broke the protocol: {0}")]
     PeerError(String),
-    /// The peer says that we broke a rule.
+    /// The peer reported a protocol violation of ours.
     #[error("the peer ended the connection: {0}")]
     Terminated(String),
     /// No answer within the time allowed.

@@ -1,4 +1,4 @@
-//! The narrow waist between RPC-over-RDMA and whatever moves the bytes.
+//! Interface between RPC-over-RDMA and the providers that move the bytes.
 //!
 //! Above it, protocol cores post [`WorkRequest`]s and take [`Completion`]s. Below it, a provider
 //! (software iWARP, a simulation, hardware) carries them out. Memory moves with the work: what is

@@ -1,11 +1,11 @@
-//! What a provider can do.
+//! Limits of a provider and its connections.
 
-/// What a connection of a provider can do. Constant for the life of the connection.
+/// Limits of a connection. They are constant for its lifetime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of private data that our user may send, per message of connection setup.
+    /// Largest private data to send, for each message of connection setup.
     pub private_data: PrivateDataCapacity,
-    /// Whether the private data received has exactly the length that was sent. On InfiniBand the
+    /// Whether received private data has exactly the length that was sent. On InfiniBand the
     /// whole zero-padded field arrives.
     pub private_data_exact: bool,
     /// Receives that can be posted at a time, or blocks of the shared receive queue that messages
@@ -19,7 +19,7 @@ pub struct Limits {
     /// connection, as a message without a posted Receive always does, and whoever grants credits
     /// backs each with a block.
     pub holds_peer_back: bool,
-    /// Other work that can be posted at a time.
+    /// Work requests other than Receives that can be posted at a time.
     pub sends: usize,
     /// Read requests that we may have outstanding (ORD); 0 means that Read is not possible. Work
     /// beyond it waits inside the provider.
@@ -32,16 +32,17 @@ pub struct Limits {
     pub regions: usize,
     /// Bytes of the largest region.
     pub max_region: usize,
-    /// What the peer's Send with Invalidate can do here.
+    /// What a Send with Invalidate of the peer can invalidate.
     pub remote_invalidation: Invalidation,
-    /// Whether a dead peer is noticed without traffic (TCP keepalive). InfiniBand has nothing like it.
+    /// Whether a dead peer is detected without traffic, as by TCP keepalive. InfiniBand has no
+    /// equivalent.
     pub keepalive: bool,
 }
 
-/// Bytes of private data that fit, for each message of connection setup.
+/// Largest private data in bytes, for each message of connection setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrivateDataCapacity {
-    /// In the request.
+    /// In the connection request.
     pub request: usize,
     /// In the reply that accepts.
     pub accept: usize,
@@ -49,7 +50,7 @@ pub struct PrivateDataCapacity {
     pub reject: usize,
 }
 
-/// What can be invalidated by the peer.
+/// What a peer can invalidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalidation {
     /// Nothing: a Send with Invalidate is an error.

@@ -10,23 +10,24 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A boxed future that may move between threads until it is first polled on its own.
+/// A boxed future that can be sent to another thread.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// One end of a connection. It has exactly one owner, who calls all of this from one task.
+/// One end of a connection (queue pair). It has exactly one owner, which uses it from one task.
 pub trait QueuePair: Send {
-    /// What this connection can do.
+    /// The limits of this connection.
     fn limits(&self) -> &Limits;
 
-    /// Queues work. Nothing moves before [`progress`](Self::progress).
+    /// Posts a work request. Nothing is sent before [`progress`](Self::progress).
     ///
     /// # Errors
     ///
-    /// The work that was not taken, back, with the reason. On a closed connection work is taken
+    /// Returns the refused work with the reason. On a closed connection work is accepted
     /// and completes as [`Flushed`](crate::WorkError::Flushed).
     fn post(&mut self, work: WorkRequest) -> Result<(), PostError>;
 
-    /// Lets the peer reach `memory`, from the moment that work posted after this is carried out.
+    /// Registers `memory` for access by the peer, from the time that work posted after this is
+    /// executed.
     ///
     /// The result is the handle, and the address by which the peer reaches the first byte of the
     /// memory: hardware uses virtual addresses, software what it likes. The handle is known at
@@ -36,10 +37,10 @@ pub trait QueuePair: Send {
     ///
     /// # Errors
     ///
-    /// The memory that was not taken, back, with the reason.
+    /// Returns the refused memory with the reason.
     fn register(&mut self, memory: Memory) -> Result<RemoteAddress, RegisterError>;
 
-    /// Copies bytes into [persistent memory](Memory::Persistent) of ours, `offset` bytes from its
+    /// Copies bytes into our [persistent memory](Memory::Persistent), `offset` bytes from its
     /// beginning. A Read of the peer that is being served meanwhile may see them or not.
     ///
     /// # Errors
@@ -48,7 +49,7 @@ pub trait QueuePair: Send {
     fn copy_in(&mut self, handle: Handle, offset: usize, bytes: &[u8])
     -> Result<(), NotPersistent>;
 
-    /// Copies bytes out of it.
+    /// Copies bytes out of our [persistent memory](Memory::Persistent).
     ///
     /// # Errors
     ///
@@ -63,40 +64,41 @@ pub trait QueuePair: Send {
     /// The next completion, if there is one.
     fn poll_cq(&mut self) -> Option<Completion>;
 
-    /// Moves what can move without waiting: sends what was posted, takes in what has arrived.
+    /// Sends posted work and receives what has arrived, as far as possible without blocking.
     ///
     /// Returns whether anything moved. It does a bounded amount of work per call, counted in bytes
     /// and in segments, however small, so that an owner with several connections can be fair to
     /// them. What is left makes [`poll_ready`](Self::poll_ready) ready.
     fn progress(&mut self) -> bool;
 
-    /// Waits until [`progress`](Self::progress) could move something, or the connection is over.
+    /// Waits until [`progress`](Self::progress) can do something, or the connection has ended.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// Why the connection is over, once it is. All work has ended then: each completion that is
+    /// Why the connection has ended, or `None`. By then all work has ended: each completion that is
     /// owed is waiting to be taken.
     fn closed(&self) -> Option<&CloseReason>;
 
-    /// Ends the connection in good order: what is posted is still sent, nothing more is taken in.
+    /// Closes the connection in an orderly way: posted work is still sent, and nothing more is
+    /// received.
     ///
     /// Outstanding Receives complete as flushed. The owner goes on with
     /// [`progress`](Self::progress) until [`closed`](Self::closed) says it is over; the provider
     /// bounds how long that takes.
     fn close(&mut self);
 
-    /// The other end.
+    /// Address of the peer.
     fn peer_addr(&self) -> SocketAddr;
 
-    /// What it cost so far.
+    /// I/O statistics of this connection.
     fn io_counters(&self) -> IoCounters {
         IoCounters::default()
     }
 
-    /// What was agreed in setting up the connection, in words, for the operator.
+    /// Describes the result of negotiation in words, for the operator.
     fn describe(&self) -> String;
 }
 
-/// What a queue pair has asked of the system and of memory since it was made.
+/// I/O statistics of a queue pair since it was created.
 ///
 /// A provider without system calls or copies leaves them at zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -137,7 +139,7 @@ impl std::ops::SubAssign for IoCounters {
     }
 }
 
-/// How a queue pair is to be set up.
+/// Options for a new queue pair.
 #[derive(Clone, Debug)]
 pub struct QpOptions {
     /// Receives that may be posted at a time, or blocks of the shared receive queue that messages
@@ -145,12 +147,12 @@ pub struct QpOptions {
     pub receives: usize,
     /// Bytes of the largest Receive that will be posted.
     pub receive_size: usize,
-    /// Where messages find their memory, instead of in posted Receives. Only a provider whose
-    /// [`Limits::shared_receives`] says so takes it; others do not make the connection.
+    /// Shared receive queue to use instead of posted Receives. Only a provider whose
+    /// [`Limits::shared_receives`] is true supports it; others refuse to connect.
     pub shared_receives: Option<SharedReceiveQueue>,
-    /// Reads of the peer to serve at a time (IRD).
+    /// Read requests of the peer to serve at a time (IRD).
     pub inbound_reads: usize,
-    /// Reads of our own to have outstanding (ORD); the peer may lower it.
+    /// Read requests to have outstanding (ORD); the peer may lower it.
     pub outstanding_reads: usize,
     /// How long connection setup may take.
     pub setup_timeout: Duration,
@@ -169,12 +171,12 @@ impl Default for QpOptions {
     }
 }
 
-/// Makes connections.
+/// A provider: it connects and listens.
 pub trait Provider: Send + Sync {
-    /// What connections of this provider can do at most.
+    /// Upper bounds for the limits of its connections.
     fn limits(&self) -> Limits;
 
-    /// Connects to a listener, with our private data.
+    /// Connects to a listener, and sends it our private data.
     fn connect<'a>(
         &'a self,
         to: SocketAddr,
@@ -183,38 +185,39 @@ pub trait Provider: Send + Sync {
         receives: Vec<WorkRequest>,
     ) -> BoxFuture<'a, Result<Connected, SetupError>>;
 
-    /// Listens for connections.
+    /// Listens for connections on an address.
     fn listen<'a>(&'a self, on: SocketAddr)
     -> BoxFuture<'a, Result<Box<dyn Listener>, SetupError>>;
 }
 
-/// A connection just made by [`Provider::connect`].
+/// The result of [`Provider::connect`].
 pub struct Connected {
-    /// Our end.
+    /// Our end of the connection.
     pub qp: Box<dyn QueuePair>,
     /// The peer's private data, as received.
     pub private_data: Vec<u8>,
 }
 
-/// Takes in connections.
+/// Accepts connections.
 pub trait Listener: Send {
-    /// Where it listens.
+    /// The address on which it listens.
     fn local_addr(&self) -> SocketAddr;
 
-    /// The next connection that has not said anything yet. It does not wait for the peer to
-    /// speak, so a peer that is silent holds up nobody.
+    /// Accepts the next connection before its request is read. It does not wait for the peer to
+    /// send, so a silent peer delays nobody.
     fn accept(&mut self) -> BoxFuture<'_, Result<Box<dyn Incoming>, SetupError>>;
 }
 
-/// A connection that is being set up by a peer. Dropping it refuses it.
+/// An incoming connection that is not accepted yet. Dropping it refuses it.
 pub trait Incoming: Send {
-    /// Who it is.
+    /// Address of the peer.
     fn peer_addr(&self) -> SocketAddr;
 
-    /// Waits, with an end, for the peer's request and gives its private data.
+    /// Waits for the peer's request, up to `timeout`, and returns its private data.
     fn request<'a>(&'a mut self, timeout: Duration) -> BoxFuture<'a, Result<Vec<u8>, SetupError>>;
 
-    /// Accepts, with Receives that are posted before the peer can send (RFC 8166 §3.3.2).
+    /// Accepts the connection, with Receives that are posted before the peer can send (RFC 8166
+    /// §3.3.2).
     ///
     /// Called on the thread that will own the queue pair.
     fn accept<'a>(
@@ -226,32 +229,32 @@ pub trait Incoming: Send {
     where
         Self: 'a;
 
-    /// Refuses, with a reason that the peer's user sees.
+    /// Rejects the connection, with private data that the peer's user sees.
     fn reject<'a>(self: Box<Self>, private_data: &'a [u8]) -> BoxFuture<'a, ()>
     where
         Self: 'a;
 }
 
-/// Work that was not taken.
+/// Why a work request was refused; it contains the work.
 #[derive(Debug, thiserror::Error)]
 pub enum PostError {
-    /// As much as [`Limits`] allows is posted already.
+    /// The queue is full: as much as [`Limits`] allows is posted.
     #[error("the queue is full")]
     Full(WorkRequest),
-    /// It can never be done on this connection: too long, or an operation the provider has not got.
+    /// The work is invalid on this connection: too long, or an unsupported operation.
     #[error("not possible on this connection")]
     Invalid(WorkRequest),
 }
 
 impl PostError {
-    /// The work that was not taken.
+    /// Returns the refused work.
     pub fn into_work(self) -> WorkRequest {
         match self {
             Self::Full(work) | Self::Invalid(work) => work,
         }
     }
 
-    /// The poster's name for it.
+    /// Identifier of the refused work.
     pub fn wr(&self) -> WrId {
         match self {
             Self::Full(work) | Self::Invalid(work) => work.wr(),
@@ -259,38 +262,38 @@ impl PostError {
     }
 }
 
-/// Memory that was not registered.
+/// Why memory was not registered; it contains the memory.
 #[derive(Debug, thiserror::Error)]
 pub enum RegisterError {
-    /// As many regions as [`Limits`] allows are registered already.
+    /// The table is full: as many regions as [`Limits`] allows are registered.
     #[error("too many regions are registered")]
     Full(Memory),
     /// The region is larger than [`Limits`] allows, or empty.
     #[error("a region of this size cannot be registered")]
     Size(Memory),
-    /// The connection is over.
+    /// The connection has ended.
     #[error("the connection is over")]
     Closed(Memory),
 }
 
-/// There is no [persistent memory](Memory::Persistent) behind a handle, or not so much of it.
+/// A handle does not name [persistent memory](Memory::Persistent), or the range is outside of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no persistent memory of this size")]
 pub struct NotPersistent(pub Handle);
 
-/// Why a connection was not made. The text says what to do where there is something to do.
+/// Why a connection could not be established. The text says what to do where that is known.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// The system refused: nobody listens, no route, port in use.
+    /// An error of the system: connection refused, no route, port in use.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// The peer said no, with this private data.
+    /// The peer rejected the connection, with this private data.
     #[error("the peer refused the connection")]
     Rejected(Vec<u8>),
-    /// The peer speaks something else.
+    /// The peer speaks another protocol.
     #[error("{0}")]
     NotOurProtocol(String),
-    /// Nothing came in time.
+    /// Setup timed out while waiting for the named event.
     #[error("{0} did not come within {1:?}")]
     TimedOut(&'static str, Duration),
 }

@@ -31,7 +31,7 @@ pub struct SharedReceiveQueue {
     part: Arc<Part>,
 }
 
-/// What a [`SharedReceiveQueue`] has lent, at a moment.
+/// Statistics of a [`SharedReceiveQueue`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedReceiveStats {
     /// Blocks that hold a message, or are reserved for one.
@@ -40,11 +40,12 @@ pub struct SharedReceiveStats {
     pub waiting: usize,
     /// Queue pairs attached.
     pub attached: usize,
-    /// Most blocks lent at a time so far. More than there are, where queue pairs overdrew.
+    /// Largest number of blocks lent at a time so far. It exceeds the size of the queue if queue
+    /// pairs overdrew.
     pub most_lent: usize,
 }
 
-/// The share of a [`SharedReceiveQueue`] that one queue pair may use.
+/// The share of one queue pair in a [`SharedReceiveQueue`].
 ///
 /// The blocks that it lent outlive it. Dropping it gives up its place among those who wait.
 pub struct ReceiveShare {
@@ -56,9 +57,9 @@ pub struct ReceiveShare {
 /// Why there is no block for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoBlock {
-    /// All blocks are lent, or all that its part may have. The share waits for its turn.
+    /// All blocks, or all that its part may have, are lent. The share waits for its turn.
     Empty,
-    /// This share holds as many blocks as it may.
+    /// This share already holds as many blocks as it may.
     ShareUsed,
 }
 
@@ -135,10 +136,10 @@ struct Account {
 }
 
 impl SharedReceiveQueue {
-    /// The name of a Receive that nobody posted, in the completion of a message in a block.
+    /// Identifier in completions of messages in blocks, for which no Receive was posted.
     pub const WR: WrId = WrId(u64::MAX);
 
-    /// A queue of so many blocks, each of at least `block_size` bytes.
+    /// Creates a queue of `blocks` blocks of at least `block_size` bytes each.
     pub fn new(blocks: usize, block_size: usize) -> Self {
         let most = blocks.saturating_mul(block_size);
         let queue = Arc::new(Queue {
@@ -153,9 +154,10 @@ impl SharedReceiveQueue {
     /// A part of this queue: the same blocks, of which the queue pairs that are made with the part hold
     /// at most `most` together. A part of a part is another part of the whole.
     ///
-    /// A queue pair that waits while its part is used up waits for blocks of its part, in order, and
-    /// others pass it by. Parts whose queue pairs wait for blocks of others are served in turns. A queue
-    /// pair that [overdraws](ReceiveShare::take) does so beyond its part too; what a part has beyond
+    /// A queue pair that waits while its part is used up waits for blocks of its part, in order,
+    /// and others pass it by. Parts whose queue pairs wait for blocks of others are served in
+    /// turns. A queue pair that [overdraws](ReceiveShare::take) does so beyond its part too; what a
+    /// part has beyond
     /// `most` is not missing to others.
     #[must_use]
     pub fn part(&self, most: usize) -> Self {
@@ -181,17 +183,17 @@ impl SharedReceiveQueue {
         }
     }
 
-    /// How many blocks there are, in all parts.
+    /// Number of blocks in all parts together.
     pub fn blocks(&self) -> usize {
         self.part.queue.blocks
     }
 
-    /// Bytes of a block: of the largest message that is sure to fit.
+    /// Size of a block in bytes, which is that of the largest message that always fits.
     pub fn block_size(&self) -> usize {
         self.part.queue.block_size
     }
 
-    /// What is lent, in all parts.
+    /// Statistics of all parts together.
     pub fn stats(&self) -> SharedReceiveStats {
         let state = self.part.queue.state();
         SharedReceiveStats {
@@ -202,7 +204,7 @@ impl SharedReceiveQueue {
         }
     }
 
-    /// A share of at most `most` blocks, for a queue pair. For providers.
+    /// Attaches a queue pair with a share of at most `most` blocks. For providers.
     pub fn attach(&self, most: usize) -> ReceiveShare {
         let share = Share {
             attached: true,
@@ -238,12 +240,12 @@ impl fmt::Debug for SharedReceiveQueue {
 }
 
 impl ReceiveShare {
-    /// Bytes of a block.
+    /// Size of a block in bytes.
     pub fn block_size(&self) -> usize {
         self.account.queue().block_size
     }
 
-    /// A block for a message that has begun to arrive.
+    /// Takes a block for a message that has begun to arrive.
     ///
     /// With `overdraw` there is one though all are lent, up to the end of this share: the way out
     /// for a queue pair that has to receive what stands behind this message before blocks can come
@@ -307,13 +309,13 @@ impl ReceiveShare {
         Poll::Pending
     }
 
-    /// Blocks that this share has lent and that are not back.
+    /// Blocks that this share has lent and that were not returned.
     pub fn held(&self) -> usize {
         let Account { part, index } = &*self.account;
         part.queue.state().shares[*index].held
     }
 
-    /// Needs no block any more: gives up its place in the queue, or the block that was kept for it.
+    /// Stops waiting: leaves the queue, or returns the block that was reserved for this share.
     pub fn stop_waiting(&self) {
         let Account { part, index } = &*self.account;
         let mut state = part.queue.state();
@@ -531,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn each_block_that_comes_back_goes_to_the_first_who_waits() {
+    fn each_returned_block_goes_to_the_first_waiter() {
         let queue = SharedReceiveQueue::new(2, 64);
         let [a, b, c, late] = [(); 4].map(|()| One::of(&queue, 9));
         let (first, second) = (a.take(), a.take());
@@ -551,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stops_waiting_leaves_its_block_to_the_next() {
+    fn cancelled_waiter_passes_its_block_to_the_next() {
         let queue = SharedReceiveQueue::new(1, 64);
         let [a, b, c, d] = [(); 4].map(|()| One::of(&queue, 9));
         let block = a.take();
@@ -582,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_overdrawn_comes_back_before_others_are_served() {
+    fn overdrawn_blocks_are_returned_before_others_are_served() {
         let queue = SharedReceiveQueue::new(1, 64);
         let (a, b) = (One::of(&queue, 3), One::of(&queue, 3));
         let first = a.take();
@@ -659,7 +661,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_part_overdraws_is_not_missing_to_others() {
+    fn blocks_overdrawn_by_a_part_are_not_taken_from_others() {
         let queue = SharedReceiveQueue::new(3, 64);
         let (a, b) = (One::of(&queue.part(1), 3), One::of(&queue.part(2), 3));
         let mut held = vec![a.take()];
@@ -695,7 +697,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_and_shares_that_are_gone_leave_nothing() {
+    fn dropped_parts_and_shares_leave_nothing() {
         let queue = SharedReceiveQueue::new(2, 64);
         for _ in 0..20 {
             let holder = One::of(&queue, 9);

@@ -1,10 +1,10 @@
-//! What can be asked of a queue pair.
+//! Work requests and the memory they refer to.
 
 use buffer::{Buffer, Gather, gather_len};
 use smallvec::SmallVec;
 use std::fmt;
 
-/// Names registered memory to the peer: an STag on iWARP, an R_key on InfiniBand.
+/// Handle of registered memory: an STag on iWARP, an R_key on InfiniBand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Handle(pub u32);
 
@@ -14,32 +14,32 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// The poster's own name for a piece of work; it comes back in the completion, unread.
+/// Identifier of a work request, chosen by the poster and returned in the completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WrId(pub u64);
 
-/// A place in registered memory, as the peer of its owner names it.
+/// An address in registered memory, as a remote peer uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteAddress {
-    /// Whose region.
+    /// Handle of the region.
     pub handle: Handle,
-    /// Byte address in it, in the terms of whoever registered it (a Tagged Offset on iWARP).
+    /// Byte address in the region, in the address space of its owner (a Tagged Offset on iWARP).
     pub offset: u64,
 }
 
-/// A stretch of the peer's memory.
+/// A segment of the peer's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Whose region.
+    /// Handle of the region.
     pub handle: Handle,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u32,
     /// Address of the first byte.
     pub offset: u64,
 }
 
 impl Segment {
-    /// Where it begins.
+    /// Its address.
     pub fn address(self) -> RemoteAddress {
         RemoteAddress {
             handle: self.handle,
@@ -48,7 +48,7 @@ impl Segment {
     }
 }
 
-/// Memory for the peer to reach, and in which way: never both.
+/// Memory to register, open to the peer for reading or for writing, never both.
 #[derive(Debug)]
 pub enum Memory {
     /// The peer may read these bytes (RDMA Read).
@@ -66,7 +66,7 @@ pub enum Memory {
     Persistent(Access, Buffer),
 }
 
-/// What the peer may do with persistent memory.
+/// Access of the peer to persistent memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// RDMA Read.
@@ -76,7 +76,7 @@ pub enum Access {
 }
 
 impl Memory {
-    /// Bytes that the peer can reach.
+    /// Length in bytes of what the peer can access.
     pub fn len(&self) -> usize {
         match self {
             Self::Source(pieces) => gather_len(pieces),
@@ -84,35 +84,35 @@ impl Memory {
         }
     }
 
-    /// Whether there is nothing to reach.
+    /// Whether its length is zero.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// One piece of work for a queue pair.
+/// A work request for a queue pair.
 ///
 /// Receives complete in the order in which they were posted. All other work begins in the order
 /// in which it was posted, on the wire too: a Send behind a Write arrives behind it (RFC 5040
 /// §5.5). A Read does not hold up work behind it.
 #[derive(Debug)]
 pub enum WorkRequest {
-    /// Take in one Send of the peer, of at most the buffer's capacity.
+    /// Receive one Send of the peer, of at most the buffer's capacity.
     Receive {
-        /// The poster's name for it.
+        /// Its identifier.
         wr: WrId,
-        /// Where the bytes go.
+        /// The buffer for the message.
         buffer: Buffer,
     },
     /// Send a message into the next Receive of the peer.
     Send {
-        /// The poster's name for it.
+        /// Its identifier.
         wr: WrId,
-        /// The first part of the message: the data of the buffer.
+        /// The first part of the message, which is the data of the buffer.
         buffer: Buffer,
-        /// What follows it in the same message, by reference. Empty where the buffer has it all.
+        /// The rest of the same message, by reference. Empty if the buffer has all of it.
         rest: Gather,
-        /// A handle of the peer's, which it loses before it sees the message (Send with Invalidate).
+        /// A handle of the peer to invalidate before it sees the message (Send with Invalidate).
         /// One that we are still reading from is not ours to take away: that ends the connection, or
         /// the Read comes to its end first.
         invalidate: Option<Handle>,
@@ -121,33 +121,33 @@ pub enum WorkRequest {
     /// handle (RFC 5041 §5.2). One that the peer refuses may have been placed in part, within
     /// bounds.
     Write {
-        /// The poster's name for it.
+        /// Its identifier.
         wr: WrId,
-        /// The bytes.
+        /// The bytes to write.
         source: Gather,
-        /// Where they go.
+        /// The address to write to.
         to: RemoteAddress,
     },
     /// Read the peer's memory: all segments, one after the other, into one sink.
     Read {
-        /// The poster's name for it.
+        /// Its identifier.
         wr: WrId,
         /// Where the bytes go, from its beginning on; its length is set to all of them together.
         sink: Buffer,
-        /// What to read, of at most the sink's capacity together.
+        /// The segments to read, together at most the sink's capacity.
         from: SmallVec<[Segment; 4]>,
     },
-    /// Take back a handle of our own; its memory comes with the completion.
+    /// Invalidate our own handle; its memory is returned with the completion.
     Invalidate {
-        /// The poster's name for it.
+        /// Its identifier.
         wr: WrId,
-        /// Which.
+        /// The handle to invalidate.
         handle: Handle,
     },
 }
 
 impl WorkRequest {
-    /// The poster's name for it.
+    /// Its identifier.
     pub fn wr(&self) -> WrId {
         match self {
             Self::Receive { wr, .. }

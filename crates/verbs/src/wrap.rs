@@ -15,31 +15,31 @@ use std::task::{Context, Poll};
 /// here in the place of that of the inner one.
 #[allow(clippy::missing_errors_doc)] // Those of the method of `QueuePair`.
 pub trait WrapQueuePair: Send {
-    /// What it wraps.
+    /// Type of the wrapped value.
     type Inner: QueuePair + ?Sized;
 
     /// The wrapped queue pair.
     fn inner(&self) -> &Self::Inner;
 
-    /// The wrapped queue pair, to do something with it.
+    /// The wrapped queue pair, mutably.
     fn inner_mut(&mut self) -> &mut Self::Inner;
 
-    /// Goes through by default: [`QueuePair::limits`].
+    /// Overrides a method; by default it calls [`QueuePair::limits`].
     fn wrap_limits(&self) -> &Limits {
         self.inner().limits()
     }
 
-    /// Goes through by default: [`QueuePair::post`].
+    /// Overrides a method; by default it calls [`QueuePair::post`].
     fn wrap_post(&mut self, work: WorkRequest) -> Result<(), PostError> {
         self.inner_mut().post(work)
     }
 
-    /// Goes through by default: [`QueuePair::register`].
+    /// Overrides a method; by default it calls [`QueuePair::register`].
     fn wrap_register(&mut self, memory: Memory) -> Result<RemoteAddress, RegisterError> {
         self.inner_mut().register(memory)
     }
 
-    /// Goes through by default: [`QueuePair::copy_in`].
+    /// Overrides a method; by default it calls [`QueuePair::copy_in`].
     fn wrap_copy_in(
         &mut self,
         handle: Handle,
@@ -49,7 +49,7 @@ pub trait WrapQueuePair: Send {
         self.inner_mut().copy_in(handle, offset, bytes)
     }
 
-    /// Goes through by default: [`QueuePair::copy_out`].
+    /// Overrides a method; by default it calls [`QueuePair::copy_out`].
     fn wrap_copy_out(
         &mut self,
         handle: Handle,
@@ -59,42 +59,42 @@ pub trait WrapQueuePair: Send {
         self.inner_mut().copy_out(handle, offset, bytes)
     }
 
-    /// Goes through by default: [`QueuePair::poll_cq`].
+    /// Overrides a method; by default it calls [`QueuePair::poll_cq`].
     fn wrap_poll_cq(&mut self) -> Option<Completion> {
         self.inner_mut().poll_cq()
     }
 
-    /// Goes through by default: [`QueuePair::progress`].
+    /// Overrides a method; by default it calls [`QueuePair::progress`].
     fn wrap_progress(&mut self) -> bool {
         self.inner_mut().progress()
     }
 
-    /// Goes through by default: [`QueuePair::poll_ready`].
+    /// Overrides a method; by default it calls [`QueuePair::poll_ready`].
     fn wrap_poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.inner_mut().poll_ready(cx)
     }
 
-    /// Goes through by default: [`QueuePair::closed`].
+    /// Overrides a method; by default it calls [`QueuePair::closed`].
     fn wrap_closed(&self) -> Option<&CloseReason> {
         self.inner().closed()
     }
 
-    /// Goes through by default: [`QueuePair::close`].
+    /// Overrides a method; by default it calls [`QueuePair::close`].
     fn wrap_close(&mut self) {
         self.inner_mut().close();
     }
 
-    /// Goes through by default: [`QueuePair::peer_addr`].
+    /// Overrides a method; by default it calls [`QueuePair::peer_addr`].
     fn wrap_peer_addr(&self) -> SocketAddr {
         self.inner().peer_addr()
     }
 
-    /// Goes through by default: [`QueuePair::io_counters`].
+    /// Overrides a method; by default it calls [`QueuePair::io_counters`].
     fn wrap_io_counters(&self) -> IoCounters {
         self.inner().io_counters()
     }
 
-    /// Goes through by default: [`QueuePair::describe`].
+    /// Overrides a method; by default it calls [`QueuePair::describe`].
     fn wrap_describe(&self) -> String {
         self.inner().describe()
     }
@@ -179,18 +179,18 @@ impl<Q: QueuePair + ?Sized> WrapQueuePair for Box<Q> {
 /// A provider around another. It implements [`Provider`], as [`WrapQueuePair`] does for queue
 /// pairs.
 pub trait WrapProvider: Send + Sync {
-    /// What it wraps.
+    /// Type of the wrapped value.
     type Inner: Provider + ?Sized;
 
     /// The wrapped provider.
     fn inner(&self) -> &Self::Inner;
 
-    /// Goes through by default: [`Provider::limits`].
+    /// Overrides a method; by default it calls [`Provider::limits`].
     fn wrap_limits(&self) -> Limits {
         self.inner().limits()
     }
 
-    /// Goes through by default: [`Provider::connect`].
+    /// Overrides a method; by default it calls [`Provider::connect`].
     fn wrap_connect<'a>(
         &'a self,
         to: SocketAddr,
@@ -201,7 +201,7 @@ pub trait WrapProvider: Send + Sync {
         self.inner().connect(to, options, private_data, receives)
     }
 
-    /// Goes through by default: [`Provider::listen`].
+    /// Overrides a method; by default it calls [`Provider::listen`].
     fn wrap_listen<'a>(
         &'a self,
         on: SocketAddr,

@@ -1,4 +1,4 @@
-//! A queue pair driven by hand: what is posted stays where it is until a script completes it.
+//! A queue pair driven by a script: posted work stays posted until the script completes it.
 
 use crate::script::Script;
 use buffer::Buffer;

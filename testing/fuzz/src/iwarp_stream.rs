@@ -1,4 +1,4 @@
-//! One end of an iWARP connection against a peer that says anything, cut anywhere.
+//! One end of an iWARP connection against an arbitrary stream, cut anywhere.
 
 use crate::ledger::Ledger;
 use crate::memory::within_and_back;

@@ -1,4 +1,4 @@
-//! What is posted and has not completed.
+//! Record of posted work that has not completed.
 
 use iwarp_proto::Endpoint;
 use std::collections::{BTreeMap, VecDeque};

@@ -1,4 +1,4 @@
-//! What must hold whatever a peer says: a property for each parser and each state machine.
+//! Fuzz targets: properties of each parser and state machine that hold for any input of a peer.
 //!
 //! Each target is a function of bytes, which it takes for a message or for a script of what
 //! happens. It panics if the property does not hold. Targets have names, by which `cargo xtask fuzz`

@@ -1,4 +1,4 @@
-//! What an input costs in memory.
+//! Measures the memory that an input costs.
 
 use buffer::Pool;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -1,4 +1,4 @@
-//! An NFS client whose server says what it likes.
+//! An NFS client against a server with arbitrary replies.
 
 use crate::memory::within_and_back;
 use crate::script::Script;
@@ -12,7 +12,7 @@ use oncrpc::{AuthSys, Credential, Reply, ReplyBound, Transport, TransportError};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What the server holds, what is under way, and what is listed.
+/// What the server holds, what is in flight, and what is listed.
 const MEMORY: usize = 24 << 20;
 
 /// Calls that the server answers before it is gone.

@@ -1,4 +1,4 @@
-//! An NFS server that is called in any way.
+//! An NFS server with arbitrary calls.
 
 use crate::memory::within_and_back;
 use crate::script::Script;

@@ -1,4 +1,4 @@
-//! One end of RPC-over-RDMA, its user, and a peer that says anything at any time.
+//! One end of RPC-over-RDMA, its user, and a peer that sends arbitrary messages at any time.
 
 mod calls;
 mod control;

@@ -50,7 +50,7 @@ impl Site {
             Answer::Later(reply) => {
                 match pin!(reply).poll(&mut Context::from_waker(Waker::noop())) {
                     Poll::Ready(reply) => reply,
-                    Poll::Pending => panic!("nothing is under way that it could wait for"),
+                    Poll::Pending => panic!("nothing is in flight that it could wait for"),
                 }
             }
         }

@@ -72,7 +72,7 @@ pub const ATTACKS: &[Attack] = &[
         Client,
         "uses an STag of another connection",
         TERMINATES,
-        &["client_segments::handles_of_one_connection_are_dead_on_another"],
+        &["client_segments::handles_of_one_connection_are_invalid_on_another"],
     ),
     attack(
         "RFC 5042 §6.1.1",
@@ -80,8 +80,8 @@ pub const ATTACKS: &[Attack] = &[
         "guesses STags",
         TERMINATES,
         &[
-            "segments::writes_to_memory_that_is_not_offered_are_told",
-            "segments::reads_of_memory_that_is_not_offered_are_told",
+            "segments::writes_to_memory_that_is_not_offered_are_terminated",
+            "segments::reads_of_memory_that_is_not_offered_are_terminated",
             "client::handles_that_were_not_offered_reach_nothing",
         ],
     ),
@@ -99,8 +99,8 @@ pub const ATTACKS: &[Attack] = &[
         "sends a Read Response that nobody asked for",
         TERMINATES,
         &[
-            "segments::unknown_and_misplaced_opcodes_are_told",
-            "client_segments::read_response_that_was_not_asked_for_is_told",
+            "segments::unknown_and_misplaced_opcodes_are_terminated",
+            "client_segments::unsolicited_read_response_is_terminated",
         ],
     ),
     attack(
@@ -108,7 +108,7 @@ pub const ATTACKS: &[Attack] = &[
         Server,
         "answers a Read with other bytes than were asked for",
         TERMINATES,
-        &["recovery::server_is_as_before_after_each_attack"],
+        &["recovery::server_state_is_restored_after_each_attack"],
     ),
     attack(
         "RFC 5042 §6.2.2",
@@ -153,8 +153,8 @@ pub const ATTACKS: &[Attack] = &[
         "opens connections and says nothing, or hangs up somewhere in the handshake",
         "they end with their time, or at once; nothing of them is left",
         &[
-            "handshake::many_silent_peers_keep_nobody_out",
-            "handshake::peers_that_hang_up_in_the_middle_are_forgotten",
+            "handshake::many_silent_peers_block_nobody",
+            "handshake::peers_that_disconnect_during_the_handshake_leave_nothing_behind",
         ],
     ),
     attack(
@@ -166,7 +166,7 @@ pub const ATTACKS: &[Attack] = &[
             "admission::silent_connections_before_mpa_leave_others_served",
             "admission::silent_connections_after_mpa_leave_others_served",
             "admission::silent_connections_after_one_call_leave_others_served",
-            "admission::silent_connections_that_are_made_anew_leave_others_served",
+            "admission::silent_connections_that_reconnect_leave_others_served",
             "admission::connection_with_a_call_in_flight_keeps_its_place",
             "tcp::silent_connections_leave_others_served",
         ],
@@ -176,7 +176,7 @@ pub const ATTACKS: &[Attack] = &[
         Server,
         "has as many expensive calls in flight as it can, from several addresses",
         "calls of others get a thread, and no NFS3ERR_JUKEBOX",
-        &["jobs::calls_of_others_are_executed_while_attackers_have_all_the_jobs_they_can_get"],
+        &["jobs::calls_of_others_are_executed_while_attackers_fill_their_job_quota"],
     ),
     attack(
         "RFC 5041 §8.3.2",
@@ -185,7 +185,7 @@ pub const ATTACKS: &[Attack] = &[
         "its connections are not read while it has its share; others are, and nothing is lost",
         &[
             "fairness::calls_that_hold_all_receives_they_can_get_leave_receives_to_others",
-            "fairness::reads_that_are_never_answered_are_no_way_to_the_receives_of_others",
+            "fairness::unanswered_reads_do_not_take_the_receives_of_others",
         ],
     ),
     attack(
@@ -213,7 +213,7 @@ pub const ATTACKS: &[Attack] = &[
         Server,
         "answers none of the calls that it is sent",
         "its connection ends when it has no credit left for others",
-        &["backward::client_that_answers_no_call_of_a_server_loses_its_connection"],
+        &["backward::client_that_answers_no_backward_call_loses_its_connection"],
     ),
     attack(
         "RFC 8166 §4.4.1",
@@ -235,12 +235,12 @@ pub const ATTACKS: &[Attack] = &[
         "is slow: the handshake byte by byte, half a frame, half a message, no reply at all",
         "the setup or the call ends with its time; a connection that is idle ends if it is to",
         &[
-            "handshake::handshake_that_stalls_is_dropped_when_its_time_is_over",
-            "handshake::handshake_that_drips_is_dropped_when_its_time_is_over",
-            "slow::half_a_frame_and_half_a_message_hold_up_nobody",
+            "handshake::stalled_handshake_is_dropped_at_its_deadline",
+            "handshake::handshake_sent_byte_by_byte_is_dropped_at_its_deadline",
+            "slow::half_a_frame_and_half_a_message_delay_nobody",
             "slow::connection_that_stops_in_the_middle_ends_when_it_is_idle_for_too_long",
-            "client::server_that_does_not_answer_is_given_up_in_time",
-            "client::server_that_is_silent_is_given_up",
+            "client::connecting_to_a_silent_server_times_out",
+            "client::call_to_a_silent_server_times_out",
         ],
     ),
     attack(
@@ -248,7 +248,7 @@ pub const ATTACKS: &[Attack] = &[
         Server,
         "does not take in what is sent to it",
         "it is dropped when its calls are more than its credits",
-        &["header::peer_that_takes_in_nothing_is_dropped_and_holds_up_nobody"],
+        &["header::peer_that_reads_nothing_is_dropped_and_delays_nobody"],
     ),
     attack(
         "RFC 5042 §6.4.3.1",
@@ -256,8 +256,8 @@ pub const ATTACKS: &[Attack] = &[
         "sends more messages than there are Receives",
         TERMINATES,
         &[
-            "segments::more_messages_than_receives_are_told",
-            "client_segments::more_messages_than_receives_are_told",
+            "segments::more_messages_than_receives_are_terminated",
+            "client_segments::more_messages_than_receives_are_terminated",
         ],
     ),
     attack(
@@ -266,8 +266,8 @@ pub const ATTACKS: &[Attack] = &[
         "sends more Read Requests than IRD",
         TERMINATES,
         &[
-            "segments::flood_of_read_requests_is_told",
-            "client_segments::flood_of_read_requests_is_told",
+            "segments::flood_of_read_requests_is_terminated",
+            "client_segments::flood_of_read_requests_is_terminated",
         ],
     ),
     attack(
@@ -277,7 +277,7 @@ pub const ATTACKS: &[Attack] = &[
         "the end of this connection, without an answer",
         &[
             "segments::terminate_of_a_peer_is_taken_without_an_answer",
-            "segments::storm_of_terminates_is_one_end",
+            "segments::flood_of_terminates_ends_the_connection_once",
             "segments::terminate_in_the_middle_of_a_message_ends_it",
             "client_segments::terminate_in_the_middle_of_a_message_ends_the_call",
         ],
@@ -289,7 +289,7 @@ pub const ATTACKS: &[Attack] = &[
         "nothing: they reach no memory, and a flood of them takes no more turns than other messages",
         &[
             "segments::empty_writes_are_harmless_whatever_they_name",
-            "fairness::floods_of_empty_segments_cost_those_who_send_them",
+            "fairness::floods_of_empty_segments_delay_only_their_senders",
         ],
     ),
     attack(
@@ -298,9 +298,9 @@ pub const ATTACKS: &[Attack] = &[
         "invalidates an STag that is not of this call, or none, or one that is dead",
         "the end of this connection",
         &[
-            "segments::invalidation_of_a_handle_that_is_not_offered_is_told",
+            "segments::invalidation_of_a_handle_that_is_not_offered_is_terminated",
             "client::handles_that_were_not_offered_reach_nothing",
-            "client_segments::handle_of_another_call_cannot_be_taken_along",
+            "client_segments::handle_of_another_call_cannot_be_invalidated",
             "client_segments::reply_that_comes_twice_ends_one_call_only",
         ],
     ),
@@ -310,8 +310,8 @@ pub const ATTACKS: &[Attack] = &[
         "makes work that completes with an error",
         "all that was posted comes back, and all memory with it",
         &[
-            "recovery::server_is_as_before_after_each_attack",
-            "recovery::client_is_as_before_after_each_attack",
+            "recovery::server_state_is_restored_after_each_attack",
+            "recovery::client_state_is_restored_after_each_attack",
         ],
     ),
     // MPA.
@@ -347,8 +347,8 @@ pub const ATTACKS: &[Attack] = &[
         "sends FPDUs with a wrong CRC, or without one",
         TERMINATES,
         &[
-            "segments::wrong_crc_is_told_and_nothing_is_delivered",
-            "segments::wrong_crc_of_a_large_write_is_told",
+            "segments::wrong_crc_is_terminated_and_nothing_is_delivered",
+            "segments::wrong_crc_of_a_large_write_is_terminated",
             "segments::crc_is_checked_although_the_peer_did_not_ask_for_it",
         ],
     ),
@@ -359,9 +359,9 @@ pub const ATTACKS: &[Attack] = &[
         "skips or repeats numbers and offsets of messages",
         TERMINATES,
         &[
-            "segments::sequence_numbers_out_of_order_are_told",
-            "segments::offsets_out_of_order_are_told",
-            "client_segments::messages_out_of_order_are_told",
+            "segments::sequence_numbers_out_of_order_are_terminated",
+            "segments::offsets_out_of_order_are_terminated",
+            "client_segments::messages_out_of_order_are_terminated",
         ],
     ),
     attack(
@@ -370,11 +370,11 @@ pub const ATTACKS: &[Attack] = &[
         "uses queues, versions and opcodes that there are not, or headers that are cut off",
         TERMINATES,
         &[
-            "segments::unknown_queues_are_told",
-            "segments::unknown_versions_are_told",
-            "segments::unknown_and_misplaced_opcodes_are_told",
-            "segments::segment_too_short_for_its_header_is_told",
-            "segments::read_requests_of_the_wrong_length_are_told",
+            "segments::unknown_queues_are_terminated",
+            "segments::unknown_ddp_and_rdmap_versions_are_terminated",
+            "segments::unknown_and_misplaced_opcodes_are_terminated",
+            "segments::segment_too_short_for_its_header_is_terminated",
+            "segments::read_requests_of_the_wrong_length_are_terminated",
         ],
     ),
     attack(
@@ -382,7 +382,7 @@ pub const ATTACKS: &[Attack] = &[
         Server,
         "sends messages that are longer than was agreed",
         TERMINATES,
-        &["segments::messages_longer_than_agreed_are_told"],
+        &["segments::messages_longer_than_agreed_are_terminated"],
     ),
     // RPC-over-RDMA.
     attack(
@@ -398,8 +398,8 @@ pub const ATTACKS: &[Attack] = &[
         "asks for or grants no credits, or 2^32-1",
         "one, and as many as there are Receives",
         &[
-            "header::credits_are_granted_within_one_and_what_the_server_has",
-            "client::credits_of_zero_and_of_too_many_are_taken_for_one_and_for_what_was_asked",
+            "header::credit_grants_are_between_one_and_the_limit_of_the_server",
+            "client::credit_grants_are_clamped_between_one_and_the_request",
         ],
     ),
     attack(
@@ -409,7 +409,7 @@ pub const ATTACKS: &[Attack] = &[
         DISCARDS,
         &[
             "header::messages_under_28_bytes_are_discarded",
-            "client::what_is_no_reply_is_discarded_and_the_call_goes_on",
+            "client::invalid_replies_are_discarded_and_the_call_continues",
         ],
     ),
     attack(
@@ -417,14 +417,14 @@ pub const ATTACKS: &[Attack] = &[
         Server,
         "speaks a version that is unknown",
         "ERR_VERS with the versions that are known, and the connection goes on",
-        &["header::unknown_versions_draw_err_vers_with_those_that_are_known"],
+        &["header::unknown_versions_draw_err_vers_with_the_supported_range"],
     ),
     attack(
         "cel-01 §5",
         Server,
         "changes to the other version on a connection",
         "ERR_VERS with the one that is spoken, and the connection goes on in that",
-        &["version_two::change_of_version_draws_err_vers_with_the_one_that_is_spoken"],
+        &["version_two::change_of_version_draws_err_vers_with_the_version_in_use"],
     ),
     attack(
         "cel-01 §4.2",
@@ -434,7 +434,7 @@ pub const ATTACKS: &[Attack] = &[
         BAD_HEADER,
         &[
             "version_two::headers_that_are_wrong_draw_bad_header",
-            "version_two::headers_that_are_nearly_right_harm_nobody",
+            "version_two::mutated_headers_harm_nobody",
         ],
     ),
     attack(
@@ -443,9 +443,9 @@ pub const ATTACKS: &[Attack] = &[
         "sends replies and errors of version two that nobody asked for, one or very many",
         DISCARDS,
         &[
-            "version_two::replies_that_nobody_asked_for_are_discarded",
-            "version_two::storm_that_draws_no_answer_makes_nothing_grow",
-            "version_two_client::what_nobody_asked_for_is_discarded",
+            "version_two::unsolicited_replies_are_discarded",
+            "version_two::flood_of_messages_without_a_response_does_not_grow_memory",
+            "version_two_client::unsolicited_messages_are_discarded",
         ],
     ),
     attack(
@@ -473,8 +473,8 @@ pub const ATTACKS: &[Attack] = &[
          handle along",
         "it is discarded, or defaults hold; a handle ends the connection",
         &[
-            "version_two_client::what_is_no_answer_to_the_offer_is_discarded",
-            "version_two_client::answers_that_say_nothing_leave_what_everybody_has",
+            "version_two_client::invalid_answers_to_initxch_are_discarded",
+            "version_two_client::unusable_answers_to_initxch_leave_the_defaults",
             "version_two_client::nothing_can_be_invalidated_before_there_is_a_call",
         ],
     ),
@@ -484,7 +484,7 @@ pub const ATTACKS: &[Attack] = &[
         "does not answer the offer, answers half of it, or says other things without a pause",
         "the connection ends with its time, or when there are no Receives left",
         &[
-            "version_two_client::offer_that_is_not_answered_in_time_is_given_up",
+            "version_two_client::unanswered_initxch_times_out",
             "version_two_client::flood_before_the_answer_ends_the_connection",
         ],
     ),
@@ -494,8 +494,8 @@ pub const ATTACKS: &[Attack] = &[
         "lies about the versions it speaks",
         "a range is taken at its word: with version one in it that is spoken, else the connection ends",
         &[
-            "version_two_client::ranges_without_a_version_that_is_spoken_end_the_connection",
-            "version_two_client::ranges_with_version_one_are_believed_on_this_connection",
+            "version_two_client::version_ranges_without_a_supported_version_end_the_connection",
+            "version_two_client::version_ranges_with_version_one_are_used_on_this_connection",
         ],
     ),
     attack(
@@ -518,7 +518,7 @@ pub const ATTACKS: &[Attack] = &[
         "sends operations that there are not, or characteristics that are none",
         "RDMA2_ERR_INVAL_OPTION or RDMA2_ERR_BAD_HEADER, and nothing of it takes effect",
         &[
-            "version_two::operations_that_are_wrong_are_refused_and_change_nothing",
+            "version_two::invalid_operations_are_refused_and_change_nothing",
             "version_two_client::operations_of_a_server_are_answered_and_harm_no_call",
         ],
     ),
@@ -528,8 +528,8 @@ pub const ATTACKS: &[Attack] = &[
         "lies about lengths of characteristics, or sends more of them than there can be",
         BAD_HEADER,
         &[
-            "version_two::lengths_that_lie_draw_bad_header",
-            "version_two::more_than_there_can_be_draws_bad_header",
+            "version_two::wrong_lengths_draw_bad_header",
+            "version_two::lists_beyond_their_limits_draw_bad_header",
         ],
     ),
     attack(
@@ -538,7 +538,7 @@ pub const ATTACKS: &[Attack] = &[
         "asks for Receives of 4 GiB, or of nearly none, or says that it has such",
         "none is larger than was configured, or smaller than everybody has",
         &[
-            "version_two::receives_of_any_size_may_be_asked_for",
+            "version_two::any_receive_size_may_be_requested",
             "version_two_client::operations_of_a_server_are_answered_and_harm_no_call",
             "version_two_client::server_with_small_receives_is_sent_small_messages",
         ],
@@ -549,8 +549,8 @@ pub const ATTACKS: &[Attack] = &[
         "has Receives of another size with each message",
         "what was said last is kept to",
         &[
-            "version_two::size_that_is_another_with_each_message_is_kept_to",
-            "version_two_client::size_of_a_server_that_is_another_with_each_message_is_kept_to",
+            "version_two::each_change_of_the_receive_size_is_respected",
+            "version_two_client::each_change_of_the_receive_size_of_a_server_is_respected",
         ],
     ),
     attack(
@@ -558,7 +558,7 @@ pub const ATTACKS: &[Attack] = &[
         Server,
         "sends what is longer than it was told, or before it was told",
         TERMINATES,
-        &["version_two::larger_messages_are_taken_when_that_was_said_and_not_before"],
+        &["version_two::larger_messages_are_accepted_only_after_they_were_announced"],
     ),
     attack(
         "xcharext §3.3",
@@ -568,8 +568,8 @@ pub const ATTACKS: &[Attack] = &[
         &[
             "version_two_client::chunks_for_a_client_without_a_service_are_refused",
             "version_two_client::chunks_for_a_client_that_cannot_read_them_are_refused",
-            "version_two_client::hostile_chunks_of_a_server_draw_bad_header",
-            "version_two_client::chunks_that_a_server_does_not_hand_over_cost_its_connection_alone",
+            "version_two_client::hostile_chunks_of_backward_calls_draw_bad_header",
+            "version_two_client::unreadable_chunks_of_backward_calls_end_only_their_connection",
         ],
     ),
     attack(
@@ -580,11 +580,11 @@ pub const ATTACKS: &[Attack] = &[
         &[
             "backward::memory_of_a_server_is_reached_only_as_it_was_offered",
             "backward::memory_of_a_server_is_out_of_reach_when_its_call_has_its_reply",
-            "backward::handle_of_another_call_of_a_server_cannot_be_taken_along",
-            "backward::what_is_no_reply_to_a_server_harms_no_call",
-            "backward::errors_of_a_client_end_the_call_of_a_server_and_nothing_else",
-            "backward::client_is_called_no_further_than_it_has_said",
-            "backward::client_that_does_not_answer_is_waited_for_no_longer_than_is_said",
+            "backward::handle_of_another_backward_call_cannot_be_invalidated",
+            "backward::invalid_backward_replies_harm_no_call",
+            "backward::errors_of_a_client_end_the_backward_call_and_nothing_else",
+            "backward::backward_calls_respect_what_the_client_supports",
+            "backward::backward_call_without_a_reply_times_out",
         ],
     ),
     attack(
@@ -593,8 +593,8 @@ pub const ATTACKS: &[Attack] = &[
         "says what it is again and again, or changes what it said would not",
         "it is answered; only the first counts",
         &[
-            "version_two::introduction_is_answered_each_time_and_counts_once",
-            "version_two::what_was_said_not_to_change_does_not",
+            "version_two::repeated_initxch_is_answered_and_only_the_first_takes_effect",
+            "version_two::property_announced_as_unchanging_cannot_be_updated",
         ],
     ),
     attack(
@@ -615,11 +615,11 @@ pub const ATTACKS: &[Attack] = &[
          or leave something out",
         "nothing waits for it, and nothing changes but what was said to be done",
         &[
-            "asked::request_that_is_never_answered_or_stays_pending_is_waited_for_by_nobody",
-            "asked::answers_that_say_nothing_or_two_things_change_nothing",
-            "asked::answer_to_something_else_is_none",
-            "asked::client_that_refuses_to_be_asked_is_served",
-            "asked::size_that_is_lowered_while_more_is_asked_for_is_kept_to",
+            "asked::unanswered_or_pending_property_request_delays_nothing",
+            "asked::malformed_and_contradictory_answers_change_nothing",
+            "asked::answer_to_another_request_is_ignored",
+            "asked::client_that_refuses_property_requests_is_served",
+            "asked::receive_size_lowered_during_a_request_is_respected",
         ],
     ),
     attack(
@@ -627,7 +627,9 @@ pub const ATTACKS: &[Attack] = &[
         Client,
         "takes along a handle of a client that has not allowed it",
         "the end of the connection",
-        &["version_two_client::handles_of_a_client_that_keeps_them_cannot_be_taken"],
+        &[
+            "version_two_client::handles_of_a_client_without_remote_invalidation_cannot_be_invalidated",
+        ],
     ),
     attack(
         "reminv §4",
@@ -636,7 +638,7 @@ pub const ATTACKS: &[Attack] = &[
         "nothing is agreed on; a client that does not know what its server means ends the connection",
         &[
             "designs::client_agrees_on_exactly_one_design_that_it_offered",
-            "designs::server_agrees_on_nothing_that_was_not_offered_rightly",
+            "designs::server_agrees_only_on_designs_that_were_validly_offered",
             "designs::design_alone_governs_where_there_is_one",
             "version_two_client::designs_that_were_not_offered_are_not_agreed_on",
         ],
@@ -647,10 +649,10 @@ pub const ATTACKS: &[Attack] = &[
         "takes along a handle of another call, one that was never made or is gone, or memory that stays",
         "the end of the connection, unless it is one to be read and the design is inter-call",
         &[
-            "designs::each_handle_of_a_call_may_go_once",
-            "designs::handles_that_were_never_made_cannot_go",
-            "designs::handle_of_another_call_goes_only_between_calls_and_if_it_is_to_be_read",
-            "designs::memory_that_stays_cannot_go_and_is_not_named",
+            "designs::each_handle_of_a_call_can_be_invalidated_once",
+            "designs::unknown_handles_cannot_be_invalidated",
+            "designs::handle_of_another_call_can_be_invalidated_only_under_inter_call_and_if_read",
+            "designs::persistent_memory_cannot_be_invalidated_and_is_not_listed",
         ],
     ),
     attack(
@@ -659,8 +661,8 @@ pub const ATTACKS: &[Attack] = &[
         "names a handle that is not of the call, or more than there can be",
         "a foreign one is left alone; what is no array draws RDMA2_ERR_BAD_HEADER",
         &[
-            "designs::server_takes_what_the_design_allows_and_nothing_that_is_foreign",
-            "designs::names_that_are_no_array_draw_bad_header",
+            "designs::server_invalidates_only_handles_that_the_design_allows",
+            "designs::malformed_handle_lists_draw_bad_header",
         ],
     ),
     attack(
@@ -668,7 +670,7 @@ pub const ATTACKS: &[Attack] = &[
         Client,
         "replies with words that nobody said, or that are none",
         DISCARDS,
-        &["designs::words_of_a_reply_mean_nothing_unless_they_are_no_words"],
+        &["designs::handle_list_of_a_reply_is_ignored_if_well_formed"],
     ),
     attack(
         "RFC 8166 §4.5.2",
@@ -687,7 +689,7 @@ pub const ATTACKS: &[Attack] = &[
         "offers chunks that overlap, lie beyond the inline part, or are larger than memory",
         ERR_CHUNK,
         &[
-            "header::positions_where_no_item_can_be_draw_err_chunk",
+            "header::impossible_chunk_positions_draw_err_chunk",
             "header::chunks_larger_than_the_server_moves_draw_err_chunk",
         ],
     ),
@@ -696,7 +698,7 @@ pub const ATTACKS: &[Attack] = &[
         Server,
         "sends RDMA_NOMSG without a chunk, or a stream in two places",
         ERR_CHUNK,
-        &["header::stream_in_two_places_or_none_draws_err_chunk"],
+        &["header::call_both_inline_and_in_a_chunk_or_nowhere_draws_err_chunk"],
     ),
     attack(
         "RFC 8166 §4.5.2",
@@ -719,7 +721,7 @@ pub const ATTACKS: &[Attack] = &[
         "ERR_CHUNK for the first, nothing for the others",
         &[
             "header::unknown_procedures_draw_err_chunk",
-            "header::errors_and_what_is_no_longer_in_use_are_discarded",
+            "header::rdma_error_and_obsolete_procedures_are_discarded",
             "header::replies_to_calls_never_made_are_discarded",
         ],
     ),
@@ -811,11 +813,11 @@ pub const ATTACKS: &[Attack] = &[
         "says what is nearly right, thousands of times",
         "no panic, and service for others",
         &[
-            "random::handshakes_that_are_nearly_right_harm_nobody",
-            "random::segments_that_are_nearly_right_harm_nobody",
-            "random::headers_that_are_nearly_right_harm_nobody",
-            "random::nfs_calls_that_are_nearly_right_harm_nobody",
-            "random::replies_that_are_nearly_right_harm_no_client",
+            "random::mutated_handshakes_harm_nobody",
+            "random::mutated_segments_harm_nobody",
+            "random::mutated_headers_harm_nobody",
+            "random::mutated_nfs_calls_harm_nobody",
+            "random::mutated_replies_harm_no_client",
         ],
     ),
 ];

@@ -1,4 +1,4 @@
-//! A server that calls its client (RFC 8167), which is a [`Peer`](crate::Peer).
+//! A server that makes backward calls (RFC 8167) to a [`Peer`](crate::Peer).
 
 use crate::target::{PROGRAM, ask, echo, procedure, steady};
 use crate::victim::{Calling, echoing};
@@ -34,16 +34,16 @@ impl Service for Noting {
 }
 
 impl BackwardTarget {
-    /// A server of [`PROGRAM`] whose calls may take this long.
+    /// Starts a server of [`PROGRAM`] whose backward calls have this timeout.
     ///
     /// # Panics
     ///
     /// If it does not start.
-    pub fn with_patience(backward_timeout: Duration) -> Self {
+    pub fn with_timeout(backward_timeout: Duration) -> Self {
         Self::with_memory(backward_timeout, steady().backward_memory)
     }
 
-    /// The same, with this much memory for results of its calls.
+    /// The same, with this much memory for results of its backward calls.
     ///
     /// # Panics
     ///
@@ -78,7 +78,7 @@ impl BackwardTarget {
         }
     }
 
-    /// Where the server listens.
+    /// The address on which the server listens.
     pub fn addr(&self) -> SocketAddr {
         self.server.local_addr()
     }
@@ -103,7 +103,7 @@ impl BackwardTarget {
         })
     }
 
-    /// What becomes of a call.
+    /// Waits for the outcome of a call.
     ///
     /// # Errors
     ///

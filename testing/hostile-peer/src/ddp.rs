@@ -1,4 +1,4 @@
-//! DDP segments as they are on the wire, right and wrong (RFC 5041 §4, RFC 5040 §4).
+//! DDP segments in wire format, valid and invalid (RFC 5041 §4, RFC 5040 §4).
 
 /// RDMAP opcodes (RFC 5040 §4.1).
 pub mod opcode {

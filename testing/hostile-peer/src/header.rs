@@ -76,12 +76,12 @@ impl Version {
         }
     }
 
-    /// What a message of version one is in this version, if it comes from who calls.
+    /// Converts a message of version one to this version, as the caller sends it.
     pub fn call(self, message: &[u32]) -> Vec<u32> {
         self.directed(message, direction::CALL)
     }
 
-    /// The same, if it comes from who is called.
+    /// Converts a message of version one to this version, as the called end sends it.
     pub fn reply(self, message: &[u32]) -> Vec<u32> {
         self.directed(message, direction::REPLY)
     }

@@ -1,4 +1,4 @@
-//! A peer that can say anything, and a real server for it to talk to. For tests only.
+//! A peer that can send anything, and a real server and client for it to attack. For tests only.
 //!
 //! [`Peer`] speaks iWARP over a plain TCP socket with code of its own: it shares nothing with the
 //! crates it is used against, so that a mistake made there is not made here once more. It can be

@@ -1,4 +1,4 @@
-//! MPA Request Frames, right and wrong, and what comes back (RFC 5044 §7.1, RFC 6581).
+//! MPA Request Frames, valid and invalid, and the replies to them (RFC 5044 §7.1, RFC 6581).
 
 /// Flag of a frame: the receiver of who sends it needs markers.
 const MARKERS: u8 = 0x80;

@@ -1,4 +1,4 @@
-//! One end of an iWARP connection, in plain sight.
+//! One end of an iWARP connection with every byte under the control of the test.
 
 use crate::crc::crc32c;
 use crate::ddp::{Segment, opcode};
@@ -11,7 +11,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// How long to wait for what should come at once, so that a test fails instead of hanging.
+/// Timeout for what should arrive at once, so that a test fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Queues of untagged messages (RFC 5040 §4).
@@ -44,17 +44,17 @@ pub struct Peer {
     pub refuses_access: bool,
     message: Vec<u8>,
     response: Vec<u8>,
-    /// What has come of the present FPDU, markers and all.
+    /// Bytes received of the current FPDU, markers included.
     fpdu: Vec<u8>,
     markers: Option<Markers>,
 }
 
-/// Where the stream that comes in stands, when it has markers (RFC 5044 §4.3).
+/// Position in the incoming stream, if it has markers (RFC 5044 §4.3).
 #[derive(Clone, Copy, Debug, Default)]
 struct Markers {
     /// Bytes since the first FPDU, markers included.
     at: usize,
-    /// Where the length field of the present FPDU is.
+    /// Position of the length field of the current FPDU.
     length_field: Option<usize>,
     /// Markers that have come.
     seen: usize,
@@ -63,7 +63,7 @@ struct Markers {
 /// From the first byte of one marker to that of the next.
 const MARKER_PERIOD: usize = 512;
 
-/// What the other end said, in a message for us or at the end.
+/// A message or Terminate that was received, or the end of the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// A Send, and the STag that it took away.
@@ -73,7 +73,7 @@ pub enum Heard {
         /// The STag.
         invalidated: Option<u32>,
     },
-    /// What we asked to read.
+    /// The data of a Read Response.
     Read(Vec<u8>),
     /// A Terminate.
     Terminate(Cause),
@@ -144,12 +144,12 @@ impl Peer {
         Self::accept_with(listener, &private_data(true))
     }
 
-    /// The same, with this private data instead of ours.
+    /// The same with this private data.
     pub fn accept_with(listener: &TcpListener, private_data: &[u8]) -> Self {
         Self::accepting(listener, 8, private_data)
     }
 
-    /// The same of a server that lets nobody read its memory.
+    /// The same from a server that offers no RDMA Reads (IRD 0).
     pub fn accept_without_reads(listener: &TcpListener) -> Self {
         Self::accepting(listener, 0, &private_data(true))
     }
@@ -233,7 +233,7 @@ impl Peer {
         }
     }
 
-    /// Says that nothing more will come.
+    /// Shuts down our half of the stream.
     pub fn hang_up(&mut self) {
         match self.socket.shutdown(Shutdown::Write) {
             Ok(()) => {}
@@ -294,7 +294,7 @@ impl Peer {
         self.segment(&Segment::tagged(opcode::WRITE, stag, offset, bytes));
     }
 
-    /// Asks for memory of the other end's.
+    /// Sends an RDMA Read Request for memory of the other end.
     pub fn read_request(&mut self, stag: u32, offset: u64, length: u32) {
         let sequence = self.next(QUEUE_READ);
         let mut request = words(&[SINK, 0, 0, length, stag]);
@@ -415,7 +415,7 @@ impl Peer {
         self.assert_closed();
     }
 
-    /// Asserts that the server ends the connection without a word.
+    /// Asserts that the server ends the connection without a Terminate.
     pub fn assert_closed(&mut self) {
         assert_eq!(self.hear(), Heard::Closed);
     }

@@ -1,4 +1,4 @@
-//! One call of a client that a server can do wrong by.
+//! A call of a client, for a hostile server to answer.
 
 use crate::header::{Version, procedure};
 use crate::peer::{Cause, Peer};
@@ -9,17 +9,17 @@ use oncrpc::TransportError;
 
 /// A client with one call on its way, which offers a Read chunk and a Write chunk.
 pub struct Scene {
-    /// What is spoken.
+    /// The protocol version in use.
     pub version: Version,
     /// The client.
     pub client: Victim,
-    /// Its server.
+    /// The hostile server.
     pub server: Peer,
-    /// What is to be echoed.
+    /// The data to be echoed.
     pub data: Vec<u8>,
     /// The call.
     pub calling: Calling,
-    /// What it offers.
+    /// The segments that the call offers.
     pub offered: Offered,
 }
 
@@ -109,7 +109,7 @@ impl Scene {
     }
 }
 
-/// Asserts that the connection is as good as before: a small call is answered.
+/// Asserts that the connection still works: a small call is answered.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! What is attacked: a server, and a client that must not notice.
+//! The server under attack, and an honest client that must stay served.
 
 use buffer::{Buffer, Gather, Pool};
 use bytes::Bytes;
@@ -21,7 +21,7 @@ pub const PROGRAM: u32 = 0x2000_4242;
 
 /// Procedures of [`PROGRAM`].
 pub mod procedure {
-    /// Nothing in, nothing out.
+    /// NULL: no arguments and no results.
     pub const NULL: u32 = 0;
     /// Opaque data in, the same out; both may travel by reference.
     pub const ECHO: u32 = 1;
@@ -109,7 +109,7 @@ pub struct Target {
     runtime: Runtime,
 }
 
-/// A server that never loses its patience in a test that passes, however slow the machine.
+/// A server with timeouts that no passing test reaches, however slow the machine.
 pub(crate) fn steady() -> ServerConfig {
     ServerConfig {
         credits: 16,
@@ -120,7 +120,7 @@ pub(crate) fn steady() -> ServerConfig {
     }
 }
 
-/// A server that soon loses its patience, yet has enough for who is only slow.
+/// A server with short timeouts, which a peer that is merely slow does not reach.
 pub fn quick() -> ServerConfig {
     ServerConfig {
         setup_timeout: Duration::from_secs(1),
@@ -135,18 +135,18 @@ impl Target {
         Self::configured(steady())
     }
 
-    /// The same, with another configuration.
+    /// Starts a target with this configuration.
     pub fn configured(config: ServerConfig) -> Self {
         let provider = Iwarp::default();
         Self::with(provider, config, echo(), PROGRAM, 2)
     }
 
-    /// The same, over a provider that shares no Receives, so that each connection posts its own.
+    /// Starts a target without a shared receive queue, so that each connection posts its own Receives.
     pub fn posting() -> Self {
         Self::with(Posting(Iwarp::default()), steady(), echo(), PROGRAM, 2)
     }
 
-    /// The same, over a provider with another configuration.
+    /// Starts a target over a provider with this configuration.
     pub fn over(provider: verbs_iwarp::Config) -> Self {
         let provider = Iwarp::new(provider);
         Self::with(provider, steady(), echo(), PROGRAM, 2)
@@ -173,7 +173,7 @@ impl Target {
         Self::of_configured(steady(), service, program, version)
     }
 
-    /// The same, with another configuration.
+    /// Starts a target with this configuration.
     ///
     /// # Panics
     ///
@@ -235,7 +235,7 @@ impl Target {
     ///
     /// If that takes too long.
     pub fn assert_baseline(&self) {
-        let patience = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             self.runtime.block_on(self.call(&self.client));
             let (stats, out) = (self.server.stats(), self.pool.stats().out);
@@ -243,7 +243,7 @@ impl Target {
                 return;
             }
             assert!(
-                Instant::now() < patience,
+                Instant::now() < deadline,
                 "{} connections, {} bytes of chunks, {out} bytes of {} usually",
                 stats.connections,
                 stats.chunk_memory,
@@ -252,17 +252,17 @@ impl Target {
         }
     }
 
-    /// What the server has done so far.
+    /// Statistics of the server.
     pub fn stats(&self) -> ServerStats {
         self.server.stats()
     }
 
-    /// Where the server listens.
+    /// The address on which the server listens.
     pub fn addr(&self) -> SocketAddr {
         self.server.local_addr()
     }
 
-    /// Asserts that the server goes on serving: the client that was there before, over the same
+    /// Asserts that the server continues to serve: the client that was there before, over the same
     /// connection, and a new one.
     ///
     /// # Panics

@@ -1,4 +1,4 @@
-//! A client that calls a server which breaks the rules.
+//! The client under attack by a hostile server.
 
 use crate::header::{
     Version, characteristic, direction, initial, operation, optional, procedure as proc,
@@ -51,10 +51,10 @@ pub(crate) fn echoing(w: &mut Writer, data: Bytes) -> ReplyBound {
     }
 }
 
-/// What a call offers in its transport header: handle, length and offset of each segment.
+/// Segments that a call offers in its transport header: handle, length and offset of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offered {
-    /// Of the call.
+    /// XID of the call.
     pub xid: u32,
     /// Credits that it asks for.
     pub credits: u32,
@@ -118,7 +118,7 @@ fn connecting(
     (listener, runtime.spawn(connecting))
 }
 
-/// What comes of connecting to a server that does this with each connection, until it is done.
+/// Result of connecting to a server that treats each connection with this function.
 ///
 /// # Panics
 ///
@@ -127,7 +127,7 @@ pub fn connect_to(serve: impl FnOnce(&TcpListener)) -> SetupError {
     connect_within(once().setup_timeout, serve)
 }
 
-/// The same, with this much time for it.
+/// The same with this timeout.
 ///
 /// # Panics
 ///
@@ -166,7 +166,7 @@ pub fn offer_to(config: ClientConfig, serve: impl FnOnce(&mut Peer, &[u32])) -> 
     }
 }
 
-/// What comes of connecting where nobody listens.
+/// Result of connecting to a port without a listener.
 ///
 /// # Panics
 ///
@@ -187,16 +187,16 @@ impl Victim {
     ///
     /// # Panics
     ///
-    /// If they do not come together.
+    /// If the connection cannot be established.
     pub fn connected() -> (Self, Peer) {
-        Self::with_patience(once().call_timeout)
+        Self::with_timeout(once().call_timeout)
     }
 
     /// The same in this version. In version two the server has said nothing about itself but that.
     ///
     /// # Panics
     ///
-    /// If they do not come together.
+    /// If the connection cannot be established.
     pub fn speaking(version: Version) -> (Self, Peer) {
         match version {
             Version::One => Self::meeting(speaking(version), Peer::accept),
@@ -208,16 +208,16 @@ impl Victim {
     ///
     /// # Panics
     ///
-    /// If they do not come together.
+    /// If the connection cannot be established.
     pub fn called_back() -> (Self, Peer) {
         Self::agreeing(with_service(), &initial(&[], &[]))
     }
 
-    /// The same, over a connection on which it cannot read what a call offers.
+    /// The same, over a connection without RDMA Reads (IRD 0).
     ///
     /// # Panics
     ///
-    /// If they do not come together, or the client says that it can.
+    /// If the connection cannot be established, or the client says that it can.
     pub fn called_back_without_reads() -> (Self, Peer) {
         Self::meeting(with_service(), |listener| {
             let mut server = Peer::accept_without_reads(listener);
@@ -234,7 +234,7 @@ impl Victim {
     ///
     /// # Panics
     ///
-    /// If they do not come together.
+    /// If the connection cannot be established.
     pub fn that_keeps_its_handles() -> (Self, Peer) {
         let config = ClientConfig {
             remote_invalidation: Vec::new(),
@@ -247,7 +247,7 @@ impl Victim {
     ///
     /// # Panics
     ///
-    /// If they do not come together.
+    /// If the connection cannot be established.
     pub fn told(said: &[u32]) -> (Self, Peer) {
         Self::agreeing(speaking(Version::Two), said)
     }
@@ -264,7 +264,7 @@ impl Victim {
     ///
     /// # Panics
     ///
-    /// If they do not come together.
+    /// If the connection cannot be established.
     pub fn offering(config: ClientConfig, answer: impl FnOnce(&mut Peer, &[u32])) -> (Self, Peer) {
         Self::meeting(config, |listener| {
             let mut server = Peer::accept(listener);
@@ -279,12 +279,12 @@ impl Victim {
         })
     }
 
-    /// The same, with a client that waits this long for a reply.
+    /// The same, with a client that has this call timeout.
     ///
     /// # Panics
     ///
-    /// If they do not come together.
-    pub fn with_patience(call_timeout: Duration) -> (Self, Peer) {
+    /// If the connection cannot be established.
+    pub fn with_timeout(call_timeout: Duration) -> (Self, Peer) {
         let config = ClientConfig {
             call_timeout,
             ..once()
@@ -296,7 +296,7 @@ impl Victim {
     ///
     /// # Panics
     ///
-    /// If they do not come together.
+    /// If the connection cannot be established.
     pub fn greeted_with(private_data: &[u8]) -> (Self, Peer) {
         Self::meeting(once(), |listener| Peer::accept_with(listener, private_data))
     }
@@ -321,7 +321,7 @@ impl Victim {
         assert!(ended.is_err_and(|error| error.is_cancelled()));
     }
 
-    /// Asserts that the client, whose connection is over, has given back all its memory.
+    /// Asserts that the client, whose connection has ended, has returned all its memory.
     ///
     /// # Panics
     ///
@@ -348,7 +348,7 @@ impl Victim {
         })
     }
 
-    /// What becomes of a call.
+    /// Waits for the outcome of a call.
     ///
     /// # Errors
     ///

@@ -72,9 +72,9 @@ fn assert_others_are_served(target: &Target) {
 /// Waits for something that should come soon.
 #[track_caller]
 fn wait_until(reached: impl Fn() -> bool) {
-    let patience = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !reached() {
-        assert!(Instant::now() < patience, "waited in vain");
+        assert!(Instant::now() < deadline, "waited in vain");
         std::thread::yield_now();
     }
 }
@@ -116,7 +116,7 @@ fn silent_connections_after_one_call_leave_others_served() {
 }
 
 #[test]
-fn silent_connections_that_are_made_anew_leave_others_served() {
+fn silent_connections_that_reconnect_leave_others_served() {
     for silent in [before_mpa as Silent, after_mpa, after_a_call] {
         let target = target();
         let (stop, made) = (AtomicBool::new(false), AtomicUsize::new(0));

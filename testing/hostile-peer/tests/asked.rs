@@ -43,10 +43,10 @@ fn asked(target: &Target) -> (Peer, u32) {
     peer.memory.insert(SOURCE, vec![7; LENGTH as usize]);
     peer.memory.insert(SINK, vec![0; 16_384]);
     // It is looked at once a second.
-    let patience = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(60);
     call(&mut peer);
     let request = loop {
-        assert!(Instant::now() < patience, "it is not asked");
+        assert!(Instant::now() < deadline, "it is not asked");
         let message = peer.answer();
         match message[3..6] {
             // Nothing is asked: it wants to know when it was heard that its own Receives are larger,
@@ -80,7 +80,7 @@ fn respond(peer: &mut Peer, xid: u32, subsets: &[u32]) {
 }
 
 #[test]
-fn client_that_does_what_it_is_asked_gets_larger_replies() {
+fn client_that_grants_larger_receives_gets_larger_replies() {
     let target = Target::start();
     let (mut peer, xid) = asked(&target);
     assert_goes_on(&mut peer, false);
@@ -93,7 +93,7 @@ fn client_that_does_what_it_is_asked_gets_larger_replies() {
 }
 
 #[test]
-fn request_that_is_never_answered_or_stays_pending_is_waited_for_by_nobody() {
+fn unanswered_or_pending_property_request_delays_nothing() {
     let target = Target::start();
     let (mut peer, _) = asked(&target);
     assert_goes_on(&mut peer, false);
@@ -110,7 +110,7 @@ fn request_that_is_never_answered_or_stays_pending_is_waited_for_by_nobody() {
 }
 
 #[test]
-fn answers_that_say_nothing_or_two_things_change_nothing() {
+fn malformed_and_contradictory_answers_change_nothing() {
     let target = Target::start();
     for subsets in [
         &[0, 0, 0][..],
@@ -135,7 +135,7 @@ fn answers_that_say_nothing_or_two_things_change_nothing() {
 }
 
 #[test]
-fn answer_to_something_else_is_none() {
+fn answer_to_another_request_is_ignored() {
     let target = Target::start();
     let (mut peer, xid) = asked(&target);
     respond(&mut peer, xid ^ 1, &[1, 1, 0, 0]);
@@ -149,7 +149,7 @@ fn answer_to_something_else_is_none() {
 }
 
 #[test]
-fn client_that_refuses_to_be_asked_is_served() {
+fn client_that_refuses_property_requests_is_served() {
     let target = Target::start();
     for error in [&[INVAL_OPTION][..], &[BAD_HEADER], &[1, 1, 1], &[1, 7, 3]] {
         let (mut peer, xid) = asked(&target);
@@ -162,7 +162,7 @@ fn client_that_refuses_to_be_asked_is_served() {
 }
 
 #[test]
-fn size_that_is_lowered_while_more_is_asked_for_is_kept_to() {
+fn receive_size_lowered_during_a_request_is_respected() {
     let target = Target::start();
     let (mut peer, xid) = asked(&target);
     peer.send(&words(&optional(XID, CALL, UPDXCH, &update(1024, true))));

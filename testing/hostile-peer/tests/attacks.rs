@@ -1,4 +1,4 @@
-//! The table of attacks names tests that there are.
+//! The table of attacks names existing tests.
 
 use hostile_peer::ATTACKS;
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ fn tests() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_attack_has_a_test_that_there_is() {
+fn every_attack_names_existing_tests() {
     let tests = tests();
     for attack in ATTACKS {
         assert!(!attack.tests.is_empty(), "{attack:?}");
@@ -35,7 +35,7 @@ fn every_attack_has_a_test_that_there_is() {
 }
 
 #[test]
-fn sections_of_rfc_5042_that_a_peer_can_try_are_all_there() {
+fn every_applicable_section_of_rfc_5042_has_an_attack() {
     for section in [
         "6.1.1", "6.2.1", "6.2.2", "6.2.3", "6.3.1", "6.3.3", "6.3.5", "6.4.1", "6.4.2", "6.4.3.1",
         "6.4.3.3", "6.4.4", "6.4.5", "6.4.6",

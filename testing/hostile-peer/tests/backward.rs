@@ -26,7 +26,7 @@ const GENERAL: u32 = 2;
 type Attack = (fn(&mut Peer, &Offered), Cause);
 
 fn start() -> BackwardTarget {
-    BackwardTarget::with_patience(Duration::from_secs(60))
+    BackwardTarget::with_timeout(Duration::from_secs(60))
 }
 
 /// A client that has said how it can be called, and was answered a call.
@@ -149,7 +149,7 @@ fn memory_of_a_server_is_out_of_reach_when_its_call_has_its_reply() {
 }
 
 #[test]
-fn handle_of_another_call_of_a_server_cannot_be_taken_along() {
+fn handle_of_another_backward_call_cannot_be_invalidated() {
     let target = start();
     let (mut peer, calling, first) = offered(&target);
     // One reply gives the credit for more than one call.
@@ -164,7 +164,7 @@ fn handle_of_another_call_of_a_server_cannot_be_taken_along() {
 }
 
 #[test]
-fn what_is_no_reply_to_a_server_harms_no_call() {
+fn invalid_backward_replies_harm_no_call() {
     let target = start();
     let (mut peer, calling, offered) = offered(&target);
     let xid = offered.xid;
@@ -189,7 +189,7 @@ fn what_is_no_reply_to_a_server_harms_no_call() {
 }
 
 #[test]
-fn errors_of_a_client_end_the_call_of_a_server_and_nothing_else() {
+fn errors_of_a_client_end_the_backward_call_and_nothing_else() {
     let target = start();
     for error in [&[BAD_HEADER][..], &[INVAL_OPTION], &[ERR_VERS, 7, 3]] {
         let (mut peer, calling, offered) = offered(&target);
@@ -203,7 +203,7 @@ fn errors_of_a_client_end_the_call_of_a_server_and_nothing_else() {
 }
 
 #[test]
-fn client_is_called_no_further_than_it_has_said() {
+fn backward_calls_respect_what_the_client_supports() {
     let target = start();
     for (how, small) in [(NONE, false), (INLINE, true)] {
         let mut peer = callable(&target, how);
@@ -222,8 +222,8 @@ fn client_is_called_no_further_than_it_has_said() {
 }
 
 #[test]
-fn client_that_does_not_answer_is_waited_for_no_longer_than_is_said() {
-    let target = BackwardTarget::with_patience(Duration::from_secs(2));
+fn backward_call_without_a_reply_times_out() {
+    let target = BackwardTarget::with_timeout(Duration::from_secs(2));
     let (mut peer, calling, first) = offered(&target);
     // One reply gives the credit for more than one call.
     peer.send(&reply(&first));
@@ -232,7 +232,7 @@ fn client_that_does_not_answer_is_waited_for_no_longer_than_is_said() {
     let offered = called(&mut peer);
     match target.outcome(calling) {
         Err(TransportError::TimedOut(_)) => {}
-        other => panic!("expected the end of patience, got {:?}", other.map(drop)),
+        other => panic!("expected a timeout, got {:?}", other.map(drop)),
     }
     // Its memory is kept for a reply that may come, and no longer.
     let sink = offered.writes[0][0][0];
@@ -246,13 +246,13 @@ fn client_that_does_not_answer_is_waited_for_no_longer_than_is_said() {
 }
 
 #[test]
-fn client_that_answers_no_call_of_a_server_loses_its_connection() {
-    let target = BackwardTarget::with_patience(Duration::from_secs(1));
+fn client_that_answers_no_backward_call_loses_its_connection() {
+    let target = BackwardTarget::with_timeout(Duration::from_secs(1));
     // Before its first reply a client has granted one credit.
     let (mut peer, calling, _) = offered(&target);
     match target.outcome(calling) {
         Err(TransportError::TimedOut(_)) => {}
-        other => panic!("expected the end of patience, got {:?}", other.map(drop)),
+        other => panic!("expected a timeout, got {:?}", other.map(drop)),
     }
     peer.drain();
     assert_serves(&mut callable(&target, NONE));

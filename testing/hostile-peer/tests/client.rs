@@ -1,4 +1,4 @@
-//! Servers that break the rules, and what a client makes of it.
+//! Hostile servers of version one, and how a client reacts.
 
 use hostile_peer::rpc::accepted;
 use hostile_peer::{
@@ -27,7 +27,7 @@ fn finish(mut scene: Scene) {
 }
 
 #[test]
-fn good_server_is_believed() {
+fn honest_server_is_served() {
     for version in Version::BOTH {
         let mut scene = Scene::of(version);
         let source = scene.source();
@@ -129,7 +129,7 @@ fn memory_is_out_of_reach_when_its_call_has_its_reply() {
 }
 
 #[test]
-fn what_is_no_reply_is_discarded_and_the_call_goes_on() {
+fn invalid_replies_are_discarded_and_the_call_continues() {
     let good = Scene::of(Version::One);
     let xid = good.offered.xid;
     finish(good);
@@ -273,7 +273,7 @@ fn replies_with_chunks_that_were_not_offered_end_the_call_and_nothing_else() {
 }
 
 #[test]
-fn credits_of_zero_and_of_too_many_are_taken_for_one_and_for_what_was_asked() {
+fn credit_grants_are_clamped_between_one_and_the_request() {
     for version in Version::BOTH {
         for credits in [0, u32::MAX] {
             let mut scene = Scene::of(version);
@@ -287,12 +287,12 @@ fn credits_of_zero_and_of_too_many_are_taken_for_one_and_for_what_was_asked() {
 }
 
 #[test]
-fn server_that_is_silent_is_given_up() {
-    let (client, _server) = Victim::with_patience(Duration::from_millis(300));
+fn call_to_a_silent_server_times_out() {
+    let (client, _server) = Victim::with_timeout(Duration::from_millis(300));
     let calling = client.echo(b"is anybody there?");
     match client.outcome(calling) {
         Err(TransportError::TimedOut(_) | TransportError::Disconnected(_)) => {}
-        other => panic!("expected the end of patience, got {:?}", other.map(drop)),
+        other => panic!("expected a timeout, got {:?}", other.map(drop)),
     }
 }
 
@@ -366,7 +366,7 @@ fn replies_that_are_no_mpa_are_told_apart() {
 }
 
 #[test]
-fn server_that_does_not_answer_is_given_up_in_time() {
+fn connecting_to_a_silent_server_times_out() {
     let error = connect_within(Duration::from_millis(300), |listener| {
         let mut server = Peer::incoming(listener);
         server.answer_request(b"MPA ID Rep");
@@ -374,12 +374,12 @@ fn server_that_does_not_answer_is_given_up_in_time() {
     });
     match error {
         SetupError::TimedOut(..) => {}
-        other => panic!("expected the end of patience, got {other:?}"),
+        other => panic!("expected a timeout, got {other:?}"),
     }
 }
 
 #[test]
-fn nobody_listening_is_said_with_the_address() {
+fn refused_connection_is_reported_with_the_address() {
     let (to, error) = connect_to_nobody();
     let text = error.to_string();
     assert!(text.contains(&to.to_string()), "{text}");

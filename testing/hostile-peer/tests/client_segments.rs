@@ -1,4 +1,4 @@
-//! Servers that break the rules of DDP and RDMAP, and those of calls that are over.
+//! Hostile servers that break the rules of DDP and RDMAP, or use handles of completed calls.
 
 use hostile_peer::rpc::accepted;
 use hostile_peer::{Cause, Heard, Offered, Scene, Segment, Version, assert_goes_on, opcode, words};
@@ -12,7 +12,7 @@ const UNEXPECTED_OPCODE: Cause = Cause(0, 2, 6);
 const CANNOT_INVALIDATE: Cause = Cause(0, 1, 9);
 
 #[test]
-fn handles_of_one_connection_are_dead_on_another() {
+fn handles_of_one_connection_are_invalid_on_another() {
     for version in Version::BOTH {
         let first = Scene::of(version);
         let mut second = Scene::of(version);
@@ -45,7 +45,7 @@ fn handles_of_one_connection_are_dead_on_another() {
 }
 
 #[test]
-fn handle_of_another_call_cannot_be_taken_along() {
+fn handle_of_another_call_cannot_be_invalidated() {
     for version in Version::BOTH {
         let mut scene = Scene::of(version);
         // The first reply of a connection gives the credit for more than one call.
@@ -90,7 +90,7 @@ fn arguments_cannot_be_read_when_their_call_has_its_reply() {
 }
 
 #[test]
-fn read_response_that_was_not_asked_for_is_told() {
+fn unsolicited_read_response_is_terminated() {
     for version in Version::BOTH {
         let mut scene = Scene::of(version);
         let sink = scene.sink();
@@ -101,7 +101,7 @@ fn read_response_that_was_not_asked_for_is_told() {
 }
 
 #[test]
-fn messages_out_of_order_are_told() {
+fn messages_out_of_order_are_terminated() {
     for version in Version::BOTH {
         for (skipped, offset, cause) in [
             (1, 0, INVALID_SEQUENCE),
@@ -120,7 +120,7 @@ fn messages_out_of_order_are_told() {
 }
 
 #[test]
-fn more_messages_than_receives_are_told() {
+fn more_messages_than_receives_are_terminated() {
     for version in Version::BOTH {
         let mut scene = Scene::of(version);
         let mut flood = Vec::new();
@@ -135,7 +135,7 @@ fn more_messages_than_receives_are_told() {
 }
 
 #[test]
-fn flood_of_read_requests_is_told() {
+fn flood_of_read_requests_is_terminated() {
     for version in Version::BOTH {
         let mut scene = Scene::of(version);
         let source = scene.source();

@@ -84,7 +84,7 @@ fn taken(peer: &mut Peer) -> (Vec<u32>, Option<u32>) {
 }
 
 #[test]
-fn server_takes_what_the_design_allows_and_nothing_that_is_foreign() {
+fn server_invalidates_only_handles_that_the_design_allows() {
     for (design, named, expected) in [
         (Design::Fixed, &[][..], Some(SOURCE)),
         (Design::InterCall, &[], Some(SINK)),
@@ -118,7 +118,7 @@ fn server_takes_what_the_design_allows_and_nothing_that_is_foreign() {
 }
 
 #[test]
-fn names_that_are_no_array_draw_bad_header() {
+fn malformed_handle_lists_draw_bad_header() {
     let target = Target::taking(&[Design::PerCallSeveral]);
     let mut peer = agreed(&target, Design::PerCallSeveral);
     let many: Vec<u32> = [17].into_iter().chain([SINK; 17]).collect();
@@ -138,7 +138,7 @@ fn names_that_are_no_array_draw_bad_header() {
 }
 
 #[test]
-fn server_agrees_on_nothing_that_was_not_offered_rightly() {
+fn server_agrees_only_on_designs_that_were_validly_offered() {
     for (taking, bits, nochg) in [
         // Not offered, not among those that are taken, without a meaning, or not for good.
         (vec![Design::PerCall], 0, 1),
@@ -322,7 +322,7 @@ fn client_agrees_on_exactly_one_design_that_it_offered() {
 }
 
 #[test]
-fn each_handle_of_a_call_may_go_once() {
+fn each_handle_of_a_call_can_be_invalidated_once() {
     for design in SELECTABLE {
         let (client, mut server) = answered(&[design], bit(design));
         let before = naming(design, &[]);
@@ -353,7 +353,7 @@ fn each_handle_of_a_call_may_go_once() {
 }
 
 #[test]
-fn handles_that_were_never_made_cannot_go() {
+fn unknown_handles_cannot_be_invalidated() {
     for design in SELECTABLE {
         for other in [1, 0x100, 0x8000_0000] {
             let (client, mut server) = answered(&[design], bit(design));
@@ -367,7 +367,7 @@ fn handles_that_were_never_made_cannot_go() {
 }
 
 #[test]
-fn handle_of_another_call_goes_only_between_calls_and_if_it_is_to_be_read() {
+fn handle_of_another_call_can_be_invalidated_only_under_inter_call_and_if_read() {
     for design in SELECTABLE {
         for (handle, goes) in [
             (
@@ -399,7 +399,7 @@ fn handle_of_another_call_goes_only_between_calls_and_if_it_is_to_be_read() {
 }
 
 #[test]
-fn words_of_a_reply_mean_nothing_unless_they_are_no_words() {
+fn handle_list_of_a_reply_is_ignored_if_well_formed() {
     for (design, meaningless, wrong) in [
         (Design::PerCall, &[FOREIGN][..], &[][..]),
         (Design::PerCallSeveral, &[2, FOREIGN, FOREIGN], &[17]),
@@ -417,7 +417,7 @@ fn words_of_a_reply_mean_nothing_unless_they_are_no_words() {
 }
 
 #[test]
-fn memory_that_stays_cannot_go_and_is_not_named() {
+fn persistent_memory_cannot_be_invalidated_and_is_not_listed() {
     let config = ClientConfig {
         remote_invalidation: Design::ALL[1..].to_vec(),
         persistent_arguments: Some(PersistentArguments {

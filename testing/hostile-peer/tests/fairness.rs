@@ -130,7 +130,7 @@ impl Drop for OpenOnDrop {
     }
 }
 
-/// A server whose chunk memory is enough for four READs, and which does not lose patience with chunks
+/// A server whose chunk memory is enough for four READs, and which does not time out chunks
 /// that do not come.
 fn target(service: &Files) -> Target {
     let config = ServerConfig {
@@ -144,9 +144,9 @@ fn target(service: &Files) -> Target {
 
 #[track_caller]
 fn wait_until(reached: impl Fn() -> bool) {
-    let patience = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !reached() {
-        assert!(Instant::now() < patience, "waited in vain");
+        assert!(Instant::now() < deadline, "waited in vain");
         std::thread::yield_now();
     }
 }
@@ -390,7 +390,7 @@ fn calls_that_hold_all_receives_they_can_get_leave_receives_to_others() {
 /// While a Read is outstanding a connection gets a block for each of its calls: it is not to be at the
 /// cost of others.
 #[test]
-fn reads_that_are_never_answered_are_no_way_to_the_receives_of_others() {
+fn unanswered_reads_do_not_take_the_receives_of_others() {
     const CONNECTIONS: usize = 20;
     const CALLS: usize = 63;
     const { assert!(CONNECTIONS * CALLS > BLOCKS) };
@@ -424,7 +424,7 @@ impl Drop for OnDrop<'_> {
 /// are. Time says little on a busy machine: what the server takes in during a call of another client
 /// says more.
 #[test]
-fn floods_of_empty_segments_cost_those_who_send_them() {
+fn floods_of_empty_segments_delay_only_their_senders() {
     const FLOODS: u8 = 64;
     const HONEST_CALLS: u32 = 64;
     /// FPDUs during a call: 1024 in a turn, of which each connection has a few in a row. Eight times as

@@ -91,7 +91,7 @@ fn enhanced_request_without_its_numbers_is_refused() {
 }
 
 #[test]
-fn handshake_that_stalls_is_dropped_when_its_time_is_over() {
+fn stalled_handshake_is_dropped_at_its_deadline() {
     let target = Target::configured(quick());
     let whole = Request::default().emit();
     let began = Instant::now();
@@ -113,15 +113,15 @@ fn handshake_that_stalls_is_dropped_when_its_time_is_over() {
 }
 
 #[test]
-fn handshake_that_drips_is_dropped_when_its_time_is_over() {
+fn handshake_sent_byte_by_byte_is_dropped_at_its_deadline() {
     let target = Target::configured(quick());
     let mut peer = Peer::silent(target.addr());
-    let patience = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(20);
     // Byte by byte, each well within the time, but not all of them together.
     let whole = Request::default().emit();
     let mut bytes = whole.iter().cycle().take(whole.len() - 1);
     while !peer.has_ended(quick().setup_timeout / 8) {
-        assert!(Instant::now() < patience, "a dripping peer is still there");
+        assert!(Instant::now() < deadline, "a dripping peer is still there");
         if let Some(byte) = bytes.next() {
             peer.bytes(&[*byte]);
         }
@@ -130,7 +130,7 @@ fn handshake_that_drips_is_dropped_when_its_time_is_over() {
 }
 
 #[test]
-fn many_silent_peers_keep_nobody_out() {
+fn many_silent_peers_block_nobody() {
     let target = Target::configured(quick());
     let peers: Vec<_> = (0..100).map(|_| Peer::silent(target.addr())).collect();
     target.assert_serves();
@@ -141,7 +141,7 @@ fn many_silent_peers_keep_nobody_out() {
 }
 
 #[test]
-fn peers_that_hang_up_in_the_middle_are_forgotten() {
+fn peers_that_disconnect_during_the_handshake_leave_nothing_behind() {
     let target = Target::start();
     let whole = Request::default().emit();
     for sent in 0..whole.len() {

@@ -80,7 +80,7 @@ fn discarded(target: &Target, version: Version, message: &[u8]) {
 }
 
 #[test]
-fn unknown_versions_draw_err_vers_with_those_that_are_known() {
+fn unknown_versions_draw_err_vers_with_the_supported_range() {
     let target = Target::start();
     for version in [0, 3, 0x0100_0000, u32::MAX] {
         let vers = [XID, version, CREDITS, ERROR, ERR_VERS, 1, 2];
@@ -120,7 +120,7 @@ fn unknown_procedures_draw_err_chunk() {
 }
 
 #[test]
-fn errors_and_what_is_no_longer_in_use_are_discarded() {
+fn rdma_error_and_obsolete_procedures_are_discarded() {
     let target = Target::start();
     let done = message(DONE, &[0, 0, 0], &[]);
     discarded(&target, Version::One, &words(&done));
@@ -214,7 +214,7 @@ fn chunks_without_segments_are_empty_chunks() {
 }
 
 #[test]
-fn positions_where_no_item_can_be_draw_err_chunk() {
+fn impossible_chunk_positions_draw_err_chunk() {
     let target = Target::start();
     let read = |positions: &[u32]| {
         let mut lists = Vec::new();
@@ -238,7 +238,7 @@ fn positions_where_no_item_can_be_draw_err_chunk() {
 }
 
 #[test]
-fn stream_in_two_places_or_none_draws_err_chunk() {
+fn call_both_inline_and_in_a_chunk_or_nowhere_draws_err_chunk() {
     let target = Target::start();
     let at_zero = [1, 0, STAG, 40, 0, 0, 0, 0, 0];
     refused(&target, &message(MSG, &at_zero, &null_call()));
@@ -342,7 +342,7 @@ fn reply_without_room_for_it_draws_err_chunk() {
 }
 
 #[test]
-fn good_chunks_of_every_kind_are_served() {
+fn valid_chunks_of_every_kind_are_served() {
     let target = Target::start();
     for version in Version::BOTH {
         serves_good_chunks(&target, version);
@@ -401,7 +401,7 @@ fn serves_good_chunks(target: &Target, version: Version) {
 }
 
 #[test]
-fn credits_are_granted_within_one_and_what_the_server_has() {
+fn credit_grants_are_between_one_and_the_limit_of_the_server() {
     let target = Target::start();
     let granted = [(0, 1), (1, 1), (16, 16), (17, 16), (u32::MAX, 16)];
     for (version, (asked, granted)) in Version::BOTH
@@ -450,7 +450,7 @@ fn stuck_call(xid: u32) -> Vec<u32> {
 }
 
 #[test]
-fn peer_that_hangs_up_while_its_chunks_are_pulled_is_forgotten() {
+fn peer_that_disconnects_while_its_chunks_are_pulled_leaves_nothing_behind() {
     let target = Target::start();
     for version in Version::BOTH.repeat(3) {
         let mut peer = connect(&target);
@@ -465,7 +465,7 @@ fn peer_that_hangs_up_while_its_chunks_are_pulled_is_forgotten() {
 }
 
 #[test]
-fn peer_that_answers_late_holds_up_nobody_and_misses_nothing() {
+fn peer_with_late_read_responses_delays_nobody_and_is_served() {
     let target = Target::start();
     target.assert_echoes(&[7; 100_000]);
     let versions = Version::BOTH.repeat(2);
@@ -497,7 +497,7 @@ fn peer_that_answers_late_holds_up_nobody_and_misses_nothing() {
 }
 
 #[test]
-fn peer_that_takes_in_nothing_is_dropped_and_holds_up_nobody() {
+fn peer_that_reads_nothing_is_dropped_and_delays_nobody() {
     let target = Target::start();
     for version in Version::BOTH {
         takes_in_nothing(&target, version);
@@ -552,7 +552,7 @@ fn chunks_that_never_come_take_no_memory_from_others_for_long() {
 }
 
 #[test]
-fn what_was_refused_is_counted() {
+fn refused_messages_are_counted() {
     let target = Target::start();
     for version in Version::BOTH {
         let mut peer = connect(&target);

@@ -1,4 +1,4 @@
-//! Clients whose calls keep every thread busy that they can get leave threads to others.
+//! Clients that occupy as many threads as they can leave threads to others.
 
 use buffer::Pool;
 use hostile_peer::rpc::{accepted, call_with, msg, opaque};
@@ -110,7 +110,7 @@ fn results(peer: &mut Peer, target: [u32; 3], arguments: &[u32]) -> Vec<u32> {
 }
 
 #[test]
-fn calls_of_others_are_executed_while_attackers_have_all_the_jobs_they_can_get() {
+fn calls_of_others_are_executed_while_attackers_fill_their_job_quota() {
     let dir = tempfile::tempdir().unwrap();
     let everybody = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(dir.path(), everybody).unwrap();
@@ -147,9 +147,9 @@ fn calls_of_others_are_executed_while_attackers_have_all_the_jobs_they_can_get()
         }
         attackers.push(peer);
     }
-    let patience = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while gate.calls.load(SeqCst) < CONNECTIONS * CALLS as usize {
-        assert!(Instant::now() < patience, "calls do not come in");
+        assert!(Instant::now() < deadline, "calls do not come in");
         std::thread::yield_now();
     }
 

@@ -1,4 +1,4 @@
-//! NFS and MOUNT calls with arguments that no good client has (RFC 1813).
+//! NFS and MOUNT calls with invalid arguments (RFC 1813).
 
 use buffer::Pool;
 use hostile_peer::rpc::{accept, accepted, call, call_with, msg, opaque};
@@ -308,7 +308,7 @@ fn dots_do_not_lead_out_and_cannot_be_made_or_removed() {
 }
 
 #[test]
-fn data_that_is_not_what_the_call_says_is_refused() {
+fn write_data_of_the_wrong_length_is_refused() {
     let mut site = Site::start();
     let file = opaque(&site.create(b"file"));
     // The count differs from the length of the data.
@@ -412,7 +412,7 @@ fn paths_out_of_the_export_cannot_be_mounted() {
 }
 
 #[test]
-fn programs_and_versions_that_are_not_served_are_said_to_be_so() {
+fn unserved_programs_and_versions_are_reported() {
     let mut site = Site::start();
     let mut says = |program, version, procedure, status, rest: &[u32]| {
         let reply = site.reply(&call(XID, program, version, procedure));

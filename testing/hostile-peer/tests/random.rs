@@ -141,7 +141,7 @@ fn pelt(target: &Target, count: u32, mut make: impl FnMut(u32) -> Vec<u32>) {
 }
 
 #[test]
-fn headers_that_are_nearly_right_harm_nobody() {
+fn mutated_headers_harm_nobody() {
     count_panics();
     let target = Target::start();
     let mut dice = Dice(0x5eed_0001);
@@ -170,7 +170,7 @@ fn headers_that_are_nearly_right_harm_nobody() {
 }
 
 #[test]
-fn nfs_calls_that_are_nearly_right_harm_nobody() {
+fn mutated_nfs_calls_harm_nobody() {
     count_panics();
     let exports = Exports::new(HandleKey::random().unwrap());
     let fs = Arc::new(MemFs::new(8 << 20));
@@ -215,7 +215,7 @@ fn nfs_calls_that_are_nearly_right_harm_nobody() {
 }
 
 #[test]
-fn segments_that_are_nearly_right_harm_nobody() {
+fn mutated_segments_harm_nobody() {
     count_panics();
     let target = Target::start();
     let mut dice = Dice(0x5eed_0003);
@@ -283,7 +283,7 @@ fn segments_that_are_nearly_right_harm_nobody() {
 }
 
 #[test]
-fn handshakes_that_are_nearly_right_harm_nobody() {
+fn mutated_handshakes_harm_nobody() {
     count_panics();
     let target = Target::start();
     let mut dice = Dice(0x5eed_0004);
@@ -343,7 +343,7 @@ fn operation(dice: &mut Dice) -> Vec<u32> {
 }
 
 #[test]
-fn replies_that_are_nearly_right_harm_no_client() {
+fn mutated_replies_harm_no_client() {
     count_panics();
     let mut dice = Dice(0x5eed_0005);
     let (mut good, mut bad) = (0, 0);

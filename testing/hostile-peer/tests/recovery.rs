@@ -125,7 +125,7 @@ const ON_SERVER: &[Attack] = &[
 ];
 
 #[test]
-fn server_is_as_before_after_each_attack() {
+fn server_state_is_restored_after_each_attack() {
     let target = Target::start();
     target.assert_baseline();
     for (name, attack) in ON_SERVER {
@@ -138,10 +138,10 @@ fn server_is_as_before_after_each_attack() {
     }
 }
 
-/// What is done to a client with a call on its way that has this to offer.
-type Revenge = (&'static str, fn(&mut Peer, &Offered, Version));
+/// An attack of a server on a client whose call in flight offers this memory.
+type ServerAttack = (&'static str, fn(&mut Peer, &Offered, Version));
 
-const ON_CLIENT: &[Revenge] = &[
+const ON_CLIENT: &[ServerAttack] = &[
     ("hanging up", |server, _, _| server.hang_up()),
     ("half a frame", |server, _, _| {
         server.bytes(&[0, 60, 0x41]);
@@ -191,7 +191,7 @@ const ON_CLIENT: &[Revenge] = &[
 ];
 
 #[test]
-fn client_is_as_before_after_each_attack() {
+fn client_state_is_restored_after_each_attack() {
     for (version, (name, attack)) in Version::BOTH
         .into_iter()
         .flat_map(|version| ON_CLIENT.iter().map(move |attack| (version, attack)))

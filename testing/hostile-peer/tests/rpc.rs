@@ -1,4 +1,4 @@
-//! RPC messages that are wrong, in good headers: the answers of RFC 5531 §9.
+//! Invalid RPC messages in valid transport headers, and the replies of RFC 5531 §9.
 
 use hostile_peer::rpc::accept;
 use hostile_peer::{PROGRAM, Peer, Target, Version, procedure, rpc, words};
@@ -28,7 +28,7 @@ fn add(arguments: &[u32]) -> Vec<u32> {
 }
 
 #[test]
-fn good_call_is_answered() {
+fn valid_call_is_answered() {
     let target = Target::start();
     let expected = rpc::accepted(XID, accept::SUCCESS, &[5]);
     check(&target, &add(&[2, 3]), &expected);

@@ -70,7 +70,7 @@ fn next_read_request(peer: &mut Peer, stag: u32) -> Segment {
 }
 
 #[test]
-fn wrong_crc_is_told_and_nothing_is_delivered() {
+fn wrong_crc_is_terminated_and_nothing_is_delivered() {
     each(|target| {
         for at in [0, 1, 2, 3] {
             terminated(target, CRC_ERROR, |peer| {
@@ -94,7 +94,7 @@ fn wrong_crc_is_told_and_nothing_is_delivered() {
 }
 
 #[test]
-fn wrong_crc_of_a_large_write_is_told() {
+fn wrong_crc_of_a_large_write_is_terminated() {
     each(|target| {
         terminated(target, CRC_ERROR, |peer| {
             // A zero-length check would let it pass, so it has bytes, and goes nowhere.
@@ -129,7 +129,7 @@ fn crc_is_checked_although_the_peer_did_not_ask_for_it() {
 }
 
 #[test]
-fn segment_too_short_for_its_header_is_told() {
+fn segment_too_short_for_its_header_is_terminated() {
     each(|target| {
         for len in 0..18 {
             terminated(target, SHORT, |peer| {
@@ -149,7 +149,7 @@ fn segment_too_short_for_its_header_is_told() {
 }
 
 #[test]
-fn largest_fpdu_of_garbage_is_told() {
+fn largest_fpdu_of_garbage_is_terminated() {
     each(|target| {
         terminated(target, CRC_ERROR, |peer| {
             peer.bytes(&[0xff; 2 + 65_535 + 3 + 4]);
@@ -246,7 +246,7 @@ fn peer_that_needs_markers_gets_them_where_they_belong() {
 }
 
 #[test]
-fn unknown_versions_are_told() {
+fn unknown_ddp_and_rdmap_versions_are_terminated() {
     each(|target| {
         for version in [0, 2, 3] {
             terminated(target, UNTAGGED_VERSION, |peer| {
@@ -269,7 +269,7 @@ fn unknown_versions_are_told() {
 }
 
 #[test]
-fn unknown_and_misplaced_opcodes_are_told() {
+fn unknown_and_misplaced_opcodes_are_terminated() {
     each(|target| {
         for number in 8..16 {
             terminated(target, UNEXPECTED_OPCODE, |peer| {
@@ -299,7 +299,7 @@ fn unknown_and_misplaced_opcodes_are_told() {
 }
 
 #[test]
-fn unknown_queues_are_told() {
+fn unknown_queues_are_terminated() {
     each(|target| {
         for queue in [3, 4, 0x100, u32::MAX] {
             terminated(target, INVALID_QUEUE, |peer| {
@@ -310,7 +310,7 @@ fn unknown_queues_are_told() {
 }
 
 #[test]
-fn sequence_numbers_out_of_order_are_told() {
+fn sequence_numbers_out_of_order_are_terminated() {
     each(|target| {
         for sequence in [0, 1, 3, u32::MAX] {
             terminated(target, INVALID_SEQUENCE, |peer| {
@@ -330,7 +330,7 @@ fn sequence_numbers_out_of_order_are_told() {
 }
 
 #[test]
-fn offsets_out_of_order_are_told() {
+fn offsets_out_of_order_are_terminated() {
     each(|target| {
         for offset in [1, 4096, u32::MAX] {
             terminated(target, INVALID_OFFSET, |peer| {
@@ -352,7 +352,7 @@ fn offsets_out_of_order_are_told() {
 }
 
 #[test]
-fn messages_longer_than_agreed_are_told() {
+fn messages_longer_than_agreed_are_terminated() {
     // A shared Receive has room for what version two is told, whatever is spoken.
     let shared = |test: fn(&Target, usize)| each(|target| test(target, 8192));
     let check = |target: &Target, room: usize| {
@@ -373,7 +373,7 @@ fn messages_longer_than_agreed_are_told() {
 }
 
 #[test]
-fn more_messages_than_receives_are_told() {
+fn more_messages_than_receives_are_terminated() {
     let check = |target: &Target, told: Heard| {
         let mut peer = served(target);
         let mut flood = Vec::new();
@@ -400,7 +400,7 @@ fn more_messages_than_receives_are_told() {
 }
 
 #[test]
-fn writes_to_memory_that_is_not_offered_are_told() {
+fn writes_to_memory_that_is_not_offered_are_terminated() {
     each(|target| {
         for stag in [0, 1, 0x100, 0xdead_beef, u32::MAX] {
             for offset in [0, u64::MAX] {
@@ -427,7 +427,7 @@ fn empty_writes_are_harmless_whatever_they_name() {
 }
 
 #[test]
-fn reads_of_memory_that_is_not_offered_are_told() {
+fn reads_of_memory_that_is_not_offered_are_terminated() {
     each(|target| {
         for stag in [0, 1, 0xdead_beef] {
             terminated(target, INVALID_STAG, |peer| peer.read_request(stag, 0, 16));
@@ -439,7 +439,7 @@ fn reads_of_memory_that_is_not_offered_are_told() {
 }
 
 #[test]
-fn read_requests_of_the_wrong_length_are_told() {
+fn read_requests_of_the_wrong_length_are_terminated() {
     each(|target| {
         for length in [0, 4, 27] {
             terminated(target, UNSPECIFIED, |peer| {
@@ -457,7 +457,7 @@ fn read_requests_of_the_wrong_length_are_told() {
 }
 
 #[test]
-fn invalidation_of_a_handle_that_is_not_offered_is_told() {
+fn invalidation_of_a_handle_that_is_not_offered_is_terminated() {
     each(|target| {
         for stag in [0, 1, 0xdead_beef] {
             terminated(target, CANNOT_INVALIDATE, |peer| {
@@ -488,7 +488,7 @@ fn terminate_of_a_peer_is_taken_without_an_answer() {
 }
 
 #[test]
-fn storm_of_terminates_is_one_end() {
+fn flood_of_terminates_ends_the_connection_once() {
     each(|target| {
         let mut peer = served(target);
         let mut storm = Vec::new();
@@ -521,7 +521,7 @@ fn terminate_in_the_middle_of_a_message_ends_it() {
 }
 
 #[test]
-fn flood_of_read_requests_is_told() {
+fn flood_of_read_requests_is_terminated() {
     each(|target| {
         let mut peer = served(target);
         let mut flood = Vec::new();

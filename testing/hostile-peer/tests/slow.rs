@@ -1,4 +1,4 @@
-//! Peers that begin something and do not go on, beyond the handshake.
+//! Peers that stall in the middle of a frame or message, after the handshake.
 
 use hostile_peer::header::{direction, initial, operation, optional};
 use hostile_peer::{PROGRAM, Peer, Segment, Target, Version, opcode, quick, rpc, words};
@@ -45,7 +45,7 @@ fn stopped(target: &Target, (version, stop): (Version, usize)) -> Peer {
 }
 
 #[test]
-fn half_a_frame_and_half_a_message_hold_up_nobody() {
+fn half_a_frame_and_half_a_message_delay_nobody() {
     let target = Target::start();
     let stops = stops().cycle().take(PEERS);
     let peers: Vec<_> = stops.map(|stop| stopped(&target, stop)).collect();

@@ -1,4 +1,4 @@
-//! The same for RPC over TCP, as MOUNT is served: records that are wrong (RFC 5531 §11).
+//! Invalid records of RPC over TCP, as MOUNT is served (RFC 5531 §11).
 
 use hostile_peer::rpc::{accept, accepted, call};
 use hostile_peer::{as_words, words};
@@ -158,7 +158,7 @@ fn records_in_any_fragments_are_read() {
 }
 
 #[test]
-fn what_is_no_call_is_passed_over() {
+fn messages_that_are_not_calls_are_discarded() {
     let mut site = Site::start();
     for message in [&[][..], &[XID], &accepted(XID, 0, &[]), &[XID, 7, 2, MOUNT]] {
         let mut bytes = record(message);
@@ -169,7 +169,7 @@ fn what_is_no_call_is_passed_over() {
 }
 
 #[test]
-fn calls_that_are_wrong_are_answered_as_over_rdma() {
+fn invalid_calls_are_answered_as_over_rdma() {
     let mut site = Site::start();
     let answer = |message: &[u32]| as_words(&site.says(&record(message)))[1..].to_vec();
     let unavailable = accepted(XID, accept::PROG_UNAVAIL, &[]);
@@ -196,7 +196,8 @@ fn records_cut_off_anywhere_are_forgotten() {
 #[test]
 fn silent_connections_leave_others_served() {
     let mut site = Site::start();
-    // Connections of three addresses, silent from the beginning or after a call; more than there may be.
+    // Connections of three addresses, silent from the beginning or after a call; more than there
+    // may be.
     let silent = |last: u8, call: bool| {
         let mut stream = connect_from([127, 0, 0, last].into(), site.addr);
         if call {

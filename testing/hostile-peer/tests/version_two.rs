@@ -1,4 +1,4 @@
-//! Messages of version two that are wrong (cel-01, xcharext), and what is owed for each.
+//! Invalid messages of version two (cel-01, xcharext), and the response to each.
 
 use hostile_peer::header::characteristic::RBSIZ;
 use hostile_peer::header::direction::{CALL, REPLY};
@@ -89,7 +89,7 @@ fn is_echoed_inline(peer: &mut Peer, bytes: u32) -> bool {
 }
 
 #[test]
-fn change_of_version_draws_err_vers_with_the_one_that_is_spoken() {
+fn change_of_version_draws_err_vers_with_the_version_in_use() {
     let target = Target::start();
     let mut peer = speaking(&target);
     peer.send(&words(&rpc::msg(XID, 32, &rpc::call(XID, PROGRAM, 2, 0))));
@@ -128,7 +128,7 @@ fn headers_that_are_wrong_draw_bad_header() {
 }
 
 #[test]
-fn replies_that_nobody_asked_for_are_discarded() {
+fn unsolicited_replies_are_discarded() {
     let target = Target::start();
     let reply = rpc::accepted(XID, 0, &[]);
     discarded(&target, &message(MSG, &[REPLY, 0, 0, 0], &reply));
@@ -152,7 +152,7 @@ fn replies_that_nobody_asked_for_are_discarded() {
 }
 
 #[test]
-fn operations_that_are_wrong_are_refused_and_change_nothing() {
+fn invalid_operations_are_refused_and_change_nothing() {
     let target = Target::start();
     let refuse = |operation, info: &[u32], error| {
         refused(&target, &optional(CALL, operation, info), error);
@@ -184,7 +184,7 @@ fn operations_that_are_wrong_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn lengths_that_lie_draw_bad_header() {
+fn wrong_lengths_draw_bad_header() {
     let target = Target::start();
     let lies = |len, rest: &[u32]| {
         let lie = message(OPTIONAL, &[CALL, INITXCH, len], rest);
@@ -206,7 +206,7 @@ fn lengths_that_lie_draw_bad_header() {
 }
 
 #[test]
-fn more_than_there_can_be_draws_bad_header() {
+fn lists_beyond_their_limits_draw_bad_header() {
     let target = Target::start();
     let unknown = |count: u32| -> Vec<u32> {
         let values = (0..count).flat_map(|at| [1000 + at, 0]);
@@ -298,7 +298,7 @@ fn client_that_does_not_wait_for_the_answer_is_answered_in_order() {
 }
 
 #[test]
-fn introduction_is_answered_each_time_and_counts_once() {
+fn repeated_initxch_is_answered_and_only_the_first_takes_effect() {
     let target = Target::start();
     let mut peer = introduced(&target, &[(RBSIZ, 4096)], &[]);
     let first = optional(CALL, INITXCH, &initial(&[(RBSIZ, 1024)], &[1]));
@@ -311,7 +311,7 @@ fn introduction_is_answered_each_time_and_counts_once() {
 }
 
 #[test]
-fn what_was_said_not_to_change_does_not() {
+fn property_announced_as_unchanging_cannot_be_updated() {
     let target = Target::start();
     for (nochg, changes) in [
         (&[][..], true),
@@ -328,7 +328,7 @@ fn what_was_said_not_to_change_does_not() {
 }
 
 #[test]
-fn size_that_is_another_with_each_message_is_kept_to() {
+fn each_change_of_the_receive_size_is_respected() {
     let target = Target::start();
     let mut peer = introduced(&target, &[(RBSIZ, 1024)], &[]);
     assert!(!is_echoed_inline(&mut peer, 3000));
@@ -346,7 +346,7 @@ fn size_that_is_another_with_each_message_is_kept_to() {
 }
 
 #[test]
-fn receives_of_any_size_may_be_asked_for() {
+fn any_receive_size_may_be_requested() {
     let target = Target::start();
     let mut peer = speaking(&target);
     let all = initial(&[(RBSIZ, u32::MAX)], &[]);
@@ -369,7 +369,7 @@ fn receives_of_any_size_may_be_asked_for() {
 }
 
 #[test]
-fn larger_messages_are_taken_when_that_was_said_and_not_before() {
+fn larger_messages_are_accepted_only_after_they_were_announced() {
     let target = Target::posting();
     // A server of version two makes its Receives larger by itself (docs/version-two.md).
     let mut peer = introduced(&target, &[], &[]);
@@ -459,7 +459,7 @@ fn flood_of_operations_ends_the_connection() {
 }
 
 #[test]
-fn storm_that_draws_no_answer_makes_nothing_grow() {
+fn flood_of_messages_without_a_response_does_not_grow_memory() {
     let target = Target::start();
     let storms = [
         optional(CALL, UPDXCH, &update(4096, true)),
@@ -502,7 +502,7 @@ impl Dice {
 }
 
 #[test]
-fn headers_that_are_nearly_right_harm_nobody() {
+fn mutated_headers_harm_nobody() {
     let target = Target::start();
     let mut dice = Dice(0x5eed_0002);
     let connect = || {

@@ -1,4 +1,4 @@
-//! Servers of version two that break the rules (cel-01, xcharext), and what a client makes of it.
+//! Hostile servers of version two (cel-01, xcharext), and how a client reacts.
 
 use hostile_peer::header::characteristic::{BRS, DESIGNS, RBSIZ, REQREMINV};
 use hostile_peer::header::direction::{CALL, REPLY};
@@ -29,7 +29,7 @@ fn backward(xid: u32, lists: &[u32], stream: &[u32]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_no_answer_to_the_offer_is_discarded() {
+fn invalid_answers_to_initxch_are_discarded() {
     let nonsense: &[fn(u32) -> Vec<u32>] = &[
         |_| Vec::new(),
         |xid| vec![xid, 2, 32],
@@ -61,7 +61,7 @@ fn what_is_no_answer_to_the_offer_is_discarded() {
 }
 
 #[test]
-fn answers_that_say_nothing_leave_what_everybody_has() {
+fn unusable_answers_to_initxch_leave_the_defaults() {
     // It cannot be read, says what is none of it, is no INITXCH, or is an error of version two.
     let answers: &[fn(u32) -> Vec<u32>] = &[
         |xid| optional(xid, REPLY, INITXCH, &[]),
@@ -84,7 +84,7 @@ fn answers_that_say_nothing_leave_what_everybody_has() {
 }
 
 #[test]
-fn ranges_without_a_version_that_is_spoken_end_the_connection() {
+fn version_ranges_without_a_supported_version_end_the_connection() {
     for (versions, ranges) in [
         (
             Versions::Auto,
@@ -106,7 +106,7 @@ fn ranges_without_a_version_that_is_spoken_end_the_connection() {
 }
 
 #[test]
-fn ranges_with_version_one_are_believed_on_this_connection() {
+fn version_ranges_with_version_one_are_used_on_this_connection() {
     for (low, high) in [(1, 1), (1, 2), (0, u32::MAX)] {
         let (client, mut server) = Victim::offering(offering(Versions::Auto), |server, offer| {
             server.send(&words(&[offer[0], 2, 32, ERROR, 1, low, high]));
@@ -119,10 +119,10 @@ fn ranges_with_version_one_are_believed_on_this_connection() {
 }
 
 #[test]
-fn offer_that_is_not_answered_in_time_is_given_up() {
-    let patience = Duration::from_millis(300);
+fn unanswered_initxch_times_out() {
+    let limit = Duration::from_millis(300);
     let config = || rpcrdma::ClientConfig {
-        version_timeout: patience,
+        version_timeout: limit,
         ..offering(Versions::Two)
     };
     let given_up = |serve: fn(&mut Peer, u32)| {
@@ -131,7 +131,7 @@ fn offer_that_is_not_answered_in_time_is_given_up() {
             serve(server, offer[0]);
             server.drain();
         });
-        assert!(began.elapsed() >= patience);
+        assert!(began.elapsed() >= limit);
         assert!(error.to_string().contains("not answered within"), "{error}");
     };
     given_up(|_, _| {});
@@ -281,7 +281,7 @@ fn operations_of_a_server_are_answered_and_harm_no_call() {
 }
 
 #[test]
-fn what_nobody_asked_for_is_discarded() {
+fn unsolicited_messages_are_discarded() {
     for info in [&[0, 0, 0][..], &[1, 1, 1, 1, 1, 1], &[u32::MAX]] {
         meanwhile(&optional(XID, REPLY, RESPXCH, info), None);
     }
@@ -362,7 +362,7 @@ fn flood_of_operations_ends_the_connection_and_its_calls() {
 }
 
 #[test]
-fn size_of_a_server_that_is_another_with_each_message_is_kept_to() {
+fn each_change_of_the_receive_size_of_a_server_is_respected() {
     let (client, mut server) = Victim::told(&initial(&[(RBSIZ, 4096)], &[]));
     for (bytes, inline) in [(1024, false), (4096, true), (u32::MAX, true)].repeat(10) {
         server.send(&words(&optional(XID, CALL, UPDXCH, &update(bytes, true))));
@@ -384,7 +384,7 @@ fn size_of_a_server_that_is_another_with_each_message_is_kept_to() {
 }
 
 #[test]
-fn handles_of_a_client_that_keeps_them_cannot_be_taken() {
+fn handles_of_a_client_without_remote_invalidation_cannot_be_invalidated() {
     let (client, server) = Victim::that_keeps_its_handles();
     let mut scene = Scene::between(Version::Two, client, server);
     let (sink, reply) = (scene.sink(), words(&scene.reply(0)));
@@ -481,7 +481,7 @@ fn echo(length: u32) -> Vec<u32> {
 }
 
 #[test]
-fn good_chunks_of_a_server_are_served() {
+fn valid_chunks_of_backward_calls_are_served() {
     let (client, mut server) = called_back();
     let lists = [
         1, 44, SOURCE, 60_000, 0, 0, 0, 1, 1, SINK, 60_000, 0, 0, 0, 0,
@@ -494,7 +494,7 @@ fn good_chunks_of_a_server_are_served() {
 }
 
 #[test]
-fn hostile_chunks_of_a_server_draw_bad_header() {
+fn hostile_chunks_of_backward_calls_draw_bad_header() {
     let (client, mut server) = called_back();
     for lists in [
         // Counts that there cannot be, an item beyond the end, and more than is moved.
@@ -520,7 +520,7 @@ fn hostile_chunks_of_a_server_draw_bad_header() {
 }
 
 #[test]
-fn chunks_that_a_server_does_not_hand_over_cost_its_connection_alone() {
+fn unreadable_chunks_of_backward_calls_end_only_their_connection() {
     // What it does instead of answering the Read Request, which names where the answer goes.
     let instead: &[fn(&mut Peer, u32)] = &[
         |server, _| server.hang_up(),

@@ -1,4 +1,4 @@
-//! What a message is to the rules: a call or the answer to one.
+//! Messages as the rules see them: calls and replies.
 
 use buffer::gather_len;
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! What a call offers, and which handle may go with its reply (reminv §4).
+//! Segments that a call offers, and which handles its reply may invalidate (reminv §4).
 
 use rpcrdma_proto::Design;
 use rpcrdma_proto::header::Lists;

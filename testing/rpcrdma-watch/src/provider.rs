@@ -1,6 +1,6 @@
-//! A provider whose queue pairs are watched.
+//! A wrapper whose queue pairs are watched.
 
-use super::Party;
+use super::party::Party;
 use super::qp::WatchedQp;
 use super::rules::Role;
 use rpcrdma_proto::PrivateData;
@@ -12,16 +12,20 @@ use verbs::{
     WorkRequest, WrapProvider,
 };
 
-/// A provider, watched.
-pub(super) struct WatchedProvider {
-    party: Party,
-    inner: Arc<dyn Provider>,
+impl Party {
+    /// The same provider, watched.
+    pub fn provider(&self, provider: Arc<dyn Provider>) -> Arc<dyn Provider> {
+        Arc::new(WatchedProvider {
+            party: self.clone(),
+            inner: provider,
+        })
+    }
 }
 
-impl WatchedProvider {
-    pub(super) fn new(party: Party, inner: Arc<dyn Provider>) -> Self {
-        Self { party, inner }
-    }
+/// A provider, watched.
+struct WatchedProvider {
+    party: Party,
+    inner: Arc<dyn Provider>,
 }
 
 /// Whether both ends agreed to invalidate each other's handles (RFC 8797 §4.1).

@@ -1,8 +1,9 @@
-//! A queue pair that is watched.
+//! A wrapper that checks the rules of a queue pair.
 
 use super::call::Kind;
+use super::party::Party;
 use super::rules::{Outcome, Role, Rules};
-use super::{Party, lock};
+use super::shared::lock;
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use verbs::{
@@ -10,8 +11,21 @@ use verbs::{
     QueuePair, RegisterError, RemoteAddress, WorkRequest, WrapQueuePair,
 };
 
-/// Turns of one queue pair after which it is taken to go in circles: no run has a tenth of them.
+/// Turns of one queue pair after which it counts as livelocked: no run has a tenth of them.
 const MAX_TURNS: u64 = 20_000_000;
+
+impl Party {
+    /// The end of a connection that this party has made, watched; `agreed` says whether both ends may
+    /// invalidate each other's handles. Receives are still to be posted.
+    pub fn connected<Q: QueuePair>(&self, qp: Q, agreed: bool) -> WatchedQp<Q> {
+        WatchedQp::new(self, Box::new(qp), Role::Client, 0, agreed)
+    }
+
+    /// The same of one that it has accepted.
+    pub fn accepted<Q: QueuePair>(&self, qp: Q, agreed: bool) -> WatchedQp<Q> {
+        WatchedQp::new(self, Box::new(qp), Role::Server, 0, agreed)
+    }
+}
 
 /// A queue pair, watched.
 pub struct WatchedQp<Q: QueuePair + ?Sized> {
@@ -62,12 +76,12 @@ impl<Q: QueuePair + ?Sized> WatchedQp<Q> {
         self
     }
 
-    /// What is watched.
+    /// The wrapped queue pair.
     pub fn inner(&self) -> &Q {
         &self.inner
     }
 
-    /// Who holds it.
+    /// The party that owns it.
     pub fn party(&self) -> &Party {
         &self.party
     }

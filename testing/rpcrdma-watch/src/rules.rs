@@ -1,8 +1,8 @@
 //! The rules of one end of a connection.
 
-use super::Shared;
 use super::call::{Kind, Message};
 use super::offer::{self, Offer, handles, segments};
+use super::shared::Shared;
 use rpcrdma_proto::header::{Lists, Segments, WriteChunk};
 use rpcrdma_proto::v2::characteristics::{
     BackwardRequestSupport, BackwardSupport, InvalidationDesigns, ReceiveBufferSize, ReceiveSize,
@@ -16,16 +16,16 @@ use std::fmt;
 use std::sync::Arc;
 use verbs::{Completion, Handle, RemoteAddress, Segment, SharedReceiveQueue, WorkRequest, WrId};
 
-/// Which end it is.
+/// Role of this end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// The one that has connected.
+    /// The end that connected.
     Client,
-    /// The one that has accepted.
+    /// The end that accepted.
     Server,
 }
 
-/// What one end of a connection has done, as far as the rules need it.
+/// State of one end of a connection, as far as the rules need it.
 pub(super) struct Rules {
     name: String,
     shared: Arc<Shared>,
@@ -56,7 +56,7 @@ pub(super) struct Rules {
     reads: Vec<ReadOut>,
 }
 
-/// What version two adds.
+/// State that only version two has.
 #[derive(Debug)]
 struct Two {
     /// What is spoken, as the first call says.
@@ -132,7 +132,7 @@ pub(super) struct ReadOut {
     from: Vec<Segment>,
 }
 
-/// What a piece of work changes once it is posted.
+/// The effect of a work request once it is posted.
 pub(super) enum Outcome {
     Receive,
     /// With the handle that goes with it.
@@ -280,14 +280,14 @@ impl Rules {
         if calls > self.granted {
             let granted = self.granted;
             self.found(format_args!(
-                "{calls} calls under way with {granted} credits"
+                "{calls} calls in flight with {granted} credits"
             ));
         }
         let may_come = self.given.saturating_sub(self.calls_in.len());
         if calls + may_come > self.receives {
             let receives = self.receives;
             self.found(format_args!(
-                "{calls} calls under way and {may_come} that may come with {receives} Receives"
+                "{calls} calls in flight and {may_come} that may come with {receives} Receives"
             ));
         }
         if self.role == Role::Server {

@@ -1,20 +1,24 @@
-//! A service whose calls are seen as they are executed.
+//! A wrapper that observes the execution of calls.
 
-use super::Party;
+use super::party::Party;
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Answer, Caller, Service};
 use std::sync::Arc;
 
-/// A service, watched.
-pub(super) struct WatchedService {
-    party: Party,
-    inner: Arc<dyn Service>,
+impl Party {
+    /// The same service, watched. It answers what comes over this party's provider.
+    pub fn service(&self, service: Arc<dyn Service>) -> Arc<dyn Service> {
+        Arc::new(WatchedService {
+            party: self.clone(),
+            inner: service,
+        })
+    }
 }
 
-impl WatchedService {
-    pub(super) fn new(party: Party, inner: Arc<dyn Service>) -> Self {
-        Self { party, inner }
-    }
+/// A service, watched.
+struct WatchedService {
+    party: Party,
+    inner: Arc<dyn Service>,
 }
 
 impl Service for WatchedService {

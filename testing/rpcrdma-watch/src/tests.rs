@@ -189,7 +189,7 @@ fn check(what: &str, breaks: impl FnOnce(&mut Bench)) {
 }
 
 #[test]
-fn call_that_keeps_all_rules_is_not_found() {
+fn call_that_keeps_all_rules_has_no_finding() {
     let mut bench = Bench::new();
     let handle = bench.region(false);
     let lists = to_be_written(handle, 8);
@@ -227,7 +227,7 @@ fn reply_that_is_delivered_with_a_region_exposed_is_found() {
 }
 
 #[test]
-fn reply_over_one_connection_is_not_taken_for_that_over_another() {
+fn reply_over_one_connection_is_not_mistaken_for_one_over_another() {
     let mut lost = Bench::new();
     let handle = lost.region(false);
     let lists = to_be_written(handle, 8);
@@ -254,7 +254,7 @@ fn region_that_is_invalidated_before_the_reply_is_found() {
 }
 
 #[test]
-fn region_that_is_not_there_is_found_where_it_is_offered() {
+fn offer_of_an_unregistered_region_is_found() {
     check("offers", |bench| {
         bench.call(XID, &to_be_read(Handle(99), 8))
     });
@@ -270,14 +270,14 @@ fn region_that_is_not_there_is_found_where_it_is_offered() {
 
 #[test]
 fn second_call_before_the_first_reply_is_found() {
-    check("2 calls under way with 1 credits", |bench| {
+    check("2 calls in flight with 1 credits", |bench| {
         bench.call(XID, &Lists::default());
         bench.call(XID + 1, &Lists::default());
     });
 }
 
 #[test]
-fn credits_that_no_receive_stands_for_are_found() {
+fn credits_without_receives_are_found() {
     check("calls may come, and 0 replies, with", |bench| {
         bench.call(XID, &Lists::default());
         bench.reply(XID, 4, &Lists::default());
@@ -308,7 +308,7 @@ fn call_that_is_executed_twice_or_never_came_is_found() {
 }
 
 #[test]
-fn call_that_is_answered_while_it_is_read_is_found() {
+fn reply_before_the_end_of_its_reads_is_found() {
     check("is answered while 1 Reads go on", |bench| {
         let handle = bench.region(true);
         bench.call(XID, &to_be_read(handle, 8));
@@ -358,7 +358,7 @@ fn handle_of_another_call_that_goes_with_a_reply_is_found() {
 }
 
 #[test]
-fn queue_pair_that_is_left_is_found() {
+fn leaked_queue_pair_is_found() {
     let bench = Bench::new();
     bench.party.check_gone();
     bench.found("is left");
@@ -371,7 +371,7 @@ fn call_back(bench: &mut Bench, lists: &Lists) {
 }
 
 #[test]
-fn call_to_a_client_that_cannot_have_said_that_it_is_ready_is_found() {
+fn backward_call_to_a_client_that_is_not_ready_is_found() {
     for what in ["that may not be ready", "before it was said"] {
         check(what, |bench| call_back(bench, &Lists::default()));
     }
@@ -393,7 +393,7 @@ fn calls_of_both_directions_may_have_the_same_xid() {
 }
 
 #[test]
-fn chunks_of_a_call_to_a_client_are_found() {
+fn chunks_of_a_backward_call_are_found() {
     check("to a client offers chunks", |bench| {
         bench.call(XID, &Lists::default());
         let memory = Memory::Sink(Buffer::with_capacity(8));

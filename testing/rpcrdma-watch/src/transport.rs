@@ -1,11 +1,21 @@
-//! A transport whose replies are seen as they are delivered.
+//! A wrapper that observes the delivery of replies.
 
-use super::Party;
+use super::party::Party;
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{ReplyBound, Transport, TransportError};
 use std::ops::Deref;
 
-/// A transport over a watched provider. What else the transport can do goes by unseen.
+impl Party {
+    /// The same transport, watched. It is one over this party's provider.
+    pub fn transport<T>(&self, transport: T) -> Watched<T> {
+        Watched {
+            party: self.clone(),
+            inner: transport,
+        }
+    }
+}
+
+/// A transport over a watched provider. Other methods of the transport are not observed.
 #[derive(Clone)]
 pub struct Watched<T> {
     party: Party,
@@ -13,11 +23,7 @@ pub struct Watched<T> {
 }
 
 impl<T> Watched<T> {
-    pub(super) fn new(party: Party, inner: T) -> Self {
-        Self { party, inner }
-    }
-
-    /// Who is watched.
+    /// The party that is watched.
     pub fn party(&self) -> &Party {
         &self.party
     }

@@ -1,14 +1,14 @@
 //! Calls of the server to its clients, over the connections of their calls (RFC 8167).
 //!
 //! What a client says with a call is that it is ready on that connection, if the call is one of
-//! those that were announced. It is called then, while its call is under way or after it, and with
+//! those that were announced. It is called then, while its call is in flight or after it, and with
 //! the XID of that call. A client that has nothing to answer with says so too.
 
-use crate::calls::judge;
-use crate::cast::{Stage, count};
 use crate::dice::Dice;
 use crate::echo::{Echo, Shape, Shared};
+use crate::judge::judge;
 use crate::scenario::Backward;
+use crate::stage::{Stage, count};
 use oncrpc::xdr;
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{
@@ -21,26 +21,26 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::JoinSet;
 
-/// Purpose of choices.
+/// Stream of random numbers of this file.
 const BACK: u64 = 4;
 
-/// Between the XIDs of several calls that one call of the client brings about.
+/// Distance between the XIDs of backward calls triggered by one call of the client.
 const XIDS: u32 = 0x1000_0000;
 
-/// Bytes that go inline whatever the ends agreed on, less those of the header.
+/// Bytes that fit inline whatever the ends agreed on, less the header.
 const ALWAYS_FITS: usize = 1024 - 28;
 
-/// What a client has no program for.
+/// A procedure of a program that no client has.
 const NOTHING: Procedure = Procedure {
     prog: 0x2000_0001,
     vers: 1,
     proc: 0,
 };
 
-/// What answers calls: those of the echo, and those by which an end is asked whether it is there.
+/// A service for echo calls and for the NULL calls of liveness probes.
 pub(crate) struct Answering {
     pub(crate) echo: Arc<Echo>,
-    /// What calls bring about.
+    /// Makes the calls that calls of clients trigger.
     pub(crate) back: Option<Arc<Back>>,
 }
 
@@ -78,18 +78,18 @@ pub(crate) struct Back {
 
 #[derive(Default)]
 struct State {
-    /// Whose each call is with which a client says that it is ready.
+    /// The client of each call that says that its client is ready.
     announced: HashMap<u64, usize>,
-    /// What answers at each client, if anything does.
+    /// The service of each client, if it has one.
     clients: HashMap<usize, Option<Arc<Echo>>>,
     /// Calls that were made.
     made: Vec<(usize, u64)>,
 }
 
-/// Calls that were brought about by one of a client.
+/// Backward calls triggered by one call of a client.
 struct Made {
     calls: Vec<CallBack>,
-    /// Whether that one is answered after them.
+    /// Whether that call is answered after them.
     nested: bool,
 }
 
@@ -118,9 +118,9 @@ impl Back {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What answers at one more client, if anything does.
+    /// The service of one more client, if it has one.
     pub(crate) fn client(&self, number: usize, dice: &mut Dice) -> Option<Arc<dyn Service>> {
-        let echo = (!dice.once_in(self.backward.deaf)).then(Arc::<Echo>::default);
+        let echo = (!dice.once_in(self.backward.without_service)).then(Arc::<Echo>::default);
         self.state().clients.insert(number, echo.clone());
         echo.map(|echo| Arc::new(Answering { echo, back: None }) as Arc<dyn Service>)
     }
@@ -132,7 +132,7 @@ impl Back {
         }
     }
 
-    /// What a call of a client brings about.
+    /// The backward calls that a call of a client triggers.
     fn called(&self, forward: &Echo, call: &Payload, caller: &Caller) -> Option<Made> {
         let mut r = Reader::from(call);
         let (Ok(xid), Ok(_), Ok(id)) = (r.u32(), r.u32(), r.u64()) else {
@@ -171,7 +171,7 @@ impl Back {
         })
     }
 
-    /// Makes the calls, and answers the one that brought them about.
+    /// Makes the calls, and answers the one that triggered them.
     fn go(self: &Arc<Self>, made: Made, answer: Answer) -> Answer {
         if made.nested {
             let back = Arc::clone(self);
@@ -212,8 +212,8 @@ impl Back {
                 let large = message.stream_len().max(made.reply_len()) > ALWAYS_FITS;
                 let calling = call.client.call(message, bound);
                 let reply = if call.dice.once_in(stage.scenario.cancel) {
-                    let patience = call.dice.milliseconds(300) / stage.pace;
-                    match tokio::time::timeout(patience, calling).await {
+                    let limit = call.dice.milliseconds(300) / stage.pace;
+                    match tokio::time::timeout(limit, calling).await {
                         Ok(reply) => reply,
                         Err(_) => return,
                     }
@@ -226,7 +226,7 @@ impl Back {
                     reply => judge(stage, &echo, &made, xid, id, reply),
                 }
             }
-            None => self.call_the_deaf(&call.client, xid).await,
+            None => self.call_without_service(&call.client, xid).await,
         };
         match judged {
             Ok(true) => count(&stage.counts.called_back),
@@ -238,7 +238,7 @@ impl Back {
     }
 
     /// A client without a service says that it has no such program, and goes on.
-    async fn call_the_deaf(
+    async fn call_without_service(
         &self,
         client: &Watched<BackwardClient>,
         xid: u32,
@@ -260,12 +260,12 @@ impl Back {
                 TransportError::TimedOut(_)
                 | TransportError::Disconnected(_)
                 | TransportError::Unreachable(_),
-            ) if !self.stage.scenario.sure => Ok(false),
+            ) if !self.stage.scenario.must_succeed => Ok(false),
             Err(error) => Err(error.to_string()),
         }
     }
 
-    /// Until no call to a client is under way that nobody waits for.
+    /// Waits until no backward call is in flight that nobody waits for.
     pub(crate) async fn settle(&self) {
         loop {
             let mut running = {
@@ -298,10 +298,10 @@ impl Back {
     }
 }
 
-/// A server that calls nobody, or this one.
+/// The calls of a server to its clients, if it makes any.
 pub(crate) type MayCall = Option<Arc<Back>>;
 
-/// Where it finds the connections of its clients.
+/// The connections over which it calls its clients.
 pub(crate) fn backchannels(back: &MayCall) -> Option<Backchannels> {
     back.as_ref().map(|back| back.backchannels.clone())
 }

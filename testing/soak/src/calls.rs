@@ -1,17 +1,18 @@
-//! Calls of every shape, by several tasks of several clients.
+//! Echo calls of several tasks of several clients.
 
+use crate::actors::{TestClient, TestServer, disturb};
 use crate::back::{Answering, Back, MayCall};
-use crate::cast::{Guest, Host, Stage, count, trouble};
 use crate::dice::Dice;
-use crate::echo::{Echo, How, Mix, Shape};
-use oncrpc::xdr;
-use oncrpc::{Service, Transport, TransportError};
+use crate::echo::{Echo, Mix, Shape};
+use crate::judge::judge;
+use crate::stage::{Stage, count};
+use oncrpc::{Service, Transport};
 use rpcrdma::Client;
 use rpcrdma_watch::Watched;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::JoinSet;
 
-/// A call that was made.
+/// A call that a client made.
 struct Made {
     id: u64,
     xid: u32,
@@ -20,8 +21,12 @@ struct Made {
 
 type Log = Arc<Mutex<Vec<Made>>>;
 
-/// Plays it from its beginning to its end, but for what only shows when all tasks are gone.
-pub(crate) async fn play(stage: &Arc<Stage>, mix: Mix, mut dice: Dice) -> (Host, Vec<Guest>) {
+/// Plays a scenario of echo calls; leaks are checked later, when all tasks have ended.
+pub(crate) async fn play(
+    stage: &Arc<Stage>,
+    mix: Mix,
+    mut dice: Dice,
+) -> (TestServer, Vec<TestClient>) {
     let echo = Arc::new(Echo::default());
     let party = stage.watch.party("server");
     let scenario = stage.scenario;
@@ -34,19 +39,19 @@ pub(crate) async fn play(stage: &Arc<Stage>, mix: Mix, mut dice: Dice) -> (Host,
             Arc::new(Answering { echo, back })
         }
     };
-    let host = Host::new(stage, &mut dice, party, Box::new(service), &back).await;
+    let server = TestServer::new(stage, &mut dice, party, Box::new(service), &back).await;
     let log = Log::default();
-    let mut guests = Vec::new();
+    let mut clients = Vec::new();
     let mut tasks = JoinSet::new();
     for number in 0..dice.within(scenario.clients.0, scenario.clients.1) {
-        let guest = Guest::new(stage, &mut dice, number, host.reached_at, &back).await;
-        let Some(guest) = guest else {
+        let client = TestClient::new(stage, &mut dice, number, server.reached_at, &back).await;
+        let Some(client) = client else {
             continue;
         };
         for _ in 0..dice.within(scenario.tasks.0, scenario.tasks.1) {
             let caller = Caller {
                 stage: Arc::clone(stage),
-                client: guest.user(scenario.users, &mut dice),
+                client: client.user(scenario.users, &mut dice),
                 back: back.clone(),
                 number,
                 echo: Arc::clone(&echo),
@@ -56,36 +61,36 @@ pub(crate) async fn play(stage: &Arc<Stage>, mix: Mix, mut dice: Dice) -> (Host,
             };
             tasks.spawn(caller.run());
         }
-        guests.push(guest);
+        clients.push(client);
     }
     let mut others = dice.split();
     tokio::join!(
         async { while tasks.join_next().await.is_some() {} },
-        trouble(stage, &host, &mut others)
+        disturb(stage, &server, &mut others)
     );
     if let Some(back) = &back {
         back.settle().await;
     }
-    for guest in &guests {
-        guest.end().await;
+    for client in &clients {
+        client.end().await;
     }
-    host.end().await;
-    check_executions(stage, &echo, &guests, &log);
+    server.end().await;
+    check_executions(stage, &echo, &clients, &log);
     if let Some(back) = &back {
         back.settle().await;
         back.check();
     }
-    (host, guests)
+    (server, clients)
 }
 
-/// Nothing was executed that was not sent, nor more often.
-fn check_executions(stage: &Stage, echo: &Echo, guests: &[Guest], log: &Log) {
+/// Checks that no call was executed more often than it was sent.
+fn check_executions(stage: &Stage, echo: &Echo, clients: &[TestClient], log: &Log) {
     let log = log.lock().unwrap_or_else(PoisonError::into_inner);
     for Made { id, xid, client } in &*log {
-        let Some(guest) = guests.get(*client) else {
+        let Some(client) = clients.get(*client) else {
             continue;
         };
-        let (sent, executed) = (guest.client.party().sent(*xid), echo.executed(*id));
+        let (sent, executed) = (client.watched.party().sent(*xid), echo.executed(*id));
         if executed > sent {
             stage.watch.finding(format_args!(
                 "call {xid:#010x} was sent {sent} times and executed {executed} times"
@@ -136,8 +141,8 @@ impl Caller {
         }
         let call = self.client.call(shape.call(xid, id), shape.bound());
         let reply = if self.dice.once_in(self.stage.scenario.cancel) {
-            let patience = self.dice.milliseconds(300) / self.stage.pace;
-            match tokio::time::timeout(patience, call).await {
+            let limit = self.dice.milliseconds(300) / self.stage.pace;
+            match tokio::time::timeout(limit, call).await {
                 Ok(reply) => reply,
                 Err(_) => return count(&counts.cancelled),
             }
@@ -154,30 +159,5 @@ impl Caller {
                 ));
             }
         }
-    }
-}
-
-/// Whether a call has the reply that it was made for; the error says what must not be.
-pub(crate) fn judge(
-    stage: &Stage,
-    echo: &Echo,
-    shape: &Shape,
-    xid: u32,
-    id: u64,
-    reply: Result<xdr::Payload, TransportError>,
-) -> Result<bool, String> {
-    match reply {
-        Ok(_) if shape.answer == How::Never => Err("a reply that nobody gave".into()),
-        Ok(_) if echo.executed(id) == 0 => Err("a reply, but nobody executed it".into()),
-        Ok(reply) => shape.check(xid, id, &reply).map(|()| true),
-        Err(TransportError::Refused(_)) if shape.is_outgrown() => Ok(true),
-        // A server does not try a call again whose chunks cost it a connection (RFC 8166 §4.5.3).
-        Err(TransportError::Refused(_)) if stage.scenario.weather.failures > 0 => Ok(false),
-        Err(
-            TransportError::TimedOut(_)
-            | TransportError::Disconnected(_)
-            | TransportError::Unreachable(_),
-        ) if !stage.scenario.sure => Ok(false),
-        Err(error) => Err(error.to_string()),
     }
 }

@@ -1,4 +1,4 @@
-//! A service that gives back what it is told to, and counts how often it was.
+//! An echo service, which counts how often it executed each call.
 
 use crate::dice::Dice;
 use buffer::{Buffer, Gather};
@@ -17,7 +17,7 @@ const MAX_ITEM: u32 = 1 << 18;
 /// Most arguments or results of one call.
 const MAX_ITEMS: u32 = 1000;
 
-/// Bytes among which all data is found: each call's begins elsewhere.
+/// Bytes of the pattern that all data is cut from, at another offset for each call.
 const PATTERN: usize = MAX_ITEM as usize + (1 << 16);
 
 /// Sizes at which something changes: padding, inline sizes with and without headers, segments.
@@ -26,18 +26,18 @@ const SIZES: &[usize] = &[
     4093, 4096, 4100, 8000, 8148, 8192, 8193, 20_001, 65_536, 100_003,
 ];
 
-/// What one call is.
+/// Sizes of one call, and how it is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Bytes of each argument.
     pub args: Vec<usize>,
     /// Bytes of each result, and the bound that is told to the transport.
     pub results: Vec<(usize, usize)>,
-    /// How it is answered.
+    /// When it is answered.
     pub answer: How,
 }
 
-/// How a call is answered.
+/// When a call is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// At once.

@@ -1,15 +1,16 @@
 //! Files over NFS: each task has a directory of its own, which has to be as its model says,
 //! whatever happens below.
 //!
-//! With the server's reply cache each call is executed once, however often it is sent. When the
-//! server begins anew that cache is gone, so a call that was under way may have been executed
-//! twice; its reply may then be that of either time. After a call without a reply the directory
-//! may be as before it or as after it.
+//! With the server's duplicate request cache each call is executed once, however often it is sent.
+//! When the server is restarted that cache is gone, so a call that was in flight may have been
+//! executed twice; its reply may then be that of either time. After a call without a reply the
+//! directory may be as before it or as after it.
 
-use crate::cast::{Guest, Host, Stage, count, trouble};
+use crate::actors::{TestClient, TestServer, disturb};
 use crate::dice::Dice;
 use crate::model::{Entry, How, MAX_FILE, Model, NAMES, Op, Said, content};
 use crate::scenario::Files;
+use crate::stage::{Stage, count};
 use buffer::Gather;
 use bytes::Bytes;
 use nfs_client::{Fault, Mount, Nfs3};
@@ -25,14 +26,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::task::JoinSet;
 
-/// How often something is asked for again that has to be known.
+/// Attempts to get a reply that a check needs.
 const TRIES: u32 = 30;
 
 /// Bytes of the whole file system.
 const ROOM: u64 = 1 << 28;
 
-/// Plays it from its beginning to its end, but for what only shows when all tasks are gone.
-pub(crate) async fn play(stage: &Arc<Stage>, files: Files, mut dice: Dice) -> (Host, Vec<Guest>) {
+/// Plays a scenario of NFS operations; leaks are checked later, when all tasks have ended.
+pub(crate) async fn play(
+    stage: &Arc<Stage>,
+    files: Files,
+    mut dice: Dice,
+) -> (TestServer, Vec<TestClient>) {
     let options = ExportOptions {
         squash: Squash::None,
         ..ExportOptions::default()
@@ -42,46 +47,48 @@ pub(crate) async fn play(stage: &Arc<Stage>, files: Files, mut dice: Dice) -> (H
         .with("/", Arc::new(MemFs::new(ROOM)), options)
         .expect("it is the only one");
     let service = move || -> Arc<dyn Service> {
-        match files.forgetful {
-            true => Arc::new(Forgetful(exports.clone())),
+        match files.without_reply_cache {
+            true => Arc::new(WithoutReplyCache(exports.clone())),
             false => Arc::new(programs(&exports)),
         }
     };
     let party = stage.watch.party("server");
-    let host = Host::new(stage, &mut dice, party, Box::new(service), &None).await;
-    let mut guests = Vec::new();
+    let server = TestServer::new(stage, &mut dice, party, Box::new(service), &None).await;
+    let mut clients = Vec::new();
     let mut tasks = JoinSet::new();
     let scenario = stage.scenario;
     for number in 0..dice.within(scenario.clients.0, scenario.clients.1) {
-        let Some(guest) = Guest::new(stage, &mut dice, number, host.reached_at, &None).await else {
+        let Some(client) =
+            TestClient::new(stage, &mut dice, number, server.reached_at, &None).await
+        else {
             continue;
         };
         for task in 0..dice.within(scenario.tasks.0, scenario.tasks.1) {
             let user = User {
                 stage: Arc::clone(stage),
-                mount: Mount::new(guest.client.clone(), Credential::None),
-                nfs: Nfs3::new(guest.client.clone(), Credential::None),
+                mount: Mount::new(client.watched.clone(), Credential::None),
+                nfs: Nfs3::new(client.watched.clone(), Credential::None),
                 name: format!("dir-{number}-{task}"),
                 data: files.data,
                 dice: dice.split(),
             };
             tasks.spawn(user.run());
         }
-        guests.push(guest);
+        clients.push(client);
     }
     let mut others = dice.split();
     tokio::join!(
         async { while tasks.join_next().await.is_some() {} },
-        trouble(stage, &host, &mut others)
+        disturb(stage, &server, &mut others)
     );
-    for guest in &guests {
-        guest.end().await;
+    for client in &clients {
+        client.end().await;
     }
-    host.end().await;
-    (host, guests)
+    server.end().await;
+    (server, clients)
 }
 
-/// The programs of a server. With each of these the replies that were kept are gone.
+/// The programs of a server, with an empty duplicate request cache.
 fn programs(exports: &Exports) -> Programs {
     let pool = buffer::Pool::new(1 << 20);
     Programs::new()
@@ -89,10 +96,10 @@ fn programs(exports: &Exports) -> Programs {
         .with(Mount3::new(exports.clone()))
 }
 
-/// A server that keeps no reply.
-struct Forgetful(Exports);
+/// A server without a duplicate request cache.
+struct WithoutReplyCache(Exports);
 
-impl Service for Forgetful {
+impl Service for WithoutReplyCache {
     fn call(&self, call: Payload, caller: &Caller) -> Answer {
         programs(&self.0).call(call, caller)
     }
@@ -110,13 +117,13 @@ struct User {
 
 /// Why a task has to stop.
 enum Stop {
-    /// The weather is too bad to find out how things are.
+    /// Too many calls in a row had no reply.
     Lost,
     /// Something is not as it must be.
     Wrong(String),
 }
 
-/// No reply of NFS.
+/// Why there is no reply of NFS.
 enum NoReply {
     Transport,
     Wrong(String),
@@ -141,7 +148,7 @@ impl From<Fault> for NoReply {
 impl User {
     async fn run(mut self) {
         match self.work().await {
-            Ok(()) | Err(Stop::Lost) if !self.stage.scenario.sure => {}
+            Ok(()) | Err(Stop::Lost) if !self.stage.scenario.must_succeed => {}
             Ok(()) => {}
             Err(Stop::Lost) => self.stage.watch.finding("a call without a reply"),
             Err(Stop::Wrong(what)) => {

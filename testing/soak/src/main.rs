@@ -1,5 +1,5 @@
-//! Plays the scenarios of the table, seed after seed, until the time is up or one of them shows
-//! something that must not be.
+//! Plays the scenarios of the table, seed after seed, until the time is up or a checker finds a
+//! violation.
 
 use clap::Parser;
 use soak::{Report, SCENARIOS, Scenario, Tally};

@@ -1,17 +1,17 @@
-//! One directory, as it has to be: what each operation does to it, and says.
+//! A model of one directory: what each operation changes, and its result.
 
 use crate::dice::Dice;
 use nfs_proto::Status;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Names that there may be: few, so that operations meet.
+/// All file names: few, so that operations conflict.
 pub(crate) const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 /// Bytes of the largest file.
 pub(crate) const MAX_FILE: usize = 70_000;
 
-/// Something to do in a directory.
+/// An operation on a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     Create(usize, How),
@@ -60,7 +60,7 @@ struct File {
     verifier: Option<[u8; 8]>,
 }
 
-/// What an operation says.
+/// Result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Said {
     Done,
@@ -265,7 +265,7 @@ impl Model {
     }
 }
 
-/// What is written: other bytes at each place, and with each `fill`.
+/// Data to write: it differs by offset and by `fill`.
 pub(crate) fn content(fill: u8, len: usize) -> Vec<u8> {
     let byte = |i: usize| fill.wrapping_add(u8::try_from(i % 251).expect("a byte"));
     (0..len).map(byte).collect()

@@ -1,10 +1,11 @@
 //! A run over software iWARP on loopback, in real time, through a proxy.
 
-use crate::cast::{Counts, Net, Stage, gone};
+use crate::actors::gone;
 use crate::dice::Dice;
 use crate::proxy::Proxy;
 use crate::scenario::Scenario;
 use crate::sim::play;
+use crate::stage::{Counts, Net, Stage};
 use crate::{Report, panics};
 use rpcrdma_watch::Watch;
 use std::future::Future;
@@ -16,23 +17,24 @@ use tokio::runtime::Builder;
 use verbs::Provider;
 use verbs_iwarp::{Config, CrcMode, Iwarp};
 
-/// Time within which every run has to be over.
+/// Time within which every run has to end.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Time within which everything has to be gone after that.
+/// Time within which all tasks have to end after that.
 const SETTLED: Duration = Duration::from_secs(10);
 
-/// How much faster pauses are than in virtual time.
+/// How much shorter pauses are than in virtual time.
 const PACE: u32 = 20;
 
-/// Purposes of choices.
+/// Streams of random numbers.
 const PLAY: u64 = 1;
 const PROXY: u64 = 3;
 
 /// Plays a scenario from a seed. The same seed makes the same calls, and cuts, delays and splits at
-/// the same bytes, but the system decides what that meets. Of the weather, only cuts are there.
+/// the same bytes, but what that meets depends on the scheduling of the system. Of the faults, only
+/// cuts are played.
 pub fn run(scenario: &Scenario, seed: u64) -> Report {
-    let proxy = Arc::new(Proxy::new(scenario.weather, Dice::new(seed, PROXY)));
+    let proxy = Arc::new(Proxy::new(scenario.faults, Dice::new(seed, PROXY)));
     let stage = Arc::new(Stage {
         scenario: *scenario,
         watch: Watch::default(),
@@ -51,11 +53,11 @@ pub fn run(scenario: &Scenario, seed: u64) -> Report {
     runtime.block_on(async {
         let dice = Dice::new(seed, PLAY);
         match tokio::time::timeout(LIMIT, play(&stage, dice)).await {
-            Ok((host, guests)) => {
+            Ok((server, clients)) => {
                 proxy.end().await;
-                gone(&stage, 0, SETTLED, host, guests).await;
+                gone(&stage, 0, SETTLED, server, clients).await;
             }
-            Err(_) => stage.watch.finding("somebody waits for ever"),
+            Err(_) => stage.watch.finding("a call or a shutdown never ends"),
         }
     });
     drop(runtime);
@@ -99,7 +101,7 @@ impl Net for Loopback {
         Duration::from_millis(700)
     }
 
-    fn blow(&self, dice: &mut Dice) {
+    fn disturb(&self, dice: &mut Dice) {
         self.proxy.cut(dice);
     }
 }

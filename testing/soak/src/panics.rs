@@ -1,4 +1,4 @@
-//! Panics of tasks, which a runtime keeps to itself.
+//! Collects panics of tasks, which the runtime would swallow.
 
 use std::cell::RefCell;
 use std::panic::{PanicHookInfo, set_hook, take_hook};

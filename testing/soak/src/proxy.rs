@@ -1,7 +1,7 @@
 //! A proxy for TCP that cuts, delays and splits what goes through it.
 
 use crate::dice::Dice;
-use crate::weather::Weather;
+use crate::faults::FaultRates;
 use socket2::SockRef;
 use std::io;
 use std::net::SocketAddr;
@@ -13,29 +13,29 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// Bytes that are carried at once, at most.
+/// Most bytes that are forwarded at once.
 const PIECE: usize = 1 << 16;
 
-/// A delay of one piece, at most, in milliseconds.
+/// Longest delay of one piece in milliseconds.
 const DELAY: usize = 4;
 
-/// Where what is carried comes to an end, at most.
+/// Largest number of bytes before a connection is cut.
 const CUT: usize = 2_000_000;
 
-/// Carries connections until it is dropped.
+/// Forwards connections until it is dropped.
 pub(crate) struct Proxy {
     shared: Arc<Shared>,
     tasks: Mutex<JoinSet<()>>,
 }
 
 struct Shared {
-    weather: Weather,
+    faults: FaultRates,
     dice: Mutex<Dice>,
     /// Of each connection that was carried.
     cuts: Mutex<Vec<Arc<Notify>>>,
 }
 
-/// What happens to one direction.
+/// Faults of one direction.
 struct Lane {
     /// Bytes after which everything ends.
     cut: Option<usize>,
@@ -46,9 +46,9 @@ struct Lane {
     dice: Dice,
 }
 
-/// How a connection is cut: TCP says goodbye, or that there was never one.
+/// How a connection is cut: with FIN or with RST.
 #[derive(Clone, Copy)]
-enum Farewell {
+enum CutMethod {
     Fin,
     Reset,
 }
@@ -58,10 +58,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Proxy {
-    pub(crate) fn new(weather: Weather, dice: Dice) -> Self {
+    pub(crate) fn new(faults: FaultRates, dice: Dice) -> Self {
         Self {
             shared: Arc::new(Shared {
-                weather,
+                faults,
                 dice: Mutex::new(dice),
                 cuts: Mutex::default(),
             }),
@@ -69,7 +69,7 @@ impl Proxy {
         }
     }
 
-    /// Carries connections to this address, from the one that is returned.
+    /// Forwards connections from the returned address to this one.
     pub(crate) async fn lead_to(&self, to: SocketAddr) -> io::Result<SocketAddr> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let at = listener.local_addr()?;
@@ -104,7 +104,7 @@ impl Shared {
     fn lane(&self) -> Lane {
         let mut dice = lock(&self.dice).split();
         Lane {
-            cut: { dice.once_in(self.weather.cuts) }.then(|| dice.magnitude(CUT)),
+            cut: { dice.once_in(self.faults.cuts) }.then(|| dice.magnitude(CUT)),
             piece: match dice.once_in(3) {
                 true => 1 + dice.magnitude(PIECE - 1),
                 false => PIECE,
@@ -125,7 +125,7 @@ impl Shared {
         let cut = Arc::new(Notify::new());
         lock(&self.cuts).push(Arc::clone(&cut));
         let (mut there, mut back) = (self.lane(), self.lane());
-        let farewell = lock(&self.dice).of(&[Farewell::Fin, Farewell::Reset, Farewell::Reset]);
+        let method = lock(&self.dice).of(&[CutMethod::Fin, CutMethod::Reset, CutMethod::Reset]);
         let (mut from_read, mut from_write) = from.into_split();
         let (mut to_read, mut to_write) = to.into_split();
         let both = async {
@@ -142,7 +142,7 @@ impl Shared {
             }
             () = cut.notified() => {}
         }
-        if let Farewell::Reset = farewell {
+        if let CutMethod::Reset = method {
             for stream in [from_read.as_ref(), to_read.as_ref()] {
                 // One that is over already needs no end.
                 let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
@@ -151,7 +151,7 @@ impl Shared {
     }
 }
 
-/// It is cut here.
+/// The connection is cut.
 struct Ended;
 
 impl From<io::Error> for Ended {
@@ -161,7 +161,7 @@ impl From<io::Error> for Ended {
 }
 
 impl Lane {
-    /// Carries one direction to its end in good order, or to where it is cut.
+    /// Forwards one direction until its end of stream, or until it is cut.
     async fn carry(
         &mut self,
         from: &mut OwnedReadHalf,

@@ -1,102 +1,102 @@
-//! The table of what is played.
+//! The table of scenarios.
 
 use crate::echo::{EVERY_KIND, Kind, Mix};
-use crate::weather::{CALM, Sizes, Weather};
+use crate::faults::{FaultRates, NO_FAULTS, Sizes};
 use rpcrdma::{Design, Versions};
 
-/// A row of the table.
+/// One scenario: what is called, with which settings, under which faults.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
-    /// By which it is asked for.
+    /// Name, as `--scenario` takes it.
     pub name: &'static str,
-    /// What is called.
+    /// Which calls the clients make.
     pub load: Load,
-    /// Clients, from so many to so many.
+    /// Smallest and largest number of clients.
     pub clients: (usize, usize),
-    /// Tasks that call at the same time, for each client.
+    /// Smallest and largest number of concurrent tasks of each client.
     pub tasks: (usize, usize),
-    /// Calls of each task, one after the other.
+    /// Smallest and largest number of calls of each task, which are made one after the other.
     pub calls: (usize, usize),
-    /// What each client speaks, and each server: one of these.
-    pub speak: (&'static [Versions], &'static [Versions]),
-    /// What goes wrong below.
-    pub weather: Weather,
-    /// How much there is room for.
+    /// Protocol versions: each client draws from the first list, each server from the second.
+    pub versions: (&'static [Versions], &'static [Versions]),
+    /// Faults of the provider.
+    pub faults: FaultRates,
+    /// Limits of the provider.
     pub sizes: Sizes,
-    /// The largest message in one Send or Receive: one of these for each end and direction.
+    /// Inline thresholds; each end draws one for each direction.
     pub inline: &'static [usize],
-    /// The largest segment that a client offers: one of these; 0 for chunks of one segment.
+    /// Largest segments, of which each client draws one; 0 for chunks of one segment.
     pub segments: &'static [usize],
-    /// One call in so many is given up by its caller.
+    /// One call in this many is cancelled by its caller; 0 for none.
     pub cancel: u32,
-    /// How long calls may take, in milliseconds: one of these.
+    /// Call timeouts in milliseconds, of which each client draws one.
     pub timeouts: &'static [u64],
-    /// Times that the server ends, in good order or not, and another one, with other sizes, begins.
+    /// Smallest and largest number of server restarts, with or without a shutdown, each with newly
+    /// drawn settings.
     pub restarts: (usize, usize),
-    /// Times that somebody outside cuts, stalls or terminates a connection.
-    pub blows: (usize, usize),
-    /// Calls of the server to its clients.
+    /// Smallest and largest number of times that a connection is cut, stalled or terminated from
+    /// outside.
+    pub disturbances: (usize, usize),
+    /// Calls in the backward direction, if any.
     pub backward: Option<Backward>,
-    /// Connections of each client, from so many to so many.
+    /// Smallest and largest number of connections of each client.
     pub connections: (usize, usize),
-    /// Connections that the server takes; 0 for as many as there are.
-    pub places: usize,
-    /// One task in so many is a user of its own; 0 for one user.
+    /// Largest number of connections of the server; 0 for its default.
+    pub max_connections: usize,
+    /// One task in this many has a queue of its own at the client (`Client::new_user`); 0 for none.
     pub users: u32,
-    /// One call in so many comes after a pause, of up to so many milliseconds.
+    /// One call in this many comes after a pause, and the longest pause in milliseconds.
     pub pauses: (u32, usize),
-    /// Seconds without a call after which a client closes its connections: one of these; as usual if
-    /// there are none.
+    /// Idle timeouts in seconds, of which each client draws one; empty for the default.
     pub idle: &'static [u64],
-    /// Whether peers that say nothing are asked whether they are there.
+    /// Whether silent peers are probed.
     pub health: bool,
-    /// Whether a client says with each connection anew whether handles may be invalidated by the
-    /// server.
-    pub fickle: bool,
-    /// Designs for remote invalidation beside R (reminv §4), of which each client offers some, and each
-    /// server takes some in any order. With them one client in three has memory that stays registered.
+    /// Whether a client decides anew for each connection if the server may invalidate its handles.
+    pub varying_invalidation: bool,
+    /// Designs for remote invalidation beside R (reminv §4). Each client offers some of them, and each
+    /// server accepts some, in any order. With them one client in three has persistent registrations.
     pub designs: &'static [Design],
-    /// Whether both ends are told that version two lets any handle be invalidated (reminv §4.1).
+    /// Whether both ends are configured to invalidate any handle in version two (reminv §4.1).
     pub by_version: bool,
-    /// Receives that there is room for: one of these; as usual if there are none.
+    /// Receive queue sizes, of which each provider draws one; empty for the default.
     pub receives: &'static [usize],
-    /// Credits that each end has for the other: one of these.
+    /// Credits, of which each end draws its own.
     pub credits: &'static [u32],
-    /// Bytes that the server has for chunks: one of these; as usual if there are none.
+    /// Bytes of chunk memory, of which each server draws one; empty for the default.
     pub memory: &'static [usize],
-    /// Whether each call that is not given up has to succeed.
-    pub sure: bool,
+    /// Whether each call that is not cancelled has to succeed.
+    pub must_succeed: bool,
 }
 
-/// What is called.
+/// Which calls the clients make.
 #[derive(Clone, Copy, Debug)]
 pub enum Load {
-    /// A service that gives back what it is told to.
+    /// Calls to an echo service.
     Calls(Mix),
-    /// Files over NFS, which have to be as a model says.
+    /// NFS operations, whose results are compared with a model.
     Files(Files),
 }
 
-/// What a server calls its clients with.
+/// Calls of a server to its clients (RFC 8167).
 #[derive(Clone, Copy, Debug)]
 pub struct Backward {
     /// The calls. They go inline: what is larger is not sent.
     pub mix: Mix,
-    /// One call of a client in so many says that it is ready, and brings calls about.
+    /// One call of a client in this many says that the client is ready, and triggers calls to it.
     pub often: u32,
-    /// How many, at most.
+    /// Most calls that are triggered at once.
     pub most: usize,
-    /// One client in so many has nothing to answer with.
-    pub deaf: u32,
+    /// One client in this many has no service to answer them.
+    pub without_service: u32,
 }
 
-/// What is done with files.
+/// NFS operations of the clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Files {
-    /// Whether most of it is writing and reading, of few files.
+    /// Whether most of them are WRITE and READ, on few files.
     pub data: bool,
-    /// Whether the server forgets each reply at once, which it must not: to see that this shows.
-    pub forgetful: bool,
+    /// Whether the server has no duplicate request cache, which the checkers must find.
+    pub without_reply_cache: bool,
 }
 
 const EVERY_CALL: Load = Load::Calls(Mix {
@@ -107,45 +107,45 @@ const EVERY_CALL: Load = Load::Calls(Mix {
 
 const FILES: Load = Load::Files(Files {
     data: false,
-    forgetful: false,
+    without_reply_cache: false,
 });
 
-/// Each call has all the time in the world.
-const PATIENT: &[u64] = &[600_000];
+/// A deadline that no call reaches.
+const NO_DEADLINE: &[u64] = &[600_000];
 
-/// From what calls usually take to much more.
+/// Deadlines from what calls usually take to much more.
 const ANY_TIME: &[u64] = &[1000, 5000, 20_000, 60_000];
 
 const FIRST: Scenario = Scenario {
-    name: "calm",
+    name: "no-faults",
     load: EVERY_CALL,
     clients: (1, 3),
     tasks: (1, 6),
     calls: (1, 8),
-    speak: (&[Versions::One], &[Versions::Auto]),
-    weather: CALM,
+    versions: (&[Versions::One], &[Versions::Auto]),
+    faults: NO_FAULTS,
     sizes: Sizes::Usual,
     inline: &[1024, 1024, 2048, 4096, 4096, 8192, 65_536],
     // With headers of 1024 bytes there is not room for many.
     segments: &[0, 0, 50_000, 99_999],
     cancel: 0,
-    timeouts: PATIENT,
+    timeouts: NO_DEADLINE,
     restarts: (0, 0),
-    blows: (0, 0),
+    disturbances: (0, 0),
     backward: None,
     connections: (1, 1),
-    places: 0,
+    max_connections: 0,
     users: 0,
     pauses: (6, 2000),
     idle: &[],
     health: false,
-    fickle: false,
+    varying_invalidation: false,
     designs: &[],
     by_version: false,
     receives: &[],
     credits: &[1, 2, 3, 8, 32],
     memory: &[],
-    sure: true,
+    must_succeed: true,
 };
 
 const BACKWARD: Backward = Backward {
@@ -164,10 +164,10 @@ const BACKWARD: Backward = Backward {
     },
     often: 2,
     most: 4,
-    deaf: 4,
+    without_service: 4,
 };
 
-const ALL_AT_ONCE: Weather = Weather {
+const ALL_AT_ONCE: FaultRates = FaultRates {
     latency: 20,
     cuts: 4,
     stalls: 6,
@@ -177,10 +177,10 @@ const ALL_AT_ONCE: Weather = Weather {
     registrations: 12,
 };
 
-/// Both ends, from the first message on.
+/// Version two at both ends.
 const TWO: (&[Versions], &[Versions]) = (&[Versions::Auto, Versions::Two], &[Versions::Auto]);
 
-/// Of a server with chunks.
+/// Backward calls with chunks, as version two has them.
 const BACKWARD_TWO: Backward = Backward {
     mix: Mix {
         shapes: EVERY_KIND,
@@ -189,7 +189,7 @@ const BACKWARD_TWO: Backward = Backward {
     ..BACKWARD
 };
 
-/// Those that two ends agree on by a message.
+/// Designs that two ends agree on by a message.
 const DESIGNS: &[Design] = &[
     Design::Fixed,
     Design::PerCall,
@@ -197,13 +197,16 @@ const DESIGNS: &[Design] = &[
     Design::InterCall,
 ];
 
-/// What is played, from the simple to the wild.
+/// All scenarios, from the simplest to those with every fault.
 pub const SCENARIOS: &[Scenario] = &[
     FIRST,
     Scenario {
         name: "tiny",
         sizes: Sizes::Tiny,
-        weather: Weather { posts: 2, ..CALM },
+        faults: FaultRates {
+            posts: 2,
+            ..NO_FAULTS
+        },
         ..FIRST
     },
     Scenario {
@@ -227,43 +230,43 @@ pub const SCENARIOS: &[Scenario] = &[
         }),
         cancel: 8,
         timeouts: &[1000, 3000, 10_000],
-        sure: false,
+        must_succeed: false,
         ..FIRST
     },
     Scenario {
         name: "cuts",
-        weather: Weather {
+        faults: FaultRates {
             cuts: 2,
             failures: 8,
-            ..CALM
+            ..NO_FAULTS
         },
         cancel: 12,
         timeouts: ANY_TIME,
-        sure: false,
+        must_succeed: false,
         ..FIRST
     },
     Scenario {
         name: "stalls",
-        weather: Weather {
+        faults: FaultRates {
             stalls: 2,
             cuts: 8,
-            ..CALM
+            ..NO_FAULTS
         },
         timeouts: ANY_TIME,
-        sure: false,
+        must_succeed: false,
         ..FIRST
     },
     Scenario {
         name: "refusals",
-        weather: Weather {
+        faults: FaultRates {
             setups: 3,
             posts: 2,
             registrations: 3,
-            ..CALM
+            ..NO_FAULTS
         },
         timeouts: ANY_TIME,
         sizes: Sizes::Tiny,
-        sure: false,
+        must_succeed: false,
         ..FIRST
     },
     Scenario {
@@ -271,16 +274,16 @@ pub const SCENARIOS: &[Scenario] = &[
         restarts: (1, 4),
         calls: (4, 12),
         timeouts: ANY_TIME,
-        sure: false,
+        must_succeed: false,
         ..FIRST
     },
     Scenario {
-        name: "blows",
-        blows: (1, 8),
+        name: "disturbances",
+        disturbances: (1, 8),
         calls: (4, 12),
         timeouts: ANY_TIME,
         cancel: 10,
-        sure: false,
+        must_succeed: false,
         ..FIRST
     },
     Scenario {
@@ -290,14 +293,14 @@ pub const SCENARIOS: &[Scenario] = &[
             later: (4, 3000),
             never: 40,
         }),
-        weather: ALL_AT_ONCE,
+        faults: ALL_AT_ONCE,
         sizes: Sizes::Tiny,
         cancel: 10,
         timeouts: ANY_TIME,
         restarts: (0, 2),
-        blows: (0, 4),
+        disturbances: (0, 4),
         calls: (2, 10),
-        sure: false,
+        must_succeed: false,
         ..FIRST
     },
     Scenario {
@@ -322,36 +325,36 @@ pub const SCENARIOS: &[Scenario] = &[
         load: FILES,
         tasks: (1, 3),
         calls: (4, 16),
-        weather: Weather {
+        faults: FaultRates {
             latency: 15,
             cuts: 2,
             stalls: 6,
             posts: 4,
-            ..CALM
+            ..NO_FAULTS
         },
-        blows: (0, 4),
+        disturbances: (0, 4),
         timeouts: &[20_000, 60_000],
-        sure: false,
+        must_succeed: false,
         ..FIRST
     },
-    // Copies of calls that stand still on the way and arrive after their repetition.
+    // Calls that stall on the way and arrive after their retransmission.
     Scenario {
         name: "files-late",
         load: Load::Files(Files {
             data: true,
-            forgetful: false,
+            without_reply_cache: false,
         }),
         tasks: (1, 2),
         calls: (8, 24),
-        weather: Weather {
+        faults: FaultRates {
             latency: 3,
             cuts: 2,
             stalls: 1,
-            ..CALM
+            ..NO_FAULTS
         },
-        blows: (0, 6),
+        disturbances: (0, 6),
         timeouts: &[20_000, 60_000],
-        sure: false,
+        must_succeed: false,
         ..FIRST
     },
     Scenario {
@@ -359,10 +362,13 @@ pub const SCENARIOS: &[Scenario] = &[
         load: FILES,
         tasks: (1, 3),
         calls: (4, 16),
-        weather: Weather { cuts: 6, ..CALM },
+        faults: FaultRates {
+            cuts: 6,
+            ..NO_FAULTS
+        },
         restarts: (1, 3),
         timeouts: &[20_000, 60_000],
-        sure: false,
+        must_succeed: false,
         ..FIRST
     },
     Scenario {
@@ -396,23 +402,23 @@ pub const SCENARIOS: &[Scenario] = &[
         }),
         cancel: 6,
         timeouts: &[1000, 3000, 10_000],
-        sure: false,
+        must_succeed: false,
         ..FIRST
     },
     Scenario {
         name: "backward-cuts",
         backward: Some(BACKWARD),
-        weather: Weather {
+        faults: FaultRates {
             cuts: 2,
             stalls: 8,
             failures: 12,
             posts: 8,
-            ..CALM
+            ..NO_FAULTS
         },
         cancel: 8,
         timeouts: ANY_TIME,
-        blows: (0, 5),
-        sure: false,
+        disturbances: (0, 5),
+        must_succeed: false,
         ..FIRST
     },
     Scenario {
@@ -422,14 +428,14 @@ pub const SCENARIOS: &[Scenario] = &[
         calls: (4, 12),
         timeouts: ANY_TIME,
         health: true,
-        sure: false,
+        must_succeed: false,
         ..FIRST
     },
-    // Who may be called keeps its connection, however long nobody calls.
+    // A client that may be called keeps its connection while idle.
     Scenario {
         name: "backward-idle",
         backward: Some(Backward {
-            deaf: 0,
+            without_service: 0,
             ..BACKWARD
         }),
         pauses: (2, 300_000),
@@ -446,78 +452,78 @@ pub const SCENARIOS: &[Scenario] = &[
             },
             ..BACKWARD
         }),
-        weather: ALL_AT_ONCE,
+        faults: ALL_AT_ONCE,
         sizes: Sizes::Tiny,
         cancel: 10,
         timeouts: ANY_TIME,
         restarts: (0, 2),
-        blows: (0, 4),
+        disturbances: (0, 4),
         calls: (2, 10),
         connections: (1, 3),
         users: 3,
         health: true,
-        fickle: true,
-        sure: false,
+        varying_invalidation: true,
+        must_succeed: false,
         ..FIRST
     },
     Scenario {
-        name: "lines",
+        name: "connections",
         connections: (2, 5),
         users: 2,
         tasks: (2, 12),
         ..FIRST
     },
     Scenario {
-        name: "lines-cuts",
+        name: "connections-cuts",
         connections: (2, 5),
         users: 2,
         tasks: (2, 8),
-        weather: Weather {
+        faults: FaultRates {
             cuts: 2,
             stalls: 6,
             setups: 6,
-            ..CALM
+            ..NO_FAULTS
         },
         cancel: 12,
         timeouts: ANY_TIME,
-        blows: (0, 6),
+        disturbances: (0, 6),
         restarts: (0, 2),
-        sure: false,
+        must_succeed: false,
         ..FIRST
     },
-    // Copies of calls arrive over one connection while others go on.
+    // Retransmitted calls arrive over one connection while others go on.
     Scenario {
-        name: "lines-files",
+        name: "connections-files",
         load: Load::Files(Files {
             data: true,
-            forgetful: false,
+            without_reply_cache: false,
         }),
         connections: (2, 4),
         tasks: (1, 4),
         calls: (8, 24),
-        weather: Weather {
+        faults: FaultRates {
             latency: 5,
             cuts: 2,
             stalls: 2,
-            ..CALM
+            ..NO_FAULTS
         },
-        blows: (0, 6),
+        disturbances: (0, 6),
         timeouts: &[20_000, 60_000],
-        sure: false,
+        must_succeed: false,
         ..FIRST
     },
-    // Connections that the server does not take cost nothing but their attempts.
+    // Connections that the server refuses cost no calls.
     Scenario {
-        name: "lines-refused",
+        name: "connections-refused",
         clients: (1, 1),
         connections: (2, 6),
-        places: 2,
+        max_connections: 2,
         tasks: (2, 8),
         calls: (2, 12),
         users: 3,
         ..FIRST
     },
-    // Either end closes what is not used, and the next call makes it anew.
+    // Either end closes idle connections, and the next call reconnects.
     Scenario {
         name: "idle",
         pauses: (2, 1_200_000),
@@ -526,27 +532,33 @@ pub const SCENARIOS: &[Scenario] = &[
         health: true,
         ..FIRST
     },
-    // Who stands still is found out, however long calls may take.
+    // Stalled peers are detected, however long calls may take.
     Scenario {
         name: "silent",
-        weather: Weather { stalls: 2, ..CALM },
+        faults: FaultRates {
+            stalls: 2,
+            ..NO_FAULTS
+        },
         timeouts: &[600_000],
         health: true,
         idle: &[3, 300],
         calls: (2, 12),
-        sure: false,
+        must_succeed: false,
         ..FIRST
     },
     // R, and what the server says of itself, changes with each connection.
     Scenario {
-        name: "fickle",
-        fickle: true,
-        weather: Weather { cuts: 2, ..CALM },
+        name: "invalidation-varies",
+        varying_invalidation: true,
+        faults: FaultRates {
+            cuts: 2,
+            ..NO_FAULTS
+        },
         timeouts: ANY_TIME,
         restarts: (0, 3),
-        blows: (0, 4),
+        disturbances: (0, 4),
         calls: (4, 12),
-        sure: false,
+        must_succeed: false,
         ..FIRST
     },
     Scenario {
@@ -559,10 +571,10 @@ pub const SCENARIOS: &[Scenario] = &[
     // Calls wait for memory, and their clients are granted less meanwhile.
     Scenario {
         name: "scarce",
-        weather: Weather {
+        faults: FaultRates {
             latency: 20,
             posts: 4,
-            ..CALM
+            ..NO_FAULTS
         },
         credits: &[8, 32, 64, 128],
         memory: &[300_000, 2_000_000],
@@ -574,14 +586,14 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "two",
-        speak: TWO,
+        versions: TWO,
         ..FIRST
     },
-    // Whoever a server has, it answers each in its own version.
+    // A server answers each client in its own version.
     Scenario {
         name: "versions",
         clients: (2, 5),
-        speak: (
+        versions: (
             &[Versions::One, Versions::Auto, Versions::Two],
             &[Versions::Auto],
         ),
@@ -589,34 +601,34 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "versions-refused",
-        speak: (&[Versions::Auto], &[Versions::One]),
+        versions: (&[Versions::Auto], &[Versions::One]),
         connections: (1, 3),
         ..FIRST
     },
     // The next server may speak other versions than this one.
     Scenario {
         name: "versions-restarts",
-        speak: (
+        versions: (
             &[Versions::One, Versions::Auto],
             &[Versions::One, Versions::Auto],
         ),
         restarts: (1, 4),
         calls: (4, 12),
-        weather: Weather {
+        faults: FaultRates {
             cuts: 3,
             setups: 4,
             stalls: 6,
-            ..CALM
+            ..NO_FAULTS
         },
         timeouts: ANY_TIME,
-        blows: (0, 4),
-        sure: false,
+        disturbances: (0, 4),
+        must_succeed: false,
         ..FIRST
     },
     // So many calls that Receives of former sizes are used up, amid everything else.
     Scenario {
         name: "two-grows",
-        speak: TWO,
+        versions: TWO,
         inline: &[1024, 4096, 8192, 20_000, 65_536],
         tasks: (4, 12),
         calls: (10, 60),
@@ -625,61 +637,61 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "two-cuts",
-        speak: TWO,
+        versions: TWO,
         inline: &[1024, 8192, 65_536],
-        weather: Weather {
+        faults: FaultRates {
             cuts: 2,
             failures: 8,
             posts: 4,
-            ..CALM
+            ..NO_FAULTS
         },
         tasks: (2, 10),
         calls: (4, 30),
         cancel: 12,
         timeouts: ANY_TIME,
-        sure: false,
+        must_succeed: false,
         ..FIRST
     },
     Scenario {
         name: "two-files",
         load: FILES,
-        speak: TWO,
+        versions: TWO,
         tasks: (1, 3),
         calls: (4, 16),
-        weather: Weather {
+        faults: FaultRates {
             latency: 15,
             cuts: 3,
             stalls: 6,
             posts: 4,
-            ..CALM
+            ..NO_FAULTS
         },
-        blows: (0, 4),
+        disturbances: (0, 4),
         timeouts: &[20_000, 60_000],
-        sure: false,
+        must_succeed: false,
         ..FIRST
     },
     // Calls of the server with chunks of every kind.
     Scenario {
         name: "two-backward",
-        speak: TWO,
+        versions: TWO,
         backward: Some(BACKWARD_TWO),
         ..FIRST
     },
     Scenario {
         name: "two-backward-cuts",
-        speak: TWO,
+        versions: TWO,
         backward: Some(BACKWARD_TWO),
-        weather: Weather {
+        faults: FaultRates {
             cuts: 2,
             stalls: 8,
             failures: 12,
             posts: 8,
-            ..CALM
+            ..NO_FAULTS
         },
         cancel: 8,
         timeouts: ANY_TIME,
-        blows: (0, 5),
-        sure: false,
+        disturbances: (0, 5),
+        must_succeed: false,
         ..FIRST
     },
     Scenario {
@@ -689,26 +701,26 @@ pub const SCENARIOS: &[Scenario] = &[
             later: (4, 3000),
             never: 40,
         }),
-        speak: (&[Versions::Auto, Versions::Two], &[Versions::Auto]),
+        versions: (&[Versions::Auto, Versions::Two], &[Versions::Auto]),
         backward: Some(BACKWARD_TWO),
-        weather: ALL_AT_ONCE,
+        faults: ALL_AT_ONCE,
         sizes: Sizes::Tiny,
         cancel: 10,
         timeouts: ANY_TIME,
         restarts: (0, 2),
-        blows: (0, 4),
+        disturbances: (0, 4),
         calls: (2, 20),
         connections: (1, 3),
         users: 3,
         health: true,
-        fickle: true,
-        sure: false,
+        varying_invalidation: true,
+        must_succeed: false,
         ..FIRST
     },
     // Ends that agree on any design for remote invalidation, or on none.
     Scenario {
         name: "designs",
-        speak: TWO,
+        versions: TWO,
         designs: DESIGNS,
         backward: Some(BACKWARD_TWO),
         ..FIRST
@@ -716,11 +728,14 @@ pub const SCENARIOS: &[Scenario] = &[
     // Many calls at a time, as small as can be, some of which nobody waits for.
     Scenario {
         name: "designs-full",
-        speak: TWO,
+        versions: TWO,
         designs: &[Design::PerCall, Design::PerCallSeveral],
         inline: &[1024, 4096, 8192, 20_000],
         sizes: Sizes::Tiny,
-        weather: Weather { posts: 4, ..CALM },
+        faults: FaultRates {
+            posts: 4,
+            ..NO_FAULTS
+        },
         credits: &[2, 8, 32],
         clients: (1, 2),
         tasks: (8, 30),
@@ -736,7 +751,7 @@ pub const SCENARIOS: &[Scenario] = &[
             later: (2, 300),
             never: 0,
         }),
-        speak: TWO,
+        versions: TWO,
         designs: &[Design::InterCall],
         inline: &[1024, 4096],
         credits: &[8, 32],
@@ -747,66 +762,69 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "designs-cuts",
-        speak: TWO,
+        versions: TWO,
         designs: DESIGNS,
         inline: &[1024, 8192, 65_536],
         backward: Some(BACKWARD_TWO),
-        weather: Weather {
+        faults: FaultRates {
             cuts: 2,
             stalls: 8,
             failures: 8,
             posts: 4,
-            ..CALM
+            ..NO_FAULTS
         },
         tasks: (2, 10),
         calls: (4, 20),
         cancel: 12,
         timeouts: ANY_TIME,
-        blows: (0, 5),
-        sure: false,
+        disturbances: (0, 5),
+        must_succeed: false,
         ..FIRST
     },
     Scenario {
         name: "designs-files",
         load: FILES,
-        speak: TWO,
+        versions: TWO,
         designs: DESIGNS,
         tasks: (1, 3),
         calls: (4, 16),
-        weather: Weather {
+        faults: FaultRates {
             latency: 15,
             cuts: 3,
             stalls: 6,
             posts: 4,
-            ..CALM
+            ..NO_FAULTS
         },
         restarts: (0, 2),
-        blows: (0, 4),
+        disturbances: (0, 4),
         timeouts: &[20_000, 60_000],
-        sure: false,
+        must_succeed: false,
         ..FIRST
     },
     // What a client, and each server after the other, can have and is ready for changes.
     Scenario {
-        name: "designs-fickle",
-        speak: (&[Versions::Auto], &[Versions::Auto]),
+        name: "designs-vary",
+        versions: (&[Versions::Auto], &[Versions::Auto]),
         designs: DESIGNS,
         by_version: true,
         backward: Some(BACKWARD_TWO),
-        fickle: true,
+        varying_invalidation: true,
         connections: (1, 3),
-        weather: Weather { cuts: 2, ..CALM },
+        faults: FaultRates {
+            cuts: 2,
+            ..NO_FAULTS
+        },
         timeouts: ANY_TIME,
         restarts: (0, 3),
-        blows: (0, 4),
+        disturbances: (0, 4),
         calls: (4, 12),
-        sure: false,
+        must_succeed: false,
         ..FIRST
     },
     // It is the same for clients of version one and for those that offer nothing.
     Scenario {
         name: "designs-by-version",
-        speak: (&[Versions::One, Versions::Auto], &[Versions::Auto]),
+        versions: (&[Versions::One, Versions::Auto], &[Versions::Auto]),
         by_version: true,
         backward: Some(BACKWARD_TWO),
         clients: (2, 4),
@@ -819,26 +837,26 @@ pub const SCENARIOS: &[Scenario] = &[
             later: (4, 3000),
             never: 40,
         }),
-        speak: TWO,
+        versions: TWO,
         designs: DESIGNS,
         backward: Some(BACKWARD_TWO),
-        weather: ALL_AT_ONCE,
+        faults: ALL_AT_ONCE,
         sizes: Sizes::Tiny,
         cancel: 10,
         timeouts: ANY_TIME,
         restarts: (0, 2),
-        blows: (0, 4),
+        disturbances: (0, 4),
         calls: (2, 20),
         connections: (1, 3),
         users: 3,
         health: true,
-        fickle: true,
-        sure: false,
+        varying_invalidation: true,
+        must_succeed: false,
         ..FIRST
     },
 ];
 
-/// The row of this name.
+/// The scenario with this name.
 pub fn scenario(name: &str) -> Option<&'static Scenario> {
     SCENARIOS.iter().find(|scenario| scenario.name == name)
 }

@@ -1,9 +1,10 @@
 //! A run in virtual time, on one thread.
 
-use crate::cast::{Counts, Guest, Host, Net, Stage, gone};
+use crate::actors::{TestClient, TestServer, gone};
 use crate::dice::Dice;
+use crate::faults::FaultRates;
 use crate::scenario::{Load, Scenario};
-use crate::weather::Weather;
+use crate::stage::{Counts, Net, Stage};
 use crate::{Report, calls, files, panics};
 use rpcrdma_watch::{Notes, Watch};
 use std::future::Future;
@@ -16,17 +17,17 @@ use tokio::time::{Instant, timeout};
 use verbs::{Invalidation, Limits, Provider};
 use verbs_sim::{Fabric, Outstanding, Side, Way};
 
-/// Virtual time within which every run has to be over.
+/// Virtual time within which every run has to end.
 const LIMIT: Duration = Duration::from_secs(24 * 3600);
 
-/// Virtual time within which everything has to be gone after that.
+/// Virtual time within which all tasks have to end after that.
 const SETTLED: Duration = Duration::from_secs(120);
 
-/// Purposes of choices.
+/// Streams of random numbers.
 const PLAY: u64 = 1;
 const NET: u64 = 2;
 
-/// Plays a scenario from a seed; with `record`, the report says what happened.
+/// Plays a scenario from a seed; with `record`, the report has a line for each event.
 pub fn run(scenario: &Scenario, seed: u64, record: bool) -> Report {
     let fabric = Fabric::new(seed);
     let watch = if record {
@@ -61,8 +62,8 @@ pub fn run(scenario: &Scenario, seed: u64, record: bool) -> Report {
         });
         let dice = Dice::new(seed, PLAY);
         match timeout(LIMIT, play(&stage, dice)).await {
-            Ok((host, guests)) => settle(&stage, &fabric, host, guests).await,
-            Err(_) => stage.watch.finding("somebody waits for ever"),
+            Ok((server, clients)) => settle(&stage, &fabric, server, clients).await,
+            Err(_) => stage.watch.finding("a call or a shutdown never ends"),
         }
         keeper.abort();
     });
@@ -80,18 +81,18 @@ pub fn run(scenario: &Scenario, seed: u64, record: bool) -> Report {
     }
 }
 
-/// Plays what is called.
-pub(crate) async fn play(stage: &Arc<Stage>, dice: Dice) -> (Host, Vec<Guest>) {
+/// Plays the calls of a scenario.
+pub(crate) async fn play(stage: &Arc<Stage>, dice: Dice) -> (TestServer, Vec<TestClient>) {
     match stage.scenario.load {
         Load::Calls(mix) => calls::play(stage, mix, dice).await,
         Load::Files(files) => files::play(stage, files, dice).await,
     }
 }
 
-/// Nothing is left: no task, no connection, no region, no buffer.
-async fn settle(stage: &Stage, fabric: &Fabric, host: Host, guests: Vec<Guest>) {
+/// Checks that no task, connection, region or buffer is left.
+async fn settle(stage: &Stage, fabric: &Fabric, server: TestServer, clients: Vec<TestClient>) {
     // The one that keeps the time is left.
-    gone(stage, 1, SETTLED, host, guests).await;
+    gone(stage, 1, SETTLED, server, clients).await;
     let left = fabric.outstanding();
     if left != Outstanding::default() {
         stage
@@ -120,19 +121,19 @@ struct Simulated {
 impl Net for Simulated {
     fn provider(&self, dice: &mut Dice) -> Arc<dyn Provider> {
         let Scenario {
-            weather,
+            faults,
             sizes,
             receives,
             ..
         } = self.scenario;
-        let mut limits: Limits = Weather::limits(sizes, receives, dice);
+        let mut limits: Limits = FaultRates::limits(sizes, receives, dice);
         if !self.scenario.designs.is_empty() && dice.coin() {
             // There are few designs for those that can do nothing.
             limits.remote_invalidation = Invalidation::Region;
         }
         let mut dice = Dice::new(dice.any(), NET);
         let of_all = limits.clone();
-        let draw = move || weather.end(&of_all, sizes, &mut dice);
+        let draw = move || faults.end(&of_all, sizes, &mut dice);
         Arc::new(self.fabric.drawn_provider(limits, draw))
     }
 
@@ -148,7 +149,7 @@ impl Net for Simulated {
         Duration::from_secs(120)
     }
 
-    fn blow(&self, dice: &mut Dice) {
+    fn disturb(&self, dice: &mut Dice) {
         let connections = self.fabric.connections();
         if connections.is_empty() {
             return;

@@ -14,8 +14,8 @@ fn play(name: &str, seeds: std::ops::Range<u64>) {
 }
 
 #[test]
-fn calls_of_every_shape_are_answered() {
-    play("calm", 1..4);
+fn calls_of_every_kind_are_answered() {
+    play("no-faults", 1..4);
 }
 
 #[test]
@@ -29,13 +29,13 @@ fn calls_survive_connections_that_are_cut_at_any_byte() {
 }
 
 #[test]
-fn calls_survive_servers_that_begin_anew() {
+fn calls_survive_server_restarts() {
     play("restarts", 1..4);
 }
 
 #[test]
-fn calls_survive_blows_from_outside() {
-    play("blows", 1..4);
+fn calls_survive_disturbances() {
+    play("disturbances", 1..4);
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn files_are_as_their_model_says_while_connections_are_cut() {
 }
 
 #[test]
-fn clients_are_called_on_the_connections_of_their_calls() {
+fn backward_calls_use_the_connections_of_forward_calls() {
     play("backward", 1..4);
 }
 
@@ -64,26 +64,26 @@ fn neither_direction_holds_up_the_other_when_it_has_no_credit_left() {
 }
 
 #[test]
-fn clients_are_called_while_connections_are_cut() {
+fn backward_calls_survive_cut_connections() {
     play("backward-cuts", 1..5);
 }
 
 #[test]
-fn clients_are_called_by_servers_that_begin_anew() {
+fn backward_calls_survive_server_restarts() {
     play("backward-restarts", 1..4);
 }
 
 #[test]
-fn calls_of_a_client_go_over_several_connections() {
-    play("lines", 1..4);
+fn calls_are_spread_over_several_connections() {
+    play("connections", 1..4);
 }
 
 #[test]
-fn calls_go_over_those_of_several_connections_that_are_not_cut() {
-    play("lines-cuts", 1..5);
+fn calls_move_to_connections_that_are_not_cut() {
+    play("connections-cuts", 1..5);
 }
 
 #[test]
 fn connections_that_are_refused_cost_no_calls() {
-    play("lines-refused", 1..4);
+    play("connections-refused", 1..4);
 }

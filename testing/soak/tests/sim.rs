@@ -16,7 +16,7 @@ fn play(scenario: &Scenario, seed: u64) -> Report {
 }
 
 #[test]
-fn nothing_is_found_in_any_scenario() {
+fn no_scenario_has_findings() {
     let (mut designs, mut between) = (BTreeSet::new(), 0);
     for scenario in SCENARIOS {
         let reports = SEEDS.map(|seed| play(scenario, seed));
@@ -37,7 +37,7 @@ fn nothing_is_found_in_any_scenario() {
 }
 
 #[test]
-fn seed_is_a_run_to_the_last_event() {
+fn the_same_seed_gives_the_same_trace() {
     for scenario in SCENARIOS {
         let name = scenario.name;
         let (first, again) = (play(scenario, 77), play(scenario, 77));
@@ -49,7 +49,7 @@ fn seed_is_a_run_to_the_last_event() {
 }
 
 #[test]
-fn what_is_recorded_tells_of_calls_and_of_work() {
+fn recorded_lines_name_calls_and_work_requests() {
     let report = soak::run(&SCENARIOS[0], 5, true);
     let has = |what: &str| report.lines.iter().any(|line| line.contains(what));
     for what in [
@@ -65,11 +65,11 @@ fn what_is_recorded_tells_of_calls_and_of_work() {
 }
 
 #[test]
-fn calls_that_are_executed_twice_show() {
+fn calls_that_are_executed_twice_are_found() {
     let scenario = Scenario {
         load: Load::Files(Files {
             data: false,
-            forgetful: true,
+            without_reply_cache: true,
         }),
         ..*scenario("files-cuts").expect("it is in the table")
     };

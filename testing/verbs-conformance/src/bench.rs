@@ -1,4 +1,4 @@
-//! Where connections are made.
+//! Creates connections for the tests.
 
 use crate::pair::Pair;
 use crate::peer::{Addresses, Peer};
@@ -14,7 +14,7 @@ use verbs::{
 };
 
 /// How long the suite waits for what should come at once.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// Two providers, one of which connects to the other.
 pub struct Bench<'a> {
@@ -132,7 +132,7 @@ impl<'a> Bench<'a> {
         let connecting = self.connector.connect(addr, near, &[], Vec::new());
         let accepting = async {
             let mut incoming = listener.accept().await?;
-            incoming.request(PATIENCE).await?;
+            incoming.request(TIME_LIMIT).await?;
             incoming.accept(far, &[], Vec::new()).await
         };
         let (connected, accepted) = self.soon("a connection", both(connecting, accepting)).await;
@@ -151,7 +151,7 @@ impl<'a> Bench<'a> {
             Peer::new("connector", near, addresses.clone()),
             Peer::new("acceptor", far, addresses),
             self.sleep,
-            PATIENCE,
+            TIME_LIMIT,
         )
     }
 
@@ -181,13 +181,13 @@ impl<'a> Bench<'a> {
     /// Waits, but not for ever.
     pub(crate) async fn soon<R>(&self, what: &str, future: impl Future<Output = R>) -> R {
         let mut future = pin!(future);
-        let mut patience = (self.sleep)(PATIENCE);
+        let mut time_limit = (self.sleep)(TIME_LIMIT);
         std::future::poll_fn(|cx| {
             if let Poll::Ready(result) = future.as_mut().poll(cx) {
                 return Poll::Ready(result);
             }
             assert!(
-                patience.as_mut().poll(cx).is_pending(),
+                time_limit.as_mut().poll(cx).is_pending(),
                 "waited for {what} in vain"
             );
             Poll::Pending

@@ -1,4 +1,4 @@
-//! What a provider's own tests supply.
+//! The fixture that the tests of a provider supply.
 
 use crate::bench::Bench;
 use std::future::Future;

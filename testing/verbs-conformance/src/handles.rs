@@ -48,7 +48,7 @@ pub async fn memory_registered_again_has_another_handle(bench: &Bench<'_>) {
 }
 
 /// Both kinds of memory come back as they went, the length of a sink's data included.
-pub async fn invalidation_brings_the_memory_back(bench: &Bench<'_>) {
+pub async fn invalidation_returns_the_memory(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let bytes = pattern(1, 3001);
@@ -73,7 +73,7 @@ pub async fn invalidation_brings_the_memory_back(bench: &Bench<'_>) {
 }
 
 /// From the completion on, the peer cannot reach the memory.
-pub async fn invalidated_handle_is_dead_at_once(bench: &Bench<'_>) {
+pub async fn invalidated_handle_is_invalid_at_once(bench: &Bench<'_>) {
     for access in ACCESSES {
         bench
             .both_ways(async |pair| {
@@ -88,7 +88,7 @@ pub async fn invalidated_handle_is_dead_at_once(bench: &Bench<'_>) {
 
 /// Memory that the peer is just reading comes back when nothing refers to it any more, be it
 /// after the last byte or with the end of the connection.
-pub async fn invalidation_waits_for_what_is_being_read(bench: &Bench<'_>) {
+pub async fn invalidation_waits_for_reads_being_served(bench: &Bench<'_>) {
     const LENGTH: usize = 8 << 20;
     bench
         .both_ways_to_the_end(async |mut pair| {
@@ -119,7 +119,7 @@ pub async fn invalidation_waits_for_what_is_being_read(bench: &Bench<'_>) {
 
 /// The Receive that takes in a Send with Invalidate names the handle and has its memory, with all
 /// that was written before.
-pub async fn peer_can_invalidate_and_the_memory_comes_with_its_message(bench: &Bench<'_>) {
+pub async fn invalidation_by_the_peer_returns_the_memory_with_its_message(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             if pair.far.qp.limits().remote_invalidation == Invalidation::None {
@@ -187,7 +187,7 @@ pub async fn peer_may_invalidate_what_it_is_reading(bench: &Bench<'_>) {
 }
 
 /// What the peer has invalidated itself it cannot reach either.
-pub async fn handle_invalidated_by_the_peer_is_dead_at_once(bench: &Bench<'_>) {
+pub async fn handle_invalidated_by_the_peer_is_invalid_at_once(bench: &Bench<'_>) {
     for access in ACCESSES {
         bench
             .both_ways(async |pair| {
@@ -298,7 +298,7 @@ pub async fn empty_memory_is_not_registered(bench: &Bench<'_>) {
 }
 
 /// Memory beyond the limit comes back.
-pub async fn memory_larger_than_possible_is_not_registered(bench: &Bench<'_>) {
+pub async fn memory_larger_than_the_limit_is_not_registered(bench: &Bench<'_>) {
     /// What can be put together from the same mebibyte again and again.
     const MOST: usize = 1 << 36;
     bench

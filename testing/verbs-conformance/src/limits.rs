@@ -1,4 +1,4 @@
-//! What a queue pair says that it can do is what it does.
+//! Limits of a queue pair are enforced as announced.
 
 use crate::bench::Bench;
 use crate::pair::At;
@@ -10,7 +10,7 @@ use verbs::{
 const MOST: usize = 1 << 20;
 
 /// Receives beyond the limit come back; when one is used there is room for another.
-pub async fn more_receives_than_possible_are_not_taken(bench: &Bench<'_>) {
+pub async fn receives_beyond_the_limit_are_refused(bench: &Bench<'_>) {
     if !bench.posts_receives() {
         return crate::shared::receive_is_not_posted_beside_a_shared_queue(bench).await;
     }
@@ -40,7 +40,7 @@ pub async fn more_receives_than_possible_are_not_taken(bench: &Bench<'_>) {
 }
 
 /// Other work beyond the limit comes back; when some has completed there is room for more.
-pub async fn more_work_than_possible_is_not_taken(bench: &Bench<'_>) {
+pub async fn work_beyond_the_limit_is_refused(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let most = pair.near.qp.limits().sends;
@@ -67,7 +67,7 @@ pub async fn more_work_than_possible_is_not_taken(bench: &Bench<'_>) {
 }
 
 /// Regions beyond the limit come back; when one is invalidated there is room for another.
-pub async fn more_regions_than_possible_are_not_registered(bench: &Bench<'_>) {
+pub async fn regions_beyond_the_limit_are_not_registered(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let most = pair.near.qp.limits().regions;
@@ -86,7 +86,7 @@ pub async fn more_regions_than_possible_are_not_registered(bench: &Bench<'_>) {
 }
 
 /// The limits of a connection follow from the options, and from what its provider can do.
-pub async fn what_is_asked_for_at_setup_is_not_exceeded(bench: &Bench<'_>) {
+pub async fn limits_asked_for_at_setup_are_not_exceeded(bench: &Bench<'_>) {
     let options = QpOptions {
         receives: 11,
         inbound_reads: 3,

@@ -137,7 +137,7 @@ pub async fn message_without_a_receive_ends_the_connection(bench: &Bench<'_>) {
 }
 
 /// What is longer than the provider can send comes back at once.
-pub async fn longer_message_than_possible_is_not_taken(bench: &Bench<'_>) {
+pub async fn message_beyond_the_limit_is_refused(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let most = pair.near.qp.limits().max_message as usize;

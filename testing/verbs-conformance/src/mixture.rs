@@ -1,4 +1,4 @@
-//! Everything at once, as nothing in particular would have it.
+//! Random work of all kinds in both directions at once.
 
 use crate::bench::Bench;
 use crate::pair::{At, Pair, pattern, segment};

@@ -1,4 +1,4 @@
-//! What comes before what.
+//! Ordering of messages and Writes.
 
 use crate::bench::{Bench, both};
 use crate::pair::{At, pattern, segment};
@@ -31,7 +31,7 @@ pub async fn sends_arrive_in_order(bench: &Bench<'_>) {
 }
 
 /// When a message has arrived, so has what was written before it (RFC 5040 §5.5).
-pub async fn write_is_there_before_the_send_behind_it(bench: &Bench<'_>) {
+pub async fn write_is_placed_before_the_send_behind_it(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             for round in 0..8 {
@@ -51,7 +51,7 @@ pub async fn write_is_there_before_the_send_behind_it(bench: &Bench<'_>) {
 }
 
 /// The same for many Writes into many regions.
-pub async fn many_writes_are_there_before_the_send_behind_them(bench: &Bench<'_>) {
+pub async fn many_writes_are_placed_before_the_send_behind_them(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let handles: Vec<_> = (0..16).map(|_| pair.far.sink(8192)).collect();
@@ -76,7 +76,7 @@ pub async fn many_writes_are_there_before_the_send_behind_them(bench: &Bench<'_>
 }
 
 /// A Send goes out though Reads posted before it wait for their turn.
-pub async fn send_is_not_held_up_behind_reads_that_wait(bench: &Bench<'_>) {
+pub async fn send_does_not_wait_behind_queued_reads(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let bytes = pattern(1, 256 << 10);

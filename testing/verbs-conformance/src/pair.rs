@@ -26,7 +26,7 @@ pub struct Pair<'a> {
     /// The one that is acted upon.
     pub far: Peer,
     sleep: &'a dyn Fn(Duration) -> BoxFuture<'static, ()>,
-    patience: Duration,
+    time_limit: Duration,
 }
 
 impl<'a> Pair<'a> {
@@ -34,13 +34,13 @@ impl<'a> Pair<'a> {
         near: Peer,
         far: Peer,
         sleep: &'a dyn Fn(Duration) -> BoxFuture<'static, ()>,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Self {
         Self {
             near,
             far,
             sleep,
-            patience,
+            time_limit,
         }
     }
 
@@ -62,7 +62,7 @@ impl<'a> Pair<'a> {
         what: &str,
         mut done: impl FnMut(&mut Self) -> Option<R>,
     ) -> R {
-        let mut patience = (self.sleep)(self.patience);
+        let mut time_limit = (self.sleep)(self.time_limit);
         std::future::poll_fn(|cx| {
             for _ in 0..ROUNDS {
                 self.near.collect();
@@ -71,7 +71,7 @@ impl<'a> Pair<'a> {
                     return Poll::Ready(result);
                 }
                 if !(self.near.qp.progress() | self.far.qp.progress()) {
-                    return self.wait(what, &mut patience, cx);
+                    return self.wait(what, &mut time_limit, cx);
                 }
             }
             cx.waker().wake_by_ref();
@@ -83,12 +83,12 @@ impl<'a> Pair<'a> {
     fn wait<R>(
         &mut self,
         what: &str,
-        patience: &mut BoxFuture<'static, ()>,
+        time_limit: &mut BoxFuture<'static, ()>,
         cx: &mut Context<'_>,
     ) -> Poll<R> {
         let (near, far) = (&mut self.near, &mut self.far);
         assert!(
-            patience.as_mut().poll(cx).is_pending(),
+            time_limit.as_mut().poll(cx).is_pending(),
             "waited for {what} in vain; {} closed: {:?}, {} closed: {:?}",
             near.name(),
             near.qp.closed(),

@@ -46,7 +46,7 @@ pub async fn what_the_peer_wrote_can_be_copied_out(bench: &Bench<'_>) {
 }
 
 /// What is there to be read is not there to be written, and the other way round.
-pub async fn persistent_memory_is_open_in_one_way_only(bench: &Bench<'_>) {
+pub async fn persistent_memory_has_one_access_right_only(bench: &Bench<'_>) {
     for access in [Access::Read, Access::Write] {
         bench
             .both_ways(async |pair| {
@@ -117,7 +117,7 @@ pub async fn its_owner_can_invalidate_persistent_memory(bench: &Bench<'_>) {
 }
 
 /// Neither other memory nor what is past the end can be copied.
-pub async fn nothing_else_is_copied_in_or_out(bench: &Bench<'_>) {
+pub async fn other_memory_cannot_be_copied_in_or_out(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let handle = persistent(pair, Access::Write);

@@ -7,7 +7,7 @@ use verbs::{
 };
 
 /// A Read sets its sink to exactly the bytes asked for.
-pub async fn read_brings_exactly_its_bytes(bench: &Bench<'_>) {
+pub async fn read_transfers_exactly_its_bytes(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let bytes = pattern(1, 5001);
@@ -175,7 +175,7 @@ pub async fn reads_in_both_directions_complete(bench: &Bench<'_>) {
 }
 
 /// What does not fit its sink comes back at once.
-pub async fn read_longer_than_its_sink_is_not_taken(bench: &Bench<'_>) {
+pub async fn read_longer_than_its_sink_is_not_accepted(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let handle = pair.far.source(&[1; 5000]);
@@ -205,7 +205,7 @@ pub async fn read_longer_than_its_sink_is_not_taken(bench: &Bench<'_>) {
 }
 
 /// Where the limits say that no Read can be outstanding, none is taken.
-pub async fn read_where_none_is_possible_is_not_taken(bench: &Bench<'_>) {
+pub async fn read_is_refused_when_no_reads_are_possible(bench: &Bench<'_>) {
     let options = QpOptions {
         outstanding_reads: 0,
         ..QpOptions::default()

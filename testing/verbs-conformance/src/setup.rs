@@ -1,4 +1,4 @@
-//! How connections are made, or not.
+//! Connection setup and its failures.
 
 use crate::bench::{Bench, both};
 use crate::pair::pattern;
@@ -51,7 +51,7 @@ fn same(received: &[u8], sent: &[u8], exact: bool) {
 }
 
 /// What does not fit is an error of the one who wants to send it, on either side.
-pub async fn too_much_private_data_is_not_sent(bench: &Bench<'_>) {
+pub async fn private_data_beyond_the_limit_is_refused(bench: &Bench<'_>) {
     let request = bench.connector().limits().private_data.request;
     let accept = bench.acceptor().limits().private_data.accept;
     let mut listener = bench.listen().await;
@@ -106,7 +106,7 @@ pub async fn rejection_carries_private_data(bench: &Bench<'_>) {
 
 /// An incoming connection that is dropped is over for the one who connects, before and after its
 /// request was read.
-pub async fn connection_that_is_dropped_unanswered_is_refused(bench: &Bench<'_>) {
+pub async fn dropped_incoming_connection_is_refused(bench: &Bench<'_>) {
     for read_request in [true, false] {
         let (connected, ()) = bench
             .meet(b"please", async |mut incoming| {
@@ -136,8 +136,8 @@ pub async fn nobody_listening_is_an_error(bench: &Bench<'_>) {
     }
 }
 
-/// The one who connected may lose patience: then there is no connection, or one that ends.
-pub async fn connector_that_gives_up_is_noticed(bench: &Bench<'_>) {
+/// A cancelled `connect` leaves no connection, or one that ends.
+pub async fn cancelled_connect_leaves_no_connection_or_one_that_ends(bench: &Bench<'_>) {
     let mut listener = bench.listen().await;
     let addr = listener.local_addr();
     let options = QpOptions::default();

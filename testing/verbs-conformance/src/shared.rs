@@ -116,7 +116,7 @@ pub async fn message_without_a_block_waits_for_one(bench: &Bench<'_>) {
 }
 
 /// Whoever drops a block need not be the owner of the queue pair, nor on its thread.
-pub async fn block_that_is_dropped_elsewhere_wakes_who_waits(bench: &Bench<'_>) {
+pub async fn block_dropped_on_another_thread_wakes_the_waiter(bench: &Bench<'_>) {
     if !holds_back(bench) {
         return;
     }
@@ -234,7 +234,7 @@ pub async fn read_arrives_though_all_blocks_are_held_by_calls_before_it(bench: &
 }
 
 /// The end of a connection that waits for a block leaves its turn to the next.
-pub async fn connection_that_ends_gives_up_its_place(bench: &Bench<'_>) {
+pub async fn connection_that_ends_leaves_the_queue_of_waiters(bench: &Bench<'_>) {
     if !holds_back(bench) {
         return;
     }

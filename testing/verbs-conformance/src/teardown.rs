@@ -1,4 +1,4 @@
-//! How connections end.
+//! Connection teardown.
 
 use crate::bench::Bench;
 use crate::pair::{At, Pair, pattern, segment, whole};
@@ -75,7 +75,7 @@ pub async fn close_by_both_at_once_is_orderly(bench: &Bench<'_>) {
 }
 
 /// When the peer has closed, everything that is outstanding here ends, each once.
-pub async fn peer_that_closes_flushes_what_is_outstanding(bench: &Bench<'_>) {
+pub async fn close_by_the_peer_flushes_outstanding_work(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let receives: Vec<_> = (0..20).map(|_| pair.near.receive_one()).collect();
@@ -91,7 +91,7 @@ pub async fn peer_that_closes_flushes_what_is_outstanding(bench: &Bench<'_>) {
 }
 
 /// An owner that goes away without a word is noticed by an end that only waits.
-pub async fn peer_that_is_dropped_is_noticed_when_idle(bench: &Bench<'_>) {
+pub async fn dropped_peer_is_detected_when_idle(bench: &Bench<'_>) {
     for connector_is_dropped in [true, false] {
         let Pair {
             near: mut dropped,
@@ -112,7 +112,7 @@ pub async fn peer_that_is_dropped_is_noticed_when_idle(bench: &Bench<'_>) {
 }
 
 /// Work of all kinds ends when the peer is gone, each once, and gives its memory back.
-pub async fn peer_that_is_dropped_flushes_what_is_outstanding(bench: &Bench<'_>) {
+pub async fn dropped_peer_flushes_outstanding_work(bench: &Bench<'_>) {
     for connector_is_dropped in [true, false] {
         let mut pair = bench.pair().await;
         if connector_is_dropped {

@@ -74,7 +74,7 @@ pub async fn large_write_arrives_whole(bench: &Bench<'_>) {
 }
 
 /// A Write of no bytes completes and changes nothing.
-pub async fn empty_write_does_no_harm(bench: &Bench<'_>) {
+pub async fn empty_write_completes(bench: &Bench<'_>) {
     bench
         .both_ways(async |pair| {
             let handle = pair.far.sink(SIZE);
@@ -148,7 +148,7 @@ pub async fn write_to_a_source_is_refused(bench: &Bench<'_>) {
 }
 
 /// Only the connection on which a rule was broken ends.
-pub async fn offence_on_one_connection_leaves_others_alone(bench: &Bench<'_>) {
+pub async fn violation_on_one_connection_leaves_others_alone(bench: &Bench<'_>) {
     let mut listener = bench.listen().await;
     let options = QpOptions::default();
     let mut good = bench.pair_over(&mut *listener, &options, &options).await;

@@ -1,4 +1,4 @@
-//! How often memory was asked for, where the allocator of the program counts.
+//! Counts of allocations, if the allocator of the program counts them.
 
 use std::sync::OnceLock;
 

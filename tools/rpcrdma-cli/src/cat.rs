@@ -1,4 +1,4 @@
-//! `rpcrdma cat`: the contents of files.
+//! `rpcrdma cat`: prints files.
 
 use crate::failure::Ended;
 use crate::session::{Session, SessionArgs};

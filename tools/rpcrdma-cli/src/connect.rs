@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_server_is_said_with_how_to_start_one() {
+    fn absent_server_is_reported_with_how_to_start_one() {
         let addr = "127.0.0.1:20049".parse().unwrap();
         let refused = std::io::Error::from(ErrorKind::ConnectionRefused);
         let text = explain(addr, SetupError::Io(refused)).to_string();

@@ -1,4 +1,4 @@
-//! What copies have in common, whichever way they go.
+//! Code that `get` and `put` share.
 
 use crate::failure::Ended;
 use crate::interrupt::Interrupt;

@@ -1,4 +1,4 @@
-//! `rpcrdma df`: how full file systems are.
+//! `rpcrdma df`: shows the free space of file systems.
 
 use crate::failure::Ended;
 use crate::session::{Session, SessionArgs};

@@ -1,4 +1,4 @@
-//! Where a server is: a host and a port.
+//! Host and port of a server.
 
 use nfs_client::{UrlError, host_and_port};
 use nfs_proto::NFS_RDMA_PORT;
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn host_and_port_are_told_apart() {
+    fn host_and_port_are_parsed() {
         let check = |text: &str, host: &str, port| {
             let endpoint: Endpoint = text.parse().unwrap();
             assert_eq!(
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_endpoint_says_why() {
+    fn invalid_endpoints_are_refused_with_a_reason() {
         let check = |text: &str, error: UrlError| {
             assert_eq!(text.parse::<Endpoint>(), Err(error), "{text}");
         };

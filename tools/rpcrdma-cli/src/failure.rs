@@ -1,4 +1,4 @@
-//! How a command ends.
+//! Exit codes and error messages of commands.
 
 use crate::interrupt::Interrupted;
 use nfs_client::printable;
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_cannot_steer_a_terminal() {
+    fn control_characters_in_errors_are_escaped() {
         let error = anyhow::anyhow!("\u{1b}[2J").context("said\n");
         assert_eq!(line(&error), "rpcrdma: said\\x0a: \\x1b[2J");
     }

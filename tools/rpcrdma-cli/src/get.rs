@@ -1,4 +1,4 @@
-//! `rpcrdma get`: files from a server.
+//! `rpcrdma get`: copies files from a server.
 
 use crate::cli::NOT_UTF8;
 use crate::copy::{Copy, CopyArgs};
@@ -164,7 +164,7 @@ async fn file(
     let partial = Partial::create(dest, node.attributes.mode)?;
     let mut stream = place.export.read_node(node, path);
     let mut offset = 0;
-    // One write of a disk is under way while the next data comes.
+    // One write of a disk is in flight while the next data comes.
     let mut writing: Option<JoinHandle<io::Result<()>>> = None;
     while let Some(data) = stream.next().await? {
         let len = gather_len(&data) as u64;
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn destination_is_what_is_no_url() {
+    fn argument_that_is_no_url_is_the_destination() {
         let (urls, dest) = args(&["nfs://h/a", "NFS://h/b", "c"]).unwrap();
         assert_eq!((urls.len(), dest), (2, PathBuf::from("c")));
         let (urls, dest) = args(&["nfs://h/a"]).unwrap();

@@ -1,4 +1,4 @@
-//! Being asked to end.
+//! Handling of SIGINT and SIGTERM.
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;

@@ -1,4 +1,4 @@
-//! `rpcrdma ln`: further names, and symbolic links.
+//! `rpcrdma ln`: makes hard and symbolic links.
 
 use crate::cli::NOT_UTF8;
 use crate::failure::{Ended, Usage};

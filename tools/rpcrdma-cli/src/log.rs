@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn end_waits_for_what_is_written_but_not_for_ever() {
+    fn shutdown_waits_for_pending_lines_but_not_forever() {
         let (log, entries) = Log::new();
         log.put(b"last\n");
         let writer = std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! `rpcrdma ls`: what is in a directory.
+//! `rpcrdma ls`: lists directories.
 
 use crate::failure::Ended;
 use crate::session::{Place, Session, SessionArgs};

@@ -1,4 +1,4 @@
-//! `rpcrdma mkdir`: new directories.
+//! `rpcrdma mkdir`: makes directories.
 
 use crate::failure::Ended;
 use crate::session::{Session, SessionArgs};

@@ -1,4 +1,4 @@
-//! `rpcrdma mv`: other names.
+//! `rpcrdma mv`: renames files.
 
 use crate::failure::{Ended, Usage};
 use crate::session::{Session, SessionArgs};

@@ -1,4 +1,4 @@
-//! Files that get their name only when they are complete.
+//! Local files that get their name only when they are complete.
 //!
 //! What is copied goes to a name of its own beside the final one, and is renamed at the end: a
 //! file under the final name is never half of one, and an interrupted copy can simply be made

@@ -1,4 +1,4 @@
-//! `rpcrdma ping`: how long a call takes that does nothing.
+//! `rpcrdma ping`: measures the time of NULL calls.
 
 use crate::connect::{ConnectArgs, seconds};
 use crate::endpoint::Endpoint;

@@ -1,4 +1,4 @@
-//! How far a copy is, for whoever watches a terminal.
+//! Progress of a copy, shown on a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;

@@ -1,4 +1,4 @@
-//! `rpcrdma put`: files to a server.
+//! `rpcrdma put`: copies files to a server.
 
 use crate::copy::{Copy, CopyArgs};
 use crate::failure::Ended;

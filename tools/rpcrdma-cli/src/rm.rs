@@ -1,4 +1,4 @@
-//! `rpcrdma rm`: removing files and trees.
+//! `rpcrdma rm`: removes files and trees.
 
 use crate::failure::Ended;
 use crate::session::{Session, SessionArgs};

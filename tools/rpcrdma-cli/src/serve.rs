@@ -1,4 +1,4 @@
-//! `rpcrdma serve`: directories for everybody who may have them.
+//! `rpcrdma serve`: exports directories.
 
 mod announce;
 mod capacity;

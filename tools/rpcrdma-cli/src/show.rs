@@ -1,4 +1,4 @@
-//! How files are shown to people: paths, modes, sizes and times.
+//! Formats paths, modes, sizes and times for display.
 
 use nfs_client::printable;
 use nfs_proto::{Attributes, FileType, NfsTime};

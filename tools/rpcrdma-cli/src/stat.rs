@@ -1,4 +1,4 @@
-//! `rpcrdma stat`: all there is to know about files.
+//! `rpcrdma stat`: shows all attributes of files.
 
 use crate::failure::Ended;
 use crate::ls::Line;

@@ -1,4 +1,4 @@
-//! Which provider is used, and how connections behave.
+//! Chooses and configures the provider.
 
 use clap::{Args, ValueEnum};
 use rpcrdma::{Design, InlineThreshold, Spin, Versions};

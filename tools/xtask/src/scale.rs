@@ -1,4 +1,4 @@
-//! `cargo xtask scale`: what thousands of connections cost a server.
+//! `cargo xtask scale`: measures what thousands of connections cost a server.
 //!
 //! The server, `rpcrdma serve`, and the clients are processes of their own, on loopback. Each client
 //! sets up a connection and calls NULL once; some go on calling, all others are idle.

@@ -1,4 +1,4 @@
-//! Whether a segment of the peer is allowed, and where it goes. Nothing is changed here.
+//! Checks segments of the peer and finds their destination, without changing any state.
 //!
 //! This is where the attacks of RFC 5042 §6 end: every field is judged before a single octet of
 //! payload is placed.
@@ -11,7 +11,7 @@ use crate::terminate::{Cause, Terminate};
 use bytes::Bytes;
 use verbs::{Access, Gather, Memory};
 
-/// A segment that is allowed.
+/// A segment that passed all checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Admitted {
     pub(super) what: What,
@@ -32,7 +32,7 @@ pub(super) enum What {
 }
 
 impl Places {
-    /// Judges a segment by its header and the length of its payload.
+    /// Checks a segment by its header and the length of its payload.
     pub(super) fn admit(&self, header: &Header, len: usize, ird: u16) -> Result<Admitted, Cause> {
         let last = header.control().last();
         match *header {
@@ -239,7 +239,7 @@ fn opcode(rsvd_ulp: u8) -> Result<Opcode, Cause> {
     control.opcode().ok_or(Cause::RDMA_OPCODE)
 }
 
-/// A Terminate is read however it is made, as long as it is one.
+/// Accepts a Terminate in any form that can be parsed.
 fn admit_terminate(sequence: u32, offset: u32, len: usize) -> Result<(), Cause> {
     if sequence != 1 {
         Err(Cause::DDP_SEQUENCE)

@@ -1,6 +1,6 @@
-//! What an endpoint counts.
+//! I/O counters of an endpoint.
 
-/// What has been moved, for those who measure. Calls that would have blocked are not counted.
+/// I/O counters of an endpoint. Calls that would have blocked are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Calls that took octets in.

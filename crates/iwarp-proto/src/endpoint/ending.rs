@@ -1,26 +1,14 @@
-//! How a connection ends, and what becomes of its work then.
+//! The end of a connection, and how its outstanding work completes.
 
 use super::message::Message;
+use super::phase::Phase;
 use super::{Endpoint, Role};
 use crate::ddp::Header;
 use crate::terminate::{Cause, Terminate, TerminatedSegment};
 use verbs::{CloseReason, Completion, WorkError, WrId};
 
-/// How far a connection is.
-pub(super) enum Phase {
-    /// Work is taken and octets go both ways.
-    Open,
-    /// What is framed or was posted before the end still goes out; what comes in is dropped.
-    Ending {
-        /// Why it will be over.
-        reason: CloseReason,
-    },
-    /// Nothing moves any more.
-    Over(CloseReason),
-}
-
 impl Endpoint {
-    /// Ends the connection in good order: what is posted is still sent, nothing is taken in.
+    /// Closes the connection in an orderly way: posted work is still sent, nothing more is received.
     pub fn close(&mut self) {
         if !matches!(self.phase, Phase::Open) {
             return;
@@ -39,12 +27,12 @@ impl Endpoint {
         matches!(self.phase, Phase::Ending { .. }) && !self.has_output()
     }
 
-    /// Whether the connection is on its way to its end.
+    /// Whether the connection is closing and not closed yet.
     pub fn is_ending(&self) -> bool {
         matches!(self.phase, Phase::Ending { .. })
     }
 
-    /// Does not wait for the peer any longer.
+    /// Ends a closing connection without waiting for the peer any longer.
     pub fn give_up(&mut self) {
         if let Phase::Ending { reason } = &self.phase {
             let reason = reason.clone();
@@ -52,16 +40,16 @@ impl Endpoint {
         }
     }
 
-    /// The stream below is gone.
+    /// Tells the endpoint that the stream below was lost.
     pub fn lost(&mut self, reason: CloseReason) {
         match &self.phase {
             Phase::Open => self.over(reason),
             Phase::Ending { .. } => self.give_up(),
-            Phase::Over(_) => {}
+            Phase::Closed(_) => {}
         }
     }
 
-    /// The peer has closed its half of the stream.
+    /// Handles the end of the peer's half of the stream.
     pub(super) fn end_of_stream(&mut self) {
         self.lost(if self.rx.is_between_fpdus() {
             CloseReason::Peer
@@ -72,10 +60,10 @@ impl Endpoint {
 
     pub(super) fn over(&mut self, reason: CloseReason) {
         self.flush(WorkError::Flushed);
-        self.phase = Phase::Over(reason);
+        self.phase = Phase::Closed(reason);
     }
 
-    /// Ends the connection because of the peer, and tells it why where that is allowed.
+    /// Ends the connection because the peer broke a rule, and sends a Terminate where that is allowed.
     pub(super) fn violation(&mut self, cause: Cause, segment: Option<TerminatedSegment>) {
         // The message that was too long fails on its own account, the rest because of it.
         let is_send = segment
@@ -89,7 +77,7 @@ impl Endpoint {
         self.terminate(cause, segment, CloseReason::PeerError(cause.to_string()));
     }
 
-    /// Ends the connection because of this end (RFC 5040 §7.1, case 1).
+    /// Ends the connection because of a local error (RFC 5040 §7.1, case 1).
     pub(super) fn catastrophe(&mut self) {
         self.flush(WorkError::Flushed);
         self.terminate(Cause::RDMA_CATASTROPHIC, None, CloseReason::Local);
@@ -103,7 +91,7 @@ impl Endpoint {
             self.tx.push(Message::terminate(&terminate.emit()));
             self.phase = Phase::Ending { reason };
         } else {
-            self.phase = Phase::Over(reason);
+            self.phase = Phase::Closed(reason);
         }
     }
 
@@ -115,7 +103,7 @@ impl Endpoint {
         }
     }
 
-    /// The peer says that we are to blame.
+    /// Handles a Terminate of the peer.
     pub(super) fn terminated(&mut self, bytes: &[u8]) {
         let terminate = Terminate::parse(bytes).expect("admitted as long enough");
         let protection = terminate.cause.layer == 0 && terminate.cause.etype == 1;

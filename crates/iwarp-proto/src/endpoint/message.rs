@@ -1,4 +1,4 @@
-//! A message on its way out.
+//! Outgoing messages and how they are cut into segments.
 
 use crate::ddp::{self, Header};
 use crate::rdmap::{self, Opcode, ReadRequest};
@@ -15,7 +15,7 @@ pub(super) const COPY_PIECE_BELOW: usize = 1 << 10;
 /// allocation; a smaller one is handed over whole, or copied if it does not fit one FPDU.
 const SHARE_FROM: usize = 8 << 10;
 
-/// A message that waits to be cut into FPDUs.
+/// An outgoing message that is not cut into FPDUs yet.
 pub(super) struct Message {
     kind: Kind,
     body: Body,
@@ -34,7 +34,7 @@ enum Kind {
     Terminate,
 }
 
-/// What is owed when the last octet of a message has been handed out.
+/// What happens when the last octet of a message was handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// Nothing.
@@ -67,7 +67,7 @@ enum Head {
     Buffer(Buffer),
 }
 
-/// Octets of a body, and how they go out.
+/// Octets of a body, by copy or by reference.
 pub(super) enum Part<'a> {
     /// By copy.
     Copy(&'a [u8]),

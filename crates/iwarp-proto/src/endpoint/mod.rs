@@ -8,6 +8,7 @@ mod admit;
 mod counters;
 mod ending;
 mod message;
+mod phase;
 mod places;
 mod reads;
 mod rx;
@@ -23,8 +24,8 @@ use crate::fpdu;
 use crate::mpa::RtrMessage;
 use crate::stag::SlotId;
 use buffer::Pool;
-use ending::Phase;
 use message::Message;
+use phase::Phase;
 use places::{Places, Receive};
 use reads::ReadOp;
 use rx::Rx;
@@ -35,7 +36,7 @@ use verbs::{
     SharedReceiveQueue, WorkError, WorkRequest, WrId,
 };
 
-/// Regions that can be registered at a time on one connection.
+/// Most regions that can be registered at a time on one connection.
 pub const MAX_REGIONS: usize = 2048;
 
 /// Octets of the largest region.
@@ -44,10 +45,10 @@ pub const MAX_REGION: usize = 1 << 30;
 /// Octets of the largest message, Write or Read.
 pub const MAX_MESSAGE: u32 = 1 << 30;
 
-/// Work other than Receives that can be posted at a time.
+/// Most work requests other than Receives that can be posted at a time.
 pub const MAX_SENDS: usize = 4096;
 
-/// Which part this end played in setting up the connection.
+/// Role of this end in connection setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It sent the MPA Request, and may send first.
@@ -57,16 +58,16 @@ pub enum Role {
     Responder,
 }
 
-/// What was agreed on for a connection, and what this end allows.
+/// Configuration of an endpoint: what was negotiated, and local limits.
 #[derive(Clone, Debug)]
 pub struct EndpointConfig {
-    /// Our part.
+    /// Role of this end.
     pub role: Role,
-    /// CRCs are made and checked.
+    /// Whether CRCs are sent and checked.
     pub crc: bool,
-    /// Every FPDU is verified before any of it is placed.
+    /// Whether every FPDU is verified before any of it is placed.
     pub strict: bool,
-    /// The peer's receiver wants markers.
+    /// Whether the peer's receiver requires markers.
     pub markers: bool,
     /// Read Requests of the peer to serve at a time.
     pub ird: u16,
@@ -75,15 +76,15 @@ pub struct EndpointConfig {
     /// Receives that may be posted at a time, or blocks of the shared receive queue that messages
     /// of the peer may hold at a time.
     pub receives: usize,
-    /// Where messages find their memory, instead of in posted Receives.
+    /// Shared receive queue to use instead of posted Receives.
     pub shared_receives: Option<SharedReceiveQueue>,
     /// Lends memory while there is something to receive or to send.
     pub pool: Pool,
     /// Octets of the largest ULPDU to send; clamped to what RFC 5044 §3 allows.
     pub max_ulpdu: usize,
-    /// What to send before anything else, as initiator (RFC 6581 §9.2).
+    /// RTR message to send first, as initiator (RFC 6581 §9.2).
     pub rtr: Option<RtrMessage>,
-    /// What STags are drawn from: random, and used for this connection only.
+    /// Random seed of the STags, used for this connection only.
     pub seed: [u8; 32],
 }
 
@@ -135,12 +136,12 @@ impl Endpoint {
         endpoint
     }
 
-    /// How the connection is set up.
+    /// The configuration of the endpoint.
     pub fn config(&self) -> &EndpointConfig {
         &self.config
     }
 
-    /// What has been moved so far.
+    /// The I/O counters of the endpoint.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -252,7 +253,7 @@ impl Endpoint {
         }
     }
 
-    /// So many octets of persistent memory of ours.
+    /// Returns octets of our persistent memory.
     ///
     /// # Errors
     ///
@@ -336,7 +337,7 @@ impl Endpoint {
     /// Why the connection is over, once it is.
     pub fn closed(&self) -> Option<&CloseReason> {
         match &self.phase {
-            Phase::Over(reason) => Some(reason),
+            Phase::Closed(reason) => Some(reason),
             Phase::Open | Phase::Ending { .. } => None,
         }
     }
@@ -357,14 +358,14 @@ impl Endpoint {
         }
     }
 
-    /// Gives back the memory that the pool has lent, where nothing is in it: for when there is
+    /// Returns memory to the pool that holds no data: for when there is
     /// nothing more to receive or to send for now.
     pub fn release(&mut self) {
         self.rx.release();
         self.tx.release();
     }
 
-    /// Gives back what is left of busier times: for a connection that has been idle for a while.
+    /// Shrinks internal queues: for a connection that has been idle for a while.
     pub fn trim(&mut self) {
         self.release();
         self.tx.trim();

@@ -1,4 +1,4 @@
-//! Where payload of the peer may go: regions, Receives and the sinks of Reads.
+//! Memory into which the peer's payload is placed: regions, Receives and sinks of Reads.
 
 use super::reads::Reads;
 use crate::ddp::Header;

@@ -1,4 +1,4 @@
-//! The way in: FPDUs are found in the stream, verified, and placed.
+//! Receiving: FPDUs are parsed from the stream, verified and placed.
 //!
 //! Small FPDUs come through the staging buffer: they are verified whole, then placed by a copy.
 //! For a large one only the header does; as soon as it is admitted, the rest of its payload is
@@ -7,10 +7,11 @@
 //! name memory that this very connection exposes, and with a bad CRC nothing is reported done, so
 //! nobody is told to look at what was placed. `strict` keeps to the letter.
 
+use super::Endpoint;
 use super::admit::{Admitted, What};
 use super::message::Message;
+use super::phase::Phase;
 use super::places::{Places, Target};
-use super::{Endpoint, Phase};
 use crate::be;
 use crate::crc;
 use crate::ddp::{self, Header};
@@ -219,7 +220,7 @@ impl Rx {
 }
 
 impl Endpoint {
-    /// Takes octets in once, from `io`, and handles what is whole then: at most
+    /// Receives once from `io`, and processes what is complete: at most
     /// [`FPDUS_PER_TURN`] FPDUs. What is left is for [`resume`](Self::resume).
     ///
     /// `io` is given the places to fill, in order, and says how many octets it filled; 0 means
@@ -279,7 +280,7 @@ impl Endpoint {
         has_block.then_some(self.places.send_sequence)
     }
 
-    /// Goes on with what was left staged, at most [`FPDUS_PER_TURN`] FPDUs of it. Says whether
+    /// Processes what was left staged, at most [`FPDUS_PER_TURN`] FPDUs of it. Returns whether
     /// anything moved.
     pub fn resume(&mut self) -> bool {
         !self.wants_input() && self.handle_staged()
@@ -313,7 +314,7 @@ impl Endpoint {
         moved
     }
 
-    /// Takes in octets that are at hand. Says how many it left, because a Send waits for a block of
+    /// Receives the octets of a slice. Returns how many it left, because a Send waits for a block of
     /// the shared receive queue.
     pub fn recv_slice(&mut self, mut bytes: &[u8]) -> usize {
         loop {

@@ -1,9 +1,10 @@
-//! The way out: messages are cut into FPDUs and handed to the socket a window at a time.
+//! Sending: messages are cut into FPDUs and handed to the socket a window at a time.
 
 use super::counters::Counters;
 use super::message::{End, Message};
+use super::phase::Phase;
 use super::window::Window;
-use super::{Endpoint, Phase, Role};
+use super::{Endpoint, Role};
 use crate::ddp;
 use crate::fpdu;
 use crate::markers::Markers;
@@ -116,7 +117,7 @@ impl Endpoint {
     pub fn has_output(&self) -> bool {
         let open = match self.phase {
             Phase::Open | Phase::Ending { .. } => true,
-            Phase::Over(_) => false,
+            Phase::Closed(_) => false,
         };
         // RFC 5044 §7.1.2 rule 4: a responder listens before it talks.
         let may_talk = self.heard || self.config.role == Role::Initiator;

@@ -1,4 +1,4 @@
-//! FPDUs that are framed and on their way to the socket.
+//! FPDUs that are framed and not yet taken by the socket.
 
 use super::counters::Counters;
 use super::message::{Body, COPY_PIECE_BELOW, End, Part};

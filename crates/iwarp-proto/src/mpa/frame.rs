@@ -22,7 +22,7 @@ const CRC: u8 = 0x40;
 const REJECT: u8 = 0x20;
 const ENHANCED: u8 = 0x10;
 
-/// Which of the two frames.
+/// Kind of an MPA frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// From the initiator.
@@ -65,7 +65,7 @@ impl<'a> HeaderView<'a> {
     /// Octets of the fixed part.
     pub const LEN: usize = HEADER_LEN;
 
-    /// Of the first octets of a frame, if there are enough.
+    /// Views the first octets of a frame, if there are enough.
     pub fn new(bytes: &'a [u8]) -> Option<Self> {
         bytes.first_chunk().map(Self)
     }
@@ -130,7 +130,7 @@ pub struct Rtr {
 }
 
 impl Enhanced {
-    /// What the word says.
+    /// Parses the enhanced data.
     pub fn parse(bytes: &[u8; ENHANCED_LEN]) -> Self {
         let (high, low) = (be::u16_at(bytes, 0), be::u16_at(bytes, 2));
         // RFC 6581 §9.2: without A the others mean nothing.
@@ -162,7 +162,7 @@ impl Enhanced {
 /// A valid frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Which.
+    /// Its kind.
     pub kind: Kind,
     /// M: the sender's receiver needs markers.
     pub markers: bool,
@@ -184,7 +184,7 @@ impl Frame {
         MAX_PRIVATE_DATA - if enhanced { ENHANCED_LEN } else { 0 }
     }
 
-    /// Its octets.
+    /// Returns its octets.
     ///
     /// # Panics
     ///
@@ -278,7 +278,7 @@ pub enum FrameError {
     /// A revision of MPA that is not known here.
     #[error("MPA revision {0} is not supported")]
     Revision(u8),
-    /// More private data than allowed.
+    /// The private data is longer than allowed.
     #[error("{0} bytes of MPA private data, 512 are allowed")]
     PrivateDataTooLong(u16),
     /// An Enhanced frame too short for its word.
@@ -294,7 +294,7 @@ pub struct FrameReader {
 }
 
 impl FrameReader {
-    /// Waits for such a frame.
+    /// Creates a reader for a frame of this kind.
     pub fn new(kind: Kind) -> Self {
         Self {
             kind,
@@ -302,7 +302,7 @@ impl FrameReader {
         }
     }
 
-    /// How many octets to read next at most; never 0 before the frame is complete.
+    /// Largest number of octets to read next; never 0 before the frame is complete.
     pub fn wanted(&self) -> usize {
         match HeaderView::new(&self.bytes) {
             None => HEADER_LEN - self.bytes.len(),
@@ -320,7 +320,7 @@ impl FrameReader {
         &self.bytes
     }
 
-    /// Takes in octets, at most as many as [`wanted`](Self::wanted), and gives the frame when it
+    /// Adds octets, at most as many as [`wanted`](Self::wanted), and returns the frame when it
     /// is complete.
     ///
     /// # Errors
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_have_their_bits_and_the_rest_means_nothing() {
+    fn flags_have_their_bits_and_reserved_bits_are_ignored() {
         let frame = Frame {
             kind: Kind::Reply,
             markers: true,
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn rtr_flags_without_the_model_mean_nothing() {
+    fn rtr_flags_without_the_peer_to_peer_model_are_ignored() {
         let word = [0x40, 0x01, 0xc0, 0x02];
         assert_eq!(
             Enhanced::parse(&word),
@@ -518,7 +518,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_come_back_however_the_stream_is_cut(frame in frames(), piece in 1_usize..600) {
+        fn frames_are_parsed_however_the_stream_is_cut(frame in frames(), piece in 1_usize..600) {
             prop_assert_eq!(read(frame.kind, &frame.emit(), piece), Ok(Some(frame)));
         }
 

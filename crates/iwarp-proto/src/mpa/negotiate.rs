@@ -1,4 +1,4 @@
-//! What both ends agree on, as values: frames in, frames out (RFC 5044 §7.1.2, RFC 6581 §9).
+//! MPA negotiation without I/O: frames in, frames out (RFC 5044 §7.1.2, RFC 6581 §9).
 
 use super::frame::{Enhanced, Frame, Kind, NOT_NEGOTIATED, Revision, Rtr};
 use crate::terminate::Cause;
@@ -10,7 +10,7 @@ pub const REV1_ORD: u16 = 1;
 /// The deepest IRD or ORD that is ever agreed to.
 pub const MAX_DEPTH: u16 = 256;
 
-/// What this end wants.
+/// What one end offers in negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// CRCs. They are used when either end wants them.
@@ -19,14 +19,14 @@ pub struct Offer {
     pub ird: u16,
     /// Read Requests of our own to have outstanding, at most [`MAX_DEPTH`].
     pub ord: u16,
-    /// As initiator: the peer-to-peer model, with a zero-length message before anything else.
+    /// As initiator: use the peer-to-peer model, with a zero-length message before anything else.
     pub peer_to_peer: bool,
 }
 
-/// What both ends agreed on, from this end's side.
+/// The result of negotiation, as seen from this end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreed {
-    /// Of MPA.
+    /// MPA revision.
     pub revision: Revision,
     /// Whether IRD and ORD were negotiated.
     pub enhanced: bool,
@@ -38,7 +38,7 @@ pub struct Agreed {
     pub ird: u16,
     /// Read Requests that we may have outstanding.
     pub ord: u16,
-    /// What the initiator sends before anything else.
+    /// The RTR message that the initiator sends first.
     pub rtr: Option<RtrMessage>,
 }
 
@@ -58,7 +58,7 @@ pub enum Refusal {
     Rejected(Vec<u8>),
     /// The Reply does not fit the Request: the connection is closed.
     Invalid(&'static str),
-    /// What the responder demands is not possible: a Terminate says so.
+    /// The demands of the responder cannot be met: a Terminate reports that.
     Terminate(Cause),
 }
 
@@ -70,7 +70,7 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// With revision 2 and Enhanced data.
+    /// Creates an initiator of revision 2 with enhanced data.
     pub fn new(offer: Offer) -> Self {
         Self {
             offer,
@@ -78,7 +78,7 @@ impl Initiator {
         }
     }
 
-    /// With revision 1, after a responder closed without a Reply (RFC 6581 §10).
+    /// Creates an initiator of revision 1, after a responder closed without a Reply (RFC 6581 §10).
     pub fn revision_one(offer: Offer) -> Self {
         Self {
             offer,
@@ -103,7 +103,7 @@ impl Initiator {
         }
     }
 
-    /// What the answer means.
+    /// Evaluates the Reply.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ const RTR_SUPPORTED: Rtr = Rtr {
 pub struct Responder;
 
 impl Responder {
-    /// Takes in a Request; any valid one can be answered.
+    /// Accepts a parsed Request; any valid one can be answered.
     pub fn request(self, request: Frame) -> Requested {
         Requested { request }
     }
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn each_end_reads_no_more_than_the_other_serves() {
+    fn ord_of_each_end_is_limited_to_the_ird_of_the_other() {
         let (initiator, responder) = agree(Initiator::new(offer(4, 100)), offer(32, 16));
         let initiator = initiator.unwrap();
         assert_eq!((initiator.ird, initiator.ord), (4, 32));
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn rejection_carries_the_responders_words() {
+    fn rejection_carries_the_responders_private_data() {
         let initiator = Initiator::new(offer(4, 4));
         let reply = Responder.request(initiator.request(b"")).reject(b"no");
         assert_eq!(
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn initiator_without_the_peer_to_peer_model_says_so_and_stays_with_it() {
+    fn initiator_without_the_peer_to_peer_model_announces_and_keeps_that() {
         let initiator = Initiator::new(offer(1, 1));
         let request = initiator.request(b"");
         assert_eq!(request.enhanced.unwrap().peer_to_peer, None);
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn peer_to_peer_agrees_on_a_message_both_can() {
+    fn peer_to_peer_model_agrees_on_an_rtr_message_that_both_support() {
         let initiator = Initiator::new(Offer {
             peer_to_peer: true,
             ..offer(4, 0)
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn client_server_model_stays_that() {
+    fn client_server_model_is_kept() {
         let (agreed, _) = agree(Initiator::new(offer(1, 1)), offer(1, 1));
         assert_eq!(agreed.unwrap().rtr, None);
     }

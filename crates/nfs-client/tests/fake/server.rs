@@ -36,7 +36,7 @@ pub(crate) struct Faults {
     pub(crate) page: Option<usize>,
     /// Pages with a limit under this are too small.
     pub(crate) too_small: u32,
-    /// READs to be put off, with JUKEBOX.
+    /// READs to be answered with JUKEBOX.
     pub(crate) jukebox: u32,
     /// READ has no data and does not end.
     pub(crate) empty_reads: bool,

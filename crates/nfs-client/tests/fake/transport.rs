@@ -14,18 +14,18 @@ pub(crate) enum Carry {
     Inline,
 }
 
-/// Calls a service directly. Calls that are under way together are executed in another order than
+/// Calls a service directly. Calls that are in flight together are executed in another order than
 /// they were made.
 pub(crate) struct Direct {
     service: Arc<dyn Service>,
     carry: Carry,
     xid: AtomicU32,
     running: AtomicUsize,
-    /// Most calls that were under way at once.
+    /// Most calls that were in flight at once.
     pub(crate) most: AtomicUsize,
     /// Calls made.
     pub(crate) calls: AtomicUsize,
-    /// What it says how many calls are worth having under way.
+    /// What it says how many calls are worth having in flight.
     pub(crate) depth: AtomicUsize,
 }
 

@@ -64,7 +64,7 @@ fn exclusive_create_has_a_verifier_and_no_attributes() {
 }
 
 #[test]
-fn mknod_of_what_has_a_procedure_of_its_own_is_the_type_alone() {
+fn mknod_of_types_with_their_own_procedure_has_only_the_type() {
     for (node, number) in [
         (args::Node::Regular, 1),
         (args::Node::Directory, 2),
@@ -138,7 +138,7 @@ fn one_byte_past_each_limit_is_refused() {
 }
 
 #[test]
-fn what_is_longer_than_its_limit_cannot_be_made() {
+fn values_longer_than_their_limit_cannot_be_constructed() {
     assert!(FileHandle::new(&[0; 64]).is_some());
     assert!(FileHandle::new(&[0; 65]).is_none());
     assert!(Filename::new(&[b'n'; 4096]).is_some());
@@ -178,7 +178,7 @@ fn handles_of_different_length_are_different() {
 }
 
 #[test]
-fn times_beyond_what_can_be_said_become_the_ends() {
+fn times_out_of_range_are_clamped() {
     use std::time::{Duration, SystemTime, UNIX_EPOCH};
     let there_and_back = |time: SystemTime| SystemTime::from(NfsTime::from(time));
     let now = UNIX_EPOCH + Duration::new(1_700_000_000, 123_456_789);

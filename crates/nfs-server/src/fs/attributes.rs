@@ -1,4 +1,4 @@
-//! Attributes of files, and who asks.
+//! File attributes, and the identity of a caller.
 
 use smallvec::SmallVec;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,7 +15,7 @@ pub mod mode {
     pub const STICKY: u32 = 0o1000;
 }
 
-/// Who asks, after squashing.
+/// Identity of a caller, after squashing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// User.
@@ -52,7 +52,7 @@ impl Identity {
     }
 }
 
-/// What a file is.
+/// Type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum FileKind {
@@ -90,7 +90,7 @@ impl Time {
 /// Attributes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// What it is.
+    /// Its type.
     pub kind: FileKind,
     /// Permissions and the bits of [`mode`].
     pub mode: u32,
@@ -132,7 +132,7 @@ impl Attributes {
     }
 }
 
-/// What is told of a file before an operation (RFC 1813 §2.6, `wcc_attr`).
+/// Attributes of a file from before an operation (RFC 1813 §2.6, `wcc_attr`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Before {
     /// Bytes in it.

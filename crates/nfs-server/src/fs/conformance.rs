@@ -161,7 +161,7 @@ fn root_is_a_directory_of_its_own(s: &Subject) {
     assert!(s.list(root, 4096).is_empty());
 }
 
-fn file_reads_as_it_was_written(s: &Subject) {
+fn file_data_reads_back_as_written(s: &Subject) {
     let file = s.file(s.root(), "f");
     assert_eq!(s.lookup(s.root(), "f").unwrap(), file);
     let written = s.write(file, 0, b"hello world").unwrap();
@@ -212,7 +212,7 @@ fn holes_read_as_zeroes(s: &Subject) {
     assert!(s.stat(file).used < 1 << 20);
 }
 
-fn truncation_forgets_data_for_good(s: &Subject) {
+fn truncated_data_reads_as_zeroes_after_extension(s: &Subject) {
     let file = s.file(s.root(), "f");
     s.write(file, 0, b"hello").unwrap();
     s.set(file, SetAttributes::size(2)).unwrap();
@@ -273,7 +273,7 @@ fn directory_operations_take_directories_only(s: &Subject) {
     assert_eq!(page.err(), Some(Error::NotDirectory));
 }
 
-fn creating_says_whether_the_name_is_taken(s: &Subject) {
+fn guarded_create_of_an_existing_name_fails_and_unchecked_reuses_it(s: &Subject) {
     let guarded = Make::File(CreateHow::Guarded(SetAttributes::mode(0o600)));
     let file = s.make(s.root(), "f", guarded.clone()).unwrap();
     s.write(file, 0, b"data").unwrap();
@@ -352,7 +352,7 @@ fn times_are_set_to_what_is_asked(s: &Subject) {
     assert!(touched.mtime.seconds < 4_000_000_000);
 }
 
-fn guarded_set_needs_the_time_of_the_last_change(s: &Subject) {
+fn guarded_setattr_needs_the_current_ctime(s: &Subject) {
     let file = s.file(s.root(), "f");
     let ctime = s.stat(file).ctime;
     let set = |guard| {
@@ -371,7 +371,7 @@ fn guarded_set_needs_the_time_of_the_last_change(s: &Subject) {
     assert_eq!(s.stat(file).mode, 0o600);
 }
 
-fn attributes_are_told_from_before_and_after(s: &Subject) {
+fn changes_return_attributes_from_before_and_after(s: &Subject) {
     let root = s.root();
     let before = s.stat(root);
     let set = SetAttributes::default();
@@ -447,7 +447,7 @@ fn removed_files_are_stale(s: &Subject) {
     assert_ne!(s.file(s.root(), "f"), file);
 }
 
-fn full_directories_are_not_removed(s: &Subject) {
+fn directories_that_are_not_empty_cannot_be_removed(s: &Subject) {
     let dir = s.directory(s.root(), "d");
     s.file(dir, "f");
     assert_eq!(s.remove_directory(s.root(), "d"), Err(Error::NotEmpty));
@@ -473,7 +473,7 @@ fn renamed_files_keep_their_handles(s: &Subject) {
     assert_eq!(s.read(file, 0, 10).0, b"data");
 }
 
-fn renaming_replaces_what_it_may(s: &Subject) {
+fn rename_replaces_only_compatible_targets(s: &Subject) {
     let root = s.root();
     let (old, new) = (s.file(root, "old"), s.file(root, "new"));
     s.rename((root, "new"), (root, "old")).unwrap();
@@ -538,7 +538,7 @@ fn directory_is_listed_whole_in_small_pages(s: &Subject) {
     }
 }
 
-fn listing_goes_on_while_entries_come_and_go(s: &Subject) {
+fn listing_continues_while_entries_are_added_and_removed(s: &Subject) {
     let root = s.root();
     for n in 0..200 {
         s.file(root, &format!("{n}"));
@@ -608,7 +608,7 @@ fn listing_with_attributes_gives_the_files(s: &Subject) {
     }
 }
 
-fn what_cannot_be_made_as_asked_is_not_made(s: &Subject) {
+fn failed_creation_leaves_nothing_behind(s: &Subject) {
     let too_large = SetAttributes {
         size: Some(u64::MAX),
         ..SetAttributes::mode(0o644)
@@ -620,7 +620,7 @@ fn what_cannot_be_made_as_asked_is_not_made(s: &Subject) {
     s.file(s.root(), "f");
 }
 
-fn who_may_not_search_a_directory_gets_no_handles_from_it(s: &Subject) {
+fn directory_without_search_permission_gives_no_handles(s: &Subject) {
     let dir = s.directory(s.root(), "d");
     s.file(dir, "f");
     s.set(dir, SetAttributes::mode(0o644)).unwrap();
@@ -676,7 +676,7 @@ fn longest_names_work(s: &Subject) {
     assert_eq!(s.list(s.root(), 4096), [name]);
 }
 
-fn handles_of_nothing_are_stale(s: &Subject) {
+fn unknown_handles_are_stale(s: &Subject) {
     let FileId([number, second, third]) = s.file(s.root(), "f");
     for file in [
         FileId([number ^ 0x5555, second, third]),
@@ -689,7 +689,7 @@ fn handles_of_nothing_are_stale(s: &Subject) {
     }
 }
 
-fn space_is_told(s: &Subject) {
+fn file_system_space_is_reported(s: &Subject) {
     let space = s.fs.space(s.root()).wait().result.unwrap();
     assert!(space.total > 0 && space.free <= space.total);
     assert!(space.available <= space.free);
@@ -715,33 +715,33 @@ macro_rules! over_both {
 
 over_both! {
     root_is_a_directory_of_its_own
-    file_reads_as_it_was_written
+    file_data_reads_back_as_written
     data_in_several_pieces_is_written_in_order
     holes_read_as_zeroes
-    truncation_forgets_data_for_good
+    truncated_data_reads_as_zeroes_after_extension
     changes_beyond_the_largest_file_are_refused
     data_operations_take_files_only
     directory_operations_take_directories_only
-    creating_says_whether_the_name_is_taken
+    guarded_create_of_an_existing_name_fails_and_unchecked_reuses_it
     exclusive_create_may_be_repeated
     modes_are_set_whatever_the_umask
     times_are_set_to_what_is_asked
-    guarded_set_needs_the_time_of_the_last_change
-    attributes_are_told_from_before_and_after
+    guarded_setattr_needs_the_current_ctime
+    changes_return_attributes_from_before_and_after
     symbolic_links_are_text
     special_files_are_made_and_never_opened
     removed_files_are_stale
-    full_directories_are_not_removed
+    directories_that_are_not_empty_cannot_be_removed
     renamed_files_keep_their_handles
-    renaming_replaces_what_it_may
+    rename_replaces_only_compatible_targets
     hard_links_are_one_file
     directory_is_listed_whole_in_small_pages
-    listing_goes_on_while_entries_come_and_go
+    listing_continues_while_entries_are_added_and_removed
     listing_with_attributes_gives_the_files
-    what_cannot_be_made_as_asked_is_not_made
-    who_may_not_search_a_directory_gets_no_handles_from_it
+    failed_creation_leaves_nothing_behind
+    directory_without_search_permission_gives_no_handles
     cookies_of_another_directory_are_refused
     longest_names_work
-    handles_of_nothing_are_stale
-    space_is_told
+    unknown_handles_are_stale
+    file_system_space_is_reported
 }

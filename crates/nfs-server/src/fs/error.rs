@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_says_is_passed_on() {
+    fn kernel_errors_map_to_nfs_errors() {
         fn check(errno: Errno, error: Error) {
             assert_eq!(Error::from(errno), error, "{errno}");
         }

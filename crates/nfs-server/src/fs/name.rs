@@ -36,7 +36,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Where a LOOKUP goes from a directory.
+/// One step of a LOOKUP from a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     /// `.`: it stays.
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_are_paths_or_nothing_are_refused() {
+    fn empty_names_and_names_with_slashes_are_refused() {
         fn check(bytes: &[u8], error: Error) {
             assert_eq!(Name::new(bytes), Err(error), "{bytes:?}");
         }

@@ -1,12 +1,12 @@
-//! What an operation returns, at once or later.
+//! The result of an operation: available at once, or computed by a job.
 
 use super::{Attributes, Error, Wcc};
 
 /// A result, or the work that leads to it.
 pub enum Outcome<T> {
-    /// Here it is.
+    /// The result is available.
     Ready(T),
-    /// It may have to wait for a disk: to be run on a thread that may.
+    /// The operation may block on a disk, and has to run on a thread that may.
     Slow(Box<dyn FnOnce() -> T + Send>),
 }
 

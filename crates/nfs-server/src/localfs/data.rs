@@ -1,8 +1,8 @@
 //! Reading, writing and syncing data.
 
 use super::node::Node;
-use super::sys::{Stop, Try};
-use super::{INLINE_WRITE, Inner, LocalFs, Pace};
+use super::sys::{Pace, Stop, Try};
+use super::{INLINE_WRITE, Inner, LocalFs};
 use crate::fs::{
     Attributes, Changed, Error, Failed, FileId, Identity, Outcome, ReadOut, Seen, Stability, Wcc,
     WriteOut, mode,

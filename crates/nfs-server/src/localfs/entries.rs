@@ -1,8 +1,8 @@
-//! Names in directories: looked up, removed, renamed, linked.
+//! Operations on directory entries: LOOKUP, REMOVE, RENAME, LINK.
 
+use super::Inner;
 use super::node::Node;
-use super::sys::{self, Stat, Stop, Try};
-use super::{Inner, Pace};
+use super::sys::{self, Pace, Stat, Stop, Try};
 use crate::fs::{Attributes, Changed, Error, FileId, Found, Identity, Linked, Renamed, Seen, Wcc};
 use crate::permission::{self, EXECUTE, WRITE};
 use rustix::fd::{AsFd, OwnedFd};

@@ -6,8 +6,8 @@
 //! that every path begins at the root of the export.
 
 use super::node::{Link, Node};
-use super::sys::{self, Stat, Stop, Try};
-use super::{Inner, Pace, open};
+use super::sys::{self, Pace, Stat, Stop, Try};
+use super::{Inner, open};
 use crate::fs::{Error, FileId};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{OFlags, RawDir};

@@ -3,10 +3,10 @@
 //! Cookies are the kernel's own (`d_off`): they stay good while entries come and go, and nothing
 //! need be remembered between two calls, however large the directory is.
 
+use super::Inner;
 use super::find::DIRECTORY_BUFFER;
 use super::node::Node;
-use super::sys::{self, Try};
-use super::{Inner, Pace};
+use super::sys::{self, Pace, Try};
 use crate::fs::{DirBudget, DirFrom, DirPage, Error, FileId, Found, Identity, Seen};
 use crate::permission::{self, EXECUTE, READ};
 use rustix::fs::{RawDir, SeekFrom};

@@ -1,4 +1,4 @@
-//! A map that holds a bounded number of values and forgets the one not used for longest.
+//! A bounded map that evicts the least recently used value.
 
 use std::collections::HashMap;
 
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn value_not_used_for_longest_is_forgotten() {
+    fn least_recently_used_value_is_evicted() {
         let mut lru = Lru::new(2);
         assert_eq!(lru.insert(1, "a"), None);
         assert_eq!(lru.insert(2, "b"), None);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn shedding_keeps_what_was_used_last() {
+    fn shedding_keeps_the_most_recently_used() {
         let mut lru = Lru::new(10);
         for key in 0..10 {
             lru.insert(key, key);

@@ -1,8 +1,8 @@
-//! Making files, and giving them to who asked for them.
+//! Creates files and sets their owner.
 
+use super::Inner;
 use super::node::Node;
-use super::sys::{self, Stat, Stop, Try};
-use super::{Inner, Pace};
+use super::sys::{self, Pace, Stat, Stop, Try};
 use crate::fs::{
     Attributes, Changed, CreateHow, Error, FileId, FileKind, Found, Identity, Make, SetAttributes,
     SetTime, Time, mode,
@@ -362,7 +362,7 @@ mod tests {
 
     /// Somebody on this machine moves a directory to where one was just made.
     #[test]
-    fn what_was_not_just_made_is_not_given_away() {
+    fn files_that_were_not_just_created_do_not_change_owner() {
         let dir = tempfile::tempdir().unwrap();
         let victim = dir.path().join("victim");
         std::fs::create_dir(&victim).unwrap();

@@ -1,4 +1,4 @@
-//! Files that are open.
+//! Open files.
 
 use super::sys::Stat;
 use crate::fs::{FileId, FileKind};

@@ -3,9 +3,9 @@
 use super::kind::FsKind;
 use super::lru::Lru;
 use super::node::Node;
-use super::sys::{self, ProcFd};
+use super::sys::{self, Pace, ProcFd};
 use super::table::Table;
-use super::{Caches, DIRECTORY_TRUST, Inner, Pace, REMEMBERED_PLACES};
+use super::{Caches, DIRECTORY_TRUST, Inner, REMEMBERED_PLACES};
 use crate::fs::{Identity, fresh_verifier};
 use buffer::Pool;
 use rustix::fs::{Mode, OFlags};
@@ -39,13 +39,13 @@ impl Drop for Counted {
     }
 }
 
-/// How a directory is exported.
+/// Options for exporting a directory.
 #[derive(Clone, Debug)]
 pub struct LocalFsOptions {
     /// Where what must outlast the server is kept, for all exports; see [`default_state_dir`].
     /// Without one, handles are good until the server ends.
     pub state_dir: Option<PathBuf>,
-    /// Where the memory for data comes from.
+    /// Pool for the memory of data.
     pub pool: Pool,
     /// When changes of names and attributes are on the disk.
     pub changes: Changes,

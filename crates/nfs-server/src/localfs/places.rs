@@ -1,9 +1,9 @@
-//! Where files were seen, remembered in memory and, where a handle is not enough, in the table.
+//! Locations of files, remembered in memory and, where a handle is not enough, in the table.
 
+use super::Inner;
 use super::node::{Known, Link, Node};
-use super::sys::{Stat, Stop, Try};
+use super::sys::{Pace, Stat, Stop, Try};
 use super::table::{Of, Place, Row};
-use super::{Inner, Pace};
 use crate::fs::FileId;
 use std::sync::Arc;
 

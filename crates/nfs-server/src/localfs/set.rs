@@ -1,8 +1,8 @@
 //! Setting attributes.
 
+use super::Inner;
 use super::node::Node;
-use super::sys::{self, Try};
-use super::{Inner, Pace};
+use super::sys::{self, Pace, Try};
 use crate::fs::{
     Attributes, Changed, Error, FileId, FileKind, Identity, SetAttributes, SetTime, Time,
 };

@@ -1,6 +1,5 @@
-//! What is asked of the kernel, with the flags that keep it within the export.
+//! System calls, with the flags that confine them to the export.
 
-use super::Pace;
 use crate::fs::{Attributes, Error, FileKind, SetTime, Time};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags, Timespec, Timestamps};
@@ -9,6 +8,15 @@ use siphasher::sip::SipHasher24;
 use std::ffi::CStr;
 use std::hash::Hasher;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Whether an operation may block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// No: it fails with [`Stop::WouldBlock`] instead.
+    Quick,
+    /// Yes: it runs on a thread that may wait for a disk.
+    Patient,
+}
 
 /// Why an operation did not succeed.
 #[derive(Clone, Copy, Debug)]

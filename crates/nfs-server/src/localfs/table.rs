@@ -1,4 +1,4 @@
-//! Where files are that cannot be found from their handle alone, kept across restarts.
+//! Persistent table of the locations of files that cannot be found from their handle alone.
 //!
 //! A handle holds the inode of the file and of the directory in which it was first seen, its home.
 //! That is enough for a file which stayed there. A row is needed for each directory, so that the

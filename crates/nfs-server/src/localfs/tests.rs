@@ -1,4 +1,4 @@
-//! What only a file system on a real directory can get wrong.
+//! Tests that only apply to a file system on a real directory.
 
 use super::*;
 use crate::fs::{CreateHow, FileKind};
@@ -315,7 +315,7 @@ fn directory_swapped_for_a_link_never_leads_out() {
 }
 
 #[test]
-fn own_state_within_the_export_is_not_served() {
+fn state_directory_within_the_export_is_not_served() {
     let dir = tempfile::tempdir().unwrap();
     let options = LocalFsOptions {
         state_dir: Some(dir.path().join("state")),
@@ -355,7 +355,7 @@ fn own_state_within_the_export_is_not_served() {
 /// The same calls by two users, of whom one owns the file. Run by root the mode bits decide; run by
 /// anybody else all is done as that user.
 #[test]
-fn callers_get_the_rights_they_have() {
+fn callers_have_the_rights_of_their_mode_bits() {
     let export = Export::new();
     let (owner, other) = (Identity::new(1001, 1001), Identity::new(1002, 1002));
     fs::set_permissions(&export.path, fs::Permissions::from_mode(0o777)).unwrap();
@@ -395,7 +395,7 @@ fn callers_get_the_rights_they_have() {
 }
 
 #[test]
-fn directories_hand_down_their_group_when_they_say_so() {
+fn set_group_id_directories_pass_on_their_group() {
     let export = Export::new();
     let dir = Make::Directory(SetAttributes::mode(0o2777));
     let who = Identity::root();
@@ -433,7 +433,7 @@ fn file_made_read_only_can_be_written_by_its_owner() {
 }
 
 #[test]
-fn privilege_is_lost_when_somebody_else_writes() {
+fn set_id_bits_are_cleared_when_another_user_writes() {
     let export = Export::new();
     let root = export.fs().root();
     let f = export
@@ -539,7 +539,7 @@ fn descriptors_are_given_back_when_there_are_no_more() {
 }
 
 #[test]
-fn what_is_in_memory_is_answered_at_once() {
+fn cached_data_is_answered_without_a_job() {
     let export = Export::new();
     export.write("f", &"x".repeat(100_000));
     let f = export.find("f").unwrap();
@@ -560,7 +560,7 @@ fn what_is_in_memory_is_answered_at_once() {
 
 /// Whoever holds the lock of the table waits for a disk.
 #[test]
-fn answers_at_once_do_not_touch_the_table() {
+fn answers_without_a_job_do_not_touch_the_table() {
     let mut export = Export::new();
     export.write("d/f", "");
     let d = export.find("d").unwrap();
@@ -584,7 +584,7 @@ fn answers_at_once_do_not_touch_the_table() {
 }
 
 #[test]
-fn file_system_of_unknown_kind_is_never_waited_for_on_the_spot() {
+fn operations_on_unknown_file_systems_always_run_as_jobs() {
     let mut export = Export::new();
     export.write("f", "data");
     export.restart_with(|inner| inner.local = false);
@@ -602,7 +602,7 @@ fn file_system_of_unknown_kind_is_never_waited_for_on_the_spot() {
 }
 
 #[test]
-fn read_that_begins_in_memory_ends_on_the_disk() {
+fn read_that_is_partly_cached_is_completed_from_disk() {
     let export = Export::new();
     let data: Vec<u8> = (0..1_u32 << 20)
         .map(|n| u8::try_from(n >> 8 & 0xff).unwrap())
@@ -625,7 +625,7 @@ fn read_that_begins_in_memory_ends_on_the_disk() {
 }
 
 #[test]
-fn file_that_shrinks_while_it_is_read_ends_where_it_ends() {
+fn file_that_shrinks_while_it_is_read_is_read_to_its_new_end() {
     let export = Export::new();
     export.write("f", &"x".repeat(10_000));
     let f = export.find("f").unwrap();
@@ -692,7 +692,7 @@ fn file_can_be_executed_when_it_was_made_truncated_or_written_durably() {
 }
 
 #[test]
-fn what_cannot_be_exported_is_explained() {
+fn directories_that_cannot_be_exported_are_refused_with_a_reason() {
     let dir = tempfile::tempdir().unwrap();
     let open = |path: &Path| LocalFs::open(path, LocalFsOptions::default());
     let message = |path: &Path| open(path).err().unwrap().to_string();
@@ -721,7 +721,7 @@ fn what_cannot_be_exported_is_explained() {
 }
 
 #[test]
-fn own_state_is_not_exported() {
+fn state_directory_cannot_be_exported() {
     let export = Export::new();
     for path in [export.state.clone(), export.state.join("exports")] {
         let opened = LocalFs::open(&path, export.options());

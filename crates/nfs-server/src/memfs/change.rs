@@ -1,4 +1,4 @@
-//! What changes files and directories, once permission and limits are looked at.
+//! Operations that change files and directories, after permissions and limits were checked.
 
 use super::MAX_FILE;
 use super::tree::{Body, Inode, Tree};

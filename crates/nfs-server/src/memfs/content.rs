@@ -1,4 +1,4 @@
-//! The data of a file: pieces that were written, at their offsets, and nothing where nothing was.
+//! The data of a sparse file: the pieces that were written, by offset.
 
 use bytes::Bytes;
 use oncrpc::xdr;
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn large_pieces_are_handed_out_as_they_came_in() {
+    fn large_pieces_are_returned_without_a_copy() {
         let mut content = Content::default();
         let data = Bytes::from(vec![7; 1 << 20]);
         content.write(0, Gather::from_elem(data.clone(), 1));

@@ -1,4 +1,4 @@
-//! The program as a client sees it.
+//! Tests of the MOUNT program by calls and replies.
 
 use super::*;
 use crate::fs::{Make, SetAttributes};
@@ -74,7 +74,7 @@ fn mounts(programs: &Programs) -> Vec<(String, String)> {
 }
 
 #[test]
-fn exported_paths_have_handles_and_others_have_reasons() {
+fn exported_paths_can_be_mounted_and_others_are_refused_with_a_status() {
     let exports = exports();
     let programs = Programs::new().with(Mount3::new(exports.clone()));
     let check = |path: &str, status| {
@@ -99,7 +99,7 @@ fn exported_paths_have_handles_and_others_have_reasons() {
 }
 
 #[test]
-fn mounts_are_listed_until_they_are_undone() {
+fn mounts_are_listed_until_unmounted() {
     let programs = Programs::new().with(Mount3::new(exports()));
     for path in ["/data", "/data/dir", "/data"] {
         mount_from(&programs, LOOPBACK, path).unwrap();

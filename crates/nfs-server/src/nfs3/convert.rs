@@ -1,4 +1,4 @@
-//! Between the terms of a file system and those of the protocol.
+//! Conversions between the types of a file system and those of the protocol.
 
 use crate::fs;
 use nfs_proto::{
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_beyond_the_wire_become_its_ends() {
+    fn times_out_of_range_are_clamped_to_nfstime3() {
         let wire = |seconds| time(fs::Time { seconds, nanos: 5 });
         assert_eq!(wire(-1), NfsTime::default());
         assert_eq!(wire(7).seconds, 7);

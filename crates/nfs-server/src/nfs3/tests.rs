@@ -351,7 +351,7 @@ fn exclusive_create_is_answered_the_same_when_repeated() {
 }
 
 #[test]
-fn more_data_than_can_be_moved_is_cut() {
+fn reads_and_writes_beyond_the_largest_size_are_truncated() {
     let peer = Peer::new();
     let file = create(&peer, "f");
     let data = vec![1; (1 << 20) + 5];

@@ -1,4 +1,4 @@
-//! Registration with an rpcbind that speaks the wire, and without one.
+//! Registration with a scripted rpcbind, and without any.
 
 use super::*;
 use oncrpc::Answer;
@@ -185,7 +185,7 @@ fn registration_of_another_is_refused_and_own_one_removed() {
 }
 
 #[test]
-fn older_versions_are_found_by_their_own_answer() {
+fn older_rpcbind_versions_are_negotiated() {
     let one = registration(NetId::Tcp, "127.0.0.1:20048");
     with_fake(3..=3, async |rpcbind| rpcbind.set(&one).await.unwrap());
     let left = with_fake(2..=2, async |rpcbind| {

@@ -1,4 +1,4 @@
-//! Who is evicted for whom.
+//! Which connection is evicted for a new one.
 
 use super::*;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -54,7 +54,7 @@ fn reap(clients: &mut Vec<Client>) -> usize {
 }
 
 #[test]
-fn place_is_free_again_when_its_connection_has_ended() {
+fn place_is_freed_when_its_connection_ends() {
     let admission = Admission::new(ConnectionLimits {
         connections: 2,
         ..LIMITS
@@ -204,7 +204,7 @@ fn many_in_setup_give_way_before_the_idle_ones_of_a_busier_address() {
 }
 
 #[test]
-fn clients_that_come_again_do_not_evict_each_other_in_turns() {
+fn reconnecting_clients_do_not_evict_each_other_in_turns() {
     let admission = Admission::new(ConnectionLimits {
         connections: 2,
         ..LIMITS

@@ -141,7 +141,7 @@ fn overlong_credential_and_verifier_are_authentication_errors() {
 }
 
 #[test]
-fn every_reply_status_has_its_words() {
+fn every_reply_status_has_its_encoding() {
     use AcceptStatus::*;
     let check = |status, tail: &[u32]| {
         let payload = reply(status);
@@ -239,7 +239,7 @@ proptest! {
     }
 
     #[test]
-    fn calls_come_back_as_they_were(xid: u32, prog: u32, vers: u32, proc: u32) {
+    fn calls_round_trip(xid: u32, prog: u32, vers: u32, proc: u32) {
         let mut w = Writer::default();
         write_call(&mut w, xid, Procedure { prog, vers, proc }, &Credential::None);
         let payload = w.finish();

@@ -110,7 +110,7 @@ fn bytes_behind_the_arguments_are_garbage() {
 }
 
 #[test]
-fn unknown_flavour_reaches_the_program_which_denies_it() {
+fn unknown_auth_flavour_is_denied_by_the_program() {
     let cred = Credential::Other {
         flavour: 7,
         body: vec![1; 12].into(),
@@ -134,7 +134,7 @@ fn malformed_auth_sys_is_denied() {
 }
 
 #[test]
-fn other_rpc_version_is_told_which_one_is_spoken() {
+fn other_rpc_version_is_denied_with_the_supported_one() {
     let mut w = header(PROGRAM, 3, 0);
     w.patch_u32(8, 3);
     assert_eq!(error(w), RpcError::RpcMismatch { low: 2, high: 2 });
@@ -148,7 +148,7 @@ fn header_cut_off_behind_its_type_is_garbage() {
 }
 
 #[test]
-fn what_is_no_call_is_not_answered() {
+fn messages_that_are_not_calls_are_not_answered() {
     let mut w = header(PROGRAM, 3, 0);
     w.patch_u32(4, 1);
     assert!(matches!(ask(w.finish()), Reply::Nothing));
@@ -202,7 +202,7 @@ fn null_call_is_answered_in_its_own_memory() {
 
 proptest! {
     #[test]
-    fn any_message_is_answered_or_passed_over(bytes in vec(any::<u8>(), 0..200), sound: bool) {
+    fn any_message_is_answered_or_discarded(bytes in vec(any::<u8>(), 0..200), sound: bool) {
         let mut w = if sound { header(PROGRAM, 3, 1) } else { Writer::default() };
         w.fixed(&bytes);
         if let Reply::Message(reply) = ask(w.finish()) {

@@ -1,4 +1,4 @@
-//! XDR (RFC 4506) for RPC messages whose large items travel beside the stream.
+//! XDR (RFC 4506) for RPC messages whose large items are held by reference beside the stream.
 //!
 //! [`Payload`] is an RPC message ready to send or just received: the octets of the stream, and
 //! the by-reference items that belong at known places in it. [`Writer`] builds one, [`Reader`]
@@ -17,7 +17,7 @@ pub use payload::{Item, Payload};
 pub use reader::{Opaque, Reader};
 pub use writer::Writer;
 
-/// Why octets are not the value that was asked for.
+/// Why a value could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The stream ended inside a value.

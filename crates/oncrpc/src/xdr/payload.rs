@@ -23,7 +23,7 @@ pub struct Payload {
 /// One by-reference item of a [`Payload`]: the data of a counted array, without its length word.
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// Where it belongs: the offset in the head of the first octet that follows it.
+    /// Its place: the offset in the head of the first octet that follows it.
     pub at: usize,
     /// Its octets, without padding on sending; a received one may have up to three octets of it.
     pub data: Gather,
@@ -161,7 +161,8 @@ impl Payload {
         self.items[index].at + before
     }
 
-    /// Appends the whole stream to `out`, items and padding included: the one place where by-reference data is copied.
+    /// Appends the whole stream to `out`, items and padding included: the one place where
+    /// by-reference data is copied.
     pub fn copy_stream_into(&self, out: &mut Buffer) {
         self.copy_reduced_into(out, |_| false);
     }

@@ -3,7 +3,7 @@
 use crate::xdr::{Error, Gather, Item, Payload, gather_len, pad, padded};
 use bytes::Bytes;
 
-/// A place in a stream, from which values are read in order.
+/// Reads values from a stream in order.
 ///
 /// A reader over a [`Payload`] knows where its by-reference items stand. Reading across such a
 /// place as if the octets were there is [`Error::Ineligible`]: only [`item`](Self::item) takes one.
@@ -19,12 +19,12 @@ pub struct Reader<'a> {
     spare: u8,
 }
 
-/// A counted array that may have travelled by reference.
+/// A counted array that may have been received by reference.
 #[derive(Clone, Debug)]
 pub enum Opaque<'a> {
-    /// It was in the stream.
+    /// It was part of the stream.
     Inline(&'a [u8]),
-    /// It was an item beside it, padding removed.
+    /// It was a by-reference item; its padding is removed.
     ByReference(Gather),
 }
 
@@ -162,7 +162,7 @@ impl<'a> Reader<'a> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
-    /// So many unsigned integers, with one look whether they are there.
+    /// Reads `N` unsigned integers, with one bounds check.
     #[inline]
     pub fn words<const N: usize>(&mut self) -> Result<[u32; N], Error> {
         let (words, _) = self.take(4 * N)?.as_chunks();

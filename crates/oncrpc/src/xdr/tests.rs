@@ -26,7 +26,7 @@ fn stream(payload: &Payload) -> Vec<u8> {
 }
 
 #[test]
-fn words_are_read_all_or_not_at_all() {
+fn words_are_read_whole_or_not_at_all() {
     let mut w = Writer::default();
     w.words([1, 2]);
     w.u32(u32::MAX);
@@ -137,7 +137,7 @@ fn bytes_are_passed_over_but_items_are_not() {
 }
 
 #[test]
-fn item_nobody_took_is_refused_at_the_end() {
+fn unread_item_is_refused_at_the_end() {
     let mut head = Buffer::default();
     head.extend_from_slice(&9u32.to_be_bytes());
     let items = [Item {
@@ -339,7 +339,7 @@ fn item_without_bytes_is_an_item_all_the_same() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(a: u32, b: i64, c: bool, d: Vec<u8>, e: Option<u64>) {
+    fn written_values_are_read_back(a: u32, b: i64, c: bool, d: Vec<u8>, e: Option<u64>) {
         let mut w = Writer::default();
         w.u32(a);
         w.i64(b);

@@ -52,7 +52,7 @@ impl Writer {
         self.head.extend_from_slice(&value.to_be_bytes());
     }
 
-    /// So many unsigned integers, in one piece.
+    /// Writes `N` unsigned integers in one piece.
     #[inline]
     pub fn words<const N: usize>(&mut self, values: [u32; N]) {
         let bytes = values.map(u32::to_be_bytes);
@@ -139,7 +139,7 @@ impl Writer {
         self.head[at..at + 4].copy_from_slice(&value.to_be_bytes());
     }
 
-    /// Forgets everything written behind offset `len`, items included.
+    /// Removes everything written behind offset `len`, items included.
     pub fn truncate(&mut self, len: usize) {
         self.head.truncate(self.start + len);
         self.items.retain(|item| item.at <= len);

@@ -1,4 +1,4 @@
-//! What comes in, and every rule that it is checked against.
+//! Incoming messages and the rules they are checked against.
 
 use super::{End, Queue, State};
 use crate::regions::Refusal;

@@ -1,4 +1,4 @@
-//! What goes out: work in the order of posting, responses, the last word.
+//! Outgoing messages: work in the order of posting, Read Responses, and the Terminate.
 
 use super::{End, Queue, State};
 use crate::wire::{Message, Wire};

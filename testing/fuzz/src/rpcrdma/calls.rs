@@ -1,4 +1,4 @@
-//! The calls of our own user, and those that it has to answer.
+//! Calls of our own user, and calls that it has to answer.
 
 use super::form::{Body, Message};
 use super::owner::Connection;

@@ -1,4 +1,4 @@
-//! What the peer has to say about characteristics, good or nearly.
+//! Control messages of the peer about characteristics, valid and mutated.
 
 use crate::rpcrdma_v2::operations::made_up;
 use crate::script::Script;

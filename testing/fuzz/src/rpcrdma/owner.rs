@@ -1,4 +1,4 @@
-//! The owner of the connection: bytes that calls of the peer may take, and calls that it condemned.
+//! The owner of the connection: the memory budget for calls of the peer, and calls that it gave up.
 
 use rpcrdma_proto::Owner as IsOwner;
 use rpcrdma_proto::header::{Lists, WriteChunk};

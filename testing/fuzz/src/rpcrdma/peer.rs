@@ -1,4 +1,4 @@
-//! The peer: what it says, and what it has offered and heard.
+//! The peer: the messages it sends, and the memory it has offered.
 
 use super::control::Control;
 use super::form::{Body, Form, Message};

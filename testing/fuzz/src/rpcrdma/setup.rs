@@ -1,4 +1,4 @@
-//! What one end is told to be.
+//! Configuration of one end, drawn from the input.
 
 use super::owner::Budget;
 use super::{MAX_CHUNK, peer};

@@ -1,4 +1,4 @@
-//! One end's part in agreeing about characteristics, and a peer that says anything.
+//! Negotiation of characteristics at one end, against a peer that sends arbitrary messages.
 
 use super::operations::made_up;
 use crate::memory::within_and_back;

@@ -1,4 +1,4 @@
-//! How often operations ask for memory.
+//! Allocations of each operation.
 //!
 //! A program that counts allocations is slower, so it is another one than that whose times are
 //! measured, and runs by itself: `rpcrdma bench` starts it, and it starts a second process of its own.

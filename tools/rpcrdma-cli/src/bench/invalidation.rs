@@ -40,7 +40,7 @@ use verbs_sim::Costs;
   rpcrdma bench invalidation --json > invalidation.json
 
 Calls carry their data in chunks, each with a handle (STag) of its own: one for results, or as many
-for arguments as for results. `mixed` traffic has eight calls under way, every second one without data;
+for arguments as for results. `mixed` traffic has eight calls in flight, every second one without data;
 `alone` has one. `persistent` is a client whose arguments are in memory that stays registered, which only
 some designs allow.
 

@@ -1,4 +1,4 @@
-//! `rpcrdma bench`: what the whole path costs, beside plain TCP with the same bytes.
+//! `rpcrdma bench`: measures the whole path, compared with plain TCP carrying the same bytes.
 //!
 //! A second process serves a file in memory, and the same bytes over plain TCP. Runs of the one
 //! and the other alternate; what is reported is the median of their ratios, because the speed of a

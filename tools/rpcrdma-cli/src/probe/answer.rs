@@ -1,6 +1,6 @@
-//! What an answer means.
+//! Interpretation of replies.
 
-use super::conversation::{Heard, Silence};
+use super::conversation::{Heard, NoAnswer};
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{ReplyHeader, RpcError, read_reply};
 use rpcrdma_proto::header::{Body, Header, HeaderView, RdmaError, VERSION, error_code, procedure};
@@ -23,12 +23,12 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    pub(super) fn new(heard: &Result<Heard, Silence>) -> Self {
+    pub(super) fn new(heard: &Result<Heard, NoAnswer>) -> Self {
         let heard = match heard {
             Ok(heard) => heard,
-            Err(silence) => {
+            Err(error) => {
                 return Self::Nothing {
-                    detail: silence.to_string(),
+                    detail: error.to_string(),
                 };
             }
         };

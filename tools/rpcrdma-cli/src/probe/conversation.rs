@@ -28,7 +28,7 @@ pub(super) struct Conversation {
     qp: Box<dyn QueuePair>,
     receive_size: usize,
     /// How long each answer may take.
-    patience: Duration,
+    limit: Duration,
     /// Asked for with each call.
     credits: u32,
     xid: u32,
@@ -50,13 +50,13 @@ pub(super) struct Heard {
     invalidated: Option<Handle>,
 }
 
-/// Why there is no answer.
+/// Why no reply arrived.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Silence {
+pub(super) enum NoAnswer {
     #[error("no answer came within {0:?}")]
     TimedOut(Duration),
     #[error("no answer came: {0}")]
-    Over(CloseReason),
+    Closed(CloseReason),
 }
 
 /// The Receives to post in making such a connection.
@@ -77,13 +77,13 @@ impl Conversation {
         qp: Box<dyn QueuePair>,
         receive_size: usize,
         credits: u32,
-        patience: Duration,
+        limit: Duration,
     ) -> Self {
         let seed = RandomState::new().hash_one(0).to_be_bytes();
         Self {
             qp,
             receive_size,
-            patience,
+            limit,
             credits,
             // No server remembers this one from an earlier run.
             xid: u32::from_be_bytes([seed[0], seed[1], seed[2], seed[3]]),
@@ -98,7 +98,7 @@ impl Conversation {
         &mut self,
         target: Procedure,
         arguments: &[u32],
-    ) -> Result<Heard, Silence> {
+    ) -> Result<Heard, NoAnswer> {
         self.call_with(&Lists::default(), target, arguments).await
     }
 
@@ -108,7 +108,7 @@ impl Conversation {
     pub(super) async fn call_with_reply_chunk(
         &mut self,
         target: Procedure,
-    ) -> Result<Option<bool>, Silence> {
+    ) -> Result<Option<bool>, NoAnswer> {
         let memory = Memory::Sink(Buffer::with_capacity(ROOM as usize));
         let Ok(RemoteAddress { handle, offset }) = self.qp.register(memory) else {
             return Ok(None);
@@ -133,7 +133,7 @@ impl Conversation {
         lists: &Lists,
         target: Procedure,
         arguments: &[u32],
-    ) -> Result<Heard, Silence> {
+    ) -> Result<Heard, NoAnswer> {
         let xid = self.next_xid();
         let mut message = Buffer::default();
         header::emit(&mut message, procedure::MSG, xid, self.credits, lists);
@@ -142,7 +142,7 @@ impl Conversation {
     }
 
     /// Sends an operation of version two and waits for what it draws.
-    pub(super) async fn operate(&mut self, operation: &Operation) -> Result<Heard, Silence> {
+    pub(super) async fn operate(&mut self, operation: &Operation) -> Result<Heard, NoAnswer> {
         let message = self.operation(operation);
         self.ask(message).await
     }
@@ -181,7 +181,7 @@ impl Conversation {
             Poll::Pending
         });
         // Whether the peer closes too in time, or not, it was told.
-        let _ = timeout(self.patience, end).await;
+        let _ = timeout(self.limit, end).await;
     }
 
     fn next_xid(&mut self) -> u32 {
@@ -190,19 +190,19 @@ impl Conversation {
     }
 
     /// Sends a message and waits for one with the same XID.
-    async fn ask(&mut self, message: Buffer) -> Result<Heard, Silence> {
-        let patience = self.patience;
+    async fn ask(&mut self, message: Buffer) -> Result<Heard, NoAnswer> {
+        let limit = self.limit;
         let begin = Instant::now();
         self.send(message);
-        match timeout(patience, self.hear()).await {
+        match timeout(limit, self.hear()).await {
             Ok(Ok((message, invalidated))) => Ok(Heard {
                 xid: self.xid,
                 message,
                 took: begin.elapsed(),
                 invalidated,
             }),
-            Ok(Err(reason)) => Err(Silence::Over(reason)),
-            Err(_) => Err(Silence::TimedOut(patience)),
+            Ok(Err(reason)) => Err(NoAnswer::Closed(reason)),
+            Err(_) => Err(NoAnswer::TimedOut(limit)),
         }
     }
 

@@ -1,9 +1,10 @@
-//! `rpcrdma probe`: what is on the other side.
+//! `rpcrdma probe`: examines a server.
 //!
 //! It looks and changes nothing. Most of it is one connection and some calls of procedures that do
-//! nothing, one at a time. A second connection tells what a first one cannot: what the peer makes of a message
-//! of version two, which must be the first one, and whether it insists on CRCs. Where nobody speaks
-//! MPA, one call goes over plain TCP. A peer may say anything: all of it is shown as it is.
+//! nothing, one at a time. A second connection tells what a first one cannot: what the peer makes
+//! of a message of version two, which must be the first one, and whether it insists on CRCs. Where
+//! nobody speaks MPA, one call goes over plain TCP. A peer may say anything: all of it is shown as
+//! it is.
 
 mod answer;
 mod conversation;
@@ -19,7 +20,7 @@ use crate::transport::{self, Invalidation};
 use answer::Answer;
 use anyhow::{Context, anyhow};
 use clap::Args;
-use conversation::{Conversation, Silence};
+use conversation::{Conversation, NoAnswer};
 use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3};
 use oncrpc::Procedure;
 use report::{
@@ -190,8 +191,8 @@ impl ProbeArgs {
             ..RpcRdma::default()
         };
         let mut talk = self.conversation(connected);
-        if let Err(silence) = self.converse(&mut talk, report, &mut found).await {
-            found.ended = Some(silence.to_string());
+        if let Err(error) = self.converse(&mut talk, report, &mut found).await {
+            found.ended = Some(error.to_string());
         }
         found.stray_messages = talk.strays;
         talk.close().await;
@@ -216,7 +217,7 @@ impl ProbeArgs {
         talk: &mut Conversation,
         report: &mut Report,
         found: &mut RpcRdma,
-    ) -> Result<(), Silence> {
+    ) -> Result<(), NoAnswer> {
         for (name, program, version) in PROGRAMS {
             let heard = talk.call(null(program, version), &[]).await;
             let answer = Answer::new(&heard);

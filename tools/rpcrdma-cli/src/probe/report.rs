@@ -1,4 +1,4 @@
-//! What was found, as a program reads it. docs/probe.md says what each field means.
+//! The report of a probe as JSON. docs/probe.md explains each field.
 
 use super::answer::Answer;
 use super::version_two::VersionTwo;

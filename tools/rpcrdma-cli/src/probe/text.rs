@@ -1,4 +1,4 @@
-//! What was found, as a person reads it.
+//! The report of a probe as text.
 
 use super::answer::Answer;
 use super::report::{

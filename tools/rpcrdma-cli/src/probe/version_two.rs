@@ -1,4 +1,4 @@
-//! What the peer knows of RPC-over-RDMA version two.
+//! Probes the peer's support for RPC-over-RDMA version two.
 //!
 //! The first message of the connection says what we are (ROPT_INITXCH). Who speaks version one only
 //! refuses it with ERR_VERS (RFC 8166 §4.5.1), and who speaks version two without characteristics
@@ -10,7 +10,7 @@
 //! are none here.
 
 use super::answer;
-use super::conversation::{Conversation, Heard, Silence};
+use super::conversation::{Conversation, Heard, NoAnswer};
 use rpcrdma_proto::v2::characteristics::{
     BackwardRequestSupport, BackwardSupport, Characteristic as _, DesignBits, InvalidationDesigns,
     ReceiveBufferSize, ReceiveSize, Registry, RequesterRemoteInvalidation, SpecView, SubsetView,
@@ -81,8 +81,8 @@ pub(super) async fn look(
         && spoken.characteristics.is_some()
     {
         spoken.operations.push("ROPT_INITXCH");
-        if let Err(silence) = look_at_operations(talk, ours, &mut spoken.operations).await {
-            spoken.odd = Some(format!("to ROPT_REQXCH {silence}"));
+        if let Err(error) = look_at_operations(talk, ours, &mut spoken.operations).await {
+            spoken.odd = Some(format!("to ROPT_REQXCH {error}"));
         }
     }
     found
@@ -105,11 +105,11 @@ fn receive_size(ours: PrivateData) -> ReceiveSize {
     bytes.and_then(ReceiveSize::new).unwrap_or_default()
 }
 
-fn first_answer(heard: &Result<Heard, Silence>, known: &Registry) -> VersionTwo {
+fn first_answer(heard: &Result<Heard, NoAnswer>, known: &Registry) -> VersionTwo {
     match heard {
         Ok(heard) => of_message(&heard.message, known),
-        Err(silence) => VersionTwo::Nothing {
-            detail: silence.to_string(),
+        Err(error) => VersionTwo::Nothing {
+            detail: error.to_string(),
         },
     }
 }
@@ -228,7 +228,7 @@ async fn look_at_operations(
     talk: &mut Conversation,
     ours: PrivateData,
     operations: &mut Vec<&'static str>,
-) -> Result<(), Silence> {
+) -> Result<(), NoAnswer> {
     talk.tell(&Operation::UpdXch(UpdXch {
         now: XcharVal::of::<ReceiveBufferSize>(&receive_size(ours)),
         pendclr: false,

@@ -1,4 +1,4 @@
-//! What `serve` says when it is ready.
+//! The announcement of `serve` when it is ready.
 
 use super::exports::Export;
 use crate::show;
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn on_loopback_it_is_said_how_siw_gets_here() {
+    fn announcement_on_loopback_explains_siw() {
         announce(&[export("/data")], "127.0.0.1:4711", |announcement| {
             let text = announcement.to_string();
             assert!(text.contains("--listen ADDR --allow ADDR"), "{text}");

@@ -1,4 +1,4 @@
-//! How many connections this process can have, and how many files it can keep open beside them.
+//! Limits of the process on connections and open files.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn limit_is_said_with_what_it_rests_on() {
+    fn limit_is_reported_with_its_basis() {
         let of = |limit, memory| Capacity::within(5000, limit, memory).describe();
         assert_eq!(of(20_000, MEMORY), "5000 connections");
         assert!(of(1024, MEMORY).contains("576 connections, as the limit of open files is 1024"));

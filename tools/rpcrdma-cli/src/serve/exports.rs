@@ -1,4 +1,4 @@
-//! What is served, and under which names.
+//! Parses the exports of the command line.
 
 use crate::failure::Usage;
 use anyhow::{Context, bail};
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_directory_and_file_are_said() {
+    fn missing_directories_and_files_are_reported() {
         let dir = tempfile::tempdir().unwrap();
         let missing = dir.path().join("missing");
         let error = resolve(&[arg(missing.to_str().unwrap())]).unwrap_err();

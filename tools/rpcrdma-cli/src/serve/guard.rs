@@ -1,4 +1,4 @@
-//! Taking in connections from allowed addresses only.
+//! Accepts connections from allowed addresses only.
 
 use nfs_server::AccessList;
 use std::net::SocketAddr;

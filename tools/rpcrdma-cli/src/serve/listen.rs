@@ -1,4 +1,4 @@
-//! Where to listen.
+//! Addresses and ports to listen on.
 
 use nfs_proto::NFS_RDMA_PORT;
 use std::io;

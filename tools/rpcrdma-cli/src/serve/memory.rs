@@ -1,4 +1,4 @@
-//! Memory of connections that have gone goes back to the system.
+//! Returns memory of closed connections to the system.
 
 use rpcrdma::Server;
 use std::time::Duration;
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_goes_back_each_time_that_many_connections_have_gone() {
+    fn memory_is_returned_whenever_many_connections_have_closed() {
         let mut most = 0;
         let mut look = |now| is_worth_it(&mut most, now);
         let seen = [10, 5000, 4900, 4488, 4300, 3976, 0, 0, 511, 0, 512, 0];

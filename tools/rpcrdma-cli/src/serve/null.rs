@@ -1,4 +1,4 @@
-//! NFS as far as it is there over TCP: it answers that it is there.
+//! NFS over TCP, which answers NULL only.
 
 use nfs_proto::{NFS_PROGRAM, NFS_V3};
 use oncrpc::{Answer, Call, Program};

@@ -1,4 +1,4 @@
-//! Telling rpcbind where the programs of a server are.
+//! Registers NFS and MOUNT with rpcbind.
 
 use anyhow::Context;
 use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3};
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_crash_left_is_replaced_but_not_what_others_have() {
+    async fn registrations_left_by_a_crash_are_replaced_but_not_those_of_others() {
         let fake = Fake::default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();

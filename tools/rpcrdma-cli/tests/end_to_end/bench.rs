@@ -39,7 +39,7 @@ fn bench(counting: Option<&str>) -> (serde_json::Value, String) {
 }
 
 #[test]
-fn bench_goes_on_without_the_program_that_counts() {
+fn bench_works_without_the_counting_program() {
     let (report, errors) = bench(None);
     assert!(report["results"][0]["value"].as_f64().unwrap() > 0.0);
     assert!(report["results"][0]["allocations"].is_null(), "{report}");
@@ -51,7 +51,7 @@ fn bench_goes_on_without_the_program_that_counts() {
 }
 
 #[test]
-fn bench_shows_what_the_program_that_counts_says() {
+fn bench_shows_the_figures_of_the_counting_program() {
     let script = "#!/bin/sh\n[ \"$*\" = 'bench --count-allocations --only null' ] && \
                   echo '{\"null\": {\"client\": 1.5, \"server\": 0.25}}'\n";
     let (report, errors) = bench(Some(script));

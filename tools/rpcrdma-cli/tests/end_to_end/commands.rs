@@ -44,7 +44,7 @@ fn files_come_back_as_they_were_put() {
 }
 
 #[test]
-fn files_come_and_go_over_several_connections() {
+fn files_are_copied_over_several_connections() {
     let served = Served::new(&[]);
     let content = data((5 << 20) + 3);
     let source = served.local("source", &content);
@@ -108,7 +108,7 @@ fn large_directory_is_listed_whole() {
 }
 
 #[test]
-fn list_shows_what_there_is() {
+fn ls_shows_entries_with_attributes() {
     let served = Served::new(&[]);
     fs::create_dir_all(served.dir.join("dir/inner")).unwrap();
     fs::write(served.dir.join("dir/file"), "1234567").unwrap();
@@ -200,7 +200,7 @@ fn names_are_made_moved_linked_and_removed() {
 }
 
 #[test]
-fn room_is_shown() {
+fn df_shows_free_space() {
     let served = Served::new(&[]);
     let line = text(&ok(&["df", "--json", &served.url("")]));
     let total = json(&line)["total"].as_u64().unwrap();
@@ -256,7 +256,7 @@ fn every_command_does_the_same_over_each_version() {
 }
 
 #[test]
-fn version_that_is_spoken_can_be_chosen_at_either_end() {
+fn protocol_version_can_be_chosen_at_either_end() {
     let spoken = |server: &str, client: &str| {
         let served = Served::new(&[&format!("--rpcrdma-version={server}")]);
         let client = format!("--rpcrdma-version={client}");
@@ -286,7 +286,7 @@ fn several_exports_have_their_own_names() {
 }
 
 #[test]
-fn other_ways_to_carry_messages_work_too() {
+fn files_are_copied_with_other_transport_options() {
     let content = data(300_000);
     for args in [
         &["--no-crc"][..],

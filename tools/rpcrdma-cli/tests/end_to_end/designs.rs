@@ -52,7 +52,7 @@ fn files_are_the_same_under_each_design() {
 }
 
 #[test]
-fn server_says_what_it_was_given_and_takes_the_best_that_is_offered() {
+fn server_reports_its_designs_and_agrees_on_its_first_that_is_offered() {
     let served = Served::new(&[&invalidation("inter_call,per_call,per_connection")]);
     let said: Value = serde_json::from_str(&served.said).unwrap();
     let list = json!(["inter_call", "per_call", "per_connection"]);
@@ -104,7 +104,7 @@ fn probe_shows_which_design_a_server_takes() {
 }
 
 #[test]
-fn design_that_there_is_not_is_said_with_those_that_there_are() {
+fn unknown_design_is_reported_with_the_known_ones() {
     for command in ["serve", "ping"] {
         for how in ["often", "fixed,", "none,fixed", ""] {
             let args = [command, &invalidation(how), "127.0.0.1"];

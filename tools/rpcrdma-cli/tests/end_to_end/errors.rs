@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
-fn absent_server_is_said_with_how_to_start_one() {
+fn absent_server_is_reported_with_how_to_start_one() {
     let addr = format!("127.0.0.1:{}", free_port());
     let says = format!("no server at {addr}: start one with");
     fails(&["ls", &format!("nfs://{addr}/")], 1, &says);
@@ -22,7 +22,7 @@ fn server_of_plain_tcp_is_recognised() {
 }
 
 #[test]
-fn command_line_that_makes_no_sense_is_code_2() {
+fn invalid_command_line_exits_with_code_2() {
     fails(&["ls"], 2, "URL");
     fails(&["ls", "http://127.0.0.1/"], 2, "nfs://HOST/PATH");
     fails(&["ls", "nfs://127.0.0.1/a%2Fb"], 2, "is in no name");
@@ -80,7 +80,7 @@ fn port_in_use_is_said_with_what_to_do() {
 }
 
 #[test]
-fn what_the_server_refuses_is_named_with_the_reason() {
+fn refusals_of_the_server_are_reported_with_the_reason() {
     let served = Served::new(&[]);
     fs::create_dir(served.dir.join("dir")).unwrap();
     let file = served.local("file", b"x");

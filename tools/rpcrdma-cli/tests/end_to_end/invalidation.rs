@@ -107,7 +107,7 @@ fn runs_vary_as_their_seeds_say() {
 }
 
 #[test]
-fn tables_and_lines_have_those_designs_once_that_do_not_differ() {
+fn designs_without_a_difference_are_shown_once() {
     let folder = tempfile::tempdir().unwrap();
     let svg = folder.path().join("plot.svg");
     let three = [

@@ -17,7 +17,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 #[test]
-fn server_ends_well_when_it_is_told_to() {
+fn server_exits_successfully_on_sigterm_and_sigint() {
     for signal in [Signal::TERM, Signal::INT] {
         let served = Served::new(&[]);
         assert_eq!(text(&running::ok(&["ls", &served.url("")])), "");

@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The command, with a patience that no peer here needs unless it is silent.
+/// The command, with a timeout that only a silent peer reaches.
 fn probe(addr: &str, args: &[&str]) -> Value {
     let output = run(&[&["probe", "--json", addr], args].concat());
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -100,7 +100,7 @@ fn without_times(shown: &str) -> String {
 }
 
 #[test]
-fn our_server_is_shown_on_one_screen() {
+fn probe_of_our_server_fits_on_one_screen() {
     let served = Served::new(&[]);
     let shown = text(&ok(&["probe", "-c", "5", &served.listening]));
     let expected = format!(
@@ -183,7 +183,7 @@ fn what_is_not_mpa_is_quoted() {
 }
 
 #[test]
-fn port_of_nfs_over_plain_tcp_is_named_so() {
+fn nfs_over_plain_tcp_is_recognised() {
     let served = Served::new(&[]);
     let found = probe(&format!("127.0.0.1:{}", served.mount_port), &[]);
     assert_eq!(found["verdict"], "closed");
@@ -197,7 +197,7 @@ fn port_of_nfs_over_plain_tcp_is_named_so() {
 }
 
 #[test]
-fn whoever_says_nothing_is_not_waited_for() {
+fn probe_of_a_peer_that_sends_nothing_ends() {
     let check = |then, verdict| {
         let found = Peer::that(b"", then).probed();
         assert_eq!(found["verdict"], verdict);
@@ -208,7 +208,7 @@ fn whoever_says_nothing_is_not_waited_for() {
 }
 
 #[test]
-fn closed_port_is_named_so() {
+fn closed_port_is_reported() {
     let nobody = format!("127.0.0.1:{}", free_port());
     let found = probe(&nobody, &[]);
     assert_eq!(found["verdict"], "refused");
@@ -216,7 +216,7 @@ fn closed_port_is_named_so() {
 }
 
 #[test]
-fn mpa_without_anybody_behind_it_is_shown_as_far_as_it_goes() {
+fn mpa_peer_that_answers_no_call_is_reported() {
     const REPLY: &[u8] = b"MPA ID Rep Frame\x90\x02\x00\x11\x00\x07\x3f\xff\
         other\xf6\xab\x0e\x18\x01\x01\x0f\x01";
     let found = Peer::that(REPLY, Then::Wait).probed();
@@ -342,7 +342,7 @@ fn odd(message: &[u32]) -> Vec<Vec<u32>> {
 }
 
 #[test]
-fn what_a_server_says_wrong_is_shown() {
+fn invalid_replies_of_a_server_are_shown() {
     let found = probe(&scripted(odd), &["-c", "2"]);
     assert_eq!(found["nfs_versions"], json!([3]));
     assert_eq!(found["programs"][0]["detail"], "RDMA_ERROR, ERR_CHUNK");
@@ -357,7 +357,7 @@ fn what_a_server_says_wrong_is_shown() {
 }
 
 #[test]
-fn echo_is_no_answer() {
+fn echoed_call_is_not_taken_for_a_reply() {
     let found = probe(&scripted(|message| vec![message.to_vec()]), &[]);
     assert_eq!(found["verdict"], "mpa_only");
     assert_eq!(found["rpcrdma"]["version_one"], false);
@@ -369,7 +369,7 @@ fn echo_is_no_answer() {
 }
 
 #[test]
-fn refusal_is_no_absence() {
+fn rejection_is_not_reported_as_absence() {
     let served = Served::new(&["--allow", "192.0.2.0/24"]);
     let found = probe(&served.listening, &[]);
     assert_eq!(found["verdict"], "rejected");
@@ -377,7 +377,7 @@ fn refusal_is_no_absence() {
 }
 
 #[test]
-fn probe_leaves_the_server_as_it_was() {
+fn probe_leaves_no_connection_behind() {
     let served = Served::new(&["--max-connections", "4"]);
     for _ in 0..5 {
         assert_eq!(probe(&served.listening, &["-c", "1"])["verdict"], "rpcrdma");
@@ -402,7 +402,7 @@ fn every_field_is_explained() {
 }
 
 #[test]
-fn what_cannot_be_probed_is_said() {
+fn invalid_probe_arguments_are_reported() {
     fails(
         &["probe", "host.invalid"],
         1,

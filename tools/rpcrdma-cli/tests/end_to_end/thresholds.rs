@@ -52,7 +52,7 @@ fn operations_of_a_mix_are_counted_at_each_threshold() {
 }
 
 #[test]
-fn recorded_mix_is_shown_without_further_ado() {
+fn recorded_mix_is_the_default() {
     let said = text(&ok(&["bench", "thresholds"]));
     for part in ["NFSv3, ", "NFSv4.2, ", "256 KiB"] {
         assert!(said.contains(part), "{part} is not in {said}");
@@ -60,7 +60,7 @@ fn recorded_mix_is_shown_without_further_ado() {
 }
 
 #[test]
-fn mix_that_makes_no_sense_is_told_with_its_line() {
+fn invalid_mix_is_reported_with_its_line() {
     let folder = tempfile::tempdir().unwrap();
     let mix = folder.path().join("mix.tsv").to_str().unwrap().to_owned();
     let bench = ["bench", "thresholds", "--mix", &mix];

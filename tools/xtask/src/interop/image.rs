@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupted_build_is_not_taken_for_a_finished_one() {
+    fn interrupted_build_is_not_mistaken_for_a_finished_one() {
         let parent = tempfile::tempdir().unwrap();
         let failed = cached(parent.path(), "thing", 1, |_, _| {
             anyhow::bail!("interrupted")

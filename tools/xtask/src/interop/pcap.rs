@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_capture_or_not_mpa_is_an_error() {
+    fn invalid_captures_are_errors() {
         assert!(rewritten(b"nothing", 4711).is_err());
         assert!(rewritten(&capture(&[(0, b"GET / HTTP/1.1\r\n")]), 4711).is_err());
         let whole = capture(&[(0, &stream())]);

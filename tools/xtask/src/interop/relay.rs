@@ -1,4 +1,4 @@
-//! What stands between a client and a server, and ends their connections in every way there is.
+//! A relay between client and server that ends their connections in every possible way.
 //!
 //! It passes on bytes as they come. It can hold back what one of them says, and let exactly so
 //! many bytes through before the end, so that a frame arrives in part.
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_back_never_arrives() {
+    fn bytes_held_back_by_the_relay_never_arrive() {
         let (mut client, relay, mut server) = connected();
         relay.hold(To::Client);
         server.write_all(b"back").unwrap();
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn next_connection_is_none_of_those_that_were_cut() {
+    fn connection_after_a_cut_is_not_cut() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let relay = Relay::start(listener.local_addr().unwrap().port()).unwrap();
         for round in 1..=3 {

@@ -1,4 +1,4 @@
-//! What a run says while it works, and its table at the end.
+//! Progress messages of a run, and its table at the end.
 
 use std::cell::RefCell;
 use std::fs;

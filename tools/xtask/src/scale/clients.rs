@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_come_to_nothing_are_counted_apart() {
+    fn failed_connections_are_counted_separately() {
         let mut clients = clients_of(&[Manner::Refuses, Manner::Serves, Manner::Garbles]);
         let said = clients.open(3).unwrap();
         assert_eq!((number(&said, "made"), number(&said, "failed")), (1, 2));
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn connection_that_is_closed_while_idle_is_no_longer_there() {
+    fn connection_closed_while_idle_is_no_longer_counted() {
         let mut clients = clients_of(&[Manner::ClosesIdle]);
         assert_eq!(number(&clients.open(1).unwrap(), "made"), 1);
         let since = Instant::now();

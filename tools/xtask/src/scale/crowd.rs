@@ -1,4 +1,4 @@
-//! The processes that play clients.
+//! Processes that simulate clients.
 
 use std::io::Write;
 use std::net::SocketAddrV4;

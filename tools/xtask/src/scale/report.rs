@@ -1,4 +1,4 @@
-//! Figures beside what they are to be.
+//! Figures compared with their aims.
 
 use std::fmt;
 
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_held_against_their_aims() {
+    fn figures_are_compared_with_their_aims() {
         let mut report = Report::default();
         report.add("met", 1.3, "", Aim::AtMost(1.3));
         report.add("met", 0.9, "", Aim::AtLeast(0.9));

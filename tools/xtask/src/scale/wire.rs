@@ -144,7 +144,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn setup_is_taken_if_nothing_unknown_is_wanted() {
+    fn mpa_reply_is_accepted_if_it_has_no_unknown_flags() {
         let frame = |flags: u8, len: u8| {
             let mut bytes = b"MPA ID Rep Frame".to_vec();
             bytes.extend([flags, 1, 0, len]);

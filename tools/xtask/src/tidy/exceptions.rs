@@ -24,14 +24,7 @@ pub(super) const EXCEPTIONS: Exceptions = Exceptions {
     api: API,
 };
 
-const CIRCLES: &[(&str, usize)] = &[
-    ("crates/iwarp-proto", 4),
-    ("crates/nfs-server", 5),
-    ("crates/verbs-iwarp", 4),
-    ("crates/verbs-sim", 5),
-    ("testing/rpcrdma-watch", 4),
-    ("testing/soak", 3),
-];
+const CIRCLES: &[(&str, usize)] = &[];
 
 const LOCKS: &[(&str, &str)] = &[];
 

@@ -1,4 +1,4 @@
-//! Which file of a crate uses what of which other, and circles among them.
+//! Finds circles of imports among the files of a crate.
 //!
 //! An edge leads from the file that names something to the file that declares it: what a module
 //! re-exports is looked up where it is declared, and a re-export alone is no use of it. Two files may

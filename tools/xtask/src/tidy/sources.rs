@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_are_told_from_other_functions() {
+    fn tests_are_distinguished_from_other_functions() {
         check("#[test]\nfn one() {}", "one", Named::Test);
         check("#[test]\n#[ignore]\nfn one() {}", "one", Named::Ignored);
         check("#[test]\n// Why.\nfn one() {}", "one", Named::Test);

@@ -79,7 +79,7 @@ fn check_row(from: &str, to: &str, expected: &str) {
 }
 
 #[test]
-fn good_tree_has_no_fault_and_is_counted() {
+fn valid_tree_has_no_fault_and_is_counted() {
     let (counts, faults) = Tree::good().faults();
     assert_eq!(faults, [""; 0]);
     let rows: Vec<Vec<&str>> = counts

@@ -1,4 +1,4 @@
-//! What two well-behaved ends do with each other.
+//! Two conforming endpoints connected to each other.
 
 use super::*;
 
@@ -56,7 +56,7 @@ fn empty_send_takes_a_receive() {
 }
 
 #[test]
-fn responder_listens_before_it_talks() {
+fn responder_sends_nothing_before_it_has_heard_from_the_initiator() {
     let mut pair = Pair::new();
     pair.a.post(receive(1, 10)).unwrap();
     pair.b.post(send(2, b"early")).unwrap();
@@ -127,7 +127,7 @@ fn writes_and_reads_of_any_size_arrive() {
 }
 
 #[test]
-fn so_they_do_without_crc_strict_and_in_small_segments() {
+fn writes_and_reads_arrive_without_crc_with_strict_crc_and_in_small_segments() {
     write_then_read_back(SIZES, |config| config.crc = false);
     write_then_read_back(SIZES, |config| config.strict = true);
     write_then_read_back(SIZES, |config| config.max_ulpdu = 1442);
@@ -204,7 +204,7 @@ fn a_read_of_many_segments_is_one_completion() {
 }
 
 #[test]
-fn reads_beyond_ord_wait_and_hold_up_nothing() {
+fn reads_beyond_ord_wait_without_blocking_other_work() {
     let mut pair = Pair::with(|config| config.ord = 2);
     let handle = pair
         .b
@@ -232,7 +232,7 @@ fn reads_beyond_ord_wait_and_hold_up_nothing() {
 }
 
 #[test]
-fn the_sink_of_a_read_has_no_name_any_more_when_it_is_done() {
+fn the_stag_of_a_read_sink_is_invalid_after_the_read() {
     let mut pair = Pair::new();
     let handle = pair
         .b
@@ -258,7 +258,7 @@ fn the_sink_of_a_read_has_no_name_any_more_when_it_is_done() {
 }
 
 #[test]
-fn read_of_nothing_completes() {
+fn zero_length_read_completes() {
     let mut pair = Pair::new();
     pair.a.post(read(1, 0, &[])).unwrap();
     assert_eq!(completions(&mut pair.a).len(), 1);
@@ -285,7 +285,7 @@ fn read_of_nothing_completes() {
 }
 
 #[test]
-fn send_with_invalidate_brings_the_memory_back() {
+fn send_with_invalidate_returns_the_memory_to_its_owner() {
     let mut pair = Pair::new();
     let handle = pair.b.register(sink(100)).unwrap();
     pair.b.post(receive(1, 10)).unwrap();
@@ -331,7 +331,7 @@ fn send_with_invalidate_brings_the_memory_back() {
 }
 
 #[test]
-fn invalidating_what_is_not_there_ends_the_connection() {
+fn invalidating_an_unknown_stag_ends_the_connection() {
     let mut pair = Pair::new();
     pair.a.post(receive(1, 10)).unwrap();
     let invalidate = WorkRequest::Invalidate {
@@ -367,7 +367,7 @@ fn invalidating_what_is_not_there_ends_the_connection() {
 }
 
 #[test]
-fn memory_that_is_being_written_comes_back_when_its_segment_ends() {
+fn invalidated_memory_is_returned_after_the_segment_that_is_written_to_it() {
     let mut pair = Pair::new();
     let bytes = pattern(60_000, 3);
     let handle = pair.b.register(sink(60_000)).unwrap();
@@ -396,7 +396,7 @@ fn memory_that_is_being_written_comes_back_when_its_segment_ends() {
 }
 
 #[test]
-fn a_refused_read_says_so() {
+fn a_refused_read_fails_with_remote_access_error() {
     let mut pair = Pair::new();
     let handle = pair.b.register(sink(100)).unwrap();
     let segment = Segment {
@@ -525,7 +525,7 @@ fn everything_posted_completes_once_when_the_connection_is_lost() {
 }
 
 #[test]
-fn limits_are_kept() {
+fn work_beyond_the_limits_is_refused() {
     let mut pair = Pair::with(|config| config.receives = 1);
     pair.a.post(receive(1, 1)).unwrap();
     assert!(matches!(
@@ -561,7 +561,7 @@ fn limits_are_kept() {
 }
 
 #[test]
-fn no_reads_where_none_are_served() {
+fn reads_are_refused_when_ord_is_zero() {
     let mut pair = Pair::with(|config| config.ord = 0);
     assert!(matches!(
         pair.a.post(read(1, 0, &[])),
@@ -570,7 +570,7 @@ fn no_reads_where_none_are_served() {
 }
 
 #[test]
-fn ready_to_receive_is_said_first() {
+fn rtr_message_is_sent_first() {
     for rtr in [RtrMessage::Write, RtrMessage::Read] {
         let mut config_a = config(Role::Initiator);
         config_a.rtr = Some(rtr);
@@ -588,7 +588,7 @@ fn ready_to_receive_is_said_first() {
 }
 
 #[test]
-fn an_unanswered_initiator_knows_it() {
+fn an_initiator_is_unanswered_until_it_receives_something() {
     let mut pair = Pair::new();
     assert!(!pair.a.is_unanswered(), "nothing was said yet");
     pair.introduce();
@@ -600,7 +600,7 @@ fn an_unanswered_initiator_knows_it() {
 }
 
 #[test]
-fn an_idle_end_gives_memory_back_and_goes_on() {
+fn an_idle_endpoint_returns_its_memory_and_continues() {
     let mut pair = Pair::new();
     for n in 0..3 {
         pair.b.post(receive(n, 5000)).unwrap();
@@ -621,7 +621,7 @@ fn an_idle_end_gives_memory_back_and_goes_on() {
 }
 
 #[test]
-fn memory_that_is_being_read_comes_back_with_the_last_byte() {
+fn memory_served_to_a_read_is_returned_after_its_last_byte() {
     let mut pair = Pair::new();
     let bytes = pattern(600_000, 1);
     let handle = pair
@@ -656,7 +656,7 @@ fn memory_that_is_being_read_comes_back_with_the_last_byte() {
 }
 
 #[test]
-fn memory_that_is_being_read_is_dropped_with_the_connection() {
+fn memory_served_to_a_read_is_dropped_with_the_connection() {
     let mut pair = Pair::new();
     let handle = pair
         .b

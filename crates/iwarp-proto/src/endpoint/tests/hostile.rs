@@ -1,4 +1,5 @@
-//! One end against a peer that breaks rules: each time the right Terminate, and nothing touched.
+//! One endpoint against a peer that breaks rules: each case sends the right Terminate and changes
+//! no memory.
 
 use super::*;
 use crate::crc;
@@ -144,7 +145,7 @@ fn check_write(cause: Cause, header: impl Fn(&Victim, usize) -> Header) {
 }
 
 #[test]
-fn write_to_an_stag_that_is_none() {
+fn write_to_an_unknown_stag() {
     check_write(Cause::DDP_INVALID_STAG, |victim, _| {
         tagged(Opcode::Write, victim.sink.0 ^ 1, 0)
     });
@@ -175,7 +176,7 @@ fn write_whose_end_wraps() {
 }
 
 #[test]
-fn write_to_what_may_only_be_read_or_is_ours() {
+fn write_to_a_read_source_or_to_the_sink_of_a_read() {
     check_write(Cause::RDMA_ACCESS, |victim, _| {
         tagged(Opcode::Write, victim.source.0, 0)
     });
@@ -201,7 +202,7 @@ fn headers_of_other_versions() {
 }
 
 #[test]
-fn opcodes_where_they_do_not_belong() {
+fn misplaced_opcodes() {
     for opcode in [Opcode::Send, Opcode::ReadRequest, Opcode::Terminate] {
         check_write(Cause::RDMA_OPCODE, |victim, _| {
             tagged(opcode, victim.sink.0, 0)
@@ -226,7 +227,7 @@ fn opcodes_where_they_do_not_belong() {
 }
 
 #[test]
-fn queues_sequences_and_offsets() {
+fn wrong_queues_sequence_numbers_and_offsets() {
     let send = |queue, sequence, offset| {
         move |_: &Victim| frame(untagged(Opcode::Send, queue, sequence, offset), b"x")
     };
@@ -239,7 +240,7 @@ fn queues_sequences_and_offsets() {
 }
 
 #[test]
-fn a_send_that_nobody_waits_for() {
+fn a_send_without_a_receive() {
     let mut victim = Victim::new();
     let first = frame(untagged(Opcode::Send, 0, 1, 0), b"first");
     victim.endpoint.recv_slice(&first);
@@ -275,7 +276,7 @@ fn a_send_longer_than_its_receive() {
 }
 
 #[test]
-fn invalidating_what_cannot_be() {
+fn send_with_invalidate_of_an_stag_that_cannot_be_invalidated() {
     let invalidate = |stag| {
         let mut header = untagged(Opcode::SendInvalidate, 0, 1, 0);
         if let Header::Untagged { rsvd_ulp_word, .. } = &mut header {
@@ -324,7 +325,7 @@ fn check_read(cause: Cause, request: impl FnOnce(&Victim) -> ReadRequest) {
 }
 
 #[test]
-fn reading_what_may_not_be_read() {
+fn read_of_memory_that_is_not_readable() {
     check_read(Cause::RDMA_INVALID_STAG, |victim| {
         request(victim.source.0 ^ 1, 0, 1)
     });
@@ -342,7 +343,7 @@ fn reading_what_may_not_be_read() {
 }
 
 #[test]
-fn more_reads_than_are_served() {
+fn more_reads_than_the_ird() {
     let victim = Victim::with(|config| config.ird = 2);
     let bytes: Vec<_> = (1..=3)
         .flat_map(|sequence| {
@@ -357,7 +358,7 @@ fn more_reads_than_are_served() {
 }
 
 #[test]
-fn served_reads_make_room_for_others() {
+fn served_reads_free_their_place_in_the_ird() {
     let mut victim = Victim::with(|config| config.ird = 1);
     for sequence in 1..=5 {
         let request = request(victim.source.0, 0, 100);
@@ -371,7 +372,7 @@ fn served_reads_make_room_for_others() {
 }
 
 #[test]
-fn read_requests_that_are_none() {
+fn malformed_read_requests() {
     let read = |sequence, offset, payload: &'static [u8]| {
         move |_: &Victim| frame(untagged(Opcode::ReadRequest, 1, sequence, offset), payload)
     };
@@ -388,7 +389,7 @@ fn read_requests_that_are_none() {
 }
 
 #[test]
-fn read_responses_that_nobody_asked_for() {
+fn unsolicited_read_responses() {
     for len in [100, 9000, 16_000] {
         let respond = |offset, last: bool| {
             move |victim: &Victim| {
@@ -430,7 +431,7 @@ fn a_response_after_the_last_read() {
 }
 
 #[test]
-fn the_first_of_several_errors_is_told() {
+fn the_first_of_several_errors_is_reported() {
     let terminate = {
         let victim = Victim::new();
         let mut bytes = frame(tagged(Opcode::Write, victim.sink.0 ^ 1, 3), b"first");
@@ -444,7 +445,7 @@ fn the_first_of_several_errors_is_told() {
 }
 
 #[test]
-fn an_error_of_the_stream_is_told_without_a_header() {
+fn terminate_for_a_stream_error_has_no_ddp_header() {
     let victim = Victim::new();
     let mut bytes = frame(tagged(Opcode::Write, victim.sink.0, 0), b"x");
     let last = bytes.len() - 1;
@@ -520,7 +521,7 @@ fn strict_places_nothing_before_it_is_verified() {
 }
 
 #[test]
-fn responder_that_heard_nothing_valid_says_nothing() {
+fn responder_sends_no_terminate_before_a_valid_fpdu() {
     let mut endpoint = Endpoint::new(config(Role::Responder));
     endpoint.post(receive(1, 10)).unwrap();
     let mut bytes = frame(untagged(Opcode::Send, 0, 1, 0), b"x");
@@ -532,7 +533,7 @@ fn responder_that_heard_nothing_valid_says_nothing() {
 }
 
 #[test]
-fn solicited_sends_are_sends() {
+fn solicited_sends_are_delivered_as_sends() {
     for (sequence, opcode) in (1..).zip([Opcode::SendSolicited, Opcode::SendSolicitedInvalidate]) {
         let mut victim = Victim::new();
         let mut header = untagged(opcode, 0, 1, 0);
@@ -592,7 +593,7 @@ fn terminate_of_siw_is_reported_in_words() {
 }
 
 #[test]
-fn a_second_terminate_is_not_looked_at() {
+fn a_second_terminate_is_ignored() {
     let mut pair = Pair::new();
     let say = |cause| {
         let terminate = Terminate {

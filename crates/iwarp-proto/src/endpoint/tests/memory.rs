@@ -61,7 +61,7 @@ fn messages_of_any_size_come_in_blocks_that_go_back() {
 }
 
 #[test]
-fn message_without_a_block_waits_and_holds_up_what_is_behind_it() {
+fn message_without_a_block_waits_and_delays_what_is_behind_it() {
     let queue = SharedReceiveQueue::new(1, 64);
     let mut pair = pair(&queue, 9);
     let region = pair.b.register(sink(100)).unwrap();
@@ -251,7 +251,7 @@ fn segments_without_payload_are_handled_a_turn_at_a_time() {
 }
 
 #[test]
-fn empty_messages_and_the_end_of_the_stream_behind_a_flood_are_seen() {
+fn empty_messages_and_end_of_stream_behind_a_flood_are_processed() {
     let mut endpoint = Endpoint::new(config(Role::Responder));
     endpoint.post(receive(1, 10)).unwrap();
     let mut flood = frame(tagged(Opcode::Write, 0, 0), &[]).repeat(FPDUS_PER_TURN + 5);
@@ -264,7 +264,7 @@ fn empty_messages_and_the_end_of_the_stream_behind_a_flood_are_seen() {
 
 /// An idle endpoint has no memory of its pool; a busy one uses the same memory again.
 #[test]
-fn idle_endpoint_has_given_its_memory_back_and_nothing_is_zeroed_again() {
+fn idle_endpoint_has_returned_its_memory_and_nothing_is_zeroed_again() {
     let pool = Pool::new(4 << 20);
     let mut pair = Pair::with(|config| config.pool = pool.clone());
     let mut warm = None;

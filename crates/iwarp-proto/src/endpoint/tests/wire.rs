@@ -1,4 +1,4 @@
-//! What each message looks like on the wire, and what nobody looks at there.
+//! Wire format of each message, and fields that a receiver ignores.
 
 use super::hostile::{frame, tagged, untagged, with_control, with_rdmap};
 use super::*;
@@ -216,7 +216,7 @@ fn requests_are_answered_in_their_order() {
 }
 
 #[test]
-fn a_read_of_nothing_is_answered_without_a_look_at_its_source() {
+fn a_zero_length_read_is_answered_without_checking_its_source() {
     let (mut endpoint, _) = source(b"x");
     endpoint.recv_slice(&request(1, 0, 0xdead_beef));
     let segments = fpdus(&output(&mut endpoint, usize::MAX));
@@ -225,7 +225,7 @@ fn a_read_of_nothing_is_answered_without_a_look_at_its_source() {
 }
 
 #[test]
-fn an_answer_without_bytes_is_taken_whatever_it_names() {
+fn an_empty_read_response_is_accepted_whatever_stag_it_names() {
     let mut endpoint = narrow();
     let nothing = Segment {
         handle: Handle(9),
@@ -293,7 +293,7 @@ fn sequence_numbers_begin_with_1_and_wrap_to_0() {
 }
 
 #[test]
-fn reserved_bits_are_not_looked_at() {
+fn reserved_bits_are_ignored() {
     let mut endpoint = Endpoint::new(config(Role::Responder));
     let handle = endpoint.register(sink(10)).unwrap();
     endpoint.post(receive(1, 10)).unwrap();
@@ -315,7 +315,7 @@ fn reserved_bits_are_not_looked_at() {
 }
 
 #[test]
-fn a_pad_is_zero_when_sent_and_not_looked_at_when_received() {
+fn padding_is_zero_when_sent_and_ignored_when_received() {
     for len in 0..8 {
         let mut endpoint = narrow();
         endpoint.post(send(1, &vec![0xff; len])).unwrap();
@@ -388,7 +388,7 @@ fn work_completes_when_its_last_byte_is_handed_out() {
 }
 
 #[test]
-fn ready_to_receive_is_said_before_anything_else() {
+fn rtr_message_is_sent_before_anything_else() {
     for (rtr, ord) in [
         (RtrMessage::Write, 4),
         (RtrMessage::Read, 4),

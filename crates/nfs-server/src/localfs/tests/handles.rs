@@ -1,4 +1,4 @@
-//! Which file a handle leads to, whatever happens meanwhile.
+//! Handles lead to the same file across restarts, renames and removals.
 
 use super::*;
 
@@ -238,7 +238,7 @@ fn file_renamed_by_others_within_its_directory_is_found_again() {
 }
 
 #[test]
-fn another_file_in_the_place_of_one_is_not_taken_for_it() {
+fn another_file_at_the_same_path_is_not_mistaken_for_the_first() {
     let mut export = Export::new();
     export.write("f", "old");
     export.write("d/f", "below");
@@ -304,7 +304,7 @@ fn damaged_table_is_an_error_that_names_it() {
 
 /// Two connections pull a directory and a file to and fro; each handle leads to where it ended.
 #[test]
-fn renames_at_the_same_time_leave_true_places_behind() {
+fn concurrent_renames_leave_correct_table_rows() {
     let mut export = Export::new();
     for dir in ["a", "b", "c"] {
         export.write(&format!("{dir}/x"), "");

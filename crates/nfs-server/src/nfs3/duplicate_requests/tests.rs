@@ -1,4 +1,4 @@
-//! The cache by itself: ages, and any order of calls, results and ends.
+//! The cache in isolation: eviction by age, and any order of calls, results and aborted executions.
 
 use super::*;
 use nfs_proto::{NFS_PROGRAM, NFS_V3};
@@ -17,7 +17,7 @@ fn reply() -> Reply {
 }
 
 #[test]
-fn old_replies_are_forgotten_behind_a_call_that_takes_long_and_young_ones_are_not() {
+fn old_replies_are_evicted_behind_a_slow_call_and_recent_ones_are_kept() {
     let shared = DuplicateRequestCache::new().shared;
     let start = Instant::now();
     let connection = Caller::new((CLIENT, 1).into()).connection;
@@ -182,7 +182,7 @@ impl World {
 
 proptest! {
     #[test]
-    fn no_call_is_executed_twice_and_none_waits_for_nothing(steps in vec(step(), 1..60)) {
+    fn no_call_is_executed_twice_and_no_waiter_is_left_behind(steps in vec(step(), 1..60)) {
         let mut world = World::new();
         for step in &steps {
             world.step(step);

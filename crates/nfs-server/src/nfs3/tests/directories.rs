@@ -58,7 +58,7 @@ fn directory_of_ten_thousand_is_listed_in_bounded_replies() {
 }
 
 #[test]
-fn entries_without_attributes_are_more_per_reply() {
+fn readdir_pages_are_bounded_and_continue_at_their_cookie() {
     let peer = Peer::new();
     for n in 0..100 {
         create(&peer, &format!("{n}"));

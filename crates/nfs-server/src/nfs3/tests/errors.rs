@@ -1,4 +1,4 @@
-//! What is refused, and how.
+//! Invalid calls and the errors they draw.
 
 use super::*;
 use oncrpc::xdr;
@@ -136,7 +136,7 @@ fn names_that_cannot_be_are_refused_with_their_reason() {
 }
 
 #[test]
-fn guard_of_another_time_prevents_a_change() {
+fn setattr_guard_with_another_ctime_prevents_the_change() {
     let peer = Peer::new();
     let object = create(&peer, "f");
     let set = |nanoseconds| args::SetAttr {

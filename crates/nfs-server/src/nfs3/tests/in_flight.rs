@@ -1,4 +1,4 @@
-//! More calls than can be in flight.
+//! Limits on calls in flight.
 
 use super::*;
 

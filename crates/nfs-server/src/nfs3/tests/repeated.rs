@@ -1,4 +1,4 @@
-//! Calls that come again.
+//! Retransmitted calls.
 
 use super::*;
 use std::future::Future;
@@ -73,7 +73,7 @@ fn slow() -> (Peer, tempfile::TempDir) {
 }
 
 #[test]
-fn call_that_comes_again_draws_the_same_results() {
+fn retransmitted_call_gets_the_same_results() {
     let mut peer = Peer::new();
     create(&peer, "f");
     assert_eq!(peer.remove(100), None);
@@ -87,7 +87,7 @@ fn call_that_comes_again_draws_the_same_results() {
 }
 
 #[test]
-fn write_that_comes_again_does_not_undo_a_later_one() {
+fn retransmitted_write_does_not_undo_a_later_one() {
     let peer = Peer::new();
     let file = create(&peer, "f");
     let write = |xid, data| match peer.send(xid, &write_args(file, 0, data)) {
@@ -110,7 +110,7 @@ fn write_that_comes_again_does_not_undo_a_later_one() {
 }
 
 #[test]
-fn same_transaction_of_somebody_else_is_another_call() {
+fn same_xid_from_another_client_is_another_call() {
     let mut peer = Peer::new();
     create(&peer, "f");
     assert_eq!(peer.remove(100), None);
@@ -122,7 +122,7 @@ fn same_transaction_of_somebody_else_is_another_call() {
 }
 
 #[test]
-fn same_transaction_with_other_arguments_is_another_call() {
+fn same_xid_with_other_arguments_is_another_call() {
     let peer = Peer::new();
     create(&peer, "f");
     assert_eq!(peer.remove(100), None);
@@ -134,7 +134,7 @@ fn same_transaction_with_other_arguments_is_another_call() {
 }
 
 #[test]
-fn call_that_comes_again_while_it_is_executed_waits_for_the_results() {
+fn call_retransmitted_during_execution_waits_for_the_results() {
     let (peer, _dir) = slow();
     let object = place(peer.root(), "f");
     let Answer::Blocking(job) = peer.send(100, &args::Remove { object }) else {
@@ -177,7 +177,7 @@ fn call_is_the_same_whether_its_data_came_in_a_chunk_or_in_the_stream() {
 }
 
 #[test]
-fn last_of_many_that_came_again_gets_the_results_and_the_others_nothing() {
+fn only_the_last_of_several_retransmissions_gets_the_results() {
     let (mut peer, _dir) = slow();
     let object = place(peer.root(), "f");
     let Answer::Blocking(job) = peer.send(100, &args::Remove { object }) else {
@@ -203,7 +203,7 @@ fn last_of_many_that_came_again_gets_the_results_and_the_others_nothing() {
 }
 
 #[test]
-fn call_that_comes_again_on_the_connection_of_the_first_is_dropped() {
+fn call_retransmitted_on_the_same_connection_is_dropped() {
     let (peer, _dir) = slow();
     let object = place(peer.root(), "f");
     let caller = Caller::new(peer.from.parse().unwrap());
@@ -235,7 +235,7 @@ fn more_calls_in_flight_than_can_be_remembered_are_answered_with_jukebox() {
 }
 
 #[test]
-fn call_whose_execution_never_began_is_executed_when_it_comes_again() {
+fn call_whose_execution_never_began_is_executed_when_retransmitted() {
     let (peer, _dir) = slow();
     let object = place(peer.root(), "f");
     let first = peer.send(100, &args::Remove { object });
@@ -253,7 +253,7 @@ fn call_whose_execution_never_began_is_executed_when_it_comes_again() {
 }
 
 #[test]
-fn number_of_replies_kept_is_bounded() {
+fn number_of_cached_replies_is_bounded() {
     let peer = Peer::new();
     create(&peer, "f");
     assert_eq!(peer.remove(100), None);
@@ -264,7 +264,7 @@ fn number_of_replies_kept_is_bounded() {
 }
 
 #[test]
-fn client_that_calls_much_does_not_have_others_replies_forgotten() {
+fn busy_client_does_not_evict_replies_to_other_clients() {
     let mut peer = Peer::new();
     create(&peer, "f");
     assert_eq!(peer.remove(100), None);
@@ -277,7 +277,7 @@ fn client_that_calls_much_does_not_have_others_replies_forgotten() {
 }
 
 #[test]
-fn call_that_is_being_executed_is_not_forgotten() {
+fn call_in_execution_is_not_evicted() {
     let (peer, _dir) = slow();
     let object = place(peer.root(), "f");
     let first = peer.send(100, &args::Remove { object });

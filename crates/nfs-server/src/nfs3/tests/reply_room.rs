@@ -1,4 +1,4 @@
-//! What a transport can carry, and how large replies can be.
+//! Reply sizes and what a transport can carry.
 
 use super::*;
 use crate::fs::{

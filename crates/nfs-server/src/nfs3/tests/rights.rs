@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Access rights, squashing and authentication flavours.
 
 use super::*;
 
@@ -77,7 +77,7 @@ fn read_only_export_changes_nothing() {
 }
 
 #[test]
-fn callers_act_as_whom_the_export_says() {
+fn callers_act_as_the_identity_that_the_export_maps_them_to() {
     let check = |squash, caller: Credential, owner| {
         let options = ExportOptions {
             squash,
@@ -132,7 +132,7 @@ fn addresses_that_are_not_allowed_get_nothing() {
 }
 
 #[test]
-fn flavours_that_are_not_understood_get_nothing_but_null() {
+fn unsupported_auth_flavours_may_only_call_null() {
     let mut peer = Peer::new();
     let rpcsec_gss = 6;
     peer.cred = Credential::Other {

@@ -1,4 +1,4 @@
-//! What is measured under each design.
+//! The cases that are measured under each design.
 
 use super::traffic::Shape;
 use clap::ValueEnum;

@@ -1,4 +1,4 @@
-//! A queue pair that counts what is asked of it.
+//! A queue pair that counts its operations.
 
 use rpcrdma_proto::header::Header;
 use rpcrdma_proto::v2::header::{Header as HeaderTwo, VERSION as TWO, WordLayout};

@@ -1,4 +1,4 @@
-//! What was measured, and how it is shown.
+//! Results of the measurements, and their presentation.
 
 use super::InvalidationArgs;
 use super::cases::{Case, Memory, ProviderName, Varied};

@@ -33,7 +33,7 @@ pub(super) struct Shape {
     /// Chunks that they are in, each with a handle of its own: one is for results, and of several one
     /// half is for arguments.
     pub(super) stags: usize,
-    /// Calls under way at a time.
+    /// Calls in flight at a time.
     pub(super) depth: usize,
     /// Whether every second call is one without data.
     pub(super) small_between: bool,
@@ -125,7 +125,7 @@ impl<Q: QueuePair> End<Q> {
     }
 }
 
-/// Two ends, and what is under way.
+/// Two ends, and what is in flight.
 pub(super) struct Traffic<B: Bed> {
     bed: B,
     client: End<B::Qp>,

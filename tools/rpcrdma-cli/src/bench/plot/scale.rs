@@ -1,4 +1,4 @@
-//! Where values stand along an axis, and how they are written there.
+//! Scales and tick labels of an axis.
 
 /// How an axis grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! A mix of calls: what was asked for, how large it was, and how often.
+//! A mix of calls: their kinds, sizes and frequencies.
 
 use anyhow::{Context, Result, ensure};
 use oncrpc::xdr;
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn line_becomes_a_call() {
+    fn line_is_parsed_as_a_call() {
         let text = format!("# recorded\n{HEAD}3\tstat\t7\t140\t0\t232\t100\t132\t128\tREAD\n");
         let expected = Call {
             nfs: "3".into(),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
+    fn invalid_input_is_reported_with_its_line() {
         let check = |line: &str, says: &str| {
             let error = parse(&format!("{HEAD}{line}")).unwrap_err();
             assert!(format!("{error:#}").contains(says), "{error:#}");

@@ -10,7 +10,7 @@ use std::io::Write;
 /// All that was counted.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
-    /// Calls under way at a time, each with a Receive of the threshold's size at either end.
+    /// Calls in flight at a time, each with a Receive of the threshold's size at either end.
     credits: u32,
     /// Each version, knowledge of replies and threshold, over all calls of the version.
     pub(super) results: Vec<Counts>,

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn closure_takes_dependencies_and_tells_what_is_nowhere() {
+    fn closure_takes_dependencies_and_reports_missing_modules() {
         let dependencies = "kernel/net/rpc-rdma.ko.xz: kernel/net/sunrpc.ko.xz kernel/ib.ko.xz\n\
                             kernel/net/sunrpc.ko.xz:\nkernel/ib.ko.xz:\nkernel/other.ko.xz:\n";
         let built_in = "kernel/drivers/virtio/virtio_pci.ko\n";

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_told() {
+    fn contradictions_are_errors() {
         let check = |known: &[&str], says: &str| {
             let error = format!("{:#}", joined(known).unwrap_err());
             assert!(error.contains(says), "{error}");

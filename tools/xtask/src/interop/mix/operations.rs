@@ -1,4 +1,4 @@
-//! What the operations of version 4 are called.
+//! Names of the operations of NFS version 4.
 
 use anyhow::{Context, Result};
 

@@ -35,7 +35,7 @@ const CUTS: [Cut; 7] = [
     Cut::Unheard(To::Client),
 ];
 
-/// Calls that have to be under way when nothing is heard: the server grants as many credits at least.
+/// Calls that have to be in flight when nothing is heard: the server grants as many credits at least.
 const LEAST_UNANSWERED: usize = 32;
 
 pub(super) fn run(run: &TestRun<'_>) -> Result<()> {

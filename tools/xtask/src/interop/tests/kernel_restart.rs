@@ -24,7 +24,7 @@ const WAIT_LIMIT: Duration = Duration::from_secs(120);
 /// Names to list.
 const ENTRIES: usize = 2000;
 
-/// Calls under way for a large file that is put, of 1 MiB each. Amid 16 of them the end of a connection
+/// Calls in flight for a large file that is put, of 1 MiB each. Amid 16 of them the end of a connection
 /// is more than Linux' server can take: see docs/linux.md.
 const FEW: &str = "--credits=4";
 
@@ -40,8 +40,8 @@ const LARGE: usize = 16384;
 enum Event {
     /// The kernel's server comes back, with these inline sizes.
     Restart(usize),
-    /// The same, and nobody refuses the client meanwhile: siw may take a connection in while it stops to
-    /// listen, and forget it.
+    /// The same, and nobody refuses the client meanwhile: siw may take a connection in while it
+    /// stops to listen, and forget it.
     RestartInSight(usize),
     /// The same after its last replies, which do not arrive. Not while it fetches data, which does not
     /// arrive either: the kernel's server does not end before it has it.

@@ -21,7 +21,7 @@ pub(super) struct OurClient<'a> {
     pub(super) mount_port: u16,
 }
 
-/// A command that is under way. Dropping it kills it.
+/// A command that is in flight. Dropping it kills it.
 pub(super) struct Running {
     child: Child,
     line: String,

@@ -25,7 +25,7 @@ const RESTARTS: usize = 2;
 /// How often it is killed under load; every other time its last replies do not arrive.
 const KILLS: usize = 4;
 
-/// Calls that have to be under way before a server is killed whose replies do not arrive: those of a
+/// Calls that have to be in flight before a server is killed whose replies do not arrive: those of a
 /// burst (`load.sh`).
 const LEAST_UNANSWERED: usize = 8;
 
@@ -66,7 +66,7 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
     guest.expect("killing")?;
     for kill in 0..KILLS {
         if kill % 2 == 1 {
-            // It has executed all calls under way, and the client knows of none.
+            // It has executed all calls in flight, and the client knows of none.
             guest.ask("ready")?;
             relay.hold(To::Client);
             guest.ask(&format!("burst {kill}"))?;

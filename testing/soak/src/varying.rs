@@ -1,4 +1,4 @@
-//! A provider that can do something on one connection and not on the next.
+//! A provider that supports remote invalidation on some connections only.
 
 use crate::dice::Dice;
 use std::net::SocketAddr;
@@ -9,15 +9,15 @@ use verbs::{
     WrapProvider,
 };
 
-/// A provider that changes its mind about remote invalidation with each connection, so that R
-/// changes (RFC 8797 §4.1).
-pub(crate) struct Fickle {
+/// A provider that draws for each connection whether it supports remote invalidation, so that R
+/// varies (RFC 8797 §4.1).
+pub(crate) struct VaryingInvalidation {
     inner: Arc<dyn Provider>,
     dice: Mutex<Dice>,
     says: AtomicUsize,
 }
 
-impl Fickle {
+impl VaryingInvalidation {
     pub(crate) fn new(inner: Arc<dyn Provider>, dice: Dice) -> Self {
         Self {
             inner,
@@ -32,7 +32,7 @@ impl Fickle {
     }
 }
 
-impl WrapProvider for Fickle {
+impl WrapProvider for VaryingInvalidation {
     type Inner = dyn Provider;
 
     fn inner(&self) -> &Self::Inner {

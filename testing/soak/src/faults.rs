@@ -1,4 +1,4 @@
-//! What goes wrong below the stack, and how little room there is.
+//! Faults and limits of the provider, drawn for each connection.
 
 use crate::dice::Dice;
 use std::num::NonZeroU64;
@@ -6,28 +6,28 @@ use std::time::Duration;
 use verbs::{Invalidation, Limits, WorkError};
 use verbs_sim::{Cut, EndOptions, Setup, Stall, Way};
 
-/// How likely it is that something goes wrong with a connection.
+/// How likely each fault of a connection is.
 #[derive(Clone, Copy, Debug)]
-pub struct Weather {
-    /// The longest time that a message is on its way, in milliseconds.
+pub struct FaultRates {
+    /// Longest latency of a message in milliseconds.
     pub latency: usize,
-    /// One end in so many is cut off somewhere, at any byte.
+    /// One end in this many is cut off, at any byte.
     pub cuts: u32,
-    /// One end in so many stands still for some time, or for ever, in one direction or both,
-    /// perhaps several times.
+    /// One end in this many stalls for some time, or forever, in one direction or both, up to three
+    /// times.
     pub stalls: u32,
-    /// At one end in so many a piece of work fails.
+    /// At one end in this many a work request fails.
     pub failures: u32,
-    /// One connection in so many is not made as it should.
+    /// Setup of one connection in this many fails.
     pub setups: u32,
-    /// One end in so many refuses posts that there is room for.
+    /// One end in this many refuses posts that there is room for.
     pub posts: u32,
-    /// One end in so many refuses registrations.
+    /// One end in this many refuses registrations.
     pub registrations: u32,
 }
 
-/// Nothing goes wrong, and all takes some time.
-pub(crate) const CALM: Weather = Weather {
+/// Latency, but no faults.
+pub(crate) const NO_FAULTS: FaultRates = FaultRates {
     latency: 5,
     cuts: 0,
     stalls: 0,
@@ -37,20 +37,20 @@ pub(crate) const CALM: Weather = Weather {
     registrations: 0,
 };
 
-/// How much there is room for.
+/// Limits of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizes {
-    /// As usual.
+    /// Those of the simulation by default.
     Usual,
-    /// From what is just enough to what is usual.
+    /// Drawn between what is just enough and the default.
     Tiny,
 }
 
-/// The longest time that an end stands still, if not for ever, in milliseconds.
+/// Longest stall in milliseconds that is not forever.
 const STALL: usize = 4000;
 
-impl Weather {
-    /// What a provider is said to be able to do.
+impl FaultRates {
+    /// Draws the limits of a provider.
     pub(crate) fn limits(sizes: Sizes, receives: &[usize], dice: &mut Dice) -> Limits {
         let mut limits = EndOptions::default().limits;
         limits.remote_invalidation = dice.of(&[
@@ -72,7 +72,7 @@ impl Weather {
         limits
     }
 
-    /// One end of a connection of such a provider.
+    /// Draws the options of one end of a connection of such a provider.
     pub(crate) fn end(&self, limits: &Limits, sizes: Sizes, dice: &mut Dice) -> EndOptions {
         let mut end = EndOptions {
             limits: limits.clone(),

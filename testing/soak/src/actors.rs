@@ -1,121 +1,52 @@
-//! Who takes part in a run: a server that may begin anew, and its clients.
+//! Actors of a run: a server that may be restarted, and its clients.
 
 use crate::back::{MayCall, backchannels};
 use crate::dice::Dice;
-use crate::fickle::Fickle;
+use crate::faults::Sizes;
 use crate::scenario::Scenario;
-use crate::{Tally, weather};
+use crate::stage::{Stage, count};
+use crate::varying::VaryingInvalidation;
 use buffer::Pool;
 use oncrpc::Service;
 use rpcrdma::{
     Backchannels, CallbackService, Client, ClientConfig, Design, HealthCheck, HealthChecks,
     InlineThreshold, PersistentArguments, Server, ServerConfig, Spin,
 };
-use rpcrdma_watch::{Party, Watch, Watched};
-use std::future::Future;
+use rpcrdma_watch::{Party, Watched};
 use std::net::SocketAddr;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use verbs::Provider;
-use weather::Sizes;
 
-/// Bytes that a server keeps of the memory that comes back.
+/// Bytes of buffers that a server keeps for reuse.
 const KEEP: usize = 4 << 20;
 
-/// Tries of a new server to listen where the last one did, which may take some turns to be gone.
+/// Attempts of a restarted server to listen on the address of the last one, which may not be
+/// released yet.
 const BINDS: u32 = 1000;
 
-/// Tries of a client to be there at all.
+/// Attempts of a client to connect for the first time.
 const CONNECTS: u32 = 200;
 
-/// The world as the players see it.
-pub(crate) struct Stage {
-    pub(crate) scenario: Scenario,
-    pub(crate) watch: Watch,
-    pub(crate) net: Box<dyn Net>,
-    pub(crate) counts: Counts,
-    /// How much shorter pauses are than they are said to be.
-    pub(crate) pace: u32,
-}
-
-impl Stage {
-    /// Waits for so many milliseconds, at most.
-    pub(crate) async fn pause(&self, dice: &mut Dice, most: usize) {
-        tokio::time::sleep(dice.milliseconds(most) / self.pace).await;
-    }
-}
-
-/// A network.
-pub(crate) trait Net: Send + Sync {
-    /// Providers of the clients, one after the other, and of the server.
-    fn provider(&self, dice: &mut Dice) -> Arc<dyn Provider>;
-
-    /// Where the server is to listen.
-    fn listen_at(&self) -> SocketAddr;
-
-    /// Where clients connect to a server that listens here.
-    fn reached_at(&self, listens: SocketAddr) -> Pin<Box<dyn Future<Output = SocketAddr> + '_>>;
-
-    /// After how long nothing that was sent can still arrive.
-    fn quiet(&self) -> Duration;
-
-    /// Does something to a connection from outside.
-    fn blow(&self, dice: &mut Dice);
-}
-
-/// What is done, while it is.
-#[derive(Default)]
-pub(crate) struct Counts {
-    pub(crate) calls: AtomicU64,
-    pub(crate) answered: AtomicU64,
-    pub(crate) cancelled: AtomicU64,
-    pub(crate) called_back: AtomicU64,
-    pub(crate) connections: AtomicU64,
-    pub(crate) restarts: AtomicU64,
-    pub(crate) invalidated: AtomicU64,
-    pub(crate) invalidated_between: AtomicU64,
-}
-
-impl Counts {
-    pub(crate) fn tally(&self) -> Tally {
-        Tally {
-            calls: self.calls.load(Relaxed),
-            answered: self.answered.load(Relaxed),
-            cancelled: self.cancelled.load(Relaxed),
-            called_back: self.called_back.load(Relaxed),
-            connections: self.connections.load(Relaxed),
-            restarts: self.restarts.load(Relaxed),
-            invalidated: self.invalidated.load(Relaxed),
-            invalidated_between: self.invalidated_between.load(Relaxed),
-        }
-    }
-}
-
-/// Counts one more.
-pub(crate) fn count(number: &AtomicU64) {
-    number.fetch_add(1, Relaxed);
-}
-
-/// The server, whichever it is at the moment.
-pub(crate) struct Host {
+/// A server that can be restarted.
+pub(crate) struct TestServer {
     stage: Arc<Stage>,
     party: Party,
     provider: Arc<dyn Provider>,
     service: Box<dyn Fn() -> Arc<dyn Service> + Send + Sync>,
     present: Mutex<Option<Server>>,
     pools: Mutex<Vec<Pool>>,
-    /// Where its service finds the connections of clients that may be called.
+    /// Connections over which clients can be called.
     backchannels: Option<Backchannels>,
-    /// Where it listens, and where clients find it.
+    /// The address that clients connect to.
     pub(crate) reached_at: SocketAddr,
     listens_at: SocketAddr,
 }
 
-/// Sizes of messages and how many, at one end.
+/// Inline thresholds, credits and remote invalidation of one end.
 struct Terms {
     send: InlineThreshold,
     receive: InlineThreshold,
@@ -135,7 +66,7 @@ impl Terms {
     }
 }
 
-/// Designs for remote invalidation, in any order.
+/// Draws designs for remote invalidation, in any order.
 fn invalidation(scenario: &Scenario, dice: &mut Dice) -> Vec<Design> {
     let mut designs = vec![Design::PerConnection; (!dice.once_in(4)).into()];
     designs.extend(scenario.by_version.then_some(Design::PerVersion));
@@ -148,7 +79,7 @@ fn invalidation(scenario: &Scenario, dice: &mut Dice) -> Vec<Design> {
     designs
 }
 
-/// Memory that stays registered, of one client in three where there are designs that allow it.
+/// Persistently registered memory for one client in three, where there are designs that allow it.
 fn persistent(scenario: &Scenario, dice: &mut Dice) -> Option<PersistentArguments> {
     let has = !scenario.designs.is_empty() && dice.once_in(3);
     has.then(|| PersistentArguments {
@@ -157,7 +88,7 @@ fn persistent(scenario: &Scenario, dice: &mut Dice) -> Option<PersistentArgument
     })
 }
 
-/// Who is silent is asked after a short time, if anybody is asked at all.
+/// Health checks with short intervals, where the scenario has them.
 fn health(scenario: &Scenario, dice: &mut Dice, usual: HealthCheck) -> HealthCheck {
     if !scenario.health {
         return usual;
@@ -175,7 +106,7 @@ fn server_config(scenario: &Scenario, dice: &mut Dice, pool: Pool) -> ServerConf
     let usual = ServerConfig::default();
     let tiny = scenario.sizes == Sizes::Tiny;
     ServerConfig {
-        versions: dice.of(scenario.speak.1),
+        versions: dice.of(scenario.versions.1),
         max_send_size: InlineThreshold::at_most(dice.of(scenario.inline)),
         credits: terms.credits,
         send_size: terms.send,
@@ -194,9 +125,9 @@ fn server_config(scenario: &Scenario, dice: &mut Dice, pool: Pool) -> ServerConf
         },
         drain_timeout: Duration::from_secs(3),
         idle_timeout: Some(Duration::from_secs(dice.of(&[3, 60, 360]))),
-        max_connections: match scenario.places {
+        max_connections: match scenario.max_connections {
             0 => usual.max_connections,
-            places => places,
+            several => several,
         },
         backward_credits: match scenario.backward {
             Some(_) => dice.of(&[1, 2, 5, 16]),
@@ -211,8 +142,8 @@ fn server_config(scenario: &Scenario, dice: &mut Dice, pool: Pool) -> ServerConf
     }
 }
 
-impl Host {
-    /// Begins to serve.
+impl TestServer {
+    /// Binds and serves.
     pub(crate) async fn new(
         stage: &Arc<Stage>,
         dice: &mut Dice,
@@ -253,7 +184,7 @@ impl Host {
         present.take()
     }
 
-    /// Ends, and begins anew after some time.
+    /// Stops the server, and starts another one after some time.
     pub(crate) async fn restart(&self, dice: &mut Dice) {
         count(&self.stage.counts.restarts);
         match self.take() {
@@ -287,7 +218,7 @@ impl Host {
         let stats = server.shutdown().await;
         let scenario = &self.stage.scenario;
         // A call that is answered later keeps its memory until then, though its connection is over.
-        let answered = scenario.sure && scenario.cancel == 0 && scenario.restarts.1 == 0;
+        let answered = scenario.must_succeed && scenario.cancel == 0 && scenario.restarts.1 == 0;
         if stats.connections > 0 || answered && stats.chunk_memory > 0 {
             let (connections, bytes) = (stats.connections, stats.chunk_memory);
             self.stage.watch.finding(format_args!(
@@ -296,14 +227,14 @@ impl Host {
         }
     }
 
-    /// Ends for good.
+    /// Stops the server for good.
     pub(crate) async fn end(&self) {
         if let Some(server) = self.take() {
             self.stop(server).await;
         }
     }
 
-    /// Once all tasks have ended and the service is gone: nothing is left.
+    /// Checks for leaks once all tasks have ended and the service is gone.
     pub(crate) fn check(self) {
         let Self {
             stage,
@@ -331,13 +262,13 @@ impl Host {
     }
 }
 
-/// A client and what is known of it.
-pub(crate) struct Guest {
-    pub(crate) client: Watched<Client>,
+/// A client whose calls are watched.
+pub(crate) struct TestClient {
+    pub(crate) watched: Watched<Client>,
     party: Party,
 }
 
-impl Guest {
+impl TestClient {
     /// Connects; `None` if that does not succeed in a long time.
     pub(crate) async fn new(
         stage: &Arc<Stage>,
@@ -349,8 +280,8 @@ impl Guest {
         let party = stage.watch.party(format_args!("client {number}"));
         let scenario = &stage.scenario;
         let mut provider = stage.net.provider(dice);
-        if scenario.fickle {
-            provider = Arc::new(Fickle::new(provider, dice.split()));
+        if scenario.varying_invalidation {
+            provider = Arc::new(VaryingInvalidation::new(provider, dice.split()));
         }
         let provider = party.provider(provider);
         let terms = Terms::draw(scenario, dice);
@@ -373,7 +304,7 @@ impl Guest {
                 several => Some(Duration::from_secs(dice.of(several))),
             },
             health: health(scenario, dice, usual.health),
-            versions: dice.of(scenario.speak.0),
+            versions: dice.of(scenario.versions.0),
             max_receive_size: InlineThreshold::at_most(dice.of(scenario.inline)),
             version_timeout: Duration::from_secs(2),
             credits: terms.credits,
@@ -394,7 +325,7 @@ impl Guest {
             let made = Client::connect(Arc::clone(&provider), to, config.clone()).await;
             if let Ok(client) = made {
                 return Some(Self {
-                    client: party.transport(client),
+                    watched: party.transport(client),
                     party,
                 });
             }
@@ -406,30 +337,30 @@ impl Guest {
         None
     }
 
-    /// The client for one more task, which may be a user of its own.
+    /// A handle for one more task, which may have a queue of its own.
     pub(crate) fn user(&self, one_in: u32, dice: &mut Dice) -> Watched<Client> {
         match dice.once_in(one_in) {
-            true => self.party.transport(self.client.new_user()),
-            false => self.client.clone(),
+            true => self.party.transport(self.watched.new_user()),
+            false => self.watched.clone(),
         }
     }
 
     /// Closes its connection.
     pub(crate) async fn end(&self) {
-        self.client.close().await;
+        self.watched.close().await;
     }
 
-    /// Once all tasks have ended: nothing is left.
+    /// Checks for leaks once all tasks have ended.
     pub(crate) fn check(self, stage: &Stage) {
         let connections = self.party.tally().connections;
-        let counters = self.client.counters();
+        let counters = self.watched.counters();
         let counts = &stage.counts;
         counts.connections.fetch_add(connections, Relaxed);
         { &counts.invalidated }.fetch_add(counters.remote_invalidations, Relaxed);
         let between = counters.remote_invalidations_inter_call;
         counts.invalidated_between.fetch_add(between, Relaxed);
         self.party.check_gone();
-        let out = self.client.memory().out;
+        let out = self.watched.memory().out;
         if out > 0 {
             stage
                 .watch
@@ -438,30 +369,30 @@ impl Guest {
     }
 }
 
-/// What happens beside the calls, until they are over.
-pub(crate) async fn trouble(stage: &Stage, host: &Host, dice: &mut Dice) {
+/// Restarts the server and disturbs connections while calls are made.
+pub(crate) async fn disturb(stage: &Stage, server: &TestServer, dice: &mut Dice) {
     let scenario = &stage.scenario;
     let mut restarts = dice.within(scenario.restarts.0, scenario.restarts.1);
-    let mut blows = dice.within(scenario.blows.0, scenario.blows.1);
-    while restarts + blows > 0 {
+    let mut disturbances = dice.within(scenario.disturbances.0, scenario.disturbances.1);
+    while restarts + disturbances > 0 {
         stage.pause(dice, 1500).await;
-        if dice.below(restarts + blows) < restarts {
+        if dice.below(restarts + disturbances) < restarts {
             restarts -= 1;
-            host.restart(dice).await;
+            server.restart(dice).await;
         } else {
-            blows -= 1;
-            stage.net.blow(dice);
+            disturbances -= 1;
+            stage.net.disturb(dice);
         }
     }
 }
 
-/// Once all has been played: all tasks end but so many, and nothing is left.
+/// Checks for leaks after a run; `others` tasks may stay alive.
 pub(crate) async fn gone(
     stage: &Stage,
     others: usize,
     limit: Duration,
-    host: Host,
-    guests: Vec<Guest>,
+    server: TestServer,
+    clients: Vec<TestClient>,
 ) {
     let tasks = || Handle::current().metrics().num_alive_tasks();
     let until = Instant::now() + limit;
@@ -472,8 +403,8 @@ pub(crate) async fn gone(
     if left > 0 {
         stage.watch.finding(format_args!("{left} tasks are left"));
     }
-    host.check();
-    for guest in guests {
-        guest.check(stage);
+    server.check();
+    for client in clients {
+        client.check(stage);
     }
 }
