@@ -79,7 +79,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let connections = usize::from(options.connections);
     // Room for one more, so that what is refused is not the last.
     let server = Server::start(&program, &scratch.join("crowded"), connections + 1)?;
-    let beside = Server::start(&program, &scratch.join("beside"), BUSY)?;
+    let beside = Server::start(&program, &scratch.join("beside"), connections + 1)?;
     let report = measure(&server, &beside, connections, !options.json)?;
     match options.json {
         true => println!("{:#}", report.json()),
