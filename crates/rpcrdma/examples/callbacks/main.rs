@@ -42,7 +42,7 @@ const RECALL_LIMIT: Duration = Duration::from_secs(300);
 /// How often the session's state is asked for, which also renews its lease.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Calls that are under way all the time beside those of the session.
+/// Calls that are in flight all the time beside those of the session.
 const OTHERS: usize = 8;
 
 /// A header without chunks (RFC 8166 §4.3), for which a callback leaves room.

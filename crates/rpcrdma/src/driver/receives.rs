@@ -1,4 +1,4 @@
-//! How many calls may be under way in each direction, given how many Receives there are.
+//! How many calls may be in flight in each direction, given how many Receives there are.
 
 use rpcrdma_proto::limits::{MAX_CREDITS, RECEIVE_SLACK};
 

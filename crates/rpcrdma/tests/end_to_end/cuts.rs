@@ -2,8 +2,8 @@
 //! is answered all the same, over the next one.
 
 use crate::echo::{self, Echo, SHAPES, exchange};
-use crate::host::Host;
 use crate::stage::anywhere;
+use crate::test_server::TestServer;
 use crate::{SPOKEN, run_in_each_version};
 use rpcrdma::{ClientConfig, ServerConfig, Spin, Versions};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ async fn survives(mute: Mute, cut: Cut) -> bool {
         spin: Spin::Park,
         ..ServerConfig::default()
     };
-    let server = Host::bind(of_server, anywhere(), service, config).await;
+    let server = TestServer::bind(of_server, anywhere(), service, config).await;
     let config = ClientConfig {
         // Who loses a connection with the offer of version two goes on in version one.
         versions: match SPOKEN.get() {

@@ -1,9 +1,9 @@
 //! Client and server over software iWARP on loopback.
 
 use crate::echo::{self, Echo, Shared, exchange};
-use crate::host::Host;
 use crate::run;
 use crate::stage::anywhere;
+use crate::test_server::TestServer;
 use rpcrdma::{Client, ClientConfig, InlineThreshold, ServerConfig};
 use rpcrdma_watch::Watched;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ fn service() -> Arc<Shared> {
     Arc::new(Shared(Arc::new(Echo::default())))
 }
 
-async fn server(config: ServerConfig) -> Host {
-    Host::bind(iwarp(CrcMode::Off), anywhere(), service(), config).await
+async fn server(config: ServerConfig) -> TestServer {
+    TestServer::bind(iwarp(CrcMode::Off), anywhere(), service(), config).await
 }
 
-async fn client(server: &Host, crc: CrcMode, config: ClientConfig) -> Watched<Client> {
+async fn client(server: &TestServer, crc: CrcMode, config: ClientConfig) -> Watched<Client> {
     let client = server.client(iwarp(crc), config).await;
     client.expect("it connects")
 }

@@ -1,7 +1,7 @@
 //! Client and server over the simulated fabric, each with its own threads and runtime.
 
 use crate::echo::{self, Echo, ask, assert_disconnected, call, check, exchange, on_its_way};
-use crate::host::Host;
+use crate::test_server::TestServer;
 use crate::{run, run_in_each_version};
 use oncrpc::{Transport, TransportError};
 use rpcrdma::{Client, ClientConfig, ServerConfig, Spin};
@@ -16,7 +16,7 @@ struct World {
     fabric: Fabric,
     provider: Arc<SimProvider>,
     service: Arc<Echo>,
-    server: Host,
+    server: TestServer,
 }
 
 impl World {
@@ -24,7 +24,7 @@ impl World {
         let fabric = Fabric::new(11);
         let provider = Arc::new(fabric.provider(EndOptions::default()));
         let service = Arc::new(Echo::default());
-        let server = Host::bind(
+        let server = TestServer::bind(
             Arc::clone(&provider) as Arc<dyn Provider>,
             anywhere(),
             Arc::new(echo::Shared(Arc::clone(&service))),

@@ -2,8 +2,8 @@
 //! in virtual time.
 
 use crate::echo::{self, Echo, call, check, exchange};
-use crate::host::Host;
 use crate::stage::anywhere;
+use crate::test_server::TestServer;
 use crate::{before_calls, run_in_each_version_in_virtual_time, run_in_virtual_time};
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Answer, Caller, Reply, Service, Transport, TransportError};
@@ -43,7 +43,7 @@ impl Service for Slow {
 struct Scene {
     fabric: Fabric,
     service: Arc<Slow>,
-    server: Host,
+    server: TestServer,
 }
 
 impl Scene {
@@ -72,7 +72,7 @@ impl Scene {
             ..ServerConfig::default()
         };
         let shared = Arc::clone(&service) as Arc<dyn Service>;
-        let server = Host::bind(provider, anywhere(), shared, config).await;
+        let server = TestServer::bind(provider, anywhere(), shared, config).await;
         Self {
             fabric,
             service,

@@ -1,7 +1,7 @@
 //! A server that can call its clients, and those.
 
 use crate::echo::{Echo, Shared};
-use crate::host::Host;
+use crate::test_server::TestServer;
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Answer, Caller, ConnectionId, Programs, Service};
 use rpcrdma::{
@@ -77,7 +77,7 @@ pub(crate) struct Stage {
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) service: Arc<Noting>,
     pub(crate) backchannels: Backchannels,
-    pub(crate) server: Host,
+    pub(crate) server: TestServer,
 }
 
 impl Stage {
@@ -86,7 +86,7 @@ impl Stage {
         let (service, backchannels) = (Noting::new(), Backchannels::default());
         let config = calling_back(config, &backchannels);
         let shared = Arc::clone(&service) as Arc<dyn Service>;
-        let server = Host::bind(Arc::clone(&provider), anywhere(), shared, config).await;
+        let server = TestServer::bind(Arc::clone(&provider), anywhere(), shared, config).await;
         Self {
             provider,
             service,

@@ -1,8 +1,8 @@
 //! Which version of RPC-over-RDMA is spoken, and with whom it is not tried again.
 
 use crate::echo::{self, Peer, exchange};
-use crate::host::Host;
 use crate::stage::{Noting, Stage, answering, anywhere, providers, sim, sim_with_posted_receives};
+use crate::test_server::TestServer;
 use crate::{run, run_in_virtual_time};
 use oncrpc::Transport;
 use rpcrdma::{
@@ -221,7 +221,7 @@ fn client_that_remembers_version_one_follows_a_server_to_version_two() {
         let (provider, to) = (Arc::clone(&stage.provider), stage.server.local_addr());
         stage.server.shutdown().await;
         let service = Noting::new();
-        let server = Host::bind(provider, to, service, serving(Versions::Two)).await;
+        let server = TestServer::bind(provider, to, service, serving(Versions::Two)).await;
         exchange(&client, &[], &[]).await;
         assert_eq!(version(), Some(Version::Two));
         client.close().await;

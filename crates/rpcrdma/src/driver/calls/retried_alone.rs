@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn suspect_goes_when_nothing_else_does_and_what_comes_then_waits() {
+    fn call_retried_alone_goes_when_nothing_else_is_in_flight_and_others_wait() {
         let mut retried_alone = retried_alone(&[(1, 0), (2, 0)]);
         assert_eq!(retried_alone.turn(3, false), Turn::Others);
         assert_eq!(retried_alone.turn(0, true), Turn::Others);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn suspect_that_takes_its_time_holds_up_others_for_two_sweeps_at_most() {
+    fn slow_call_retried_alone_delays_others_for_two_sweeps_at_most() {
         let mut retried_alone = retried_alone(&[(1, 0), (2, 0)]);
         retried_alone.pop();
         retried_alone.sent_alone();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn suspects_go_beside_a_call_that_does_not_end() {
+    fn calls_retried_alone_go_beside_a_call_that_does_not_end() {
         let mut retried_alone = retried_alone(&[(1, 0), (2, 1)]);
         assert_eq!(retried_alone.sweep().count(), 0);
         let released: Vec<_> = retried_alone.sweep().map(|request| request.xid()).collect();

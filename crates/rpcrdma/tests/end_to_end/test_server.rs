@@ -11,7 +11,7 @@ use verbs::{Provider, SetupError};
 
 /// A server that is watched, as are the clients that it was asked for. When it goes they must have
 /// kept to all rules, and when it is shut down nothing may be left of them.
-pub(crate) struct Host {
+pub(crate) struct TestServer {
     server: Option<Server>,
     party: Party,
     watch: Watch,
@@ -20,7 +20,7 @@ pub(crate) struct Host {
     lawless: bool,
 }
 
-impl Host {
+impl TestServer {
     pub(crate) async fn bind(
         provider: Arc<dyn Provider>,
         on: SocketAddr,
@@ -28,15 +28,15 @@ impl Host {
         config: ServerConfig,
     ) -> Self {
         let watch = Watch::default();
-        let mut host = Self {
+        let mut server = Self {
             server: None,
             party: watch.party("server"),
             watch,
             clients: Mutex::default(),
             lawless: false,
         };
-        host.start(provider, on, service, config).await;
-        host
+        server.start(provider, on, service, config).await;
+        server
     }
 
     async fn start(
@@ -108,7 +108,7 @@ impl Host {
     }
 }
 
-impl Deref for Host {
+impl Deref for TestServer {
     type Target = Server;
 
     fn deref(&self) -> &Server {
@@ -116,7 +116,7 @@ impl Deref for Host {
     }
 }
 
-impl Drop for Host {
+impl Drop for TestServer {
     fn drop(&mut self) {
         if !self.lawless && !std::thread::panicking() {
             self.watch.finish(&[]);

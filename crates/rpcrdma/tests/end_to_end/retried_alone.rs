@@ -123,7 +123,7 @@ async fn busy(client: Watched<Client>, mut until: tokio::sync::oneshot::Receiver
 }
 
 #[test]
-fn suspect_is_answered_though_it_is_never_alone() {
+fn call_retried_alone_is_answered_though_others_never_end() {
     run_in_each_version_in_virtual_time(async || {
         let (fabric, provider) = cut_after(&[1, 0]);
         let stage = Stage::new(provider, ServerConfig::default()).await;
@@ -132,7 +132,7 @@ fn suspect_is_answered_though_it_is_never_alone() {
         let client = client.expect("it connects");
         exchange(&client, &[], &[]).await;
         // The one call that was on its way both times.
-        let suspect = innocent(&client, 1);
+        let unlucky = innocent(&client, 1);
         tokio::task::yield_now().await;
         // Some that are answered, so that there is more than one credit, and one that is not, so that
         // something is on its way all the time.
@@ -149,7 +149,7 @@ fn suspect_is_answered_though_it_is_never_alone() {
         let (end, ended) = tokio::sync::oneshot::channel();
         let busy = tokio::spawn(busy(client.clone(), ended));
         let start = Instant::now();
-        all_answered(suspect).await;
+        all_answered(unlucky).await;
         assert!(start.elapsed() < 5 * SECOND, "{:?}", start.elapsed());
         all_answered(others).await;
         end.send(()).expect("it goes on");

@@ -2,9 +2,9 @@
 //! answered all the same, and nothing is left behind.
 
 use crate::echo::{self, Echo, SHAPES, exchange};
-use crate::host::Host;
 use crate::run_in_each_version;
 use crate::stage::anywhere;
+use crate::test_server::TestServer;
 use rpcrdma::{ClientConfig, ServerConfig, Spin};
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Choices {
     }
 }
 
-async fn calls_in_weather(seed: u64) {
+async fn calls_under_faults(seed: u64) {
     let mut choices = Choices(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let fabric = Fabric::new(seed);
     let start = Instant::now();
@@ -60,7 +60,7 @@ async fn calls_in_weather(seed: u64) {
         spin: Spin::Park,
         ..ServerConfig::default()
     };
-    let server = Host::bind(of_server, anywhere(), service, config).await;
+    let server = TestServer::bind(of_server, anywhere(), service, config).await;
     let mut calls = JoinSet::new();
     let mut clients = Vec::new();
     for _ in 0..2 {
@@ -94,11 +94,11 @@ async fn calls_in_weather(seed: u64) {
 }
 
 #[test]
-fn calls_are_answered_in_any_weather() {
+fn calls_are_answered_under_any_faults() {
     run_in_each_version(async || {
         for seed in 0..40 {
             let limit = Duration::from_secs(10);
-            let done = tokio::time::timeout(limit, calls_in_weather(seed)).await;
+            let done = tokio::time::timeout(limit, calls_under_faults(seed)).await;
             done.unwrap_or_else(|_| panic!("seed {seed} hangs"));
         }
     });
