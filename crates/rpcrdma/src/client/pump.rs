@@ -14,7 +14,7 @@ use crate::driver::owner::Connection;
 use crate::driver::spin::Spinner;
 use crate::driver::{Driver, Policy};
 use oncrpc::TransportError;
-use rpcrdma_proto::Unfinished;
+use rpcrdma_proto::{Counters, Unfinished};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -38,6 +38,8 @@ struct Calling<'a> {
     connector: &'a Connector,
     outgoing: &'a mut Outgoing,
     first_reply: FirstReply,
+    /// What was published last.
+    published: Counters,
     /// When to look at the oldest call again: that goes through all of them.
     next_look: Instant,
 }
@@ -139,6 +141,7 @@ impl Pump {
             connector: &self.connector,
             outgoing: &mut self.outgoing,
             first_reply: FirstReply::new(now),
+            published: Counters::default(),
             next_look: now,
         };
         let answers = Dispatch::new(Arc::clone(&endpoint.service), endpoint.caller);
@@ -356,6 +359,7 @@ impl Policy for Calling<'_> {
         let io = endpoint.qp.io_counters();
         let conn = self.outgoing.conn;
         self.shared.publish(conn, &endpoint.connection, io);
+        self.published = *endpoint.connection.counters();
     }
 
     fn next_xid(&mut self) -> u32 {
@@ -390,7 +394,9 @@ impl Policy for Calling<'_> {
         endpoint: &mut Endpoint,
         deadlines: &mut Deadlines,
     ) -> Result<(), CloseReason> {
-        self.before_replies(endpoint);
+        if *endpoint.connection.counters() != self.published {
+            self.before_replies(endpoint);
+        }
         self.listen(endpoint);
         if now < self.next_look {
             return Ok(());
