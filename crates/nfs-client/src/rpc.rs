@@ -17,7 +17,7 @@ const POOL_KEEP: usize = 1 << 20;
 /// The first wait after `NFS3ERR_JUKEBOX`, doubled after each.
 const JUKEBOX_FIRST: Duration = Duration::from_millis(100);
 
-/// How often a call is made again because of `NFS3ERR_JUKEBOX`: for half a minute or so.
+/// How often a call is made again because of `NFS3ERR_JUKEBOX`: for 51 seconds.
 const JUKEBOX_RETRIES: u32 = 9;
 
 /// Makes calls over a transport with a credential.

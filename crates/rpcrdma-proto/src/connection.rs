@@ -414,6 +414,11 @@ impl<O: Owner> Connection<O> {
         self.requester.send_waiting(now, &mut self.shared, qp);
     }
 
+    /// Keeps back the calls that have not gone out.
+    pub(crate) fn withhold_calls(&mut self) {
+        self.requester.withhold(&mut self.shared);
+    }
+
     /// Cancels the calls that nobody waits for any more; how many there were.
     pub(crate) fn cancel(&mut self, is_unwanted: impl FnMut(&O::Call) -> bool) -> usize {
         self.requester.cancel(&mut self.shared, is_unwanted)

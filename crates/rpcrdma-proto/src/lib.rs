@@ -17,7 +17,7 @@
 //! }
 //! ```
 //!
-//! It opens nothing, waits for nothing, takes no lock and knows no clock: how long anything may take,
+//! It opens nothing, waits for nothing, takes no lock of its own and knows no clock: how long anything may take,
 //! and what happens after a connection is lost, is up to the driver (crate `rpcrdma`).
 //!
 //! # Calls

@@ -9,6 +9,7 @@ use oncrpc::ReplyBound;
 use oncrpc::xdr::{Item, Payload, pad, padded};
 use smallvec::SmallVec;
 use std::ops::Range;
+use std::time::Duration;
 
 /// A call that is not in flight: all that is needed to plan it, on this connection or the next.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub struct CallRequest<C> {
     pub(crate) reply_chunk: bool,
     pub(crate) move_items: bool,
     pub(crate) mixed_long: bool,
+    /// How long the peer may have it, if not as long as other calls.
+    pub(crate) limit: Option<Duration>,
     /// Connections that were lost while it was in flight, and not given up for their silence.
     pub losses: u32,
     /// Those among them that were lost while no other call of this end was.
@@ -47,6 +50,7 @@ impl<C> CallRequest<C> {
             reply_chunk: false,
             move_items: false,
             mixed_long: false,
+            limit: None,
             losses: 0,
             losses_alone: 0,
         }
@@ -57,6 +61,12 @@ impl<C> CallRequest<C> {
     pub fn as_health_check(mut self) -> Self {
         self.need = Need::HealthCheck;
         self
+    }
+
+    /// Sets how long the call may take, if that is longer than usual: until then no call on its connection
+    /// is [overdue](crate::Connection::overdue_call).
+    pub fn set_limit(&mut self, limit: Option<Duration>) {
+        self.limit = limit;
     }
 
     /// The same with a Reply chunk, even if the reply fits a Send.

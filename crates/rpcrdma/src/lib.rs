@@ -15,7 +15,7 @@
 //!
 //! const PROGRAM: u32 = 0x2000_0001;
 //!
-//! /// Dispatch procedure 1 with the sum of two numbers.
+//! /// Answers procedure 1 with the sum of two numbers.
 //! struct Sum;
 //!
 //! impl Program for Sum {

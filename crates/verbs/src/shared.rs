@@ -204,6 +204,12 @@ impl SharedReceiveQueue {
         }
     }
 
+    /// Whether queue pairs of other parts wait for blocks that this part may hold.
+    pub fn others_wait(&self) -> bool {
+        let state = self.part.queue.state();
+        state.turns.iter().any(|&part| part != self.part.index)
+    }
+
     /// Attaches a queue pair with a share of at most `most` blocks. For providers.
     pub fn attach(&self, most: usize) -> ReceiveShare {
         let share = Share {

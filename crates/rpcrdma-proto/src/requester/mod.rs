@@ -24,7 +24,7 @@ use oncrpc::xdr::Payload;
 use slab::Slab;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use verbs::{
     Handle, Invalidated, Invalidation, Limits, Memory, QueuePair, RegisterError, RemoteAddress,
     Segment, WorkRequest,
@@ -66,6 +66,10 @@ pub(crate) struct Requester<O: Owner> {
     recalled: usize,
     /// Calls in flight.
     xids: XidTable,
+    /// The time that the owner told last.
+    now: Option<Instant>,
+    /// The owner ends the connection: no call that has not gone out goes out any more.
+    withheld: bool,
 }
 
 /// A mark between the calls that were sent before it and those after it.
@@ -137,6 +141,8 @@ impl<O: Owner> Requester<O> {
             calls: Slab::new(),
             waiting: VecDeque::new(),
             recalled: 0,
+            now: None,
+            withheld: false,
         }
     }
 
@@ -184,7 +190,7 @@ impl<O: Owner> Requester<O> {
     /// has registered on it until then may not be all that it offers.
     pub(crate) fn credits_for(&self, shared: &Shared<O>, need: Need) -> usize {
         match shared.agreed.our_calls {
-            _ if shared.violation.is_some() => 0,
+            _ if self.withheld || shared.violation.is_some() => 0,
             OurCalls::Unsettled => 0,
             OurCalls::Never(_) | OurCalls::Sent(_) if !self.ready => 0,
             OurCalls::Never(_) | OurCalls::Sent(_) => shared.flow.room(need),
@@ -213,9 +219,28 @@ impl<O: Owner> Requester<O> {
 
     /// Send time of our oldest outstanding call, cancelled ones included.
     pub(crate) fn oldest(&self) -> Option<Instant> {
-        let sent = self.calls.iter().map(|(_, call)| call);
-        let sent = sent.filter(|call| !call.is_waiting());
-        sent.map(|call| call.sent).min()
+        self.sent().map(|call| call.sent).min()
+    }
+
+    /// How long any call that the peer has may take, cancelled ones included, if it has had one for
+    /// longer. Calls without a limit of their own may take as long as is `usual`.
+    pub(crate) fn overdue(&self, now: Instant, usual: Duration) -> Option<Duration> {
+        let own = self.sent().filter_map(|call| call.request.limit);
+        let longest = own.fold(usual, Duration::max);
+        (now >= self.oldest()? + longest).then_some(longest)
+    }
+
+    /// The calls that the peer has, or had.
+    fn sent(&self) -> impl Iterator<Item = &Call<O::Call>> {
+        let calls = self.calls.iter().map(|(_, call)| call);
+        calls.filter(|call| !call.is_unsent())
+    }
+
+    /// Keeps back the calls whose Send has not been handed out, since the connection is to end: whoever
+    /// waits for them may hear that they failed, and then they must not be executed.
+    pub(crate) fn withhold(&mut self, shared: &mut Shared<O>) {
+        self.withheld = true;
+        while self.recall(shared) {}
     }
 
     /// Takes a call, and sends it if there is a credit and room for its regions. Otherwise it waits,
@@ -227,6 +252,7 @@ impl<O: Owner> Requester<O> {
         request: CallRequest<O::Call>,
         qp: &mut dyn QueuePair,
     ) -> Result<(), FailedCall<O::Call>> {
+        self.now = Some(now);
         let plan = match self.plan(shared, &request) {
             Ok(plan) => plan,
             Err(error) => return Err(request.failed(error)),
@@ -315,6 +341,7 @@ impl<O: Owner> Requester<O> {
         shared: &mut Shared<O>,
         qp: &mut dyn QueuePair,
     ) {
+        self.now = Some(now);
         while let Some(&index) = self.waiting.front() {
             let call = &mut self.calls[index as usize];
             let need = call.request.need;
@@ -438,22 +465,26 @@ impl<O: Owner> Requester<O> {
         }
         if cancelled > 0 {
             shared.counters.cancelled += cancelled as u64;
-            self.forget_cancelled();
+            self.end_cancelled(shared);
         }
         cancelled
     }
 
-    /// Forgets the cancelled calls that were not sent.
-    fn forget_cancelled(&mut self) {
-        let calls = &mut self.calls;
-        self.waiting.retain(|&index| {
-            let call = &calls[index as usize];
-            let over = call.is_waiting() && call.is_cancelled();
-            if over {
-                calls.remove(index as usize);
+    /// Ends the cancelled calls that were not sent.
+    fn end_cancelled(&mut self, shared: &mut Shared<O>) {
+        let calls = &self.calls;
+        let is_over = |index: &u32| calls[*index as usize].is_cancelled();
+        let over: Vec<u32> = self.waiting.iter().copied().filter(is_over).collect();
+        for index in over {
+            if let State::Recalled(_) = self.calls[index as usize].state {
+                // It has a credit and handles, which the peer has never heard of.
+                let nobody = TransportError::Refused("nobody waits for it");
+                self.answered(shared, index, Outcome::Failed(nobody));
+            } else {
+                self.waiting.retain(|&other| other != index);
+                self.calls.remove(index as usize);
             }
-            !over
-        });
+        }
     }
 
     /// An error that ends a call, with the handle that the peer took along.
@@ -586,26 +617,33 @@ impl<O: Owner> Requester<O> {
     fn keep_to_grant(&mut self, shared: &mut Shared<O>) {
         let most = shared.flow.in_force() as usize;
         let mut out = shared.flow.in_flight().saturating_sub(self.recalled);
-        while out > most
-            && let Some(send) = shared.posts.recall()
-        {
-            let index = xid_of(&send).and_then(|xid| self.xids.get(xid));
-            let index = index.expect("a call that is to be posted has no reply");
-            self.calls[index as usize].state = State::Recalled(Box::new(send));
-            self.waiting.push_front(index);
-            self.recalled += 1;
+        while out > most && self.recall(shared) {
             out -= 1;
         }
-        while out < most && self.recalled > 0 {
+        while out < most && self.recalled > 0 && !self.withheld {
             let index = self.waiting.pop_front().expect("it was recalled");
             let call = &mut self.calls[index as usize];
             let State::Recalled(send) = std::mem::replace(&mut call.state, State::Awaiting) else {
                 unreachable!("recalled Sends are before calls that wait");
             };
+            call.sent = self.now.unwrap_or(call.sent);
             shared.posts.push(*send);
             self.recalled -= 1;
             out += 1;
         }
+    }
+
+    /// Takes back the Send of a call that was not handed out, the last one first; false if there is none.
+    fn recall(&mut self, shared: &mut Shared<O>) -> bool {
+        let Some(send) = shared.posts.recall() else {
+            return false;
+        };
+        let index = xid_of(&send).and_then(|xid| self.xids.get(xid));
+        let index = index.expect("a call that is to be posted has no reply");
+        self.calls[index as usize].state = State::Recalled(Box::new(send));
+        self.waiting.push_front(index);
+        self.recalled += 1;
+        true
     }
 
     /// A handle of ours is dead.
@@ -657,36 +695,37 @@ impl<O: Owner> Requester<O> {
     ) -> Vec<Unfinished<O::Call>> {
         // A look whether the peer is there is nobody's call.
         let may_have_broken =
-            |call: &&Call<O::Call>| call.request.need == Need::Call && !call.is_waiting();
+            |call: &&Call<O::Call>| call.request.need == Need::Call && !call.is_unsent();
         let calls = self.calls.iter().map(|(_, call)| call);
         let alone = calls.filter(may_have_broken).count() == 1;
         let calls = self.calls.into_iter().map(|(_, call)| call);
         let calls = calls.filter(|call| !call.is_cancelled());
-        calls
-            .map(|call| {
-                let mut request = call.request;
-                match call.state {
-                    // It must not be executed once more only because a handle was still exposed.
-                    State::Invalidating { outcome, .. } if outcome.is_whole(&call.regions) => {
-                        let reply =
-                            assemble(&mut shared.counters, request.xid, call.regions, outcome);
-                        Unfinished::Ended(request.into_call(), reply)
-                    }
-                    State::Waiting { .. } => Unfinished::Again(request),
-                    State::Recalled(_) | State::Awaiting | State::Invalidating { .. } => {
-                        request.losses += u32::from(counts);
-                        request.losses_alone += u32::from(counts && alone);
-                        Unfinished::Again(request)
-                    }
+        let ended = std::mem::take(&mut shared.replies).into_iter();
+        let ended = ended.map(|(call, reply)| Unfinished::Ended(call, reply));
+        let unfinished = calls.map(|call| {
+            let mut request = call.request;
+            match call.state {
+                // It must not be executed once more only because a handle was still exposed.
+                State::Invalidating { outcome, .. } if outcome.is_whole(&call.regions) => {
+                    let reply = assemble(&mut shared.counters, request.xid, call.regions, outcome);
+                    Unfinished::Ended(request.into_call(), reply)
                 }
-            })
-            .collect()
+                State::Waiting { .. } | State::Recalled(_) => Unfinished::Again(request),
+                State::Awaiting | State::Invalidating { .. } => {
+                    request.losses += u32::from(counts);
+                    request.losses_alone += u32::from(counts && alone);
+                    Unfinished::Again(request)
+                }
+            }
+        });
+        ended.chain(unfinished).collect()
     }
 }
 
 impl<C> Call<C> {
-    fn is_waiting(&self) -> bool {
-        matches!(self.state, State::Waiting { .. })
+    /// Whether the peer has never seen it.
+    fn is_unsent(&self) -> bool {
+        matches!(self.state, State::Waiting { .. } | State::Recalled(_))
     }
 
     fn is_cancelled(&self) -> bool {

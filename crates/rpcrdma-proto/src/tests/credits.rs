@@ -230,3 +230,81 @@ fn replies_that_are_still_being_sent_do_not_count_against_a_lowered_grant() {
     arrive(&mut connection, call_of(16));
     assert_eq!(connection.violation(), Some(Violation::BeyondCredits(16)));
 }
+
+#[test]
+fn call_that_is_cancelled_while_its_send_is_recalled_is_never_sent() {
+    let mut lone = granted(false);
+    let one_more = |lone: &mut Lone, xid| {
+        lone.call(request(xid, call(xid, 40, &[]), bound(100, &[])));
+    };
+    for xid in 1..=3 {
+        one_more(&mut lone, xid);
+        lone.receive().expect("there are credits");
+    }
+    one_more(&mut lone, 4);
+    one_more(&mut lone, 5);
+    let answer = |xid| stream(&reply(xid, 40, &[]));
+    let lowered = wire(procedure::MSG, 1, 2, &Lists::default(), &answer(1));
+    arrive(&mut lone.end.connection, lowered);
+    // Calls 4 and 5 are here, and the peer knows of neither. Nobody waits for them any more.
+    assert!(lone.end.connection.core.requester.has_recalled());
+    let cancelled = lone
+        .end
+        .connection
+        .cancel(|call| *call == CallToken(4) || *call == CallToken(5));
+    assert_eq!(cancelled, 2);
+    lone.send_stream(2, 2, &answer(2));
+    assert_eq!(
+        lone.receive().map(|(header, _)| header.xid),
+        None,
+        "a cancelled call is sent all the same"
+    );
+}
+
+#[test]
+fn recalled_call_has_no_loss() {
+    let mut lone = granted(false);
+    for xid in 1..=3 {
+        lone.call(request(xid, call(xid, 40, &[]), bound(100, &[])));
+        lone.receive().expect("there are credits");
+    }
+    lone.call(request(4, call(4, 40, &[]), bound(100, &[])));
+    let answer = stream(&reply(1, 40, &[]));
+    let lowered = wire(procedure::MSG, 1, 2, &Lists::default(), &answer);
+    arrive(&mut lone.end.connection, lowered);
+    assert!(lone.end.connection.core.requester.has_recalled());
+    let mut unfinished = lone.end.connection.into_unfinished();
+    assert!(matches!(unfinished.remove(0), Unfinished::Ended(_, Ok(_))));
+    for unfinished in unfinished {
+        let Unfinished::Again(request) = unfinished else {
+            panic!("no other reply came");
+        };
+        assert_eq!(
+            request.losses,
+            u32::from(request.xid() != 4),
+            "{}",
+            request.xid()
+        );
+    }
+}
+
+#[test]
+fn reply_that_was_not_handed_out_when_the_connection_ends_is_not_lost() {
+    let mut lone = client();
+    lone.call(request(5, call(5, 40, &[]), bound(100, &[])));
+    lone.receive().expect("the call");
+    let answer = wire(
+        procedure::MSG,
+        5,
+        8,
+        &Lists::default(),
+        &stream(&reply(5, 40, &[])),
+    );
+    arrive(&mut lone.end.connection, answer);
+    assert!(lone.end.connection.has_replies());
+    let unfinished = lone.end.connection.into_unfinished();
+    assert!(
+        matches!(&unfinished[..], [Unfinished::Ended(_, Ok(_))]),
+        "{unfinished:?}"
+    );
+}

@@ -41,7 +41,7 @@ use buffer::{Buffer, Gather};
 use oncrpc::TransportError;
 use oncrpc::xdr::Payload;
 use oncrpc::{Reply, ReplyRoom};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tracing::debug;
 use verbs::{Completion, Invalidated, Limits, QueuePair, WorkRequest};
 
@@ -293,6 +293,19 @@ impl<O: Owner> Connection<O> {
     /// end of the connection brings back its credit and memory.
     pub fn oldest_call(&self) -> Option<Instant> {
         self.core.requester.oldest()
+    }
+
+    /// How long any call in flight may take, if the peer has had one for longer: the longest
+    /// [limit](CallRequest::set_limit) of one, or what is `usual`. That nobody waits for a call any more
+    /// changes nothing.
+    pub fn overdue_call(&self, now: Instant, usual: Duration) -> Option<Duration> {
+        self.core.requester.overdue(now, usual)
+    }
+
+    /// Keeps back the calls that have not gone out, since this end is about to close the connection: they
+    /// are among the [unfinished](Self::into_unfinished), and the peer never sees them.
+    pub fn withhold_calls(&mut self) {
+        self.core.withhold_calls();
     }
 
     /// The owner's values of its calls that have no end yet.

@@ -46,7 +46,7 @@ pub(crate) struct Connector {
     pub(crate) xids: Xids,
     /// Until when the server is taken to speak version one alone.
     version_one_until: Mutex<Option<Instant>>,
-    /// Dispatch calls of the server.
+    /// Answers calls of the server.
     service: Arc<dyn Service>,
     /// The provider says that it understands remote invalidation, and does not.
     invalidation_broken: AtomicBool,

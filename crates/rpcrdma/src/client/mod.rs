@@ -141,8 +141,7 @@ impl Client {
     }
 
     /// The same client for calls that may take `limit`, be it more or less than
-    /// [`call_timeout`](ClientConfig::call_timeout). A shorter time is kept exactly, a longer one to
-    /// a second or two.
+    /// [`call_timeout`](ClientConfig::call_timeout). It begins when the call is made.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -186,11 +186,12 @@ impl Pump {
                 Unfinished::Ended(call, reply) => call.complete(reply),
             }
         }
-        // Put back in front, so the first one has to be the last.
+        // The oldest comes last: the last to be put back in front is the first to be sent; and after silence
+        // it may be the call that the server never answers, so that the only credit of a new connection has
+        // to go to another.
         again.sort_by_key(|request| std::cmp::Reverse(request.call().number()));
         for request in again {
             match mute {
-                // Should the server have no answer to this very call, others get theirs.
                 true => self.calls().put_last(request),
                 false => self.calls().put_back(request),
             }
@@ -371,6 +372,11 @@ impl Policy for Calling<'_> {
     }
 
     /// Calls of all connections count: they come and go together.
+    /// A client has Receives of its own.
+    fn others_wait(&self) -> bool {
+        false
+    }
+
     fn usage(&self, connection: &Connection) -> (u64, bool) {
         let in_use = connection.calls_out() + connection.calls_in() > 0;
         (self.outgoing.calls.made(), in_use)

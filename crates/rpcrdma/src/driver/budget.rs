@@ -252,6 +252,10 @@ impl Lease {
     }
 
     fn give_back(&self, bytes: usize) {
+        if bytes == 0 {
+            // It keeps no group: that may be gone with its last account.
+            return;
+        }
         self.held.fetch_sub(bytes, Relaxed);
         let state = self.budget.lock();
         self.budget.give_back(state, self.group, bytes);
@@ -484,5 +488,17 @@ mod tests {
             prop_assert!(customers.iter().all(|c| c.account.waiter.is_none()));
             prop_assert_eq!(budget.free(), 100);
         }
+    }
+
+    #[test]
+    fn lease_of_nothing_may_outlive_the_accounts_of_its_address() {
+        let budget = Budget::new(100);
+        let mut customer = Customer::of(&budget, 1);
+        let nothing = customer.take(0).expect("it is always there");
+        let mut shrunk = customer.take(10).expect("it is free");
+        shrunk.shrink(0);
+        drop(customer);
+        drop((nothing, shrunk));
+        assert_eq!(budget.free(), 100);
     }
 }

@@ -4,7 +4,7 @@
 //! A call has one [slot](slot), which its future and its [`CallHandle`] share. The handle goes with
 //! the message: through the queue here, into the protocol core, and out of it with the reply. Slots
 //! are used again: no allocation and no channel per call. Locks are taken in one order, that of all
-//! calls before that of a slot, and each is held for a few instructions.
+//! calls before that of a slot, and none is held across a wait or a wake-up.
 
 mod queue;
 mod retried_alone;
@@ -183,7 +183,7 @@ impl Inner {
             .map(|(index, _)| index)
     }
 
-    /// The queue for a call that was given to `conn`: another only if that one has no connection
+    /// The queue for a call that was given to `conn`: another only if that one is gone, or has no connection
     /// and the other has.
     fn instead_of(&self, conn: usize) -> usize {
         let state = self.conns[conn].state;
@@ -393,6 +393,10 @@ impl Calls {
     /// cancelled since; whether the owner is to end the connection.
     pub(crate) fn take(&self, conn: usize, room: usize, out: usize, work: &mut Work) -> bool {
         let mut inner = self.lock();
+        if inner.closing {
+            // What waits is ended by whoever ends the connection, and must not be executed.
+            return true;
+        }
         let conn = &mut inner.conns[conn];
         work.cancelled |= std::mem::take(&mut conn.cancelled);
         let turn = match room {
@@ -400,7 +404,7 @@ impl Calls {
             _ => conn.turn(out),
         };
         if turn == Turn::Nobody {
-            return inner.closing;
+            return false;
         }
         if turn == Turn::RetriedAlone {
             while let Some(request) = conn.retried_alone.pop() {
@@ -426,7 +430,7 @@ impl Calls {
                 }
             }
         }
-        inner.closing
+        false
     }
 
     /// Some time has passed on a connection: neither calls retried alone nor others wait for ever.
@@ -444,7 +448,7 @@ impl Calls {
         }
     }
 
-    /// Puts a call back in front of those that wait, because it could not be sent now. If nobody
+    /// Puts a call back in front of those that wait, because its connection was lost. If nobody
     /// waits for it any more it is forgotten.
     pub(crate) fn put_back(&self, request: CallRequest) {
         self.queue(request, ConnectionQueue::put_back);
@@ -609,6 +613,7 @@ impl PendingCall {
                 .choose()
                 .expect("while calls are taken there is a conn"),
         };
+        unsent.set_limit(self.limit);
         let place = Place {
             number: inner.made,
             user: self.user,

@@ -29,12 +29,12 @@ pub(crate) struct Dispatch {
 }
 
 impl Dispatch {
-    /// Dispatch calls on threads of its own.
+    /// Answers calls on threads of its own.
     pub(crate) fn new(service: Arc<dyn Service>, caller: Caller) -> Self {
         Self::sharing(service, caller, &Jobs::new(MAX_BLOCKING))
     }
 
-    /// Dispatch calls on threads that it shares with other connections.
+    /// Answers calls on threads that it shares with other connections.
     pub(crate) fn sharing(service: Arc<dyn Service>, caller: Caller, jobs: &Jobs) -> Self {
         Self {
             jobs: jobs.of_connection(&caller),

@@ -23,7 +23,7 @@ pub(crate) struct Endpoint {
     pub(crate) connection: Connection,
     /// How the service knows the connection.
     pub(crate) caller: Caller,
-    /// Dispatch calls of the peer, and knows how large its replies can get.
+    /// Answers calls of the peer, and knows how large its replies can get.
     pub(crate) service: Arc<dyn Service>,
     /// Memory for the chunks of the peer's calls.
     pub(crate) account: Account,
@@ -228,6 +228,7 @@ impl Endpoint {
     /// Ends the connection in good order, as far as the peer takes part. Nothing of what still
     /// comes in is looked at.
     pub(crate) async fn close(&mut self) {
+        self.connection.withhold_calls();
         self.post();
         self.qp.close();
         let closing = async {

@@ -85,6 +85,9 @@ pub(crate) trait Policy: Send {
     /// Whether the peer owes something, or may have something to say, so that its silence counts.
     fn expects_peer(&self, connection: &Connection) -> bool;
 
+    /// Whether peers at other addresses wait for Receives that calls of this one hold.
+    fn others_wait(&self) -> bool;
+
     /// How often the connection was used so far, and whether it is in use now.
     fn usage(&self, connection: &Connection) -> (u64, bool);
 
@@ -215,7 +218,10 @@ impl<P: Policy> Driver<P> {
             }
             self.look_around()?;
             // What was found out just now may have to be said before the connection waits.
-            if idle == Idle::Park && !self.endpoint.post() {
+            if idle == Idle::Park
+                && !self.endpoint.post()
+                && !self.endpoint.connection.has_replies()
+            {
                 self.park().await?;
                 self.now = clock::now();
                 self.spinner.busy();
@@ -239,9 +245,6 @@ impl<P: Policy> Driver<P> {
     fn deliver(&mut self, waker: &Waker) -> Result<Delivered, CloseReason> {
         let mut delivered = Delivered::default();
         self.endpoint.lend_memory(waker);
-        if self.answers.in_flight() > 0 {
-            delivered.any = self.answers.finish(&mut self.endpoint.connection)?;
-        }
         if self.endpoint.connection.has_replies() {
             self.policy.before_replies(&self.endpoint);
             let connection = &mut self.endpoint.connection;
@@ -249,6 +252,9 @@ impl<P: Policy> Driver<P> {
             let outgoing = outgoing.expect("only who calls has replies");
             outgoing.deliver(std::iter::from_fn(|| connection.poll_reply()));
             (delivered.any, delivered.replies) = (true, true);
+        }
+        if self.answers.in_flight() > 0 {
+            delivered.any |= self.answers.finish(&mut self.endpoint.connection)?;
         }
         if self.endpoint.connection.calls_in() > 0 {
             self.policy.before_calls()?;
@@ -328,21 +334,23 @@ impl<P: Policy> Driver<P> {
     /// A peer has a limited time to hand over the Read chunks of its calls.
     fn check_pulls(&mut self) -> Result<Option<Instant>, CloseReason> {
         let owed = self.endpoint.connection.waits_for_chunks();
-        let short = || self.endpoint.account.others_wait();
+        let short = || self.endpoint.account.others_wait() || self.policy.others_wait();
         if self.pulling.is_late(self.now, owed, short) {
             return Err(CloseReason::PullTimedOut(self.pull_timeout));
         }
         Ok(self.pulling.next(self.now))
     }
 
-    /// A peer has to move the bytes for which memory is leased while others wait for the memory. What
+    /// A peer has to move the bytes for which memory is leased while others wait for that, or for the
+    /// Receives that its calls hold until their chunks are here. What
     /// the service takes its time with is not the peer's fault.
     fn check_leases(&mut self) -> Result<Option<Instant>, CloseReason> {
         let owes = self.endpoint.account.held() > 0 && !self.endpoint.connection.is_quiet();
         let io = self.endpoint.qp.io_counters();
         self.lease_rate
             .look(self.now, owes, io.bytes_in + io.bytes_out);
-        if self.lease_rate.is_slow() && self.endpoint.account.others_wait() {
+        let short = || self.endpoint.account.others_wait() || self.policy.others_wait();
+        if self.lease_rate.is_slow() && short() {
             return Err(CloseReason::TooSlow);
         }
         Ok(self.lease_rate.next())

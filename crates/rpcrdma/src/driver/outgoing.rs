@@ -121,8 +121,7 @@ impl Outgoing {
     /// credit. That nobody waits for it any more changes nothing; that it waited before it was sent
     /// is not the server's fault.
     pub(crate) fn overdue(&self, now: Instant, endpoint: &Endpoint) -> Option<Duration> {
-        let oldest = endpoint.connection.oldest_call()?;
-        (now >= oldest + self.longest).then_some(self.longest)
+        endpoint.connection.overdue_call(now, self.timeout)
     }
 
     /// How long any call may take, those included that have more time than others.
@@ -145,5 +144,5 @@ impl Outgoing {
 
 /// Tells the connection which calls nobody waits for any more.
 fn cancel_unwanted(connection: &mut Connection) {
-    connection.cancel(|call| !call.is_open());
+    connection.cancel(CallHandle::is_unwanted);
 }

@@ -1,6 +1,6 @@
 //! What the owner of a connection does while there is nothing to do.
 //!
-//! PendingCall for the system to wake a task costs several times the round trip of a call on loopback,
+//! Waiting for the system to wake a task costs several times the round trip of a call on loopback,
 //! so an owner looks again for a while before it does. That is of use to nobody when the CPU is
 //! wanted for something else: hence one spinning connection at most, and `sched_yield` often.
 

@@ -204,7 +204,7 @@ impl Arrival {
             ..
         } = self;
         let kept = Kept {
-            _address: address,
+            address,
             _receive_memory: receive_memory,
             _load: load,
         };

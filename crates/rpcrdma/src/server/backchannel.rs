@@ -205,7 +205,7 @@ impl Transport for BackwardClient {
     }
 }
 
-/// The only line there is: a client that comes back is another.
+/// Index of the only connection of these calls: a client that comes back is another.
 const ONLY: usize = 0;
 
 /// The server's side of a backchannel, which goes with its connection.

@@ -22,7 +22,7 @@ pub(super) struct Kept(Mutex<State>);
 #[derive(Debug)]
 enum State {
     Connected(Option<OwnedSemaphorePermit>),
-    CloseReason,
+    Over,
 }
 
 impl BackwardMemory {
@@ -70,7 +70,7 @@ impl Kept {
         match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             State::Connected(Some(kept)) => kept.merge(memory),
             State::Connected(kept @ None) => *kept = Some(memory),
-            State::CloseReason => return false,
+            State::Over => return false,
         }
         true
     }
@@ -85,7 +85,7 @@ impl Kept {
 
     /// Gives back what is kept, now and later: the connection is over.
     pub(super) fn end(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = State::CloseReason;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = State::Over;
     }
 }
 

@@ -6,6 +6,7 @@ use super::stop::Stop;
 use oncrpc::admission::Admitted;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use verbs::SharedReceiveQueue;
 
 /// The place of one connection among those of the server.
 pub(super) struct Place {
@@ -16,7 +17,7 @@ pub(super) struct Place {
 
 /// What a connection holds as long as it lasts.
 pub(super) struct Kept {
-    pub(super) _address: Address,
+    pub(super) address: Address,
     pub(super) _receive_memory: Option<ReceiveLease>,
     pub(super) _load: Load,
 }
@@ -34,5 +35,12 @@ impl Load {
 impl Drop for Load {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Kept {
+    /// The Receives that connections of this address share.
+    pub(super) fn receives(&self) -> Option<SharedReceiveQueue> {
+        self.address.shared.receives.clone()
     }
 }

@@ -19,6 +19,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
+use verbs::SharedReceiveQueue;
 
 /// One connection that is served, in memory of its own: what made the connection is gone by then.
 pub(super) struct Serving {
@@ -46,6 +47,7 @@ impl Serving {
             settings: Arc::clone(&settings),
             tally,
             ends: Ends::of(&stop, &place.evicted),
+            receives: kept.as_ref().and_then(Kept::receives),
             place,
             stop,
             drain_until: None,
@@ -103,6 +105,8 @@ struct Answering {
     back: Option<BackEnd>,
     stop: Stop,
     place: Place,
+    /// The part of the shared receive queue that connections of this address have.
+    receives: Option<SharedReceiveQueue>,
     ends: Ends,
     /// When it has to end, once it was asked to.
     drain_until: Option<Instant>,
@@ -160,6 +164,11 @@ impl Policy for Answering {
     /// Only a client that is ready for calls is asked whether it is there.
     fn expects_peer(&self, _: &Connection) -> bool {
         self.back.as_ref().is_some_and(BackEnd::is_ready)
+    }
+
+    fn others_wait(&self) -> bool {
+        let receives = self.receives.as_ref();
+        receives.is_some_and(SharedReceiveQueue::others_wait)
     }
 
     fn usage(&self, connection: &Connection) -> (u64, bool) {

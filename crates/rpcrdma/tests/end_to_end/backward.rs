@@ -452,3 +452,37 @@ fn panic_of_a_clients_service_costs_a_connection_and_not_the_client() {
         assert_eq!(stage.server.shutdown().await.accepted, 2);
     });
 }
+
+/// A callback that panics costs a connection, and no call of the client. When the panic is seen depends on
+/// a thread, so this is tried often.
+#[test]
+fn replies_are_not_lost_when_a_callback_panics() {
+    crate::run_in_virtual_time(async {
+        for round in 0..60_u32 {
+            let stage = Stage::new(sim().1, ServerConfig::default()).await;
+            let callbacks = Noting::new();
+            let client = stage.client(answering(&callbacks)).await;
+            exchange(&client, &[], &[]).await;
+            let back = stage.back();
+            let mut asking = tokio::task::JoinSet::new();
+            for _ in 0..8 {
+                let client = client.clone();
+                asking.spawn(async move {
+                    for _ in 0..50 {
+                        ask(&client, echo::NOW).await?;
+                    }
+                    Ok::<_, oncrpc::TransportError>(())
+                });
+            }
+            for _ in 0..round % 20 {
+                tokio::task::yield_now().await;
+            }
+            let _ = ask(&back, echo::PANIC).await;
+            while let Some(done) = asking.join_next().await {
+                let done = done.expect("no panic");
+                assert_eq!(done, Ok(()), "round {round}");
+            }
+            client.close().await;
+        }
+    });
+}

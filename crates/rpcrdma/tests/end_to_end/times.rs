@@ -263,3 +263,62 @@ fn server_that_gets_no_connections_from_the_system_can_be_shut_down() {
         stopping.await.expect("it ends");
     });
 }
+
+#[test]
+fn cancelled_call_with_a_long_time_does_not_end_the_connection() {
+    run_in_virtual_time(async {
+        let stage = Stage::new(sim().1, patient()).await;
+        let client = stage.client(ClientConfig::default()).await;
+        exchange(&client, &[], &[]).await;
+        let mut long = Box::pin({
+            let call = call(client.next_xid(), echo::LATER, &[], &[]);
+            let client = client.party().transport(client.within(600 * SECOND));
+            async move { client.call(call, echo::bound(&[])).await }
+        });
+        assert!(tokio::time::timeout(90 * SECOND, &mut long).await.is_err());
+        // The default is a minute: this call has had five seconds of its own.
+        let other = tokio::spawn({
+            let client = client.clone();
+            async move { ask(&client, echo::LATER).await }
+        });
+        tokio::time::sleep(5 * SECOND).await;
+        drop(long);
+        tokio::time::sleep(5 * SECOND).await;
+        stage.service.echo.open();
+        tokio::time::sleep(SECOND).await;
+        stage.service.echo.open();
+        check(&other.await.expect("it ends").expect("answered"), &[]);
+        let calls = stage.service.calls();
+        let accepted = stage.server.shutdown().await.accepted;
+        assert_eq!(
+            (accepted, calls),
+            (1, 3),
+            "connections, and calls that the service had"
+        );
+    });
+}
+
+#[test]
+fn call_that_was_not_sent_when_the_client_was_closed_is_not_executed() {
+    run_in_virtual_time(async {
+        let stage = Stage::new(sim().1, patient()).await;
+        let client = stage.client(ClientConfig::default()).await;
+        exchange(&client, &[], &[]).await;
+        // Let the owner of the connection park.
+        tokio::time::sleep(SECOND).await;
+        let mut late = Box::pin(ask(&client, echo::NOW));
+        tokio::select! {
+            biased;
+            _ = &mut late => panic!("it is queued"),
+            () = std::future::ready(()) => {}
+        }
+        client.close().await;
+        let ended = late.await;
+        tokio::time::sleep(SECOND).await;
+        let calls = stage.service.calls();
+        assert!(
+            ended.is_ok() || calls == 1,
+            "{ended:?}, and yet the service had {calls} calls"
+        );
+    });
+}

@@ -104,9 +104,13 @@ impl Slot {
     /// The future is gone: the connection that was to carry the call, and whether that has it.
     pub(super) fn leave(&self) -> (usize, bool) {
         let mut state = self.lock();
+        let waker = state.waker.take();
         let was = std::mem::replace(&mut state.end, End::Left);
         let in_flight = matches!(was, End::Open) && !state.queued;
-        (state.place.conn, in_flight)
+        let conn = state.place.conn;
+        drop(state);
+        drop((was, waker));
+        (conn, in_flight)
     }
 }
 
@@ -129,6 +133,11 @@ impl CallHandle {
     /// Whether somebody waits for the end of the call.
     pub(crate) fn is_open(&self) -> bool {
         self.if_open(|_| ()).is_some()
+    }
+
+    /// Whether the caller has left, or heard the end of the call.
+    pub(crate) fn is_unwanted(&self) -> bool {
+        self.0.is_some() && !self.is_open()
     }
 
     /// Calls of a client are numbered in their order.

@@ -426,3 +426,61 @@ fn slot_of_a_call_that_is_over_is_used_again() {
         assert_eq!(calls.lock().spare.len(), 1);
     }
 }
+
+/// What a waker keeps alive: a task that may hold other calls, and drops them with itself.
+struct Task(Arc<Calls>);
+
+impl std::task::Wake for Task {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        assert!(
+            self.0.inner.try_lock().is_ok(),
+            "a waker is dropped under the lock"
+        );
+    }
+}
+
+#[test]
+fn waker_of_a_dropped_future_is_not_kept() {
+    let calls = calls();
+    let task = Arc::new(Task(Arc::clone(&calls)));
+    let waker = Waker::from(Arc::clone(&task));
+    let mut call = Box::pin(waiting(&calls, 1));
+    assert!(
+        call.as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+    let request = next(&calls).expect("sent");
+    drop((call, waker));
+    drop(request);
+    assert_eq!(
+        Arc::strong_count(&task),
+        1,
+        "a spare slot keeps the waker of a call that is over"
+    );
+}
+
+#[test]
+fn no_waker_is_dropped_under_the_lock() {
+    let calls = calls();
+    let waker = Waker::from(Arc::new(Task(Arc::clone(&calls))));
+    let mut first = Box::pin(waiting(&calls, 1));
+    assert!(
+        first
+            .as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+    // The slot has the last waker of its task.
+    drop(waker);
+    let mut work = Work::default();
+    drop(first);
+    calls.take(0, 1, 0, &mut work);
+    assert!(work.calls.is_empty());
+    let mut second = pin!(waiting(&calls, 2));
+    assert!(poll(second.as_mut()).is_pending());
+}
