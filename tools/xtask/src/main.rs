@@ -3,10 +3,13 @@
 
 mod ci;
 mod command;
+mod compared;
 mod fuzz;
 mod interop;
+mod lines;
 mod root;
 mod scale;
+mod server;
 mod soak;
 mod tidy;
 
