@@ -1,11 +1,13 @@
 //! `cargo xtask compare`: times of whole commands beside those of what people use today.
 //!
-//! `rpcrdma get` and `rpcrdma put`, with `rpcrdma serve` on loopback, beside `cp`.
+//! `rpcrdma get` and `rpcrdma put`, with `rpcrdma serve` on loopback, beside `cp`. With `--guest`: our server
+//! beside the kernel's, under the kernel's client in a virtual machine.
 
 mod content;
 mod copies;
 mod machine;
 mod scratch;
+mod servers;
 mod table;
 
 use std::path::PathBuf;
@@ -19,10 +21,18 @@ use table::Table;
 
 #[derive(Args)]
 #[command(
-    after_help = "It needs a machine that is otherwise idle. It needs 4 GiB of memory on a tmpfs, \
-and takes about three minutes."
+    after_help = "It needs a machine that is otherwise idle, and takes some minutes. Without --guest \
+it needs 4 GiB of memory on a tmpfs; with --guest it needs what cargo xtask interop does."
 )]
 pub(crate) struct Options {
+    /// Compare servers instead: ours with the kernel's, both in Debian 12's kernel booted in QEMU
+    #[arg(long, conflicts_with_all = ["scratch", "only"])]
+    guest: bool,
+
+    /// First install the Debian packages that --guest needs (apt-get, as root or with sudo)
+    #[arg(long, requires = "guest")]
+    install: bool,
+
     /// How often each is timed
     #[arg(long, value_name = "N", default_value_t = 5,
         value_parser = clap::value_parser!(u8).range(1..=99))]
@@ -61,6 +71,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Some(program) => program.canonicalize().context("no such program")?,
         None => command::build(&["--release", "--package=rpcrdma-cli"], "rpcrdma")?,
     };
+    let machine = machine::facts()?;
     let begin = Instant::now();
     let rounds = usize::from(options.rounds);
     let say = |what: &str| {
@@ -68,16 +79,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             eprintln!("{what} ...");
         }
     };
-    let rows = copies::measure(
-        &program,
-        &options.scratch,
-        rounds,
-        &|name| options.selects(name),
-        &say,
-    )?;
-    ensure!(!rows.is_empty(), "no row has such a name");
+    let (rows, guest) = if options.guest {
+        let (rows, guest) = servers::measure(&program, rounds, options.install)?;
+        (rows, Some(guest))
+    } else {
+        let selects = |name: &str| options.selects(name);
+        let rows = copies::measure(&program, &options.scratch, rounds, &selects, &say)?;
+        ensure!(!rows.is_empty(), "no row has such a name");
+        (rows, None)
+    };
     let table = Table {
-        machine: machine::facts()?,
+        machine,
+        guest,
         rounds,
         seconds: begin.elapsed().as_secs_f64(),
         rows,

@@ -38,7 +38,7 @@ impl Compared {
     }
 }
 
-/// The lowest, the middle and the highest of some values; NaN if there are none.
+/// The lowest, the median and the highest of some values; NaN if there are none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) lowest: f64,
@@ -53,7 +53,7 @@ impl Spread {
         let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
         Self {
             lowest: at(0),
-            median: at(values.len() / 2),
+            median: f64::midpoint(at(values.len().saturating_sub(1) / 2), at(values.len() / 2)),
             highest: at(values.len().saturating_sub(1)),
         }
     }
@@ -74,6 +74,7 @@ mod tests {
         assert_eq!(compared.first, spread(1.0, 2.0, 4.0));
         assert_eq!(compared.second, spread(2.0, 3.0, 8.0));
         assert_eq!(compared.ratio, spread(1.0, 2.0, 3.0));
+        assert_eq!(Compared::of(&[(2.0, 1.0), (4.0, 1.0)]).first.median, 3.0);
         assert!(Compared::of(&[]).ratio.median.is_nan());
     }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::fs;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -16,7 +18,15 @@ pub(super) struct Machine {
     /// The release of Linux.
     pub(super) kernel: String,
     pub(super) memory_mib: u64,
+    /// CPUs that something else was using when it was looked at.
+    pub(super) busy: f64,
 }
+
+/// How long it is looked at what else uses the CPUs.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// From so many CPUs on in use by others, times are doubtful.
+const DOUBTFUL: f64 = 0.25;
 
 /// This machine.
 ///
@@ -26,8 +36,12 @@ pub(super) struct Machine {
 pub(super) fn facts() -> Result<Machine> {
     let read = |path: &str| fs::read_to_string(path).with_context(|| format!("cannot read {path}"));
     let cpuinfo = read("/proc/cpuinfo")?;
+    let before = read("/proc/stat")?;
+    thread::sleep(LOOK);
+    let after = read("/proc/stat")?;
     Ok(Machine {
-        cpus: std::thread::available_parallelism()?.get(),
+        cpus: thread::available_parallelism()?.get(),
+        busy: busy(&before, &after).context("no times in /proc/stat")?,
         model: model(&cpuinfo).unwrap_or("unknown").to_owned(),
         kernel: rustix::system::uname()
             .release()
@@ -40,6 +54,35 @@ pub(super) fn facts() -> Result<Machine> {
 /// Memory of this machine that can be used without swapping, in MiB.
 pub(super) fn available_mib() -> Result<u64> {
     mebibytes(&fs::read_to_string("/proc/meminfo")?, "MemAvailable")
+}
+
+/// CPUs that were in use between two readings of `/proc/stat`.
+fn busy(before: &str, after: &str) -> Option<f64> {
+    let (before, after) = (ticks(before)?, ticks(after)?);
+    let used = after.used.checked_sub(before.used)? as f64;
+    let idle = after.idle.checked_sub(before.idle)? as f64;
+    (used + idle > 0.0).then(|| used / (used + idle) * after.cpus as f64)
+}
+
+/// Time of all CPUs.
+struct Ticks {
+    cpus: usize,
+    used: u64,
+    idle: u64,
+}
+
+fn ticks(stat: &str) -> Option<Ticks> {
+    let lines = stat.lines().filter_map(|line| line.strip_prefix("cpu"));
+    let (all, each): (Vec<&str>, Vec<&str>) = lines.partition(|line| line.starts_with(' '));
+    // user, nice, system, idle, iowait, irq, softirq, steal; what follows is part of the first two.
+    let fields = all.first()?.split_whitespace().take(8);
+    let fields: Vec<u64> = fields.map(str::parse).collect::<Result<_, _>>().ok()?;
+    let idle = fields.get(3)? + fields.get(4)?;
+    Some(Ticks {
+        cpus: each.len(),
+        used: fields.iter().sum::<u64>() - idle,
+        idle,
+    })
 }
 
 fn model(cpuinfo: &str) -> Option<&str> {
@@ -65,6 +108,7 @@ impl Machine {
             "cpu_model": self.model,
             "kernel": self.kernel,
             "memory_mib": self.memory_mib,
+            "cpus_busy_before": self.busy,
         })
     }
 
@@ -75,6 +119,7 @@ impl Machine {
             model: "Example CPU".into(),
             kernel: "6.1.0".into(),
             memory_mib: 1024,
+            busy: 0.0,
         }
     }
 }
@@ -85,13 +130,37 @@ impl fmt::Display for Machine {
             f,
             "{} CPUs ({}), {} MiB, Linux {}",
             self.cpus, self.model, self.memory_mib, self.kernel
-        )
+        )?;
+        if self.busy >= DOUBTFUL {
+            write!(
+                f,
+                "\nOthers used {:.1} CPUs before it began: the figures are DOUBTFUL",
+                self.busy
+            )?;
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn machine_that_others_use_is_noticed() {
+        let stat = |user, nice, idle| {
+            format!("cpu  {user} {nice} 0 {idle} 0 0 0 0 0 0\ncpu0 1 2 3\ncpu1 1 2 3\nintr 1\n")
+        };
+        let before = stat(100, 100, 1000);
+        assert_eq!(busy(&before, &stat(120, 130, 1150)), Some(0.5));
+        assert_eq!(busy(&before, &stat(100, 100, 1200)), Some(0.0));
+        assert_eq!(busy(&before, &before), None);
+        assert_eq!(busy("cpu 1 2", &before), None);
+        let mut machine = Machine::example();
+        assert!(!machine.to_string().contains("DOUBTFUL"));
+        machine.busy = 0.5;
+        assert!(machine.to_string().contains("0.5 CPUs"), "{machine}");
+    }
 
     #[test]
     fn facts_are_read_from_the_tables_of_linux() {

@@ -6,10 +6,13 @@ use serde_json::{Value, json};
 
 use super::machine::Machine;
 use crate::compared::{Compared, Spread};
+use crate::interop::GuestMachine;
 
 /// All rows of a run, with what they depend on.
 pub(super) struct Table {
     pub(super) machine: Machine,
+    /// The virtual machine in which it was measured, if it was.
+    pub(super) guest: Option<GuestMachine>,
     pub(super) rounds: usize,
     pub(super) seconds: f64,
     pub(super) rows: Vec<Row>,
@@ -75,10 +78,20 @@ fn spread(spread: Spread) -> Value {
     json!({ "median": spread.median, "lowest": spread.lowest, "highest": spread.highest })
 }
 
+fn guest(guest: &GuestMachine) -> Value {
+    json!({
+        "cpus": guest.cpus,
+        "emulated": true,
+        "kernel": guest.kernel,
+        "memory_mib": guest.memory_mib,
+    })
+}
+
 impl Table {
     pub(super) fn json(&self) -> Value {
         json!({
             "machine": self.machine.json(),
+            "guest": self.guest.as_ref().map(guest),
             "rounds": self.rounds,
             "seconds": self.seconds,
             "rows": self.rows.iter().map(Row::json).collect::<Vec<_>>(),
@@ -89,6 +102,17 @@ impl Table {
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "On {}", self.machine)?;
+        if let Some(GuestMachine {
+            cpus,
+            memory_mib,
+            kernel,
+        }) = &self.guest
+        {
+            writeln!(
+                f,
+                "in an emulated machine: {cpus} CPUs, {memory_mib} MiB, Linux {kernel}"
+            )?;
+        }
         writeln!(
             f,
             "Seconds: median (lowest-highest) of {} rounds; the ratio is of each round",
@@ -146,6 +170,7 @@ mod tests {
         };
         Table {
             machine: Machine::example(),
+            guest: None,
             rounds: 1,
             seconds: 3.0,
             rows: ratios.iter().map(row).collect(),
@@ -171,6 +196,21 @@ mod tests {
         assert_eq!(rows[2]["met"], true);
         assert_eq!(rows[2]["aim_met"], false);
         assert_eq!(rows[3]["met"], false);
+    }
+
+    #[test]
+    fn machines_are_in_the_result() {
+        let mut table = table(&[1.0]);
+        assert_eq!(table.json()["machine"]["kernel"], "6.1.0");
+        assert_eq!(table.json()["guest"], Value::Null);
+        table.guest = Some(GuestMachine {
+            cpus: 3,
+            memory_mib: 951,
+            kernel: "6.1.0-56".into(),
+        });
+        assert_eq!(table.json()["guest"]["cpus"], 3);
+        let text = table.to_string();
+        assert!(text.contains("3 CPUs, 951 MiB, Linux 6.1.0-56"), "{text}");
     }
 
     #[test]
