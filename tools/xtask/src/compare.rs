@@ -21,8 +21,9 @@ use table::Table;
 
 #[derive(Args)]
 #[command(
-    after_help = "It needs a machine that is otherwise idle, and takes some minutes. Without --guest \
-it needs 4 GiB of memory on a tmpfs; with --guest it needs what cargo xtask interop does."
+    after_help = "It needs a machine that is otherwise idle, and takes some minutes. Where other work \
+cannot be stopped, root can put it last: chrt -r 1 cargo xtask compare. Without --guest it needs 4 GiB of \
+memory on a tmpfs; with --guest it needs what cargo xtask interop does."
 )]
 pub(crate) struct Options {
     /// Compare servers instead: ours with the kernel's, both in Debian 12's kernel booted in QEMU
