@@ -4,17 +4,16 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::thread;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// How many lines of a failed program's output an error carries.
 const TAIL_LINES: usize = 25;
-
-/// How often a program that has a deadline is looked at.
-const POLL: Duration = Duration::from_millis(10);
 
 /// Cargo in the root of the work tree.
 pub(crate) fn cargo() -> Command {
@@ -92,20 +91,10 @@ pub(crate) fn within(command: &mut Command, limit: Duration, scratch: &Path) -> 
         .stderr(stderr.try_clone()?)
         .spawn()
         .with_context(|| format!("cannot run {}", line(command)))?;
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break Some(status);
-        }
-        if start.elapsed() > limit {
-            child.kill()?;
-            child.wait()?;
-            break None;
-        }
-        thread::sleep(POLL);
-    };
+    let status = wait_within(&mut child, start, limit);
     let took = start.elapsed();
     let stdout = read_back(&mut stdout)?;
-    match status {
+    match status? {
         Some(status) if status.success() => Ok(Finished { stdout, took }),
         ended => {
             let how = match ended {
@@ -119,6 +108,32 @@ pub(crate) fn within(command: &mut Command, limit: Duration, scratch: &Path) -> 
                 tail(&stdout),
                 tail(&errors)
             );
+        }
+    }
+}
+
+/// Waits for the end of a process that began at `start`; `None` if it had to be killed.
+fn wait_within(child: &mut Child, start: Instant, limit: Duration) -> Result<Option<ExitStatus>> {
+    let ended = ends_within(child, start, limit);
+    if !matches!(ended, Ok(true)) {
+        child.kill()?;
+    }
+    let status = child.wait()?;
+    Ok(ended?.then_some(status))
+}
+
+fn ends_within(child: &Child, start: Instant, limit: Duration) -> Result<bool> {
+    let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())
+        .context("cannot wait for a process (pidfd_open)")?;
+    loop {
+        let left = limit.saturating_sub(start.elapsed());
+        let timeout = Timespec::try_from(left).context("a limit that is too long")?;
+        let mut fds = [PollFd::new(&process, PollFlags::IN)];
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(0) => return Ok(false),
+            Ok(_) => return Ok(true),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
 }
@@ -172,6 +187,23 @@ mod tests {
             text.contains("why") && text.contains("exit status: 3"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn program_is_killed_when_its_time_is_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = |script: &str, limit| {
+            within(
+                Command::new("sh").args(["-c", script]),
+                limit,
+                folder.path(),
+            )
+        };
+        let done = run("echo said", Duration::from_secs(60)).unwrap();
+        assert_eq!(done.stdout, "said\n");
+        let error = run("echo begun; exec sleep 1000", Duration::ZERO).err();
+        let text = error.unwrap().to_string();
+        assert!(text.contains("killed after 0 s"), "{text}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod relay;
 mod report;
 mod series;
 mod serve;
+mod servers;
 mod tests;
 
 use std::fs;
@@ -28,6 +29,7 @@ use self::tests::{TESTS, Test};
 use crate::command::build;
 
 pub(crate) use self::mix::{Options as MixOptions, run as record_mix};
+pub(crate) use self::servers::{GuestMachine, ServerTimes, time_servers};
 
 #[derive(Args)]
 pub(crate) struct Options {

@@ -1,12 +1,16 @@
-//! The project's chores: `cargo xtask` with `ci`, `tidy`, `fuzz`, `soak`, `scale`, `interop`,
-//! `record-mix`.
+//! The project's chores: `cargo xtask` with `ci`, `tidy`, `fuzz`, `soak`, `scale`, `compare`,
+//! `interop`, `record-mix`.
 
 mod ci;
 mod command;
+mod compare;
+mod compared;
 mod fuzz;
 mod interop;
+mod lines;
 mod root;
 mod scale;
+mod server;
 mod soak;
 mod tidy;
 
@@ -36,6 +40,8 @@ enum Chore {
     Soak(soak::Options),
     /// Measure what thousands of connections cost a server
     Scale(scale::Options),
+    /// Compare the times of whole commands with those of what people use today
+    Compare(compare::Options),
     /// Be clients of the server that is measured
     #[command(hide = true)]
     ScaleClients(scale::ClientOptions),
@@ -52,6 +58,7 @@ fn main() -> ExitCode {
         Chore::Fuzz(options) => fuzz::run(&options),
         Chore::Soak(options) => soak::run(&options),
         Chore::Scale(options) => scale::run(&options),
+        Chore::Compare(options) => compare::run(&options),
         Chore::ScaleClients(options) => scale::run_clients(&options),
         Chore::Interop(options) => interop::run(&options),
         Chore::RecordMix(options) => interop::record_mix(&options),

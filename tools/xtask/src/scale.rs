@@ -5,12 +5,10 @@
 
 mod clients;
 mod crowd;
-mod lines;
 mod report;
-mod server;
 mod wire;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,9 +16,10 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
 use crate::command;
+use crate::compared::Compared;
+use crate::server::Server;
 use crowd::{Crowd, Load};
-use report::{Aim, Report, median};
-use server::Server;
+use report::{Aim, Report};
 
 pub(crate) use clients::{ClientOptions, run as run_clients};
 
@@ -78,8 +77,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     std::fs::create_dir_all(&scratch).context("cannot make a folder for scratch files")?;
     let connections = usize::from(options.connections);
     // Room for one more, so that what is refused is not the last.
-    let server = Server::start(&program, &scratch.join("crowded"), connections + 1)?;
-    let beside = Server::start(&program, &scratch.join("beside"), connections + 1)?;
+    let server = serve(&program, &scratch.join("crowded"), connections + 1)?;
+    let beside = serve(&program, &scratch.join("beside"), connections + 1)?;
     let report = measure(&server, &beside, connections, !options.json)?;
     match options.json {
         true => println!("{:#}", report.json()),
@@ -120,6 +119,7 @@ fn measure(server: &Server, beside: &Server, connections: usize, talk: bool) -> 
     // As many as there are, where there are fewer.
     let many = many.min(opened.made);
     let cpu = Compared::in_turn(
+        ROUNDS,
         || cpu_per_call(beside, &mut few, FEW),
         || cpu_per_call(server, &mut crowd, many),
     )?;
@@ -130,7 +130,7 @@ fn measure(server: &Server, beside: &Server, connections: usize, talk: bool) -> 
     }
     let with_all = server.resident()?;
     let there = crowd.count()?;
-    let rates = Compared::in_turn(|| rate(&mut few), || rate(&mut crowd))?;
+    let rates = Compared::in_turn(ROUNDS, || rate(&mut few), || rate(&mut crowd))?;
 
     say("none");
     drop(crowd);
@@ -187,15 +187,15 @@ fn measure(server: &Server, beside: &Server, connections: usize, talk: bool) -> 
     );
     report.add(
         "NULLs in a second of 100 busy connections alone",
-        rates.first,
+        rates.first.median,
         "",
         Aim::None,
     );
-    report.add("  with all others idle", rates.second, "", Aim::None);
-    report.add("  ratio", rates.ratio, "", Aim::AtLeast(0.9));
+    report.add("  with all others idle", rates.second.median, "", Aim::None);
+    report.add("  ratio", rates.ratio.median, "", Aim::AtLeast(0.9));
     report.add(
         "CPU of the server for a NULL, 10 busy connections",
-        cpu.first,
+        cpu.first.median,
         "us",
         Aim::None,
     );
@@ -207,11 +207,11 @@ fn measure(server: &Server, beside: &Server, connections: usize, talk: bool) -> 
     );
     report.add(
         "  CPU of the server for a NULL with them",
-        cpu.second,
+        cpu.second.median,
         "us",
         Aim::None,
     );
-    report.add("  ratio", cpu.ratio, "", Aim::AtMost(1.3));
+    report.add("  ratio", cpu.ratio.median, "", Aim::AtMost(1.3));
     report.add(
         "time of this run",
         begin.elapsed().as_secs_f64(),
@@ -222,32 +222,16 @@ fn measure(server: &Server, beside: &Server, connections: usize, talk: bool) -> 
     Ok(report)
 }
 
-/// Two figures that were measured in turn, and the ratio of the second to the first: medians, that of the
-/// ratio of the rounds'.
-struct Compared {
-    first: f64,
-    second: f64,
-    ratio: f64,
-}
-
-impl Compared {
-    fn in_turn(
-        mut first: impl FnMut() -> Result<f64>,
-        mut second: impl FnMut() -> Result<f64>,
-    ) -> Result<Self> {
-        let (mut firsts, mut seconds, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..ROUNDS {
-            let (first, second) = (first()?, second()?);
-            firsts.push(first);
-            seconds.push(second);
-            ratios.push(second / first);
-        }
-        Ok(Self {
-            first: median(firsts),
-            second: median(seconds),
-            ratio: median(ratios),
-        })
-    }
+/// Serves an empty directory, without CRCs.
+fn serve(program: &Path, scratch: &Path, connections: usize) -> Result<Server> {
+    let options = [
+        "--no-crc",
+        "--idle-timeout",
+        "0",
+        "--max-connections",
+        &connections.to_string(),
+    ];
+    Server::start(program, &scratch.join("export"), scratch, &options)
 }
 
 /// NULLs in a second of a hundred busy connections.

@@ -38,6 +38,8 @@ pub(super) struct Boot<'a> {
     pub(super) script: &'a str,
     /// Variables of the script.
     pub(super) environment: &'a [(&'a str, String)],
+    /// A program of the host, which the guest has as `/lab/rpcrdma`.
+    pub(super) program: Option<&'a Path>,
     /// Ports of the host's 127.0.0.1 and the guest's ports behind them.
     pub(super) forwards: &'a [(u16, u16)],
     /// Where to write the traffic of the guest's network card.
@@ -319,7 +321,7 @@ pub(super) fn free_ports<const N: usize>() -> Result<[u16; N]> {
     Ok(ports)
 }
 
-/// The image's archive and, behind it, one with `/init`, the script and its variables.
+/// The image's archive and, behind it, one with `/init`, the script, its variables and its program.
 fn write_initrd(run: &TestRun<'_>, boot: &Boot<'_>) -> Result<PathBuf> {
     let interop = crate::root().join("testing/interop");
     let read = |name: &str| {
@@ -344,6 +346,11 @@ fn write_initrd(run: &TestRun<'_>, boot: &Boot<'_>) -> Result<PathBuf> {
         0o644,
         &read(&format!("tests/{}", boot.script))?,
     )?;
+    if let Some(program) = boot.program {
+        let content =
+            fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
+        archive.file("lab/rpcrdma", 0o755, &content)?;
+    }
     archive.file("lab/env", 0o644, environment.as_bytes())?;
     archive.finish()?;
     Ok(path)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::lines::Lines;
+use crate::lines::Lines;
 
 /// Connections of one process: well below the descriptors that it may have.
 const PER_PROCESS: usize = 5000;

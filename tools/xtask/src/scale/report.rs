@@ -112,12 +112,6 @@ impl fmt::Display for Report {
     }
 }
 
-/// The middle one of some values.
-pub(super) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,6 +129,5 @@ mod tests {
         assert_eq!(report.missed(), 3);
         assert_eq!(report.to_string().matches("MISSED").count(), 3);
         assert_eq!(report.json()["figures"][3]["met"], false);
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
     }
 }

@@ -74,6 +74,7 @@ pub(super) fn record(
             ("MOUNT_PORT", mount_port.to_string()),
             ("SOURCE", source.into()),
         ],
+        program: None,
         forwards: &[],
         capture: Some(capture.clone()),
         limit: LIMIT,

@@ -12,6 +12,7 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
         name: "guest",
         script: "kernel-selftest.sh",
         environment: &[],
+        program: None,
         forwards: &[],
         capture: None,
         limit: Duration::from_secs(180),

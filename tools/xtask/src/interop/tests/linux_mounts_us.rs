@@ -53,6 +53,7 @@ pub(super) fn drive(run: &TestRun<'_>, server: (&str, u16, u16, &str)) -> Result
             ("ENTRIES", ENTRIES.to_string()),
             ("OWNER_KEPT", u8::from(as_root).to_string()),
         ],
+        program: None,
         forwards: &[],
         capture: None,
         limit: LIMIT,

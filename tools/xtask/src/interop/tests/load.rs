@@ -57,6 +57,7 @@ pub(super) fn boot<'a>(
         name: "guest",
         script,
         environment: &environment,
+        program: None,
         forwards: &[],
         capture: None,
         limit,

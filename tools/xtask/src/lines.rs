@@ -11,11 +11,11 @@ use anyhow::{Context, Result};
 /// How long a line may take.
 const LIMIT: Duration = Duration::from_secs(120);
 
-pub(super) struct Lines(Receiver<String>);
+pub(crate) struct Lines(Receiver<String>);
 
 impl Lines {
     /// Reads them, on a thread that ends with the process.
-    pub(super) fn of(stdout: ChildStdout) -> Self {
+    pub(crate) fn of(stdout: ChildStdout) -> Self {
         let (sender, lines) = channel();
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
@@ -31,7 +31,7 @@ impl Lines {
     /// # Errors
     ///
     /// There is none within two minutes, or it is no JSON.
-    pub(super) fn next(&self) -> Result<serde_json::Value> {
+    pub(crate) fn next(&self) -> Result<serde_json::Value> {
         let line = self
             .0
             .recv_timeout(LIMIT)

@@ -7,35 +7,40 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 
-use super::lines::Lines;
+use crate::lines::Lines;
 
 /// A running server. Dropped, it is killed.
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
     /// Where it listens.
-    pub(super) addr: SocketAddrV4,
+    pub(crate) addr: SocketAddrV4,
     // Read to its end, so that the server never waits for somebody who reads.
     _said: Lines,
 }
 
 impl Server {
-    /// Serves an empty directory to this machine, without CRCs.
+    /// Serves the directory `export` to this machine, with further options of `rpcrdma serve`. What it
+    /// keeps and logs is below `scratch`.
     ///
     /// # Errors
     ///
     /// It does not start, or does not say where it listens.
-    pub(super) fn start(program: &Path, scratch: &Path, connections: usize) -> Result<Self> {
-        let export = scratch.join("export");
-        fs::create_dir_all(&export)?;
+    pub(crate) fn start(
+        program: &Path,
+        export: &Path,
+        scratch: &Path,
+        options: &[&str],
+    ) -> Result<Self> {
+        fs::create_dir_all(export)?;
+        fs::create_dir_all(scratch)?;
         let log = fs::File::create(scratch.join("serve.log"))?;
         let mut child = Command::new(program)
             .arg("serve")
-            .arg(&export)
+            .arg(export)
             .args(["--listen", "127.0.0.1:0", "--mount-port", "0", "--json"])
-            .args(["--no-crc", "--idle-timeout", "0"])
-            .args(["--max-connections", &connections.to_string()])
             .arg("--state-dir")
             .arg(scratch.join("state"))
+            .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -60,7 +65,7 @@ impl Server {
     }
 
     /// Bytes of memory that it has in use (VmRSS).
-    pub(super) fn resident(&self) -> Result<u64> {
+    pub(crate) fn resident(&self) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
@@ -68,7 +73,7 @@ impl Server {
     }
 
     /// Seconds of CPU that it has used, in ticks of 10 ms as a rule.
-    pub(super) fn cpu(&self) -> Result<f64> {
+    pub(crate) fn cpu(&self) -> Result<f64> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         // The name of the program may have anything in it, but for what follows the last bracket.
         let fields: Vec<&str> = stat

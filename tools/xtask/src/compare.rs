@@ -1,0 +1,104 @@
+//! `cargo xtask compare`: times of whole commands beside those of what people use today.
+//!
+//! `rpcrdma get` and `rpcrdma put`, with `rpcrdma serve` on loopback, beside `cp`. With `--guest`: our server
+//! beside the kernel's, under the kernel's client in a virtual machine.
+
+mod content;
+mod copies;
+mod machine;
+mod scratch;
+mod servers;
+mod table;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+use crate::command;
+use table::Table;
+
+#[derive(Args)]
+#[command(
+    after_help = "It needs a machine that is otherwise idle, and takes some minutes. Where other work \
+cannot be stopped, root can put it last: chrt -r 1 cargo xtask compare. Without --guest it needs 4 GiB of \
+memory on a tmpfs; with --guest it needs what cargo xtask interop does."
+)]
+pub(crate) struct Options {
+    /// Compare servers instead: ours with the kernel's, both in Debian 12's kernel booted in QEMU
+    #[arg(long, conflicts_with_all = ["scratch", "only"])]
+    guest: bool,
+
+    /// First install the Debian packages that --guest needs (apt-get, as root or with sudo)
+    #[arg(long, requires = "guest")]
+    install: bool,
+
+    /// How often each is timed
+    #[arg(long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u8).range(1..=99))]
+    rounds: u8,
+
+    /// Only rows with this in their name (may be given again)
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
+
+    /// The program to time [default: build it, optimised]
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+
+    /// A directory of a tmpfs, where everything is copied
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    scratch: PathBuf,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+impl Options {
+    fn selects(&self, row: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|text| row.contains(text.as_str()))
+    }
+}
+
+/// Compares, and prints a table.
+///
+/// # Errors
+///
+/// Something cannot be measured. A ratio that is too high is no error.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let program = match &options.program {
+        Some(program) => program.canonicalize().context("no such program")?,
+        None => command::build(&["--release", "--package=rpcrdma-cli"], "rpcrdma")?,
+    };
+    let machine = machine::facts()?;
+    let begin = Instant::now();
+    let rounds = usize::from(options.rounds);
+    let say = |what: &str| {
+        if !options.json {
+            eprintln!("{what} ...");
+        }
+    };
+    let (rows, guest) = if options.guest {
+        let (rows, guest) = servers::measure(&program, rounds, options.install)?;
+        (rows, Some(guest))
+    } else {
+        let selects = |name: &str| options.selects(name);
+        let rows = copies::measure(&program, &options.scratch, rounds, &selects, &say)?;
+        ensure!(!rows.is_empty(), "no row has such a name");
+        (rows, None)
+    };
+    let table = Table {
+        machine,
+        guest,
+        rounds,
+        seconds: begin.elapsed().as_secs_f64(),
+        rows,
+    };
+    match options.json {
+        true => println!("{:#}", table.json()),
+        false => print!("{table}"),
+    }
+    Ok(())
+}
