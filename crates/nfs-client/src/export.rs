@@ -198,6 +198,20 @@ impl<T: Transport + Send + Sync> Export<T> {
         Upload::begin(self, dir, name, path, attributes).await
     }
 
+    /// As [`upload`](Self::upload), in a directory whose handle is known: that saves a LOOKUP for
+    /// each component of the path. Of the path the last component is the name; the rest is for
+    /// messages.
+    pub async fn upload_in(
+        &self,
+        dir: FileHandle,
+        path: impl AsRef<[u8]>,
+        attributes: SetAttributes,
+    ) -> Result<Upload<'_, T>, Error> {
+        let path = path.as_ref();
+        let (_, name) = split(path).at("create", path)?;
+        Upload::begin(self, dir, name, path, attributes).await
+    }
+
     /// Writes a whole file at once, as [`upload`](Self::upload) does.
     pub async fn write_all(
         &self,
@@ -207,7 +221,7 @@ impl<T: Transport + Send + Sync> Export<T> {
     ) -> Result<(), Error> {
         let mut upload = self.upload(path, attributes).await?;
         let data: Gather = std::iter::once(data.into()).collect();
-        if let Err(error) = upload.write(data).await {
+        if let Err(error) = upload.write_last(data).await {
             upload.abandon().await;
             return Err(error);
         }
@@ -232,6 +246,37 @@ impl<T: Transport + Send + Sync> Export<T> {
             .await
             .at(doing, path)?;
         Ok(())
+    }
+
+    /// A directory in one whose handle is known, and its handle. A directory that has the name is as
+    /// good, also at the end of a symbolic link. Of the path the last component is the name.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::Exist`] if something else has the name.
+    pub async fn make_dir_in(
+        &self,
+        dir: FileHandle,
+        path: impl AsRef<[u8]>,
+        attributes: SetAttributes,
+    ) -> Result<FileHandle, Error> {
+        let path = path.as_ref();
+        let doing = "make directory";
+        let (_, name) = split(path).at(doing, path)?;
+        match self.nfs.make_dir(dir, name, attributes).await {
+            Ok(made) => match made.handle {
+                Some(handle) => Ok(handle),
+                None => Ok(self.lookup(dir, name).await.at(doing, path)?.handle),
+            },
+            Err(fault @ Fault::Status(Status::Exist)) => {
+                let there = self.find(path, Last::Follow).await.at("find", path)?;
+                match there.attributes.file_type {
+                    FileType::Directory => Ok(there.handle),
+                    _ => Err(fault).at(doing, path),
+                }
+            }
+            Err(fault) => Err(fault).at(doing, path),
+        }
     }
 
     /// A directory and those it is in, as far as they are not there.
@@ -348,6 +393,12 @@ impl<T: Transport + Send + Sync> Export<T> {
         let path = path.as_ref();
         let node = self.find(path, Last::Follow).await.at("ask about", path)?;
         self.nfs.path_conf(node.handle).await.at("ask about", path)
+    }
+
+    /// Handle of the directory that a path's last component is in.
+    pub async fn parent(&self, path: impl AsRef<[u8]>) -> Result<FileHandle, Error> {
+        let path = path.as_ref();
+        Ok(self.place(path).await.at("find", path)?.0)
     }
 
     /// The directory that a path's last component is in, and that component.

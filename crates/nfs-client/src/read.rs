@@ -67,6 +67,12 @@ impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
         self.expected
     }
 
+    /// Whether all data was handed out: known with the last of it, if the server tells the end of the
+    /// file along with it.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
     /// The next bytes, up to [`Tuning::read_size`] of them; nothing at the end of the file.
     ///
     /// A file that grows is read to its new end; one that shrinks ends there.

@@ -1,10 +1,10 @@
 //! Atomic uploads: a file appears under its name only when it is complete.
 
 use crate::error::At;
-use crate::{Error, Export, Fault, WriteStream};
+use crate::{Error, Export, Fault, Nfs3, WriteStream};
 use nfs_proto::args::CreateHow;
 use nfs_proto::limits::MAX_NAME;
-use nfs_proto::{CreateVerifier, FileHandle, Name, SetAttributes, SetTime, Status};
+use nfs_proto::{FileHandle, Name, SetAttributes, Status};
 use oncrpc::Transport;
 use oncrpc::xdr::Gather;
 use std::hash::{BuildHasher, RandomState};
@@ -82,6 +82,16 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
         self.stream.write(data).await
     }
 
+    /// Adds data at the end, and waits until all data is on stable storage; see
+    /// [`WriteStream::write_last`].
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    pub async fn write_last(&mut self, data: Gather) -> Result<(), Error> {
+        self.stream.write_last(data).await
+    }
+
     /// Waits until all data is on stable storage, sets the attributes, and gives the file its
     /// name. On failure the temporary file is removed.
     ///
@@ -106,31 +116,13 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
         }
         let from = Name::new(&self.temporary).at("name", &self.path)?;
         let to = Name::new(&self.name).at("name", &self.path)?;
-        let named = match nfs.rename((self.dir, from), (self.dir, to)).await {
+        let (dir, ours) = (self.dir, self.stream.handle());
+        let named = match nfs.rename((dir, from), (dir, to)).await {
             // The call came a second time to a server that has forgotten the first, or so it seems.
-            Err(Fault::Status(Status::NoEntry)) if self.has_its_name(to).await => Ok(()),
+            Err(Fault::Status(Status::NoEntry)) if has_name(nfs, ours, dir, to).await => Ok(()),
             named => named,
         };
         named.at("name", &self.path)
-    }
-
-    /// Whether our file is what has the name. Handles of one file may differ; numbers do not.
-    async fn has_its_name(&self, name: Name<'_>) -> bool {
-        let nfs = self.export.nfs();
-        let ours = self.stream.handle();
-        match nfs.lookup(self.dir, name).await {
-            Ok((found, _)) if found == ours => true,
-            Ok((found, _)) => {
-                let both = (
-                    nfs.get_attributes(found).await,
-                    nfs.get_attributes(ours).await,
-                );
-                matches!(both, (Ok(found), Ok(ours))
-                    if (found.fsid, found.file_id) == (ours.fsid, ours.file_id))
-            }
-            // The first error is the one that counts.
-            Err(_) => false,
-        }
     }
 
     /// Removes the temporary file, as far as the server lets us.
@@ -151,48 +143,51 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
     }
 }
 
-/// Creates a file of a name nobody else has: EXCLUSIVE, so that repeating the call is safe; or
-/// GUARDED where the server cannot do that.
-///
-/// A server may keep the verifier of an exclusive CREATE in the file's attributes, so that these
-/// have to be set afterwards (RFC 1813 §3.3.8).
+/// Whether a file is what has a name. Handles of one file may differ; numbers do not.
+async fn has_name<T: Transport + Send + Sync>(
+    nfs: &Nfs3<T>,
+    file: FileHandle,
+    dir: FileHandle,
+    name: Name<'_>,
+) -> bool {
+    match nfs.lookup(dir, name).await {
+        Ok((found, _)) if found == file => true,
+        Ok((found, _)) => {
+            let both = (
+                nfs.get_attributes(found).await,
+                nfs.get_attributes(file).await,
+            );
+            matches!(both, (Ok(found), Ok(file))
+                if (found.fsid, found.file_id) == (file.fsid, file.file_id))
+        }
+        // The first error is the one that counts.
+        Err(_) => false,
+    }
+}
+
+/// Creates a file of a name nobody else has: GUARDED, which sets its mode in the same call, where
+/// EXCLUSIVE would need a SETATTR behind it (RFC 1813 §3.3.8).
 async fn create_temporary<T: Transport + Send + Sync>(
     export: &Export<T>,
     dir: FileHandle,
     name: Name<'_>,
     mode: u32,
 ) -> Result<(Vec<u8>, FileHandle), Fault> {
-    let attributes = SetAttributes {
+    let how = CreateHow::Guarded(SetAttributes {
         mode: Some(mode),
         ..SetAttributes::default()
-    };
-    let mut exclusive = true;
+    });
     for _ in 0..MAX_TRIES {
         let number = RandomState::new().hash_one(name.get());
         let temporary = temporary_name(&name, number);
-        let how = match exclusive {
-            true => CreateHow::Exclusive(CreateVerifier(number.to_be_bytes())),
-            false => CreateHow::Guarded(attributes),
-        };
-        match export.create_in(dir, Name::new(&temporary)?, how).await {
-            Ok(handle) => {
-                if exclusive {
-                    let now = SetAttributes {
-                        atime: SetTime::ServerTime,
-                        mtime: SetTime::ServerTime,
-                        ..attributes
-                    };
-                    let set = export.nfs().set_attributes(handle, now, None).await;
-                    if let Err(fault) = set {
-                        // Nobody else knows the name; the first error is the one that counts.
-                        let _ = export.nfs().remove(dir, Name::new(&temporary)?).await;
-                        return Err(fault);
-                    }
-                }
-                return Ok((temporary, handle));
+        let place = Name::new(&temporary)?;
+        match export.create_in(dir, place, how).await {
+            Ok(handle) => return Ok((temporary, handle)),
+            // The call came a second time to a server that has forgotten the first, or so it seems:
+            // nobody else knows the name. If it cannot be removed, that is told by nobody.
+            Err(Fault::Status(Status::Exist)) => {
+                let _ = export.nfs().remove(dir, place).await;
             }
-            Err(Fault::Status(Status::NotSupported)) if exclusive => exclusive = false,
-            Err(Fault::Status(Status::Exist)) => {}
             Err(fault) => return Err(fault),
         }
     }

@@ -286,10 +286,6 @@ async fn upload_replaces_only_when_it_is_whole() {
     for faults in [
         Faults::default(),
         Faults {
-            no_exclusive: true,
-            ..Faults::default()
-        },
-        Faults {
             sparse: true,
             ..Faults::default()
         },
@@ -331,6 +327,42 @@ async fn upload_is_named_though_the_call_that_names_it_is_executed_twice() {
         export.write_all("/file", new, mode(0o640)).await.unwrap();
         assert_eq!(server.disk.lock().unwrap().read("/file"), b"new");
         assert_eq!(export.entries("/").await.unwrap().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn upload_leaves_nothing_behind_though_the_call_that_creates_is_executed_twice() {
+    let faults = Faults {
+        creates_twice: 1,
+        ..Faults::default()
+    };
+    let (server, export) = export(faults, Carry::Apart).await;
+    let new = b"new".to_vec();
+    export.write_all("/file", new, mode(0o640)).await.unwrap();
+    assert_eq!(server.disk.lock().unwrap().read("/file"), b"new");
+    assert_eq!(export.entries("/").await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn directory_is_made_by_its_handle_unless_there_is_one() {
+    for sparse in [false, true] {
+        let faults = Faults {
+            sparse,
+            ..Faults::default()
+        };
+        let (_, export) = export(faults, Carry::Apart).await;
+        let root = export.root().handle;
+        let made = export.make_dir_in(root, "d", NONE).await.unwrap();
+        assert_eq!(made, export.stat("/d").await.unwrap().handle);
+        assert_eq!(export.make_dir_in(root, "d", NONE).await, Ok(made));
+        export.symlink("d", "/link").await.unwrap();
+        assert_eq!(export.make_dir_in(root, "link", NONE).await, Ok(made));
+        let below = export.make_dir_in(made, "d/e", NONE).await.unwrap();
+        assert_eq!(below, export.stat("/d/e").await.unwrap().handle);
+        assert_eq!(export.parent("/d/e").await, Ok(made));
+        export.write_all("/f", Vec::new(), NONE).await.unwrap();
+        let error = export.make_dir_in(root, "f", NONE).await.unwrap_err();
+        assert_eq!(error.status(), Some(Status::Exist));
     }
 }
 

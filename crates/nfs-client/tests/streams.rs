@@ -101,8 +101,9 @@ async fn writing_to_a_server_that_loses_all_data_fails() {
         ..Faults::default()
     };
     let (_, export) = export(faults, Carry::Apart).await;
+    // More than one WRITE, which would be stable at once.
     let error = export
-        .write_all("/file", bytes(100, 1), SetAttributes::default())
+        .write_all("/file", bytes(SIZE, 1), SetAttributes::default())
         .await
         .unwrap_err();
     assert!(matches!(error.fault, Fault::KeepsRestarting(_)), "{error}");
@@ -124,6 +125,36 @@ async fn data_that_is_stable_at_once_needs_no_commit() {
         .await
         .unwrap();
     assert_eq!(server.counts().1, 0);
+}
+
+#[tokio::test]
+async fn file_of_one_write_is_uploaded_in_three_calls() {
+    let (server, export) = export(Faults::default(), Carry::Apart).await;
+    let data = bytes(4096, 5);
+    let piece = || std::iter::once(Bytes::from(data.clone())).collect();
+    let calls = || export.nfs().transport().calls.load(Relaxed);
+    let before = calls();
+    let root = export.root().handle;
+    let none = SetAttributes::default();
+    let mut upload = export.upload_in(root, "file", none).await.unwrap();
+    upload.write_last(piece()).await.unwrap();
+    upload.finish().await.unwrap();
+    assert_eq!(calls() - before, 3, "CREATE, WRITE and RENAME");
+    server.disk.lock().unwrap().crash();
+    assert!(server.disk.lock().unwrap().read("/file") == data);
+
+    let mut upload = export.upload_in(root, "twice", none).await.unwrap();
+    upload.write(piece()).await.unwrap();
+    upload.write_last(piece()).await.unwrap();
+    upload.finish().await.unwrap();
+    server.disk.lock().unwrap().crash();
+    let twice = [&data[..], &data].concat();
+    assert!(server.disk.lock().unwrap().read("/twice") == twice);
+    assert_eq!(
+        server.counts().1,
+        1,
+        "there is a COMMIT for what came before"
+    );
 }
 
 #[tokio::test]
@@ -229,6 +260,24 @@ async fn waiting_for_data_can_be_cancelled_and_resumed() {
         }
     }
     assert!(read == data);
+}
+
+#[tokio::test]
+async fn stream_knows_with_its_last_data_that_it_has_ended() {
+    let (_, export) = export(Faults::default(), Carry::Apart).await;
+    for len in [1, 4096, 65_536, 65_537] {
+        export
+            .write_all("/file", bytes(len, 1), SetAttributes::default())
+            .await
+            .unwrap();
+        let mut stream = export.read("/file").await.unwrap();
+        let mut left = len;
+        while !stream.has_ended() {
+            left -= buffer::gather_len(&stream.next().await.unwrap().unwrap());
+        }
+        assert_eq!(left, 0);
+        assert_eq!(stream.next().await.unwrap(), None);
+    }
 }
 
 #[tokio::test]

@@ -24,7 +24,9 @@
 //! `RWF_NOWAIT`) and become a job when the kernel would have to read a disk. Unstable writes of up
 //! to [`INLINE_WRITE`] bytes are tried in the same way where the file system can say that it would
 //! wait (XFS, btrfs) or never does (tmpfs); ext4 cannot, and its writes are jobs, as is everything
-//! that changes a directory, reads one, or syncs. On a file system that is not known here, such as
+//! that changes a directory, reads one, or syncs. On a file system in memory nothing waits for a
+//! disk but the table, so that files are made, renamed within a directory, written and synced at once
+//! while the table has no files. On a file system that is not known here, such as
 //! FUSE or one behind a network, even looking at an open file may wait: there everything is a job.
 
 mod data;
@@ -58,7 +60,7 @@ use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 use sys::{Pace, ProcFd, Stat, Stop, Try};
 use table::Table;
@@ -120,6 +122,8 @@ struct Inner {
     /// How to read and write without waiting. A file system in memory need not be told, and some of
     /// them cannot.
     haste: ReadWriteFlags,
+    /// Whether it is in memory.
+    memory: bool,
     changes: Changes,
     /// See [`DIRECTORY_TRUST`].
     trust: Duration,
@@ -169,6 +173,18 @@ impl LocalFs {
         }
     }
 
+    /// Runs a change, as a job unless the file system is in memory. In haste nothing may be changed
+    /// yet when it turns out that it would wait.
+    fn change<T: Failed + 'static>(
+        &self,
+        op: impl Fn(&Inner, Pace) -> Try<T> + Send + 'static,
+    ) -> Outcome<T> {
+        match self.inner.memory && !self.inner.table.has_files() {
+            true => self.run(op),
+            false => self.slow(move |inner| op(inner, Pace::Patient)),
+        }
+    }
+
     fn slow<T: Failed + 'static>(
         &self,
         op: impl FnOnce(&Inner) -> Try<T> + Send + 'static,
@@ -189,6 +205,15 @@ impl Inner {
 
     fn names(&self) -> MutexGuard<'_, ()> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As [`names`](Self::names); in haste only if nobody else changes names.
+    fn names_at(&self, pace: Pace) -> Try<MutexGuard<'_, ()>> {
+        match (pace, self.names.try_lock()) {
+            (_, Ok(names)) => Ok(names),
+            (Pace::Quick, Err(TryLockError::WouldBlock)) => Err(Stop::WouldBlock),
+            _ => Ok(self.names()),
+        }
     }
 
     fn modes(&self) -> MutexGuard<'_, ()> {
@@ -233,7 +258,8 @@ impl Inner {
     /// Sees to it that the attributes or entries of a file are on the disk. What can only be
     /// reached by its name, such as a symbolic link, is as durable as its directory.
     fn persist(&self, node: &Node) -> Try<()> {
-        if self.changes == Changes::Cached
+        if self.memory
+            || self.changes == Changes::Cached
             || !matches!(node.kind, FileKind::Regular | FileKind::Directory)
         {
             return Ok(());
@@ -385,7 +411,7 @@ impl FileSystem for LocalFs {
 
     fn commit(&self, who: &Identity, file: FileId, _: u64, _: u32) -> Outcome<Changed<()>> {
         let who = who.clone();
-        self.slow(move |inner| inner.commit(&who, file))
+        self.change(move |inner, pace| inner.commit(&who, file, pace))
     }
 
     fn make(
@@ -396,7 +422,7 @@ impl FileSystem for LocalFs {
         what: Make,
     ) -> Outcome<Changed<Found>> {
         let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
-        self.slow(move |inner| inner.make(&who, dir, &name, &what))
+        self.change(move |inner, pace| inner.make(&who, dir, &name, &what, pace))
     }
 
     fn remove(&self, who: &Identity, dir: FileId, name: Name<'_>) -> Outcome<Changed<()>> {
@@ -423,7 +449,7 @@ impl FileSystem for LocalFs {
         let who = who.clone();
         let from = (from.0, entries::OwnedName::from_slice(from.1.bytes()));
         let to = (to.0, entries::OwnedName::from_slice(to.1.bytes()));
-        self.slow(move |inner| inner.rename(&who, &from, &to))
+        self.change(move |inner, pace| inner.rename(&who, &from, &to, pace))
     }
 
     fn link(&self, who: &Identity, file: FileId, dir: FileId, name: Name<'_>) -> Outcome<Linked> {

@@ -1,22 +1,24 @@
 //! `rpcrdma get`: copies files from a server.
 
 use crate::cli::NOT_UTF8;
-use crate::copy::{Copy, CopyArgs};
+use crate::copy::{Copy, CopyArgs, Shared};
 use crate::failure::{Ended, Usage};
 use crate::partial::{self, Partial};
 use crate::session::{Place, Session};
 use crate::show;
 use anyhow::{Context, bail};
 use clap::Args;
-use nfs_client::{NfsUrl, Node};
+use nfs_client::{Export, NfsUrl, Node};
 use nfs_proto::{Attributes, FileType};
 use oncrpc::xdr::{Gather, gather_len};
+use rpcrdma::Client;
 use std::ffi::{OsStr, OsString};
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, FileExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 /// Copy files from a server
@@ -45,22 +47,29 @@ pub(crate) async fn run(args: &GetArgs) -> anyhow::Result<Ended> {
         bail!("{} is not a directory", show::path(&dest));
     }
     let mut session = Session::new(&args.copy.session);
-    let mut copy = Copy::new(&args.copy)?;
-    for url in &urls {
-        let copied = async {
-            let place = session.place(url).await?;
-            let dest = match place.name() {
-                Some(name) if into => dest.join(OsStr::from_bytes(name)),
-                Some(_) | None => dest.clone(),
+    let copy = Copy::new(&args.copy)?;
+    let all = async |copy: &mut Copy| {
+        for url in &urls {
+            let copied = async {
+                let place = session.place(url).await?;
+                let name = place.name().map(OsStr::from_bytes);
+                let dest = match name {
+                    Some(name) if into => dest.join(name),
+                    Some(_) | None => dest.clone(),
+                };
+                if copy.is_named_again(name) {
+                    copy.settle().await?;
+                }
+                get(copy, &place, &dest).await
             };
-            get(&mut copy, &place, &dest).await
-        };
-        let copied = copied.await;
-        copy.check(copied)?;
-    }
-    copy.progress.finish();
+            let copied = copied.await;
+            copy.check(copied)?;
+        }
+        Ok(())
+    };
+    let ended = copy.all(all).await?;
     session.close().await;
-    Ok(copy.ended)
+    Ok(ended)
 }
 
 /// What to copy, and where to: the last argument, if it is no URL.
@@ -95,7 +104,8 @@ fn sources(paths: &[OsString]) -> anyhow::Result<(Vec<NfsUrl>, PathBuf)> {
 async fn get(copy: &mut Copy, place: &Place, dest: &Path) -> anyhow::Result<()> {
     let node = place.export.stat(&place.path).await?;
     if node.attributes.file_type != FileType::Directory {
-        return one(copy, place, &node, &place.path, dest).await;
+        let one = Remote::new(copy, place, place.path.clone(), node);
+        return copy.begin(one.copied(dest.to_owned())).await;
     }
     if !copy.recursive {
         bail!("{} is a directory: copy it with -r", place.url);
@@ -116,77 +126,109 @@ async fn get(copy: &mut Copy, place: &Place, dest: &Path) -> anyhow::Result<()> 
         let begin = below.iter().position(|byte| *byte != b'/');
         let below = &below[begin.unwrap_or(below.len())..];
         let dest = dest.join(OsStr::from_bytes(below));
-        let copied = match found.node.attributes.file_type {
-            FileType::Directory => make_directory(&dest, &found.node.attributes, Follow::No)
-                .inspect_err(|_| walk.skip()),
-            _ => one(copy, place, &found.node, &found.path, &dest).await,
+        if found.node.attributes.file_type == FileType::Directory {
+            let made = make_directory(&dest, &found.node.attributes, Follow::No);
+            copy.check(made.inspect_err(|_| walk.skip()))?;
+        } else {
+            let one = Remote::new(copy, place, found.path, found.node);
+            copy.begin(one.copied(dest)).await?;
+        }
+    }
+}
+
+/// Something on the server that is no directory.
+struct Remote {
+    export: Arc<Export<Client>>,
+    shared: Shared,
+    path: Vec<u8>,
+    node: Node,
+}
+
+impl Remote {
+    fn new(copy: &Copy, place: &Place, path: Vec<u8>, node: Node) -> Self {
+        Self {
+            export: Arc::clone(&place.export),
+            shared: copy.shared.clone(),
+            path,
+            node,
+        }
+    }
+
+    /// Copies it.
+    async fn copied(self, dest: PathBuf) -> anyhow::Result<()> {
+        match self.node.attributes.file_type {
+            FileType::Regular => {
+                let copied = self.file(&dest);
+                self.shared.interrupt.unless(copied).await
+            }
+            FileType::Symlink => {
+                let target = self.export.nfs().read_link(self.node.handle).await;
+                let target = target.map_err(|fault| fault.at("read symbolic link", &self.path))?;
+                link(target, &dest)
+            }
+            other => bail!(
+                "{} is a {}, which is not copied",
+                nfs_client::printable(&self.path),
+                show::file_type(other)
+            ),
+        }
+    }
+
+    async fn file(&self, dest: &Path) -> anyhow::Result<()> {
+        let Attributes { size, mode, .. } = self.node.attributes;
+        let room = self.shared.room(size).await;
+        self.shared.progress.begin(&self.path, size);
+        let mut stream = self.export.read_node(&self.node, &self.path);
+        let first = stream.next().await?.unwrap_or_default();
+        if stream.has_ended() {
+            self.shared.progress.add(gather_len(&first) as u64);
+            let to = dest.to_owned();
+            let written = spawn_blocking(move || write_whole(&to, mode, &first));
+            return written.await.expect(NO_PANIC);
+        }
+        let _room = match room {
+            Some(room) => Some(room),
+            // It is not as small as the server said.
+            None => self.shared.room(u64::MAX).await,
         };
-        copy.check(copied)?;
-    }
-}
-
-/// Copies what is no directory.
-async fn one(
-    copy: &Copy,
-    place: &Place,
-    node: &Node,
-    path: &[u8],
-    dest: &Path,
-) -> anyhow::Result<()> {
-    match node.attributes.file_type {
-        FileType::Regular => {
-            let copied = file(copy, place, node, path, dest);
-            copy.interrupt.unless(copied).await
+        let partial = Partial::create(dest, mode)?;
+        let mut offset = 0;
+        // One write of a disk is in flight while the next data comes.
+        let mut writing: Option<JoinHandle<io::Result<()>>> = None;
+        let mut next = Some(first);
+        while let Some(data) = next {
+            let len = gather_len(&data) as u64;
+            written(writing.take(), dest).await?;
+            let (file, at) = (partial.file().clone(), offset);
+            writing = Some(spawn_blocking(move || write_at(&file, &data, at)));
+            offset += len;
+            self.shared.progress.add(len);
+            next = stream.next().await?;
         }
-        FileType::Symlink => {
-            let target = place.export.nfs().read_link(node.handle).await;
-            link(
-                target.map_err(|fault| fault.at("read symbolic link", path))?,
-                dest,
-            )
-        }
-        other => bail!(
-            "{} is a {}, which is not copied",
-            nfs_client::printable(path),
-            show::file_type(other)
-        ),
+        written(writing, dest).await?;
+        written(Some(spawn_blocking(move || partial.finish())), dest).await
     }
 }
 
-async fn file(
-    copy: &Copy,
-    place: &Place,
-    node: &Node,
-    path: &[u8],
-    dest: &Path,
-) -> anyhow::Result<()> {
-    copy.progress.begin(path, node.attributes.size);
-    let partial = Partial::create(dest, node.attributes.mode)?;
-    let mut stream = place.export.read_node(node, path);
-    let mut offset = 0;
-    // One write of a disk is in flight while the next data comes.
-    let mut writing: Option<JoinHandle<io::Result<()>>> = None;
-    while let Some(data) = stream.next().await? {
-        let len = gather_len(&data) as u64;
-        written(writing.take(), dest).await?;
-        let (file, at) = (partial.file().clone(), offset);
-        writing = Some(spawn_blocking(move || write_at(&file, &data, at)));
-        offset += len;
-        copy.progress.add(len);
-    }
-    written(writing, dest).await?;
-    written(Some(spawn_blocking(move || partial.finish())), dest).await
-}
+const NO_PANIC: &str = "a write does not panic";
 
-/// Waits for what is being written.
+/// Waits until something is written.
 async fn written(writing: Option<JoinHandle<io::Result<()>>>, dest: &Path) -> anyhow::Result<()> {
     match writing {
-        Some(writing) => writing
-            .await
-            .expect("a write does not panic")
-            .with_context(|| format!("cannot write {}", show::path(dest))),
+        Some(writing) => cannot_write(writing.await.expect(NO_PANIC), dest),
         None => Ok(()),
     }
+}
+
+/// Writes a whole file.
+fn write_whole(dest: &Path, mode: u32, data: &Gather) -> anyhow::Result<()> {
+    let partial = Partial::create(dest, mode)?;
+    let written = write_at(partial.file(), data, 0).and_then(|()| partial.finish());
+    cannot_write(written, dest)
+}
+
+fn cannot_write(written: io::Result<()>, dest: &Path) -> anyhow::Result<()> {
+    written.with_context(|| format!("cannot write {}", show::path(dest)))
 }
 
 fn write_at(file: &std::fs::File, data: &Gather, mut offset: u64) -> io::Result<()> {

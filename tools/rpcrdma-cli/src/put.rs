@@ -1,23 +1,27 @@
 //! `rpcrdma put`: copies files to a server.
 
-use crate::copy::{Copy, CopyArgs};
+mod local;
+
+use crate::copy::{Copy, CopyArgs, FILES_IN_FLIGHT, Shared};
 use crate::failure::Ended;
 use crate::session::{Place, Session};
 use crate::show;
 use anyhow::{Context, bail};
 use buffer::{Buffer, Pool};
+use bytes::Bytes;
 use clap::Args;
-use nfs_client::{NfsUrl, Upload};
-use nfs_proto::{FileType, SetAttributes, Status};
+use local::{Content, Dir, Found, Source, Target, What};
+use nfs_client::{Export, Fault, NfsUrl, Upload};
+use nfs_proto::{FileHandle, FileType, Name, SetAttributes, Status};
 use oncrpc::xdr::Gather;
 use rpcrdma::Client;
-use std::ffi::OsString;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
 /// Bytes read from a local file at once.
@@ -52,120 +56,186 @@ pub(crate) struct PutArgs {
 pub(crate) async fn run(args: &PutArgs) -> anyhow::Result<Ended> {
     let mut session = Session::new(&args.copy.session);
     let to = session.place(&args.url).await?;
-    let into = to.is_directory().await?;
-    if !into && (args.sources.len() > 1 || to.url.path.ends_with(b"/")) {
+    let into = directory(&to).await?;
+    if into.is_none() && (args.sources.len() > 1 || to.url.path.ends_with(b"/")) {
         bail!(
             "{} is not a directory: make it with `rpcrdma mkdir`",
             to.url
         );
     }
-    let mut put = Put {
-        copy: Copy::new(&args.copy)?,
+    let mut copy = Copy::new(&args.copy)?;
+    let sources = sources(args, &to, into, &mut copy).await?;
+    let put = Arc::new(Put {
+        export: Arc::clone(&to.export),
+        shared: copy.shared.clone(),
         pool: Pool::new(POOL_KEEP),
-    };
-    for source in &args.sources {
-        let to = match source.file_name() {
-            Some(name) if into => to.join(name.as_bytes()),
-            Some(_) | None => to.clone(),
-        };
-        let copied = put.source(source, to).await;
-        put.copy.check(copied)?;
-    }
-    put.copy.progress.finish();
+    });
+    let ended = copy.all(async |copy| put.all(copy, sources).await).await?;
     session.close().await;
-    Ok(put.copy.ended)
+    Ok(ended)
 }
 
-/// A copy, and memory for reading.
+/// The handle of a directory, if one is there.
+async fn directory(to: &Place) -> anyhow::Result<Option<FileHandle>> {
+    match to.export.stat(&to.path).await {
+        Ok(node) if node.attributes.file_type == FileType::Directory => Ok(Some(node.handle)),
+        Ok(_) => Ok(None),
+        Err(error) if error.status() == Some(Status::NoEntry) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What the user named, and where it goes.
+async fn sources(
+    args: &PutArgs,
+    to: &Place,
+    into: Option<FileHandle>,
+    copy: &mut Copy,
+) -> anyhow::Result<Vec<Source>> {
+    let parent = match into {
+        Some(handle) => Dir::there(&to.path, handle),
+        None => Dir::there(b"", to.export.parent(&to.path).await?),
+    };
+    let source = |path: &PathBuf| {
+        let target = match path.file_name() {
+            Some(name) if into.is_some() => Target::In(parent.clone(), parent.join(name)),
+            Some(_) | None if into.is_some() => Target::Is(parent.clone()),
+            Some(_) | None => Target::In(parent.clone(), to.path.clone()),
+        };
+        Source {
+            path: path.clone(),
+            target,
+            waits: copy.is_named_again(path.file_name()),
+        }
+    };
+    Ok(args.sources.iter().map(source).collect())
+}
+
+/// What a file needs to get to the server.
 struct Put {
-    copy: Copy,
+    export: Arc<Export<Client>>,
+    shared: Shared,
+    /// Memory for reading.
     pool: Pool,
 }
 
 impl Put {
-    /// Copies what the user named: a symbolic link stands for what it leads to.
-    async fn source(&mut self, source: &Path, to: Place) -> anyhow::Result<()> {
-        let about = source
-            .metadata()
-            .with_context(|| format!("cannot read {}", show::path(source)))?;
-        if !about.is_dir() {
-            return self.one(source, &about, &to).await;
-        }
-        if !self.copy.recursive {
-            bail!("{} is a directory: copy it with -r", show::path(source));
-        }
-        let mut left = vec![(source.to_owned(), about, to)];
-        while let Some((dir, about, to)) = left.pop() {
-            let copied = self.directory(&dir, &about, &to, &mut left).await;
-            self.copy.check(copied)?;
+    /// Copies all that a thread finds and reads ahead.
+    async fn all(self: Arc<Self>, copy: &mut Copy, sources: Vec<Source>) -> anyhow::Result<()> {
+        let (finds, mut found) = mpsc::channel(FILES_IN_FLIGHT);
+        let recursive = copy.recursive;
+        spawn_blocking(move || local::find(sources, recursive, &finds));
+        while let Some(Found { path, what }) = found.recv().await {
+            match what {
+                Ok(What::Wait) => copy.settle().await?,
+                Ok(What::Directory { parent, dir, mode }) => {
+                    let made = self.make_directory(&parent, &dir, mode).await;
+                    copy.check(made)?;
+                }
+                Ok(What::Other { dir, to, content }) => {
+                    // Why there is no directory has been told.
+                    if let Some(dir) = dir.handle() {
+                        let put = Arc::clone(&self);
+                        let copied = async move { put.one(&path, content, dir, &to).await };
+                        copy.begin(copied).await?;
+                    }
+                }
+                Err(error) => copy.check(Err(error))?,
+            }
         }
         Ok(())
     }
 
-    /// Makes a directory and copies the files in it; the directories in it are added to `left`.
-    async fn directory(
-        &mut self,
-        dir: &Path,
-        about: &Metadata,
-        to: &Place,
-        left: &mut Vec<(PathBuf, Metadata, Place)>,
-    ) -> anyhow::Result<()> {
-        make_directory(to, about).await?;
-        let unreadable = || format!("cannot read the directory {}", show::path(dir));
-        let mut names = Vec::new();
-        for entry in dir.read_dir().with_context(unreadable)? {
-            names.push(entry.with_context(unreadable)?.file_name());
-        }
-        names.sort();
-        let mut directories = Vec::new();
-        for name in names {
-            let (path, to) = (dir.join(&name), to.join(name.as_bytes()));
-            let about = path
-                .symlink_metadata()
-                .with_context(|| format!("cannot read {}", show::path(&path)));
-            let copied = match about {
-                Ok(about) if about.is_dir() => {
-                    directories.push((path, about, to));
-                    continue;
-                }
-                Ok(about) => self.one(&path, &about, &to).await,
-                Err(error) => Err(error),
-            };
-            self.copy.check(copied)?;
-        }
-        left.extend(directories.into_iter().rev());
-        Ok(())
+    /// Makes a directory, unless there is one.
+    async fn make_directory(&self, parent: &Dir, dir: &Dir, mode: u32) -> anyhow::Result<()> {
+        let Some(handle) = parent.handle() else {
+            dir.set(None);
+            return Ok(());
+        };
+        let attributes = SetAttributes {
+            // We must be able to put something in.
+            mode: Some(mode & 0o777 | 0o700),
+            ..SetAttributes::default()
+        };
+        let made = self.export.make_dir_in(handle, &dir.path, attributes).await;
+        dir.set(made.as_ref().ok().copied());
+        Ok(made.map(|_| ())?)
     }
 
     /// Copies what is no directory.
-    async fn one(&self, source: &Path, about: &Metadata, to: &Place) -> anyhow::Result<()> {
-        if about.is_file() {
-            return self.file(source, to).await;
+    async fn one(
+        &self,
+        source: &Path,
+        content: Content,
+        dir: FileHandle,
+        to: &[u8],
+    ) -> anyhow::Result<()> {
+        match content {
+            Content::Small { data, mode } => self.small(source, data, mode, dir, to).await,
+            Content::Large { file, size, mode } => {
+                let _room = self.shared.room(size).await;
+                self.large(source, (file, size, mode), dir, to).await
+            }
+            Content::Symlink(text) => {
+                let linked = self.link(&text, dir, to).await;
+                Ok(linked.map_err(|fault| fault.at("make symbolic link", to))?)
+            }
         }
-        if about.is_symlink() {
-            return link(source, to).await;
-        }
-        bail!(
-            "{} is neither a file nor a directory nor a symbolic link: it is not copied",
-            show::path(source)
-        );
     }
 
-    async fn file(&self, source: &Path, to: &Place) -> anyhow::Result<()> {
-        let unreadable = || format!("cannot read {}", show::path(source));
-        let file = File::open(source).with_context(unreadable)?;
-        let about = file.metadata().with_context(unreadable)?;
-        self.copy
+    /// Copies a file that was read as a whole.
+    async fn small(
+        &self,
+        source: &Path,
+        data: Bytes,
+        mode: u32,
+        dir: FileHandle,
+        to: &[u8],
+    ) -> anyhow::Result<()> {
+        let len = data.len() as u64;
+        self.copied(source, (len, mode), dir, to, async |upload| {
+            upload.write_last(Gather::from_elem(data, 1)).await?;
+            self.shared.progress.add(len);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Copies a file that is read while it is sent.
+    async fn large(
+        &self,
+        source: &Path,
+        (file, size, mode): (File, u64, u32),
+        dir: FileHandle,
+        to: &[u8],
+    ) -> anyhow::Result<()> {
+        self.copied(source, (size, mode), dir, to, async |upload| {
+            self.send(Arc::new(file), source, upload).await
+        })
+        .await
+    }
+
+    /// Makes a file that gets its name when `send` is through; an interrupt removes it.
+    async fn copied(
+        &self,
+        source: &Path,
+        (size, mode): (u64, u32),
+        dir: FileHandle,
+        to: &[u8],
+        send: impl AsyncFnOnce(&mut Upload<'_, Client>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        self.shared
             .progress
-            .begin(source.as_os_str().as_bytes(), about.len());
+            .begin(source.as_os_str().as_bytes(), size);
         let attributes = SetAttributes {
             // What runs with the rights of its owner is made so by the owner, not by copying.
-            mode: Some(about.mode() & 0o777),
+            mode: Some(mode & 0o777),
             ..SetAttributes::default()
         };
-        let mut upload = to.export.upload(&to.path, attributes).await?;
-        let sent = self.send(Arc::new(file), source, &mut upload);
-        match self.copy.interrupt.unless(sent).await {
+        let begun = self.export.upload_in(dir, to, attributes);
+        let mut upload = begun.await?;
+        let sent = send(&mut upload);
+        match self.shared.interrupt.unless(sent).await {
             Ok(()) => Ok(upload.finish().await?),
             Err(error) => {
                 upload.abandon().await;
@@ -195,7 +265,7 @@ impl Put {
             offset += len;
             reading = self.read(&file, offset);
             upload.write(Gather::from_elem(piece.freeze(), 1)).await?;
-            self.copy.progress.add(len);
+            self.shared.progress.add(len);
         }
     }
 
@@ -215,42 +285,28 @@ impl Put {
             }
         })
     }
-}
 
-/// Makes a directory, unless there is one.
-async fn make_directory(to: &Place, about: &Metadata) -> anyhow::Result<()> {
-    if to.name().is_none() {
-        return Ok(());
-    }
-    let attributes = SetAttributes {
-        // We must be able to put something in.
-        mode: Some(about.mode() & 0o777 | 0o700),
-        ..SetAttributes::default()
-    };
-    match to.export.make_dir(&to.path, attributes).await {
-        Err(error) if error.status() == Some(Status::Exist) => match to.is_directory().await? {
-            true => Ok(()),
-            false => Err(error.into()),
-        },
-        made => Ok(made?),
-    }
-}
-
-/// Makes a symbolic link, in place of one that has the name.
-async fn link(source: &Path, to: &Place) -> anyhow::Result<()> {
-    let target = source
-        .read_link()
-        .with_context(|| format!("cannot read {}", show::path(source)))?;
-    let target = OsString::from(target).into_vec();
-    match to.export.symlink(&target, &to.path).await {
-        Err(error) if error.status() == Some(Status::Exist) => {
-            let there = to.export.lstat(&to.path).await?;
-            if there.attributes.file_type != FileType::Symlink {
-                return Err(error.into());
+    /// Makes a symbolic link, in place of one that has the name.
+    async fn link(&self, text: &[u8], dir: FileHandle, to: &[u8]) -> Result<(), Fault> {
+        let nfs = self.export.nfs();
+        let name = to.rsplit(|byte| *byte == b'/').next().unwrap_or(to);
+        let name = Name::new(name)?;
+        let usual = SetAttributes::default();
+        match nfs.symlink(dir, name, usual, text).await {
+            Err(Fault::Status(Status::Exist)) => {
+                let (there, attributes) = nfs.lookup(dir, name).await?;
+                let attributes = match attributes {
+                    Some(attributes) => attributes,
+                    None => nfs.get_attributes(there).await?,
+                };
+                if attributes.file_type != FileType::Symlink {
+                    return Err(Status::Exist.into());
+                }
+                nfs.remove(dir, name).await?;
+                nfs.symlink(dir, name, usual, text).await?;
+                Ok(())
             }
-            to.export.remove(&to.path).await?;
-            Ok(to.export.symlink(&target, &to.path).await?)
+            made => made.map(|_| ()),
         }
-        made => Ok(made?),
     }
 }

@@ -11,7 +11,7 @@ use nfs_proto::{FileType, MOUNT_PORT};
 use oncrpc::RpcError;
 use rpcrdma::Client;
 use std::net::SocketAddr;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Options of everything that works on files of a server.
 #[derive(Args, Clone, Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct SessionArgs {
 /// Something on a server: the export it is in, and its path there.
 #[derive(Clone)]
 pub(crate) struct Place {
-    pub(crate) export: Rc<Export<Client>>,
+    pub(crate) export: Arc<Export<Client>>,
     /// Names with slashes between them; empty is the root of the export.
     pub(crate) path: Vec<u8>,
     /// As the user wrote it.
@@ -46,7 +46,7 @@ struct Server {
     client: Client,
     /// Once it is known that MOUNT is not answered over RDMA.
     mount: Option<Mount<oncrpc_tcp::Client>>,
-    exports: Vec<Rc<Export<Client>>>,
+    exports: Vec<Arc<Export<Client>>>,
 }
 
 impl Session {
@@ -85,7 +85,7 @@ impl Session {
         second: &NfsUrl,
     ) -> anyhow::Result<(Place, Place)> {
         let (first, second) = (self.place(first).await?, self.place(second).await?);
-        if !Rc::ptr_eq(&first.export, &second.export) {
+        if !Arc::ptr_eq(&first.export, &second.export) {
             bail!(Usage(format!(
                 "{} and {} are not in the same export: copy with `get` and `put`",
                 first.url, second.url
@@ -157,14 +157,14 @@ impl Server {
         mounted.with_context(|| format!("the server at {}", self.addr))
     }
 
-    async fn export(&mut self, mounted: Mounted) -> anyhow::Result<Rc<Export<Client>>> {
-        let known = |export: &&Rc<Export<Client>>| export.root().handle == mounted.handle;
+    async fn export(&mut self, mounted: Mounted) -> anyhow::Result<Arc<Export<Client>>> {
+        let known = |export: &&Arc<Export<Client>>| export.root().handle == mounted.handle;
         if let Some(export) = self.exports.iter().find(known) {
-            return Ok(Rc::clone(export));
+            return Ok(Arc::clone(export));
         }
         let opened = Export::open(self.client.clone(), current_user(), mounted.handle).await;
-        let export = Rc::new(self.explain(opened)?);
-        self.exports.push(Rc::clone(&export));
+        let export = Arc::new(self.explain(opened)?);
+        self.exports.push(Arc::clone(&export));
         Ok(export)
     }
 }
@@ -199,7 +199,7 @@ impl Place {
             [&self.path, &b"/"[..], name].concat()
         };
         Self {
-            export: Rc::clone(&self.export),
+            export: Arc::clone(&self.export),
             path,
             url: self.url.join(name),
         }

@@ -80,7 +80,7 @@ impl LocalFs {
         data: Gather,
         stability: Stability,
     ) -> Outcome<Changed<WriteOut>> {
-        let quick = stability == Stability::Unstable
+        let quick = (stability == Stability::Unstable || self.inner.memory)
             && self.inner.local
             && gather_len(&data) <= INLINE_WRITE
             && self.inner.quick_writes.load(Relaxed);
@@ -367,8 +367,8 @@ impl Inner {
     }
 
     /// Makes all data of a file durable.
-    pub(super) fn commit(&self, who: &Identity, file: FileId) -> Try<Changed<()>> {
-        let node = self.node(file, Pace::Patient)?;
+    pub(super) fn commit(&self, who: &Identity, file: FileId, pace: Pace) -> Try<Changed<()>> {
+        let node = self.node(file, pace)?;
         permission::check_regular(node.kind)?;
         let before = self.attributes(&node)?;
         self.permit(|| permission::check_write(who, &before))?;

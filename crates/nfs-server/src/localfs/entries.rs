@@ -6,7 +6,7 @@ use super::sys::{self, Pace, Stat, Stop, Try};
 use crate::fs::{Attributes, Changed, Error, FileId, Found, Identity, Linked, Renamed, Seen, Wcc};
 use crate::permission::{self, EXECUTE, WRITE};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::AtFlags;
+use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -110,13 +110,17 @@ impl Inner {
     pub(super) fn change_directory<T>(
         &self,
         dir: FileId,
+        pace: Pace,
         change: impl FnOnce(&Arc<Node>, &Attributes) -> Try<T>,
     ) -> Try<Changed<T>> {
-        let node = self.node(dir, Pace::Patient)?;
+        let node = self.node(dir, pace)?;
         let before = self.attributes(&node)?;
         let result = permission::check_directory(&before)
             .map_err(Stop::from)
             .and_then(|()| change(&node, &before));
+        if matches!(result, Err(Stop::WouldBlock)) {
+            return Err(Stop::WouldBlock);
+        }
         Ok(Changed {
             wcc: self.wcc(&before, &node),
             result: result.map_err(Error::from),
@@ -137,7 +141,7 @@ impl Inner {
         name: &[u8],
         directory: bool,
     ) -> Try<Changed<()>> {
-        self.change_directory(dir, |node, before| {
+        self.change_directory(dir, Pace::Patient, |node, before| {
             self.permit(|| permission::check(who, before, EXECUTE))?;
             let names = self.names();
             // While it is open its data stays: that is given back without the lock.
@@ -163,19 +167,32 @@ impl Inner {
         who: &Identity,
         from: &(FileId, OwnedName),
         to: &(FileId, OwnedName),
+        pace: Pace,
     ) -> Try<Renamed> {
-        let from_node = self.node(from.0, Pace::Patient)?;
-        let to_node = self.node(to.0, Pace::Patient)?;
+        let from_node = self.node(from.0, pace)?;
+        let to_node = self.node(to.0, pace)?;
         let from_before = self.attributes(&from_node)?;
-        let to_before = self.attributes(&to_node)?;
+        let one = from_node.ino == to_node.ino;
+        let to_before = match one {
+            true => from_before,
+            false => self.attributes(&to_node)?,
+        };
         let result = self.rename_entry(
             who,
             (&from_node, &from_before, &from.1),
             (&to_node, &to_before, &to.1),
+            pace,
         );
+        if matches!(result, Err(Stop::WouldBlock)) {
+            return Err(Stop::WouldBlock);
+        }
+        let from = self.wcc(&from_before, &from_node);
         Ok(Renamed {
-            from: self.wcc(&from_before, &from_node),
-            to: self.wcc(&to_before, &to_node),
+            from,
+            to: match one {
+                true => from,
+                false => self.wcc(&to_before, &to_node),
+            },
             result: result.map_err(Error::from),
         })
     }
@@ -185,17 +202,24 @@ impl Inner {
         who: &Identity,
         (from, from_before, from_name): (&Node, &Attributes, &[u8]),
         (to, to_before, to_name): (&Node, &Attributes, &[u8]),
+        pace: Pace,
     ) -> Try<()> {
         permission::check_directory(from_before)?;
         permission::check_directory(to_before)?;
         self.permit(|| permission::check(who, from_before, EXECUTE))?;
         self.permit(|| permission::check(who, to_before, EXECUTE))?;
-        let names = self.names();
+        let names = self.names_at(pace)?;
         let moving = self.stat_entry(from, from_name)?;
-        let replaced = match self.open_entry(to, to_name, Pace::Patient) {
-            Ok(replaced) => Some(replaced),
-            Err(Stop::Fail(Error::NotFound)) => None,
-            Err(stop) => return Err(stop),
+        let stays = from.ino == to.ino && !moving.attributes.is_directory();
+        let replaced = match pace {
+            Pace::Quick if stays => None,
+            // The table has to know.
+            Pace::Quick => return Err(Stop::WouldBlock),
+            Pace::Patient => match self.open_entry(to, to_name, Pace::Patient) {
+                Ok(replaced) => Some(replaced),
+                Err(Stop::Fail(Error::NotFound)) => None,
+                Err(stop) => return Err(stop),
+            },
         };
         self.permit(|| {
             permission::check_take(who, from_before, &moving.attributes)?;
@@ -212,7 +236,17 @@ impl Inner {
         if moving.attributes.is_directory() && from.ino != to.ino {
             self.check_depth(to)?;
         }
-        rustix::fs::renameat(&from.path, from_name, &to.path, to_name)?;
+        let flags = match pace {
+            // What would be replaced may be large: it takes time to go.
+            Pace::Quick => RenameFlags::NOREPLACE,
+            Pace::Patient => RenameFlags::empty(),
+        };
+        match rustix::fs::renameat_with(&from.path, from_name, &to.path, to_name, flags) {
+            Err(Errno::EXIST | Errno::INVAL) if pace == Pace::Quick => {
+                return Err(Stop::WouldBlock);
+            }
+            renamed => renamed?,
+        }
         let file = moving.attributes.fileid;
         let mut gone = None;
         if let Some((_, replaced)) = &replaced {
@@ -227,7 +261,7 @@ impl Inner {
         drop(names);
         drop((replaced, gone));
         self.persist(to)?;
-        if from.ino == to.ino && !moving.attributes.is_directory() {
+        if stays {
             return Ok(());
         }
         self.persist_places();
@@ -245,7 +279,7 @@ impl Inner {
         name: &[u8],
     ) -> Try<Linked> {
         let node = self.node(file, Pace::Patient)?;
-        let changed = self.change_directory(dir, |to, before| {
+        let changed = self.change_directory(dir, Pace::Patient, |to, before| {
             if node.is_directory() {
                 return Err(Error::Invalid.into());
             }

@@ -30,8 +30,13 @@ impl Inner {
         dir: FileId,
         name: &[u8],
         what: &Make,
+        pace: Pace,
     ) -> Try<Changed<Found>> {
-        self.change_directory(dir, |node, before| {
+        // Of a directory the table has to know.
+        if pace == Pace::Quick && !matches!(what, Make::File(_)) {
+            return Err(Stop::WouldBlock);
+        }
+        self.change_directory(dir, pace, |node, before| {
             let maker = Maker {
                 inner: self,
                 who,
@@ -40,7 +45,7 @@ impl Inner {
                 name,
             };
             match what {
-                Make::File(how) => maker.file(how),
+                Make::File(how) => maker.file(how, pace),
                 Make::Directory(set) => maker.directory(set),
                 Make::Symlink(text, set) => maker.symlink(text, set),
                 Make::Special(kind, device, set) => maker.special(*kind, *device, set),
@@ -66,7 +71,7 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    fn file(&self, how: &CreateHow) -> Try<Found> {
+    fn file(&self, how: &CreateHow, pace: Pace) -> Try<Found> {
         let (set, mode) = match how {
             CreateHow::Unchecked(set) | CreateHow::Guarded(set) => {
                 (*set, set.mode.unwrap_or(DEFAULT_FILE_MODE))
@@ -76,7 +81,7 @@ impl Maker<'_> {
         let create = || -> Try<Made<'_>> {
             let inner = self.inner;
             inner.permit(|| permission::check_add(self.who, self.before))?;
-            let names = inner.names();
+            let names = inner.names_at(pace)?;
             // Nobody else may open it before it has its owner.
             let fd = sys::create(&self.dir.path, self.name, mode & 0o700)?;
             let stat = sys::stat(&fd, inner.births)?;
@@ -84,6 +89,9 @@ impl Maker<'_> {
         };
         match create() {
             Ok(made) => self.finish(made, &set, mode),
+            Err(Stop::Fail(Error::Exists | Error::Access)) if pace == Pace::Quick => {
+                Err(Stop::WouldBlock)
+            }
             Err(Stop::Fail(Error::Exists | Error::Access)) => self.existing(how),
             Err(stop) => Err(stop),
         }

@@ -200,6 +200,7 @@ impl Inner {
             },
             changes: options.changes,
             trust: DIRECTORY_TRUST,
+            memory: kind.is_memory(),
             root: Arc::new(Node::new(&stat, stat.attributes.fileid, root)),
         })
     }

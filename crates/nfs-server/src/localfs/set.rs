@@ -8,7 +8,8 @@ use crate::fs::{
 };
 use crate::permission;
 use rustix::fd::AsFd;
-use rustix::fs::{AtFlags, Gid, Uid};
+use rustix::fs::{AtFlags, Gid, Mode, Uid};
+use std::sync::PoisonError;
 
 /// A number that chown takes for "leave it", and that is therefore nobody's.
 const NOBODYS: u32 = u32::MAX;
@@ -91,7 +92,7 @@ impl Inner {
             // Linux keeps no mode for symbolic links.
             && before.kind != FileKind::Symlink
         {
-            self.proc.chmod(node.path.as_fd(), mode)?;
+            self.chmod(node, mode)?;
         }
         drop(modes);
         if set.atime != SetTime::Keep || set.mtime != SetTime::Keep {
@@ -99,6 +100,16 @@ impl Inner {
             self.proc.utimens(node.path.as_fd(), &times)?;
         }
         Ok(())
+    }
+
+    /// Sets the mode, through a descriptor that is open for writing if there is one.
+    fn chmod(&self, node: &Node, mode: u32) -> Try<()> {
+        let writer = node.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let set = match &*writer {
+            Some(fd) => rustix::fs::fchmod(fd, Mode::from_raw_mode(mode)),
+            None => self.proc.chmod(node.path.as_fd(), mode),
+        };
+        Ok(set?)
     }
 }
 

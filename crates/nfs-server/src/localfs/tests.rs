@@ -558,6 +558,53 @@ fn cached_data_is_answered_without_a_job() {
     assert_eq!(local.read(&who, f, 0, 100_000).is_ready(), supported);
 }
 
+#[test]
+fn files_in_memory_are_made_written_and_renamed_without_a_job() {
+    let mut export = Export::new();
+    export.restart_with(|inner| {
+        inner.memory = true;
+        inner.haste = ReadWriteFlags::empty();
+    });
+    let (who, local) = (Identity::root(), export.fs());
+    let root = local.root();
+    let name = |name| Name::new(name).unwrap();
+    let file = || Make::File(CreateHow::Guarded(SetAttributes::default()));
+    let data = || Gather::from_elem(Bytes::from_static(b"data"), 1);
+
+    let Outcome::Ready(made) = local.make(&who, root, name(b"a"), file()) else {
+        panic!("a file is made at once");
+    };
+    let a = made.result.unwrap().file;
+    let write = |stability| local.write(&who, a, 0, data(), stability).is_ready();
+    assert!(write(Stability::FileSync) && write(Stability::Unstable));
+    assert!(local.commit(&who, a, 0, 0).is_ready());
+    let rename = |from, to| local.rename(&who, (root, name(from)), (root, name(to)));
+    assert!(rename(b"a", b"b").is_ready());
+    assert_eq!(fs::read(export.path.join("b")).unwrap(), b"data");
+
+    let directory = Make::Directory(SetAttributes::default());
+    let made = local.make(&who, root, name(b"d"), directory);
+    assert!(!made.is_ready(), "the table has to know of directories");
+    drop(made);
+    fs::write(export.path.join("c"), "c").unwrap();
+    let replaced = rename(b"b", b"c");
+    assert!(!replaced.is_ready(), "what is replaced may be large");
+    assert_eq!(fs::read(export.path.join("c")).unwrap(), b"c");
+    let names = local.inner.names();
+    assert!(!local.make(&who, root, name(b"e"), file()).is_ready());
+    assert!(!rename(b"b", b"f").is_ready());
+    drop(names);
+    assert_eq!(fs::read_dir(&export.path).unwrap().count(), 2);
+
+    // Rows of files are read from the disk.
+    fs::create_dir(export.path.join("other")).unwrap();
+    let other = export.find("other").unwrap();
+    let moved = local.rename(&who, (root, name(b"c")), (other, name(b"c")));
+    assert!(!moved.is_ready());
+    moved.wait().result.unwrap();
+    assert!(!local.make(&who, root, name(b"e"), file()).is_ready());
+}
+
 /// Whoever holds the lock of the table waits for a disk.
 #[test]
 fn answers_without_a_job_do_not_touch_the_table() {

@@ -212,7 +212,7 @@ impl Shared {
             // What a panic leaves behind is dropped with the job, and its connection ends.
             let reply = catch_unwind(AssertUnwindSafe(work)).ok();
             // Its connection may be over, and dropping what nobody takes must not cost this thread's turn.
-            let _ = catch_unwind(AssertUnwindSafe(move || done.send((id, reply))));
+            let _ = catch_unwind(AssertUnwindSafe(move || drop(done.send((id, reply)))));
             let mut queue = self.lock();
             queue.returned(group);
             let Some(next) = queue.next(self.threads) else {

@@ -1,6 +1,6 @@
 //! What goes wrong says what was wrong and what to do, and the server goes on.
 
-use crate::running::{Served, fails, free_port, ok, text};
+use crate::running::{Served, fails, free_port, ok, run, text, tree};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -109,6 +109,47 @@ fn refusals_of_the_server_are_reported_with_the_reason() {
     fs::write(served.dir.join("b"), "b").unwrap();
     fails(&["rm", &url("missing"), &url("b")], 1, "no such file");
     assert!(!served.dir.join("b").exists());
+}
+
+#[test]
+fn file_that_cannot_be_copied_does_not_keep_others_from_being_copied() {
+    let served = Served::new(&[]);
+    for number in 0..300 {
+        served.local(&format!("from/{number}"), b"content");
+    }
+    let from = served.beside("from");
+    // What has its name cannot be replaced.
+    fs::create_dir_all(served.dir.join("from/150/directory")).unwrap();
+    let put = ["put", "-r", &from, &served.url("")];
+    fails(&put, 1, "cannot name /from/150: ");
+    let there = || tree(&served.dir.join("from"));
+    let copied = |(_, content): &&(_, Vec<u8>)| content == b"content";
+    assert_eq!(there().iter().filter(copied).count(), 299);
+    assert_eq!(there().len(), 301, "nothing temporary is left");
+
+    fs::remove_dir_all(served.dir.join("from/150")).unwrap();
+    fs::write(served.dir.join("from/150"), b"content").unwrap();
+    let to = served.around.path().join("to");
+    fs::create_dir_all(to.join("from/150/directory")).unwrap();
+    let get = ["get", "-r", &served.url("from"), to.to_str().unwrap()];
+    fails(&get, 1, "150: ");
+    let there = tree(&to);
+    assert_eq!(there.iter().filter(copied).count(), 299);
+}
+
+#[test]
+fn tree_that_has_no_directory_to_go_to_is_reported_once() {
+    let served = Served::new(&[]);
+    for number in 0..300 {
+        served.local(&format!("from/{number}"), b"content");
+        served.local(&format!("from/below/{number}"), b"content");
+    }
+    fs::write(served.dir.join("from"), b"no directory").unwrap();
+    let output = run(&["put", "-r", &served.beside("from"), &served.url("")]);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    assert_eq!(fs::read(served.dir.join("from")).unwrap(), b"no directory");
 }
 
 #[test]

@@ -51,6 +51,46 @@ fn interrupted_get_leaves_nothing_behind() {
     assert!(tree(&dest).is_empty());
 }
 
+/// Many small files, and one among them whose copy does not end.
+fn many(dir: &Path) {
+    std::fs::create_dir(dir).unwrap();
+    for number in 0..200 {
+        std::fs::write(dir.join(format!("{number:03}")), CONTENT).unwrap();
+    }
+    let large = File::create(dir.join("100-large")).unwrap();
+    large.set_len(LARGE).unwrap();
+}
+
+const CONTENT: &[u8] = &[b'c'; 5000];
+
+/// Only whole files are there, and no temporary ones.
+fn check_whole(dir: &Path) {
+    for (path, content) in tree(dir) {
+        let name = path.to_str().unwrap();
+        assert!(name.len() == 3, "{name} is left");
+        assert!(content == CONTENT, "{name} is not whole");
+    }
+}
+
+#[test]
+fn interrupted_copy_of_many_files_leaves_whole_ones() {
+    let served = Served::new(&[]);
+    let from = served.around.path().join("from");
+    many(&from);
+    let to = served.dir.join("to");
+    std::fs::create_dir(&to).unwrap();
+    let put = ["put", "-r", from.to_str().unwrap(), &served.url("to")];
+    interrupted(&put, &to, 0);
+    check_whole(&to.join("from"));
+
+    std::fs::rename(&from, served.dir.join("from")).unwrap();
+    let back = served.around.path().join("back");
+    std::fs::create_dir(&back).unwrap();
+    let get = ["get", "-r", &served.url("from"), back.to_str().unwrap()];
+    interrupted(&get, &back, 0);
+    check_whole(&back.join("from"));
+}
+
 #[test]
 fn server_that_ends_during_a_copy_fails_it() {
     let served = Served::new(&[]);

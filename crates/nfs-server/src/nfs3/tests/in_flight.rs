@@ -53,8 +53,11 @@ fn client_that_has_its_share_in_flight_leaves_the_others_theirs() {
     let answer = nfs.call(call_of(&peer, busy, &attributes));
     assert!(matches!(answer, Answer::Now(_)) && !is_jukebox(&answer));
     let what = place(root, "x");
-    let how = args::CreateHow::Guarded(mode(0o644));
-    let create = args::Create { place: what, how };
+    let attributes = mode(0o755);
+    let create = args::MkDir {
+        place: what,
+        attributes,
+    };
     assert!(is_jukebox(&nfs.call(call_of(&peer, busy, &create))));
     // So are the calls of others, and they are executed.
     let Answer::Blocking(job) = nfs.call(call_of(&peer, "127.0.0.2:700", &create)) else {
