@@ -25,7 +25,7 @@
 //! to [`INLINE_WRITE`] bytes are tried in the same way where the file system can say that it would
 //! wait (XFS, btrfs) or never does (tmpfs); ext4 cannot, and its writes are jobs, as is everything
 //! that changes a directory, reads one, or syncs. On a file system in memory nothing waits for a
-//! disk but the table, so that files are made, renamed within a directory, written and synced at once
+//! disk but the table, so that files are made, renamed within a directory, written, synced and, if small, removed at once
 //! while the table has no files. On a file system that is not known here, such as
 //! FUSE or one behind a network, even looking at an open file may wait: there everything is a job.
 
@@ -427,7 +427,7 @@ impl FileSystem for LocalFs {
 
     fn remove(&self, who: &Identity, dir: FileId, name: Name<'_>) -> Outcome<Changed<()>> {
         let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
-        self.slow(move |inner| inner.remove(&who, dir, &name, false))
+        self.change(move |inner, pace| inner.remove(&who, dir, &name, false, pace))
     }
 
     fn remove_directory(
@@ -437,7 +437,7 @@ impl FileSystem for LocalFs {
         name: Name<'_>,
     ) -> Outcome<Changed<()>> {
         let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
-        self.slow(move |inner| inner.remove(&who, dir, &name, true))
+        self.slow(move |inner| inner.remove(&who, dir, &name, true, Pace::Patient))
     }
 
     fn rename(

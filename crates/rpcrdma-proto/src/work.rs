@@ -130,11 +130,10 @@ impl Posts {
         self.queue.remove(at)
     }
 
-    /// Drops the last piece of work like this that was not handed out, if there is any.
-    pub(crate) fn forget(&mut self, is_it: impl Fn(&WorkRequest) -> bool) {
-        if let Some(at) = self.queue.iter().rposition(is_it) {
-            self.queue.remove(at);
-        }
+    /// Drops the last piece of work like this that was not handed out; whether there was any.
+    pub(crate) fn forget(&mut self, is_it: impl Fn(&WorkRequest) -> bool) -> bool {
+        let at = self.queue.iter().rposition(is_it);
+        at.and_then(|at| self.queue.remove(at)).is_some()
     }
 
     pub(crate) fn completed(&mut self) {

@@ -200,6 +200,16 @@ impl Stage {
                 if let Some(handle) = invalidate {
                     self.judge_invalidation(message.xid, *handle);
                 }
+                if let Body::Rpc { direction, .. } = message.body {
+                    // A Long call does not say that it is one.
+                    let usual = match self.config.role {
+                        Role::Client => Direction::Call,
+                        Role::Server => Direction::Reply,
+                    };
+                    if direction.unwrap_or(usual) == Direction::Call {
+                        self.calls.posted(message.xid);
+                    }
+                }
                 self.peer.heard(&message);
             }
             self.hand.post(work).expect("it keeps to the limits");

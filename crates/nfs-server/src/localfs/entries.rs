@@ -1,9 +1,11 @@
 //! Operations on directory entries: LOOKUP, REMOVE, RENAME, LINK.
 
-use super::Inner;
 use super::node::Node;
 use super::sys::{self, Pace, Stat, Stop, Try};
-use crate::fs::{Attributes, Changed, Error, FileId, Found, Identity, Linked, Renamed, Seen, Wcc};
+use super::{INLINE_WRITE, Inner};
+use crate::fs::{
+    Attributes, Changed, Error, FileId, FileKind, Found, Identity, Linked, Renamed, Seen, Wcc,
+};
 use crate::permission::{self, EXECUTE, WRITE};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, RenameFlags};
@@ -13,6 +15,11 @@ use std::sync::Arc;
 
 /// A checked name in a job. Most names are short enough to need no memory of their own.
 pub(super) type OwnedName = SmallVec<[u8; 32]>;
+
+/// Whether the end of this name takes no time: the table knows nothing of the file, and its data is small.
+fn goes_at_once(file: &Attributes) -> bool {
+    file.kind == FileKind::Regular && file.links <= 1 && file.size <= INLINE_WRITE as u64
+}
 
 impl Inner {
     pub(super) fn lookup_here(&self, dir: FileId, pace: Pace) -> Try<Seen<Found>> {
@@ -140,12 +147,16 @@ impl Inner {
         dir: FileId,
         name: &[u8],
         directory: bool,
+        pace: Pace,
     ) -> Try<Changed<()>> {
-        self.change_directory(dir, Pace::Patient, |node, before| {
+        self.change_directory(dir, pace, |node, before| {
             self.permit(|| permission::check(who, before, EXECUTE))?;
-            let names = self.names();
+            let names = self.names_at(pace)?;
             // While it is open its data stays: that is given back without the lock.
-            let (open, entry) = self.open_entry(node, name, Pace::Patient)?;
+            let (open, entry) = self.open_entry(node, name, pace)?;
+            if pace == Pace::Quick && !goes_at_once(&entry.attributes) {
+                return Err(Stop::WouldBlock);
+            }
             self.permit(|| permission::check_take(who, before, &entry.attributes))?;
             let flags = match (directory, entry.attributes.is_directory()) {
                 (true, true) => AtFlags::REMOVEDIR,

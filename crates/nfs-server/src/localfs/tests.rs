@@ -559,7 +559,7 @@ fn cached_data_is_answered_without_a_job() {
 }
 
 #[test]
-fn files_in_memory_are_made_written_and_renamed_without_a_job() {
+fn files_in_memory_are_made_written_renamed_and_removed_without_a_job() {
     let mut export = Export::new();
     export.restart_with(|inner| {
         inner.memory = true;
@@ -593,8 +593,22 @@ fn files_in_memory_are_made_written_and_renamed_without_a_job() {
     let names = local.inner.names();
     assert!(!local.make(&who, root, name(b"e"), file()).is_ready());
     assert!(!rename(b"b", b"f").is_ready());
+    let remove = |name_| local.remove(&who, root, name(name_));
+    assert!(!remove(b"b").is_ready());
     drop(names);
     assert_eq!(fs::read_dir(&export.path).unwrap().count(), 2);
+    assert!(remove(b"b").is_ready());
+    fs::write(export.path.join("large"), vec![0; INLINE_WRITE + 1]).unwrap();
+    fs::hard_link(export.path.join("c"), export.path.join("link")).unwrap();
+    for name in [&b"large"[..], b"link"] {
+        let removed = remove(name);
+        assert!(
+            !removed.is_ready(),
+            "it takes time, or the table has to know"
+        );
+        removed.wait().result.unwrap();
+    }
+    assert_eq!(fs::read_dir(&export.path).unwrap().count(), 1);
 
     // Rows of files are read from the disk.
     fs::create_dir(export.path.join("other")).unwrap();

@@ -450,40 +450,38 @@ impl<O: Owner> Requester<O> {
         shared: &mut Shared<O>,
         mut is_unwanted: impl FnMut(&O::Call) -> bool,
     ) -> usize {
-        let mut cancelled = 0;
-        for (_, call) in &mut self.calls {
+        let mut cancelled: SmallVec<[u32; 4]> = SmallVec::new();
+        for (index, call) in &mut self.calls {
             let has_reply = matches!(call.state, State::Invalidating { .. });
-            if !has_reply
-                && call
-                    .request
-                    .call
-                    .take_if(|value| is_unwanted(value))
-                    .is_some()
-            {
-                cancelled += 1;
+            let value = &mut call.request.call;
+            if !has_reply && value.take_if(|value| is_unwanted(value)).is_some() {
+                cancelled.push(u32::try_from(index).expect("calls are limited by memory"));
             }
         }
-        if cancelled > 0 {
-            shared.counters.cancelled += cancelled as u64;
-            self.end_cancelled(shared);
+        shared.counters.cancelled += cancelled.len() as u64;
+        for &index in &cancelled {
+            self.end_unless_sent(shared, index);
         }
-        cancelled
+        cancelled.len()
     }
 
-    /// Ends the cancelled calls that were not sent.
-    fn end_cancelled(&mut self, shared: &mut Shared<O>) {
-        let calls = &self.calls;
-        let is_over = |index: &u32| calls[*index as usize].is_cancelled();
-        let over: Vec<u32> = self.waiting.iter().copied().filter(is_over).collect();
-        for index in over {
-            if let State::Recalled(_) = self.calls[index as usize].state {
-                // It has a credit and handles, which the peer has never heard of.
-                let nobody = TransportError::Refused("nobody waits for it");
-                self.answered(shared, index, Outcome::Failed(nobody));
-            } else {
-                self.waiting.retain(|&other| other != index);
-                self.calls.remove(index as usize);
-            }
+    /// Ends a cancelled call that has not gone out.
+    fn end_unless_sent(&mut self, shared: &mut Shared<O>, index: u32) {
+        let call = &self.calls[index as usize];
+        let xid = call.request.xid;
+        let has_credit = match call.state {
+            State::Waiting { .. } => false,
+            State::Recalled(_) => true,
+            State::Awaiting if shared.posts.forget(|send| xid_of(send) == Some(xid)) => true,
+            State::Awaiting | State::Invalidating { .. } => return,
+        };
+        if has_credit {
+            // It has handles too, which the peer has never heard of.
+            let nobody = TransportError::Refused("nobody waits for it");
+            self.answered(shared, index, Outcome::Failed(nobody));
+        } else {
+            self.waiting.retain(|&other| other != index);
+            self.calls.remove(index as usize);
         }
     }
 
@@ -689,10 +687,11 @@ impl<O: Owner> Requester<O> {
     /// one more loss if that counts. Cancelled ones are forgotten, as all handles died with the
     /// connection.
     pub(crate) fn into_unfinished(
-        self,
+        mut self,
         shared: &mut Shared<O>,
         counts: bool,
     ) -> Vec<Unfinished<O::Call>> {
+        self.withhold(shared);
         // A look whether the peer is there is nobody's call.
         let may_have_broken =
             |call: &&Call<O::Call>| call.request.need == Need::Call && !call.is_unsent();

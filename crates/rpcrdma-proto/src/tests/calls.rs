@@ -629,6 +629,7 @@ fn connection_that_is_given_up_for_its_silence_is_no_loss_of_its_calls() {
         for (silent, losses) in [(true, 0), (false, 1)] {
             let mut pair = Pair::speaking(versions);
             pair.call(request(5, call(5, 40, &[10]), bound(100, &[])));
+            pair.client.turn();
             let connection = pair.client.connection;
             let unfinished = match silent {
                 true => connection.into_unanswered(),

@@ -232,7 +232,7 @@ fn replies_that_are_still_being_sent_do_not_count_against_a_lowered_grant() {
 }
 
 #[test]
-fn call_that_is_cancelled_while_its_send_is_recalled_is_never_sent() {
+fn cancelled_call_whose_send_is_recalled_is_never_sent() {
     let mut lone = granted(false);
     let one_more = |lone: &mut Lone, xid| {
         lone.call(request(xid, call(xid, 40, &[]), bound(100, &[])));

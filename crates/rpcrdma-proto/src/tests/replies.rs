@@ -240,6 +240,8 @@ fn as_many_calls_may_be_cancelled_as_there_are_credits() {
     lone.ended().expect("answered");
     for xid in 1..=200 {
         lone.call(request(xid, call(xid, 40, &[]), bound(100, &[])));
+        // It goes out.
+        while lone.end.connection.poll_post().is_some() {}
         lone.end.cancel(CallToken(u64::from(xid)));
     }
     assert_eq!(lone.end.connection.violation(), None);

@@ -107,6 +107,7 @@ fn waiting_call_comes_back_from_a_lost_connection_without_a_loss() {
     for xid in 1..=2 {
         pair.call(request(xid, call(xid, 4, &[]), bound(100, &[9000])));
     }
+    pair.client.turn();
     let unfinished = pair.client.connection.into_unfinished();
     let losses = unfinished.iter().map(|unfinished| match unfinished {
         Unfinished::Again(request) => (request.xid(), request.losses, request.losses_alone),
@@ -238,5 +239,22 @@ fn nothing_is_sent_once_a_registration_was_refused() {
                 None => assert_eq!(sent(&pair), 1, "seed {seed}"),
             }
         }
+    });
+}
+
+#[test]
+fn cancelled_call_that_has_not_gone_out_is_over_with_all_it_had() {
+    in_each_version(|versions| {
+        let mut pair = with_one_region(versions);
+        pair.call(request(1, call(1, 4, &[]), bound(100, &[9000])));
+        let connection = &pair.client.connection;
+        assert_eq!((connection.calls_out(), connection.room()), (1, 7));
+        assert!(pair.client.cancel(CallToken(1)));
+        pair.drive();
+        let connection = &pair.client.connection;
+        assert_eq!((connection.calls_out(), connection.room()), (0, 8));
+        assert_eq!(connection.exposed(), 0);
+        assert!(pair.calls.is_empty(), "the server has heard of it");
+        pair.check_idle();
     });
 }
