@@ -411,6 +411,32 @@ fn unanswered_reads_do_not_take_the_receives_of_others() {
     target.assert_baseline();
 }
 
+/// Clients of four addresses get all blocks with calls whose Read chunks never come. They owe what they
+/// hold the blocks for, and lose their connections once others wait.
+#[test]
+fn four_addresses_do_not_keep_all_receives_with_chunks_that_never_come() {
+    const CALLS: usize = 64;
+    let service = Files::new();
+    let target = target_with_few_receives(&service);
+    let from_one = |address: u8| {
+        let (from, to) = ([127, 0, 0, 2 + address].into(), target.addr());
+        let attacker = move |_| Peer::connect_from(from, to);
+        (0..SHARE / CALLS).map(attacker)
+    };
+    let attackers: Option<Vec<Peer>> = (0..4).flat_map(from_one).collect();
+    let mut attackers = attackers.expect("there is room");
+    for attacker in &mut attackers {
+        for _ in 0..CALLS {
+            attacker.send(&writing(8));
+        }
+    }
+    // One call of each connection is being pulled, at least.
+    wait_until(|| target.stats().chunk_memory >= 8 * attackers.len());
+    assert_others_are_served(&target);
+    drop(attackers);
+    target.assert_baseline();
+}
+
 /// Sets this when it is dropped.
 struct OnDrop<'a>(&'a AtomicBool);
 
