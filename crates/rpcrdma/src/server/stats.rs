@@ -33,7 +33,7 @@ pub struct ServerStats {
     pub counters: Counters,
     /// What they have asked of the system and of memory.
     pub io: IoCounters,
-    /// Bytes of [`chunk_memory`](ServerConfig::chunk_memory) that are taken.
+    /// Bytes of [`chunk_memory`](crate::ServerConfig::chunk_memory) that are taken.
     pub chunk_memory: usize,
 }
 
