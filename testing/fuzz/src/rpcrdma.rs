@@ -200,13 +200,16 @@ impl Stage {
                 if let Some(handle) = invalidate {
                     self.judge_invalidation(message.xid, *handle);
                 }
-                if let Body::Rpc { direction, .. } = message.body {
-                    // A Long call does not say that it is one.
-                    let usual = match self.config.role {
-                        Role::Client => Direction::Call,
-                        Role::Server => Direction::Reply,
+                if let Body::Rpc {
+                    direction, lists, ..
+                } = &message.body
+                {
+                    // A Long call does not say that it is one, but a reply has no Read list.
+                    let is_call = match direction {
+                        Some(direction) => *direction == Direction::Call,
+                        None => !lists.reads.is_empty(),
                     };
-                    if direction.unwrap_or(usual) == Direction::Call {
+                    if is_call {
                         self.calls.posted(message.xid);
                     }
                 }

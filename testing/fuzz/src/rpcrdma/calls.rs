@@ -246,8 +246,9 @@ impl Calls {
 
     /// The Send of a call was posted.
     pub(super) fn posted(&mut self, xid: u32) {
-        let sent = |out: &&mut Out| out.xid == xid && !out.waits && !out.answered;
-        if let Some(out) = self.out.values_mut().find(sent) {
+        // An earlier call may have had the same XID, and not be over although it has its reply.
+        let sent = |out: &&mut Out| out.xid == xid && !out.waits;
+        if let Some(out) = self.out.values_mut().rev().find(sent) {
             out.posted = true;
         }
     }
