@@ -25,6 +25,8 @@ const WAITING: usize = 4;
 #[derive(Default)]
 pub(super) struct Calls {
     next: u64,
+    /// Calls so far that did not wait any more.
+    sent: u64,
     out: BTreeMap<u64, Out>,
     /// Calls that were handed in and wait for room, in this order.
     waiting: VecDeque<u64>,
@@ -37,6 +39,8 @@ struct Out {
     xid: u32,
     /// It was handed in, and is not sent.
     waits: bool,
+    /// How many had been sent when it was.
+    sent: u64,
     /// Its Send was posted: the peer may have it.
     posted: bool,
     handles: BTreeSet<Handle>,
@@ -77,9 +81,11 @@ impl Calls {
             Ok(()) => {
                 let waits = connection.calls_waiting() > self.waiting.len();
                 let handles = hand.of_calls();
+                self.sent += 1;
                 let out = Out {
                     xid,
                     waits,
+                    sent: self.sent,
                     posted: false,
                     handles: handles.filter(|handle| !before.contains(handle)).collect(),
                     offered: BTreeSet::new(),
@@ -106,6 +112,8 @@ impl Calls {
         for number in &numbers {
             let out = self.out.get_mut(number).expect("it has no end yet");
             out.waits = false;
+            self.sent += 1;
+            out.sent = self.sent;
         }
         numbers
     }
@@ -246,9 +254,10 @@ impl Calls {
 
     /// The Send of a call was posted.
     pub(super) fn posted(&mut self, xid: u32) {
-        // An earlier call may have had the same XID, and not be over although it has its reply.
-        let sent = |out: &&mut Out| out.xid == xid && !out.waits;
-        if let Some(out) = self.out.values_mut().rev().find(sent) {
+        // A call that was sent before may have had the same XID, and not be over although it has its reply.
+        let sent = self.out.values_mut();
+        let sent = sent.filter(|out| out.xid == xid && !out.waits);
+        if let Some(out) = sent.max_by_key(|out| out.sent) {
             out.posted = true;
         }
     }
