@@ -10,7 +10,7 @@ use super::{sha256, write_noise};
 use crate::command::output;
 
 /// Its size: each file is too large for inline sizes of 4 and 8 KiB, and not for those of 16 KiB.
-const FOLDERS: usize = 8;
+const FOLDERS: usize = 32;
 const FILES: usize = 20;
 const FILE_BYTES: usize = 9001;
 
