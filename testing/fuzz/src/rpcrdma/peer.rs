@@ -404,12 +404,15 @@ impl Peer {
     }
 
     /// We take this handle along with a message.
-    pub(super) fn killed(&mut self, handle: Handle) {
+    ///
+    /// Returns whether one call alone offered it: a peer that offers it with several harms only itself.
+    pub(super) fn killed(&mut self, handle: Handle) -> bool {
         let offered = self.calls.iter().filter(|call| call.offers(handle));
         let offers = offered.count();
         assert!(offers > 0, "{handle:?} was never offered");
         let first = self.killed.insert(handle);
         assert!(first || offers > 1, "{handle:?} is killed twice");
+        offers == 1
     }
 
     /// The only call with this XID, if only one message had it.
