@@ -178,7 +178,11 @@ impl Calls {
         }
         // With its reply here it ends as usual, unless it was cancelled before.
         assert!(cancelled == 0 || !out.cancelled);
-        out.cancelled |= !out.answered;
+        assert!(
+            cancelled == 1 || out.answered || out.cancelled,
+            "only a call with its reply here, or that was cancelled before, is not cancelled"
+        );
+        out.cancelled |= cancelled == 1;
     }
 
     /// A call of the peer gets its answer, whatever that is.
