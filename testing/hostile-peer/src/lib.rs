@@ -23,6 +23,8 @@ mod scene;
 mod target;
 mod victim;
 
+use std::time::{Duration, Instant};
+
 pub use attacks::{ATTACKS, Attack, Side};
 pub use backward::BackwardTarget;
 pub use ddp::{Segment, opcode};
@@ -34,6 +36,23 @@ pub use target::{PROGRAM, Target, procedure, quick};
 pub use victim::{
     Calling, Offered, Victim, connect_to, connect_to_nobody, connect_within, offer_to, offering,
 };
+
+/// How long [`wait_until`] waits.
+const SOON: Duration = Duration::from_secs(60);
+
+/// Waits for something that should come soon.
+///
+/// # Panics
+///
+/// If it does not come within a minute.
+#[track_caller]
+pub fn wait_until(reached: impl Fn() -> bool) {
+    let deadline = Instant::now() + SOON;
+    while !reached() {
+        assert!(Instant::now() < deadline, "waited in vain");
+        std::thread::yield_now();
+    }
+}
 
 /// Bytes of these words, as XDR has them.
 pub fn words(words: &[u32]) -> Vec<u8> {

@@ -1,6 +1,6 @@
 //! One address that takes every connection it can get leaves clients at other addresses served.
 
-use hostile_peer::{Heard, PROGRAM, Peer, Target, quick, rpc, words};
+use hostile_peer::{Heard, PROGRAM, Peer, Target, quick, rpc, wait_until, words};
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Call, Caller, Reply, Service};
 use rpcrdma::ServerConfig;
@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const XID: u32 = 0x00ad_3155;
 
@@ -67,16 +67,6 @@ fn assert_others_are_served(target: &Target) {
         assert_eq!(served.count(), usize::from(CLIENTS));
     }
     target.assert_serves();
-}
-
-/// Waits for something that should come soon.
-#[track_caller]
-fn wait_until(reached: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !reached() {
-        assert!(Instant::now() < deadline, "waited in vain");
-        std::thread::yield_now();
-    }
 }
 
 /// Sets this when it is dropped.

@@ -3,7 +3,7 @@
 
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
-use hostile_peer::{PROGRAM, Peer, Segment, Target, opcode, quick, rpc, words};
+use hostile_peer::{PROGRAM, Peer, Segment, Target, opcode, quick, rpc, wait_until, words};
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Call, Caller, Reply, ReplyBound, Service};
 use rpcrdma::ServerConfig;
@@ -140,15 +140,6 @@ fn target(service: &Files) -> Target {
         ..quick()
     };
     Target::of_configured(config, service.clone(), PROGRAM, 2)
-}
-
-#[track_caller]
-fn wait_until(reached: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !reached() {
-        assert!(Instant::now() < deadline, "waited in vain");
-        std::thread::yield_now();
-    }
 }
 
 /// A call with these lists of chunks, and words behind its header.

@@ -1,11 +1,12 @@
 //! Clients that occupy as many threads as they can leave threads to others.
 
-use buffer::Pool;
+use buffer::{Buffer, Gather, Pool};
+use bytes::Bytes;
 use hostile_peer::rpc::{accepted, call_with, msg, opaque};
-use hostile_peer::{Peer, Target, quick, words};
+use hostile_peer::{PROGRAM, Peer, Target, quick, wait_until, words};
 use nfs_server::{ExportOptions, Exports, HandleKey, LocalFs, LocalFsOptions, Mount3, Nfs3};
 use oncrpc::xdr::Payload;
-use oncrpc::{Answer, Caller, Programs, Service};
+use oncrpc::{Answer, Call, Caller, Programs, Reply, Service};
 use rpcrdma::ServerConfig;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
@@ -179,4 +180,87 @@ fn calls_of_others_are_executed_while_attackers_fill_their_job_quota() {
     gate.open();
     drop((attackers, more, first));
     target.assert_baseline();
+}
+
+/// The data of a reply whose end is a panic.
+struct PanicsWhenDropped(Arc<AtomicUsize>);
+
+impl AsRef<[u8]> for PanicsWhenDropped {
+    fn as_ref(&self) -> &[u8] {
+        &[7; 4]
+    }
+}
+
+impl Drop for PanicsWhenDropped {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, SeqCst);
+        // Without a message: there are many.
+        std::panic::resume_unwind(Box::new(()));
+    }
+}
+
+/// Answers NULL as a job, and procedure 1 with a reply that panics when it is dropped, once the gate is
+/// open.
+struct Panicking {
+    gate: Arc<Gate>,
+    dropped: Arc<AtomicUsize>,
+}
+
+impl Service for Panicking {
+    fn call(&self, call: Payload, caller: &Caller) -> Answer {
+        let call = match Call::parse(call, caller) {
+            Ok(call) => call,
+            Err(reply) => return Answer::Now(reply),
+        };
+        if call.proc == 0 {
+            return Answer::Blocking(Box::new(|| call.void()));
+        }
+        self.gate.calls.fetch_add(1, SeqCst);
+        let (gate, dropped) = (Arc::clone(&self.gate), Arc::clone(&self.dropped));
+        Answer::Blocking(Box::new(move || {
+            gate.wait();
+            let data = Bytes::from_owner(PanicsWhenDropped(dropped));
+            let mut w = call.success(Buffer::with_capacity(64));
+            w.item(Gather::from_iter([data]));
+            Reply::Message(w.finish())
+        }))
+    }
+}
+
+/// Replies that nobody takes any more are dropped by the threads that made them.
+#[test]
+fn panic_of_a_reply_that_nobody_takes_costs_its_address_no_thread() {
+    let gate = Arc::new(Gate::default());
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let service = Panicking {
+        gate: Arc::clone(&gate),
+        dropped: Arc::clone(&dropped),
+    };
+    let _opens = OpenOnDrop(Arc::clone(&gate));
+    let config = ServerConfig {
+        credits: CALLS,
+        ..quick()
+    };
+    let target = Target::of_configured(config, service, PROGRAM, 2);
+    let call = |procedure| {
+        words(&msg(
+            XID,
+            CALLS,
+            &call_with(XID, [PROGRAM, 2, procedure], &[]),
+        ))
+    };
+    let others = target.stats().connections;
+    let mut attacker = Peer::connect_from(ATTACKERS[0], target.addr()).unwrap();
+    for _ in 0..CALLS {
+        attacker.send(&call(1));
+    }
+    wait_until(|| gate.calls.load(SeqCst) == CALLS as usize);
+    drop(attacker);
+    wait_until(|| target.stats().connections == others);
+    gate.open();
+    // As many as an address may have running.
+    wait_until(|| dropped.load(SeqCst) == CALLS as usize);
+    let mut next = Peer::connect_from(ATTACKERS[0], target.addr()).unwrap();
+    next.send(&call(0));
+    assert_eq!(next.answer()[0], XID);
 }
