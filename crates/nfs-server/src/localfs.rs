@@ -25,8 +25,9 @@
 //! to [`INLINE_WRITE`] bytes are tried in the same way where the file system can say that it would
 //! wait (XFS, btrfs) or never does (tmpfs); ext4 cannot, and its writes are jobs, as is everything
 //! that changes a directory, reads one, or syncs. On a file system in memory nothing waits for a
-//! disk but the table, so that files are made, renamed within a directory, written, synced and, if small, removed at once
-//! while the table has no files. On a file system that is not known here, such as
+//! disk but the table: there any name is looked up at once, and while the table has no files, files
+//! are made, renamed within a directory, written, synced and, if small, removed at once. On a file
+//! system that is not known here, such as
 //! FUSE or one behind a network, even looking at an open file may wait: there everything is a job.
 
 mod data;
@@ -216,6 +217,12 @@ impl Inner {
         }
     }
 
+    /// The pace at which a name is looked up. In memory no lookup waits for a disk, and one of a name
+    /// that the kernel has not seen lately need not become a job.
+    fn look(&self, pace: Pace) -> Pace {
+        if self.memory { Pace::Patient } else { pace }
+    }
+
     fn modes(&self) -> MutexGuard<'_, ()> {
         self.modes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -230,18 +237,25 @@ impl Inner {
         if self.as_root { check() } else { Ok(()) }
     }
 
-    /// Returns the current attributes of a file. A file without a name is stale.
+    /// What the kernel says of a file now. A file without a name is stale.
     fn stat(&self, node: &Node) -> Try<Stat> {
         let stat = sys::stat(&node.path, self.births)?;
-        if stat.attributes.links == 0 {
-            self.caches().open.remove(node.ino);
-            return Err(Error::Stale.into());
-        }
+        self.check_named(node, stat.attributes.links)?;
         Ok(stat)
     }
 
     fn attributes(&self, node: &Node) -> Try<Attributes> {
-        self.stat(node).map(|stat| stat.attributes)
+        let attributes = sys::attributes(&node.path)?;
+        self.check_named(node, attributes.links)?;
+        Ok(attributes)
+    }
+
+    fn check_named(&self, node: &Node, links: u32) -> Result<(), Error> {
+        if links == 0 {
+            self.caches().open.remove(node.ino);
+            return Err(Error::Stale);
+        }
+        Ok(())
     }
 
     /// Gives descriptors back when the process, or the machine, had no more since the last time. The
@@ -264,7 +278,7 @@ impl Inner {
         {
             return Ok(());
         }
-        let synced = match node.reader.get() {
+        let synced = match node.reader() {
             Some(fd) => rustix::fs::fsync(fd),
             None => match self.proc.reopen(node.path.as_fd(), OFlags::RDONLY) {
                 Ok(fd) => rustix::fs::fsync(fd),

@@ -203,11 +203,11 @@ impl Inner {
     }
 
     fn open_reader<'a>(&self, node: &'a Node) -> Try<&'a OwnedFd> {
-        if let Some(fd) = node.reader.get() {
+        if let Some(fd) = node.reader() {
             return Ok(fd);
         }
         let fd = self.open_as_owner(node, OFlags::RDONLY)?;
-        Ok(node.reader.get_or_init(|| fd))
+        Ok(node.reader_or(fd))
     }
 
     /// A descriptor to write through.

@@ -82,7 +82,8 @@ impl Inner {
     }
 
     pub(super) fn open_entry(&self, dir: &Node, name: &[u8], pace: Pace) -> Try<(OwnedFd, Stat)> {
-        let fd = sys::open_entry(&dir.path, name, pace).map_err(|errno| match errno {
+        let opened = sys::open_entry(&dir.path, name, self.look(pace));
+        let fd = opened.map_err(|errno| match errno {
             // A mount point: what is mounted there is not exported.
             Errno::XDEV => Stop::Fail(Error::Access),
             errno => errno.into(),
@@ -152,8 +153,14 @@ impl Inner {
         self.change_directory(dir, pace, |node, before| {
             self.permit(|| permission::check(who, before, EXECUTE))?;
             let names = self.names_at(pace)?;
-            // While it is open its data stays: that is given back without the lock.
-            let (open, entry) = self.open_entry(node, name, pace)?;
+            let (open, entry) = match pace {
+                Pace::Quick => (None, self.stat_entry(node, name)?),
+                // While it is open its data stays: that is given back without the lock.
+                Pace::Patient => {
+                    let (open, entry) = self.open_entry(node, name, pace)?;
+                    (Some(open), entry)
+                }
+            };
             if pace == Pace::Quick && !goes_at_once(&entry.attributes) {
                 return Err(Stop::WouldBlock);
             }

@@ -5,7 +5,7 @@
 //! with the same birth, else the handle is stale. Directories on the way are found likewise, so
 //! that every path begins at the root of the export.
 
-use super::node::{Link, Node};
+use super::node::{Link, Node, NodeFd};
 use super::sys::{self, Pace, Stat, Stop, Try};
 use super::{Inner, open};
 use crate::fs::{Error, FileId};
@@ -284,7 +284,7 @@ impl Inner {
         name: &[u8],
         pace: Pace,
     ) -> Try<Option<Arc<Node>>> {
-        let fd = sys::open_entry(&parent.path, name, pace)?;
+        let fd = sys::open_entry(&parent.path, name, self.look(pace))?;
         let stat = sys::stat(&fd, self.births)?;
         if !wanted.is(&stat) {
             return Ok(None);
@@ -348,7 +348,7 @@ impl Inner {
         &self,
         parent: &Node,
         name: &[u8],
-        fd: OwnedFd,
+        fd: impl Into<NodeFd>,
         stat: &Stat,
         home: Option<u64>,
         pace: Pace,

@@ -1,7 +1,7 @@
 //! Creates files and sets their owner.
 
 use super::Inner;
-use super::node::Node;
+use super::node::{Node, NodeFd};
 use super::sys::{self, Pace, Stat, Stop, Try};
 use crate::fs::{
     Attributes, Changed, CreateHow, Error, FileId, FileKind, Found, Identity, Make, SetAttributes,
@@ -54,9 +54,18 @@ impl Inner {
     }
 }
 
+/// What the descriptor of something that was made can be used for.
+enum OpenedFor {
+    Nothing,
+    Reading,
+    /// And for reading.
+    Writing,
+}
+
 /// What was just made, while nobody else changes names.
 struct Made<'a> {
     fd: OwnedFd,
+    opened_for: OpenedFor,
     stat: Stat,
     names: MutexGuard<'a, ()>,
 }
@@ -82,10 +91,21 @@ impl Maker<'_> {
             let inner = self.inner;
             inner.permit(|| permission::check_add(self.who, self.before))?;
             let names = inner.names_at(pace)?;
-            // Nobody else may open it before it has its owner.
-            let fd = sys::create(&self.dir.path, self.name, mode & 0o700)?;
+            // The owner writes to a file that was made read-only through the descriptor it was made
+            // with; others are opened when they are written to.
+            let (opened_for, access) = match mode & 0o200 {
+                0 => (OpenedFor::Writing, OFlags::RDWR),
+                _ => (OpenedFor::Reading, OFlags::RDONLY),
+            };
+            let first = self.first_mode(&set, mode);
+            let fd = sys::create(&self.dir.path, self.name, first, access)?;
             let stat = sys::stat(&fd, inner.births)?;
-            Ok(Made { fd, stat, names })
+            Ok(Made {
+                fd,
+                opened_for,
+                stat,
+                names,
+            })
         };
         match create() {
             Ok(made) => self.finish(made, &set, mode),
@@ -94,6 +114,19 @@ impl Maker<'_> {
             }
             Err(Stop::Fail(Error::Exists | Error::Access)) => self.existing(how),
             Err(stop) => Err(stop),
+        }
+    }
+
+    /// Mode that a regular file is made with. Nobody else may open it before it has its owner and
+    /// group; where neither makes a difference to anybody else's rights, one step is enough.
+    fn first_mode(&self, set: &SetAttributes, mode: u32) -> u32 {
+        let inner = self.inner;
+        let keeps_owner = set.uid.unwrap_or(self.who.uid) == inner.me.uid
+            && (self.who.is_root() || self.who.uid == inner.me.uid);
+        let group_like_others = (mode >> 3) & 0o7 == mode & 0o7;
+        match !inner.as_root || keeps_owner && group_like_others {
+            true => mode & 0o777,
+            false => mode & 0o700,
         }
     }
 
@@ -232,7 +265,12 @@ impl Maker<'_> {
         if !self.is_fresh(&stat, kind, mode, begin) || inner.is_known(&stat) {
             return Err(Error::Busy.into());
         }
-        Ok(Made { fd, stat, names })
+        Ok(Made {
+            fd,
+            opened_for: OpenedFor::Nothing,
+            stat,
+            names,
+        })
     }
 
     /// Whether a file is one that was just made with these rights, as far as can be told by looking.
@@ -253,13 +291,52 @@ impl Maker<'_> {
     /// Gives what was made its owner, group and mode, whatever the umask of this process is.
     fn finish(&self, made: Made<'_>, set: &SetAttributes, mode: u32) -> Try<Found> {
         let inner = self.inner;
-        let Made { fd, stat, names } = made;
-        let kind = stat.attributes.kind;
+        let Made {
+            fd,
+            opened_for,
+            stat,
+            names,
+        } = made;
+        let set = self.missing(set, mode, &stat.attributes);
+        let is_same = |other: &Stat| {
+            other.attributes.fileid == stat.attributes.fileid && other.birth == stat.birth
+        };
+        let kept = self.keep(fd, opened_for, &stat);
+        if kept.is_err() {
+            self.unmake(&names, is_same);
+        }
+        drop(names);
+        let (node, writer) = kept?;
+        if writer.is_some() {
+            *node.writer.lock().unwrap_or_else(PoisonError::into_inner) = writer;
+        }
+        let as_made = set == SetAttributes::default();
+        if !as_made && let Err(stop) = inner.apply_unchecked(&node, &stat.attributes, &set) {
+            self.unmake(&inner.names(), is_same);
+            return Err(stop);
+        }
+        inner.persist(&node)?;
+        inner.persist(self.dir)?;
+        if node.is_directory() {
+            inner.persist_places();
+        }
+        if as_made {
+            return Ok(Found {
+                file: node.id(),
+                attributes: stat.attributes,
+            });
+        }
+        inner.found(&node)
+    }
+
+    /// What is to be set on a file that was just made, beside what it has already.
+    fn missing(&self, set: &SetAttributes, mode: u32, made: &Attributes) -> SetAttributes {
+        let inner = self.inner;
         let (gid, bits) = if inner.as_root {
-            permission::inherited(self.who, self.before, kind)
+            permission::inherited(self.who, self.before, made.kind)
         } else {
             // The kernel has inherited what there is.
-            (stat.attributes.gid, stat.attributes.mode & mode::SET_GID)
+            (made.gid, made.mode & mode::SET_GID)
         };
         let mut set = SetAttributes {
             mode: Some(mode | bits),
@@ -272,54 +349,42 @@ impl Maker<'_> {
         } else if !self.who.is_root() {
             (set.uid, set.gid) = (Some(self.who.uid), Some(gid));
         }
-        if kind != FileKind::Regular {
-            set.size = None;
-        }
         if let Some(mode) = set.mode {
             let gid = set.gid.unwrap_or(gid);
             let mode = permission::settable_mode(inner.acting(self.who), gid, mode);
             set.mode = Some(mode | bits);
         }
-        let is_same = |other: &Stat| {
-            other.attributes.fileid == stat.attributes.fileid && other.birth == stat.birth
-        };
-        let kept = self.keep(fd, &stat);
-        if kept.is_err() {
-            self.unmake(&names, is_same);
-        }
-        drop(names);
-        let (node, made) = kept?;
-        let writer = || node.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        writer().clone_from(&made);
-        if let Err(stop) = inner.apply_unchecked(&node, &stat.attributes, &set) {
-            self.unmake(&inner.names(), is_same);
-            return Err(stop);
-        }
-        // The owner writes to a file that was made read-only through the descriptor it was made with.
-        if mode & 0o200 != 0 {
-            writer().take();
-        }
-        inner.persist(&node)?;
-        inner.persist(self.dir)?;
-        if kind == FileKind::Directory {
-            inner.persist_places();
-        }
-        inner.found(&node)
+        set.uid = set.uid.filter(|&uid| uid != made.uid);
+        set.gid = set.gid.filter(|&gid| gid != made.gid);
+        // A change of the owner may take bits away.
+        let keeps_mode = set.uid.is_none() && set.gid.is_none();
+        set.mode = set.mode.filter(|&mode| !keeps_mode || mode != made.mode);
+        // Only a regular file has a size, and none yet.
+        set.size = set
+            .size
+            .filter(|&size| made.kind == FileKind::Regular && size != 0);
+        set
     }
 
-    /// Takes what was made among the open files. The descriptor that a regular file was made with
-    /// comes back: what stands for it must not be open for writing, or it could not be executed here.
-    fn keep(&self, fd: OwnedFd, stat: &Stat) -> Try<(Arc<Node>, Option<Arc<OwnedFd>>)> {
+    /// Takes what was made among the open files. A descriptor that is open for writing comes back: what
+    /// stands for a file must not be, or it could not be executed here.
+    fn keep(
+        &self,
+        fd: OwnedFd,
+        opened_for: OpenedFor,
+        stat: &Stat,
+    ) -> Try<(Arc<Node>, Option<Arc<OwnedFd>>)> {
         let inner = self.inner;
-        let (path, made) = match stat.attributes.kind {
-            FileKind::Regular => {
+        let (path, writer) = match opened_for {
+            OpenedFor::Writing => {
                 let path = inner.proc.reopen(fd.as_fd(), OFlags::PATH)?;
-                (path, Some(Arc::new(fd)))
+                (path.into(), Some(Arc::new(fd)))
             }
-            _ => (fd, None),
+            OpenedFor::Reading => (NodeFd::readable(fd), None),
+            OpenedFor::Nothing => (fd.into(), None),
         };
         let node = inner.adopt(self.dir, self.name, path, stat, None, Pace::Patient)?;
-        Ok((node, made))
+        Ok((node, writer))
     }
 
     /// Removes what could not be made as it was asked for, if the name is still that of `ours`.
@@ -367,6 +432,55 @@ mod tests {
     use super::super::{Changes, LocalFs, LocalFsOptions};
     use super::*;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    #[test]
+    fn file_has_rights_for_others_only_with_its_owner_and_group() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = LocalFsOptions {
+            changes: Changes::Cached,
+            ..LocalFsOptions::default()
+        };
+        let mut inner =
+            super::super::Inner::open(dir.path().canonicalize().unwrap(), options).unwrap();
+        inner.me = Identity::new(0, 0);
+        let before = inner.attributes(&inner.root).unwrap();
+        let given_away = SetAttributes {
+            uid: Some(1001),
+            ..SetAttributes::default()
+        };
+        let (root, user) = (Identity::root(), Identity::new(1001, 0));
+        let mut check = |as_root, who, set: &SetAttributes, mode, expected| {
+            inner.as_root = as_root;
+            let maker = Maker {
+                inner: &inner,
+                who,
+                dir: &inner.root,
+                before: &before,
+                name: b"new",
+            };
+            assert_eq!(maker.first_mode(set, mode), expected, "{mode:o}");
+        };
+        let none = SetAttributes::default();
+        check(true, &root, &none, 0o644, 0o644);
+        check(true, &root, &none, 0o4755, 0o755);
+        // The group may become another one.
+        check(true, &root, &none, 0o640, 0o600);
+        check(true, &root, &none, 0o604, 0o600);
+        check(true, &root, &given_away, 0o644, 0o600);
+        check(true, &user, &none, 0o644, 0o600);
+        // Only root's files may have another owner than who says so.
+        check(
+            true,
+            &user,
+            &SetAttributes {
+                uid: Some(0),
+                ..none
+            },
+            0o644,
+            0o600,
+        );
+        check(false, &user, &none, 0o640, 0o640);
+    }
 
     /// Somebody on this machine moves a directory to where one was just made.
     #[test]

@@ -2,9 +2,39 @@
 
 use super::sys::Stat;
 use crate::fs::{FileId, FileKind};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock};
+
+/// A descriptor that stands for a file. It is never open for writing, as the file could then not be
+/// executed.
+pub(super) struct NodeFd {
+    fd: OwnedFd,
+    readable: bool,
+}
+
+impl NodeFd {
+    /// One that was opened for reading, too.
+    pub(super) fn readable(fd: OwnedFd) -> Self {
+        Self { fd, readable: true }
+    }
+}
+
+/// One that only stands for the file.
+impl From<OwnedFd> for NodeFd {
+    fn from(fd: OwnedFd) -> Self {
+        Self {
+            fd,
+            readable: false,
+        }
+    }
+}
+
+impl AsFd for NodeFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
 
 /// A file that was found, and the descriptors we have of it.
 pub(super) struct Node {
@@ -13,9 +43,9 @@ pub(super) struct Node {
     /// Inode of the directory in its handle.
     pub(super) home: u64,
     pub(super) kind: FileKind,
-    /// Stands for the file; nothing can be read through it.
-    pub(super) path: OwnedFd,
-    pub(super) reader: OnceLock<OwnedFd>,
+    pub(super) path: NodeFd,
+    /// Opened by the first read if `path` cannot be read through.
+    reader: OnceLock<OwnedFd>,
     /// Open for writing from the first write to the next sync: a file that is open for writing
     /// cannot be executed.
     pub(super) writer: Mutex<Option<Arc<OwnedFd>>>,
@@ -24,13 +54,13 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn new(stat: &Stat, home: u64, path: OwnedFd) -> Self {
+    pub(super) fn new(stat: &Stat, home: u64, path: impl Into<NodeFd>) -> Self {
         Self {
             ino: stat.attributes.fileid,
             birth: stat.birth,
             home,
             kind: stat.attributes.kind,
-            path,
+            path: path.into(),
             reader: OnceLock::new(),
             writer: Mutex::new(None),
             seen: AtomicU64::new(0),
@@ -43,6 +73,22 @@ impl Node {
 
     pub(super) fn is_directory(&self) -> bool {
         self.kind == FileKind::Directory
+    }
+
+    /// The descriptor to read through, if there is one yet.
+    pub(super) fn reader(&self) -> Option<&OwnedFd> {
+        match self.path.readable {
+            true => Some(&self.path.fd),
+            false => self.reader.get(),
+        }
+    }
+
+    /// The descriptor to read through: this one, if there is none.
+    pub(super) fn reader_or(&self, fd: OwnedFd) -> &OwnedFd {
+        match self.path.readable {
+            true => &self.path.fd,
+            false => self.reader.get_or_init(|| fd),
+        }
     }
 }
 

@@ -97,17 +97,21 @@ impl Inner {
         drop(modes);
         if set.atime != SetTime::Keep || set.mtime != SetTime::Keep {
             let times = sys::timestamps(set.atime, set.mtime);
-            self.proc.utimens(node.path.as_fd(), &times)?;
+            match node.reader() {
+                Some(fd) => rustix::fs::futimens(fd, &times)?,
+                None => self.proc.utimens(node.path.as_fd(), &times)?,
+            }
         }
         Ok(())
     }
 
-    /// Sets the mode, through a descriptor that is open for writing if there is one.
+    /// Sets the mode, through a descriptor that is open if there is one.
     fn chmod(&self, node: &Node, mode: u32) -> Try<()> {
         let writer = node.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let set = match &*writer {
-            Some(fd) => rustix::fs::fchmod(fd, Mode::from_raw_mode(mode)),
-            None => self.proc.chmod(node.path.as_fd(), mode),
+        let set = match (&*writer, node.reader()) {
+            (Some(fd), _) => rustix::fs::fchmod(fd, Mode::from_raw_mode(mode)),
+            (None, Some(fd)) => rustix::fs::fchmod(fd, Mode::from_raw_mode(mode)),
+            (None, None) => self.proc.chmod(node.path.as_fd(), mode),
         };
         Ok(set?)
     }
