@@ -60,14 +60,14 @@ async fn profile(
                 break;
             }
             length *= 2;
+        }
+        if repetition > 0 {
+            // Both take as long, for as many samples.
             count = operations(ours.calls_in(length));
+            plain_count = operations(plain_tcp.calls_in(length));
         }
         let load = prepared.load.run(count);
         ours.add(sampled(child, profiler, count, load).await?);
-        if repetition > 0 {
-            // As long as ours, for as many samples.
-            plain_count = operations(plain_tcp.calls_in(length));
-        }
         let to = child.raw(m.spinning);
         let load = raw::run(to, prepared.exchange, m.spinning, plain_count);
         plain_tcp.add(sampled(child, profiler, plain_count, load).await?);
