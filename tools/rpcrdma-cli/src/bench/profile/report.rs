@@ -173,11 +173,11 @@ impl Row {
             self.plain_tcp_ns,
             self.ns / self.plain_tcp_ns,
         )?;
-        writeln!(
-            out,
+        let ends = format!(
             "{:<17} {:^31}   {:^31}",
             "ns of CPU a call", "client", "server"
-        )?;
+        );
+        writeln!(out, "{}", ends.trim_end())?;
         let head = format!("{:>15} {:>15}", "ours", "plain TCP");
         writeln!(out, "{:<17} {head}   {head}", "")?;
         let sides = self.sides().map(|(_, side)| side);
