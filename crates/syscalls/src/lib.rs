@@ -2,5 +2,7 @@
 //! hardware the one place where `unsafe` is allowed. Each block says why it is sound.
 
 mod heap;
+mod sampling;
 
 pub use heap::return_free_memory;
+pub use sampling::{Sample, Sampling, memory_functions};

@@ -1,17 +1,19 @@
 //! The second process: a file in memory, served in every way that is measured.
 //!
-//! It says in one line of JSON where it listens, answers each line on its standard input with what
-//! it has used up so far, and ends with its input.
+//! It says in one line of JSON where it listens, answers each line on its standard input with another,
+//! and ends with its input.
 
+use super::profiler::{Profiler, Tally};
 use super::raw;
 use super::spinning::{Spinning, pin};
 use crate::allocations;
 use crate::failure::Ended;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use buffer::Pool;
 use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3};
 use oncrpc::{Programs, Service};
 use rpcrdma::{Server, ServerConfig};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -105,9 +107,24 @@ impl Child {
         self.addresses.servers[index(crc, spinning)]
     }
 
+    /// What it has used up so far.
     pub(super) fn usage(&mut self) -> Result<Usage> {
+        self.ask(USAGE)
+    }
+
+    /// Has it take samples of itself.
+    pub(super) fn start_sampling(&mut self) -> Result<()> {
+        self.ask(START_SAMPLING)
+    }
+
+    /// Ends that, and gives what it found.
+    pub(super) fn stop_sampling(&mut self) -> Result<Tally> {
+        self.ask(STOP_SAMPLING)
+    }
+
+    fn ask<A: DeserializeOwned>(&mut self, question: &str) -> Result<A> {
         let ask = self.ask.as_mut().context("it is asked until it ends")?;
-        writeln!(ask, "usage")?;
+        writeln!(ask, "{question}")?;
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
         serde_json::from_str(&line).context("the second process ended")
@@ -121,6 +138,11 @@ impl Drop for Child {
         let _ = self.process.wait();
     }
 }
+
+/// What it is asked.
+const USAGE: &str = "usage";
+const START_SAMPLING: &str = "start sampling";
+const STOP_SAMPLING: &str = "stop sampling";
 
 /// Bytes that files of the measured server may have together.
 const MEMORY: u64 = 256 << 20;
@@ -158,13 +180,20 @@ pub(super) async fn serve() -> Result<Ended> {
     say(&addresses)?;
     // Standard input blocks, so it has a thread of its own.
     tokio::task::spawn_blocking(move || {
+        let mut profiler = Profiler::default();
         for line in std::io::stdin().lines() {
-            line?;
-            let mut io = IoCounters::default();
-            for server in &servers {
-                io += server.stats().io;
+            match line?.as_str() {
+                USAGE => {
+                    let mut io = IoCounters::default();
+                    for server in &servers {
+                        io += server.stats().io;
+                    }
+                    say(&Usage::of_this_process(io))?;
+                }
+                START_SAMPLING => say(&profiler.start()?)?,
+                STOP_SAMPLING => say(&profiler.stop())?,
+                unknown => bail!("there is no answer to {unknown}"),
             }
-            say(&Usage::of_this_process(io))?;
         }
         Ok(Ended::Well)
     })

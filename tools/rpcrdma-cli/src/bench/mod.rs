@@ -9,6 +9,8 @@ mod counting;
 mod invalidation;
 mod load;
 mod plot;
+mod profile;
+mod profiler;
 mod raw;
 mod report;
 mod spinning;
@@ -25,6 +27,7 @@ use rustix::thread::sched_setaffinity;
 use serde::Serialize;
 use spinning::{Spinning, pin};
 use std::io::{StdoutLock, Write};
+use std::path::PathBuf;
 use std::time::Duration;
 use thresholds::ThresholdsArgs;
 
@@ -35,6 +38,7 @@ use thresholds::ThresholdsArgs;
   rpcrdma bench
   rpcrdma bench --only null --only read_1m --repetitions 15
   rpcrdma bench --json > figures.json
+  rpcrdma bench --profile --only null --only read_4k_qd32
 
 It needs two CPUs that are otherwise idle. `null`, `null_crc` and `null_parked` are the median round
 trip of NULL; the others are rates: READ of 4 KiB at depth 1 and 32, READ and WRITE of 1 MiB at
@@ -48,14 +52,21 @@ pub(crate) struct BenchArgs {
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     repetitions: u16,
 
-    /// How long one run takes, about
-    #[arg(long, default_value = "0.4", value_name = "SECONDS",
-        value_parser = crate::connect::seconds)]
-    run_time: Duration,
+    /// How long one run takes, about [default: 0.4, with --profile 2]
+    #[arg(long, value_name = "SECONDS", value_parser = crate::connect::seconds)]
+    run_time: Option<Duration>,
 
     /// Measure only this; may be given several times
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
+
+    /// Say by layer where the CPU time of a call goes, instead of how fast it is
+    #[arg(long)]
+    profile: bool,
+
+    /// Draw a plot of the profile into this file
+    #[arg(long, value_name = "FILE", requires = "profile")]
+    svg: Option<PathBuf>,
 
     /// Print one JSON document
     #[arg(long)]
@@ -91,6 +102,21 @@ impl Measurement {
     async fn connect(&self, child: &Child) -> Result<Load> {
         let to = child.server(self.crc, self.spinning);
         Load::connect(to, self.operation, self.depth, self.crc, self.spinning).await
+    }
+
+    /// What a call is, in words.
+    fn call(&self) -> String {
+        let operation = match self.operation {
+            Operation::Null => "NULL".to_owned(),
+            Operation::Read(len) => format!("READ of {} KiB", len >> 10),
+            Operation::Write(len) => format!("WRITE of {} KiB", len >> 10),
+        };
+        let crc = if self.crc { "CRC on" } else { "CRC off" };
+        let ends = match self.spinning {
+            Spinning::Park => ", ends park at once",
+            Spinning::Adaptive => "",
+        };
+        format!("{operation}, depth {}, {crc}{ends}", self.depth)
     }
 }
 
@@ -221,6 +247,15 @@ pub(crate) async fn run(args: BenchArgs) -> Result<Ended> {
     if args.count_allocations {
         return counting::count(measurements).await;
     }
+    if args.profile {
+        let report = profile::run(measurements, &args).await?;
+        if let Some(path) = &args.svg {
+            std::fs::write(path, report.plot().to_svg())
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        print(args.json, &report, profile::Report::print)?;
+        return Ok(Ended::Well);
+    }
     let allocations = counting::ask(&args.only).unwrap_or_else(|error| {
         eprintln!("allocations are not counted: {error:#}");
         counting::Counted::new()
@@ -231,15 +266,12 @@ pub(crate) async fn run(args: BenchArgs) -> Result<Ended> {
         if !args.json {
             eprintln!("measuring {} …", measurement.name);
         }
-        let allowed = match measurement.spinning {
-            Spinning::Park => Some(pin(0)?),
-            Spinning::Adaptive => None,
-        };
-        let figure = measure(measurement, &args, &mut child).await;
-        if let Some(allowed) = allowed {
-            sched_setaffinity(None, &allowed)?;
-        }
-        let figure = figure.with_context(|| format!("measuring {}", measurement.name))?;
+        let figure = with_affinity(measurement.spinning, async || {
+            measure(measurement, &args, &mut child).await
+        });
+        let figure = figure
+            .await
+            .with_context(|| format!("measuring {}", measurement.name))?;
         results.push(Figure {
             allocations: allocations.get(measurement.name).copied(),
             ..figure
@@ -269,27 +301,69 @@ fn print<R: Serialize>(
     Ok(())
 }
 
-async fn measure(m: &Measurement, args: &BenchArgs, child: &mut Child) -> Result<Figure> {
-    let load = m.connect(child).await?;
-    // How many operations fill the time, and the bytes of one of them on the wire.
-    let mut calibration = CALIBRATION;
-    let mut warm = load.run(calibration).await?;
-    while warm.elapsed < args.run_time / 4 && calibration < MOST_OPERATIONS / 4 {
-        calibration *= 4;
-        warm = load.run(calibration).await?;
-    }
-    let rate = calibration as f64 / warm.elapsed.as_secs_f64();
-    let count = operations(rate * args.run_time.as_secs_f64());
-    let before = load.io();
-    load.run(count).await?;
-    let io = load.io();
-    let per_operation = |bytes: u64| usize::try_from(bytes / count as u64);
-    let exchange = raw::Exchange {
-        request: per_operation(io.bytes_out - before.bytes_out)?.max(1),
-        reply: per_operation(io.bytes_in - before.bytes_in)?.max(1),
-        depth: m.depth,
+/// Runs one measurement on the CPUs it needs.
+async fn with_affinity<T>(
+    spinning: Spinning,
+    measure: impl AsyncFnOnce() -> Result<T>,
+) -> Result<T> {
+    let allowed = match spinning {
+        Spinning::Park => Some(pin(0)?),
+        Spinning::Adaptive => None,
     };
+    let measured = measure().await;
+    if let Some(allowed) = allowed {
+        sched_setaffinity(None, &allowed)?;
+    }
+    measured
+}
 
+/// How long one run takes, if the user does not say.
+const RUN_TIME: Duration = Duration::from_millis(400);
+
+/// A connection that has carried some calls.
+struct Prepared {
+    load: Load,
+    /// How many operations fill the time of a run.
+    count: usize,
+    /// The bytes of one of them on the wire.
+    exchange: raw::Exchange,
+}
+
+impl Prepared {
+    async fn new(m: &Measurement, run_time: Duration, child: &Child) -> Result<Self> {
+        let load = m.connect(child).await?;
+        let mut calibration = CALIBRATION;
+        let mut warm = load.run(calibration).await?;
+        while warm.elapsed < run_time.min(RUN_TIME) / 4 && calibration < MOST_OPERATIONS / 4 {
+            calibration *= 4;
+            warm = load.run(calibration).await?;
+        }
+        let rate = calibration as f64 / warm.elapsed.as_secs_f64();
+        let count = operations(rate * run_time.as_secs_f64());
+        let before = load.io();
+        load.run(count).await?;
+        let io = load.io();
+        let per_operation = |bytes: u64| usize::try_from(bytes / count as u64);
+        let exchange = raw::Exchange {
+            request: per_operation(io.bytes_out - before.bytes_out)?.max(1),
+            reply: per_operation(io.bytes_in - before.bytes_in)?.max(1),
+            depth: m.depth,
+        };
+        Ok(Self {
+            load,
+            count,
+            exchange,
+        })
+    }
+}
+
+async fn measure(m: &Measurement, args: &BenchArgs, child: &mut Child) -> Result<Figure> {
+    let run_time = args.run_time.unwrap_or(RUN_TIME);
+    let Prepared {
+        load,
+        count,
+        exchange,
+    } = Prepared::new(m, run_time, child).await?;
     let value = |run: &raw::Measured| match m.operation {
         Operation::Null => run.latency.value_at_quantile(0.5) as f64 / 1000.0,
         Operation::Read(_) | Operation::Write(_) => count as f64 / run.elapsed.as_secs_f64(),

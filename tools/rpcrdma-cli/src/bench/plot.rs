@@ -1,15 +1,17 @@
-//! Line plots as SVG: panels in a grid, each with axes, a legend and its lines.
+//! Plots as SVG: panels in a grid, with lines or bars.
 //!
 //! Colours follow whether the reader's screen is light or dark; lines differ by marker and dash too.
 //! What a point stands for is said when the pointer rests on it.
 
+mod bars;
 mod scale;
 
+pub(super) use bars::{Bar, BarPanel, Bars, Part};
 use scale::Span;
 pub(super) use scale::{Reach, Scale, Unit};
 use std::fmt::Write;
 
-/// A picture: panels from left to right in rows. Those of a row have one y axis, so that they can be
+/// A picture of lines: panels from left to right in rows. Those of a row have one y axis, so that they can be
 /// compared.
 pub(super) struct Figure {
     pub(super) title: String,
@@ -108,45 +110,57 @@ impl Figure {
         let width = PANEL_WIDTH * columns.min(self.panels.len()).max(1) as f64;
         let heights: Vec<f64> = rows.iter().map(|row| row_height(row)).collect();
         let height = HEAD + heights.iter().sum::<f64>();
-        let mut out = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
-             width=\"{width}\" height=\"{height}\" role=\"img\">\n<title>{}</title>\n<style>{STYLE}",
-            escaped(&self.title)
-        );
-        let colours = |out: &mut String, dark: bool| {
-            for (index, (on_light, on_dark)) in COLOURS.iter().enumerate() {
-                let colour = if dark { on_dark } else { on_light };
-                let _ = write!(
-                    out,
-                    ".s{index}{{stroke:{colour}}}.f{index}{{fill:{colour}}}"
-                );
+        document(&self.title, &self.subtitle, (width, height), |out| {
+            let mut top = HEAD;
+            for (row, height) in rows.iter().zip(&heights) {
+                let values = row.iter().flat_map(Panel::values);
+                let y = row.first().map(|panel| (panel.y.scale, panel.y.reach));
+                let (scale, reach) = y.unwrap_or((Scale::Linear, Reach::Zero));
+                let y = Span::of(values, scale, reach);
+                for (column, panel) in row.iter().enumerate() {
+                    let corner = (PANEL_WIDTH * column as f64, top);
+                    panel.draw(out, corner, legend_height(row), &y);
+                }
+                top += height;
             }
-        };
-        colours(&mut out, false);
-        let _ = write!(out, "@media(prefers-color-scheme:dark){{{DARK}");
-        colours(&mut out, true);
-        out += "}</style>\n";
-        let _ = writeln!(
-            out,
-            "<rect class=\"page\" width=\"{width}\" height=\"{height}\"/>"
-        );
-        text(&mut out, "t", (LEFT, 30.0), "start", &self.title);
-        text(&mut out, "m", (LEFT, 50.0), "start", &self.subtitle);
-        let mut top = HEAD;
-        for (row, height) in rows.iter().zip(&heights) {
-            let values = row.iter().flat_map(Panel::values);
-            let y = row.first().map(|panel| (panel.y.scale, panel.y.reach));
-            let (scale, reach) = y.unwrap_or((Scale::Linear, Reach::Zero));
-            let y = Span::of(values, scale, reach);
-            for (column, panel) in row.iter().enumerate() {
-                let corner = (PANEL_WIDTH * column as f64, top);
-                panel.draw(&mut out, corner, legend_height(row), &y);
-            }
-            top += height;
-        }
-        out += "</svg>\n";
-        out
+        })
     }
+}
+
+/// A document of this size: its styles, its title, and what is drawn into it.
+fn document(
+    title: &str,
+    subtitle: &str,
+    (width, height): (f64, f64),
+    draw: impl FnOnce(&mut String),
+) -> String {
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+         width=\"{width}\" height=\"{height}\" role=\"img\">\n<title>{}</title>\n<style>{STYLE}",
+        escaped(title)
+    );
+    let colours = |out: &mut String, dark: bool| {
+        for (index, (on_light, on_dark)) in COLOURS.iter().enumerate() {
+            let colour = if dark { on_dark } else { on_light };
+            let _ = write!(
+                out,
+                ".s{index}{{stroke:{colour}}}.f{index}{{fill:{colour}}}"
+            );
+        }
+    };
+    colours(&mut out, false);
+    let _ = write!(out, "@media(prefers-color-scheme:dark){{{DARK}");
+    colours(&mut out, true);
+    out += "}</style>\n";
+    let _ = writeln!(
+        out,
+        "<rect class=\"page\" width=\"{width}\" height=\"{height}\"/>"
+    );
+    text(&mut out, "t", (LEFT, 30.0), "start", title);
+    text(&mut out, "m", (LEFT, 50.0), "start", subtitle);
+    draw(&mut out);
+    out += "</svg>\n";
+    out
 }
 
 /// Every how many-th tick along `width` has room to be labelled.

@@ -1,12 +1,15 @@
-//! What `bench` does without the program that counts allocations, and with another one.
+//! What `bench` does without the program that counts allocations, and with another one; and how it says
+//! where the time of a call goes.
 
-use super::running::{PROGRAM, text};
+use super::running::{PROGRAM, fails, ok, text};
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Command, Stdio};
 
 /// Runs `bench` where the program that counts is this script, or is not there.
 #[track_caller]
-fn bench(counting: Option<&str>) -> (serde_json::Value, String) {
+fn bench(counting: Option<&str>) -> (Value, String) {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let program = dir.path().join("rpcrdma");
     fs::hard_link(PROGRAM, &program).unwrap();
@@ -64,4 +67,74 @@ fn bench_shows_the_figures_of_the_counting_program() {
         errors.contains("rpcrdma-counting failed: exit status: 7"),
         "{errors}"
     );
+}
+
+/// Shares of the layers of one end. Their nanoseconds must add up to those of a call.
+fn shares(side: &Value) -> BTreeMap<String, f64> {
+    let number = |value: &Value, name: &str| value[name].as_f64().unwrap();
+    let layers = side["layers"].as_array().expect("there are enough samples");
+    let sum: f64 = layers.iter().map(|layer| number(layer, "ns")).sum();
+    let total = number(side, "cpu_ns");
+    assert!((sum - total).abs() < total / 1000.0, "{sum} of {side}");
+    let name = |layer: &Value| layer["layer"].as_str().unwrap().to_owned();
+    let shares = layers
+        .iter()
+        .map(|layer| (name(layer), number(layer, "share")));
+    shares.collect()
+}
+
+#[test]
+fn profile_names_the_layers_that_a_call_passes() {
+    let folder = tempfile::tempdir().unwrap();
+    let svg = folder.path().join("profile.svg");
+    let null = [
+        "bench",
+        "--profile",
+        "--only",
+        "null",
+        "-r",
+        "1",
+        "--run-time",
+        "0.5",
+    ];
+    let written = ["--json", "--svg", svg.to_str().unwrap()];
+    let report = ok(&[&null[..], &written].concat());
+    let report: Value = serde_json::from_slice(&report).unwrap();
+    let row = &report["results"][0];
+    assert_eq!(row["name"], "null");
+    for (end, other) in [("client", "nfs-server"), ("server", "nfs-client")] {
+        let ours = shares(&row[end]["ours"]);
+        let plain_tcp = shares(&row[end]["plain_tcp"]);
+        // Those with the largest shares: the others may be without a sample.
+        let passed = ["iwarp-proto", "rpcrdma-proto", "rpcrdma"];
+        for layer in passed {
+            assert!(
+                ours.contains_key(layer),
+                "{end}: {layer} is not in {ours:?}"
+            );
+        }
+        assert!(!ours.contains_key(other), "{end}: {other} is in {ours:?}");
+        // The connection that was profiled before is still there, and looks at its deadlines.
+        let idle: f64 = passed
+            .iter()
+            .filter_map(|layer| plain_tcp.get(*layer))
+            .sum();
+        assert!(idle < 0.05, "{end}: {plain_tcp:?}");
+        for shares in [ours, plain_tcp] {
+            let kernel = shares
+                .iter()
+                .filter(|(layer, _)| layer.starts_with("kernel: "));
+            let kernel: f64 = kernel.map(|(_, share)| share).sum();
+            assert!(kernel > 0.05, "{end}: {shares:?}");
+            let unknown = shares.get("unknown").copied().unwrap_or_default();
+            assert!(unknown < 0.02, "{end}: {shares:?}");
+        }
+    }
+    let drawn = fs::read_to_string(svg).unwrap();
+    assert!(drawn.contains("null: NULL, depth 1") && drawn.contains("<title>server, plain TCP, "));
+}
+
+#[test]
+fn plot_is_of_a_profile() {
+    fails(&["bench", "--svg", "profile.svg"], 2, "--profile");
 }

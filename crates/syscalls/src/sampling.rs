@@ -1,0 +1,305 @@
+//! A sampling profiler of the process itself: where its threads are each time that a timer on their CPU
+//! time expires.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Where a thread was when the timer expired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The instruction that comes next. Of a thread in the kernel, the one behind its system call.
+    pub address: usize,
+    /// The register with the result of a system call. It means something only if the instruction before
+    /// `address` is one: then a negative value is the number of an error.
+    pub result: isize,
+}
+
+/// Samples that are kept: at four thousand a second, a quarter of a minute.
+const MAX_SAMPLES: usize = 1 << 16;
+
+struct Slot {
+    address: AtomicUsize,
+    result: AtomicIsize,
+}
+
+/// Written by the signal handler, which can use nothing but atomics.
+static SLOTS: [Slot; MAX_SAMPLES] = [const {
+    Slot {
+        address: AtomicUsize::new(0),
+        result: AtomicIsize::new(0),
+    }
+}; MAX_SAMPLES];
+
+/// Samples taken, also those for which there was no slot.
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether there is a [`Sampling`].
+static RUNNING: AtomicBool = AtomicBool::new(false);
+
+/// Sampling of all threads of the process, until it is stopped or dropped.
+///
+/// It takes over `SIGPROF` and the timer behind it. A thread that waits uses no CPU time and is not
+/// interrupted. The kernel looks at such timers at its ticks, so there are no more samples a second than
+/// it has ticks: often 250.
+#[derive(Debug)]
+pub struct Sampling(());
+
+impl Sampling {
+    /// Begins to take a sample each time that the process has used so much CPU time.
+    ///
+    /// # Errors
+    ///
+    /// There is a `Sampling` already, or none for this kind of processor.
+    pub fn start(interval: Duration) -> io::Result<Self> {
+        if RUNNING.swap(true, Relaxed) {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
+        let sampling = Self(());
+        for slot in SLOTS.iter().take(TAKEN.swap(0, Relaxed)) {
+            slot.address.store(0, Relaxed);
+        }
+        system::install_handler()?;
+        system::set_timer(interval)?;
+        Ok(sampling)
+    }
+
+    /// Samples taken so far.
+    pub fn taken(&self) -> usize {
+        TAKEN.load(Relaxed)
+    }
+
+    /// Ends it, and gives the samples. Past 65,536 they were not kept.
+    pub fn stop(self) -> Vec<Sample> {
+        self.stop_timer();
+        let taken = self.taken().min(MAX_SAMPLES);
+        let sample = |slot: &Slot| Sample {
+            address: slot.address.load(Relaxed),
+            result: slot.result.load(Relaxed),
+        };
+        // A handler that runs at this moment may not have written its slot.
+        let samples = SLOTS.iter().take(taken).map(sample);
+        samples.filter(|sample| sample.address != 0).collect()
+    }
+
+    fn stop_timer(&self) {
+        // It cannot fail with these arguments. If it did, signals would go on and be ignored.
+        let _ = system::set_timer(Duration::ZERO);
+    }
+}
+
+impl Drop for Sampling {
+    fn drop(&mut self) {
+        self.stop_timer();
+        // The handler stays: a signal may be pending, and without a handler it would end the process.
+        RUNNING.store(false, Relaxed);
+    }
+}
+
+/// What the handler does: keeps one sample.
+fn keep(sample: Sample) {
+    if !RUNNING.load(Relaxed) {
+        return;
+    }
+    if let Some(slot) = SLOTS.get(TAKEN.fetch_add(1, Relaxed)) {
+        slot.result.store(sample.result, Relaxed);
+        slot.address.store(sample.address, Relaxed);
+    }
+}
+
+/// Where the functions of the C library that copy and set memory begin, as this processor has them: its
+/// library has several of each, whose names are often stripped.
+pub fn memory_functions() -> [usize; 3] {
+    [
+        libc::memmove as *const () as usize,
+        libc::memcpy as *const () as usize,
+        libc::memset as *const () as usize,
+    ]
+}
+
+#[cfg(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+mod system {
+    use super::{Sample, keep};
+    use std::ffi::{c_int, c_void};
+    use std::io;
+    use std::mem::MaybeUninit;
+    use std::ptr;
+    use std::time::Duration;
+
+    pub(super) fn install_handler() -> io::Result<()> {
+        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: all zeros is a `sigaction`: default action, no flags, empty mask, no restorer.
+        #[allow(unsafe_code, reason = "`sigaction` has no constructor")]
+        let action = unsafe { action.assume_init_mut() };
+        let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = handle;
+        action.sa_sigaction = handler as *const () as usize;
+        // System calls that wait go on behind it, but those that never do, such as `epoll_wait`.
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+        // SAFETY: `action` is initialised and lives until the call returns; nothing is asked for in the
+        // third argument. The handler has the signature that SA_SIGINFO demands, is a function and so
+        // always there, and calls nothing that a signal handler may not: it reads its argument and uses
+        // atomics. The standard library and our crates use no SIGPROF.
+        #[allow(unsafe_code, reason = "handlers of signals have no safe wrapper")]
+        let failed = unsafe { libc::sigaction(libc::SIGPROF, action, ptr::null_mut()) };
+        result(failed)
+    }
+
+    /// Has the timer expire each time that so much CPU time was used; zero stops it.
+    pub(super) fn set_timer(interval: Duration) -> io::Result<()> {
+        let invalid = |_| io::Error::from(io::ErrorKind::InvalidInput);
+        let interval = libc::timeval {
+            tv_sec: interval.as_secs().try_into().map_err(invalid)?,
+            tv_usec: interval.subsec_micros().into(),
+        };
+        let timer = libc::itimerval {
+            it_interval: interval,
+            it_value: interval,
+        };
+        // SAFETY: `timer` is initialised and lives until the call returns; nothing is asked for in the
+        // third argument.
+        #[allow(unsafe_code, reason = "this timer has no safe wrapper")]
+        let failed =
+            unsafe { libc::setitimer(libc::ITIMER_PROF, &raw const timer, ptr::null_mut()) };
+        result(failed)
+    }
+
+    fn result(failed: c_int) -> io::Result<()> {
+        match failed {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    extern "C" fn handle(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
+        // SAFETY: the third argument of a handler that was installed with SA_SIGINFO points to the
+        // registers of the interrupted thread, which the kernel wrote to its stack, and which stay there
+        // until the handler returns.
+        #[allow(unsafe_code, reason = "the kernel passes a pointer")]
+        let context = unsafe { &*context.cast::<libc::ucontext_t>() };
+        keep(sample(context));
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn sample(context: &libc::ucontext_t) -> Sample {
+        let register = |index: c_int| context.uc_mcontext.gregs[index as usize].to_ne_bytes();
+        Sample {
+            address: usize::from_ne_bytes(register(libc::REG_RIP)),
+            result: isize::from_ne_bytes(register(libc::REG_RAX)),
+        }
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    fn sample(context: &libc::ucontext_t) -> Sample {
+        Sample {
+            address: usize::from_ne_bytes(context.uc_mcontext.pc.to_ne_bytes()),
+            result: isize::from_ne_bytes(context.uc_mcontext.regs[0].to_ne_bytes()),
+        }
+    }
+}
+
+#[cfg(not(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+mod system {
+    use std::io;
+    use std::time::Duration;
+
+    pub(super) fn install_handler() -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn set_timer(_: Duration) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[cfg(test)]
+#[cfg(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Mutex;
+
+    /// One process has one profiler.
+    static ONE: Mutex<()> = Mutex::new(());
+
+    const INTERVAL: Duration = Duration::from_millis(1);
+
+    /// Where the program itself is in memory.
+    fn is_ours(address: usize) -> bool {
+        let program = std::env::current_exe().unwrap();
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        maps.lines().any(|line| {
+            let (range, rest) = line.split_once(' ').unwrap();
+            let (start, end) = range.split_once('-').unwrap();
+            let [start, end] = [start, end].map(|n| usize::from_str_radix(n, 16).unwrap());
+            rest.ends_with(program.to_str().unwrap()) && (start..end).contains(&address)
+        })
+    }
+
+    #[test]
+    fn computing_is_sampled_in_the_code_that_computes() {
+        let _one = ONE.lock().unwrap();
+        let sampling = Sampling::start(INTERVAL).unwrap();
+        let mut sum = 0_u64;
+        while sampling.taken() < 50 {
+            sum = std::hint::black_box(sum.wrapping_mul(3) + 1);
+        }
+        let samples = sampling.stop();
+        let ours = samples.iter().filter(|s| is_ours(s.address)).count();
+        assert!(ours * 2 > samples.len(), "{ours} of {}", samples.len());
+    }
+
+    #[test]
+    fn sample_of_a_system_call_has_its_result() {
+        let _one = ONE.lock().unwrap();
+        let (mut socket, _peer) = UnixStream::pair().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let sampling = Sampling::start(INTERVAL).unwrap();
+        while sampling.taken() < 50 {
+            let empty = socket.read(&mut [0; 16]).unwrap_err();
+            assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
+        }
+        let would_block = -isize::try_from(libc::EAGAIN).unwrap();
+        let samples = sampling.stop();
+        let found = samples.iter().filter(|s| s.result == would_block).count();
+        assert!(found * 4 > samples.len(), "{found} of {}", samples.len());
+    }
+
+    #[test]
+    fn there_is_one_at_a_time() {
+        let _one = ONE.lock().unwrap();
+        let sampling = Sampling::start(INTERVAL).unwrap();
+        let second = Sampling::start(INTERVAL).unwrap_err();
+        assert_eq!(second.kind(), io::ErrorKind::ResourceBusy);
+        drop(sampling);
+        Sampling::start(INTERVAL).unwrap().stop();
+    }
+
+    #[test]
+    fn signal_after_the_end_is_ignored() {
+        let _one = ONE.lock().unwrap();
+        let sampling = Sampling::start(INTERVAL).unwrap();
+        while sampling.taken() < 5 {
+            std::hint::spin_loop();
+        }
+        sampling.stop();
+        let taken = TAKEN.load(Relaxed);
+        keep(Sample {
+            address: 1,
+            result: 0,
+        });
+        assert_eq!(TAKEN.load(Relaxed), taken);
+    }
+}
