@@ -9,6 +9,7 @@ use nfs_proto::args::CreateHow;
 use nfs_proto::{Access, FileHandle, FileType, Name, SetAttributes, Status, results};
 use oncrpc::xdr::Gather;
 use oncrpc::{Credential, Transport};
+use std::time::Instant;
 
 /// A mounted export. Paths begin at its root, with or without a slash; they are bytes, as names
 /// on a server need not be text.
@@ -32,7 +33,9 @@ impl<T: Transport + Send + Sync> Export<T> {
         root: FileHandle,
     ) -> Result<Self, Error> {
         let nfs = Nfs3::new(transport, credential);
+        let begun = Instant::now();
         let info = nfs.fs_info(root).await.at("ask about", b"/")?;
+        let round_trip = begun.elapsed();
         let attributes = match info.attributes {
             Some(attributes) => attributes,
             None => nfs.get_attributes(root).await.at("ask about", b"/")?,
@@ -43,7 +46,10 @@ impl<T: Transport + Send + Sync> Export<T> {
                 handle: root,
                 attributes,
             },
-            tuning: Tuning::new(&info).within(&info),
+            tuning: Tuning {
+                round_trip,
+                ..Tuning::new(&info).within(&info)
+            },
             info,
         })
     }

@@ -25,6 +25,7 @@ mod tuning;
 mod upload;
 mod url;
 mod walk;
+mod window;
 mod write;
 
 pub use credentials::current_user;

@@ -2,10 +2,12 @@
 
 use crate::error::At;
 use crate::in_order::InOrder;
+use crate::window::Window;
 use crate::{Error, Fault, Nfs3, Node, Tuning};
 use nfs_proto::FileHandle;
 use oncrpc::Transport;
 use oncrpc::xdr::{Gather, gather_len};
+use std::time::{Duration, Instant};
 
 /// A file that is being read.
 ///
@@ -16,6 +18,7 @@ pub struct ReadStream<'c, T> {
     file: FileHandle,
     path: Vec<u8>,
     tuning: Tuning,
+    window: Window,
     /// Where the next READ begins.
     next: u64,
     /// How far READs are made ahead of knowing whether the file goes on: the largest size that the
@@ -31,6 +34,7 @@ struct Chunk {
     eof: bool,
     /// Size of the whole file, if the server told it.
     size: Option<u64>,
+    took: Duration,
 }
 
 impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
@@ -40,6 +44,7 @@ impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
             file: node.handle,
             path: path.to_vec(),
             tuning,
+            window: Window::new(&tuning),
             next: 0,
             expected: node.attributes.size,
             running: InOrder::new(),
@@ -86,6 +91,8 @@ impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
             let chunk = self.running.next().await.expect("a READ is in flight");
             match chunk {
                 Ok(chunk) => {
+                    let len = gather_len(&chunk.data);
+                    self.window.answered(len, chunk.took);
                     if chunk.eof {
                         self.end();
                     }
@@ -119,7 +126,7 @@ impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
     fn read_ahead(&mut self) {
         let depth = self
             .tuning
-            .depth_of(self.tuning.read_size, self.nfs.transport());
+            .depth_of(self.tuning.read_size, &self.window, self.nfs.transport());
         while self.running.is_empty() || self.running.len() < depth && self.next < self.expected {
             let (nfs, file, offset) = (self.nfs, self.file, self.next);
             let count = self.size_at(offset);
@@ -140,6 +147,7 @@ async fn read_whole<T: Transport + Send + Sync>(
     offset: u64,
     count: u32,
 ) -> Result<Chunk, Fault> {
+    let begun = Instant::now();
     let mut data = Gather::new();
     let mut left = count;
     loop {
@@ -158,6 +166,7 @@ async fn read_whole<T: Transport + Send + Sync>(
                 data,
                 eof: read.eof,
                 size: read.attributes.map(|attributes| attributes.size),
+                took: begun.elapsed(),
             });
         }
     }

@@ -175,7 +175,7 @@ impl<T: Transport + Send + Sync> Export<T> {
         let mut running = InOrder::new();
         let (mut removed, mut dirs) = (0, Vec::new());
         loop {
-            let depth = self.tuning().depth_of(0, self.nfs().transport());
+            let depth = self.tuning().depth(self.nfs().transport());
             while running.len() < depth
                 && dir.kept.len() <= MAX_KEPT
                 && let Some(entry) = page.next()

@@ -1,8 +1,10 @@
 //! Sizes of READs and WRITEs, and how many are in flight at once.
 
+use crate::window::Window;
 use nfs_proto::limits::{MAX_DATA, MAX_DIRECTORY_REPLY};
 use nfs_proto::results;
 use oncrpc::Transport;
+use std::time::Duration;
 
 /// Bytes of a READ or WRITE unless the user wants others.
 const IO_SIZE: u32 = 1 << 20;
@@ -29,9 +31,12 @@ pub struct Tuning {
     /// Most calls in flight for one file or tree. There are fewer where the transport takes fewer
     /// ([`Transport::depth`]).
     pub depth: usize,
-    /// Bytes of data that READs or WRITEs in flight for one file may carry, all together; one of
+    /// Most bytes of data that READs or WRITEs in flight for one file may carry, all together; one of
     /// them is always in flight.
     pub in_flight: usize,
+    /// How long a call takes that moves no data, measured when the export is opened. Where that is
+    /// short, less than [`in_flight`](Self::in_flight) is: at least 4 MiB, if allowed.
+    pub round_trip: Duration,
     /// Bytes that are written before a COMMIT: they are kept until then, to be written again if
     /// the server lost them.
     pub uncommitted: usize,
@@ -40,7 +45,8 @@ pub struct Tuning {
 }
 
 impl Tuning {
-    /// Chooses sizes for a server with this FSINFO: 1 MiB if it can, 16 MiB in flight.
+    /// Chooses sizes for a server with this FSINFO: 1 MiB if it can, 16 MiB in flight. The round trip is
+    /// taken to be long.
     pub fn new(info: &results::FsInfo) -> Self {
         let io = |max: u32| match max {
             0 => IO_SIZE_UNKNOWN,
@@ -51,6 +57,7 @@ impl Tuning {
             write_size: io(info.write_max),
             depth: MOST_CALLS,
             in_flight: IN_FLIGHT,
+            round_trip: Duration::MAX,
             uncommitted: 32 << 20,
             list_size: info
                 .dir_preferred
@@ -70,16 +77,26 @@ impl Tuning {
             write_size: io(self.write_size, info.write_max),
             depth: self.depth.clamp(1, MOST_CALLS),
             in_flight: self.in_flight,
+            round_trip: self.round_trip,
             uncommitted: self.uncommitted.max(1),
             list_size: self.list_size.clamp(1024, MAX_DIRECTORY_REPLY),
         }
     }
 
-    /// Calls that may be in flight now, each with this many bytes of data.
-    pub(crate) fn depth_of(&self, bytes: u32, transport: &impl Transport) -> usize {
-        self.depth
-            .min(transport.depth())
-            .min(self.in_flight / bytes.max(1) as usize)
+    /// Calls that may be in flight now for one file, each with this many bytes of data.
+    pub(crate) fn depth_of(
+        &self,
+        bytes: u32,
+        window: &Window,
+        transport: &impl Transport,
+    ) -> usize {
+        self.depth(transport)
+            .min(window.bytes() / bytes.max(1) as usize)
             .max(1)
+    }
+
+    /// Calls that may be in flight now.
+    pub(crate) fn depth(&self, transport: &impl Transport) -> usize {
+        self.depth.min(transport.depth()).max(1)
     }
 }

@@ -2,12 +2,14 @@
 
 use crate::error::At;
 use crate::in_order::InOrder;
+use crate::window::Window;
 use crate::{Error, Fault, Nfs3, Tuning};
 use bytes::Buf;
 use nfs_proto::{FileHandle, Stable, WriteVerifier};
 use oncrpc::Transport;
 use oncrpc::xdr::{Gather, gather_len};
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 /// How often in a row data is written again because the server lost it.
 const MAX_REWRITES: u32 = 4;
@@ -23,11 +25,12 @@ pub struct WriteStream<'c, T> {
     file: FileHandle,
     path: Vec<u8>,
     tuning: Tuning,
+    window: Window,
     /// Offset of the next byte.
     next: u64,
     /// Accepted, and not on its way yet; each at most a WRITE long.
     backlog: VecDeque<Piece>,
-    running: InOrder<'c, Result<Vec<Written>, Fault>>,
+    running: InOrder<'c, Result<Answered, Fault>>,
     running_bytes: usize,
     /// Written, and not known to be on stable storage.
     unstable: Vec<Written>,
@@ -53,6 +56,12 @@ struct Written {
     verifier: WriteVerifier,
 }
 
+/// What came of a piece, and how long that took.
+struct Answered {
+    written: Vec<Written>,
+    took: Duration,
+}
+
 /// How far a stream is driven.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Until {
@@ -75,6 +84,7 @@ impl<'c, T: Transport + Send + Sync> WriteStream<'c, T> {
             file,
             path: path.to_vec(),
             tuning,
+            window: Window::new(&tuning),
             next: offset,
             backlog: VecDeque::new(),
             running: InOrder::new(),
@@ -204,9 +214,9 @@ impl<'c, T: Transport + Send + Sync> WriteStream<'c, T> {
     }
 
     fn begin_writes(&mut self) {
-        let depth = self
-            .tuning
-            .depth_of(self.tuning.write_size, self.nfs.transport());
+        let depth =
+            self.tuning
+                .depth_of(self.tuning.write_size, &self.window, self.nfs.transport());
         while self.running.len() < depth
             && !self.is_full()
             && let Some(piece) = self.backlog.pop_front()
@@ -216,8 +226,11 @@ impl<'c, T: Transport + Send + Sync> WriteStream<'c, T> {
         }
     }
 
-    fn wrote(&mut self, written: Vec<Written>) {
-        for part in written {
+    fn wrote(&mut self, answered: Answered) {
+        let parts = answered.written.iter();
+        let bytes = parts.map(|part| gather_len(&part.piece.data)).sum();
+        self.window.answered(bytes, answered.took);
+        for part in answered.written {
             let len = gather_len(&part.piece.data);
             self.running_bytes -= len;
             if part.committed != Stable::FileSync {
@@ -258,7 +271,8 @@ async fn write_whole<T: Transport + Send + Sync>(
     nfs: &Nfs3<T>,
     file: FileHandle,
     mut piece: Piece,
-) -> Result<Vec<Written>, Fault> {
+) -> Result<Answered, Fault> {
+    let begun = Instant::now();
     let mut parts = Vec::with_capacity(1);
     loop {
         let (data, stable) = (piece.data.clone(), piece.stable);
@@ -271,7 +285,10 @@ async fn write_whole<T: Transport + Send + Sync>(
             verifier: wrote.verifier,
         });
         if rest.is_empty() {
-            return Ok(parts);
+            return Ok(Answered {
+                written: parts,
+                took: begun.elapsed(),
+            });
         }
         piece = Piece {
             offset: next,

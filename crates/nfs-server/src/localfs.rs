@@ -25,9 +25,10 @@
 //! to [`INLINE_WRITE`] bytes are tried in the same way where the file system can say that it would
 //! wait (XFS, btrfs) or never does (tmpfs); ext4 cannot, and its writes are jobs, as is everything
 //! that changes a directory, reads one, or syncs. On a file system in memory nothing waits for a
-//! disk but the table: there any name is looked up at once, and while the table has no files, files
-//! are made, renamed within a directory, written, synced and, if small, removed at once. On a file
-//! system that is not known here, such as
+//! disk but the table: there any name is looked up at once, writes of up to
+//! [`INLINE_WRITE_IN_MEMORY`] bytes are done at once, and while the table has no files, files are
+//! made, renamed within a directory, synced and, if small, removed at once. On a file system that is
+//! not known here, such as
 //! FUSE or one behind a network, even looking at an open file may wait: there everything is a job.
 
 mod data;
@@ -68,6 +69,10 @@ use table::Table;
 
 /// Largest unstable write that is tried without waiting, in bytes.
 pub const INLINE_WRITE: usize = 64 << 10;
+
+/// Largest write to a file system in memory that is done without a job, in bytes: it takes as long as a
+/// READ of that size from the page cache, and its data was just read from the socket.
+const INLINE_WRITE_IN_MEMORY: usize = 1 << 20;
 
 /// For how long a directory is taken to be where it was. Then it is looked up again, so that one
 /// which somebody moved out of the export is not served for longer.

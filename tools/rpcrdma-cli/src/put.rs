@@ -1,31 +1,28 @@
 //! `rpcrdma put`: copies files to a server.
 
 mod local;
+mod read;
 
 use crate::copy::{Copy, CopyArgs, FILES_IN_FLIGHT, Shared};
 use crate::failure::Ended;
 use crate::session::{Place, Session};
 use crate::show;
 use anyhow::{Context, bail};
-use buffer::{Buffer, Pool};
+use buffer::Pool;
 use bytes::Bytes;
 use clap::Args;
 use local::{Content, Dir, Found, Source, Target, What};
 use nfs_client::{Export, Fault, NfsUrl, Upload};
 use nfs_proto::{FileHandle, FileType, Name, SetAttributes, Status};
 use oncrpc::xdr::Gather;
+use read::Reader;
 use rpcrdma::Client;
 use std::fs::File;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
-
-/// Bytes read from a local file at once.
-const READ_SIZE: usize = 1 << 20;
 
 /// Memory kept for reading, in bytes.
 const POOL_KEEP: usize = 32 << 20;
@@ -210,7 +207,7 @@ impl Put {
         to: &[u8],
     ) -> anyhow::Result<()> {
         self.copied(source, (size, mode), dir, to, async |upload| {
-            self.send(Arc::new(file), source, upload).await
+            self.send(file, source, upload).await
         })
         .await
     }
@@ -244,46 +241,24 @@ impl Put {
         }
     }
 
-    /// Sends a file; the next piece is read while the ones before are on their way.
+    /// Sends a file.
     async fn send(
         &self,
-        file: Arc<File>,
+        file: File,
         source: &Path,
         upload: &mut Upload<'_, Client>,
     ) -> anyhow::Result<()> {
-        let mut offset = 0;
-        let mut reading = self.read(&file, offset);
+        let mut reader = Reader::new(file, &self.pool);
         loop {
-            let piece = reading
-                .await
-                .expect("a read does not panic")
-                .with_context(|| format!("cannot read {}", show::path(source)))?;
+            let piece = reader.next().await;
+            let piece = piece.with_context(|| format!("cannot read {}", show::path(source)))?;
             if piece.is_empty() {
                 return Ok(());
             }
             let len = piece.len() as u64;
-            offset += len;
-            reading = self.read(&file, offset);
             upload.write(Gather::from_elem(piece.freeze(), 1)).await?;
             self.shared.progress.add(len);
         }
-    }
-
-    /// Reads at most [`READ_SIZE`] bytes; none at the end of the file.
-    fn read(&self, file: &Arc<File>, offset: u64) -> tokio::task::JoinHandle<io::Result<Buffer>> {
-        let (file, mut piece) = (Arc::clone(file), self.pool.take(READ_SIZE));
-        spawn_blocking(move || {
-            loop {
-                match file.read_at(&mut piece.memory_mut()[..READ_SIZE], offset) {
-                    Ok(len) => {
-                        piece.set_len(len);
-                        return Ok(piece);
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => return Err(error),
-                }
-            }
-        })
     }
 
     /// Makes a symbolic link, in place of one that has the name.

@@ -2,7 +2,7 @@
 
 use super::node::Node;
 use super::sys::{Pace, Stop, Try};
-use super::{INLINE_WRITE, Inner, LocalFs};
+use super::{INLINE_WRITE, INLINE_WRITE_IN_MEMORY, Inner, LocalFs};
 use crate::fs::{
     Attributes, Changed, Error, Failed, FileId, Identity, Outcome, ReadOut, Seen, Stability, Wcc,
     WriteOut, mode,
@@ -80,9 +80,16 @@ impl LocalFs {
         data: Gather,
         stability: Stability,
     ) -> Outcome<Changed<WriteOut>> {
+        let len = gather_len(&data);
+        let (most, stability) = match self.inner.memory {
+            // Its data gets no more stable than it is now, so the client need not keep it until a COMMIT.
+            // Smaller writes leave the file open for the next one.
+            true if len > INLINE_WRITE => (INLINE_WRITE_IN_MEMORY, Stability::FileSync),
+            true | false => (INLINE_WRITE, stability),
+        };
         let quick = (stability == Stability::Unstable || self.inner.memory)
             && self.inner.local
-            && gather_len(&data) <= INLINE_WRITE
+            && len <= most
             && self.inner.quick_writes.load(Relaxed);
         let mut written = 0;
         if quick {
@@ -329,6 +336,10 @@ impl Inner {
             (Pace::Patient, Stability::FileSync) => ReadWriteFlags::SYNC,
         };
         let fd = self.writer(node)?;
+        // The kernel writes to a file one at a time, and whoever waits for that spins. With a sync the
+        // next one may write meanwhile.
+        let _turn = (pace == Pace::Patient && stability == Stability::Unstable)
+            .then(|| node.writing.lock().unwrap_or_else(PoisonError::into_inner));
         while *written < len {
             let pieces = slices(data, *written);
             let at = offset + *written as u64;

@@ -49,6 +49,8 @@ pub(super) struct Node {
     /// Open for writing from the first write to the next sync: a file that is open for writing
     /// cannot be executed.
     pub(super) writer: Mutex<Option<Arc<OwnedFd>>>,
+    /// Held by a job while it writes data that need not be stable.
+    pub(super) writing: Mutex<()>,
     /// When it was last seen at its place, in milliseconds since the start.
     pub(super) seen: AtomicU64,
 }
@@ -63,6 +65,7 @@ impl Node {
             path: path.into(),
             reader: OnceLock::new(),
             writer: Mutex::new(None),
+            writing: Mutex::new(()),
             seen: AtomicU64::new(0),
         }
     }

@@ -625,6 +625,38 @@ fn files_in_memory_are_made_written_renamed_and_removed_without_a_job() {
     assert!(!local.make(&who, root, name(b"e"), file()).is_ready());
 }
 
+/// A client that is told so needs no COMMIT.
+#[test]
+fn large_write_to_memory_is_stable_at_once_and_leaves_nothing_open() {
+    let mut export = Export::new();
+    export.restart_with(|inner| {
+        inner.memory = true;
+        inner.haste = ReadWriteFlags::empty();
+    });
+    export.write("f", "");
+    let f = export.find("f").unwrap();
+    let (who, local) = (Identity::root(), export.fs());
+    let node = local.inner.node(f, Pace::Patient).unwrap();
+    let write = |len| {
+        let data = Gather::from_elem(Bytes::from(vec![7; len]), 1);
+        local.write(&who, f, 0, data, Stability::Unstable)
+    };
+    let committed = |outcome: Outcome<Changed<WriteOut>>| outcome.wait().result.unwrap().committed;
+    let is_open = || node.writer.lock().unwrap().is_some();
+
+    assert_eq!(committed(write(INLINE_WRITE)), Stability::Unstable);
+    assert!(is_open());
+    let written = write(INLINE_WRITE_IN_MEMORY);
+    assert!(written.is_ready());
+    assert_eq!(committed(written), Stability::FileSync);
+    assert!(!is_open());
+    let larger = write(INLINE_WRITE_IN_MEMORY + 1);
+    assert!(!larger.is_ready());
+    assert_eq!(committed(larger), Stability::FileSync);
+    let len = fs::metadata(export.path.join("f")).unwrap().len();
+    assert_eq!(len, INLINE_WRITE_IN_MEMORY as u64 + 1);
+}
+
 /// Whoever holds the lock of the table waits for a disk.
 #[test]
 fn answers_without_a_job_do_not_touch_the_table() {

@@ -58,8 +58,8 @@ const LOOK_AROUND: u32 = 64;
 /// with no limit, 460 with 16 or 8, 360 with 4).
 pub(crate) const CALLS: usize = 16;
 
-/// Bytes of replies after which a turn ends.
-const REPLIES: usize = 1 << 20;
+/// Bytes of calls of the peer and their replies after which a turn ends.
+const TURN_BYTES: usize = 1 << 20;
 
 /// Calls of one connection that are answered beside others at a time; more wait. Their replies are
 /// not accounted for while they are made, and may be as large as a chunk even if none was offered.
@@ -261,7 +261,7 @@ impl<P: Policy> Driver<P> {
         }
         let (mut calls, mut bytes) = (0, 0);
         while self.answers.in_flight() < MAX_JOBS {
-            if calls == CALLS || bytes >= REPLIES {
+            if calls == CALLS || bytes >= TURN_BYTES {
                 delivered.more = true;
                 break;
             }
@@ -269,6 +269,7 @@ impl<P: Policy> Driver<P> {
                 break;
             };
             calls += 1;
+            bytes += message.stream_len();
             bytes += self
                 .answers
                 .call(&mut self.endpoint.connection, id, message);
