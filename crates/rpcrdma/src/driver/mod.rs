@@ -61,6 +61,17 @@ pub(crate) const CALLS: usize = 16;
 /// Bytes of calls of the peer and their replies after which a turn ends.
 const TURN_BYTES: usize = 1 << 20;
 
+/// Bytes that a system passes through TCP in one piece. What small replies are beyond that goes as a
+/// second, short piece, for all that a piece costs either end (measured with READs of 4 KiB, 32 in
+/// flight: 555 kop/s with 15 in a turn, 488 with the 16 that are more than this).
+pub(crate) const PIECE: usize = 64 << 10;
+
+/// Replies of up to this size are small: of larger ones a piece is full soon.
+const SMALL: usize = 8 << 10;
+
+/// Bytes of the headers and of the framing around a small reply, or a little more.
+pub(crate) const AROUND: usize = 64;
+
 /// Calls of one connection that are answered beside others at a time; more wait. Their replies are
 /// not accounted for while they are made, and may be as large as a chunk even if none was offered.
 const MAX_JOBS: usize = 64;
@@ -259,9 +270,9 @@ impl<P: Policy> Driver<P> {
         if self.endpoint.connection.calls_in() > 0 {
             self.policy.before_calls()?;
         }
-        let (mut calls, mut bytes) = (0, 0);
+        let (mut calls, mut bytes, mut out, mut is_piece) = (0, 0, 0, false);
         while self.answers.in_flight() < MAX_JOBS {
-            if calls == CALLS || bytes >= TURN_BYTES {
+            if calls == CALLS || bytes >= TURN_BYTES || is_piece {
                 delivered.more = true;
                 break;
             }
@@ -270,9 +281,12 @@ impl<P: Policy> Driver<P> {
             };
             calls += 1;
             bytes += message.stream_len();
-            bytes += self
-                .answers
-                .call(&mut self.endpoint.connection, id, message);
+            let connection = &mut self.endpoint.connection;
+            let reply = self.answers.call(connection, id, message);
+            bytes += reply;
+            out += reply + AROUND;
+            // The next is mostly as large.
+            is_piece = reply <= SMALL && out + reply + AROUND > PIECE;
         }
         delivered.any |= calls > 0;
         Ok(delivered)

@@ -261,11 +261,11 @@ impl Ends {
 mod tests {
     use super::*;
     use crate::ServerConfig;
-    use crate::driver::CALLS;
     use crate::driver::budget::Budget;
     use crate::driver::failed::FailedCalls;
     use crate::driver::jobs::Jobs;
     use crate::driver::owner::ConnectionOwner;
+    use crate::driver::{AROUND, CALLS, PIECE};
     use crate::server::addresses::Addresses;
     use crate::server::backward_memory::BackwardMemory;
     use crate::server::receive_memory::ReceiveMemory;
@@ -288,8 +288,9 @@ mod tests {
     use verbs::{Gather, QueuePair, WorkRequest, WrId};
     use verbs_sim::{EndOptions, Fabric, PairOptions};
 
-    /// Notes how many turns others have had at each call.
+    /// Notes how many turns others have had at each call, and answers with so many bytes.
     struct Notes {
+        reply: usize,
         others: Arc<AtomicU32>,
         notes: Mutex<Vec<u32>>,
     }
@@ -298,12 +299,15 @@ mod tests {
         fn call(&self, _: Payload, _: &Caller) -> Answer {
             let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
             notes.push(self.others.load(SeqCst));
-            Answer::Now(Reply::Nothing)
+            match self.reply {
+                0 => Answer::Now(Reply::Nothing),
+                bytes => Answer::message(Payload::new(Buffer::from(vec![0; bytes]), 0)),
+            }
         }
     }
 
-    #[tokio::test]
-    async fn others_have_their_turn_while_one_connection_has_many_calls() {
+    /// How many of the first of many calls are answered, with so many bytes, before others have a turn.
+    async fn answered_in_a_turn(reply: usize) -> usize {
         const ALL: usize = 128;
         let end = EndOptions::default();
         let fabric = Fabric::new(3);
@@ -355,6 +359,7 @@ mod tests {
         let account = budget.account(local);
         let others = Arc::new(AtomicU32::new(0));
         let notes = Arc::new(Notes {
+            reply,
             others: Arc::clone(&others),
             notes: Mutex::default(),
         });
@@ -409,7 +414,18 @@ mod tests {
             .await;
         }
         let noted = noted();
-        assert_eq!(noted[0], noted[CALLS - 1]);
-        assert!(noted[0] < noted[CALLS], "a turn between these two");
+        noted.iter().filter(|&&turns| turns == noted[0]).count()
+    }
+
+    #[tokio::test]
+    async fn others_have_their_turn_while_one_connection_has_many_calls() {
+        assert_eq!(answered_in_a_turn(0).await, CALLS);
+    }
+
+    #[tokio::test]
+    async fn small_replies_of_a_turn_go_out_in_one_piece() {
+        let read_of_4k = 4096 + 128;
+        let replies = answered_in_a_turn(read_of_4k).await;
+        assert_eq!(replies, PIECE / (read_of_4k + AROUND));
     }
 }
