@@ -27,6 +27,10 @@ pub(super) enum Operation {
     Write(u32),
 }
 
+/// Operations whose latency is taken, of as many as are done at a time: plain TCP looks at the clock
+/// once for all that come with one read, which is as often.
+const TIMED_OF_DEPTH: usize = 4;
+
 /// Bytes of the file that is read and written.
 const FILE: usize = 8 << 20;
 
@@ -89,6 +93,8 @@ impl Load {
         let taken = Arc::new(AtomicUsize::new(0));
         // One for all workers, which are on one thread: each of its own would not fit the cache.
         let latency = Arc::new(Mutex::new(histogram()?));
+        // The latency of one in so many is taken.
+        let timed = self.depth.div_ceil(TIMED_OF_DEPTH);
         let mut workers = JoinSet::new();
         let begin = Instant::now();
         for _ in 0..self.depth {
@@ -98,19 +104,21 @@ impl Load {
             // Caches shall help plain TCP and us alike.
             let range = raw::memory(data.len(), self.depth).min(FILE);
             workers.spawn(async move {
-                // The end of one is the beginning of the next: plain TCP looks at the clock once
-                // for many.
-                let mut at = Instant::now();
+                // The end of one is the beginning of the next, if both are timed.
+                let mut ended = None;
                 loop {
                     let number = taken.fetch_add(1, Relaxed);
                     if number >= count {
                         return anyhow::Ok(());
                     }
                     let offset = (number * data.len() % range) as u64;
+                    let is_timed = number.is_multiple_of(timed);
+                    let begin = is_timed.then(|| ended.unwrap_or_else(Instant::now));
                     once(&nfs, operation, file, offset, &data).await?;
+                    let Some(begin) = begin else { continue };
                     let now = Instant::now();
-                    let ns = u64::try_from((now - at).as_nanos()).unwrap_or(u64::MAX);
-                    at = now;
+                    ended = (timed == 1).then_some(now);
+                    let ns = u64::try_from((now - begin).as_nanos()).unwrap_or(u64::MAX);
                     let mut latency = latency.lock().unwrap_or_else(PoisonError::into_inner);
                     latency.saturating_record(ns);
                 }
