@@ -72,6 +72,10 @@ macro_rules! eligible {
             fn write(&self, w: &mut Writer) {
                 w.item(self.0.clone().into_gather());
             }
+
+            fn hand_over(self, w: &mut Writer) {
+                w.item(self.into_gather());
+            }
         }
     };
 }

@@ -26,6 +26,10 @@ macro_rules! xdr_struct {
             fn write(&self, w: &mut oncrpc::xdr::Writer) {
                 $( $crate::Wire::write(&self.$field, w); )*
             }
+
+            fn hand_over(self, w: &mut oncrpc::xdr::Writer) {
+                $( $crate::Wire::hand_over(self.$field, w); )*
+            }
         }
 
         #[cfg(test)]
@@ -55,6 +59,10 @@ macro_rules! xdr_struct {
 
             fn write(&self, w: &mut oncrpc::xdr::Writer) {
                 $( $crate::Wire::write(&self.$field, w); )*
+            }
+
+            fn hand_over(self, w: &mut oncrpc::xdr::Writer) {
+                $( $crate::Wire::hand_over(self.$field, w); )*
             }
         }
 

@@ -156,4 +156,14 @@ impl<'a, T: Wire<'a>, F: Wire<'a>> Wire<'a> for Result<T, Failed<F>> {
             }
         }
     }
+
+    fn hand_over(self, w: &mut Writer) {
+        match self {
+            Ok(value) => {
+                w.u32(0);
+                value.hand_over(w);
+            }
+            Err(_) => self.write(w),
+        }
+    }
 }

@@ -36,7 +36,14 @@ macro_rules! round_trip {
         prop_assert_eq!(&<$ty as Wire>::parse(&mut r).unwrap(), &value);
         prop_assert!(r.finish().is_ok());
 
+        let mut w = Writer::default();
+        value.clone().hand_over(&mut w);
+        let handed_over = w.finish();
+        prop_assert_eq!(handed_over.head(), apart.head());
+        prop_assert_eq!(handed_over.items().len(), apart.items().len());
+
         let whole = bytes(&value);
+        prop_assert_eq!(handed_over.stream_len(), whole.len());
         let mut r = Reader::new(&whole);
         prop_assert_eq!(&<$ty as Wire>::parse(&mut r).unwrap(), &value);
         prop_assert!(r.finish().is_ok());

@@ -18,6 +18,12 @@ pub trait Wire<'a>: Sized {
 
     /// Writes the value.
     fn write(&self, w: &mut Writer);
+
+    /// The same for a value that is not needed any more: what goes by reference is handed over, where
+    /// [`write`](Self::write) has it counted once more.
+    fn hand_over(self, w: &mut Writer) {
+        self.write(w);
+    }
 }
 
 impl Wire<'_> for () {

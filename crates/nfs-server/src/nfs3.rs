@@ -138,9 +138,9 @@ fn changed<T, U>(
 
 /// Writes the results into the memory of the call: all but directories and data, which goes by
 /// reference, are small.
-fn write<'a, T: Wire<'a>>(call: Call, results: &T) -> Reply {
+fn write<'a, T: Wire<'a>>(call: Call, results: T) -> Reply {
     let mut w = call.into_success();
-    results.write(&mut w);
+    results.hand_over(&mut w);
     Reply::Message(w.finish())
 }
 
@@ -179,7 +179,7 @@ macro_rules! serve {
         }
     }};
     (@reply $self:ident, $call:ident, $outcome:ident) => {
-        $self.respond($call, $outcome, |call, results| write(call, &results))
+        $self.respond($call, $outcome, write)
     };
     (@reply $self:ident, $call:ident, $outcome:ident, $reply:expr) => {
         $self.respond($call, $outcome, $reply)

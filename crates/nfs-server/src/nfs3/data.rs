@@ -133,7 +133,7 @@ fn read_results(export: u32, found: Seen<ReadOut>) -> Res<results::Read<'static>
 /// The reply of READ, whose data goes by reference.
 pub(super) fn write_read(call: Call, results: ReadResults) -> Reply {
     match results {
-        Ok(results) => super::write(call, &results),
+        Ok(results) => super::write(call, results),
         Err(NoRoom) => Reply::Ineligible,
     }
 }
@@ -144,7 +144,7 @@ pub(super) fn write_link(call: Call, results: Res<(PostOp, Bytes), PostOp>) -> R
         attributes,
         target: Path::from(Gather::from_elem(text, 1)),
     });
-    super::write(call, &results)
+    super::write(call, results)
 }
 
 fn shorten(data: &mut Gather, mut limit: usize) {

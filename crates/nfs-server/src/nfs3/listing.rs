@@ -165,7 +165,7 @@ fn entries(
 fn failed(call: Call, status: Status, attributes: Option<Attributes>) -> Reply {
     let results: Res<results::ReadDir<'_>, Option<Attributes>> =
         Err(Failed::new(status, attributes));
-    super::write(call, &results)
+    super::write(call, results)
 }
 
 const _: () = assert!(MAX_DIRECTORY <= nfs_proto::limits::MAX_DIRECTORY_REPLY as usize);
