@@ -139,11 +139,11 @@ const fn measurement(
 
 /// All that can be measured, and what it is to reach.
 const MEASUREMENTS: [Measurement; 12] = [
-    measurement("null", Operation::Null, 1, false, Aim::AtMost(1.25)),
-    measurement("null_crc", Operation::Null, 1, true, Aim::AtMost(1.25)),
+    measurement("null", Operation::Null, 1, false, Aim::AtMost(1.20)),
+    measurement("null_crc", Operation::Null, 1, true, Aim::AtMost(1.20)),
     Measurement {
         spinning: Spinning::Park,
-        ..measurement("null_parked", Operation::Null, 1, false, Aim::AtMost(1.15))
+        ..measurement("null_parked", Operation::Null, 1, false, Aim::AtMost(1.12))
     },
     measurement(
         "read_4k_qd1",
@@ -185,28 +185,28 @@ const MEASUREMENTS: [Measurement; 12] = [
         Operation::Read(1 << 20),
         8,
         false,
-        Aim::AtLeast(0.80),
+        Aim::AtLeast(0.97),
     ),
     measurement(
         "read_1m_crc",
         Operation::Read(1 << 20),
         8,
         true,
-        Aim::AtLeast(0.72),
+        Aim::AtLeast(0.92),
     ),
     measurement(
         "write_1m",
         Operation::Write(1 << 20),
         8,
         false,
-        Aim::AtLeast(0.75),
+        Aim::AtLeast(0.93),
     ),
     measurement(
         "write_1m_crc",
         Operation::Write(1 << 20),
         8,
         true,
-        Aim::AtLeast(0.68),
+        Aim::AtLeast(0.80),
     ),
 ];
 
