@@ -219,13 +219,15 @@ impl Inner {
 
     /// A descriptor to write through.
     pub(super) fn writer(&self, node: &Node) -> Try<Arc<OwnedFd>> {
-        let mut writer = node.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(fd) = &*writer {
-            return Ok(Arc::clone(fd));
+        let writer = || node.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = writer().clone();
+        if let Some(fd) = open {
+            return Ok(fd);
         }
+        // Not under the lock: whoever sets a mode takes it behind the one of modes, which may be needed
+        // here.
         let fd = Arc::new(self.open_as_owner(node, OFlags::WRONLY)?);
-        *writer = Some(Arc::clone(&fd));
-        Ok(fd)
+        Ok(Arc::clone(writer().get_or_insert(fd)))
     }
 
     /// Opens a file. Its owner may, whatever its mode: a client that opened it before the mode was

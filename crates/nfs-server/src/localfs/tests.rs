@@ -657,6 +657,44 @@ fn large_write_to_memory_is_stable_at_once_and_leaves_nothing_open() {
     assert_eq!(len, INLINE_WRITE_IN_MEMORY as u64 + 1);
 }
 
+/// The owner writes to a file that is read-only: for a moment its mode is another one.
+#[test]
+fn modes_are_set_while_read_only_files_are_opened_to_be_written() {
+    const TIMES: usize = 2000;
+    let mut export = Export::new();
+    export.restart_with(|inner| inner.as_root = false);
+    export.write("f", "");
+    let f = export.find("f").unwrap();
+    let local = export.fs();
+    let node = local.inner.node(f, Pace::Patient).unwrap();
+    let mode = |mode| {
+        let set = SetAttributes::mode(mode);
+        let done = local.set_attributes(&Identity::root(), f, set, None);
+        done.wait().result.unwrap();
+    };
+    mode(0o400);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Root needs no rights, but by this capability.
+            let none = rustix::thread::CapabilitySets {
+                effective: rustix::thread::CapabilitySet::empty(),
+                permitted: rustix::thread::CapabilitySet::empty(),
+                inheritable: rustix::thread::CapabilitySet::empty(),
+            };
+            rustix::thread::set_capabilities(None, none).unwrap();
+            for _ in 0..TIMES {
+                local.inner.writer(&node).unwrap();
+                node.writer.lock().unwrap().take();
+            }
+        });
+        for _ in 0..TIMES {
+            mode(0o400);
+        }
+    });
+    let now = export.stat(f).unwrap().mode;
+    assert_eq!(now, 0o400);
+}
+
 /// Whoever holds the lock of the table waits for a disk.
 #[test]
 fn answers_without_a_job_do_not_touch_the_table() {
