@@ -2,7 +2,7 @@
 
 use super::node::Node;
 use super::sys::{Pace, Stop, Try};
-use super::{INLINE_WRITE, INLINE_WRITE_IN_MEMORY, Inner, LocalFs};
+use super::{INLINE_WRITE, INLINE_WRITE_IN_MEMORY, Inner, LocalFs, lock_at};
 use crate::fs::{
     Attributes, Changed, Error, Failed, FileId, Identity, Outcome, ReadOut, Seen, Stability, Wcc,
     WriteOut, mode,
@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use std::io::{IoSlice, IoSliceMut};
 use std::num::NonZeroU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 /// Fewest bytes that a disk is asked for as a whole.
 const ASK_AHEAD: usize = 128 << 10;
@@ -337,11 +337,8 @@ impl Inner {
             (Pace::Patient, Stability::DataSync) => ReadWriteFlags::DSYNC,
             (Pace::Patient, Stability::FileSync) => ReadWriteFlags::SYNC,
         };
+        let _turn = self.turn_to_write(node, stability, pace)?;
         let fd = self.writer(node)?;
-        // The kernel writes to a file one at a time, and whoever waits for that spins. With a sync the
-        // next one may write meanwhile.
-        let _turn = (pace == Pace::Patient && stability == Stability::Unstable)
-            .then(|| node.writing.lock().unwrap_or_else(PoisonError::into_inner));
         while *written < len {
             let pieces = slices(data, *written);
             let at = offset + *written as u64;
@@ -365,8 +362,24 @@ impl Inner {
         Ok(())
     }
 
+    /// The kernel writes to a file one at a time, and whoever waits for that spins. With a sync to a disk
+    /// the next one may write meanwhile. A task that serves connections does not wait.
+    fn turn_to_write<'a>(
+        &self,
+        node: &'a Node,
+        stability: Stability,
+        pace: Pace,
+    ) -> Try<Option<MutexGuard<'a, ()>>> {
+        if pace == Pace::Patient && stability != Stability::Unstable && !self.memory {
+            return Ok(None);
+        }
+        lock_at(&node.writing, pace).map(Some)
+    }
+
     /// Sets the size. A writer that was not open before is not left open.
     pub(super) fn truncate(&self, node: &Node, size: u64) -> Try<()> {
+        // Data that goes takes time, and who writes to the file waits for it in the kernel.
+        let _turn = lock_at(&node.writing, Pace::Patient)?;
         let open = node
             .writer
             .lock()

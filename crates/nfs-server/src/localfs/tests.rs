@@ -657,6 +657,47 @@ fn large_write_to_memory_is_stable_at_once_and_leaves_nothing_open() {
     assert_eq!(len, INLINE_WRITE_IN_MEMORY as u64 + 1);
 }
 
+/// The kernel has one write to a file at a time: a task that waited for its turn there, behind a SETATTR
+/// that cuts off gigabytes, would serve nobody meanwhile.
+#[test]
+fn write_to_memory_is_a_job_while_another_call_changes_the_file() {
+    let mut export = Export::new();
+    export.restart_with(|inner| {
+        inner.memory = true;
+        inner.haste = ReadWriteFlags::empty();
+    });
+    export.write("f", "");
+    let f = export.find("f").unwrap();
+    let local = export.fs();
+    let node = local.inner.node(f, Pace::Patient).unwrap();
+    let write = || {
+        let data = Gather::from_elem(Bytes::from_static(b"data"), 1);
+        local.write(&Identity::root(), f, 0, data, Stability::Unstable)
+    };
+    let other = node.writing.lock().unwrap();
+    let waits = write();
+    assert!(!waits.is_ready());
+    drop(other);
+    assert!(write().is_ready());
+    assert_eq!(waits.wait().result.unwrap().count, 4);
+}
+
+#[test]
+fn panic_of_one_call_stops_no_other_one() {
+    let export = Export::new();
+    let inner = &export.fs().inner;
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| {
+            let _names = inner.names();
+            panic!("a call panics while it changes names");
+        });
+        assert!(call.join().is_err());
+    });
+    for pace in [Pace::Quick, Pace::Patient] {
+        assert!(inner.names_at(pace).is_ok());
+    }
+}
+
 /// The owner writes to a file that is read-only: for a moment its mode is another one.
 #[test]
 fn modes_are_set_while_read_only_files_are_opened_to_be_written() {
