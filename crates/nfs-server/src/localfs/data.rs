@@ -411,10 +411,13 @@ impl Inner {
         if let Err(errno) = synced {
             self.note_loss(errno, Stability::FileSync);
         }
+        // Syncing changes no attributes: what others changed meanwhile is not taken for the caller's doing
+        // if both are the same.
+        let now = self.attributes(&node).ok();
         Ok(Changed {
             wcc: Wcc {
-                before: Some(before.before()),
-                after: self.attributes(&node).ok(),
+                before: now.as_ref().map(Attributes::before),
+                after: now,
             },
             result: synced.map_err(Error::from),
         })

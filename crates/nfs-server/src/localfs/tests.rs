@@ -657,6 +657,39 @@ fn large_write_to_memory_is_stable_at_once_and_leaves_nothing_open() {
     assert_eq!(len, INLINE_WRITE_IN_MEMORY as u64 + 1);
 }
 
+/// What a client is told of a directory before and after its call covers no call of another client, whose
+/// new names it would never look for otherwise (RFC 1813 §2.6).
+#[test]
+fn calls_in_one_directory_are_told_apart_by_its_attributes() {
+    let export = Export::new();
+    let (root, local) = (export.fs().root(), export.fs());
+    let calls = |thread: usize| {
+        let name = move |call: usize| format!("{thread} {call}");
+        let (who, file) = (Identity::root(), SetAttributes::default());
+        let mut wccs = Vec::new();
+        for call in 0..200 {
+            let (one, other) = (name(call), name(call + 1000));
+            let one = Name::new(one.as_bytes()).unwrap();
+            let other = Name::new(other.as_bytes()).unwrap();
+            let what = Make::File(CreateHow::Guarded(file));
+            wccs.push(local.make(&who, root, one, what).wait().wcc);
+            wccs.push(local.rename(&who, (root, one), (root, other)).wait().from);
+            wccs.push(local.remove(&who, root, other).wait().wcc);
+        }
+        wccs
+    };
+    let mut spans: Vec<(Time, Time)> = std::thread::scope(|scope| {
+        let threads = [0, 1, 2, 3].map(|thread| scope.spawn(move || calls(thread)));
+        let wccs = threads.into_iter().flat_map(|calls| calls.join().unwrap());
+        wccs.map(|wcc| (wcc.before.unwrap().ctime, wcc.after.unwrap().ctime))
+            .collect()
+    });
+    spans.sort_unstable();
+    for pair in spans.windows(2) {
+        assert!(pair[0].1 <= pair[1].0, "{pair:?}");
+    }
+}
+
 /// The kernel has one write to a file at a time: a task that waited for its turn there, behind a SETATTR
 /// that cuts off gigabytes, would serve nobody meanwhile.
 #[test]
