@@ -268,6 +268,7 @@ impl Inner {
         let result = self
             .check_write(who, &before, offset, len)
             .map_err(Stop::from)
+            .and_then(|()| self.take_privilege(who, &node, &before, pace))
             .and_then(|()| self.write_pieces(&node, (offset, data), written, stability, pace));
         let result = match result {
             Err(Stop::WouldBlock) => return Err(Stop::WouldBlock),
@@ -276,9 +277,6 @@ impl Inner {
             Err(Stop::Fail(error)) => Err(error),
             Ok(()) => Ok(()),
         };
-        if self.as_root && !who.is_root() && *written > 0 {
-            self.take_privilege(&node, &before)?;
-        }
         Ok(Changed {
             wcc: Wcc {
                 before: Some(before.before()),
@@ -291,10 +289,22 @@ impl Inner {
         })
     }
 
-    /// A program that somebody else wrote to must not run with its owner's rights.
-    fn take_privilege(&self, node: &Node, before: &Attributes) -> Try<()> {
-        if before.mode & (mode::SET_UID | mode::SET_GID) == 0 {
+    /// A program that somebody else wrote to must not run with its owner's rights. They are taken before:
+    /// after, it could be run as soon as it is not open for writing any more.
+    pub(super) fn take_privilege(
+        &self,
+        who: &Identity,
+        node: &Node,
+        before: &Attributes,
+        pace: Pace,
+    ) -> Try<()> {
+        let has_none = before.mode & (mode::SET_UID | mode::SET_GID) == 0;
+        if has_none || !self.as_root || who.is_root() {
             return Ok(());
+        }
+        // Whoever has the lock of modes may wait for somebody who writes.
+        if pace == Pace::Quick {
+            return Err(Stop::WouldBlock);
         }
         let _modes = self.modes();
         let now = self.attributes(node)?;

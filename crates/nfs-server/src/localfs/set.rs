@@ -54,6 +54,7 @@ impl Inner {
         self.permit(|| permission::check_set(who, before, &set))?;
         if set.size.is_some() {
             permission::check_regular(before.kind)?;
+            self.take_privilege(who, node, before, Pace::Patient)?;
         }
         if let Some(mode) = set.mode {
             let gid = set.gid.unwrap_or(before.gid);

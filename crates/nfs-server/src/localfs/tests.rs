@@ -657,6 +657,34 @@ fn large_write_to_memory_is_stable_at_once_and_leaves_nothing_open() {
     assert_eq!(len, INLINE_WRITE_IN_MEMORY as u64 + 1);
 }
 
+/// Else it could be run with them between the end of the write and the change of its mode.
+#[test]
+fn program_loses_its_owners_rights_before_somebody_else_changes_it() {
+    let mut export = Export::new();
+    export.restart_with(|inner| inner.as_root = true);
+    export.write("f", "program");
+    let (f, path) = (export.find("f").unwrap(), export.path.join("f"));
+    let (who, local) = (Identity::new(12345, 12345), export.fs());
+    // Nothing can be written through this.
+    let node = local.inner.node(f, Pace::Patient).unwrap();
+    *node.writer.lock().unwrap() = Some(Arc::new(fs::File::open(&path).unwrap().into()));
+    let check = |is_refused: &dyn Fn() -> bool| {
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o6777)).unwrap();
+        assert!(is_refused());
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o777);
+    };
+    check(&|| {
+        let data = Gather::from_elem(Bytes::from_static(b"x"), 1);
+        let done = local.write(&who, f, 0, data, Stability::FileSync).wait();
+        done.result.is_err()
+    });
+    check(&|| {
+        let set = SetAttributes::size(1);
+        let done = local.set_attributes(&who, f, set, None).wait();
+        done.result.is_err()
+    });
+}
+
 /// What a client is told of a directory before and after its call covers no call of another client, whose
 /// new names it would never look for otherwise (RFC 1813 §2.6).
 #[test]
