@@ -158,7 +158,7 @@ impl Inner {
         let buffer = if want == 0 {
             Buffer::default()
         } else {
-            self.open_reader(&node)?;
+            self.open_reader(&node, pace)?;
             self.pool.take(want)
         };
         Ok(Reading {
@@ -183,11 +183,11 @@ impl Inner {
             // reads that come in any order. If it cannot be asked, reading goes on as it may.
             let begin = reading.offset + reading.buffer.len() as u64;
             let len = NonZeroU64::new(left as u64);
-            let fd = self.open_reader(&reading.node)?;
+            let fd = self.open_reader(&reading.node, pace)?;
             let _ = rustix::fs::fadvise(fd, begin, len, Advice::WillNeed);
         }
         while reading.buffer.len() < reading.want {
-            let fd = self.open_reader(&reading.node)?;
+            let fd = self.open_reader(&reading.node, pace)?;
             let have = reading.buffer.len();
             let space = &mut reading.buffer.memory_mut()[have..reading.want];
             let at = reading.offset + have as u64;
@@ -209,16 +209,16 @@ impl Inner {
         Ok(true)
     }
 
-    fn open_reader<'a>(&self, node: &'a Node) -> Try<&'a OwnedFd> {
+    fn open_reader<'a>(&self, node: &'a Node, pace: Pace) -> Try<&'a OwnedFd> {
         if let Some(fd) = node.reader() {
             return Ok(fd);
         }
-        let fd = self.open_as_owner(node, OFlags::RDONLY)?;
+        let fd = self.open_as_owner(node, OFlags::RDONLY, pace)?;
         Ok(node.reader_or(fd))
     }
 
     /// A descriptor to write through.
-    pub(super) fn writer(&self, node: &Node) -> Try<Arc<OwnedFd>> {
+    pub(super) fn writer(&self, node: &Node, pace: Pace) -> Try<Arc<OwnedFd>> {
         let writer = || node.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let open = writer().clone();
         if let Some(fd) = open {
@@ -226,15 +226,17 @@ impl Inner {
         }
         // Not under the lock: whoever sets a mode takes it behind the one of modes, which may be needed
         // here.
-        let fd = Arc::new(self.open_as_owner(node, OFlags::WRONLY)?);
+        let fd = Arc::new(self.open_as_owner(node, OFlags::WRONLY, pace)?);
         Ok(Arc::clone(writer().get_or_insert(fd)))
     }
 
     /// Opens a file. Its owner may, whatever its mode: a client that opened it before the mode was
     /// taken away goes on using it (RFC 1813 §4.4). To the kernel it is a new open, so the mode is
     /// given back for a moment.
-    fn open_as_owner(&self, node: &Node, flags: OFlags) -> Try<OwnedFd> {
+    fn open_as_owner(&self, node: &Node, flags: OFlags, pace: Pace) -> Try<OwnedFd> {
         match self.proc.reopen(node.path.as_fd(), flags) {
+            // A change of a mode may have to wait for a disk.
+            Err(Errno::ACCESS) if !self.as_root && pace == Pace::Quick => Err(Stop::WouldBlock),
             Err(Errno::ACCESS) if !self.as_root => {
                 let _modes = self.modes();
                 let attributes = self.attributes(node)?;
@@ -348,7 +350,7 @@ impl Inner {
             (Pace::Patient, Stability::FileSync) => ReadWriteFlags::SYNC,
         };
         let _turn = self.turn_to_write(node, stability, pace)?;
-        let fd = self.writer(node)?;
+        let fd = self.writer(node, pace)?;
         while *written < len {
             let pieces = slices(data, *written);
             let at = offset + *written as u64;
@@ -397,7 +399,10 @@ impl Inner {
             .clone();
         match open {
             Some(fd) => rustix::fs::ftruncate(&*fd, size)?,
-            None => rustix::fs::ftruncate(self.open_as_owner(node, OFlags::WRONLY)?, size)?,
+            None => rustix::fs::ftruncate(
+                self.open_as_owner(node, OFlags::WRONLY, Pace::Patient)?,
+                size,
+            )?,
         }
         Ok(())
     }
@@ -415,7 +420,7 @@ impl Inner {
             .clone();
         let synced = match &open {
             Some(fd) => rustix::fs::fdatasync(&**fd),
-            None => rustix::fs::fdatasync(self.open_reader(&node)?),
+            None => rustix::fs::fdatasync(self.open_reader(&node, pace)?),
         };
         close_writer(&node);
         if let Err(errno) = synced {

@@ -759,6 +759,40 @@ fn panic_of_one_call_stops_no_other_one() {
     }
 }
 
+/// From here on this thread has the rights that modes grant, run by root too.
+fn drop_capabilities() {
+    let none = rustix::thread::CapabilitySets {
+        effective: rustix::thread::CapabilitySet::empty(),
+        permitted: rustix::thread::CapabilitySet::empty(),
+        inheritable: rustix::thread::CapabilitySet::empty(),
+    };
+    rustix::thread::set_capabilities(None, none).unwrap();
+}
+
+/// To open it for its owner, its mode is changed for a moment, for which a disk may be waited.
+#[test]
+fn file_without_rights_for_its_owner_is_read_by_a_job() {
+    let mut export = Export::new();
+    export.restart_with(|inner| {
+        inner.as_root = false;
+        inner.haste = ReadWriteFlags::empty();
+    });
+    export.write("f", "data");
+    let f = export.find("f").unwrap();
+    let mode = PermissionsExt::from_mode(0o000);
+    fs::set_permissions(export.path.join("f"), mode).unwrap();
+    let read = || export.fs().read(&Identity::root(), f, 0, 4);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            drop_capabilities();
+            let job = read();
+            assert!(!job.is_ready());
+            assert_eq!(job.wait().result.unwrap().data.concat(), b"data");
+            assert!(read().is_ready());
+        });
+    });
+}
+
 /// The owner writes to a file that is read-only: for a moment its mode is another one.
 #[test]
 fn modes_are_set_while_read_only_files_are_opened_to_be_written() {
@@ -777,15 +811,9 @@ fn modes_are_set_while_read_only_files_are_opened_to_be_written() {
     mode(0o400);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Root needs no rights, but by this capability.
-            let none = rustix::thread::CapabilitySets {
-                effective: rustix::thread::CapabilitySet::empty(),
-                permitted: rustix::thread::CapabilitySet::empty(),
-                inheritable: rustix::thread::CapabilitySet::empty(),
-            };
-            rustix::thread::set_capabilities(None, none).unwrap();
+            drop_capabilities();
             for _ in 0..TIMES {
-                local.inner.writer(&node).unwrap();
+                local.inner.writer(&node, Pace::Patient).unwrap();
                 node.writer.lock().unwrap().take();
             }
         });
