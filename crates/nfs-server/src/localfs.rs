@@ -215,11 +215,7 @@ impl Inner {
 
     /// As [`names`](Self::names); in haste only if nobody else changes names.
     fn names_at(&self, pace: Pace) -> Try<MutexGuard<'_, ()>> {
-        match (pace, self.names.try_lock()) {
-            (_, Ok(names)) => Ok(names),
-            (Pace::Quick, Err(TryLockError::WouldBlock)) => Err(Stop::WouldBlock),
-            _ => Ok(self.names()),
-        }
+        lock_at(&self.names, pace)
     }
 
     /// The pace at which a name is looked up. In memory no lookup waits for a disk, and one of a name
@@ -335,6 +331,19 @@ impl Inner {
             free_files: found.f_ffree,
             available_files: found.f_favail,
         })
+    }
+}
+
+/// Locks a mutex that guards no data; in haste only if nobody holds it.
+fn lock_at(mutex: &Mutex<()>, pace: Pace) -> Try<MutexGuard<'_, ()>> {
+    match (mutex.try_lock(), pace) {
+        (Ok(guard), _) => Ok(guard),
+        // It is locked: a second time would be for ever.
+        (Err(TryLockError::Poisoned(error)), _) => Ok(error.into_inner()),
+        (Err(TryLockError::WouldBlock), Pace::Quick) => Err(Stop::WouldBlock),
+        (Err(TryLockError::WouldBlock), Pace::Patient) => {
+            Ok(mutex.lock().unwrap_or_else(PoisonError::into_inner))
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::node::Node;
 use super::sys::{Pace, Stop, Try};
-use super::{INLINE_WRITE, INLINE_WRITE_IN_MEMORY, Inner, LocalFs};
+use super::{INLINE_WRITE, INLINE_WRITE_IN_MEMORY, Inner, LocalFs, lock_at};
 use crate::fs::{
     Attributes, Changed, Error, Failed, FileId, Identity, Outcome, ReadOut, Seen, Stability, Wcc,
     WriteOut, mode,
@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use std::io::{IoSlice, IoSliceMut};
 use std::num::NonZeroU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 /// Fewest bytes that a disk is asked for as a whole.
 const ASK_AHEAD: usize = 128 << 10;
@@ -158,7 +158,7 @@ impl Inner {
         let buffer = if want == 0 {
             Buffer::default()
         } else {
-            self.open_reader(&node)?;
+            self.open_reader(&node, pace)?;
             self.pool.take(want)
         };
         Ok(Reading {
@@ -183,11 +183,11 @@ impl Inner {
             // reads that come in any order. If it cannot be asked, reading goes on as it may.
             let begin = reading.offset + reading.buffer.len() as u64;
             let len = NonZeroU64::new(left as u64);
-            let fd = self.open_reader(&reading.node)?;
+            let fd = self.open_reader(&reading.node, pace)?;
             let _ = rustix::fs::fadvise(fd, begin, len, Advice::WillNeed);
         }
         while reading.buffer.len() < reading.want {
-            let fd = self.open_reader(&reading.node)?;
+            let fd = self.open_reader(&reading.node, pace)?;
             let have = reading.buffer.len();
             let space = &mut reading.buffer.memory_mut()[have..reading.want];
             let at = reading.offset + have as u64;
@@ -209,30 +209,34 @@ impl Inner {
         Ok(true)
     }
 
-    fn open_reader<'a>(&self, node: &'a Node) -> Try<&'a OwnedFd> {
+    fn open_reader<'a>(&self, node: &'a Node, pace: Pace) -> Try<&'a OwnedFd> {
         if let Some(fd) = node.reader() {
             return Ok(fd);
         }
-        let fd = self.open_as_owner(node, OFlags::RDONLY)?;
+        let fd = self.open_as_owner(node, OFlags::RDONLY, pace)?;
         Ok(node.reader_or(fd))
     }
 
     /// A descriptor to write through.
-    pub(super) fn writer(&self, node: &Node) -> Try<Arc<OwnedFd>> {
-        let mut writer = node.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(fd) = &*writer {
-            return Ok(Arc::clone(fd));
+    pub(super) fn writer(&self, node: &Node, pace: Pace) -> Try<Arc<OwnedFd>> {
+        let writer = || node.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = writer().clone();
+        if let Some(fd) = open {
+            return Ok(fd);
         }
-        let fd = Arc::new(self.open_as_owner(node, OFlags::WRONLY)?);
-        *writer = Some(Arc::clone(&fd));
-        Ok(fd)
+        // Not under the lock: whoever sets a mode takes it behind the one of modes, which may be needed
+        // here.
+        let fd = Arc::new(self.open_as_owner(node, OFlags::WRONLY, pace)?);
+        Ok(Arc::clone(writer().get_or_insert(fd)))
     }
 
     /// Opens a file. Its owner may, whatever its mode: a client that opened it before the mode was
     /// taken away goes on using it (RFC 1813 §4.4). To the kernel it is a new open, so the mode is
     /// given back for a moment.
-    fn open_as_owner(&self, node: &Node, flags: OFlags) -> Try<OwnedFd> {
+    fn open_as_owner(&self, node: &Node, flags: OFlags, pace: Pace) -> Try<OwnedFd> {
         match self.proc.reopen(node.path.as_fd(), flags) {
+            // A change of a mode may have to wait for a disk.
+            Err(Errno::ACCESS) if !self.as_root && pace == Pace::Quick => Err(Stop::WouldBlock),
             Err(Errno::ACCESS) if !self.as_root => {
                 let _modes = self.modes();
                 let attributes = self.attributes(node)?;
@@ -266,6 +270,7 @@ impl Inner {
         let result = self
             .check_write(who, &before, offset, len)
             .map_err(Stop::from)
+            .and_then(|()| self.take_privilege(who, &node, &before, pace))
             .and_then(|()| self.write_pieces(&node, (offset, data), written, stability, pace));
         let result = match result {
             Err(Stop::WouldBlock) => return Err(Stop::WouldBlock),
@@ -274,9 +279,6 @@ impl Inner {
             Err(Stop::Fail(error)) => Err(error),
             Ok(()) => Ok(()),
         };
-        if self.as_root && !who.is_root() && *written > 0 {
-            self.take_privilege(&node, &before)?;
-        }
         Ok(Changed {
             wcc: Wcc {
                 before: Some(before.before()),
@@ -289,10 +291,22 @@ impl Inner {
         })
     }
 
-    /// A program that somebody else wrote to must not run with its owner's rights.
-    fn take_privilege(&self, node: &Node, before: &Attributes) -> Try<()> {
-        if before.mode & (mode::SET_UID | mode::SET_GID) == 0 {
+    /// A program that somebody else wrote to must not run with its owner's rights. They are taken before:
+    /// after, it could be run as soon as it is not open for writing any more.
+    pub(super) fn take_privilege(
+        &self,
+        who: &Identity,
+        node: &Node,
+        before: &Attributes,
+        pace: Pace,
+    ) -> Try<()> {
+        let has_none = before.mode & (mode::SET_UID | mode::SET_GID) == 0;
+        if has_none || !self.as_root || who.is_root() {
             return Ok(());
+        }
+        // Whoever has the lock of modes may wait for somebody who writes.
+        if pace == Pace::Quick {
+            return Err(Stop::WouldBlock);
         }
         let _modes = self.modes();
         let now = self.attributes(node)?;
@@ -335,11 +349,8 @@ impl Inner {
             (Pace::Patient, Stability::DataSync) => ReadWriteFlags::DSYNC,
             (Pace::Patient, Stability::FileSync) => ReadWriteFlags::SYNC,
         };
-        let fd = self.writer(node)?;
-        // The kernel writes to a file one at a time, and whoever waits for that spins. With a sync the
-        // next one may write meanwhile.
-        let _turn = (pace == Pace::Patient && stability == Stability::Unstable)
-            .then(|| node.writing.lock().unwrap_or_else(PoisonError::into_inner));
+        let _turn = self.turn_to_write(node, stability, pace)?;
+        let fd = self.writer(node, pace)?;
         while *written < len {
             let pieces = slices(data, *written);
             let at = offset + *written as u64;
@@ -363,8 +374,24 @@ impl Inner {
         Ok(())
     }
 
+    /// The kernel writes to a file one at a time, and whoever waits for that spins. With a sync to a disk
+    /// the next one may write meanwhile. A task that serves connections does not wait.
+    fn turn_to_write<'a>(
+        &self,
+        node: &'a Node,
+        stability: Stability,
+        pace: Pace,
+    ) -> Try<Option<MutexGuard<'a, ()>>> {
+        if pace == Pace::Patient && stability != Stability::Unstable && !self.memory {
+            return Ok(None);
+        }
+        lock_at(&node.writing, pace).map(Some)
+    }
+
     /// Sets the size. A writer that was not open before is not left open.
     pub(super) fn truncate(&self, node: &Node, size: u64) -> Try<()> {
+        // Data that goes takes time, and who writes to the file waits for it in the kernel.
+        let _turn = lock_at(&node.writing, Pace::Patient)?;
         let open = node
             .writer
             .lock()
@@ -372,7 +399,10 @@ impl Inner {
             .clone();
         match open {
             Some(fd) => rustix::fs::ftruncate(&*fd, size)?,
-            None => rustix::fs::ftruncate(self.open_as_owner(node, OFlags::WRONLY)?, size)?,
+            None => rustix::fs::ftruncate(
+                self.open_as_owner(node, OFlags::WRONLY, Pace::Patient)?,
+                size,
+            )?,
         }
         Ok(())
     }
@@ -390,16 +420,19 @@ impl Inner {
             .clone();
         let synced = match &open {
             Some(fd) => rustix::fs::fdatasync(&**fd),
-            None => rustix::fs::fdatasync(self.open_reader(&node)?),
+            None => rustix::fs::fdatasync(self.open_reader(&node, pace)?),
         };
         close_writer(&node);
         if let Err(errno) = synced {
             self.note_loss(errno, Stability::FileSync);
         }
+        // Syncing changes no attributes: what others changed meanwhile is not taken for the caller's doing
+        // if both are the same.
+        let now = self.attributes(&node).ok();
         Ok(Changed {
             wcc: Wcc {
-                before: Some(before.before()),
-                after: self.attributes(&node).ok(),
+                before: now.as_ref().map(Attributes::before),
+                after: now,
             },
             result: synced.map_err(Error::from),
         })

@@ -11,7 +11,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 use smallvec::SmallVec;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 /// A checked name in a job. Most names are short enough to need no memory of their own.
 pub(super) type OwnedName = SmallVec<[u8; 32]>;
@@ -19,6 +19,26 @@ pub(super) type OwnedName = SmallVec<[u8; 32]>;
 /// Whether the end of this name takes no time: the table knows nothing of the file, and its data is small.
 fn goes_at_once(file: &Attributes) -> bool {
     file.kind == FileKind::Regular && file.links <= 1 && file.size <= INLINE_WRITE as u64
+}
+
+/// The turn of a call that changes names: nobody else does until this is dropped, and the attributes of
+/// its directories after the call are noted then. A client whose copy is as old as those before takes
+/// all that came between for its own doing (RFC 1813 §2.6).
+pub(super) struct Turn<'a> {
+    inner: &'a Inner,
+    dirs: [&'a Node; 2],
+    after: [Option<&'a mut Option<Attributes>>; 2],
+    pub(super) names: MutexGuard<'a, ()>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        for (dir, after) in self.dirs.iter().zip(&mut self.after) {
+            if let Some(after) = after {
+                **after = self.inner.attributes(dir).ok();
+            }
+        }
+    }
 }
 
 impl Inner {
@@ -114,32 +134,37 @@ impl Inner {
         })
     }
 
-    /// Runs a change of a directory and tells of it before and after.
+    /// Runs a change of a directory and tells of it before and after. The turn of `change` ends when it
+    /// drops that.
     pub(super) fn change_directory<T>(
         &self,
         dir: FileId,
         pace: Pace,
-        change: impl FnOnce(&Arc<Node>, &Attributes) -> Try<T>,
+        change: impl FnOnce(&Arc<Node>, &Attributes, Turn<'_>) -> Try<T>,
     ) -> Try<Changed<T>> {
         let node = self.node(dir, pace)?;
+        let names = self.names_at(pace)?;
         let before = self.attributes(&node)?;
+        let mut after = None;
+        let turn = Turn {
+            inner: self,
+            dirs: [&node, &node],
+            after: [Some(&mut after), None],
+            names,
+        };
         let result = permission::check_directory(&before)
             .map_err(Stop::from)
-            .and_then(|()| change(&node, &before));
+            .and_then(|()| change(&node, &before, turn));
         if matches!(result, Err(Stop::WouldBlock)) {
             return Err(Stop::WouldBlock);
         }
         Ok(Changed {
-            wcc: self.wcc(&before, &node),
+            wcc: Wcc {
+                before: Some(before.before()),
+                after,
+            },
             result: result.map_err(Error::from),
         })
-    }
-
-    pub(super) fn wcc(&self, before: &Attributes, node: &Node) -> Wcc {
-        Wcc {
-            before: Some(before.before()),
-            after: self.attributes(node).ok(),
-        }
     }
 
     pub(super) fn remove(
@@ -150,9 +175,8 @@ impl Inner {
         directory: bool,
         pace: Pace,
     ) -> Try<Changed<()>> {
-        self.change_directory(dir, pace, |node, before| {
+        self.change_directory(dir, pace, |node, before, turn| {
             self.permit(|| permission::check(who, before, EXECUTE))?;
-            let names = self.names_at(pace)?;
             let (open, entry) = match pace {
                 Pace::Quick => (None, self.stat_entry(node, name)?),
                 // While it is open its data stays: that is given back without the lock.
@@ -174,7 +198,7 @@ impl Inner {
             rustix::fs::unlinkat(&node.path, name, flags)?;
             let last = directory || entry.attributes.links <= 1;
             let gone = self.removed(node.ino, name, &entry, last);
-            drop(names);
+            drop(turn);
             drop((open, gone));
             self.persist(node)
         })
@@ -189,27 +213,39 @@ impl Inner {
     ) -> Try<Renamed> {
         let from_node = self.node(from.0, pace)?;
         let to_node = self.node(to.0, pace)?;
+        let names = self.names_at(pace)?;
         let from_before = self.attributes(&from_node)?;
         let one = from_node.ino == to_node.ino;
         let to_before = match one {
             true => from_before,
             false => self.attributes(&to_node)?,
         };
+        let (mut from_after, mut to_after) = (None, None);
+        let turn = Turn {
+            inner: self,
+            dirs: [&from_node, &to_node],
+            after: [Some(&mut from_after), (!one).then_some(&mut to_after)],
+            names,
+        };
         let result = self.rename_entry(
             who,
             (&from_node, &from_before, &from.1),
             (&to_node, &to_before, &to.1),
+            turn,
             pace,
         );
         if matches!(result, Err(Stop::WouldBlock)) {
             return Err(Stop::WouldBlock);
         }
-        let from = self.wcc(&from_before, &from_node);
+        let wcc = |before: &Attributes, after| Wcc {
+            before: Some(before.before()),
+            after,
+        };
         Ok(Renamed {
-            from,
+            from: wcc(&from_before, from_after),
             to: match one {
-                true => from,
-                false => self.wcc(&to_before, &to_node),
+                true => wcc(&from_before, from_after),
+                false => wcc(&to_before, to_after),
             },
             result: result.map_err(Error::from),
         })
@@ -220,13 +256,13 @@ impl Inner {
         who: &Identity,
         (from, from_before, from_name): (&Node, &Attributes, &[u8]),
         (to, to_before, to_name): (&Node, &Attributes, &[u8]),
+        turn: Turn<'_>,
         pace: Pace,
     ) -> Try<()> {
         permission::check_directory(from_before)?;
         permission::check_directory(to_before)?;
         self.permit(|| permission::check(who, from_before, EXECUTE))?;
         self.permit(|| permission::check(who, to_before, EXECUTE))?;
-        let names = self.names_at(pace)?;
         let moving = self.stat_entry(from, from_name)?;
         let stays = from.ino == to.ino && !moving.attributes.is_directory();
         let replaced = match pace {
@@ -276,7 +312,7 @@ impl Inner {
             gone = self.removed(to.ino, to_name, replaced, last);
         }
         self.moved(&moving, (from.ino, Some(from_name)), to, to_name);
-        drop(names);
+        drop(turn);
         drop((replaced, gone));
         self.persist(to)?;
         if stays {
@@ -297,15 +333,14 @@ impl Inner {
         name: &[u8],
     ) -> Try<Linked> {
         let node = self.node(file, Pace::Patient)?;
-        let changed = self.change_directory(dir, Pace::Patient, |to, before| {
+        let changed = self.change_directory(dir, Pace::Patient, |to, before, turn| {
             if node.is_directory() {
                 return Err(Error::Invalid.into());
             }
             self.permit(|| permission::check_add(who, before))?;
-            let names = self.names();
             self.proc.link(node.path.as_fd(), to.path.as_fd(), name)?;
             self.moved(&self.stat(&node)?, (node.home, None), to, name);
-            drop(names);
+            drop(turn);
             self.persist_places();
             self.persist(to)
         })?;

@@ -1,6 +1,7 @@
 //! Creates files and sets their owner.
 
 use super::Inner;
+use super::entries::Turn;
 use super::node::{Node, NodeFd};
 use super::sys::{self, Pace, Stat, Stop, Try};
 use crate::fs::{
@@ -36,7 +37,7 @@ impl Inner {
         if pace == Pace::Quick && !matches!(what, Make::File(_)) {
             return Err(Stop::WouldBlock);
         }
-        self.change_directory(dir, pace, |node, before| {
+        self.change_directory(dir, pace, |node, before, turn| {
             let maker = Maker {
                 inner: self,
                 who,
@@ -45,10 +46,10 @@ impl Inner {
                 name,
             };
             match what {
-                Make::File(how) => maker.file(how, pace),
-                Make::Directory(set) => maker.directory(set),
-                Make::Symlink(text, set) => maker.symlink(text, set),
-                Make::Special(kind, device, set) => maker.special(*kind, *device, set),
+                Make::File(how) => maker.file(how, turn, pace),
+                Make::Directory(set) => maker.directory(set, turn),
+                Make::Symlink(text, set) => maker.symlink(text, set, turn),
+                Make::Special(kind, device, set) => maker.special(*kind, *device, set, turn),
             }
         })
     }
@@ -67,7 +68,7 @@ struct Made<'a> {
     fd: OwnedFd,
     opened_for: OpenedFor,
     stat: Stat,
-    names: MutexGuard<'a, ()>,
+    turn: Turn<'a>,
 }
 
 /// Makes one entry of a directory.
@@ -80,7 +81,7 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    fn file(&self, how: &CreateHow, pace: Pace) -> Try<Found> {
+    fn file(&self, how: &CreateHow, turn: Turn<'_>, pace: Pace) -> Try<Found> {
         let (set, mode) = match how {
             CreateHow::Unchecked(set) | CreateHow::Guarded(set) => {
                 (*set, set.mode.unwrap_or(DEFAULT_FILE_MODE))
@@ -90,7 +91,6 @@ impl Maker<'_> {
         let create = || -> Try<Made<'_>> {
             let inner = self.inner;
             inner.permit(|| permission::check_add(self.who, self.before))?;
-            let names = inner.names_at(pace)?;
             // The owner writes to a file that was made read-only through the descriptor it was made
             // with; others are opened when they are written to.
             let (opened_for, access) = match mode & 0o200 {
@@ -104,7 +104,7 @@ impl Maker<'_> {
                 fd,
                 opened_for,
                 stat,
-                names,
+                turn,
             })
         };
         match create() {
@@ -174,20 +174,20 @@ impl Maker<'_> {
         self.inner.found(&node)
     }
 
-    fn directory(&self, set: &SetAttributes) -> Try<Found> {
+    fn directory(&self, set: &SetAttributes, turn: Turn<'_>) -> Try<Found> {
         self.inner
             .permit(|| permission::check_add(self.who, self.before))
             .map_err(|error| self.or_exists(error))?;
         self.inner.check_depth(self.dir)?;
         let mode = set.mode.unwrap_or(DEFAULT_DIRECTORY_MODE);
         let first = Mode::from_raw_mode(mode & 0o700);
-        let made = self.make_entry(FileKind::Directory, mode, || {
+        let made = self.make_entry(FileKind::Directory, mode, turn, || {
             rustix::fs::mkdirat(&self.dir.path, self.name, first)
         })?;
         self.finish(made, set, mode)
     }
 
-    fn symlink(&self, text: &[u8], set: &SetAttributes) -> Try<Found> {
+    fn symlink(&self, text: &[u8], set: &SetAttributes, turn: Turn<'_>) -> Try<Found> {
         if text.is_empty() || text.contains(&0) {
             return Err(Error::Invalid.into());
         }
@@ -197,13 +197,19 @@ impl Maker<'_> {
         self.inner
             .permit(|| permission::check_add(self.who, self.before))
             .map_err(|error| self.or_exists(error))?;
-        let made = self.make_entry(FileKind::Symlink, 0o777, || {
+        let made = self.make_entry(FileKind::Symlink, 0o777, turn, || {
             rustix::fs::symlinkat(text, &self.dir.path, self.name)
         })?;
         self.finish(made, set, 0o777)
     }
 
-    fn special(&self, kind: FileKind, device: (u32, u32), set: &SetAttributes) -> Try<Found> {
+    fn special(
+        &self,
+        kind: FileKind,
+        device: (u32, u32),
+        set: &SetAttributes,
+        turn: Turn<'_>,
+    ) -> Try<Found> {
         let (file_type, device) = match kind {
             FileKind::Fifo => (FileType::Fifo, 0),
             FileKind::Socket => (FileType::Socket, 0),
@@ -228,7 +234,7 @@ impl Maker<'_> {
             .map_err(|error| self.or_exists(error))?;
         let mode = set.mode.unwrap_or(DEFAULT_FILE_MODE);
         let first = Mode::from_raw_mode(mode & 0o700);
-        let made = self.make_entry(kind, mode, || {
+        let made = self.make_entry(kind, mode, turn, || {
             rustix::fs::mknodat(&self.dir.path, self.name, file_type, first, device)
         })?;
         self.finish(made, set, mode)
@@ -248,19 +254,19 @@ impl Maker<'_> {
     /// It is given to the caller next. Through us nobody can put another file in its place, as names
     /// change one at a time; somebody on this machine can, and then it must be seen that it is not
     /// ours to give away.
-    fn make_entry(
+    fn make_entry<'a>(
         &self,
         kind: FileKind,
         mode: u32,
+        turn: Turn<'a>,
         make: impl FnOnce() -> Result<(), Errno>,
-    ) -> Try<Made<'_>> {
+    ) -> Try<Made<'a>> {
         let inner = self.inner;
-        let names = inner.names();
         let begin = sys::coarse_now();
         make()?;
         let opened = inner.open_entry(self.dir, self.name, Pace::Patient);
         let (fd, stat) = opened.inspect_err(|_| {
-            self.unmake(&names, |stat| self.is_fresh(stat, kind, mode, begin));
+            self.unmake(&turn.names, |stat| self.is_fresh(stat, kind, mode, begin));
         })?;
         if !self.is_fresh(&stat, kind, mode, begin) || inner.is_known(&stat) {
             return Err(Error::Busy.into());
@@ -269,7 +275,7 @@ impl Maker<'_> {
             fd,
             opened_for: OpenedFor::Nothing,
             stat,
-            names,
+            turn,
         })
     }
 
@@ -295,7 +301,7 @@ impl Maker<'_> {
             fd,
             opened_for,
             stat,
-            names,
+            turn,
         } = made;
         let set = self.missing(set, mode, &stat.attributes);
         let is_same = |other: &Stat| {
@@ -303,9 +309,9 @@ impl Maker<'_> {
         };
         let kept = self.keep(fd, opened_for, &stat);
         if kept.is_err() {
-            self.unmake(&names, is_same);
+            self.unmake(&turn.names, is_same);
         }
-        drop(names);
+        drop(turn);
         let (node, writer) = kept?;
         if writer.is_some() {
             *node.writer.lock().unwrap_or_else(PoisonError::into_inner) = writer;
@@ -505,24 +511,28 @@ mod tests {
         };
         let local = LocalFs::open(dir.path(), options).unwrap();
         let inner = &local.inner;
-        let before = inner.attributes(&inner.root).unwrap();
-        let maker = Maker {
-            inner,
-            who: &Identity::new(1001, 1001),
-            dir: &inner.root,
-            before: &before,
-            name: b"new",
-        };
         let make = |name: &'static str| {
-            maker.make_entry(FileKind::Directory, 0o700, move || {
-                let root = &inner.root.path;
-                let mode = Mode::from_raw_mode(0o700);
-                rustix::fs::mkdirat(root, "new", mode)?;
-                rustix::fs::renameat(root, name, root, "new")
-            })
+            let root = inner.root.id();
+            let changed = inner.change_directory(root, Pace::Patient, |node, before, turn| {
+                let maker = Maker {
+                    inner,
+                    who: &Identity::new(1001, 1001),
+                    dir: node,
+                    before,
+                    name: b"new",
+                };
+                let made = maker.make_entry(FileKind::Directory, 0o700, turn, move || {
+                    let root = &inner.root.path;
+                    let mode = Mode::from_raw_mode(0o700);
+                    rustix::fs::mkdirat(root, "new", mode)?;
+                    rustix::fs::renameat(root, name, root, "new")
+                });
+                made.map(|_| ())
+            });
+            changed.unwrap().result
         };
-        assert!(matches!(make("victim"), Err(Stop::Fail(Error::Busy))));
+        assert_eq!(make("victim"), Err(Error::Busy));
         std::fs::remove_dir(dir.path().join("new")).unwrap();
-        assert!(make("new").is_ok());
+        assert_eq!(make("new"), Ok(()));
     }
 }

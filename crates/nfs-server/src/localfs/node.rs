@@ -49,7 +49,7 @@ pub(super) struct Node {
     /// Open for writing from the first write to the next sync: a file that is open for writing
     /// cannot be executed.
     pub(super) writer: Mutex<Option<Arc<OwnedFd>>>,
-    /// Held by a job while it writes data that need not be stable.
+    /// Held while data is written that need not reach a disk, and while the size is set.
     pub(super) writing: Mutex<()>,
     /// When it was last seen at its place, in milliseconds since the start.
     pub(super) seen: AtomicU64,

@@ -4,7 +4,7 @@ use super::Inner;
 use super::node::Node;
 use super::sys::{self, Pace, Try};
 use crate::fs::{
-    Attributes, Changed, Error, FileId, FileKind, Identity, SetAttributes, SetTime, Time,
+    Attributes, Changed, Error, FileId, FileKind, Identity, SetAttributes, SetTime, Time, Wcc,
 };
 use crate::permission;
 use rustix::fd::AsFd;
@@ -26,15 +26,19 @@ impl Inner {
         let before = self.attributes(&node)?;
         // RFC 1813 §3.3.2: compared with the change time that the client last saw.
         let result = if guard.is_some_and(|guard| !same_on_the_wire(guard, before.ctime)) {
-            Err(Error::NotSync)
+            Err(Error::NotSync.into())
         } else {
             self.apply(who, &node, &before, &set)
-                .and_then(|()| self.persist(&node))
-                .map_err(Error::from)
         };
+        // Not from after the sync: what others change meanwhile would be taken for the caller's doing.
+        let wcc = Wcc {
+            before: Some(before.before()),
+            after: self.attributes(&node).ok(),
+        };
+        let result = result.and_then(|()| self.persist(&node));
         Ok(Changed {
-            wcc: self.wcc(&before, &node),
-            result,
+            wcc,
+            result: result.map_err(Error::from),
         })
     }
 
@@ -50,6 +54,7 @@ impl Inner {
         self.permit(|| permission::check_set(who, before, &set))?;
         if set.size.is_some() {
             permission::check_regular(before.kind)?;
+            self.take_privilege(who, node, before, Pace::Patient)?;
         }
         if let Some(mode) = set.mode {
             let gid = set.gid.unwrap_or(before.gid);

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 mod handles;
+mod turns;
 
 /// An export, its state, and something beside both.
 struct Export {
