@@ -3,7 +3,7 @@
 use super::image::Image;
 use super::layer::{Frame, Layer, Module, layer};
 use rustix::io::Errno;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use syscalls::{Sample, memory_functions};
 
@@ -42,7 +42,7 @@ impl Symbols {
     /// Gets to know these addresses. Files are read again if there are unknown ones among them, and not
     /// kept: there are few after the first time.
     fn look_up(&mut self, addresses: impl Iterator<Item = usize>) {
-        let unknown: Vec<usize> = addresses
+        let unknown: BTreeSet<usize> = addresses
             .filter(|at| !self.known.contains_key(at))
             .collect();
         if unknown.is_empty() {
@@ -62,9 +62,15 @@ impl Symbols {
                     .push((address, mapping));
             }
         }
+        let program = mappings
+            .iter()
+            .find(|mapping| mapping.range.contains(&here()))
+            .map(|mapping| mapping.path);
         for (path, addresses) in files {
             // What is no file, or has no debug information, has no functions.
-            let data = std::fs::read(path).unwrap_or_default();
+            let file = file(path, program);
+            let data = file.and_then(|file| std::fs::read(file).ok());
+            let data = data.unwrap_or_default();
             let image = Image::parse(&data);
             for (address, mapping) in addresses {
                 let functions = |address| match &image {
@@ -75,6 +81,38 @@ impl Symbols {
                 self.known.insert(address, found);
             }
         }
+    }
+}
+
+/// Whether the source lines of this program are known, and with them its inlined functions. The names of
+/// its other functions alone would give their samples to the wrong layers.
+pub(super) fn has_debug_information() -> bool {
+    let has_lines = || {
+        let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+        let mappings = mappings(&maps);
+        let mut around = mappings
+            .iter()
+            .filter(|mapping| mapping.range.contains(&here()));
+        let data = std::fs::read(PROGRAM).ok()?;
+        let functions = Image::parse(&data)?.functions(around.next()?.offset_of(here()));
+        Some(functions.iter().any(|frame| !frame.file.is_empty()))
+    };
+    has_lines().unwrap_or(false)
+}
+
+/// The file of this program, also when it was replaced or removed since it was started.
+const PROGRAM: &str = "/proc/self/exe";
+
+/// A place in this program.
+fn here() -> usize {
+    Symbols::tally as *const () as usize
+}
+
+/// Where to read what is mapped from this path.
+fn file<'a>(path: &'a str, program: Option<&str>) -> Option<&'a str> {
+    match path {
+        _ if program == Some(path) => Some(PROGRAM),
+        _ => path.starts_with('/').then_some(path),
     }
 }
 
@@ -191,6 +229,23 @@ mod tests {
         };
         assert_eq!(layer_at(10, Module::Program, functions), Layer::KernelRead);
         assert_eq!(layer_at(11, Module::Program, functions), Layer::Unknown);
+    }
+
+    #[test]
+    fn program_that_was_removed_is_still_read() {
+        let removed = "/opt/rpcrdma (deleted)";
+        assert_eq!(file(removed, Some(removed)), Some("/proc/self/exe"));
+        assert_eq!(
+            file("/lib/libc.so.6", Some(removed)),
+            Some("/lib/libc.so.6")
+        );
+        assert_eq!(file("[vdso]", Some(removed)), None);
+        assert_eq!(file("", None), None);
+    }
+
+    #[test]
+    fn program_as_cargo_builds_it_has_debug_information() {
+        assert!(has_debug_information());
     }
 
     #[test]
