@@ -87,17 +87,18 @@ impl Symbols {
 /// Whether the source lines of this program are known, and with them its inlined functions. The names of
 /// its other functions alone would give their samples to the wrong layers.
 pub(super) fn has_debug_information() -> bool {
-    let has_lines = || {
-        let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-        let mappings = mappings(&maps);
-        let mut around = mappings
-            .iter()
-            .filter(|mapping| mapping.range.contains(&here()));
-        let data = std::fs::read(PROGRAM).ok()?;
-        let functions = Image::parse(&data)?.functions(around.next()?.offset_of(here()));
-        Some(functions.iter().any(|frame| !frame.file.is_empty()))
-    };
-    has_lines().unwrap_or(false)
+    std::fs::read(PROGRAM).is_ok_and(|data| has_lines(&data).unwrap_or(false))
+}
+
+/// Whether the file of this program has source lines.
+fn has_lines(data: &[u8]) -> Option<bool> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let mappings = mappings(&maps);
+    let mapping = mappings
+        .iter()
+        .find(|mapping| mapping.range.contains(&here()))?;
+    let functions = Image::parse(data)?.functions(mapping.offset_of(here()));
+    Some(functions.iter().any(|frame| !frame.file.is_empty()))
 }
 
 /// The file of this program, also when it was replaced or removed since it was started.
@@ -177,6 +178,9 @@ fn mappings(maps: &str) -> Vec<Mapping<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use object::NativeEndian;
+    use object::read::elf::ElfFile64;
+    use object::{Object, ObjectSection};
 
     const AGAIN: isize = -11;
 
@@ -246,6 +250,21 @@ mod tests {
     #[test]
     fn program_as_cargo_builds_it_has_debug_information() {
         assert!(has_debug_information());
+    }
+
+    #[test]
+    fn program_with_nothing_but_names_has_no_lines() {
+        let mut data = std::fs::read(PROGRAM).unwrap();
+        let names = {
+            let file = ElfFile64::<NativeEndian>::parse(&*data).unwrap();
+            let names = file.section_by_name(".shstrtab").unwrap();
+            names.file_range().unwrap()
+        };
+        let [start, len] = [names.0, names.1].map(|n| usize::try_from(n).unwrap());
+        let names = &mut data[start..start + len];
+        let other = String::from_utf8(names.to_vec()).unwrap();
+        names.copy_from_slice(other.replace(".debug_", ".other_").as_bytes());
+        assert_eq!(has_lines(&data), Some(false));
     }
 
     #[test]
