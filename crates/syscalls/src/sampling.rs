@@ -2,7 +2,8 @@
 //! time expires.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize};
 use std::time::Duration;
 
 /// Where a thread was when the timer expired.
@@ -23,7 +24,8 @@ struct Slot {
     result: AtomicIsize,
 }
 
-/// Written by the signal handler, which can use nothing but atomics.
+/// Written by the signal handler, which can use nothing but atomics. A slot is taken by one handler, which
+/// writes the address last; zero is a slot that was not written.
 static SLOTS: [Slot; MAX_SAMPLES] = [const {
     Slot {
         address: AtomicUsize::new(0),
@@ -50,12 +52,19 @@ impl Sampling {
     ///
     /// # Errors
     ///
-    /// There is a `Sampling` already, or none for this kind of processor.
+    /// `ResourceBusy`: there is a `Sampling` already, or somebody else handles `SIGPROF`. `InvalidInput`: the
+    /// interval is shorter than a microsecond, or too long for the system. `Unsupported`: there is none for
+    /// this kind of processor.
     pub fn start(interval: Duration) -> io::Result<Self> {
-        if RUNNING.swap(true, Relaxed) {
+        // To the system, an interval of zero is a timer that is stopped.
+        if interval.as_micros() == 0 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        if RUNNING.swap(true, Acquire) {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
         let sampling = Self(());
+        // A handler of the sampling before that was held up until now may add one sample to this one.
         for slot in SLOTS.iter().take(TAKEN.swap(0, Relaxed)) {
             slot.address.store(0, Relaxed);
         }
@@ -74,7 +83,8 @@ impl Sampling {
         self.stop_timer();
         let taken = self.taken().min(MAX_SAMPLES);
         let sample = |slot: &Slot| Sample {
-            address: slot.address.load(Relaxed),
+            // The address comes first: it says that the result is there.
+            address: slot.address.load(Acquire),
             result: slot.result.load(Relaxed),
         };
         // A handler that runs at this moment may not have written its slot.
@@ -92,7 +102,7 @@ impl Drop for Sampling {
     fn drop(&mut self) {
         self.stop_timer();
         // The handler stays: a signal may be pending, and without a handler it would end the process.
-        RUNNING.store(false, Relaxed);
+        RUNNING.store(false, Release);
     }
 }
 
@@ -103,7 +113,7 @@ fn keep(sample: Sample) {
     }
     if let Some(slot) = SLOTS.get(TAKEN.fetch_add(1, Relaxed)) {
         slot.result.store(sample.result, Relaxed);
-        slot.address.store(sample.address, Relaxed);
+        slot.address.store(sample.address, Release);
     }
 }
 
@@ -130,22 +140,38 @@ mod system {
     use std::ptr;
     use std::time::Duration;
 
+    /// Has the handler called, unless somebody else's is.
     pub(super) fn install_handler() -> io::Result<()> {
-        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: all zeros is a `sigaction`: default action, no flags, empty mask, no restorer.
-        #[allow(unsafe_code, reason = "`sigaction` has no constructor")]
-        let action = unsafe { action.assume_init_mut() };
         let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = handle;
-        action.sa_sigaction = handler as *const () as usize;
+        let handler = handler as *const () as usize;
+        let mut action = no_action();
+        // SAFETY: nothing is changed, and `action` may be written until the call returns.
+        #[allow(unsafe_code, reason = "handlers of signals have no safe wrapper")]
+        let failed = unsafe { libc::sigaction(libc::SIGPROF, ptr::null(), &raw mut action) };
+        result(failed)?;
+        if ![libc::SIG_DFL, libc::SIG_IGN, handler].contains(&action.sa_sigaction) {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
+        action = no_action();
+        action.sa_sigaction = handler;
         // System calls that wait go on behind it, but those that never do, such as `epoll_wait`.
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
         // SAFETY: `action` is initialised and lives until the call returns; nothing is asked for in the
         // third argument. The handler has the signature that SA_SIGINFO demands, is a function and so
         // always there, and calls nothing that a signal handler may not: it reads its argument and uses
-        // atomics. The standard library and our crates use no SIGPROF.
+        // atomics, and leaves `errno` alone.
         #[allow(unsafe_code, reason = "handlers of signals have no safe wrapper")]
-        let failed = unsafe { libc::sigaction(libc::SIGPROF, action, ptr::null_mut()) };
+        let failed = unsafe { libc::sigaction(libc::SIGPROF, &raw const action, ptr::null_mut()) };
         result(failed)
+    }
+
+    /// The default action, with no flags and an empty mask.
+    fn no_action() -> libc::sigaction {
+        // SAFETY: a `sigaction` is numbers, and an optional function, of which zero is none.
+        #[allow(unsafe_code, reason = "`sigaction` has no constructor")]
+        unsafe {
+            MaybeUninit::zeroed().assume_init()
+        }
     }
 
     /// Has the timer expire each time that so much CPU time was used; zero stops it.
@@ -175,29 +201,39 @@ mod system {
     }
 
     extern "C" fn handle(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
+        let context = context.cast::<libc::ucontext_t>();
         // SAFETY: the third argument of a handler that was installed with SA_SIGINFO points to the
         // registers of the interrupted thread, which the kernel wrote to its stack, and which stay there
-        // until the handler returns.
+        // until the handler returns. Nothing but two of them is read, and there is no reference to the
+        // whole: the type of the C library is longer than what the kernel writes.
         #[allow(unsafe_code, reason = "the kernel passes a pointer")]
-        let context = unsafe { &*context.cast::<libc::ucontext_t>() };
-        keep(sample(context));
+        let (address, result) = unsafe { registers(context) };
+        keep(Sample {
+            address: usize::from_ne_bytes(address),
+            result: isize::from_ne_bytes(result),
+        });
     }
 
-    #[cfg(target_arch = "x86_64")]
-    fn sample(context: &libc::ucontext_t) -> Sample {
-        let register = |index: c_int| context.uc_mcontext.gregs[index as usize].to_ne_bytes();
-        Sample {
-            address: usize::from_ne_bytes(register(libc::REG_RIP)),
-            result: isize::from_ne_bytes(register(libc::REG_RAX)),
-        }
-    }
-
-    #[cfg(target_arch = "aarch64")]
-    fn sample(context: &libc::ucontext_t) -> Sample {
-        Sample {
-            address: usize::from_ne_bytes(context.uc_mcontext.pc.to_ne_bytes()),
-            result: isize::from_ne_bytes(context.uc_mcontext.regs[0].to_ne_bytes()),
-        }
+    /// The bytes of the instruction pointer, and of the register with the result of a system call.
+    ///
+    /// # Safety
+    ///
+    /// The pointer is to the registers of a thread.
+    #[allow(unsafe_code, reason = "the kernel passes a pointer")]
+    unsafe fn registers(context: *const libc::ucontext_t) -> ([u8; 8], [u8; 8]) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the caller vouches for the pointer.
+        let (address, result) = unsafe {
+            (
+                (*context).uc_mcontext.gregs[libc::REG_RIP as usize],
+                (*context).uc_mcontext.gregs[libc::REG_RAX as usize],
+            )
+        };
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: the caller vouches for the pointer.
+        let (address, result) =
+            unsafe { ((*context).uc_mcontext.pc, (*context).uc_mcontext.regs[0]) };
+        (address.to_ne_bytes(), result.to_ne_bytes())
     }
 }
 
@@ -285,6 +321,49 @@ mod tests {
         assert_eq!(second.kind(), io::ErrorKind::ResourceBusy);
         drop(sampling);
         Sampling::start(INTERVAL).unwrap().stop();
+    }
+
+    #[test]
+    fn interval_that_the_system_takes_for_none_is_refused() {
+        let _one = ONE.lock().unwrap();
+        for interval in [Duration::ZERO, Duration::from_nanos(999)] {
+            let refused = Sampling::start(interval).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+        }
+    }
+
+    #[test]
+    fn handler_of_somebody_else_is_left_alone() {
+        extern "C" fn others(_: libc::c_int) {}
+        let others: extern "C" fn(libc::c_int) = others;
+        let others = others as *const () as usize;
+        let handle_by = |handler| {
+            // SAFETY: the handler does nothing, or is one that was there before.
+            #[allow(unsafe_code, reason = "handlers of signals have no safe wrapper")]
+            unsafe {
+                libc::signal(libc::SIGPROF, handler)
+            }
+        };
+        let _one = ONE.lock().unwrap();
+        handle_by(others);
+        let refused = Sampling::start(INTERVAL).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ResourceBusy);
+        assert_eq!(handle_by(libc::SIG_IGN), others);
+        Sampling::start(INTERVAL).unwrap().stop();
+    }
+
+    #[test]
+    fn samples_past_the_last_slot_are_counted_and_not_kept() {
+        let _one = ONE.lock().unwrap();
+        let sampling = Sampling::start(Duration::from_secs(3600)).unwrap();
+        for _ in 0..MAX_SAMPLES + 3 {
+            keep(Sample {
+                address: 1,
+                result: 0,
+            });
+        }
+        assert_eq!(sampling.taken(), MAX_SAMPLES + 3);
+        assert_eq!(sampling.stop().len(), MAX_SAMPLES);
     }
 
     #[test]

@@ -26,12 +26,13 @@ use report::{Aim, Cost, Figure, Report, median};
 use rustix::thread::sched_setaffinity;
 use serde::Serialize;
 use spinning::{Spinning, pin};
+use std::fs::OpenOptions;
 use std::io::{StdoutLock, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 use thresholds::ThresholdsArgs;
 
-/// Measure the whole path on loopback, each figure beside the same bytes over plain TCP
+/// Measure NFS calls over loopback, each figure beside the same bytes over plain TCP
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:
@@ -39,10 +40,12 @@ use thresholds::ThresholdsArgs;
   rpcrdma bench --only null --only read_1m --repetitions 15
   rpcrdma bench --json > figures.json
   rpcrdma bench --profile --only null --only read_4k_qd32
+  rpcrdma bench --profile --svg profile.svg
 
 It needs two CPUs that are otherwise idle. `null`, `null_crc` and `null_parked` are the median round
-trip of NULL; the others are rates: READ of 4 KiB at depth 1 and 32, READ and WRITE of 1 MiB at
-depth 8. Names ending in `_crc` have CRC32C on, the others off.")]
+trip of NULL; the others are rates. Names say the size, and `qd` how many calls are outstanding, 8
+without it. Names ending in `_crc` have CRC32C on, the others off. --profile needs a program with
+debug information, as cargo builds it, and /proc; it takes about half a minute for each name.")]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
     command: Option<BenchCommand>,
@@ -52,7 +55,7 @@ pub(crate) struct BenchArgs {
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     repetitions: u16,
 
-    /// How long one run takes, about [default: 0.4, with --profile 2]
+    /// Approximate length of one run [default: 0.4, with --profile 2]
     #[arg(long, value_name = "SECONDS", value_parser = crate::connect::seconds)]
     run_time: Option<Duration>,
 
@@ -60,7 +63,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
 
-    /// Say by layer where the CPU time of a call goes, instead of how fast it is
+    /// Profile instead: CPU time of a call by layer, at both ends. Repetitions are added up
     #[arg(long)]
     profile: bool,
 
@@ -248,6 +251,11 @@ pub(crate) async fn run(args: BenchArgs) -> Result<Ended> {
         return counting::count(measurements).await;
     }
     if args.profile {
+        // It takes minutes, after which it would be late to find out that the plot cannot be written.
+        if let Some(path) = &args.svg {
+            let there = OpenOptions::new().append(true).create(true).open(path);
+            there.with_context(|| format!("cannot write {}", path.display()))?;
+        }
         let report = profile::run(measurements, &args).await?;
         if let Some(path) = &args.svg {
             std::fs::write(path, report.plot().to_svg())

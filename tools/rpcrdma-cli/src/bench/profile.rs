@@ -7,7 +7,7 @@ mod report;
 use super::child::{Child, Usage};
 use super::profiler::Profiler;
 use super::{BenchArgs, Measurement, Prepared, operations, raw, with_affinity};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 pub(super) use report::Report;
 use report::{Both, End, Row};
 use std::time::Duration;
@@ -24,8 +24,8 @@ pub(super) async fn run(
     measurements: impl Iterator<Item = &Measurement>,
     args: &BenchArgs,
 ) -> Result<Report> {
+    let mut profiler = Profiler::new()?;
     let mut child = Child::start().context("cannot start the second process")?;
-    let mut profiler = Profiler::default();
     let mut rows = Vec::new();
     for measurement in measurements {
         if !args.json {
@@ -56,6 +56,11 @@ async fn profile(
     let mut length = run_time;
     for repetition in 0..repetitions + MORE_REPETITIONS {
         if repetition >= repetitions {
+            // Longer runs would not help.
+            ensure!(
+                !ours.is_without_samples() && !plain_tcp.is_without_samples(),
+                "a process took no sample of itself: its SIGPROF is blocked, or the system has no ITIMER_PROF"
+            );
             if ours.is_enough() && plain_tcp.is_enough() {
                 break;
             }

@@ -7,11 +7,11 @@ mod image;
 mod layer;
 mod symbols;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 pub(super) use layer::Layer;
 use std::time::Duration;
-use symbols::Symbols;
 pub(super) use symbols::Tally;
+use symbols::{Symbols, has_debug_information};
 use syscalls::Sampling;
 
 /// CPU time between two samples. The kernel has longer ticks, often of 4 ms.
@@ -25,6 +25,16 @@ pub(super) struct Profiler {
 }
 
 impl Profiler {
+    /// A profiler, if it could tell layers apart.
+    pub(super) fn new() -> Result<Self> {
+        ensure!(
+            has_debug_information(),
+            "this program has no debug information that can be read, so layers cannot be told apart: \
+             build it with `cargo build --release`, do not strip it, and have /proc mounted"
+        );
+        Ok(Self::default())
+    }
+
     pub(super) fn start(&mut self) -> Result<()> {
         let started = Sampling::start(INTERVAL);
         self.sampling = Some(started.context("cannot take samples of this process")?);

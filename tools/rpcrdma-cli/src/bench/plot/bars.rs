@@ -42,8 +42,8 @@ const COLUMNS: usize = 2;
 /// From one bar to the next, and how thick it is.
 const PITCH: f64 = 30.0;
 const THICK: f64 = 20.0;
-/// Room for the labels of bars.
-const LABELS: f64 = 66.0;
+/// Room for the labels of bars, beside that of every panel.
+const LABELS: f64 = 72.0;
 /// The square in front of an entry of the legend.
 const SQUARE: f64 = 11.0;
 
@@ -210,6 +210,19 @@ mod tests {
             found,
             expected.map(|(x, width)| (rounded(x), rounded(width)))
         );
+    }
+
+    #[test]
+    fn longest_label_is_inside_the_picture() {
+        let mut bars = bars(&[&[1.0]]);
+        let longest = "server, plain TCP";
+        bars.panels[0].bars[0].label = longest;
+        let svg = bars.to_svg();
+        let (before, _) = svg.split_once(longest).unwrap();
+        let (_, x) = before.rsplit_once(" x=\"").unwrap();
+        let right: f64 = x.split_once('"').unwrap().0.parse().unwrap();
+        // A character of 12 pixels is at most 0.6 of it wide, on average.
+        assert!(right > 0.6 * 12.0 * longest.len() as f64, "{right}");
     }
 
     #[test]

@@ -11,6 +11,9 @@ use std::time::Duration;
 /// by more than a sixth of itself.
 const MIN_SAMPLES: u64 = 400;
 
+/// CPU time in which an end has taken a sample, if it takes any: a hundred of the longest ticks.
+const ENOUGH_CPU_NS: u64 = 1_000_000_000;
+
 /// What one end did in a number of calls.
 #[derive(Clone, Debug, Default)]
 pub(super) struct End {
@@ -76,6 +79,12 @@ impl Both {
 
     pub(super) fn is_enough(&self) -> bool {
         self.client.samples() >= MIN_SAMPLES && self.server.samples() >= MIN_SAMPLES
+    }
+
+    /// Whether an end is not interrupted, however much CPU time it uses.
+    pub(super) fn is_without_samples(&self) -> bool {
+        let without = |end: &End| end.samples() == 0 && end.cpu_ns > ENOUGH_CPU_NS;
+        without(&self.client) || without(&self.server)
     }
 
     /// How many calls fill this time.
@@ -389,5 +398,17 @@ mod tests {
             ..Both::default()
         });
         assert!(both.is_enough());
+    }
+
+    #[test]
+    fn end_that_is_never_interrupted_is_seen() {
+        let of = |cpu_ns, tally: &[(Layer, u64)]| Both {
+            client: end(ENOUGH_CPU_NS + 1, &[(Layer::Std, 1)]),
+            server: end(cpu_ns, tally),
+            ..Both::default()
+        };
+        assert!(of(ENOUGH_CPU_NS + 1, &[]).is_without_samples());
+        assert!(!of(ENOUGH_CPU_NS, &[]).is_without_samples());
+        assert!(!of(ENOUGH_CPU_NS + 1, &[(Layer::Crc, 1)]).is_without_samples());
     }
 }

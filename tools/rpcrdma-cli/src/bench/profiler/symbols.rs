@@ -3,7 +3,7 @@
 use super::image::Image;
 use super::layer::{Frame, Layer, Module, layer};
 use rustix::io::Errno;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use syscalls::{Sample, memory_functions};
 
@@ -42,7 +42,7 @@ impl Symbols {
     /// Gets to know these addresses. Files are read again if there are unknown ones among them, and not
     /// kept: there are few after the first time.
     fn look_up(&mut self, addresses: impl Iterator<Item = usize>) {
-        let unknown: Vec<usize> = addresses
+        let unknown: BTreeSet<usize> = addresses
             .filter(|at| !self.known.contains_key(at))
             .collect();
         if unknown.is_empty() {
@@ -62,9 +62,15 @@ impl Symbols {
                     .push((address, mapping));
             }
         }
+        let program = mappings
+            .iter()
+            .find(|mapping| mapping.range.contains(&here()))
+            .map(|mapping| mapping.path);
         for (path, addresses) in files {
             // What is no file, or has no debug information, has no functions.
-            let data = std::fs::read(path).unwrap_or_default();
+            let file = file(path, program);
+            let data = file.and_then(|file| std::fs::read(file).ok());
+            let data = data.unwrap_or_default();
             let image = Image::parse(&data);
             for (address, mapping) in addresses {
                 let functions = |address| match &image {
@@ -75,6 +81,39 @@ impl Symbols {
                 self.known.insert(address, found);
             }
         }
+    }
+}
+
+/// Whether the source lines of this program are known, and with them its inlined functions. The names of
+/// its other functions alone would give their samples to the wrong layers.
+pub(super) fn has_debug_information() -> bool {
+    std::fs::read(PROGRAM).is_ok_and(|data| has_lines(&data).unwrap_or(false))
+}
+
+/// Whether the file of this program has source lines.
+fn has_lines(data: &[u8]) -> Option<bool> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let mappings = mappings(&maps);
+    let mapping = mappings
+        .iter()
+        .find(|mapping| mapping.range.contains(&here()))?;
+    let functions = Image::parse(data)?.functions(mapping.offset_of(here()));
+    Some(functions.iter().any(|frame| !frame.file.is_empty()))
+}
+
+/// The file of this program, also when it was replaced or removed since it was started.
+const PROGRAM: &str = "/proc/self/exe";
+
+/// A place in this program.
+fn here() -> usize {
+    Symbols::tally as *const () as usize
+}
+
+/// Where to read what is mapped from this path.
+fn file<'a>(path: &'a str, program: Option<&str>) -> Option<&'a str> {
+    match path {
+        _ if program == Some(path) => Some(PROGRAM),
+        _ => path.starts_with('/').then_some(path),
     }
 }
 
@@ -139,6 +178,9 @@ fn mappings(maps: &str) -> Vec<Mapping<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use object::NativeEndian;
+    use object::read::elf::ElfFile64;
+    use object::{Object, ObjectSection};
 
     const AGAIN: isize = -11;
 
@@ -191,6 +233,38 @@ mod tests {
         };
         assert_eq!(layer_at(10, Module::Program, functions), Layer::KernelRead);
         assert_eq!(layer_at(11, Module::Program, functions), Layer::Unknown);
+    }
+
+    #[test]
+    fn program_that_was_removed_is_still_read() {
+        let removed = "/opt/rpcrdma (deleted)";
+        assert_eq!(file(removed, Some(removed)), Some("/proc/self/exe"));
+        assert_eq!(
+            file("/lib/libc.so.6", Some(removed)),
+            Some("/lib/libc.so.6")
+        );
+        assert_eq!(file("[vdso]", Some(removed)), None);
+        assert_eq!(file("", None), None);
+    }
+
+    #[test]
+    fn program_as_cargo_builds_it_has_debug_information() {
+        assert!(has_debug_information());
+    }
+
+    #[test]
+    fn program_with_nothing_but_names_has_no_lines() {
+        let mut data = std::fs::read(PROGRAM).unwrap();
+        let names = {
+            let file = ElfFile64::<NativeEndian>::parse(&*data).unwrap();
+            let names = file.section_by_name(".shstrtab").unwrap();
+            names.file_range().unwrap()
+        };
+        let [start, len] = [names.0, names.1].map(|n| usize::try_from(n).unwrap());
+        let names = &mut data[start..start + len];
+        let other = String::from_utf8(names.to_vec()).unwrap();
+        names.copy_from_slice(other.replace(".debug_", ".other_").as_bytes());
+        assert_eq!(has_lines(&data), Some(false));
     }
 
     #[test]
