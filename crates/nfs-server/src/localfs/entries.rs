@@ -113,10 +113,10 @@ impl Inner {
         Ok((fd, stat))
     }
 
-    pub(super) fn stat_entry(&self, dir: &Node, name: &[u8]) -> Try<Stat> {
-        let stat = sys::stat_entry(&dir.path, name, self.births)?;
-        self.check_visible(&stat)?;
-        Ok(stat)
+    /// Attributes of an entry. To ask for them by name would ask what is mounted there, which may never
+    /// answer, while nobody else can change names.
+    pub(super) fn stat_entry(&self, dir: &Node, name: &[u8], pace: Pace) -> Try<Stat> {
+        self.open_entry(dir, name, pace).map(|(_, stat)| stat)
     }
 
     /// Neither our own state nor what is mounted within the export.
@@ -177,14 +177,8 @@ impl Inner {
     ) -> Try<Changed<()>> {
         self.change_directory(dir, pace, |node, before, turn| {
             self.permit(|| permission::check(who, before, EXECUTE))?;
-            let (open, entry) = match pace {
-                Pace::Quick => (None, self.stat_entry(node, name)?),
-                // While it is open its data stays: that is given back without the lock.
-                Pace::Patient => {
-                    let (open, entry) = self.open_entry(node, name, pace)?;
-                    (Some(open), entry)
-                }
-            };
+            // While it is open its data stays: that is given back without the lock.
+            let (open, entry) = self.open_entry(node, name, pace)?;
             if pace == Pace::Quick && !goes_at_once(&entry.attributes) {
                 return Err(Stop::WouldBlock);
             }
@@ -263,7 +257,7 @@ impl Inner {
         permission::check_directory(to_before)?;
         self.permit(|| permission::check(who, from_before, EXECUTE))?;
         self.permit(|| permission::check(who, to_before, EXECUTE))?;
-        let moving = self.stat_entry(from, from_name)?;
+        let moving = self.stat_entry(from, from_name, pace)?;
         let stays = from.ino == to.ino && !moving.attributes.is_directory();
         let replaced = match pace {
             Pace::Quick if stays => None,

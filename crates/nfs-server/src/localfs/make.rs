@@ -243,7 +243,7 @@ impl Maker<'_> {
     /// Who may not add an entry is told if it is there, as mkdir(2) does.
     fn or_exists(&self, error: Error) -> Error {
         let searchable = permission::granted(self.inner.acting(self.who), self.before, EXECUTE);
-        match self.inner.stat_entry(self.dir, self.name) {
+        match self.inner.stat_entry(self.dir, self.name, Pace::Patient) {
             Ok(_) if searchable => Error::Exists,
             _ => error,
         }
@@ -396,7 +396,7 @@ impl Maker<'_> {
     /// Removes what could not be made as it was asked for, if the name is still that of `ours`.
     fn unmake(&self, _: &MutexGuard<'_, ()>, ours: impl FnOnce(&Stat) -> bool) {
         let inner = self.inner;
-        let Ok(stat) = inner.stat_entry(self.dir, self.name) else {
+        let Ok(stat) = inner.stat_entry(self.dir, self.name, Pace::Patient) else {
             return;
         };
         let flags = if stat.attributes.is_directory() {

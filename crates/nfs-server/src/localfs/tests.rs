@@ -60,6 +60,16 @@ impl Export {
         self.restart_with(|inner| inner.trust = Duration::ZERO);
     }
 
+    /// One that is served as if it were on a file system in memory.
+    fn in_memory() -> Self {
+        let mut export = Self::new();
+        export.restart_with(|inner| {
+            inner.memory = true;
+            inner.haste = ReadWriteFlags::empty();
+        });
+        export
+    }
+
     fn restart_with(&mut self, change: impl FnOnce(&mut Inner)) {
         let options = self.options();
         self.fs = None;
@@ -561,11 +571,7 @@ fn cached_data_is_answered_without_a_job() {
 
 #[test]
 fn files_in_memory_are_made_written_renamed_and_removed_without_a_job() {
-    let mut export = Export::new();
-    export.restart_with(|inner| {
-        inner.memory = true;
-        inner.haste = ReadWriteFlags::empty();
-    });
+    let export = Export::in_memory();
     let (who, local) = (Identity::root(), export.fs());
     let root = local.root();
     let name = |name| Name::new(name).unwrap();
@@ -629,11 +635,7 @@ fn files_in_memory_are_made_written_renamed_and_removed_without_a_job() {
 /// A client that is told so needs no COMMIT.
 #[test]
 fn large_write_to_memory_is_stable_at_once_and_leaves_nothing_open() {
-    let mut export = Export::new();
-    export.restart_with(|inner| {
-        inner.memory = true;
-        inner.haste = ReadWriteFlags::empty();
-    });
+    let export = Export::in_memory();
     export.write("f", "");
     let f = export.find("f").unwrap();
     let (who, local) = (Identity::root(), export.fs());

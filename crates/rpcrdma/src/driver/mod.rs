@@ -270,9 +270,9 @@ impl<P: Policy> Driver<P> {
         if self.endpoint.connection.calls_in() > 0 {
             self.policy.before_calls()?;
         }
-        let (mut calls, mut bytes, mut out, mut is_piece) = (0, 0, 0, false);
+        let (mut calls, mut bytes, mut piece, mut is_full) = (0, 0, 0, false);
         while self.answers.in_flight() < MAX_JOBS {
-            if calls == CALLS || bytes >= TURN_BYTES || is_piece {
+            if is_full {
                 delivered.more = true;
                 break;
             }
@@ -284,9 +284,10 @@ impl<P: Policy> Driver<P> {
             let connection = &mut self.endpoint.connection;
             let reply = self.answers.call(connection, id, message);
             bytes += reply;
-            out += reply + AROUND;
+            piece += reply + AROUND;
             // The next is mostly as large.
-            is_piece = reply <= SMALL && out + reply + AROUND > PIECE;
+            let fills_piece = reply <= SMALL && piece + reply + AROUND > PIECE;
+            is_full = calls == CALLS || bytes >= TURN_BYTES || fills_piece;
         }
         delivered.any |= calls > 0;
         Ok(delivered)

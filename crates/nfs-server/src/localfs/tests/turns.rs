@@ -39,11 +39,7 @@ fn calls_in_one_directory_are_told_apart_by_its_attributes() {
 /// that cuts off gigabytes, would serve nobody meanwhile.
 #[test]
 fn write_to_memory_is_a_job_while_another_call_changes_the_file() {
-    let mut export = Export::new();
-    export.restart_with(|inner| {
-        inner.memory = true;
-        inner.haste = ReadWriteFlags::empty();
-    });
+    let export = Export::in_memory();
     export.write("f", "");
     let f = export.find("f").unwrap();
     let local = export.fs();
