@@ -186,7 +186,7 @@ impl Exports {
 
     /// The file of a handle.
     pub(crate) fn open(&self, handle: &FileHandle, caller: &Caller) -> Result<Target<'_>, Status> {
-        let (id, file) = self.inner.key.open(handle).ok_or(Status::BadHandle)?;
+        let (id, file) = self.inner.key.open(handle)?;
         let export = self
             .all()
             .iter()

@@ -6,6 +6,7 @@
 
 mod attributes;
 mod error;
+mod file_id;
 mod name;
 mod outcome;
 
@@ -13,6 +14,7 @@ pub use attributes::{
     Attributes, Before, FileKind, Identity, SetAttributes, SetTime, Time, Wcc, mode,
 };
 pub use error::Error;
+pub use file_id::FileId;
 pub use name::{MAX_NAME, Name, Step};
 pub(crate) use outcome::Failed;
 pub use outcome::{Changed, Linked, Outcome, Renamed, Seen};
@@ -20,13 +22,6 @@ pub use outcome::{Changed, Linked, Outcome, Renamed, Seen};
 use bytes::Bytes;
 use oncrpc::xdr;
 use oncrpc::xdr::Gather;
-
-/// Names a file within its file system, for as long as the file exists.
-///
-/// Three words that only the file system understands. A client gets them inside of a sealed
-/// handle, so that they come back as they were given out, or not at all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FileId(pub [u64; 3]);
 
 bitflags::bitflags! {
     /// What a caller may do with a file (RFC 1813 §3.3.4; the values are those of the wire).
@@ -114,8 +109,10 @@ pub enum Make {
 pub struct DirBudget {
     /// Most bytes of entries in the reply.
     pub total: usize,
-    /// Bytes of an entry in the reply, without its name.
+    /// Bytes of an entry in the reply, without its name and without a handle.
     pub per_entry: usize,
+    /// Bytes of a handle beside its [`FileId`].
+    pub per_handle: usize,
     /// Most bytes of names, cookies and ids (READDIRPLUS `dircount`, RFC 1813 §3.3.17): a hint,
     /// of which one entry may be more.
     pub names: usize,
@@ -125,10 +122,14 @@ impl DirBudget {
     /// Bytes of the fileid, the length of the name, the cookie and the "one more follows" of an entry.
     pub const BASE: usize = 8 + 4 + 8 + 4;
 
-    /// Takes the room for one more entry; `first` says that it is the only one so far.
-    pub fn take(&mut self, name: &[u8], first: bool) -> bool {
+    /// Takes the room for one more entry, and for a handle if it comes with its file; `first` says
+    /// that it is the only one so far.
+    pub fn take(&mut self, name: &[u8], file: Option<FileId>, first: bool) -> bool {
         let name = xdr::padded(name.len());
-        let (total, names) = (self.per_entry + name, Self::BASE + name);
+        let handle = file.map_or(0, |file| {
+            xdr::padded(self.per_handle + file.as_bytes().len())
+        });
+        let (total, names) = (self.per_entry + name + handle, Self::BASE + name);
         if total > self.total || names > self.names && !first {
             return false;
         }

@@ -1,26 +1,35 @@
 //! Sealed file handles.
 //!
-//! A handle is 48 bytes: a format number, the export, the three words by which the file system
+//! A handle has 25 to 64 bytes: a format number, the export, the [`FileId`] by which the file system
 //! knows the file, and a message authentication code (SipHash-2-4 with 128 bits) over all of that
 //! under a key that only the server has. Who cannot compute the code cannot make a handle, not even
 //! of a file whose inode number is known.
 
 use crate::fs::FileId;
-use nfs_proto::FileHandle;
+use nfs_proto::limits::MAX_HANDLE;
+use nfs_proto::{FileHandle, Status};
 use siphasher::sip128::SipHasher24;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Bytes of a handle (of at most 64, RFC 1813 §2.4).
-pub(crate) const HANDLE_LEN: usize = BODY_LEN + 16;
+/// Bytes of a handle beside its [`FileId`].
+pub(crate) const HANDLE_FRAME: usize = HEAD + CODE;
 
-/// Bytes that are authenticated.
-const BODY_LEN: usize = 4 + 4 + 24;
+/// Bytes of format and export.
+const HEAD: usize = 4 + 4;
+
+/// Bytes of the authentication code.
+const CODE: usize = 16;
 
 /// First word of every handle. Another one would be another layout.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+
+/// Numbers that formats of earlier and later servers have.
+const FORMATS: std::ops::RangeInclusive<u32> = 1..=255;
+
+const _: () = assert!(HANDLE_FRAME + FileId::MAX == MAX_HANDLE as usize);
 
 /// The key that seals file handles.
 #[derive(Clone)]
@@ -123,35 +132,39 @@ impl HandleKey {
     }
 
     /// The handle of a file in an export.
-    pub(crate) fn seal(&self, export: u32, FileId(words): FileId) -> FileHandle {
-        let mut bytes = [0; HANDLE_LEN];
+    pub(crate) fn seal(&self, export: u32, file: FileId) -> FileHandle {
+        let mut bytes = [0; MAX_HANDLE as usize];
+        let file = file.as_bytes();
+        let body = HEAD + file.len();
         bytes[..4].copy_from_slice(&FORMAT.to_be_bytes());
-        bytes[4..8].copy_from_slice(&export.to_be_bytes());
-        for (place, word) in bytes[8..BODY_LEN].chunks_exact_mut(8).zip(words) {
-            place.copy_from_slice(&word.to_be_bytes());
-        }
-        let code = self.code(&bytes[..BODY_LEN]);
-        bytes[BODY_LEN..].copy_from_slice(&code);
-        FileHandle::new(&bytes).expect("a sealed handle is shorter than any handle may be")
+        bytes[4..HEAD].copy_from_slice(&export.to_be_bytes());
+        bytes[HEAD..body].copy_from_slice(file);
+        let code = self.code(&bytes[..body]);
+        bytes[body..body + CODE].copy_from_slice(&code);
+        FileHandle::new(&bytes[..body + CODE]).expect("a file id has at most 40 bytes")
     }
 
-    /// The export and the file of a handle, if it was sealed with this key.
-    pub(crate) fn open(&self, handle: &[u8]) -> Option<(u32, FileId)> {
-        let handle: &[u8; HANDLE_LEN] = handle.try_into().ok()?;
-        let (body, code) = handle.split_at(BODY_LEN);
-        // As one number, so that the time taken tells nothing of where they differ.
-        let code = u128::from_ne_bytes(*code.first_chunk()?);
-        if code ^ u128::from_ne_bytes(self.code(body)) != 0 {
-            return None;
+    /// The export and the file of a handle that was sealed with this key.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::Stale`] for what can have been a handle under another key or of another version of
+    /// this server; [`Status::BadHandle`] for what never was one (RFC 1813 §2.6).
+    pub(crate) fn open(&self, handle: &[u8]) -> Result<(u32, FileId), Status> {
+        let (body, code) = handle.split_last_chunk::<CODE>().ok_or(Status::BadHandle)?;
+        let (format, rest) = body.split_first_chunk().ok_or(Status::BadHandle)?;
+        let (export, file) = rest.split_first_chunk().ok_or(Status::BadHandle)?;
+        let format = u32::from_be_bytes(*format);
+        let file = FileId::new(file).ok_or(Status::BadHandle)?;
+        if !FORMATS.contains(&format) {
+            return Err(Status::BadHandle);
         }
-        let word = |at: usize| {
-            let mut bytes = [0; 8];
-            bytes.copy_from_slice(&body[at..at + 8]);
-            u64::from_be_bytes(bytes)
-        };
-        let (format, export) = (word(0) >> 32, word(0) & 0xffff_ffff);
-        let export = u32::try_from(export).ok()?;
-        (format == u64::from(FORMAT)).then(|| (export, FileId([word(8), word(16), word(24)])))
+        // As one number, so that the time taken tells nothing of where they differ.
+        let differs = u128::from_ne_bytes(*code) ^ u128::from_ne_bytes(self.code(body));
+        if differs != 0 || format != FORMAT {
+            return Err(Status::Stale);
+        }
+        Ok((u32::from_be_bytes(*export), file))
     }
 
     fn code(&self, body: &[u8]) -> [u8; 16] {
@@ -170,35 +183,62 @@ impl std::fmt::Debug for HandleKey {
 mod tests {
     use super::*;
 
-    const FILE: FileId = FileId([1, u64::MAX, 3]);
+    fn file() -> FileId {
+        FileId::of_words([1, u64::MAX, 3])
+    }
 
     #[test]
     fn handle_opens_to_what_was_sealed() {
         let key = HandleKey([7; 16]);
-        let handle = key.seal(0xdead_beef, FILE);
-        assert_eq!(handle.len(), 48);
-        assert_eq!(key.open(&handle), Some((0xdead_beef, FILE)));
+        for len in [1, 10, FileId::MAX] {
+            let file = FileId::new(&vec![0xff; len]).unwrap();
+            let handle = key.seal(0xdead_beef, file);
+            assert_eq!(handle.len(), 24 + len);
+            assert_eq!(key.open(&handle), Ok((0xdead_beef, file)));
+        }
     }
 
     #[test]
     fn handle_with_any_bit_changed_is_refused() {
         let key = HandleKey([7; 16]);
-        let handle = key.seal(1, FILE);
-        for bit in 0..HANDLE_LEN * 8 {
+        let handle = key.seal(1, file());
+        for bit in 0..handle.len() * 8 {
             let mut forged = handle.to_vec();
             forged[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(key.open(&forged), None, "bit {bit}");
+            assert!(key.open(&forged).is_err(), "bit {bit}");
         }
     }
 
     #[test]
-    fn handles_of_other_lengths_and_keys_are_refused() {
+    fn handles_of_other_keys_and_formats_are_stale() {
         let key = HandleKey([7; 16]);
-        let handle = key.seal(1, FILE);
-        assert_eq!(key.open(&[]), None);
-        assert_eq!(key.open(&handle[..47]), None);
-        assert_eq!(key.open(&[&handle[..], &[0]].concat()), None);
-        assert_eq!(HandleKey([8; 16]).open(&handle), None);
+        let handle = key.seal(1, file());
+        assert_eq!(HandleKey([8; 16]).open(&handle), Err(Status::Stale));
+        assert_eq!(key.open(&handle[..47]), Err(Status::Stale));
+        assert_eq!(key.open(&[&handle[..], &[0]].concat()), Err(Status::Stale));
+        // As servers before sealed them, and one to come may.
+        for format in [1, 3] {
+            let mut other = handle.to_vec();
+            other[3] = format;
+            let code = key.code(&other[..32]);
+            other[32..].copy_from_slice(&code);
+            assert_eq!(key.open(&other), Err(Status::Stale));
+        }
+    }
+
+    #[test]
+    fn what_never_was_a_handle_is_bad() {
+        let key = HandleKey([7; 16]);
+        let handle = key.seal(1, FileId::new(&[1]).unwrap());
+        for len in 0..handle.len() {
+            assert_eq!(key.open(&handle[..len]), Err(Status::BadHandle), "{len}");
+        }
+        assert_eq!(
+            key.open(&[&handle[..], &[0; 40]].concat()),
+            Err(Status::BadHandle)
+        );
+        assert_eq!(key.open(&[0xa5; 32]), Err(Status::BadHandle));
+        assert_eq!(key.open(&[0; 32]), Err(Status::BadHandle));
     }
 
     #[test]

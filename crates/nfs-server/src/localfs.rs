@@ -34,6 +34,7 @@
 mod data;
 mod entries;
 mod find;
+mod id;
 mod kind;
 mod listing;
 mod lru;

@@ -53,16 +53,14 @@ impl MemFs {
     }
 
     fn number(&self, file: FileId) -> Result<u64, Error> {
-        let FileId([number, instance, _]) = file;
-        if instance == self.instance {
-            Ok(number)
-        } else {
-            Err(Error::Stale)
+        match file.words() {
+            Some([number, instance, 0]) if instance == self.instance => Ok(number),
+            _ => Err(Error::Stale),
         }
     }
 
     fn id(&self, number: u64) -> FileId {
-        FileId([number, self.instance, 0])
+        FileId::of_words([number, self.instance, 0])
     }
 
     fn found(&self, tree: &Tree, number: u64) -> Result<Found, Error> {
@@ -378,15 +376,16 @@ impl FileSystem for MemFs {
             };
             let mut budget = budget;
             for (name, cookie, fileid) in entries.list(number, from.cookie) {
-                if !budget.take(name, page.entries.is_empty()) {
-                    return Ok(page);
-                }
                 let dots = cookie <= directory::DOTS;
                 let found = if plus && !dots {
                     self.found(tree, fileid).ok()
                 } else {
                     None
                 };
+                let file = found.as_ref().map(|found| found.file);
+                if !budget.take(name, file, page.entries.is_empty()) {
+                    return Ok(page);
+                }
                 page.push(name, fileid, cookie, found);
             }
             page.eof = true;

@@ -116,6 +116,7 @@ impl Subject {
         let budget = DirBudget {
             total,
             per_entry: DirBudget::BASE,
+            per_handle: 24,
             names: usize::MAX,
         };
         let seen = self.fs.read_directory(&self.who, dir, from, budget, plus);
@@ -627,6 +628,7 @@ fn directory_without_search_permission_gives_no_handles(s: &Subject) {
     let budget = DirBudget {
         total: 4096,
         per_entry: DirBudget::BASE,
+        per_handle: 24,
         names: 4096,
     };
     let from = DirFrom {
@@ -677,13 +679,22 @@ fn longest_names_work(s: &Subject) {
 }
 
 fn unknown_handles_are_stale(s: &Subject) {
-    let FileId([number, second, third]) = s.file(s.root(), "f");
-    for file in [
-        FileId([number ^ 0x5555, second, third]),
-        FileId([number, !second, third]),
-        FileId([u64::MAX, 0, u64::MAX]),
-        FileId([0, second, 0]),
-    ] {
+    let known = s.file(s.root(), "f");
+    let known = known.as_bytes();
+    let changed = |at: usize| {
+        let mut bytes = known.to_vec();
+        bytes[at] ^= 0x55;
+        FileId::new(&bytes)
+    };
+    let others = [
+        FileId::new(&known[..known.len() - 1]),
+        FileId::new(&[known, &[0]].concat()),
+        FileId::new(&[0xff; FileId::MAX]),
+        FileId::new(&[0]),
+    ];
+    // What follows may only say where to look for it.
+    let changed = (0..known.len().min(16)).map(changed);
+    for file in changed.chain(others).flatten() {
         assert_eq!(s.fs.attributes(file).wait(), Err(Error::Stale), "{file:?}");
         assert_eq!(s.lookup(file, "x").err(), Some(Error::Stale));
     }

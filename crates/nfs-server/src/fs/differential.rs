@@ -173,6 +173,7 @@ impl<F: FileSystem> Side<F> {
                 let budget = DirBudget {
                     total: 1 << 20,
                     per_entry: DirBudget::BASE,
+                    per_handle: 24,
                     names: usize::MAX,
                 };
                 let dir = self.file(dir);

@@ -5,6 +5,7 @@
 //! with the same birth, else the handle is stale. Directories on the way are found likewise, so
 //! that every path begins at the root of the export.
 
+use super::id::TableId;
 use super::node::{Link, Node, NodeFd};
 use super::sys::{self, Pace, Stat, Stop, Try};
 use super::{Inner, open};
@@ -96,7 +97,7 @@ impl Parents {
 impl Inner {
     /// The file of a handle.
     pub(super) fn node(&self, file: FileId, pace: Pace) -> Try<Arc<Node>> {
-        let FileId([ino, birth, home]) = file;
+        let TableId { ino, birth, home } = TableId::parse(file).ok_or(Error::Stale)?;
         if ino == self.root.ino {
             return if birth == self.root.birth {
                 Ok(Arc::clone(&self.root))

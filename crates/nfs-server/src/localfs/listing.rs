@@ -60,7 +60,8 @@ impl Inner {
             let Some((fileid, found)) = self.describe(node, name, entry.ino(), plus)? else {
                 continue;
             };
-            if !budget.take(name, page.entries.is_empty()) {
+            let file = found.as_ref().map(|found| found.file);
+            if !budget.take(name, file, page.entries.is_empty()) {
                 return Ok(page);
             }
             page.push(name, fileid, entry.next_entry_cookie(), found);

@@ -1,5 +1,6 @@
 //! Open files.
 
+use super::id::TableId;
 use super::sys::Stat;
 use crate::fs::{FileId, FileKind};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -71,7 +72,11 @@ impl Node {
     }
 
     pub(super) fn id(&self) -> FileId {
-        FileId([self.ino, self.birth, self.home])
+        FileId::from(TableId {
+            ino: self.ino,
+            birth: self.birth,
+            home: self.home,
+        })
     }
 
     pub(super) fn is_directory(&self) -> bool {

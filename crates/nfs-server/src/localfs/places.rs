@@ -1,6 +1,7 @@
 //! Locations of files, remembered in memory and, where a handle is not enough, in the table.
 
 use super::Inner;
+use super::id::TableId;
 use super::node::{Known, Link, Node};
 use super::sys::{Pace, Stat, Stop, Try};
 use super::table::{Of, Place, Row};
@@ -15,7 +16,11 @@ impl Inner {
             return Ok(self.root.id());
         }
         let home = self.settle(parent, name, stat, None, Pace::Patient)?;
-        Ok(FileId([ino, stat.birth, home]))
+        Ok(FileId::from(TableId {
+            ino,
+            birth: stat.birth,
+            home,
+        }))
     }
 
     /// Decides the home of a file that was seen in a directory, and remembers the place.

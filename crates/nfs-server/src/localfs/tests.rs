@@ -355,6 +355,7 @@ fn state_directory_within_the_export_is_not_served() {
         let budget = DirBudget {
             total: 4096,
             per_entry: 24,
+            per_handle: 24,
             names: 4096,
         };
         let seen = local.read_directory(&who, local.root(), from, budget, plus);

@@ -2,7 +2,7 @@
 
 use super::{Nfs3, Place, convert};
 use crate::fs::{DirBudget, DirFrom, DirPage};
-use crate::handle::HANDLE_LEN;
+use crate::handle::HANDLE_FRAME;
 use buffer::Pool;
 use nfs_proto::results::{self, Entry, EntryPlus, Res};
 use nfs_proto::{
@@ -24,8 +24,11 @@ pub(super) const MAX_REPLY: usize = oncrpc::REPLY_HEADER + 4 + FRAME + MAX_DIREC
 /// of the list.
 const FRAME: usize = <Option<Attributes>>::MAX + CookieVerifier::MAX + 8;
 
-/// Bytes of an entry of READDIRPLUS beside that of READDIR: attributes and handle.
-const PLUS: usize = <Option<Attributes>>::MAX + 4 + 4 + HANDLE_LEN;
+/// Bytes of an entry of READDIRPLUS beside that of READDIR: attributes, and a handle without its bytes.
+const PLUS: usize = <Option<Attributes>>::MAX + 4 + 4;
+
+/// Most bytes of a handle.
+const HANDLES: usize = nfs_proto::limits::MAX_HANDLE as usize;
 
 /// What is asked for.
 struct Ask {
@@ -72,6 +75,7 @@ impl Nfs3 {
         let budget = DirBudget {
             total: limits.bytes.saturating_sub(FRAME),
             per_entry: DirBudget::BASE + if ask.plus { PLUS } else { 0 },
+            per_handle: HANDLE_FRAME,
             names: limits.names,
         };
         let plus = ask.plus;
@@ -113,7 +117,7 @@ fn write(
     page: &DirPage,
     plus: bool,
 ) -> Reply {
-    let entry = DirBudget::BASE + 3 + if plus { PLUS } else { 0 };
+    let entry = DirBudget::BASE + 3 + if plus { PLUS + HANDLES } else { 0 };
     let size = oncrpc::REPLY_HEADER + 4 + FRAME + page.names.len() + page.entries.len() * entry;
     let mut w = call.success(pool.take(size));
     match entries(&mut w, place, (limits, attributes), page, plus) {

@@ -1,6 +1,7 @@
 //! Handles lead to the same file across restarts, renames and removals.
 
 use super::*;
+use crate::localfs::id::TableId;
 
 #[test]
 fn handles_survive_a_restart() {
@@ -87,6 +88,7 @@ fn handles_from_a_listing_survive_a_restart() {
     let budget = DirBudget {
         total: 4096,
         per_entry: 24,
+        per_handle: 24,
         names: 4096,
     };
     let from = DirFrom {
@@ -330,11 +332,12 @@ fn concurrent_renames_leave_correct_table_rows() {
         }
     });
     let caches = |ino| export.fs().inner.caches().links.get(ino).cloned().unwrap();
-    for (FileId([ino, ..]), name) in [(d, "d"), (g, "g")] {
+    let ino = |file| TableId::parse(file).unwrap().ino;
+    for (file, name) in [(d, "d"), (g, "g")] {
         let dir = [("a", a), ("b", b), ("c", c)]
             .into_iter()
             .find(|(dir, _)| export.path.join(dir).join(name).exists());
-        assert_eq!(caches(ino).parent, dir.unwrap().1.0[0]);
+        assert_eq!(caches(ino(file)).parent, ino(dir.unwrap().1));
     }
     export.restart();
     assert_eq!(export.read(f).unwrap(), b"below");

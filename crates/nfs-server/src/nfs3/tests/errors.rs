@@ -38,20 +38,28 @@ fn item_where_none_is_eligible_is_not_executed() {
 fn forged_and_stale_handles_are_told_apart() {
     let peer = Peer::new();
     let file = create(&peer, "f");
-    let mut bytes = file.to_vec();
-    bytes[20] ^= 1;
-    let forged = FileHandle::new(&bytes).unwrap();
-    for handle in [forged, FileHandle::new(b"").unwrap()] {
+    let changed = |at: usize| {
+        let mut bytes = file.to_vec();
+        bytes[at] ^= 1;
+        FileHandle::new(&bytes).unwrap()
+    };
+    // Of another key, as far as can be told; of no format there is; and none at all.
+    let forged = [
+        (changed(20), Status::Stale),
+        (changed(0), Status::BadHandle),
+        (FileHandle::new(b"").unwrap(), Status::BadHandle),
+    ];
+    for (handle, expected) in forged {
         let get = args::GetAttr { object: handle };
-        assert_eq!(status!(peer, get), Status::BadHandle);
-        assert_eq!(status!(peer, read_args(handle, 0, 1)), Status::BadHandle);
+        assert_eq!(status!(peer, get), expected);
+        assert_eq!(status!(peer, read_args(handle, 0, 1)), expected);
         let what = place(handle, "x");
-        assert_eq!(status!(peer, args::Lookup { what }), Status::BadHandle);
+        assert_eq!(status!(peer, args::Lookup { what }), expected);
         let rename = args::Rename {
             from: place(peer.root(), "f"),
             to: place(handle, "g"),
         };
-        assert_eq!(status!(peer, rename), Status::BadHandle);
+        assert_eq!(status!(peer, rename), expected);
     }
     call!(
         peer,
