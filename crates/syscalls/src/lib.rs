@@ -1,8 +1,16 @@
 //! Calls of the C library and the kernel that have no safe wrapper elsewhere: with the provider for
 //! hardware the one place where `unsafe` is allowed. Each block says why it is sound.
 
+#[cfg(target_os = "linux")]
+mod file_handle;
 mod heap;
 mod sampling;
+#[cfg(target_os = "linux")]
+mod write_error;
 
+#[cfg(target_os = "linux")]
+pub use file_handle::FileHandle;
 pub use heap::return_free_memory;
 pub use sampling::{Sample, Sampling, memory_functions};
+#[cfg(target_os = "linux")]
+pub use write_error::write_error;
