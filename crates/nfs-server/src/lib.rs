@@ -26,4 +26,4 @@ pub use handle::{HandleKey, KeyError};
 pub use localfs::{Changes, INLINE_WRITE, LocalFs, LocalFsOptions, OpenError, default_state_dir};
 pub use memfs::MemFs;
 pub use mount3::Mount3;
-pub use nfs3::{MAX_READ, MAX_WRITE, Nfs3};
+pub use nfs3::{DuplicateRequestStats, MAX_READ, MAX_WRITE, Nfs3};

@@ -31,6 +31,8 @@ use oncrpc::xdr::Reader;
 use oncrpc::{Answer, Call, Program, Reply, ReplyBound};
 use std::ops::RangeInclusive;
 
+pub use duplicate_requests::DuplicateRequestStats;
+
 /// Most bytes of a READ (RFC 1813 §3.3.19, `rtmax`). A call for more gets this much.
 pub const MAX_READ: u32 = 1 << 20;
 
@@ -61,6 +63,11 @@ impl Nfs3 {
             duplicates: DuplicateRequestCache::new(),
             in_flight: InFlight::new(MAX_IN_FLIGHT),
         }
+    }
+
+    /// What the duplicate request cache has done so far.
+    pub fn duplicate_requests(&self) -> DuplicateRequestStats {
+        self.duplicates.stats()
     }
 
     /// The file of a handle, and as whom the caller acts there.

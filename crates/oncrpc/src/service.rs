@@ -37,20 +37,28 @@ pub struct Caller {
     pub connection: ConnectionId,
     /// Capacity for the reply to the call.
     pub reply_room: ReplyRoom,
+    /// The most calls that the client may have in flight on the connection: the credits that the
+    /// transport grants (RFC 8166 §3.3.1), or what stands for them where it has none.
+    pub credits: u32,
 }
 
 /// Identifier of an accepted connection, never reused within a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId(u64);
 
 impl Caller {
-    /// A caller with a new connection identifier, whose replies may have any size.
+    /// Credits that stand for those of a transport without any.
+    pub const DEFAULT_CREDITS: u32 = 512;
+
+    /// A caller with a new connection identifier, whose replies may have any size, with
+    /// [`DEFAULT_CREDITS`](Self::DEFAULT_CREDITS).
     pub fn new(addr: SocketAddr) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
             addr,
             connection: ConnectionId(NEXT.fetch_add(1, Relaxed)),
             reply_room: ReplyRoom::UNLIMITED,
+            credits: Self::DEFAULT_CREDITS,
         }
     }
 }

@@ -89,7 +89,10 @@ impl Endpoint {
         account: Account,
     ) -> Self {
         Self {
-            caller: Caller::new(qp.peer_addr()),
+            caller: Caller {
+                credits: connection.grant(),
+                ..Caller::new(qp.peer_addr())
+            },
             qp,
             connection,
             service,

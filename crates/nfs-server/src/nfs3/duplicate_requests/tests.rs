@@ -1,12 +1,15 @@
 //! The cache in isolation: eviction by age, and any order of calls, results and aborted executions.
 
+use super::entry::MAX_AGE;
 use super::*;
 use nfs_proto::{NFS_PROGRAM, NFS_V3};
 use oncrpc::xdr::Writer;
-use oncrpc::{Caller, write_call};
+use oncrpc::{Caller, Credential, write_call};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
 
 const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
@@ -16,27 +19,154 @@ fn reply() -> Reply {
     Reply::Message(w.finish())
 }
 
-#[test]
-fn old_replies_are_evicted_behind_a_slow_call_and_recent_ones_are_kept() {
-    let shared = DuplicateRequestCache::new().shared;
-    let start = Instant::now();
-    let connection = Caller::new((CLIENT, 1).into()).connection;
-    let enter = |key, after: u64| {
-        let now = start + Duration::from_secs(after);
-        match shared.enter(CLIENT, connection, key, now) {
-            Entered::First(ticket) => Some(ticket),
-            Entered::Again(_) => None,
-            Entered::Full => panic!("there is room"),
+/// A connection from 127.0.0.`last` with so many credits.
+fn connection(last: u8, credits: u32) -> Caller {
+    Caller {
+        credits,
+        ..Caller::new(([127, 0, 0, last], 700).into())
+    }
+}
+
+/// A cache whose time the test makes, and whose calls are named by their XIDs.
+struct Cache(DuplicateRequestCache);
+
+impl Cache {
+    fn with_limit(limit: usize) -> Self {
+        Self(DuplicateRequestCache::with_store(Store::with_limit(limit)))
+    }
+
+    /// The ticket for a call that is to be executed; none if it was or is. An error if there is no room.
+    fn enter(&self, caller: &Caller, xid: u32, now: Instant) -> Result<Option<Ticket>, ()> {
+        let mut w = Writer::default();
+        let target = oncrpc::Procedure {
+            prog: NFS_PROGRAM,
+            vers: NFS_V3,
+            proc: nfs_proto::Procedure::Remove as u32,
+        };
+        write_call(&mut w, xid, target, &Credential::None);
+        let call = Call::parse(w.finish(), caller).expect("a good call");
+        match self.0.enter(&call, now) {
+            Entered::First(entry) => Ok(Some(Ticket {
+                shared: Arc::clone(&self.0.shared),
+                entry,
+            })),
+            Entered::Again(_) => Ok(None),
+            Entered::Full => Err(()),
         }
-    };
-    let slow = enter(1, 0).expect("it is new");
-    enter(2, 0).expect("it is new").finish(&reply());
-    enter(3, 100).expect("it is new").finish(&reply());
-    assert!(enter(2, 120).is_none(), "it is remembered");
-    assert!(enter(2, 121).is_some(), "it was forgotten");
-    assert!(enter(3, 121).is_none(), "it is young");
-    assert!(enter(1, 1000).is_none(), "it is being executed");
+    }
+
+    /// Executes a call if it is not known; whether it was executed.
+    fn execute(&self, caller: &Caller, xid: u32, now: Instant) -> bool {
+        let ticket = self.enter(caller, xid, now).expect("there is room");
+        let first = ticket.is_some();
+        if let Some(ticket) = ticket {
+            ticket.finish(&reply(), now);
+        }
+        first
+    }
+}
+
+#[test]
+fn old_replies_are_forgotten_beside_a_slow_call_and_recent_ones_are_kept() {
+    let cache = Cache::with_limit(100);
+    let start = Instant::now();
+    let at = |after| start + Duration::from_secs(after);
+    let caller = connection(1, 16);
+    let slow = cache.enter(&caller, 1, start).expect("there is room");
+    assert!(cache.execute(&caller, 2, start));
+    assert!(cache.execute(&caller, 3, at(100)));
+    assert!(!cache.execute(&caller, 2, at(120)), "it is remembered");
+    assert!(cache.execute(&caller, 2, at(121)), "it was forgotten");
+    assert!(!cache.execute(&caller, 3, at(121)), "it is young");
+    assert!(!cache.execute(&caller, 1, at(1000)), "it is being executed");
     drop(slow);
+}
+
+#[test]
+fn connection_keeps_the_results_of_as_many_calls_as_can_be_unanswered() {
+    let cache = Cache::with_limit(1000);
+    let now = Instant::now();
+    let caller = connection(1, 4);
+    for xid in 0..9 {
+        assert!(cache.execute(&caller, xid, now));
+    }
+    for xid in 1..9 {
+        assert!(!cache.execute(&caller, xid, now), "{xid} is remembered");
+    }
+    assert!(cache.execute(&caller, 0, now), "it was answered long ago");
+}
+
+#[test]
+fn results_of_a_lost_connection_outlast_many_calls_on_the_next() {
+    let cache = Cache::with_limit(1000);
+    let now = Instant::now();
+    let lost = connection(1, 4);
+    for xid in 0..8 {
+        assert!(cache.execute(&lost, xid, now));
+    }
+    let next = connection(1, 4);
+    for xid in 100..10_000 {
+        assert!(cache.execute(&next, xid, now));
+    }
+    for xid in 0..8 {
+        assert!(!cache.execute(&next, xid, now), "{xid} is remembered");
+    }
+    assert_eq!(cache.0.shared.store.check(), (16, 16));
+}
+
+#[test]
+fn address_with_many_connections_takes_no_results_of_others() {
+    let cache = Cache::with_limit(64);
+    let now = Instant::now();
+    let other = connection(2, 16);
+    for xid in 0..16 {
+        assert!(cache.execute(&other, xid, now));
+    }
+    for xid in 0..1000 {
+        assert!(cache.execute(&connection(1, 16), xid, now));
+    }
+    for xid in 0..16 {
+        assert!(!cache.execute(&other, xid, now), "{xid} is remembered");
+    }
+    let (known, _) = cache.0.shared.store.check();
+    assert_eq!(known, 16 + 24, "half of what the other one left");
+    assert!(
+        cache.execute(&connection(3, 1), 0, now),
+        "one more has room"
+    );
+}
+
+#[test]
+fn calls_in_flight_are_never_forgotten_for_others() {
+    let cache = Cache::with_limit(8);
+    let now = Instant::now();
+    let caller = connection(1, 100);
+    let in_flight: Vec<_> = (0..4)
+        .map(|xid| cache.enter(&caller, xid, now).expect("there is room"))
+        .collect();
+    assert!(cache.enter(&caller, 4, now).is_err(), "half is for others");
+    for xid in 0..4 {
+        assert!(!cache.execute(&caller, xid, now), "{xid} is remembered");
+    }
+    drop(in_flight);
+    assert_eq!(cache.0.shared.store.check(), (0, 0));
+}
+
+#[test]
+fn results_of_clients_that_are_gone_are_forgotten_with_the_calls_of_others() {
+    let cache = Cache::with_limit(10_000);
+    let start = Instant::now();
+    for last in 1..200 {
+        assert!(cache.execute(&connection(last, 16), 1, start));
+    }
+    let later = start + MAX_AGE + Duration::from_secs(1);
+    let one = connection(200, 1);
+    for xid in 0..2000 {
+        assert!(cache.execute(&one, xid, later));
+    }
+    assert_eq!(cache.0.shared.store.check(), (2, 2));
+    let stats = cache.0.stats();
+    assert_eq!((stats.misses, stats.expired, stats.entries), (2199, 199, 2));
 }
 
 /// How many different calls there are, and how many connections.
@@ -190,10 +320,8 @@ proptest! {
         world.jobs.clear();
         world.look_after_waits();
         prop_assert!(world.waits.is_empty());
-        let state = world.duplicates.shared.lock();
-        let ordered: usize = state.clients.values().map(VecDeque::len).sum();
-        prop_assert_eq!(ordered, state.entries.len());
         let done = (0..CALLS).filter(|&call| world.executed(call) > 0).count();
-        prop_assert_eq!(state.entries.len(), done, "nothing is left of what was not executed");
+        let kept = world.duplicates.shared.store.check();
+        prop_assert_eq!(kept, (done, done), "nothing is left of what was not executed");
     }
 }

@@ -1,0 +1,91 @@
+//! One call that must not be executed twice.
+
+use oncrpc::{AddressGroup, Caller, ConnectionId};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+/// How long a reply is kept: longer than a client takes to come back. A call that comes later is a
+/// new one, of a client that counts its transactions from the beginning again.
+pub(super) const MAX_AGE: Duration = Duration::from_secs(120);
+
+/// A call that is being executed, or was.
+pub(super) struct Entry {
+    pub(super) client: AddressGroup,
+    /// Where the results will go.
+    pub(super) connection: ConnectionId,
+    /// The credits of that connection.
+    pub(super) credits: u32,
+    pub(super) fingerprint: u128,
+    progress: Mutex<Progress>,
+}
+
+pub(super) enum Progress {
+    Running(Repeated),
+    /// The results of the successful call, and since when they are there.
+    Done(Instant, Box<[u8]>),
+    /// It came to no result that could be given again.
+    Lost,
+}
+
+/// What came again of a call that is being executed.
+#[derive(Default)]
+pub(super) struct Repeated {
+    /// How many times. Only the last one waits.
+    pub(super) times: u64,
+    /// Wakes that one.
+    pub(super) waker: Option<Waker>,
+}
+
+impl Entry {
+    pub(super) fn new(client: AddressGroup, caller: &Caller, fingerprint: u128) -> Self {
+        Self {
+            client,
+            connection: caller.connection,
+            credits: caller.credits,
+            fingerprint,
+            progress: Mutex::new(Progress::Running(Repeated::default())),
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the results are older than they are kept. A call that is being executed is never old:
+    /// were it forgotten and came again, it would be executed twice.
+    pub(super) fn is_old(&self, now: Instant) -> bool {
+        match &*self.lock() {
+            Progress::Running(_) => false,
+            Progress::Done(since, _) => now.saturating_duration_since(*since) > MAX_AGE,
+            Progress::Lost => true,
+        }
+    }
+
+    /// Whether results will go out on this connection by themselves.
+    pub(super) fn answers_on(&self, connection: ConnectionId) -> bool {
+        self.connection == connection && matches!(*self.lock(), Progress::Running(_))
+    }
+
+    /// Ends the execution, and wakes who waits for it.
+    pub(super) fn end(&self, progress: Progress) {
+        let before = std::mem::replace(&mut *self.lock(), progress);
+        if let Progress::Running(Repeated { waker, .. }) = before {
+            waker.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// The call came once more: the number of this time. Who waited before does so no longer.
+    pub(super) fn repeat(&self) -> u64 {
+        let mut progress = self.lock();
+        let Progress::Running(repeated) = &mut *progress else {
+            return 0;
+        };
+        repeated.times += 1;
+        let before = repeated.waker.take();
+        let time = repeated.times;
+        drop(progress);
+        before.into_iter().for_each(Waker::wake);
+        time
+    }
+}

@@ -1,0 +1,326 @@
+//! Calls that were executed or are being executed: which are kept, and for how long.
+//!
+//! Each connection keeps the results of its last calls, twice as many as it was granted credits. That is
+//! enough: a client that has so many calls in flight has had the replies to all before them. What was
+//! kept for a connection that is gone stays for [`MAX_AGE`](super::entry::MAX_AGE), however busy the next connection of its
+//! client is. All connections together share a number of calls: an address may have as many as it leaves
+//! free, and then its own oldest results go.
+//!
+//! Nothing is searched: results are evicted from the front of a queue of their connection, old ones are
+//! found a few at a time, with each call that comes. The calls are spread over locks by address.
+
+use super::entry::Entry;
+use oncrpc::{AddressGroup, Caller, ConnectionId};
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Instant;
+
+/// Most results kept in all, calls in flight included. Each takes some hundred bytes.
+pub(super) const MAX_REPLIES: usize = 65_536;
+
+/// Results kept for each credit of a connection. As many calls may be tolerated of a client: one that
+/// gives up a call may already send the next.
+const REPLIES_PER_CREDIT: u32 = 2;
+
+/// Most results kept for one connection, whatever it was granted.
+const MAX_REPLIES_OF_CONNECTION: u32 = 2048;
+
+/// Locks that addresses are spread over.
+const SHARDS: usize = 64;
+
+/// Most old results that one call looks for.
+const SWEPT: usize = 8;
+
+/// The calls of all clients.
+pub(super) struct Store {
+    shards: Box<[Mutex<Shard>]>,
+    /// Calls that may be kept, in flight or done.
+    limit: usize,
+    /// Calls that are kept.
+    used: AtomicUsize,
+    /// The next shard in which old results are looked for.
+    sweep: AtomicUsize,
+}
+
+/// What the duplicate request cache has done so far, and what it keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DuplicateRequestStats {
+    /// Calls that were not known, and executed.
+    pub misses: u64,
+    /// Calls that came again, and were not executed.
+    pub hits: u64,
+    /// Calls that were answered with NFS3ERR_JUKEBOX, as there was no room for them.
+    pub refused: u64,
+    /// Results that gave way to newer ones.
+    pub evicted: u64,
+    /// Results that were forgotten as they were old.
+    pub expired: u64,
+    /// Calls that are kept now, in flight or with their results.
+    pub entries: usize,
+}
+
+#[derive(Default)]
+struct Shard {
+    entries: HashMap<u128, Arc<Entry>>,
+    addresses: HashMap<AddressGroup, Address>,
+    /// The addresses, the one to look for old results at next first. Each once.
+    turns: VecDeque<AddressGroup>,
+    counts: DuplicateRequestStats,
+}
+
+/// The calls of one address.
+#[derive(Default)]
+struct Address {
+    /// In flight or done.
+    used: usize,
+    /// Results by connection, in the order in which they were done.
+    connections: HashMap<ConnectionId, VecDeque<Arc<Entry>>>,
+    /// The connections, each once, the one whose oldest result goes next first.
+    turns: VecDeque<ConnectionId>,
+}
+
+/// What is known of a call.
+pub(super) enum Entered {
+    /// Nothing: it is to be executed.
+    First(Arc<Entry>),
+    /// It is being executed, or was.
+    Again(Arc<Entry>),
+    /// Nothing, and there is no room for it.
+    Full,
+}
+
+impl Store {
+    pub(super) fn new() -> Self {
+        Self::with_limit(MAX_REPLIES)
+    }
+
+    /// A store for so many calls.
+    pub(super) fn with_limit(limit: usize) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            limit,
+            used: AtomicUsize::new(0),
+            sweep: AtomicUsize::new(0),
+        }
+    }
+
+    fn shard(&self, client: AddressGroup) -> MutexGuard<'_, Shard> {
+        let mut hasher = DefaultHasher::new();
+        client.hash(&mut hasher);
+        let index = hasher.finish() % SHARDS as u64;
+        let shard = &self.shards[usize::try_from(index).expect("there are few shards")];
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in a call, if it is not known.
+    pub(super) fn enter(
+        &self,
+        client: AddressGroup,
+        caller: &Caller,
+        fingerprint: u128,
+        now: Instant,
+    ) -> Entered {
+        self.sweep(now);
+        let mut shard = self.shard(client);
+        if let Some(entry) = shard.entries.get(&fingerprint) {
+            if !entry.is_old(now) {
+                let entry = Arc::clone(entry);
+                shard.counts.hits += 1;
+                return Entered::Again(entry);
+            }
+            // It stays in the queue of its connection until it is its turn there.
+            shard.entries.remove(&fingerprint);
+        }
+        if !self.make_room(&mut shard, client) {
+            shard.counts.refused += 1;
+            return Entered::Full;
+        }
+        shard.counts.misses += 1;
+        let entry = Arc::new(Entry::new(client, caller, fingerprint));
+        shard.entries.insert(fingerprint, Arc::clone(&entry));
+        shard.address(client).used += 1;
+        self.used.fetch_add(1, Relaxed);
+        Entered::First(entry)
+    }
+
+    /// Makes room for one more call of this address; false if all that it has are in flight.
+    fn make_room(&self, shard: &mut Shard, client: AddressGroup) -> bool {
+        let own = shard.address(client).used;
+        let left = self.limit.saturating_sub(self.used.load(Relaxed));
+        // One that has none yet gets the last place.
+        if left > own || own == 0 && left > 0 {
+            return true;
+        }
+        let evicted = shard.evict(client);
+        if evicted {
+            self.used.fetch_sub(1, Relaxed);
+        }
+        evicted
+    }
+
+    /// Keeps the results of a call that is done.
+    pub(super) fn keep(&self, entry: &Arc<Entry>) {
+        let most = entry.credits.saturating_mul(REPLIES_PER_CREDIT);
+        let most = most.clamp(1, MAX_REPLIES_OF_CONNECTION) as usize;
+        let mut shard = self.shard(entry.client);
+        let evicted = shard.keep(entry, most);
+        drop(shard);
+        self.used.fetch_sub(evicted, Relaxed);
+    }
+
+    /// Forgets a call that was not executed.
+    pub(super) fn forget(&self, entry: &Arc<Entry>) {
+        let mut shard = self.shard(entry.client);
+        shard.remove(entry);
+        shard.address(entry.client).used -= 1;
+        drop(shard);
+        self.used.fetch_sub(1, Relaxed);
+    }
+
+    /// Looks for results that are old, in one shard after the other. It waits for none.
+    fn sweep(&self, now: Instant) {
+        let next = self.sweep.fetch_add(1, Relaxed) % SHARDS;
+        let mut shard = match self.shards[next].try_lock() {
+            Ok(shard) => shard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let expired = shard.sweep(now);
+        drop(shard);
+        self.used.fetch_sub(expired, Relaxed);
+    }
+
+    /// What was done so far.
+    pub(super) fn stats(&self) -> DuplicateRequestStats {
+        let mut all = DuplicateRequestStats::default();
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            all.misses += shard.counts.misses;
+            all.hits += shard.counts.hits;
+            all.refused += shard.counts.refused;
+            all.evicted += shard.counts.evicted;
+            all.expired += shard.counts.expired;
+        }
+        all.entries = self.used.load(Relaxed);
+        all
+    }
+}
+
+impl Shard {
+    fn address(&mut self, client: AddressGroup) -> &mut Address {
+        self.addresses.entry(client).or_insert_with(|| {
+            self.turns.push_back(client);
+            Address::default()
+        })
+    }
+
+    /// Forgets a call, unless another has taken its place meanwhile.
+    fn remove(&mut self, entry: &Arc<Entry>) {
+        if let Some(known) = self.entries.get(&entry.fingerprint)
+            && Arc::ptr_eq(known, entry)
+        {
+            self.entries.remove(&entry.fingerprint);
+        }
+    }
+
+    /// Keeps results, and evicts the oldest of its connection beyond `most`; how many.
+    fn keep(&mut self, entry: &Arc<Entry>, most: usize) -> usize {
+        let address = self.address(entry.client);
+        let kept = address
+            .connections
+            .entry(entry.connection)
+            .or_insert_with(|| {
+                address.turns.push_back(entry.connection);
+                VecDeque::new()
+            });
+        kept.push_back(Arc::clone(entry));
+        if kept.len() <= most {
+            return 0;
+        }
+        let Some(oldest) = kept.pop_front() else {
+            return 0;
+        };
+        address.used -= 1;
+        self.remove(&oldest);
+        self.counts.evicted += 1;
+        1
+    }
+
+    /// Evicts the oldest results of the next connection of an address; false if it has none.
+    fn evict(&mut self, client: AddressGroup) -> bool {
+        let address = self.address(client);
+        while let Some(connection) = address.turns.pop_front() {
+            let oldest = address.connections.get_mut(&connection);
+            let Some(oldest) = oldest.and_then(VecDeque::pop_front) else {
+                address.connections.remove(&connection);
+                continue;
+            };
+            address.turns.push_back(connection);
+            address.used -= 1;
+            self.remove(&oldest);
+            self.counts.evicted += 1;
+            return true;
+        }
+        false
+    }
+
+    /// Removes a few old results of the next connection of the next address; how many.
+    fn sweep(&mut self, now: Instant) -> usize {
+        let Some(client) = self.turns.pop_front() else {
+            return 0;
+        };
+        let Some(address) = self.addresses.get_mut(&client) else {
+            return 0;
+        };
+        let mut old = Vec::new();
+        if let Some(connection) = address.turns.pop_front() {
+            let kept = address.connections.entry(connection).or_default();
+            while old.len() < SWEPT
+                && let Some(oldest) = kept.pop_front_if(|oldest| oldest.is_old(now))
+            {
+                old.push(oldest);
+            }
+            match kept.is_empty() {
+                true => drop(address.connections.remove(&connection)),
+                false => address.turns.push_back(connection),
+            }
+        }
+        address.used -= old.len();
+        match address.used == 0 && address.connections.is_empty() {
+            true => drop(self.addresses.remove(&client)),
+            false => self.turns.push_back(client),
+        }
+        for entry in &old {
+            self.remove(entry);
+        }
+        self.counts.expired += old.len() as u64;
+        old.len()
+    }
+}
+
+#[cfg(test)]
+impl Store {
+    /// Checks that what is counted is what is there; how many calls are known, and how many are queued.
+    pub(super) fn check(&self) -> (usize, usize) {
+        let (mut known, mut queued, mut used) = (0, 0, 0);
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            assert_eq!(shard.turns.len(), shard.addresses.len());
+            known += shard.entries.len();
+            for address in shard.addresses.values() {
+                assert_eq!(address.turns.len(), address.connections.len());
+                used += address.used;
+                queued += address
+                    .connections
+                    .values()
+                    .map(VecDeque::len)
+                    .sum::<usize>();
+            }
+        }
+        assert_eq!(used, self.used.load(Relaxed));
+        (known, queued)
+    }
+}
