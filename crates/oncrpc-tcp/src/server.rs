@@ -6,6 +6,7 @@ use oncrpc::admission::{Admission, Admitted, ConnectionLimits};
 use oncrpc::warnings::{Suppressed, WARNING_PERIOD, Warnings};
 use oncrpc::xdr::Payload;
 use oncrpc::{AddressGroup, Answer, Caller, Reply, Service};
+use socket2::{SockRef, TcpKeepalive};
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -21,8 +22,9 @@ use tokio::time::Instant;
 /// Limits and timeouts of a [`Server`].
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at a time. One more takes the place of the [least useful](oncrpc::admission) of an
-    /// address that has more, or is closed at once.
+    /// Connections at a time. One more takes the place of the [least useful](oncrpc::admission), which
+    /// may be any that waits for a call of its client, or for its client to take a reply; it is closed at
+    /// once if there is none.
     pub connections: usize,
     /// Connections from one address at a time. An IPv6 /64 counts as one address.
     pub connections_of_address: usize,
@@ -59,6 +61,15 @@ const LEAVING_PAUSE: Duration = Duration::from_millis(5);
 
 /// After a failure to accept, such as no file descriptor being left, this long nothing is tried.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a connection is silent before the system asks whether its client is there.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
+
+/// How long the system waits for an answer before it asks again.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How often the system asks before it closes the connection.
+const KEEPALIVE_PROBES: u32 = 3;
 
 /// Serves one [`Service`] to TCP clients.
 pub struct Server {
@@ -97,10 +108,9 @@ impl Server {
 
     /// Serves until `stop` is ready, then answers what was begun, and returns.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let admission = Admission::new(ConnectionLimits::new(
-            self.limits.connections,
-            self.limits.connections_of_address,
-        ));
+        let limits =
+            ConnectionLimits::new(self.limits.connections, self.limits.connections_of_address);
+        let admission = Admission::new(limits.with_idle_giving_way());
         let log = Arc::new(Log::default());
         let (stopping, stopped) = watch::channel(false);
         let mut connections = JoinSet::new();
@@ -241,6 +251,11 @@ impl Connection {
         mut stopped: watch::Receiver<bool>,
     ) -> io::Result<()> {
         stream.set_nodelay(true)?;
+        let keepalive = TcpKeepalive::new()
+            .with_time(KEEPALIVE_AFTER)
+            .with_interval(KEEPALIVE_INTERVAL)
+            .with_retries(KEEPALIVE_PROBES);
+        SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
         let (mut from_client, mut to_client) = stream.into_split();
         let mut decoder = Decoder::new(self.limits.record);
         let mut input = Input {
@@ -349,7 +364,8 @@ impl Connection {
         Ok(())
     }
 
-    async fn send(&self, reply: Reply, to_client: &mut OwnedWriteHalf) -> io::Result<()> {
+    /// Sends a reply. While the client does not take it, the connection may be evicted.
+    async fn send(&mut self, reply: Reply, to_client: &mut OwnedWriteHalf) -> io::Result<()> {
         let message = match reply {
             Reply::Message(message) => message,
             // Calls have no items here, so that none can be ineligible.
@@ -357,7 +373,23 @@ impl Connection {
         };
         let mut record = Buffer::default();
         record::encode(&message, &mut record);
-        tokio::time::timeout(self.limits.write, to_client.write_all(&record)).await?
+        let sent = match to_client.try_write(&record) {
+            Ok(sent) => sent,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(error),
+        };
+        if sent == record.len() {
+            return Ok(());
+        }
+        if !self.admitted.set_in_use(false) {
+            return Err(io::Error::other(Evicted));
+        }
+        let rest = to_client.write_all(&record[sent..]);
+        tokio::time::timeout(self.limits.write, rest).await??;
+        match self.admitted.set_in_use(true) {
+            true => Ok(()),
+            false => Err(io::Error::other(Evicted)),
+        }
     }
 }
 

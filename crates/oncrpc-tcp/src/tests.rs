@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
@@ -241,26 +241,117 @@ async fn connections_past_the_limit_or_not_admitted_are_closed() {
         connections: 1,
         ..Limits::default()
     };
-    let served = Served::new(limits).await;
-    let client = served.client().await;
-    assert_eq!(ask(&client, AT_ONCE, 4).await, Ok(4));
-    let mut second = TcpStream::connect(served.addr).await.unwrap();
-    assert!(closed(&mut second).await);
-    assert_eq!(ask(&client, AT_ONCE, 5).await, Ok(5));
-
+    check_that_one_more_is_closed(limits).await;
     let limits = Limits {
         connections_of_address: 1,
         ..Limits::default()
     };
-    let served = Served::new(limits).await;
-    let client = served.client().await;
-    assert_eq!(ask(&client, AT_ONCE, 4).await, Ok(4));
-    let mut second = TcpStream::connect(served.addr).await.unwrap();
-    assert!(closed(&mut second).await);
+    check_that_one_more_is_closed(limits).await;
 
     let nobody = Served::admitting(Limits::default(), false).await;
     let mut stream = TcpStream::connect(nobody.addr).await.unwrap();
     assert!(closed(&mut stream).await);
+}
+
+/// With one connection that has a call in flight.
+async fn check_that_one_more_is_closed(limits: Limits) {
+    let served = Served::new(limits).await;
+    let client = served.client().await;
+    let another = async {
+        served.arrived.notified().await;
+        let mut second = TcpStream::connect(served.addr).await.unwrap();
+        assert!(closed(&mut second).await);
+        served.release.notify_one();
+    };
+    let (held, ()) = tokio::join!(ask(&client, HELD, 4), another);
+    assert_eq!(held, Ok(4));
+}
+
+/// A connection from an address of this machine.
+async fn connect_from(last: u8, to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 1, last], 0).into()).unwrap();
+    socket.connect(to).await.unwrap()
+}
+
+#[tokio::test]
+async fn silent_connections_from_many_addresses_close_the_server_to_nobody() {
+    let limits = Limits::default();
+    let served = Served::new(limits).await;
+    let mut silent = Vec::new();
+    for last in 1..=u8::try_from(limits.connections).unwrap() {
+        let client = Client::over(connect_from(last, served.addr).await, DEADLINE);
+        assert_eq!(ask(&client, AT_ONCE, 1).await, Ok(1));
+        silent.push(client);
+        // Some never say anything.
+        silent.push(Client::over(
+            connect_from(last, served.addr).await,
+            DEADLINE,
+        ));
+    }
+    for last in 200..210 {
+        let client = Client::over(connect_from(last, served.addr).await, DEADLINE);
+        assert_eq!(ask(&client, AT_ONCE, 2).await, Ok(2), "{last} is served");
+    }
+    // Nor to others at the same address.
+    let crowd: Vec<_> = (0..limits.connections_of_address)
+        .map(|_| connect_from(220, served.addr))
+        .collect();
+    for stream in crowd {
+        let client = Client::over(stream.await, DEADLINE);
+        assert_eq!(ask(&client, AT_ONCE, 3).await, Ok(3));
+        silent.push(client);
+    }
+    let client = Client::over(connect_from(220, served.addr).await, DEADLINE);
+    assert_eq!(ask(&client, AT_ONCE, 4).await, Ok(4));
+}
+
+#[tokio::test]
+async fn client_that_takes_no_replies_gives_way() {
+    let limits = Limits {
+        connections: 1,
+        ..Limits::default()
+    };
+    let served = Served::new(limits).await;
+    let mut deaf = TcpStream::connect(served.addr).await.unwrap();
+    let mut record = Buffer::default();
+    record::encode(&message(1, AT_ONCE, 1), &mut record);
+    let calls = record.repeat(1000);
+    let call_on = async { while deaf.write_all(&calls).await.is_ok() {} };
+    let other = async {
+        loop {
+            // Refused as long as replies are taken.
+            let client = served.client().await;
+            if ask(&client, AT_ONCE, 2).await == Ok(2) {
+                return;
+            }
+        }
+    };
+    // The first ends with its eviction.
+    tokio::join!(call_on, other);
+}
+
+#[tokio::test]
+async fn system_asks_whether_a_silent_client_is_there() {
+    let served = Served::new(Limits::default()).await;
+    let client = TcpStream::connect(served.addr).await.unwrap();
+    let ports = (served.addr.port(), client.local_addr().unwrap().port());
+    let asked = async {
+        while !has_keepalive_timer(ports) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, asked).await.unwrap();
+}
+
+/// Whether the socket of 127.0.0.1 with this port and peer's port has a keepalive timer, as
+/// /proc/net/tcp tells: the digit before the time of the timer is 2.
+fn has_keepalive_timer((port, peer): (u16, u16)) -> bool {
+    let ends = format!(" 0100007F:{port:04X} 0100007F:{peer:04X} 01 ");
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let socket = table.lines().find(|line| line.contains(&ends));
+    let timer = socket.and_then(|line| line.split_whitespace().nth(5));
+    timer.is_some_and(|timer| timer.starts_with("02:"))
 }
 
 #[tokio::test]

@@ -9,8 +9,13 @@
 //!    address of the new one: a connection that is being set up before an idle one, and the one that
 //!    has been idle for longest before the others.
 //!
+//! 3. else, where [idle connections give way](ConnectionLimits::idle_gives_way), the one that has been idle
+//!    for longest of all.
+//!
 //! A connection in use is never evicted. Rule 2 moves connections from addresses with many to those
-//! with few and never back, so that clients which come again cannot evict each other in turns.
+//! with few and never back, so that clients which come again cannot evict each other in turns. Rule 3 is
+//! for servers whose clients make a call and go: there nobody loses anything with an idle connection, and
+//! without it as many addresses as there are places would keep all others out.
 //! Addresses are compared as [`AddressGroup`]s.
 
 use crate::AddressGroup;
@@ -48,6 +53,8 @@ pub struct ConnectionLimits {
     pub per_address: usize,
     /// Connections in setup, whose peers have not made a request yet.
     pub in_setup: usize,
+    /// Whether an idle connection gives way to any other, also to one of an address that has as many.
+    pub idle_gives_way: bool,
 }
 
 impl ConnectionLimits {
@@ -57,6 +64,16 @@ impl ConnectionLimits {
             connections,
             per_address,
             in_setup: (connections / SETUP_PART).max(LEAST_SETUPS),
+            idle_gives_way: false,
+        }
+    }
+
+    /// The same limits for a server whose idle connections [give way](Self::idle_gives_way).
+    #[must_use]
+    pub fn with_idle_giving_way(self) -> Self {
+        Self {
+            idle_gives_way: true,
+            ..self
         }
     }
 }
@@ -218,11 +235,13 @@ impl State {
         let own = self.groups.get(&newcomer);
         let (own, own_setups) = own.map_or((0, 0), |group| (group.len(), group.in_setup.len()));
         if own >= limits.per_address {
-            if own_setups <= FREE_SETUPS {
-                return Err(Refused::AddressFull);
-            }
-            let oldest = self.oldest_setup(newcomer).ok_or(Refused::AddressFull)?;
-            let evicted = self.evict(newcomer, oldest).ok_or(Refused::AddressFull)?;
+            let of_own = match own_setups > FREE_SETUPS {
+                true => self.oldest_setup(newcomer),
+                false if limits.idle_gives_way => self.least_useful_of(newcomer),
+                false => None,
+            };
+            let of_own = of_own.ok_or(Refused::AddressFull)?;
+            let evicted = self.evict(newcomer, of_own).ok_or(Refused::AddressFull)?;
             return Ok(Some(evicted));
         }
         let full = self.connections >= limits.connections;
@@ -231,6 +250,9 @@ impl State {
         }
         for _ in 0..MAX_CHOICES {
             let (group, id) = match full {
+                true if limits.idle_gives_way => {
+                    self.least_useful(own).or_else(|| self.longest_idle())
+                }
                 true => self.least_useful(own),
                 false => self.most_setups(0),
             }
@@ -265,6 +287,21 @@ impl State {
             }
             best.map(|best| (best.group, best.id))
         })
+    }
+
+    /// The connection that is in setup or idle for longest, of all.
+    fn longest_idle(&self) -> Option<(AddressGroup, u64)> {
+        let candidates = self.groups.iter().filter_map(|(group, connections)| {
+            let (in_setup, since, id) = connections.least_useful()?;
+            Some(((in_setup, Reverse(since)), *group, id))
+        });
+        let longest = candidates.max_by_key(|(rank, ..)| *rank)?;
+        Some((longest.1, longest.2))
+    }
+
+    fn least_useful_of(&self, group: AddressGroup) -> Option<u64> {
+        let (.., id) = self.groups.get(&group)?.least_useful()?;
+        Some(id)
     }
 
     /// The oldest connection in setup of the group that has the most of those, if that are more than

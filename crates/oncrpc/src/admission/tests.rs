@@ -7,6 +7,7 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     connections: 64,
     per_address: 48,
     in_setup: 32,
+    idle_gives_way: false,
 };
 
 /// A connection, and whether it was evicted.
@@ -237,4 +238,42 @@ fn evicted_connections_that_do_not_end_are_noticed() {
         (state.connections, state.in_setup, state.leaving),
         (0, 0, 0)
     );
+}
+
+#[test]
+fn idle_connection_gives_way_to_any_other_where_it_may() {
+    let limits = ConnectionLimits {
+        connections: 4,
+        per_address: 2,
+        ..LIMITS
+    };
+    let admission = Admission::new(limits.with_idle_giving_way());
+    let in_use = busy(&admission, addr(1)).expect("there is room");
+    let idles: Vec<Client> = (2..5)
+        .map(|last| idle(&admission, addr(last)).expect("there is room"))
+        .collect();
+    let newcomer = idle(&admission, addr(5)).expect("an idle one gives way");
+    let evicted = idles.iter().map(Client::is_evicted);
+    assert_eq!(evicted.collect::<Vec<_>>(), [true, false, false]);
+    // An address that has all it may have gives up what it left idle itself.
+    let second = busy(&admission, addr(5)).expect("an idle one gives way");
+    assert!(idles[1].is_evicted());
+    let third = busy(&admission, addr(5)).expect("an idle one gives way");
+    assert!(newcomer.is_evicted() && !idles[2].is_evicted());
+    assert_eq!(
+        arrive(&admission, addr(5)).err(),
+        Some(Refused::AddressFull)
+    );
+    assert!(!in_use.is_evicted() && !second.is_evicted() && !third.is_evicted());
+}
+
+#[test]
+fn server_whose_connections_are_all_in_use_is_full() {
+    let limits = ConnectionLimits {
+        connections: 2,
+        ..LIMITS
+    };
+    let admission = Admission::new(limits.with_idle_giving_way());
+    let _in_use = [1, 2].map(|last| busy(&admission, addr(last)).expect("there is room"));
+    assert_eq!(arrive(&admission, addr(3)).err(), Some(Refused::Full));
 }
