@@ -1,71 +1,16 @@
 //! Exports: file systems with their paths, access lists and user mapping.
 
-use crate::access_list::AccessList;
-use crate::fs::{FileId, FileSystem, Identity};
+use crate::client_options::{ClientOptions, ExportOptions};
+use crate::fs::{FileId, FileSystem};
 use crate::handle::HandleKey;
+use arc_swap::{ArcSwap, Guard};
 use nfs_proto::limits::MAX_EXPORT_PATH;
 use nfs_proto::{FileHandle, Status};
-use oncrpc::{Caller, Credential};
+use oncrpc::Caller;
 use siphasher::sip::SipHasher24;
+use std::net::IpAddr;
+use std::ops::Deref;
 use std::sync::Arc;
-
-/// User and group of those who are not believed, or have none: `nobody` on most systems.
-pub const ANONYMOUS: u32 = 65_534;
-
-/// Which callers are mapped to [`ANONYMOUS`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Squash {
-    /// Root and its group.
-    #[default]
-    Root,
-    /// Everybody.
-    All,
-    /// None, except callers without a Unix identity.
-    None,
-}
-
-impl Squash {
-    /// Maps the credential of a caller to an identity.
-    pub fn identity(self, credential: &Credential) -> Identity {
-        let anonymous = || Identity::new(ANONYMOUS, ANONYMOUS);
-        match (self, credential) {
-            (Self::All, _) | (_, Credential::None | Credential::Other { .. }) => anonymous(),
-            (Self::None | Self::Root, Credential::Sys(sys)) => {
-                let squash = |id: u32| match id {
-                    0 if self == Self::Root => ANONYMOUS,
-                    // No number of anybody: chown(2) would take it for "leave it".
-                    u32::MAX => ANONYMOUS,
-                    id => id,
-                };
-                Identity {
-                    uid: squash(sys.uid),
-                    gid: squash(sys.gid),
-                    groups: sys.gids.iter().map(|&gid| squash(gid)).collect(),
-                }
-            }
-        }
-    }
-}
-
-/// Whether what a caller shows is understood here. Taking one with another flavour for nobody would
-/// let it in as somebody it did not claim to be, and tell it that its protection works.
-pub(crate) fn is_understood(credential: &Credential) -> bool {
-    match credential {
-        Credential::None | Credential::Sys(_) => true,
-        Credential::Other { .. } => false,
-    }
-}
-
-/// The rules of an export.
-#[derive(Clone, Debug, Default)]
-pub struct ExportOptions {
-    /// Whether the export is read-only.
-    pub read_only: bool,
-    /// Which callers are mapped to the anonymous user.
-    pub squash: Squash,
-    /// Addresses that are served.
-    pub allow: AccessList,
-}
 
 /// Why something cannot be exported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,21 +21,21 @@ pub enum ExportError {
     #[error("two exports are named '{0}'")]
     Duplicate(String),
     #[error(
-        "the exports '{0}' and '{1}' cannot be told apart by their handles; rename one of them"
+        "the exports '{0}' and '{1}' cannot be told apart by their handles; give one of them another name or fsid"
     )]
     Collision(String, String),
 }
 
-/// Everything that is served. Cloning it gives the same list.
+/// Everything that is served. Cloning it gives the same list, which can be [replaced](Self::replace)
+/// while it is in use.
 #[derive(Clone)]
 pub struct Exports {
     inner: Arc<Inner>,
 }
 
-#[derive(Clone)]
 struct Inner {
     key: HandleKey,
-    exports: Vec<Export>,
+    current: ArcSwap<Vec<Export>>,
 }
 
 /// One thing that is served.
@@ -105,9 +50,25 @@ pub(crate) struct Export {
 }
 
 /// A file that a caller may ask about.
-pub(crate) struct Target<'a> {
-    pub(crate) export: &'a Export,
+pub(crate) struct Target {
+    pub(crate) export: ServedExport,
     pub(crate) file: FileId,
+    /// What the caller may do there.
+    pub(crate) options: ClientOptions,
+}
+
+/// An export in the list as it was when a call came.
+pub(crate) struct ServedExport {
+    exports: Guard<Arc<Vec<Export>>>,
+    index: usize,
+}
+
+impl Deref for ServedExport {
+    type Target = Export;
+
+    fn deref(&self) -> &Export {
+        &self.exports[self.index]
+    }
 }
 
 impl Exports {
@@ -116,21 +77,28 @@ impl Exports {
         Self {
             inner: Arc::new(Inner {
                 key,
-                exports: Vec::new(),
+                current: ArcSwap::default(),
             }),
         }
     }
 
+    /// No export yet, with the same key: what [`replace`](Self::replace) takes is made of it.
+    #[must_use]
+    pub fn none(&self) -> Self {
+        Self::new(self.inner.key.clone())
+    }
+
     /// The same with one more export, named as in `/data`.
     ///
-    /// Handles hold a number made of the name: they stay good while the name stays, in whatever
-    /// order the exports are given.
+    /// Handles hold a number made of the name, or the [number that was
+    /// given](ExportOptions::fsid): they stay good while that stays, in whatever order the exports are
+    /// given.
     ///
     /// # Errors
     ///
     /// If the name is none, or taken.
     pub fn with(
-        mut self,
+        self,
         name: &str,
         fs: Arc<dyn FileSystem>,
         options: ExportOptions,
@@ -144,9 +112,9 @@ impl Exports {
         if !well_formed {
             return Err(ExportError::Name(name.into()));
         }
-        let hash = SipHasher24::new().hash(name.as_bytes());
-        let id = u32::try_from(hash >> 32).unwrap_or(0);
-        for other in &self.inner.exports {
+        let id = options.fsid.map_or_else(|| id_of(name), u32::from);
+        let mut exports = Vec::clone(&self.inner.current.load());
+        for other in &exports {
             if other.name == name {
                 return Err(ExportError::Duplicate(name.into()));
             }
@@ -154,48 +122,60 @@ impl Exports {
                 return Err(ExportError::Collision(other.name.clone(), name.into()));
             }
         }
-        Arc::make_mut(&mut self.inner).exports.push(Export {
+        exports.push(Export {
             name: name.into(),
             fs,
             options,
             id,
         });
-        Ok(self)
+        let one_more = self.none();
+        one_more.inner.current.store(Arc::new(exports));
+        Ok(one_more)
+    }
+
+    /// Serves what `others` has from now on, in all clones too. Calls that have begun go on with what
+    /// there was; handles of exports that are in both stay good if the keys are the same.
+    pub fn replace(&self, others: &Self) {
+        self.inner.current.store(others.inner.current.load_full());
     }
 
     /// Names of the exports, and their rules.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &ExportOptions)> {
+    pub fn list(&self) -> Vec<(String, ExportOptions)> {
         self.all()
             .iter()
-            .map(|export| (export.name.as_str(), &export.options))
+            .map(|export| (export.name.clone(), export.options.clone()))
+            .collect()
     }
 
-    pub(crate) fn all(&self) -> &[Export] {
-        &self.inner.exports
+    /// Whether any export is served to this address.
+    pub fn admits(&self, address: IpAddr) -> bool {
+        let exports = self.inner.current.load();
+        exports
+            .iter()
+            .any(|export| export.options.for_client(address).is_some())
     }
 
-    /// Every path that can be mounted as an export: all names, and `/` for a single one.
-    pub(crate) fn paths(&self) -> impl Iterator<Item = (&str, &Export)> {
-        let root = match self.all() {
-            [only] if only.name != "/" => Some(("/", only)),
-            _ => None,
-        };
-        let named = self.all().iter().map(|export| (&*export.name, export));
-        named.chain(root)
+    pub(crate) fn all(&self) -> Arc<Vec<Export>> {
+        self.inner.current.load_full()
     }
 
     /// The file of a handle.
-    pub(crate) fn open(&self, handle: &FileHandle, caller: &Caller) -> Result<Target<'_>, Status> {
+    pub(crate) fn open(&self, handle: &FileHandle, caller: &Caller) -> Result<Target, Status> {
         let (id, file) = self.inner.key.open(handle)?;
-        let export = self
-            .all()
+        let exports = self.inner.current.load();
+        let index = exports
             .iter()
-            .find(|export| export.id == id)
+            .position(|export| export.id == id)
             .ok_or(Status::Stale)?;
-        if !export.options.allow.allows(caller.addr.ip()) {
-            return Err(Status::Access);
-        }
-        Ok(Target { export, file })
+        let options = exports[index]
+            .options
+            .for_client(caller.addr.ip())
+            .ok_or(Status::Access)?;
+        Ok(Target {
+            export: ServedExport { exports, index },
+            file,
+            options,
+        })
     }
 
     /// The handle of a file.
@@ -204,18 +184,35 @@ impl Exports {
     }
 
     /// The export that a path is in, and the rest of the path. A single export is `/` as well.
-    pub(crate) fn resolve<'p>(&self, path: &'p [u8]) -> Option<(&Export, &'p [u8])> {
-        let named = self
-            .all()
+    pub(crate) fn resolve<'p>(&self, path: &'p [u8]) -> Option<(Export, &'p [u8])> {
+        let exports = self.all();
+        let named = exports
             .iter()
             .filter_map(|export| Some((export, below(path, export.name.as_bytes())?)))
             .min_by_key(|(_, rest)| rest.len());
-        match (named, self.all()) {
-            (Some(found), _) => Some(found),
-            (None, [only]) => Some((only, below(path, b"/")?)),
-            (None, _) => None,
-        }
+        let (export, rest) = match (named, exports.as_slice()) {
+            (Some(found), _) => found,
+            (None, [only]) => (only, below(path, b"/")?),
+            (None, _) => return None,
+        };
+        Some((export.clone(), rest))
     }
+}
+
+/// Every path that can be mounted as an export: all names, and `/` for a single one.
+pub(crate) fn mountable(exports: &[Export]) -> impl Iterator<Item = (&str, &Export)> {
+    let root = match exports {
+        [only] if only.name != "/" => Some(("/", only)),
+        _ => None,
+    };
+    let named = exports.iter().map(|export| (&*export.name, export));
+    named.chain(root)
+}
+
+/// The number of an export by its name.
+fn id_of(name: &str) -> u32 {
+    let hash = SipHasher24::new().hash(name.as_bytes());
+    u32::try_from(hash >> 32).unwrap_or(0)
 }
 
 impl Export {
@@ -240,7 +237,7 @@ fn below<'p>(path: &'p [u8], name: &[u8]) -> Option<&'p [u8]> {
 mod tests {
     use super::*;
     use crate::MemFs;
-    use oncrpc::AuthSys;
+    use std::num::NonZeroU32;
 
     fn exports(names: &[&str]) -> Result<Exports, ExportError> {
         let none = Exports::new(HandleKey::random().unwrap());
@@ -258,7 +255,8 @@ mod tests {
         let exports = exports(names).unwrap();
         let resolved = exports.resolve(path.as_bytes());
         let resolved =
-            resolved.map(|(export, rest)| (&*export.name, std::str::from_utf8(rest).unwrap()));
+            resolved.map(|(export, rest)| (export.name, std::str::from_utf8(rest).unwrap()));
+        let found = found.map(|(name, rest)| (name.to_owned(), rest));
         assert_eq!(resolved, found);
     }
 
@@ -286,7 +284,8 @@ mod tests {
     fn list_names_every_path_that_can_be_mounted() {
         let listed = |names: &[&str]| -> Vec<String> {
             let exports = exports(names).unwrap();
-            exports.paths().map(|(path, _)| path.to_owned()).collect()
+            let all = exports.all();
+            mountable(&all).map(|(path, _)| path.to_owned()).collect()
         };
         assert_eq!(listed(&["/data"]), ["/data", "/"]);
         assert_eq!(listed(&["/"]), ["/"]);
@@ -305,30 +304,43 @@ mod tests {
     }
 
     #[test]
-    fn squashing_replaces_the_configured_users() {
-        let root = Credential::Sys(AuthSys {
-            gids: [0, 5].into_iter().collect(),
-            ..AuthSys::default()
-        });
-        let user = Credential::Sys(AuthSys {
-            uid: 1000,
-            gid: 100,
-            ..AuthSys::default()
-        });
-        let nobody = Identity::new(ANONYMOUS, ANONYMOUS);
-        let none = Credential::Sys(AuthSys {
-            uid: u32::MAX,
-            gid: u32::MAX,
-            ..AuthSys::default()
-        });
-        assert_eq!(Squash::None.identity(&none), nobody);
-        assert_eq!(Squash::Root.identity(&none), nobody);
-        let squashed = Squash::Root.identity(&root);
-        assert_eq!((squashed.uid, squashed.gid), (ANONYMOUS, ANONYMOUS));
-        assert_eq!(squashed.groups.as_slice(), [ANONYMOUS, 5]);
-        assert_eq!(Squash::Root.identity(&user), Identity::new(1000, 100));
-        assert_eq!(Squash::All.identity(&user), nobody);
-        assert!(Squash::None.identity(&root).is_root());
-        assert_eq!(Squash::None.identity(&Credential::None), nobody);
+    fn fsid_takes_the_place_of_the_name_in_handles() {
+        let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new(1 << 20));
+        let none = Exports::new(HandleKey::random().unwrap());
+        let seven = ExportOptions {
+            fsid: NonZeroU32::new(7),
+            ..ExportOptions::default()
+        };
+        let with = |name: &str| {
+            let one = none.none().with(name, Arc::clone(&fs), seven.clone());
+            one.unwrap()
+        };
+        let id = |exports: &Exports| exports.all()[0].id();
+        assert_eq!((id(&with("/a")), id(&with("/b"))), (7, 7));
+        assert_eq!(
+            with("/a").with("/b", Arc::clone(&fs), seven.clone()).err(),
+            Some(ExportError::Collision("/a".into(), "/b".into()))
+        );
+    }
+
+    #[test]
+    fn replaced_list_is_that_of_all_clones_and_of_no_call_that_has_begun() {
+        let served = exports(&["/a", "/b"]).unwrap();
+        let clone = served.clone();
+        let handle = served.seal(served.all()[0].id(), served.all()[0].fs.root());
+        let here = Caller::new("127.0.0.1:1".parse().unwrap());
+        let begun = served.open(&handle, &here).unwrap();
+        let fs = Arc::clone(&served.all()[0].fs);
+        let kept = served.none().with("/a", fs, ExportOptions::default());
+        served.replace(&kept.unwrap());
+        assert_eq!(clone.list().len(), 1);
+        assert_eq!(begun.export.name, "/a");
+        assert!(
+            clone.open(&handle, &here).is_ok(),
+            "it is there before and after"
+        );
+        served.replace(&served.none());
+        assert_eq!(clone.open(&handle, &here).err(), Some(Status::Stale));
+        assert!(!clone.admits(here.addr.ip()));
     }
 }

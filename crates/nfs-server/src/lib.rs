@@ -9,6 +9,7 @@
 //! here is refused before any file system sees it.
 
 mod access_list;
+mod client_options;
 mod exports;
 pub mod fs;
 mod handle;
@@ -20,7 +21,8 @@ mod nfs3;
 mod permission;
 
 pub use access_list::{AccessList, Network, NetworkError};
-pub use exports::{ANONYMOUS, ExportError, ExportOptions, Exports, Squash};
+pub use client_options::{ANONYMOUS, Anonymous, ClientOptions, ClientRule, ExportOptions, Squash};
+pub use exports::{ExportError, Exports};
 pub use fs::FileSystem;
 pub use handle::{HandleKey, KeyError};
 pub use localfs::{Changes, INLINE_WRITE, LocalFs, LocalFsOptions, OpenError, default_state_dir};

@@ -1,6 +1,7 @@
 //! The MOUNT version 3 program (RFC 1813 §5): from the path of an export to its handle.
 
-use crate::exports::{Export, Exports, is_understood};
+use crate::client_options::{ClientOptions, is_understood};
+use crate::exports::{Export, Exports, mountable};
 use crate::fs::{Error, FileId, FileSystem, Identity, Name, Step};
 use crate::in_flight::InFlight;
 use nfs_proto::limits::MAX_GROUPS;
@@ -53,7 +54,7 @@ impl Mount3 {
             Ok(args) => args.path.get().to_vec(),
             Err(error) => return Answer::Now(call.unreadable(error)),
         };
-        let (export, rest) = match self.find(&path, &call.caller) {
+        let (export, options, rest) = match self.find(&path, &call.caller) {
             Ok(found) => found,
             Err(status) => {
                 tracing::debug!(
@@ -76,7 +77,7 @@ impl Mount3 {
         let this = self.clone();
         Answer::Blocking(Box::new(move || {
             let _counted = counted;
-            let who = export.options.squash.identity(&call.cred);
+            let who = options.identity(&call.cred);
             match descend(&*export.fs, &who, &rest) {
                 Ok(file) => this.mounted(call, path, &export, file),
                 Err(status) => reply(call, &Err::<Mounted, _>(status)),
@@ -84,12 +85,15 @@ impl Mount3 {
         }))
     }
 
-    fn find(&self, path: &[u8], caller: &Caller) -> Result<(Export, Vec<u8>), MountStatus> {
+    fn find(
+        &self,
+        path: &[u8],
+        caller: &Caller,
+    ) -> Result<(Export, ClientOptions, Vec<u8>), MountStatus> {
         let (export, rest) = self.exports.resolve(path).ok_or(MountStatus::NoEntry)?;
-        if !export.options.allow.allows(caller.addr.ip()) {
-            return Err(MountStatus::Access);
-        }
-        Ok((export.clone(), rest.to_vec()))
+        let options = export.options.for_client(caller.addr.ip());
+        let options = options.ok_or(MountStatus::Access)?;
+        Ok((export, options, rest.to_vec()))
     }
 
     fn mounted(&self, call: Call, path: Vec<u8>, export: &Export, file: FileId) -> Reply {
@@ -143,20 +147,15 @@ impl Mount3 {
     }
 
     fn export(&self, call: Call) -> Reply {
-        let groups: Vec<Vec<String>> = self
-            .exports
-            .paths()
+        let exports = self.exports.all();
+        let groups: Vec<Vec<String>> = mountable(&exports)
             .map(|(_, export)| {
-                let networks = export.options.allow.networks().iter();
-                networks
-                    .take(MAX_GROUPS as usize)
-                    .map(ToString::to_string)
-                    .collect()
+                let names = export.options.client_names();
+                names.take(MAX_GROUPS as usize).collect()
             })
             .collect();
         let list: ExportList<'_> = List(
-            self.exports
-                .paths()
+            mountable(&exports)
                 .zip(&groups)
                 .filter_map(|((path, _), groups)| {
                     let names = groups.iter();

@@ -17,7 +17,8 @@ mod jukebox;
 mod listing;
 mod objects;
 
-use crate::exports::{Export, Exports, Target, is_understood};
+use crate::client_options::is_understood;
+use crate::exports::{Export, Exports, Target};
 use crate::fs::{Error, Found, Identity, Outcome, Seen};
 use crate::in_flight::InFlight;
 use buffer::Pool;
@@ -71,9 +72,9 @@ impl Nfs3 {
     }
 
     /// The file of a handle, and as whom the caller acts there.
-    fn open(&self, call: &Call, handle: &FileHandle) -> Result<(Target<'_>, Identity), Status> {
+    fn open(&self, call: &Call, handle: &FileHandle) -> Result<(Target, Identity), Status> {
         let target = self.exports.open(handle, &call.caller)?;
-        let who = target.export.options.squash.identity(&call.cred);
+        let who = target.options.identity(&call.cred);
         Ok((target, who))
     }
 
@@ -82,9 +83,9 @@ impl Nfs3 {
         &self,
         call: &Call,
         handle: &FileHandle,
-    ) -> Result<(Target<'_>, Identity), Status> {
+    ) -> Result<(Target, Identity), Status> {
         let opened = self.open(call, handle)?;
-        if opened.0.export.options.read_only {
+        if opened.0.options.read_only {
             return Err(Status::ReadOnly);
         }
         Ok(opened)

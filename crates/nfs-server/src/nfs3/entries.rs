@@ -88,7 +88,7 @@ impl Nfs3 {
             (Err(status), _) | (_, Err(status)) => return refused(status),
         };
         let outcome = target.export.fs.make(&who, target.file, name, what);
-        created(self.place(target.export), outcome)
+        created(self.place(&target.export), outcome)
     }
 
     pub(super) fn remove(
@@ -193,7 +193,7 @@ impl Nfs3 {
         &self,
         call: &Call,
         place: &args::Place<'a>,
-    ) -> Result<(Target<'_>, Identity, Name<'a>), Status> {
+    ) -> Result<(Target, Identity, Name<'a>), Status> {
         let (target, who) = self.open_to_change(call, &place.dir)?;
         let name = Name::new(place.name.get()).map_err(convert::status)?;
         Ok((target, who, name))

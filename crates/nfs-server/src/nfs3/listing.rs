@@ -80,7 +80,7 @@ impl Nfs3 {
         };
         let plus = ask.plus;
         let opened = self.open(&call, &ask.dir).map(|(target, who)| {
-            let place = self.place(target.export);
+            let place = self.place(&target.export);
             let fs = &target.export.fs;
             let outcome = fs.read_directory(&who, target.file, ask.from, budget, plus);
             (place, outcome)

@@ -82,7 +82,7 @@ impl Nfs3 {
             Ok(step) => step,
             Err(error) => return refused(convert::status(error)),
         };
-        let place = self.place(target.export);
+        let place = self.place(&target.export);
         let outcome = target.export.fs.lookup(&who, target.file, step);
         outcome.map(move |found| {
             seen(place.export, found, |dir_attributes, found| {
@@ -105,7 +105,7 @@ impl Nfs3 {
             Err(status) => return refused(status),
         };
         let mut wanted = fs::Access::from_bits_truncate(args.access.bits());
-        if target.export.options.read_only {
+        if target.options.read_only {
             wanted -= CHANGES;
         }
         let export = target.export.id();

@@ -1,0 +1,222 @@
+//! Rules of an export: which clients are served, what they may do, and as whom.
+
+use crate::access_list::{AccessList, Network};
+use crate::fs::Identity;
+use oncrpc::Credential;
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+
+/// User and group of those who are not believed, or have none: `nobody` on most systems.
+pub const ANONYMOUS: u32 = 65_534;
+
+/// The user that callers are mapped to who are not believed or have no Unix identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Anonymous {
+    /// User number.
+    pub uid: u32,
+    /// Group number.
+    pub gid: u32,
+}
+
+impl Default for Anonymous {
+    fn default() -> Self {
+        Self {
+            uid: ANONYMOUS,
+            gid: ANONYMOUS,
+        }
+    }
+}
+
+/// Which callers are mapped to the [`Anonymous`] user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Squash {
+    /// Root and its group.
+    #[default]
+    Root,
+    /// Everybody.
+    All,
+    /// None, except callers without a Unix identity.
+    None,
+}
+
+/// What a client may do with an export, and as whom.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ClientOptions {
+    /// Whether the client can change nothing.
+    pub read_only: bool,
+    /// Which of its callers are mapped to the anonymous user.
+    pub squash: Squash,
+    /// Who that is.
+    pub anonymous: Anonymous,
+}
+
+impl ClientOptions {
+    /// Maps the credential of a caller to an identity.
+    pub fn identity(&self, credential: &Credential) -> Identity {
+        let Anonymous { uid, gid } = self.anonymous;
+        match (self.squash, credential) {
+            (Squash::All, _) | (_, Credential::None | Credential::Other { .. }) => {
+                Identity::new(uid, gid)
+            }
+            (Squash::None | Squash::Root, Credential::Sys(sys)) => {
+                let squash = |id: u32, anonymous: u32| match id {
+                    0 if self.squash == Squash::Root => anonymous,
+                    // No number of anybody: chown(2) would take it for "leave it".
+                    u32::MAX => anonymous,
+                    id => id,
+                };
+                Identity {
+                    uid: squash(sys.uid, uid),
+                    gid: squash(sys.gid, gid),
+                    groups: sys.gids.iter().map(|&id| squash(id, gid)).collect(),
+                }
+            }
+        }
+    }
+}
+
+/// A rule of an export: some clients, and what they may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientRule {
+    /// The clients as people call them, a network or the name of a host: MOUNT shows it.
+    pub name: String,
+    /// Their addresses.
+    pub networks: Vec<Network>,
+    /// What they may do.
+    pub options: ClientOptions,
+}
+
+/// The rules of an export.
+#[derive(Clone, Debug, Default)]
+pub struct ExportOptions {
+    /// Whether the export is read-only, for clients of `allow`.
+    pub read_only: bool,
+    /// Which callers are mapped to the anonymous user, for clients of `allow`.
+    pub squash: Squash,
+    /// Who the anonymous user is, for clients of `allow`.
+    pub anonymous: Anonymous,
+    /// Addresses that are served with these options.
+    pub allow: AccessList,
+    /// Clients with options of their own, looked at in order and before `allow`.
+    pub rules: Vec<ClientRule>,
+    /// The number of the export in file handles and of its file system in attributes. By default one
+    /// made of its name.
+    pub fsid: Option<NonZeroU32>,
+}
+
+impl ExportOptions {
+    /// What a client with this address may do, if it is served: what the first rule with the address
+    /// says.
+    pub fn for_client(&self, address: IpAddr) -> Option<ClientOptions> {
+        let has = |rule: &&ClientRule| rule.networks.iter().any(|some| some.contains(address));
+        match self.rules.iter().find(has) {
+            Some(rule) => Some(rule.options),
+            None => self.allow.allows(address).then_some(ClientOptions {
+                read_only: self.read_only,
+                squash: self.squash,
+                anonymous: self.anonymous,
+            }),
+        }
+    }
+
+    /// Who is served, as people call them.
+    pub fn client_names(&self) -> impl Iterator<Item = String> {
+        let rules = self.rules.iter().map(|rule| rule.name.clone());
+        let allow = self.allow.networks().iter();
+        rules.chain(allow.map(ToString::to_string))
+    }
+}
+
+/// Whether what a caller shows is understood here. Taking one with another flavour for nobody would
+/// let it in as somebody it did not claim to be, and tell it that its protection works.
+pub(crate) fn is_understood(credential: &Credential) -> bool {
+    match credential {
+        Credential::None | Credential::Sys(_) => true,
+        Credential::Other { .. } => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oncrpc::AuthSys;
+
+    fn identity(squash: Squash, credential: &Credential) -> Identity {
+        let options = ClientOptions {
+            squash,
+            ..ClientOptions::default()
+        };
+        options.identity(credential)
+    }
+
+    #[test]
+    fn squashing_replaces_the_configured_users() {
+        let root = Credential::Sys(AuthSys {
+            gids: [0, 5].into_iter().collect(),
+            ..AuthSys::default()
+        });
+        let user = Credential::Sys(AuthSys {
+            uid: 1000,
+            gid: 100,
+            ..AuthSys::default()
+        });
+        let nobody = Identity::new(ANONYMOUS, ANONYMOUS);
+        let none = Credential::Sys(AuthSys {
+            uid: u32::MAX,
+            gid: u32::MAX,
+            ..AuthSys::default()
+        });
+        assert_eq!(identity(Squash::None, &none), nobody);
+        assert_eq!(identity(Squash::Root, &none), nobody);
+        let squashed = identity(Squash::Root, &root);
+        assert_eq!((squashed.uid, squashed.gid), (ANONYMOUS, ANONYMOUS));
+        assert_eq!(squashed.groups.as_slice(), [ANONYMOUS, 5]);
+        assert_eq!(identity(Squash::Root, &user), Identity::new(1000, 100));
+        assert_eq!(identity(Squash::All, &user), nobody);
+        assert!(identity(Squash::None, &root).is_root());
+        assert_eq!(identity(Squash::None, &Credential::None), nobody);
+    }
+
+    #[test]
+    fn anonymous_user_is_the_one_of_the_rule() {
+        let options = ClientOptions {
+            squash: Squash::All,
+            anonymous: Anonymous { uid: 7, gid: 8 },
+            ..ClientOptions::default()
+        };
+        assert_eq!(options.identity(&Credential::None), Identity::new(7, 8));
+        let root = Credential::Sys(AuthSys::default());
+        let squash = Squash::Root;
+        assert_eq!(
+            ClientOptions { squash, ..options }.identity(&root),
+            Identity::new(7, 8)
+        );
+    }
+
+    #[test]
+    fn first_rule_with_the_address_decides() {
+        let rule = |network: &str, read_only| ClientRule {
+            name: network.to_owned(),
+            networks: vec![network.parse().unwrap()],
+            options: ClientOptions {
+                read_only,
+                ..ClientOptions::default()
+            },
+        };
+        let options = ExportOptions {
+            allow: AccessList::new(["10.0.0.0/8".parse().unwrap()]),
+            rules: vec![rule("10.1.2.3", false), rule("10.1.0.0/16", true)],
+            ..ExportOptions::default()
+        };
+        let read_only = |address: &str| {
+            let client = options.for_client(address.parse().unwrap());
+            client.map(|client| client.read_only)
+        };
+        assert_eq!(read_only("10.1.2.3"), Some(false));
+        assert_eq!(read_only("::ffff:10.1.9.9"), Some(true));
+        assert_eq!(read_only("10.9.9.9"), Some(false), "by the list");
+        assert_eq!(read_only("127.0.0.1"), None);
+        let names: Vec<String> = options.client_names().collect();
+        assert_eq!(names, ["10.1.2.3", "10.1.0.0/16", "10.0.0.0/8"]);
+    }
+}
