@@ -37,6 +37,11 @@ impl Network {
         },
     ];
 
+    /// Whether it has every address of its family.
+    pub fn is_everybody(self) -> bool {
+        self.prefix == 0
+    }
+
     /// Whether the address is in it. An IPv4 address that a dual-stack socket reports in its IPv6
     /// form is the IPv4 address.
     pub fn contains(self, address: IpAddr) -> bool {
@@ -60,6 +65,15 @@ fn mask(bits: u128, width: u8, prefix: u8) -> u128 {
     bits.checked_shr(drop)
         .and_then(|kept| kept.checked_shl(drop))
         .unwrap_or(0)
+}
+
+impl From<IpAddr> for Network {
+    /// The range of one address.
+    fn from(address: IpAddr) -> Self {
+        let address = address.to_canonical();
+        let prefix = if address.is_ipv4() { 32 } else { 128 };
+        Self { address, prefix }
+    }
 }
 
 impl FromStr for Network {

@@ -13,10 +13,10 @@ use crate::ping::{self, PingArgs};
 use crate::probe::{self, ProbeArgs};
 use crate::put::{self, PutArgs};
 use crate::rm::{self, RmArgs};
-use crate::serve::{self, ServeArgs};
+use crate::serve::{self, Given, ServeArgs};
 use crate::stat::{self, StatArgs};
 use clap::error::ErrorKind;
-use clap::{ArgAction, CommandFactory, Parser, Subcommand};
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// NFS over RDMA in userspace: serve, use, and look into it, with RDMA hardware or with none
 #[derive(Debug, Parser)]
@@ -66,7 +66,7 @@ pub(crate) const NOT_UTF8: &str = "it is not UTF-8: in a URL, write such bytes a
 impl Cli {
     /// What the user asked for. A command line that is not understood ends the process.
     pub(crate) fn from_args() -> Self {
-        Self::try_parse().unwrap_or_else(|error| match error.kind() {
+        Self::parse_all().unwrap_or_else(|error| match error.kind() {
             ErrorKind::InvalidUtf8 => Self::command()
                 .error(
                     ErrorKind::InvalidUtf8,
@@ -77,10 +77,22 @@ impl Cli {
         })
     }
 
-    /// What to log: warnings, or more with each `-v`. `RUST_LOG` has the last word.
+    /// Parses the command line, and notes what stands there for `serve`, whose file may say the rest.
+    fn parse_all() -> clap::error::Result<Self> {
+        let mut command = Self::command();
+        let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+        let mut cli =
+            Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+        if let (Command::Serve(args), Some((_, given))) = (&mut cli.command, matches.subcommand()) {
+            args.given = Given::of(given);
+        }
+        Ok(cli)
+    }
+
+    /// What to log: warnings and what a server tells its administrator, or more with each `-v`. `RUST_LOG` has the last word.
     pub(crate) fn log_level(&self) -> &'static str {
         match self.verbose {
-            0 => "warn",
+            0 => "warn,serve=info",
             1 => "debug",
             _ => "trace",
         }

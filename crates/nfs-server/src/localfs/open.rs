@@ -224,6 +224,7 @@ fn open_table(
     path: &Path,
     state_dir: Option<&Path>,
 ) -> Result<(Table, Option<std::fs::File>), OpenError> {
+    use std::io::Write;
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::DirBuilderExt;
     let Some(state_dir) = state_dir else {
@@ -239,13 +240,18 @@ fn open_table(
         .recursive(true)
         .mode(0o700)
         .create(&directory)
-        .and_then(|()| std::fs::write(directory.join("path"), path.as_os_str().as_bytes()))
+        .and_then(|()| private(&directory.join("path"))?.write_all(path.as_os_str().as_bytes()))
         .and_then(|()| std::fs::File::open(state_dir));
     let state = opened.map_err(|error| OpenError::State {
         path: directory.clone(),
         error,
     })?;
     let file = directory.join("handles.redb");
+    // The store would make it with all rights that the umask, of which a server has none, leaves.
+    private(&file).map_err(|error| OpenError::State {
+        path: file.clone(),
+        error,
+    })?;
     match Table::open(Some(&file)) {
         Ok(table) => Ok((table, Some(state))),
         Err(redb::Error::DatabaseAlreadyOpen) => Err(OpenError::InUse { path: file }),
@@ -255,6 +261,17 @@ fn open_table(
         }
         Err(error) => Err(OpenError::Damaged { path: file, error }),
     }
+}
+
+/// A file that nobody else can read, made if it is not there.
+fn private(path: &Path) -> io::Result<std::fs::File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
 }
 
 #[cfg(test)]

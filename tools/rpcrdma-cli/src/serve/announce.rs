@@ -1,22 +1,24 @@
 //! The announcement of `serve` when it is ready.
 
 use super::exports::Export;
+use super::plan::{ClientPlan, Plan};
 use crate::show;
 use nfs_client::{NfsUrl, printable};
+use nfs_server::Squash;
 use rpcrdma::{Design, Versions};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 
 /// All there is to say about a running server.
 pub(crate) struct Announcement<'a> {
-    pub(crate) exports: &'a [Export],
+    pub(crate) exports: &'a [Plan],
     /// Where RPC-over-RDMA is served.
     pub(crate) listening: SocketAddr,
     /// Port of MOUNT over TCP, at the same address.
     pub(crate) mount_port: u16,
-    pub(crate) read_only: bool,
     /// Of RPC-over-RDMA.
     pub(crate) versions: Versions,
     /// By which clients may have their handles invalidated.
@@ -53,12 +55,12 @@ struct ExportLine<'a> {
 impl Announcement<'_> {
     /// One line of JSON.
     pub(crate) fn json(&self) -> serde_json::Result<String> {
-        let exports = self.exports.iter().map(|export| ExportLine {
-            name: &export.name,
-            directory: export.dir.to_string_lossy().into_owned(),
-            read_only: self.read_only,
-            url: self.url(export),
-            mount: self.mount(export),
+        let exports = self.exports.iter().map(|plan| ExportLine {
+            name: &plan.export.name,
+            directory: plan.export.dir.to_string_lossy().into_owned(),
+            read_only: plan.read_only(),
+            url: self.url(&plan.export),
+            mount: self.mount(&plan.export),
         });
         serde_json::to_string(&Line {
             listening: self.listening,
@@ -140,22 +142,12 @@ impl fmt::Display for Announcement<'_> {
             "serving NFSv3 on RPC-over-RDMA {versions} ({})\n",
             self.provider
         )?;
-        let how = if self.read_only {
-            "read-only"
-        } else {
-            "read-write"
-        };
-        for export in self.exports {
+        for plan in self.exports {
             let also = match self.exports {
-                [only] if only.name != "/" => ", also as /",
+                [only] if only.export.name != "/" => ", also as /",
                 _ => "",
             };
-            writeln!(
-                f,
-                "  {} is {} ({how}{also})",
-                printable(export.name.as_bytes()),
-                show::path(&export.dir)
-            )?;
+            writeln!(f, "  {} ({}{also})", is(plan), how(plan))?;
         }
         let (ip, mount) = (self.listening.ip(), self.mount_port);
         let mount = SocketAddr::new(ip, mount);
@@ -177,8 +169,8 @@ impl fmt::Display for Announcement<'_> {
             return Ok(());
         };
         writeln!(f, "\nmount it from Linux, as root:")?;
-        for export in self.exports {
-            writeln!(f, "  {}", self.mount(export))?;
+        for plan in self.exports {
+            writeln!(f, "  {}", self.mount(&plan.export))?;
         }
         if self.listening.ip().to_canonical().is_loopback() {
             writeln!(
@@ -191,21 +183,130 @@ impl fmt::Display for Announcement<'_> {
         writeln!(
             f,
             "or use it as it is:\n  rpcrdma ls -l {}",
-            quoted(&self.url(first))
+            quoted(&self.url(&first.export))
         )
+    }
+}
+
+/// Name and directory of an export.
+fn is(plan: &Plan) -> String {
+    let name = printable(plan.export.name.as_bytes()).to_string();
+    format!("{name} is {}", show::path(&plan.export.dir))
+}
+
+fn how(plan: &Plan) -> &'static str {
+    match plan.read_only() {
+        true => "read-only",
+        false => "read-write",
+    }
+}
+
+/// What `--check` says.
+pub(super) struct Described<'a> {
+    pub(super) plans: &'a [Plan],
+    pub(super) listen: SocketAddr,
+    pub(super) mount_port: u16,
+}
+
+/// The line that `--check --json` prints.
+#[derive(Serialize)]
+struct CheckLine<'a> {
+    listen: SocketAddr,
+    mount_port: u16,
+    exports: Vec<CheckedExport<'a>>,
+}
+
+#[derive(Serialize)]
+struct CheckedExport<'a> {
+    name: &'a str,
+    directory: String,
+    fsid: Option<NonZeroU32>,
+    clients: Vec<CheckedClient>,
+}
+
+#[derive(Serialize)]
+struct CheckedClient {
+    clients: String,
+    read_only: bool,
+    squash: &'static str,
+    anonuid: u32,
+    anongid: u32,
+}
+
+impl Described<'_> {
+    /// One line of JSON.
+    pub(super) fn json(&self) -> serde_json::Result<String> {
+        let exports = self.plans.iter().map(|plan| CheckedExport {
+            name: &plan.export.name,
+            directory: plan.export.dir.to_string_lossy().into_owned(),
+            fsid: plan.fsid,
+            clients: plan.clients.iter().map(checked).collect(),
+        });
+        serde_json::to_string(&CheckLine {
+            listen: self.listen,
+            mount_port: self.mount_port,
+            exports: exports.collect(),
+        })
+    }
+}
+
+fn checked(rule: &ClientPlan) -> CheckedClient {
+    let options = rule.options;
+    CheckedClient {
+        clients: rule.clients.to_string(),
+        read_only: options.read_only,
+        squash: match options.squash {
+            Squash::Root => "root",
+            Squash::All => "all",
+            Squash::None => "none",
+        },
+        anonuid: options.anonymous.uid,
+        anongid: options.anonymous.gid,
+    }
+}
+
+impl fmt::Display for Described<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mount = SocketAddr::new(self.listen.ip(), self.mount_port);
+        writeln!(
+            f,
+            "would listen at {} over RDMA, {mount} over TCP for MOUNT",
+            self.listen
+        )?;
+        for plan in self.plans {
+            let fsid = plan
+                .fsid
+                .map_or(String::new(), |fsid| format!(", fsid {fsid}"));
+            writeln!(f, "\n{}{fsid}", is(plan))?;
+            for rule in &plan.clients {
+                let CheckedClient {
+                    clients,
+                    read_only,
+                    squash,
+                    anonuid,
+                    anongid,
+                } = checked(rule);
+                let how = if read_only { "read-only" } else { "read-write" };
+                writeln!(
+                    f,
+                    "  {clients}: {how}, squash {squash}, nobody is {anonuid}:{anongid}"
+                )?;
+            }
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nfs_server::ClientOptions;
 
-    fn announce(exports: &[Export], listening: &str, check: impl FnOnce(&Announcement<'_>)) {
+    fn announce(exports: &[Plan], listening: &str, check: impl FnOnce(&Announcement<'_>)) {
         check(&Announcement {
             exports,
             listening: listening.parse().unwrap(),
             mount_port: 815,
-            read_only: true,
             versions: Versions::Auto,
             remote_invalidation: &[Design::PerCall, Design::PerConnection],
             provider: "provider".to_owned(),
@@ -216,10 +317,21 @@ mod tests {
         });
     }
 
-    fn export(name: &str) -> Export {
-        Export {
-            name: name.to_owned(),
-            dir: "/srv/data".into(),
+    fn export(name: &str) -> Plan {
+        let read_only = ClientOptions {
+            read_only: true,
+            ..ClientOptions::default()
+        };
+        Plan {
+            export: Export {
+                name: name.to_owned(),
+                dir: "/srv/data".into(),
+            },
+            fsid: None,
+            clients: vec![ClientPlan {
+                clients: "192.0.2.0/24".parse().unwrap(),
+                options: read_only,
+            }],
         }
     }
 
@@ -227,19 +339,19 @@ mod tests {
     fn mount_command_names_ports_and_transport() {
         announce(&[export("/data")], "192.0.2.1:4711", |announcement| {
             assert_eq!(
-                announcement.mount(&announcement.exports[0]),
+                announcement.mount(&announcement.exports[0].export),
                 "mount -t nfs -o vers=3,nolock,proto=rdma,port=4711,mountproto=tcp,mountport=815 \
                  192.0.2.1:/data /mnt"
             );
         });
         announce(&[export("/data")], "[::1]:20049", |announcement| {
             assert_eq!(
-                announcement.mount(&announcement.exports[0]),
+                announcement.mount(&announcement.exports[0].export),
                 "mount -t nfs -o vers=3,nolock,proto=rdma6,port=20049,mountproto=tcp6,\
                  mountport=815 '[::1]:/data' /mnt"
             );
             assert_eq!(
-                announcement.url(&announcement.exports[0]),
+                announcement.url(&announcement.exports[0].export),
                 "nfs://[::1]/data"
             );
         });
@@ -252,13 +364,16 @@ mod tests {
             let [first, second] = announcement.exports else {
                 panic!("two exports");
             };
-            assert_eq!(announcement.url(first), "nfs://THIS-HOST/it%27s%20a%20%25");
-            let mount = announcement.mount(first);
+            assert_eq!(
+                announcement.url(&first.export),
+                "nfs://THIS-HOST/it%27s%20a%20%25"
+            );
+            let mount = announcement.mount(&first.export);
             assert!(
                 mount.ends_with(r" 'THIS-HOST:/it'\''s a %' /mnt"),
                 "{mount}"
             );
-            let mount = announcement.mount(second);
+            let mount = announcement.mount(&second.export);
             assert!(mount.ends_with(r" $'THIS-HOST:/tab\x09\'' /mnt"), "{mount}");
             assert!(announcement.to_string().contains(r"/tab\x09' is /srv/data"));
         });
@@ -308,6 +423,26 @@ mod tests {
                 assert!(text.contains("/b is /srv/data (read-only)"), "{text}");
                 assert!(!text.contains("also as"), "{text}");
             },
+        );
+    }
+
+    #[test]
+    fn check_says_what_each_client_may_do() {
+        let plans = [export("/data")];
+        let described = Described {
+            plans: &plans,
+            listen: "192.0.2.1:20049".parse().unwrap(),
+            mount_port: 20048,
+        };
+        let text = described.to_string();
+        assert!(text.contains("\n/data is /srv/data\n"), "{text}");
+        let rule = "  192.0.2.0/24: read-only, squash root, nobody is 65534:65534\n";
+        assert!(text.contains(rule), "{text}");
+        let said: serde_json::Value = serde_json::from_str(&described.json().unwrap()).unwrap();
+        let client = &said["exports"][0]["clients"][0];
+        assert_eq!(
+            (&client["read_only"], &client["squash"]),
+            (&true.into(), &"root".into())
         );
     }
 }

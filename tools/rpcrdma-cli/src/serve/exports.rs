@@ -35,7 +35,7 @@ impl FromStr for ExportArg {
 }
 
 /// The name with single slashes and none at the end.
-fn normal_name(name: &str) -> Result<String, String> {
+pub(super) fn normal_name(name: &str) -> Result<String, String> {
     let parts: Vec<&str> = name.split('/').filter(|part| !part.is_empty()).collect();
     if parts.iter().any(|part| matches!(*part, "." | "..")) {
         return Err(format!("`{name}` cannot be the name of an export"));
@@ -76,7 +76,7 @@ pub(crate) fn resolve(args: &[ExportArg]) -> anyhow::Result<Vec<Export>> {
     Ok(exports)
 }
 
-fn directory(dir: &Path) -> anyhow::Result<PathBuf> {
+pub(super) fn directory(dir: &Path) -> anyhow::Result<PathBuf> {
     let found = dir
         .canonicalize()
         .with_context(|| format!("cannot serve {}", dir.display()))?;
@@ -87,7 +87,7 @@ fn directory(dir: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// `/` and the last name of the directory; `/` alone for the root.
-fn default_name(dir: &Path) -> anyhow::Result<String> {
+pub(super) fn default_name(dir: &Path) -> anyhow::Result<String> {
     match dir.file_name() {
         None => Ok("/".to_owned()),
         Some(name) => match name.to_str() {

@@ -1,6 +1,6 @@
 //! Accepts connections from allowed addresses only.
 
-use nfs_server::AccessList;
+use nfs_server::Exports;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use verbs::{BoxFuture, Incoming, Listener, Provider, SetupError, WrapProvider};
@@ -9,7 +9,8 @@ use verbs::{BoxFuture, Incoming, Listener, Provider, SetupError, WrapProvider};
 /// request for a connection, which is refused.
 pub(crate) struct Guarded {
     pub(crate) inner: Arc<dyn Provider>,
-    pub(crate) allowed: AccessList,
+    /// Those for whom an export is are allowed.
+    pub(crate) exports: Exports,
 }
 
 impl WrapProvider for Guarded {
@@ -25,15 +26,15 @@ impl WrapProvider for Guarded {
     ) -> BoxFuture<'a, Result<Box<dyn Listener>, SetupError>> {
         Box::pin(async move {
             let inner = self.inner.listen(on).await?;
-            let allowed = self.allowed.clone();
-            Ok(Box::new(GuardedListener { inner, allowed }) as Box<dyn Listener>)
+            let exports = self.exports.clone();
+            Ok(Box::new(GuardedListener { inner, exports }) as Box<dyn Listener>)
         })
     }
 }
 
 struct GuardedListener {
     inner: Box<dyn Listener>,
-    allowed: AccessList,
+    exports: Exports,
 }
 
 impl Listener for GuardedListener {
@@ -46,10 +47,10 @@ impl Listener for GuardedListener {
             loop {
                 let incoming = self.inner.accept().await?;
                 let addr = incoming.peer_addr();
-                if self.allowed.allows(addr.ip()) {
+                if self.exports.admits(addr.ip()) {
                     return Ok(incoming);
                 }
-                tracing::warn!(%addr, "refused a connection: the address is not among those of --allow");
+                tracing::warn!(%addr, "refused a connection: no export is for this address");
             }
         })
     }

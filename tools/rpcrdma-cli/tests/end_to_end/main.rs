@@ -2,11 +2,13 @@
 
 mod bench;
 mod commands;
+mod config;
 mod designs;
 mod errors;
 mod interrupts;
 mod invalidation;
 mod mount;
+mod operation;
 mod probe;
 mod running;
 mod thresholds;

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
 use tempfile::TempDir;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_rpcrdma");
@@ -63,6 +63,8 @@ pub(crate) enum Say {
 pub(crate) struct Served {
     child: Option<Child>,
     out: BufReader<ChildStdout>,
+    /// Its log, once somebody has listened to it.
+    log: Option<BufReader<ChildStderr>>,
     /// `HOST:PORT`.
     pub(crate) listening: String,
     pub(crate) mount_port: u16,
@@ -89,14 +91,40 @@ impl Served {
         // Tests may be run by root, whose files are then those of the export.
         let squash = ["--squash", "none"];
         let chosen = args.contains(&"--squash");
-        let mut child = Command::new(PROGRAM)
+        let mut command = Command::new(PROGRAM);
+        command
             .args(["serve", "--listen", "127.0.0.1:0", "--mount-port", "0"])
             .arg("--state-dir")
             .arg(around.path().join("state"))
             .args((say == Say::Json).then_some("--json"))
             .args(if chosen { &[][..] } else { &squash })
             .args(args)
-            .arg(&dir)
+            .arg(&dir);
+        Self::started(around, dir, command, say)
+    }
+
+    /// A server with a file of exports, which `stuff` is one of, and options on the command line.
+    pub(crate) fn configured(exports: impl FnOnce(&Path) -> String, args: &[&str]) -> Self {
+        let around = tempfile::tempdir().unwrap();
+        let dir = around.path().join("stuff");
+        std::fs::create_dir(&dir).unwrap();
+        let config = config(around.path(), &exports(around.path()));
+        let mut command = Command::new(PROGRAM);
+        command
+            .args(["serve", "--json", "--config"])
+            .arg(config)
+            .args(args);
+        Self::started(around, dir, command, Say::Json)
+    }
+
+    /// Writes another file of exports.
+    pub(crate) fn configure(&self, exports: &str) {
+        config(self.around.path(), exports);
+    }
+
+    /// Runs a command that serves.
+    pub(crate) fn started(around: TempDir, dir: PathBuf, mut command: Command, say: Say) -> Self {
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -107,6 +135,7 @@ impl Served {
         let mut served = Self {
             child: Some(child),
             out,
+            log: None,
             listening: String::new(),
             mount_port: 0,
             said: String::new(),
@@ -161,12 +190,49 @@ impl Served {
         self.around.path().join(name).to_str().unwrap().to_owned()
     }
 
+    /// Sends a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let child = self.child.as_ref().unwrap();
+        kill_process(Pid::from_child(child), signal).unwrap();
+    }
+
+    /// The next line of the log that has this in it. Lines that were read are not in the output of
+    /// [`stop`](Self::stop).
+    #[track_caller]
+    pub(crate) fn hear(&mut self, part: &str) -> String {
+        let child = self.child.as_mut().unwrap();
+        let log = self
+            .log
+            .get_or_insert_with(|| BufReader::new(child.stderr.take().unwrap()));
+        let mut all = String::new();
+        loop {
+            let mut line = String::new();
+            let len = log.read_line(&mut line).unwrap();
+            assert!(len > 0, "the log ended without {part}: {all}");
+            if line.contains(part) {
+                return line;
+            }
+            all += &line;
+        }
+    }
+
     /// Sends a signal, and waits for the end.
     pub(crate) fn stop(mut self, signal: Signal) -> Output {
         let child = self.child.take().unwrap();
         kill_process(Pid::from_child(&child), signal).unwrap();
         child.wait_with_output().unwrap()
     }
+}
+
+/// Writes the file of a server on free ports, with these exports.
+fn config(around: &Path, exports: &str) -> PathBuf {
+    let path = around.join("exports.toml");
+    let state = around.join("state");
+    let server = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\nmount_port = 0\nstate_dir = {state:?}\n{exports}"
+    );
+    std::fs::write(&path, server).unwrap();
+    path
 }
 
 impl Drop for Served {

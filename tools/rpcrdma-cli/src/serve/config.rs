@@ -1,0 +1,473 @@
+//! The file of `serve --config`.
+//!
+//! A `[server]` table has the options of the command line, with `_` for `-`; each `[[export]]` table is
+//! a directory. What is not known is refused: a rule that is misspelt must not be a rule that is not
+//! there.
+
+use super::exports::{Export, default_name, directory, normal_name};
+use super::plan::{ClientPlan, Clients, Plan};
+use nfs_server::{Anonymous, ClientOptions, Squash};
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer, Error as _};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::num::NonZeroU32;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use toml::Spanned;
+
+/// Bytes of a file.
+const MAX_FILE: u64 = 1 << 20;
+
+/// Exports of a file.
+const MAX_EXPORTS: usize = 1024;
+
+/// Clients of an export.
+const MAX_CLIENTS: usize = 1024;
+
+/// A file that was read.
+#[derive(Debug)]
+pub(super) struct Config {
+    path: PathBuf,
+    text: String,
+    pub(super) server: Server,
+    exports: Vec<ExportTable>,
+}
+
+/// The `[server]` table: options of the command line.
+pub(super) type Server = BTreeMap<Spanned<String>, Spanned<toml::Value>>;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    server: Server,
+    #[serde(default, rename = "export")]
+    exports: Vec<ExportTable>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExportTable {
+    path: Spanned<PathBuf>,
+    name: Option<Spanned<String>>,
+    fsid: Option<Spanned<NonZeroU32>>,
+    read_only: Option<bool>,
+    squash: Option<SquashWord>,
+    anonuid: Option<u32>,
+    anongid: Option<u32>,
+    #[serde(default, rename = "client")]
+    clients: Vec<ClientTable>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClientTable {
+    #[serde(deserialize_with = "parsed")]
+    hosts: Vec<Clients>,
+    read_only: Option<bool>,
+    squash: Option<SquashWord>,
+    anonuid: Option<u32>,
+    anongid: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum SquashWord {
+    Root,
+    All,
+    None,
+}
+
+/// A list of words that are parsed.
+fn parsed<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: fmt::Display>,
+{
+    let words: Vec<String> = Vec::deserialize(deserializer)?;
+    let parse = |word: &String| {
+        word.parse()
+            .map_err(|error| D::Error::custom(format!("'{word}': {error}")))
+    };
+    words.iter().map(parse).collect()
+}
+
+/// What is wrong with a file, and where.
+#[derive(Debug, thiserror::Error)]
+pub(super) struct ConfigError {
+    file: PathBuf,
+    line: usize,
+    /// The way to the key, as in `export[0].name`; empty if the file is no TOML there.
+    key: String,
+    what: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: ", self.file.display(), self.line)?;
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        // toml's messages may have several lines.
+        f.write_str(&self.what.trim_end().replace('\n', ", "))
+    }
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, or something in it is not understood.
+    pub(super) fn load(path: &Path) -> anyhow::Result<Self> {
+        use anyhow::{Context, ensure};
+        use std::io::Read;
+        let cannot = || format!("cannot read {}", path.display());
+        let file = std::fs::File::open(path).with_context(cannot)?;
+        let mut text = String::new();
+        file.take(MAX_FILE + 1)
+            .read_to_string(&mut text)
+            .with_context(cannot)?;
+        ensure!(
+            text.len() as u64 <= MAX_FILE,
+            "{} has more than {MAX_FILE} bytes",
+            path.display()
+        );
+        Ok(Self::parse(path, text)?)
+    }
+
+    fn parse(path: &Path, text: String) -> Result<Self, ConfigError> {
+        let File { server, exports } = parse(&text).map_err(|(at, key, what)| ConfigError {
+            file: path.into(),
+            line: line(&text, at),
+            key,
+            what,
+        })?;
+        Ok(Self {
+            path: path.into(),
+            text,
+            server,
+            exports,
+        })
+    }
+
+    /// What is wrong at a place of the file.
+    pub(super) fn error(
+        &self,
+        at: Range<usize>,
+        key: impl Into<String>,
+        what: impl fmt::Display,
+    ) -> ConfigError {
+        ConfigError {
+            file: self.path.clone(),
+            line: line(&self.text, at.start),
+            key: key.into(),
+            what: what.to_string(),
+        }
+    }
+
+    /// The exports. Those without clients of their own are for `allow`.
+    ///
+    /// # Errors
+    ///
+    /// If a directory is not there, two exports have the same name or number, or one is for nobody.
+    pub(super) fn plans(&self, allow: &[Clients]) -> Result<Vec<Plan>, ConfigError> {
+        if self.exports.is_empty() || self.exports.len() > MAX_EXPORTS {
+            let what = format!("there has to be one at least, and {MAX_EXPORTS} at most");
+            return Err(self.error(0..0, "export", what));
+        }
+        let (mut names, mut fsids) = (HashMap::new(), HashMap::new());
+        let mut plans = Vec::new();
+        for (index, table) in self.exports.iter().enumerate() {
+            let key = |name: &str| format!("export[{index}].{name}");
+            let plan = self.plan(table, allow, &key)?;
+            let named = table.name.as_ref();
+            let at = named.map_or(table.path.span(), Spanned::span);
+            if let Some(before) = names.insert(plan.export.name.clone(), index) {
+                let what = format!("export[{before}] is named {} too", plan.export.name);
+                return Err(self.error(at, key("name"), what));
+            }
+            if let Some(fsid) = &table.fsid
+                && let Some(before) = fsids.insert(*fsid.get_ref(), index)
+            {
+                let what = format!("export[{before}] has this number too");
+                return Err(self.error(fsid.span(), key("fsid"), what));
+            }
+            plans.push(plan);
+        }
+        Ok(plans)
+    }
+
+    fn plan(
+        &self,
+        table: &ExportTable,
+        allow: &[Clients],
+        key: &impl Fn(&str) -> String,
+    ) -> Result<Plan, ConfigError> {
+        let at = table.path.span();
+        let path = table.path.get_ref();
+        if !path.is_absolute() {
+            return Err(self.error(at, key("path"), "it does not begin with /"));
+        }
+        let dir = directory(path)
+            .map_err(|error| self.error(at.clone(), key("path"), format!("{error:#}")))?;
+        let name = match &table.name {
+            Some(name) if !name.get_ref().starts_with('/') => {
+                return Err(self.error(name.span(), key("name"), "it does not begin with /"));
+            }
+            Some(name) => normal_name(name.get_ref())
+                .map_err(|what| self.error(name.span(), key("name"), what))?,
+            None => default_name(&dir)
+                .map_err(|error| self.error(at.clone(), key("path"), format!("{error:#}")))?,
+        };
+        let options = options(
+            ClientOptions::default(),
+            (table.read_only, table.squash, table.anonuid, table.anongid),
+        );
+        let mut clients: Vec<ClientPlan> = Vec::new();
+        for rule in &table.clients {
+            let given = (rule.read_only, rule.squash, rule.anonuid, rule.anongid);
+            let options = self::options(options, given);
+            let hosts = rule.hosts.iter().cloned();
+            clients.extend(hosts.map(|clients| ClientPlan { clients, options }));
+        }
+        if table.clients.is_empty() {
+            let all = allow.iter().cloned();
+            clients.extend(all.map(|clients| ClientPlan { clients, options }));
+        }
+        if clients.is_empty() || clients.len() > MAX_CLIENTS {
+            let what = match clients.len() {
+                0 => "it is for nobody: say for whom with [[export.client]], or for all exports with \
+                      allow in [server]"
+                    .to_owned(),
+                _ => format!("it has more than {MAX_CLIENTS} clients"),
+            };
+            return Err(self.error(at, key("client"), what));
+        }
+        Ok(Plan {
+            export: Export { name, dir },
+            fsid: table.fsid.as_ref().map(|fsid| *fsid.get_ref()),
+            clients,
+        })
+    }
+}
+
+/// Options with what is given in place of what there was.
+fn options(
+    mut options: ClientOptions,
+    (read_only, squash, uid, gid): (Option<bool>, Option<SquashWord>, Option<u32>, Option<u32>),
+) -> ClientOptions {
+    let Anonymous {
+        uid: old_uid,
+        gid: old_gid,
+    } = options.anonymous;
+    options.read_only = read_only.unwrap_or(options.read_only);
+    options.squash = match squash {
+        None => options.squash,
+        Some(SquashWord::Root) => Squash::Root,
+        Some(SquashWord::All) => Squash::All,
+        Some(SquashWord::None) => Squash::None,
+    };
+    options.anonymous = Anonymous {
+        uid: uid.unwrap_or(old_uid),
+        gid: gid.unwrap_or(old_gid),
+    };
+    options
+}
+
+/// What `toml::Spanned` adds to the way to a key.
+const SPANNED: &str = ".$__serde_spanned_private_value";
+
+/// A text, or where it is wrong, at which key, and how.
+fn parse<T: DeserializeOwned>(text: &str) -> Result<T, (usize, String, String)> {
+    let place = |error: &toml::de::Error| error.span().map_or(0, |span| span.start);
+    let deserializer = toml::Deserializer::parse(text)
+        .map_err(|error| (place(&error), String::new(), error.message().to_owned()))?;
+    serde_path_to_error::deserialize(deserializer).map_err(|error| {
+        let key = error.path().to_string();
+        let key = match key.strip_suffix(SPANNED).unwrap_or(&key) {
+            "." => String::new(),
+            key => key.to_owned(),
+        };
+        let error = error.into_inner();
+        (place(&error), key, error.message().to_owned())
+    })
+}
+
+/// The number of the line with this byte, from 1.
+fn line(text: &str, at: usize) -> usize {
+    let before = text.as_bytes().get(..at).unwrap_or(text.as_bytes());
+    1 + before.iter().filter(|&&byte| byte == b'\n').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Result<Config, ConfigError> {
+        Config::parse(Path::new("exports.toml"), text.to_owned())
+    }
+
+    fn plans(text: &str) -> Result<Vec<Plan>, ConfigError> {
+        config(text)?.plans(&["127.0.0.0/8".parse().unwrap()])
+    }
+
+    #[track_caller]
+    fn refused(text: &str, says: &str) {
+        let error = plans(text).unwrap_err().to_string();
+        assert!(error.starts_with(says), "{error}");
+        assert!(!error.contains('\n'), "{error}");
+    }
+
+    #[test]
+    fn export_has_rules_for_its_clients() {
+        let plans = plans(
+            r#"
+            [[export]]
+            path = "/usr"
+            name = "/data"
+            read_only = true
+            fsid = 7
+            anonuid = 99
+
+            [[export.client]]
+            hosts = ["192.0.2.7", "laptop"]
+            read_only = false
+            squash = "none"
+
+            [[export.client]]
+            hosts = ["192.0.2.0/24"]
+            anongid = 98
+
+            [[export]]
+            path = "/tmp"
+            "#,
+        )
+        .unwrap();
+        let [data, tmp] = plans.as_slice() else {
+            panic!("two exports");
+        };
+        assert_eq!(data.export.name, "/data");
+        assert_eq!(data.export.dir, Path::new("/usr"));
+        assert_eq!(data.fsid, NonZeroU32::new(7));
+        let rules: Vec<_> = data
+            .clients
+            .iter()
+            .map(|rule| {
+                let options = rule.options;
+                let anonymous = (options.anonymous.uid, options.anonymous.gid);
+                (
+                    rule.clients.to_string(),
+                    options.read_only,
+                    options.squash,
+                    anonymous,
+                )
+            })
+            .collect();
+        assert_eq!(
+            rules,
+            [
+                ("192.0.2.7/32".to_owned(), false, Squash::None, (99, 65_534)),
+                ("laptop".to_owned(), false, Squash::None, (99, 65_534)),
+                ("192.0.2.0/24".to_owned(), true, Squash::Root, (99, 98)),
+            ]
+        );
+        assert_eq!(tmp.export.name, "/tmp");
+        assert_eq!(tmp.clients.len(), 1, "those of the server");
+        assert!(!tmp.read_only());
+    }
+
+    #[test]
+    fn errors_name_file_line_and_key() {
+        let export = "[[export]]\npath = \"/usr\"\n";
+        let with = |rest: &str| format!("{export}{rest}\n");
+        refused(
+            &with("redonly = true"),
+            "exports.toml:3: export[0].redonly: unknown field",
+        );
+        refused(
+            &with("read_only = 1"),
+            "exports.toml:3: export[0].read_only: invalid type",
+        );
+        refused(
+            &with("squash = \"rot\""),
+            "exports.toml:3: export[0].squash: unknown variant",
+        );
+        refused(&with("fsid = 0"), "exports.toml:3: export[0].fsid: ");
+        refused(&with("anonuid = -1"), "exports.toml:3: export[0].anonuid: ");
+        refused(
+            &with("name = \"x\""),
+            "exports.toml:3: export[0].name: it does not begin with /",
+        );
+        refused(&with("name = \"/..\""), "exports.toml:3: export[0].name: ");
+        refused(
+            &with("[[export.client]]\nhosts = [\"10.1.2.3/8\"]"),
+            "exports.toml:4: export[0].client[0].hosts: '10.1.2.3/8': 10.1.2.3/8 has bits",
+        );
+        refused(
+            &with("[[export.client]]\n"),
+            "exports.toml:3: export[0].client[0]: missing field",
+        );
+        refused(
+            &with("[[export.client]]\nhosts = []"),
+            "exports.toml:2: export[0].client: it is for",
+        );
+        refused(
+            &with("[[exports]]"),
+            "exports.toml:3: exports: unknown field",
+        );
+        refused(&with("read_only true"), "exports.toml:3: ");
+        refused(
+            "[[export]]\nname = \"/x\"\n",
+            "exports.toml:1: export[0]: missing field `path`",
+        );
+        refused(
+            "[[export]]\npath = \"usr\"",
+            "exports.toml:2: export[0].path: it does not begin",
+        );
+        refused(
+            "[[export]]\npath = \"/no/such\"",
+            "exports.toml:2: export[0].path: cannot serve",
+        );
+        refused("", "exports.toml:1: export: there has to be one");
+        refused(
+            &export.repeat(2),
+            "exports.toml:4: export[1].name: export[0] is named /usr too",
+        );
+        refused(
+            &format!("{export}fsid = 7\n[[export]]\npath = \"/tmp\"\nfsid = 7"),
+            "exports.toml:6: export[1].fsid: export[0] has this number too",
+        );
+    }
+
+    #[test]
+    fn exports_and_clients_are_bounded() {
+        let many: String = (0..=MAX_EXPORTS)
+            .map(|n| format!("[[export]]\npath = \"/usr\"\nname = \"/{n}\"\n"))
+            .collect();
+        refused(
+            &many,
+            "exports.toml:1: export: there has to be one at least, and 1024",
+        );
+        let hosts = "\"a\",".repeat(MAX_CLIENTS + 1);
+        let many = format!("[[export]]\npath = \"/usr\"\n[[export.client]]\nhosts = [{hosts}]");
+        refused(
+            &many,
+            "exports.toml:2: export[0].client: it has more than 1024",
+        );
+    }
+
+    #[test]
+    fn file_is_bounded() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("large");
+        let file = std::fs::File::create(&path).unwrap();
+        file.set_len(MAX_FILE + 1).unwrap();
+        let error = Config::load(&path).unwrap_err().to_string();
+        assert!(error.contains("more than 1048576 bytes"), "{error}");
+        let error = Config::load(&dir.path().join("missing")).unwrap_err();
+        assert!(format!("{error:#}").contains("No such file"), "{error:#}");
+    }
+}

@@ -1,0 +1,154 @@
+//! Options as they were given: on the command line, and in the `[server]` table of a file.
+
+use super::args::ServeArgs;
+use super::config::Config;
+use clap::builder::ValueRange;
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use std::error::Error as _;
+use std::ffi::OsString;
+
+/// What stands on the command line of `serve`, option by option.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Given(Vec<(String, Vec<OsString>)>);
+
+/// Options that have no place in a file: what it is for, how the command itself behaves, and what
+/// each export says.
+const NOT_IN_FILES: [&str; 6] = [
+    "config",
+    "check",
+    "json",
+    "log-format",
+    "read-only",
+    "squash",
+];
+
+impl Given {
+    /// Those of a command line that was understood.
+    pub(crate) fn of(matches: &ArgMatches) -> Self {
+        let command = command();
+        let given = command.get_arguments().filter_map(|arg| {
+            let id = arg.get_id().as_str();
+            let source = matches.value_source(id)?;
+            let values = matches.get_raw(id)?.map(OsString::from).collect();
+            (source == ValueSource::CommandLine).then(|| (id.to_owned(), values))
+        });
+        Self(given.collect())
+    }
+
+    fn values(&self, arg: &Arg) -> Option<&[OsString]> {
+        let given = self.0.iter().find(|(id, _)| id == arg.get_id().as_str());
+        given.map(|(_, values)| &values[..])
+    }
+}
+
+/// The command, without what is around it.
+fn command() -> Command {
+    ServeArgs::augment_args(Command::new("serve"))
+}
+
+impl ServeArgs {
+    /// The same with the options of a file, where the command line does not say otherwise.
+    ///
+    /// # Errors
+    ///
+    /// If the file has an option that is not known, or its value is not understood.
+    pub(super) fn with_options_of(&self, config: &Config) -> anyhow::Result<Self> {
+        let command = command();
+        let mut words = vec![OsString::from("serve")];
+        for (key, value) in &config.server {
+            let name = key.get_ref();
+            let error = |at, what: String| config.error(at, format!("server.{name}"), what);
+            let long = name.replace('_', "-");
+            let is_this = |arg: &&Arg| arg.get_long() == Some(&long) && !name.contains('-');
+            let arg = command.get_arguments().find(is_this);
+            let arg = arg.filter(|_| !NOT_IN_FILES.contains(&&*long));
+            let arg = arg.ok_or_else(|| error(key.span(), unknown(&command)))?;
+            let values = words_of(arg, value.get_ref())
+                .map_err(|what| error(value.span(), what.to_owned()))?;
+            let option = options(arg, &values);
+            let alone = [OsString::from("serve")].into_iter().chain(option.clone());
+            command
+                .clone()
+                .try_get_matches_from(alone)
+                .map_err(|wrong| error(value.span(), explain(arg, &wrong)))?;
+            if self.given.values(arg).is_none() {
+                words.extend(option);
+            }
+        }
+        for arg in command.get_arguments() {
+            if let Some(values) = self.given.values(arg) {
+                words.extend(options(arg, values));
+            }
+        }
+        let matches = command.try_get_matches_from(words)?;
+        let mut merged = Self::from_arg_matches(&matches)?;
+        merged.given = self.given.clone();
+        Ok(merged)
+    }
+}
+
+/// An option with its values, as on the command line.
+fn options(arg: &Arg, values: &[OsString]) -> Vec<OsString> {
+    let Some(long) = arg.get_long() else {
+        return values.to_vec();
+    };
+    if !takes_values(arg) {
+        return vec![format!("--{long}").into()];
+    }
+    let with = |value: &OsString| {
+        let mut option = OsString::from(format!("--{long}="));
+        option.push(value);
+        option
+    };
+    values.iter().map(with).collect()
+}
+
+fn takes_values(arg: &Arg) -> bool {
+    !matches!(arg.get_action(), ArgAction::SetTrue) && arg.get_num_args() != Some(ValueRange::EMPTY)
+}
+
+/// The values of an option in a file; of a flag none, or one if it is set.
+fn words_of(arg: &Arg, value: &toml::Value) -> Result<Vec<OsString>, &'static str> {
+    let word = |value: &toml::Value| match value {
+        toml::Value::String(text) => Ok(text.clone()),
+        toml::Value::Integer(number) => Ok(number.to_string()),
+        toml::Value::Float(number) => Ok(number.to_string()),
+        _ => Err("it is a text, a number, or a list of them"),
+    };
+    match (takes_values(arg), value) {
+        (false, toml::Value::Boolean(true)) => Ok(vec!["true".into()]),
+        (false, toml::Value::Boolean(false)) => Ok(Vec::new()),
+        (false, _) => Err("it is true or false"),
+        (true, toml::Value::Array(values)) => {
+            let words = values.iter().map(word).collect::<Result<Vec<_>, _>>()?;
+            Ok(match arg.get_action() {
+                ArgAction::Append => words.into_iter().map(OsString::from).collect(),
+                _ => vec![words.join(",").into()],
+            })
+        }
+        (true, value) => Ok(vec![word(value)?.into()]),
+    }
+}
+
+/// What there is to say about an unknown key.
+fn unknown(command: &Command) -> String {
+    let known = command.get_arguments().filter_map(Arg::get_long);
+    let known = known.filter(|long| !NOT_IN_FILES.contains(long));
+    let known: Vec<String> = known.map(|long| long.replace('-', "_")).collect();
+    format!("there is no such option; there are {}", known.join(", "))
+}
+
+/// What is wrong with a value, without the words around it that are for a command line.
+fn explain(arg: &Arg, error: &clap::Error) -> String {
+    match (error.kind(), error.source()) {
+        (_, Some(source)) => source.to_string(),
+        (ErrorKind::InvalidValue, None) => {
+            let values = arg.get_possible_values();
+            let names: Vec<&str> = values.iter().map(|value| value.get_name()).collect();
+            format!("it is one of {}", names.join(", "))
+        }
+        (_, None) => error.to_string(),
+    }
+}

@@ -1,0 +1,54 @@
+//! MOUNT over TCP.
+
+use super::listen;
+use super::null::NullOnly;
+use anyhow::Context;
+use nfs_server::{Exports, Mount3};
+use oncrpc::Programs;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// MOUNT over TCP.
+pub(super) struct MountServer {
+    pub(super) addr: SocketAddr,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl MountServer {
+    /// Listens, and serves those whom an export is for.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot listen there.
+    pub(super) async fn start(
+        on: SocketAddr,
+        mount: Mount3,
+        exports: Exports,
+    ) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind(on)
+            .await
+            .map_err(|error| listen::explain(error, on, "--mount-port"))?;
+        let addr = listener.local_addr().context("cannot listen")?;
+        let programs = Programs::new().with(mount).with(NullOnly);
+        let server =
+            oncrpc_tcp::Server::new(listener, Arc::new(programs), oncrpc_tcp::Limits::default())
+                .admit(move |addr| exports.admits(addr));
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(server.run(async {
+            // A dropped sender means the same: nobody needs it any more.
+            let _ = stopped.await;
+        }));
+        Ok(Self { addr, stop, task })
+    }
+
+    /// Answers what was begun, and ends.
+    pub(super) async fn stop(self) {
+        // It may have ended by itself.
+        let _ = self.stop.send(());
+        let _ = self.task.await;
+    }
+}

@@ -1,0 +1,115 @@
+//! What an administrator asks of a running server: signals, and what is done now and then.
+
+use super::args::ServeArgs;
+use super::names::REFRESH;
+use super::plan;
+use super::served::Served;
+use super::settings::Settings;
+use rpcrdma::Server;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+/// Signals to a running server.
+pub(super) struct Signals {
+    reload: Signal,
+    statistics: Signal,
+}
+
+impl Signals {
+    /// Listens from now on: they do not end the process any more.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not let us.
+    pub(super) fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            reload: signal(SignalKind::hangup())?,
+            statistics: signal(SignalKind::user_defined1())?,
+        })
+    }
+}
+
+/// A running server as its administrator sees it.
+pub(super) struct Operation<'a> {
+    /// As on the command line.
+    pub(super) args: &'a ServeArgs,
+    /// As they are in force.
+    pub(super) settings: Settings,
+    pub(super) served: Served,
+    pub(super) server: &'a Server,
+}
+
+impl Operation<'_> {
+    /// Does what signals ask for, for ever.
+    pub(super) async fn run(mut self, mut signals: Signals) {
+        let mut refresh = refresh();
+        loop {
+            tokio::select! {
+                Some(()) = signals.reload.recv() => self.reload().await,
+                Some(()) = signals.statistics.recv() => self.log_statistics(),
+                _ = refresh.tick() => self.served.refresh().await,
+            }
+        }
+    }
+
+    /// Reads the file again, and serves what it says. A file with an error changes nothing.
+    async fn reload(&mut self) {
+        let Some(file) = &self.args.config else {
+            tracing::info!(target: "serve", "there is nothing to read again without --config");
+            return;
+        };
+        let file = file.display();
+        let replaced = match self.args.settings() {
+            Ok(settings) => {
+                let replaced = self.served.replace(settings.plans.clone()).await;
+                replaced.map(|replaced| (settings, replaced))
+            }
+            Err(error) => Err(error),
+        };
+        match replaced {
+            Ok((settings, replaced)) => {
+                tracing::info!(target: "serve", %file, "exports read again: {replaced}");
+                plan::warn(self.served.plans());
+                if !settings.same_server(&self.settings) {
+                    tracing::warn!(
+                        "options of [server] have changed: but for allow, they take effect at a restart"
+                    );
+                }
+                self.settings = settings;
+            }
+            Err(error) => tracing::error!(
+                target: "serve",
+                error = format!("{error:#}"),
+                "the exports stay as they are"
+            ),
+        }
+    }
+
+    fn log_statistics(&self) {
+        let stats = self.server.stats();
+        let exports = self.served.plans().len();
+        tracing::info!(
+            target: "serve",
+            exports,
+            connections = stats.connections,
+            version_one = stats.version_one,
+            version_two = stats.version_two,
+            accepted = stats.accepted,
+            refused = stats.refused,
+            evicted = stats.evicted,
+            unanswered = stats.unanswered,
+            chunk_memory = stats.chunk_memory,
+            counters = ?stats.counters,
+            io = ?stats.io,
+            "statistics"
+        );
+    }
+}
+
+/// When names of hosts are looked up again; the first time is over.
+fn refresh() -> Interval {
+    let mut refresh = interval(REFRESH);
+    refresh.reset();
+    refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    refresh
+}

@@ -1,0 +1,272 @@
+//! What is to be served: exports with their rules, as the command line or the file says.
+
+use super::exports::Export;
+use nfs_server::{
+    AccessList, ClientOptions, ClientRule, ExportOptions, Network, NetworkError, Squash,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::str::FromStr;
+
+/// Addresses of hosts, by name.
+pub(super) type Addresses = BTreeMap<HostName, Vec<IpAddr>>;
+
+/// A directory to serve, and the rules for it.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) export: Export,
+    pub(super) fsid: Option<NonZeroU32>,
+    /// The first rule with the address of a client decides.
+    pub(super) clients: Vec<ClientPlan>,
+}
+
+/// Some clients, and what they may do.
+#[derive(Clone, Debug)]
+pub(super) struct ClientPlan {
+    pub(super) clients: Clients,
+    pub(super) options: ClientOptions,
+}
+
+/// The clients of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Clients {
+    Network(Network),
+    /// A host, by the addresses that its name has.
+    Host(HostName),
+}
+
+/// The name of a host.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct HostName(String);
+
+impl HostName {
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Clients {
+    type Err = String;
+
+    /// An address, a network, or the name of a host (RFC 1123 §2.1), which has a letter in its last
+    /// label.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let error = match text.parse::<Network>() {
+            Ok(network) => return Ok(Self::Network(network)),
+            Err(NetworkError::Address(_)) => {
+                "it is neither an address, a network as 192.0.2.0/24, nor the name of a host".into()
+            }
+            Err(other) => return Err(other.to_string()),
+        };
+        let label = |label: &str| {
+            let inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+            (1..=63).contains(&label.len()) && label.chars().all(inside) && !label.starts_with('-')
+        };
+        let name = text.strip_suffix('.').unwrap_or(text);
+        let last = name.rsplit('.').next().unwrap_or_default();
+        let is_name = name.len() <= 253
+            && name.split('.').all(label)
+            && last.chars().any(|c| c.is_ascii_alphabetic());
+        match is_name {
+            true => Ok(Self::Host(HostName(name.to_ascii_lowercase()))),
+            false => Err(error),
+        }
+    }
+}
+
+impl std::fmt::Display for Clients {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Network(network) => network.fmt(f),
+            Self::Host(HostName(name)) => f.write_str(name),
+        }
+    }
+}
+
+impl Plan {
+    /// Whether no client can change anything.
+    pub(super) fn read_only(&self) -> bool {
+        self.clients.iter().all(|rule| rule.options.read_only)
+    }
+
+    /// Names of hosts in the rules.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = &HostName> {
+        self.clients.iter().filter_map(|rule| match &rule.clients {
+            Clients::Host(name) => Some(name),
+            Clients::Network(_) => None,
+        })
+    }
+
+    /// The rules, with these addresses of hosts.
+    pub(super) fn options(&self, addresses: &Addresses) -> ExportOptions {
+        let rules = self.clients.iter().map(|rule| ClientRule {
+            name: rule.clients.to_string(),
+            networks: match &rule.clients {
+                Clients::Network(network) => vec![*network],
+                Clients::Host(name) => {
+                    let found = addresses.get(name).into_iter().flatten();
+                    found.copied().map(Network::from).collect()
+                }
+            },
+            options: rule.options,
+        });
+        ExportOptions {
+            allow: AccessList::new([]),
+            rules: rules.collect(),
+            fsid: self.fsid,
+            ..ExportOptions::default()
+        }
+    }
+}
+
+/// Everybody who is served something, in words.
+pub(super) fn describe_clients(plans: &[Plan]) -> String {
+    let all = plans.iter().flat_map(|plan| &plan.clients);
+    let mut seen = BTreeSet::new();
+    let names: Vec<String> = all
+        .map(|rule| rule.clients.to_string())
+        .filter(|name| seen.insert(name.clone()))
+        .collect();
+    match names.split_at_checked(MOST_SHOWN) {
+        Some((first, rest)) if !rest.is_empty() => {
+            format!("{} and {} more", first.join(", "), rest.len())
+        }
+        _ => names.join(", "),
+    }
+}
+
+/// Clients that are named at the start.
+const MOST_SHOWN: usize = 8;
+
+/// Logs what is dangerous about these exports.
+pub(super) fn warn(plans: &[Plan]) {
+    for warning in warnings(plans) {
+        tracing::warn!(target: "serve", "{warning}");
+    }
+}
+
+/// What is dangerous about these exports, one sentence each.
+fn warnings(plans: &[Plan]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for plan in plans {
+        let name = &plan.export.name;
+        for rule in &plan.clients {
+            let everybody = match &rule.clients {
+                Clients::Network(network) if network.is_everybody() => network,
+                _ => continue,
+            };
+            let can = match rule.options.read_only {
+                true => "read",
+                false => "read and change",
+            };
+            warnings.push(format!(
+                "{everybody} is everybody who reaches this machine: each can {can} {name} as any user \
+                 but those that squash takes away, as AUTH_SYS believes the user ids it is told"
+            ));
+        }
+        if plan.export.dir.parent().is_none() && !plan.read_only() {
+            let root = plan
+                .clients
+                .iter()
+                .any(|rule| rule.options.squash == Squash::None && !rule.options.read_only);
+            let root = match root {
+                true => ", and root of a client is root here",
+                false => "",
+            };
+            warnings.push(format!(
+                "{name} is the whole file system of this machine, read-write: programs, passwords and \
+                 devices among it{root}; export a directory, or make it read-only"
+            ));
+        }
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(dir: &str, clients: &[&str], read_only: bool) -> Plan {
+        Plan {
+            export: Export {
+                name: "/data".to_owned(),
+                dir: dir.into(),
+            },
+            fsid: None,
+            clients: clients
+                .iter()
+                .map(|text| ClientPlan {
+                    clients: text.parse().unwrap(),
+                    options: ClientOptions {
+                        read_only,
+                        ..ClientOptions::default()
+                    },
+                })
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn clients_are_networks_and_hosts() {
+        let check = |text: &str, shown: &str, host: bool| {
+            let clients: Clients = text.parse().unwrap();
+            assert_eq!(clients.to_string(), shown);
+            assert_eq!(matches!(clients, Clients::Host(_)), host, "{text}");
+        };
+        check("192.0.2.0/24", "192.0.2.0/24", false);
+        check("::1", "::1/128", false);
+        check("laptop", "laptop", true);
+        check("Files.Example.ORG.", "files.example.org", true);
+        for bad in [
+            "",
+            "192.0.2",
+            "10.1.2.3/8",
+            "a b",
+            "a..b",
+            "-a",
+            "*.org",
+            "@group",
+            "a/24",
+        ] {
+            assert!(bad.parse::<Clients>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn host_without_addresses_is_not_served() {
+        let plan = plan("/srv", &["laptop"], false);
+        let options = plan.options(&Addresses::new());
+        assert_eq!(options.for_client("192.0.2.7".parse().unwrap()), None);
+        let host = plan.hosts().next().unwrap().clone();
+        let known = [(host, vec!["192.0.2.7".parse().unwrap()])];
+        let options = plan.options(&known.into());
+        assert!(options.for_client("192.0.2.7".parse().unwrap()).is_some());
+        assert!(options.for_client("192.0.2.8".parse().unwrap()).is_none());
+    }
+
+    #[test]
+    fn exports_to_everybody_and_of_everything_are_warned_about() {
+        let said = |dir, clients: &[&str], read_only| warnings(&[plan(dir, clients, read_only)]);
+        assert!(said("/srv", &["10.0.0.0/8", "laptop"], false).is_empty());
+        let everybody = said("/srv", &["0.0.0.0/0", "::/0"], false);
+        assert_eq!(everybody.len(), 2);
+        assert!(
+            everybody[1].starts_with("::/0 is everybody"),
+            "{everybody:?}"
+        );
+        assert!(said("/srv", &["0.0.0.0/0"], true)[0].contains("can read /data"));
+        let all = said("/", &["127.0.0.1"], false);
+        assert!(all[0].contains("whole file system"), "{all:?}");
+        assert!(said("/", &["127.0.0.1"], true).is_empty());
+    }
+
+    #[test]
+    fn many_clients_are_summed_up() {
+        let names: Vec<String> = (0..20).map(|n| format!("h{n}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let said = describe_clients(&[plan("/a", &names, true), plan("/b", &names, true)]);
+        assert!(said.ends_with("h7 and 12 more"), "{said}");
+        assert_eq!(describe_clients(&[plan("/a", &["h"], true)]), "h");
+    }
+}

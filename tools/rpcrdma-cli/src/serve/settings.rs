@@ -1,0 +1,222 @@
+//! Options of a server and what it serves, once command line and file are put together.
+
+use super::announce::Described;
+use super::args::{ChangesName, ServeArgs, SquashName};
+use super::capacity::Capacity;
+use super::config::Config;
+use super::exports;
+use super::plan::{self, ClientPlan, Clients, Plan};
+use super::served::{self, HowToOpen};
+use crate::failure::{Ended, Usage};
+use anyhow::bail;
+use buffer::Pool;
+use nfs_server::{Changes, ClientOptions, LocalFsOptions, Network, Squash};
+use rpcrdma::ServerConfig;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Options of a server, and what it serves.
+pub(super) struct Settings {
+    /// With the options of the file, if there is one.
+    pub(super) args: ServeArgs,
+    pub(super) plans: Vec<Plan>,
+    /// The options of the file, in words, without those that need no restart.
+    server: Vec<String>,
+}
+
+impl ServeArgs {
+    /// Reads the file, if there is one, and puts all together.
+    ///
+    /// # Errors
+    ///
+    /// If something is not understood, or what is to be served is not there.
+    pub(super) fn settings(&self) -> anyhow::Result<Settings> {
+        let Some(file) = &self.config else {
+            let args = self.clone();
+            let plans = args.plans()?;
+            return Ok(Settings {
+                args,
+                plans,
+                server: Vec::new(),
+            });
+        };
+        let config = Config::load(file)?;
+        let args = self.with_options_of(&config)?;
+        let plans = config.plans(&args.allowed())?;
+        let options = config.server.iter();
+        let server = options
+            .filter(|(key, _)| key.get_ref() != "allow")
+            .map(|(key, value)| format!("{} = {}", key.get_ref(), value.get_ref()))
+            .collect();
+        Ok(Settings {
+            args,
+            plans,
+            server,
+        })
+    }
+
+    /// The exports of the command line.
+    fn plans(&self) -> anyhow::Result<Vec<Plan>> {
+        let allowed = self.allowed();
+        if allowed.is_empty() {
+            bail!(Usage(format!(
+                "listening at {} serves other machines: say which ones with --allow, as in \
+                 --allow 192.168.1.0/24",
+                self.listen.ip()
+            )));
+        }
+        let options = ClientOptions {
+            read_only: self.read_only,
+            squash: match self.squash {
+                SquashName::Root => Squash::Root,
+                SquashName::All => Squash::All,
+                SquashName::None => Squash::None,
+            },
+            ..ClientOptions::default()
+        };
+        let clients = allowed.into_iter();
+        let clients: Vec<ClientPlan> = clients
+            .map(|clients| ClientPlan { clients, options })
+            .collect();
+        let exports = exports::resolve(&self.exports)?.into_iter();
+        let plan = |export| Plan {
+            export,
+            fsid: None,
+            clients: clients.clone(),
+        };
+        Ok(exports.map(plan).collect())
+    }
+
+    /// Whom exports without clients of their own are for: nobody, if the server listens for other
+    /// machines and is not told for which.
+    fn allowed(&self) -> Vec<Clients> {
+        let loopback = self.listen.ip().to_canonical().is_loopback();
+        match self.allow.is_empty() && loopback {
+            true => Network::LOOPBACK.map(Clients::Network).into(),
+            false => self.allow.clone(),
+        }
+    }
+}
+
+impl Settings {
+    /// Whether the server itself would be the same.
+    pub(super) fn same_server(&self, other: &Self) -> bool {
+        self.server == other.server
+    }
+
+    /// Says what would be served, after a look at whether it can be.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot.
+    pub(super) fn check(&self, json: bool) -> anyhow::Result<Ended> {
+        served::check(&self.plans)?;
+        plan::warn(&self.plans);
+        let described = Described {
+            plans: &self.plans,
+            listen: self.args.listen,
+            mount_port: self.args.mount_port,
+        };
+        let mut out = std::io::stdout();
+        match json {
+            true => writeln!(out, "{}", described.json()?)?,
+            false => write!(out, "{described}")?,
+        }
+        out.flush()?;
+        Ok(Ended::Well)
+    }
+
+    /// How directories are opened.
+    pub(super) fn how_to_open(
+        &self,
+        state_dir: Option<PathBuf>,
+        pool: Pool,
+        capacity: &Capacity,
+    ) -> HowToOpen {
+        HowToOpen {
+            options: LocalFsOptions {
+                state_dir,
+                pool,
+                changes: match self.args.changes {
+                    ChangesName::Durable => Changes::Durable,
+                    ChangesName::Cached => Changes::Cached,
+                },
+                open_files: None,
+            },
+            open_files: capacity.open_files,
+        }
+    }
+
+    /// How the server behaves, with as many connections as it can have.
+    pub(super) fn config(&self) -> (ServerConfig, Capacity) {
+        let usual = ServerConfig::default();
+        let mut config = ServerConfig {
+            versions: self.args.transport.versions(),
+            credits: self.args.transport.credits,
+            send_size: self.args.transport.inline_size_or(usual.send_size),
+            receive_size: self.args.transport.inline_size_or(usual.receive_size),
+            remote_invalidation: self.args.transport.remote_invalidation(),
+            max_connections: self.args.max_connections.into(),
+            idle_timeout: (!self.args.idle_timeout.is_zero()).then_some(self.args.idle_timeout),
+            workers: self.args.threads.map_or(usual.workers, usize::from),
+            spin: self.args.transport.spin(),
+            ..usual
+        };
+        let with_memory = config.connections_with_memory(&self.args.transport.provider().limits());
+        let capacity = Capacity::find(
+            self.args.max_connections.into(),
+            (with_memory, config.receive_memory),
+        );
+        config.max_connections = capacity.connections;
+        config.max_connections_per_address = capacity.connections.div_ceil(2);
+        (config, capacity)
+    }
+}
+
+/// As whom files are used, in words.
+pub(super) fn describe_user(plans: &[Plan], for_callers: bool) -> String {
+    let (uid, gid) = (
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    );
+    if !for_callers {
+        return format!(
+            "all files are used as uid {uid}, gid {gid}, which runs this; run by root, it acts for each \
+             caller"
+        );
+    }
+    let mut squashes = plans.iter().flat_map(|plan| &plan.clients);
+    let first = squashes.next().map(|rule| rule.options.squash);
+    let all_the_same = squashes.all(|rule| Some(rule.options.squash) == first);
+    match first.filter(|_| all_the_same) {
+        Some(Squash::Root) => {
+            "each caller as itself, root as nobody (--squash none has root be root)"
+        }
+        Some(Squash::All) => "every caller as nobody",
+        Some(Squash::None) => "each caller as itself, root as root",
+        None => "each caller as itself or as nobody, as the export says for its machine",
+    }
+    .to_owned()
+}
+
+/// Where state is kept, in words.
+pub(super) fn describe_state(dir: Option<&Path>) -> String {
+    match dir {
+        Some(dir) => format!("{} (file handles survive a restart)", dir.display()),
+        None => "none: file handles are good until the end (--state-dir)".to_owned(),
+    }
+}
+
+/// The limits of the server, in words.
+pub(super) fn describe_limits(config: &ServerConfig, capacity: &Capacity) -> String {
+    format!(
+        "{}, each with {} calls at a time; messages of {} bytes, READ and WRITE of {} KiB; {} MiB for \
+         data in flight; {} threads",
+        capacity.describe(),
+        config.credits,
+        config.receive_size,
+        nfs_server::MAX_READ.min(nfs_server::MAX_WRITE) >> 10,
+        config.chunk_memory >> 20,
+        config.workers
+    )
+}

@@ -1,0 +1,211 @@
+//! The file of `serve --config`.
+
+use crate::running::{Served, fails, ok, text};
+use nfs_client::{Export, Mount, current_user};
+use rpcrdma::{Client, ClientConfig};
+use rustix::process::Signal;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::runtime::Runtime;
+use verbs_iwarp::Iwarp;
+
+/// An export of a directory beside the file, for root as root.
+fn export(around: &Path, name: &str, more: &str) -> String {
+    let dir = around.join(name);
+    fs::create_dir_all(&dir).unwrap();
+    format!("[[export]]\npath = {dir:?}\nsquash = \"none\"\n{more}\n")
+}
+
+/// A file that cannot be used, and the file that is checked.
+fn written(text: &str) -> (tempfile::TempDir, String) {
+    let around = tempfile::tempdir().unwrap();
+    let path = around.path().join("exports.toml");
+    fs::write(&path, text).unwrap();
+    let path = path.to_str().unwrap().to_owned();
+    (around, path)
+}
+
+#[test]
+fn exports_of_a_file_are_served_by_its_rules() {
+    let served = Served::configured(
+        |around| {
+            let read_only = "[[export.client]]\nhosts = [\"localhost\"]\nread_only = true";
+            let elsewhere = "[[export.client]]\nhosts = [\"192.0.2.0/24\"]";
+            export(around, "stuff", "")
+                + &export(around, "books", read_only)
+                + &export(around, "far", elsewhere)
+        },
+        &[],
+    );
+    let file = served.local("file", b"content");
+    ok(&["put", &file, &served.url("stuff/file")]);
+    fails(
+        &["put", &file, &served.url("books/file")],
+        1,
+        "read-only file system",
+    );
+    fails(
+        &["ls", &served.url("far")],
+        1,
+        "not exported to this client",
+    );
+    assert_eq!(ok(&["cat", &served.url("stuff/file")]), b"content");
+}
+
+#[test]
+fn file_is_read_again_without_losing_a_connection() {
+    let mut served = Served::configured(|around| export(around, "stuff", ""), &[]);
+    fs::write(served.dir.join("file"), "content").unwrap();
+    let runtime = Runtime::new().unwrap();
+    let addr = served.listening.parse().unwrap();
+    let (client, stuff) = runtime.block_on(async {
+        let provider = Arc::new(Iwarp::default());
+        let client = Client::connect(provider, addr, ClientConfig::default())
+            .await
+            .unwrap();
+        let mount = Mount::new(client.clone(), current_user());
+        let root = mount.mount("/stuff").await.unwrap().handle;
+        let stuff = Export::open(client.clone(), current_user(), root)
+            .await
+            .unwrap();
+        (client, stuff)
+    });
+    let around = served.around.path().to_owned();
+    let reloaded = |served: &mut Served, exports: &str| {
+        served.configure(exports);
+        served.signal(Signal::HUP);
+        served.hear("exports")
+    };
+    let both = export(&around, "stuff", "") + &export(&around, "books", "");
+    let said = reloaded(&mut served, &both);
+    assert!(said.contains("1 added, 0 removed, 1 kept"), "{said}");
+    runtime.block_on(async {
+        let mount = Mount::new(client.clone(), current_user());
+        assert_eq!(mount.exports().await.unwrap().len(), 2);
+        assert_eq!(stuff.stat(b"file").await.unwrap().attributes.size, 7);
+    });
+
+    let said = reloaded(&mut served, &(both.clone() + "redonly = true\n"));
+    assert!(said.contains("the exports stay as they are"), "{said}");
+    assert!(
+        said.contains("exports.toml:13: export[1].redonly: unknown field"),
+        "{said}"
+    );
+    let gone = both.clone() + "[[export]]\npath = \"/no/such/directory\"\n";
+    let said = reloaded(&mut served, &gone);
+    assert!(
+        said.contains("cannot serve /no/such/directory: No such file"),
+        "{said}"
+    );
+    let here = format!("credits = 7\n{both}");
+    let said = reloaded(&mut served, &here);
+    assert!(said.contains("0 added, 0 removed, 2 kept"), "{said}");
+    served.hear("options of [server] have changed");
+
+    let said = reloaded(&mut served, &export(&around, "books", ""));
+    assert!(said.contains("0 added, 1 removed, 1 kept"), "{said}");
+    runtime.block_on(async {
+        let stat = stuff.stat(b"file").await.unwrap_err();
+        assert_eq!(stat.status(), Some(nfs_proto::Status::Stale));
+    });
+    served.signal(Signal::USR1);
+    let said = served.hear("statistics");
+    assert!(
+        said.contains(" accepted=1 "),
+        "one connection all the time: {said}"
+    );
+    runtime.block_on(client.close());
+}
+
+#[test]
+fn check_says_what_would_be_served_and_serves_nothing() {
+    let (around, path) = written("");
+    let data = export(
+        around.path(),
+        "data",
+        "fsid = 9\n[[export.client]]\nhosts = [\"laptop\"]\n",
+    );
+    fs::write(&path, format!("[server]\nlisten = \"192.0.2.1\"\n{data}")).unwrap();
+    let check = ["serve", "--config", &path, "--check"];
+    let said = text(&ok(&check));
+    for part in [
+        "would listen at 192.0.2.1:20049 over RDMA, 192.0.2.1:20048 over TCP for MOUNT",
+        "/data is ",
+        ", fsid 9\n",
+        "  laptop: read-write, squash none, nobody is 65534:65534\n",
+    ] {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+    let json = ok(&[&check[..], &["--json"]].concat());
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(json["exports"][0]["clients"][0]["clients"], "laptop");
+    // The command line counts more.
+    let said = text(&ok(&[&check[..], &["--listen", "[::1]:7"]].concat()));
+    assert!(said.starts_with("would listen at [::1]:7 "), "{said}");
+    assert_eq!(
+        around.path().read_dir().unwrap().count(),
+        2,
+        "no state is made"
+    );
+}
+
+#[test]
+fn file_that_cannot_be_used_is_refused_with_file_line_and_key() {
+    let check = |text: &str, says: &str| {
+        let (_around, path) = written(text);
+        fails(
+            &["serve", "--check", "--config", &path],
+            1,
+            &format!("{path}:{says}"),
+        );
+    };
+    check(
+        "[server]\ncredits = 5000\n",
+        "2: server.credits: 5000 is not in 1..=1024",
+    );
+    check(
+        "[server]\nspin = \"fast\"\n",
+        "2: server.spin: it is one of park, adaptive, always",
+    );
+    check(
+        "[server]\nlisten = \"here\"\n",
+        "2: server.listen: it is not an address",
+    );
+    check("[server]\nallow = [\"10.1.2.3/8\"]\n", "2: server.allow: ");
+    check(
+        "[server]\nrpcbind = 1\n",
+        "2: server.rpcbind: it is true or false",
+    );
+    check(
+        "[server]\n\nlisen = \"::\"\n",
+        "3: server.lisen: there is no such option; there are listen,",
+    );
+    check(
+        "[server]\nread_only = true\n",
+        "2: server.read_only: there is no such option",
+    );
+    check(
+        "[server]\nmount-port = 1\n",
+        "2: server.mount-port: there is no such option",
+    );
+    check("[[export]]\npath = 1\n", "2: export[0].path: invalid type");
+    check(
+        "[server]\nlisten = \"::\"\n[[export]]\npath = \"/usr\"\n",
+        "4: export[0].client: it is for nobody",
+    );
+    fails(
+        &["serve", "--config", "/no/such/file"],
+        1,
+        "cannot read /no/such/file: No such file",
+    );
+    fails(
+        &["serve", "--config", "x", "--read-only"],
+        2,
+        "cannot be used with",
+    );
+    fails(&["serve", "--config", "x", "."], 2, "cannot be used with");
+    let proc = "[[export]]\npath = \"/proc/self/fdinfo\"\nname = \"/\"\n";
+    let (_around, path) = written(proc);
+    ok(&["serve", "--check", "--config", &path]);
+}
