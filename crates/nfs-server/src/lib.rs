@@ -25,7 +25,9 @@ pub use client_options::{ANONYMOUS, Anonymous, ClientOptions, ClientRule, Export
 pub use exports::{ExportError, Exports};
 pub use fs::FileSystem;
 pub use handle::{HandleKey, KeyError};
-pub use localfs::{Changes, INLINE_WRITE, LocalFs, LocalFsOptions, OpenError, default_state_dir};
+pub use localfs::{
+    Changes, Handles, INLINE_WRITE, LocalFs, LocalFsOptions, OpenError, default_state_dir,
+};
 pub use memfs::MemFs;
 pub use mount3::Mount3;
 pub use nfs3::{DuplicateRequestStats, MAX_READ, MAX_WRITE, Nfs3};

@@ -10,15 +10,17 @@
 //!
 //! What it cannot do: it does not know access control lists, so that run by root it may grant a
 //! caller what only a list denies; quotas of the caller are not asked. Where a file system does not
-//! tell when a file was made (overlayfs, some in FUSE), a new file with the inode number of an old
-//! one has its handle; that is warned of at the start. A directory that somebody on this machine
-//! moves out of the export is served for one more second; a file, for as long as it stays among those
-//! kept open, as that it is the same file can be seen, but not that it has left.
+//! tell when a file was made (overlayfs, some in FUSE) and there are no handles of the kernel, a new file
+//! with the inode number of an old one has its handle; that is warned of at the start. A directory that
+//! somebody on this machine moves out of the export is served for one more second. A file that is moved out
+//! stays served to whom has its handle, as by a kernel server with `no_subtree_check`: that it is the same
+//! file can be seen, but not that it has left.
 //!
-//! **Handles** are [`FileId`]s of inode number, a hash of the time of birth, and the inode number
-//! of the directory in which the file was first seen. How a file is found again from that, after a
-//! restart too, is told in `find.rs`, `places.rs` and `table.rs`. The kernel's own handles would
-//! need no table, but a privilege, and calls that cannot be made without `unsafe`.
+//! **Handles** hold a handle of the kernel, where the file system has them and this process may open
+//! them (`kernel.rs`): that needs no state, and neither renames by others nor restarts matter to it.
+//! Otherwise they hold inode number, a hash of the time of birth, and the inode number of the directory in
+//! which the file was first seen. How a file is found again from that, after a restart too, is told in
+//! `find.rs`, `places.rs` and `table.rs`.
 //!
 //! **What waits.** GETATTR, ACCESS, LOOKUP and READ are tried without waiting (`RESOLVE_CACHED`,
 //! `RWF_NOWAIT`) and become a job when the kernel would have to read a disk. Unstable writes of up
@@ -35,6 +37,7 @@ mod data;
 mod entries;
 mod find;
 mod id;
+mod kernel;
 mod kind;
 mod listing;
 mod lru;
@@ -45,6 +48,7 @@ mod places;
 mod set;
 mod sys;
 mod table;
+mod within;
 
 use crate::fs::{
     Abilities, Access, Attributes, Changed, DirBudget, DirFrom, DirPage, Error, Failed, FileId,
@@ -54,10 +58,11 @@ use crate::fs::{
 use crate::permission;
 use buffer::Pool;
 use bytes::Bytes;
+use kernel::KernelHandles;
 use lru::Lru;
 use node::{Link, Node};
 use oncrpc::xdr::Gather;
-pub use open::{Changes, LocalFsOptions, OpenError, default_state_dir};
+pub use open::{Changes, Handles, LocalFsOptions, OpenError, default_state_dir};
 use rustix::fd::AsFd;
 use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags};
@@ -95,7 +100,7 @@ pub struct LocalFs {
 struct Inner {
     root: Arc<Node>,
     proc: ProcFd,
-    table: Table,
+    resolver: Resolver,
     caches: Mutex<Caches>,
     /// Held while a name is looked at, changed, and what is remembered of it brought up to date, so
     /// that no two calls do so at the same time; never while a disk is waited for on purpose.
@@ -136,8 +141,18 @@ struct Inner {
     trust: Duration,
 }
 
+/// How files are found from their handles.
+enum Resolver {
+    /// By handles of the kernel.
+    Kernel(KernelHandles),
+    /// By their places.
+    Table(Table),
+}
+
 struct Caches {
+    /// By [`Node::key`].
     open: Lru<Arc<Node>>,
+    /// By inode number; only where there is a table.
     links: Lru<Link>,
 }
 
@@ -164,6 +179,12 @@ impl LocalFs {
         self.inner.as_root
     }
 
+    /// Whether files are found by handles of the kernel, which need no state and survive renames by others
+    /// and restarts, rather than with a table.
+    pub fn has_kernel_handles(&self) -> bool {
+        self.inner.table().is_none()
+    }
+
     fn run<T: Failed + 'static>(
         &self,
         op: impl Fn(&Inner, Pace) -> Try<T> + Send + 'static,
@@ -186,7 +207,7 @@ impl LocalFs {
         &self,
         op: impl Fn(&Inner, Pace) -> Try<T> + Send + 'static,
     ) -> Outcome<T> {
-        match self.inner.memory && !self.inner.table.has_files() {
+        match self.inner.memory && !self.inner.table().is_some_and(Table::has_files) {
             true => self.run(op),
             false => self.slow(move |inner| op(inner, Pace::Patient)),
         }
@@ -254,7 +275,7 @@ impl Inner {
 
     fn check_named(&self, node: &Node, links: u32) -> Result<(), Error> {
         if links == 0 {
-            self.caches().open.remove(node.ino);
+            self.drop_node(node);
             return Err(Error::Stale);
         }
         Ok(())
@@ -294,8 +315,10 @@ impl Inner {
 
     /// Makes the handles of created and moved files durable.
     fn persist_places(&self) {
-        if self.changes == Changes::Durable {
-            self.table.wait();
+        if self.changes == Changes::Durable
+            && let Some(table) = self.table()
+        {
+            table.wait();
         }
     }
 

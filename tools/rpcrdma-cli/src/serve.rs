@@ -97,7 +97,7 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<Ended> {
         allowed: plan::describe_clients(served.plans()),
         user: settings::describe_user(served.plans(), served.acts_for_callers()),
         limits,
-        state: settings::describe_state(state_dir.as_deref()),
+        state: settings::describe_state(state_dir.as_deref()) + &served.describe_handles(),
     };
     announce(&announcement, args.json)?;
 

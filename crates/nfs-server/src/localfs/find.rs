@@ -1,6 +1,6 @@
 //! Finding a file from its handle.
 //!
-//! In this order: among the open files; where it was last seen, by memory and by the table; by
+//! With handles of the kernel that is `kernel.rs`. With the table it goes in this order: among the open files; where it was last seen, by memory and by the table; by
 //! searching its home, the directory it was first seen in. At each place it must be the same inode
 //! with the same birth, else the handle is stale. Directories on the way are found likewise, so
 //! that every path begins at the root of the export.
@@ -8,7 +8,7 @@
 use super::id::TableId;
 use super::node::{Link, Node, NodeFd};
 use super::sys::{self, Pace, Stat, Stop, Try};
-use super::{Inner, open};
+use super::{Inner, Resolver, open};
 use crate::fs::{Error, FileId};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{OFlags, RawDir};
@@ -97,14 +97,17 @@ impl Parents {
 impl Inner {
     /// The file of a handle.
     pub(super) fn node(&self, file: FileId, pace: Pace) -> Try<Arc<Node>> {
-        let TableId { ino, birth, home } = TableId::parse(file).ok_or(Error::Stale)?;
-        if ino == self.root.ino {
-            return if birth == self.root.birth {
-                Ok(Arc::clone(&self.root))
-            } else {
-                Err(Error::Stale.into())
-            };
+        if file == self.root.id() {
+            return Ok(Arc::clone(&self.root));
         }
+        match &self.resolver {
+            Resolver::Kernel(handles) => self.node_of_handle(handles, file, pace),
+            Resolver::Table(_) => self.node_of_row(file, pace),
+        }
+    }
+
+    fn node_of_row(&self, file: FileId, pace: Pace) -> Try<Arc<Node>> {
+        let TableId { ino, birth, home } = TableId::parse(file).ok_or(Error::Stale)?;
         if self.is_hidden(ino, birth) {
             return Err(Error::Access.into());
         }
@@ -139,15 +142,19 @@ impl Inner {
 
     /// The directory that `node` is in; the root is in itself.
     pub(super) fn parent(&self, node: &Node, pace: Pace) -> Try<Arc<Node>> {
-        if node.ino == self.root.ino {
+        if node.id() == self.root.id() {
             return Ok(Arc::clone(&self.root));
         }
+        let table = match &self.resolver {
+            Resolver::Kernel(handles) => return self.parent_by_kernel(handles, node, pace),
+            Resolver::Table(table) => table,
+        };
         let remembered = self.caches().links.get(node.ino).map(|link| link.parent);
         let parent = match remembered {
             Some(parent) => parent,
             None if pace == Pace::Quick => return Err(Stop::WouldBlock),
             None => {
-                let (_, row) = self.table.get(node.ino)?.ok_or(Error::Stale)?;
+                let (_, row) = table.get(node.ino)?.ok_or(Error::Stale)?;
                 row.places.first().ok_or(Error::Stale)?.parent
             }
         };
@@ -155,10 +162,12 @@ impl Inner {
     }
 
     /// Whether this very file was seen before.
-    pub(super) fn is_known(&self, stat: &Stat) -> bool {
-        let ino = stat.attributes.fileid;
+    pub(super) fn is_known(&self, fd: impl AsFd, stat: &Stat) -> bool {
+        let Ok(key) = self.key(fd, stat) else {
+            return false;
+        };
         let mut caches = self.caches();
-        let open = caches.open.get(ino);
+        let open = caches.open.get(key);
         // Without a time of birth a new file is not told from the last one of its number.
         stat.born.is_some() && open.is_some_and(|node| node.birth == stat.birth)
     }
@@ -166,6 +175,9 @@ impl Inner {
     /// Whether something in this directory can be found again, by going through the directories
     /// above it.
     pub(super) fn check_depth(&self, dir: &Node) -> Try<()> {
+        let Resolver::Table(table) = &self.resolver else {
+            return self.check_steps(dir);
+        };
         let mut at = dir.ino;
         for _ in 0..MAX_DEPTH - 2 {
             if at == self.root.ino {
@@ -173,7 +185,7 @@ impl Inner {
             }
             let remembered = self.caches().links.get(at).map(|link| link.parent);
             let parent = remembered.or_else(|| {
-                let (_, row) = self.table.get(at).ok()??;
+                let (_, row) = table.get(at).ok()??;
                 row.places.first().map(|place| place.parent)
             });
             match parent {
@@ -188,15 +200,39 @@ impl Inner {
         self.hidden == Some((ino, birth))
     }
 
-    /// A file that is open, and, if it is a directory, was seen at its place recently.
+    /// A file that is open, and, if it is a directory, was seen at its place recently. Inode numbers are
+    /// the keys.
     fn open_node(&self, ino: u64) -> Option<Arc<Node>> {
         let node = Arc::clone(self.caches().open.get(ino)?);
-        let age = self.now().saturating_sub(node.seen.load(Relaxed));
-        (!node.is_directory() || u128::from(age) < self.trust.as_millis()).then_some(node)
+        (!node.is_directory() || self.is_trusted(&node)).then_some(node)
     }
 
-    fn now(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    /// Whether a directory was seen within the export recently.
+    pub(super) fn is_trusted(&self, node: &Node) -> bool {
+        let seen = node.seen.load(Relaxed);
+        let age = self.now().saturating_sub(seen);
+        seen != 0 && u128::from(age) < self.trust.as_millis()
+    }
+
+    /// A directory was within the export at that time.
+    pub(super) fn saw(&self, node: &Node, now: u64) {
+        node.seen.store(now, Relaxed);
+    }
+
+    /// Milliseconds since the start, from one on.
+    pub(super) fn now(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).map_or(u64::MAX, |now| now.max(1))
+    }
+
+    /// Closes a file, but for calls that use it.
+    pub(super) fn drop_node(&self, node: &Node) {
+        let mut caches = self.caches();
+        let gone = match caches.open.get(node.key) {
+            Some(open) if open.id() == node.id() => caches.open.remove(node.key),
+            _ => None,
+        };
+        drop(caches);
+        drop(gone);
     }
 
     /// Each directory that may hold the file is found once here, and one that could not be found is
@@ -240,7 +276,7 @@ impl Inner {
             // The table may have to be read from a disk.
             return Err(Stop::WouldBlock);
         }
-        let row = self.table.get(wanted.ino).or_else(|error| {
+        let row = self.row(wanted.ino).or_else(|error| {
             // It may be at home all the same.
             attempt(Err(error.into()))?;
             Ok::<_, Stop>(None)
@@ -354,19 +390,31 @@ impl Inner {
         home: Option<u64>,
         pace: Pace,
     ) -> Try<Arc<Node>> {
-        let ino = stat.attributes.fileid;
-        if ino == self.root.ino {
+        let fd = fd.into();
+        let file = self.identify(parent.ino, name, (fd.as_fd(), stat), home, pace)?;
+        if file == self.root.id() {
             return Ok(Arc::clone(&self.root));
         }
-        let home = self.settle(parent.ino, name, stat, home, pace)?;
-        let now = self.now();
-        let mut caches = self.caches();
-        let node = match caches.open.get(ino) {
-            Some(node) if node.birth == stat.birth && node.home == home => Arc::clone(node),
-            _ => Arc::new(Node::new(stat, home, fd)),
+        let key = self.key_of(file, stat);
+        let node = self.keep_open(Node::new(stat, file, key, fd));
+        // It is as far within the export as the directory it is in was seen to be.
+        let seen = match parent.id() == self.root.id() {
+            true => self.now(),
+            false => parent.seen.load(Relaxed),
         };
-        node.seen.store(now, Relaxed);
-        let gone = caches.open.insert(ino, Arc::clone(&node));
+        node.seen.fetch_max(seen, Relaxed);
+        Ok(node)
+    }
+
+    /// Takes a file among the open ones, if it is not there yet.
+    pub(super) fn keep_open(&self, node: Node) -> Arc<Node> {
+        let mut caches = self.caches();
+        let known = caches.open.get(node.key);
+        if let Some(known) = known.filter(|known| known.id() == node.id()) {
+            return Arc::clone(known);
+        }
+        let node = Arc::new(node);
+        let gone = caches.open.insert(node.key, Arc::clone(&node));
         // The system is asked for its limit only when there are many.
         let excess = match self.open_files {
             None if caches.open.len().is_multiple_of(OPEN_FILES_STEP) => {
@@ -375,9 +423,9 @@ impl Inner {
             _ => Vec::new(),
         };
         drop(caches);
+        // Their descriptors are closed here, not under the lock.
         drop(excess);
-        // Its descriptors are closed here, not under the lock.
         drop(gone);
-        Ok(node)
+        node
     }
 }

@@ -3,9 +3,40 @@
 //! Its first byte says which of two kinds it is. Numbers are big-endian.
 
 use crate::fs::FileId;
+use siphasher::sip::SipHasher24;
+use syscalls::FileHandle;
+
+/// First byte of an id that holds a handle of the kernel.
+const KERNEL: u8 = 1;
 
 /// First byte of an id by which a file is found with the table.
 const TABLE: u8 = 2;
+
+/// The id that holds a handle of the kernel; nothing if that is too long.
+pub(super) fn of_kernel(handle: &FileHandle) -> Option<FileId> {
+    let kind = u8::try_from(handle.kind()).ok()?;
+    let mut bytes = [0; FileId::MAX];
+    let len = 2 + handle.as_bytes().len();
+    [bytes[0], bytes[1]] = [KERNEL, kind];
+    bytes.get_mut(2..len)?.copy_from_slice(handle.as_bytes());
+    FileId::new(&bytes[..len])
+}
+
+/// The handle of the kernel in an id, if it holds one.
+pub(super) fn to_kernel(file: FileId) -> Option<FileHandle> {
+    match file.as_bytes() {
+        [KERNEL, kind, handle @ ..] if !handle.is_empty() => {
+            FileHandle::new((*kind).into(), handle)
+        }
+        _ => None,
+    }
+}
+
+/// Where a file with a handle of the kernel is among the open ones. Two may have the same number: which
+/// one is there has to be looked at.
+pub(super) fn key_of_kernel(file: FileId) -> u64 {
+    SipHasher24::new().hash(file.as_bytes())
+}
 
 /// A file that is found with the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +81,20 @@ impl From<TableId> for FileId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn handle_of_the_kernel_comes_back_if_it_fits() {
+        for len in [1, 8, 38] {
+            let handle = FileHandle::new(0x81, &vec![7; len]).unwrap();
+            let file = of_kernel(&handle).unwrap();
+            assert_eq!(to_kernel(file), Some(handle));
+            assert_eq!(TableId::parse(file), None);
+        }
+        assert_eq!(of_kernel(&FileHandle::new(1, &[7; 39]).unwrap()), None);
+        assert_eq!(of_kernel(&FileHandle::new(256, &[7; 8]).unwrap()), None);
+        assert_eq!(to_kernel(FileId::new(&[1, 1]).unwrap()), None);
+        assert_eq!(to_kernel(FileId::new(&[3, 1, 7]).unwrap()), None);
+    }
 
     #[test]
     fn id_of_the_table_comes_back() {

@@ -89,8 +89,11 @@ impl Inner {
         if !plus && !may_be_hidden {
             return Ok(Some((ino, None)));
         }
-        let stat = match sys::stat_entry(&dir.path, name, self.births) {
-            Ok(stat) => stat,
+        // What is mounted there is not asked: it may never answer.
+        let opened = sys::open_entry(&dir.path, name, Pace::Patient);
+        let stat = opened.and_then(|fd| sys::stat(&fd, self.births).map(|stat| (fd, stat)));
+        let (fd, stat) = match stat {
+            Ok(found) => found,
             // It went meanwhile.
             Err(Errno::NOENT) => return Ok(None),
             // Without attributes the client asks for them, and gets the error then.
@@ -103,11 +106,12 @@ impl Inner {
         if !plus || stat.mount != self.mount {
             return Ok(Some((ino, None)));
         }
-        let found = Found {
-            file: self.identify(dir.ino, name, &stat)?,
+        let file = self.identify(dir.ino, name, (&fd, &stat), None, Pace::Patient);
+        let found = file.ok().map(|file| Found {
+            file,
             attributes: stat.attributes,
-        };
-        Ok(Some((fileid, Some(found))))
+        });
+        Ok(Some((fileid, found)))
     }
 }
 

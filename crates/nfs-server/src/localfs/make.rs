@@ -268,7 +268,7 @@ impl Maker<'_> {
         let (fd, stat) = opened.inspect_err(|_| {
             self.unmake(&turn.names, |stat| self.is_fresh(stat, kind, mode, begin));
         })?;
-        if !self.is_fresh(&stat, kind, mode, begin) || inner.is_known(&stat) {
+        if !self.is_fresh(&stat, kind, mode, begin) || inner.is_known(&fd, &stat) {
             return Err(Error::Busy.into());
         }
         Ok(Made {
@@ -396,7 +396,7 @@ impl Maker<'_> {
     /// Removes what could not be made as it was asked for, if the name is still that of `ours`.
     fn unmake(&self, _: &MutexGuard<'_, ()>, ours: impl FnOnce(&Stat) -> bool) {
         let inner = self.inner;
-        let Ok(stat) = inner.stat_entry(self.dir, self.name, Pace::Patient) else {
+        let Ok((fd, stat)) = inner.open_entry(self.dir, self.name, Pace::Patient) else {
             return;
         };
         let flags = if stat.attributes.is_directory() {
@@ -405,7 +405,7 @@ impl Maker<'_> {
             AtFlags::empty()
         };
         if ours(&stat) && rustix::fs::unlinkat(&self.dir.path, self.name, flags).is_ok() {
-            inner.removed(self.dir.ino, self.name, &stat, true);
+            inner.removed(self.dir.ino, self.name, (&fd, &stat), true);
         }
     }
 }

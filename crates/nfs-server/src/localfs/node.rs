@@ -39,10 +39,11 @@ impl AsFd for NodeFd {
 
 /// A file that was found, and the descriptors we have of it.
 pub(super) struct Node {
+    file: FileId,
+    /// Its number among the open files.
+    pub(super) key: u64,
     pub(super) ino: u64,
     pub(super) birth: u64,
-    /// Inode of the directory in its handle.
-    pub(super) home: u64,
     pub(super) kind: FileKind,
     pub(super) path: NodeFd,
     /// Opened by the first read if `path` cannot be read through.
@@ -52,16 +53,17 @@ pub(super) struct Node {
     pub(super) writer: Mutex<Option<Arc<OwnedFd>>>,
     /// Held while data is written that need not reach a disk, and while the size is set.
     pub(super) writing: Mutex<()>,
-    /// When it was last seen at its place, in milliseconds since the start.
+    /// When a directory was last seen within the export, in milliseconds since the start; 0 is never.
     pub(super) seen: AtomicU64,
 }
 
 impl Node {
-    pub(super) fn new(stat: &Stat, home: u64, path: impl Into<NodeFd>) -> Self {
+    pub(super) fn new(stat: &Stat, file: FileId, key: u64, path: impl Into<NodeFd>) -> Self {
         Self {
+            file,
+            key,
             ino: stat.attributes.fileid,
             birth: stat.birth,
-            home,
             kind: stat.attributes.kind,
             path: path.into(),
             reader: OnceLock::new(),
@@ -72,11 +74,12 @@ impl Node {
     }
 
     pub(super) fn id(&self) -> FileId {
-        FileId::from(TableId {
-            ino: self.ino,
-            birth: self.birth,
-            home: self.home,
-        })
+        self.file
+    }
+
+    /// Inode of the directory in its handle, where that has one.
+    pub(super) fn home(&self) -> u64 {
+        TableId::parse(self.file).map_or(0, |id| id.home)
     }
 
     pub(super) fn is_directory(&self) -> bool {

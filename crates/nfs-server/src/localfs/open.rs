@@ -1,13 +1,16 @@
 //! Opening a directory to be exported.
 
+use super::id::{self, TableId};
+use super::kernel::KernelHandles;
 use super::kind::FsKind;
 use super::lru::Lru;
 use super::node::Node;
 use super::sys::{self, Pace, ProcFd};
 use super::table::Table;
-use super::{Caches, DIRECTORY_TRUST, Inner, REMEMBERED_PLACES};
+use super::{Caches, DIRECTORY_TRUST, Inner, REMEMBERED_PLACES, Resolver};
 use crate::fs::{Identity, fresh_verifier};
 use buffer::Pool;
+use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io;
@@ -49,9 +52,22 @@ pub struct LocalFsOptions {
     pub pool: Pool,
     /// When changes of names and attributes are on the disk.
     pub changes: Changes,
+    /// How files are found from their handles.
+    pub handles: Handles,
     /// Most files kept open between calls, each with up to three descriptors. By default all
     /// exports together keep as many as a quarter of the descriptors that the process may have.
     pub open_files: Option<usize>,
+}
+
+/// How files are found from their handles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Handles {
+    /// By handles of the kernel, if the file system has them and this process may open them
+    /// (`CAP_DAC_READ_SEARCH`); else with a table.
+    #[default]
+    Auto,
+    /// With a table of the places of files, in the state directory.
+    Table,
 }
 
 /// When a change of names or attributes is on the disk. Data has its own rules: WRITE says how
@@ -72,6 +88,7 @@ impl Default for LocalFsOptions {
             state_dir: None,
             pool: Pool::new(32 << 20),
             changes: Changes::default(),
+            handles: Handles::default(),
             open_files: None,
         }
     }
@@ -118,7 +135,7 @@ pub enum OpenError {
 
 impl Inner {
     pub(super) fn open(path: PathBuf, options: LocalFsOptions) -> Result<Self, OpenError> {
-        let kernel = |what: &'static str| {
+        let kernel_error = |what: &'static str| {
             let path = path.clone();
             move |errno: Errno| OpenError::Kernel {
                 path,
@@ -135,10 +152,10 @@ impl Inner {
             path: path.clone(),
             error: errno.into(),
         })?;
-        let proc = ProcFd::open().map_err(kernel("/proc is not mounted"))?;
-        let system = rustix::fs::fstatfs(&root).map_err(kernel("statfs"))?;
+        let proc = ProcFd::open().map_err(kernel_error("/proc is not mounted"))?;
+        let system = rustix::fs::fstatfs(&root).map_err(kernel_error("statfs"))?;
         let kind = FsKind::of(&system);
-        let stat = sys::stat(&root, kind.keeps_births()).map_err(kernel("statx"))?;
+        let stat = sys::stat(&root, kind.keeps_births()).map_err(kernel_error("statx"))?;
         if stat.born.is_none() {
             tracing::warn!(
                 export = %path.display(),
@@ -147,7 +164,7 @@ impl Inner {
             );
         }
         // Fails on kernels before 5.6 and in sandboxes without it.
-        sys::open_entry(&root, b".", Pace::Patient).map_err(kernel(
+        sys::open_entry(&root, b".", Pace::Patient).map_err(kernel_error(
             "this kernel has no openat2, which keeps clients within it",
         ))?;
         // Where there is no such directory yet, nothing that exists is within it.
@@ -156,7 +173,42 @@ impl Inner {
         if state_path.is_some_and(|state| path.starts_with(state)) {
             return Err(OpenError::OwnState { path });
         }
-        let (table, state) = open_table(&path, options.state_dir.as_deref())?;
+        let kernel = match options.handles {
+            Handles::Auto => KernelHandles::open(root.as_fd(), &proc).inspect_err(|error| {
+                tracing::debug!(export = %path.display(), %error, "no handles of the kernel");
+            }),
+            Handles::Table => Err(Errno::OPNOTSUPP),
+        };
+        let (resolver, state) = match kernel {
+            Ok(handles) => {
+                let state = options.state_dir.as_ref();
+                (
+                    Resolver::Kernel(handles),
+                    state.and_then(|state| std::fs::File::open(state).ok()),
+                )
+            }
+            Err(_) => {
+                let (table, state) = open_table(&path, options.state_dir.as_deref())?;
+                (Resolver::Table(table), state)
+            }
+        };
+        let (file, key) = match &resolver {
+            Resolver::Kernel(handles) => {
+                let file = handles
+                    .identify(&root)
+                    .map_err(kernel_error("its file handle"))?;
+                (file, id::key_of_kernel(file))
+            }
+            Resolver::Table(_) => {
+                let ino = stat.attributes.fileid;
+                let id = TableId {
+                    ino,
+                    birth: stat.birth,
+                    home: ino,
+                };
+                (id.into(), ino)
+            }
+        };
         let hidden = state
             .and_then(|state| sys::stat(&state, kind.keeps_births()).ok())
             .filter(|state| state.mount == stat.mount)
@@ -165,7 +217,7 @@ impl Inner {
         Ok(Self {
             hidden,
             proc,
-            table,
+            resolver,
             caches: Mutex::new(Caches {
                 open: Lru::new(options.open_files.unwrap_or(*OPEN_FILES.end())),
                 links: Lru::new(REMEMBERED_PLACES),
@@ -201,7 +253,7 @@ impl Inner {
             changes: options.changes,
             trust: DIRECTORY_TRUST,
             memory: kind.is_memory(),
-            root: Arc::new(Node::new(&stat, stat.attributes.fileid, root)),
+            root: Arc::new(Node::new(&stat, file, key, root)),
         })
     }
 }

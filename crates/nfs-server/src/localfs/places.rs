@@ -4,18 +4,31 @@ use super::Inner;
 use super::id::TableId;
 use super::node::{Known, Link, Node};
 use super::sys::{Pace, Stat, Stop, Try};
-use super::table::{Of, Place, Row};
-use crate::fs::FileId;
+use super::table::{Of, Place, Row, Table};
+use super::{Resolver, id};
+use crate::fs::{Error, FileId};
+use rustix::fd::AsFd;
 use std::sync::Arc;
 
 impl Inner {
     /// The handle of a file that was seen in a directory.
-    pub(super) fn identify(&self, parent: u64, name: &[u8], stat: &Stat) -> Try<FileId> {
+    pub(super) fn identify(
+        &self,
+        parent: u64,
+        name: &[u8],
+        (fd, stat): (impl AsFd, &Stat),
+        home: Option<u64>,
+        pace: Pace,
+    ) -> Try<FileId> {
+        let table = match &self.resolver {
+            Resolver::Kernel(handles) => return Ok(handles.identify(fd)?),
+            Resolver::Table(table) => table,
+        };
         let ino = stat.attributes.fileid;
         if ino == self.root.ino {
             return Ok(self.root.id());
         }
-        let home = self.settle(parent, name, stat, None, Pace::Patient)?;
+        let home = self.settle(table, parent, name, stat, home, pace)?;
         Ok(FileId::from(TableId {
             ino,
             birth: stat.birth,
@@ -23,12 +36,42 @@ impl Inner {
         }))
     }
 
+    /// Where a file is among the open ones.
+    pub(super) fn key_of(&self, file: FileId, stat: &Stat) -> u64 {
+        match &self.resolver {
+            Resolver::Kernel(_) => id::key_of_kernel(file),
+            Resolver::Table(_) => stat.attributes.fileid,
+        }
+    }
+
+    /// Where a file would be among the open ones.
+    pub(super) fn key(&self, fd: impl AsFd, stat: &Stat) -> Try<u64> {
+        match &self.resolver {
+            Resolver::Kernel(handles) => Ok(id::key_of_kernel(handles.identify(fd)?)),
+            Resolver::Table(_) => Ok(stat.attributes.fileid),
+        }
+    }
+
+    /// The table, where there is one.
+    pub(super) fn table(&self) -> Option<&Table> {
+        match &self.resolver {
+            Resolver::Kernel(_) => None,
+            Resolver::Table(table) => Some(table),
+        }
+    }
+
+    /// The row of an inode.
+    pub(super) fn row(&self, ino: u64) -> Result<Option<(Of, Row)>, Error> {
+        self.table().map_or(Ok(None), |table| table.get(ino))
+    }
+
     /// Decides the home of a file that was seen in a directory, and remembers the place.
     ///
     /// A file keeps the home it was given first, wherever it goes and whatever other names it has,
     /// so that all of them lead to the same handle. In haste only what is in memory decides.
-    pub(super) fn settle(
+    fn settle(
         &self,
+        table: &Table,
         parent: u64,
         name: &[u8],
         stat: &Stat,
@@ -56,12 +99,11 @@ impl Inner {
         }
         let decided = known.map(|(known, _)| known.home).or(home);
         if pace == Pace::Quick
-            && (needs_row(stat, decided.unwrap_or(parent), parent) || self.table.has_files())
+            && (needs_row(stat, decided.unwrap_or(parent), parent) || table.has_files())
         {
             return Err(Stop::WouldBlock);
         }
-        let row = self
-            .table
+        let row = table
             .get_of(ino, kind_of(stat))?
             .filter(|row| row.birth == stat.birth);
         let home = known
@@ -71,7 +113,7 @@ impl Inner {
             .unwrap_or(parent);
         let saved = row.is_some() || needs_row(stat, home, parent);
         if needs_row(stat, home, parent) {
-            self.save(parent, name, stat, home);
+            save(table, parent, name, stat, home);
         }
         let mut caches = self.caches();
         // Another call may have been faster to decide.
@@ -94,29 +136,6 @@ impl Inner {
         Ok(home)
     }
 
-    /// Sees to it that the table knows this place of a file.
-    fn save(&self, parent: u64, name: &[u8], stat: &Stat, home: u64) {
-        let of = kind_of(stat);
-        let ino = stat.attributes.fileid;
-        self.table.update(ino, of, stat.birth, |row| {
-            let mut row = row
-                .filter(|row| row.home == home)
-                .unwrap_or_else(|| Row::new(stat.birth, home));
-            let known = row.places.iter().any(|place| place.is(parent, name));
-            // A file with one name has no other one.
-            if of == Of::Directory || stat.attributes.links <= 1 {
-                row.places.retain(|place| place.is(parent, name));
-            }
-            if !known {
-                row.add(Place {
-                    parent,
-                    name: name.into(),
-                });
-            }
-            Some(row)
-        });
-    }
-
     /// A file was given a name: by renaming it, or one more.
     pub(super) fn moved(
         &self,
@@ -125,7 +144,10 @@ impl Inner {
         to: &Node,
         name: &[u8],
     ) {
-        let home = match self.identify_known(stat) {
+        let Some(table) = self.table() else {
+            return;
+        };
+        let home = match self.identify_known(table, stat) {
             Some(home) => home,
             None => from,
         };
@@ -133,12 +155,12 @@ impl Inner {
         let saved = needs_row(stat, home, to.ino);
         if saved {
             if let Some(old_name) = old_name {
-                self.forget_place(stat, from, old_name);
+                forget_place(table, stat, from, old_name);
             }
-            self.save(to.ino, name, stat, home);
+            save(table, to.ino, name, stat, home);
         } else {
             // It is where its handle says: a row from when it was not would only mislead.
-            self.table.remove(ino, of, stat.birth);
+            table.remove(ino, of, stat.birth);
         }
         self.caches().links.insert(
             stat.attributes.fileid,
@@ -154,24 +176,14 @@ impl Inner {
         );
     }
 
-    /// A name is none of this file's any more; the others stay.
-    fn forget_place(&self, stat: &Stat, parent: u64, name: &[u8]) {
-        let ino = stat.attributes.fileid;
-        self.table.update(ino, kind_of(stat), stat.birth, |row| {
-            let mut row = row?;
-            row.forget(parent, name);
-            Some(row)
-        });
-    }
-
-    fn identify_known(&self, stat: &Stat) -> Option<u64> {
+    fn identify_known(&self, table: &Table, stat: &Stat) -> Option<u64> {
         let ino = stat.attributes.fileid;
         {
             let mut caches = self.caches();
             if let Some(node) = caches.open.get(ino)
                 && node.birth == stat.birth
             {
-                return Some(node.home);
+                return Some(node.home());
             }
             if let Some(link) = caches.links.get(ino)
                 && let Some(known) = link.known
@@ -180,7 +192,7 @@ impl Inner {
                 return Some(known.home);
             }
         }
-        let row = self.table.get_of(ino, kind_of(stat)).ok()??;
+        let row = table.get_of(ino, kind_of(stat)).ok()??;
         (row.birth == stat.birth).then_some(row.home)
     }
 
@@ -192,9 +204,10 @@ impl Inner {
         &self,
         parent: u64,
         name: &[u8],
-        stat: &Stat,
+        (fd, stat): (impl AsFd, &Stat),
         gone: bool,
     ) -> Option<Arc<Node>> {
+        let key = self.key(fd, stat).ok()?;
         let ino = stat.attributes.fileid;
         let mut caches = self.caches();
         let forget = caches.links.get(ino).is_some_and(|link| match link.known {
@@ -204,20 +217,53 @@ impl Inner {
         if forget {
             caches.links.remove(ino);
         }
-        let open = caches.open.get(ino).map(|node| node.birth);
+        let open = caches.open.get(key).map(|node| node.birth);
         let node = if gone && open == Some(stat.birth) {
-            caches.open.remove(ino)
+            caches.open.remove(key)
         } else {
             None
         };
         drop(caches);
-        if gone {
-            self.table.remove(ino, kind_of(stat), stat.birth);
-        } else {
-            self.forget_place(stat, parent, name);
+        match self.table() {
+            Some(table) if gone => table.remove(ino, kind_of(stat), stat.birth),
+            Some(table) => forget_place(table, stat, parent, name),
+            None => {}
         }
         node
     }
+}
+
+/// Sees to it that the table knows this place of a file.
+fn save(table: &Table, parent: u64, name: &[u8], stat: &Stat, home: u64) {
+    let of = kind_of(stat);
+    let ino = stat.attributes.fileid;
+    table.update(ino, of, stat.birth, |row| {
+        let mut row = row
+            .filter(|row| row.home == home)
+            .unwrap_or_else(|| Row::new(stat.birth, home));
+        let known = row.places.iter().any(|place| place.is(parent, name));
+        // A file with one name has no other one.
+        if of == Of::Directory || stat.attributes.links <= 1 {
+            row.places.retain(|place| place.is(parent, name));
+        }
+        if !known {
+            row.add(Place {
+                parent,
+                name: name.into(),
+            });
+        }
+        Some(row)
+    });
+}
+
+/// A name is none of this file's any more; the others stay.
+fn forget_place(table: &Table, stat: &Stat, parent: u64, name: &[u8]) {
+    let ino = stat.attributes.fileid;
+    table.update(ino, kind_of(stat), stat.birth, |row| {
+        let mut row = row?;
+        row.forget(parent, name);
+        Some(row)
+    });
 }
 
 fn kind_of(stat: &Stat) -> Of {

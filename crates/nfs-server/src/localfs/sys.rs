@@ -5,7 +5,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 use siphasher::sip::SipHasher24;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::hash::Hasher;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -106,6 +106,38 @@ pub(super) fn open_entry(dir: impl AsFd, name: &[u8], pace: Pace) -> Result<Owne
     ))
 }
 
+/// A descriptor that stands for the directory at a path below another one.
+pub(super) fn open_below(dir: impl AsFd, path: &[u8], pace: Pace) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = no_crossing(pace);
+    opened(rustix::fs::openat2(
+        dir,
+        path,
+        flags,
+        Mode::empty(),
+        resolve,
+    ))
+}
+
+/// A descriptor that stands for the directory above one, in the same mount.
+pub(super) fn open_parent(dir: impl AsFd, pace: Pace) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = no_crossing(pace) - ResolveFlags::BENEATH;
+    opened(rustix::fs::openat2(
+        dir,
+        c"..",
+        flags,
+        Mode::empty(),
+        resolve,
+    ))
+}
+
+/// Whether two descriptors stand for the same file.
+pub(super) fn is_same(one: impl AsFd, other: impl AsFd) -> Result<bool, Errno> {
+    let (one, other) = (rustix::fs::fstat(one)?, rustix::fs::fstat(other)?);
+    Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
+}
+
 /// Makes a regular file that does not exist yet, and opens it for `access`.
 pub(super) fn create(
     dir: impl AsFd,
@@ -154,12 +186,6 @@ pub(super) fn attributes(fd: impl AsFd) -> Result<Attributes, Errno> {
         mtime: time(found.st_mtime, found.st_mtime_nsec),
         ctime: time(found.st_ctime, found.st_ctime_nsec),
     })
-}
-
-/// An entry of a directory.
-pub(super) fn stat_entry(dir: impl AsFd, name: &[u8], births: bool) -> Result<Stat, Errno> {
-    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-    Ok(convert(&rustix::fs::statx(dir, name, flags, STAT)?, births))
 }
 
 fn convert(found: &Statx, births: bool) -> Stat {
@@ -272,6 +298,13 @@ impl ProcFd {
                 flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK,
                 Mode::empty(),
             ))
+        })
+    }
+
+    /// The path of what `fd` stands for, as far as the kernel knows one.
+    pub(super) fn path(&self, fd: BorrowedFd<'_>) -> Result<CString, Errno> {
+        self.with(fd, |dir, name| {
+            rustix::fs::readlinkat(dir, name, Vec::new())
         })
     }
 

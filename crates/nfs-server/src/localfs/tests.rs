@@ -3,13 +3,53 @@
 use super::*;
 use crate::fs::{CreateHow, FileKind};
 use rustix::io::preadv2;
+use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
+mod data;
 mod handles;
+mod kernel;
+mod places;
 mod turns;
+
+thread_local! {
+    /// How the file systems of this test find files.
+    static HANDLES: Cell<Handles> = const { Cell::new(Handles::Auto) };
+}
+
+/// Runs each of these tests twice: with handles of the kernel, where this process may use them, and with
+/// the table.
+macro_rules! in_both_ways {
+    ($($test:ident)*) => {
+        mod with_kernel_handles {
+            $(#[test]
+            fn $test() {
+                super::$test();
+            })*
+        }
+
+        mod with_the_table {
+            $(#[test]
+            fn $test() {
+                crate::localfs::tests::HANDLES.set(crate::Handles::Table);
+                super::$test();
+            })*
+        }
+    };
+}
+use in_both_ways;
+
+/// Options of a test in a directory of its own.
+fn options() -> LocalFsOptions {
+    LocalFsOptions {
+        changes: Changes::Cached,
+        handles: HANDLES.get(),
+        ..LocalFsOptions::default()
+    }
+}
 
 /// An export, its state, and something beside both.
 struct Export {
@@ -21,6 +61,12 @@ struct Export {
 }
 
 impl Export {
+    /// One whose files are found with the table.
+    fn with_table() -> Self {
+        HANDLES.set(Handles::Table);
+        Self::new()
+    }
+
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let [path, state, outside] = ["export", "state", "outside"].map(|name| {
@@ -43,8 +89,7 @@ impl Export {
     fn options(&self) -> LocalFsOptions {
         LocalFsOptions {
             state_dir: Some(self.state.clone()),
-            changes: Changes::Cached,
-            ..LocalFsOptions::default()
+            ..options()
         }
     }
 
@@ -150,13 +195,11 @@ fn file(mode: u32) -> Make {
 }
 
 /// Few files can be open at a time, so that all of them come and go below the feet of the others.
-#[test]
 fn calls_at_the_same_time_do_not_disturb_each_other() {
     let dir = tempfile::tempdir().unwrap();
     let options = LocalFsOptions {
-        changes: Changes::Cached,
         open_files: Some(3),
-        ..LocalFsOptions::default()
+        ..options()
     };
     let local = LocalFs::open(dir.path(), options).unwrap();
     let who = Identity::root();
@@ -232,7 +275,6 @@ fn data_lost_while_attributes_are_synced_changes_the_write_verifier() {
     assert_ne!(export.fs().write_verifier(), before);
 }
 
-#[test]
 fn symbolic_links_out_of_the_export_are_not_followed() {
     let export = Export::new();
     symlink(&export.outside, export.path.join("dir")).unwrap();
@@ -265,7 +307,6 @@ fn symbolic_links_out_of_the_export_are_not_followed() {
     assert_eq!(fs::read(export.outside.join("secret")).unwrap(), b"secret");
 }
 
-#[test]
 fn there_is_nothing_above_the_root() {
     let export = Export::new();
     assert_eq!(export.find("..").unwrap(), export.fs().root());
@@ -273,7 +314,6 @@ fn there_is_nothing_above_the_root() {
     assert_eq!(export.find("../outside"), Err(Error::NotFound));
 }
 
-#[test]
 fn directory_that_was_moved_out_of_the_export_is_not_served() {
     let mut export = Export::new();
     export.write("d/sub/f", "file");
@@ -288,7 +328,6 @@ fn directory_that_was_moved_out_of_the_export_is_not_served() {
     assert!(!export.outside.join("d/sub/x").exists());
 }
 
-#[test]
 fn directory_swapped_for_a_link_never_leads_out() {
     let mut export = Export::new();
     export.write("d/secret", "inside");
@@ -325,12 +364,11 @@ fn directory_swapped_for_a_link_never_leads_out() {
     );
 }
 
-#[test]
 fn state_directory_within_the_export_is_not_served() {
     let dir = tempfile::tempdir().unwrap();
     let options = LocalFsOptions {
         state_dir: Some(dir.path().join("state")),
-        ..LocalFsOptions::default()
+        ..options()
     };
     fs::create_dir(dir.path().join("state")).unwrap();
     fs::write(dir.path().join("state/handle.key"), b"key").unwrap();
@@ -366,7 +404,6 @@ fn state_directory_within_the_export_is_not_served() {
 
 /// The same calls by two users, of whom one owns the file. Run by root the mode bits decide; run by
 /// anybody else all is done as that user.
-#[test]
 fn callers_have_the_rights_of_their_mode_bits() {
     let export = Export::new();
     let (owner, other) = (Identity::new(1001, 1001), Identity::new(1002, 1002));
@@ -406,7 +443,6 @@ fn callers_have_the_rights_of_their_mode_bits() {
     }
 }
 
-#[test]
 fn set_group_id_directories_pass_on_their_group() {
     let export = Export::new();
     let dir = Make::Directory(SetAttributes::mode(0o2777));
@@ -422,7 +458,6 @@ fn set_group_id_directories_pass_on_their_group() {
     assert_eq!((f.gid, f.mode), (gid, 0o644));
 }
 
-#[test]
 fn file_made_read_only_can_be_written_by_its_owner() {
     let mut export = Export::new();
     let root = export.fs().root();
@@ -444,7 +479,6 @@ fn file_made_read_only_can_be_written_by_its_owner() {
     assert_eq!(export.read(f).unwrap(), b"other");
 }
 
-#[test]
 fn set_id_bits_are_cleared_when_another_user_writes() {
     let export = Export::new();
     let root = export.fs().root();
@@ -460,7 +494,6 @@ fn set_id_bits_are_cleared_when_another_user_writes() {
 }
 
 /// Somebody's write takes privilege away while the owner sets another mode, which stays.
-#[test]
 fn mode_that_was_read_before_is_not_given_back() {
     let export = Export::new();
     let who = Identity::root();
@@ -490,7 +523,6 @@ fn mode_that_was_read_before_is_not_given_back() {
     }
 }
 
-#[test]
 fn refused_attributes_do_not_cost_the_data() {
     let export = Export::new();
     export.write("f", "data");
@@ -507,12 +539,11 @@ fn refused_attributes_do_not_cost_the_data() {
     }
 }
 
-#[test]
 fn number_of_open_files_is_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let options = LocalFsOptions {
         open_files: Some(4),
-        ..LocalFsOptions::default()
+        ..options()
     };
     let local = LocalFs::open(dir.path(), options).unwrap();
     let who = Identity::root();
@@ -535,7 +566,6 @@ fn number_of_open_files_is_bounded() {
     assert!(local.inner.caches().open.len() <= 4);
 }
 
-#[test]
 fn descriptors_are_given_back_when_there_are_no_more() {
     let export = Export::new();
     for n in 0..20 {
@@ -550,121 +580,10 @@ fn descriptors_are_given_back_when_there_are_no_more() {
     assert!(export.find("f0").is_ok());
 }
 
-#[test]
-fn cached_data_is_answered_without_a_job() {
-    let export = Export::new();
-    export.write("f", &"x".repeat(100_000));
-    let f = export.find("f").unwrap();
-    assert_eq!(export.read(f).unwrap().len(), 100_000);
-    let plain = fs::File::open(export.path.join("f")).unwrap();
-    let mut memory = [0; 4096];
-    let mut space = [std::io::IoSliceMut::new(&mut memory)];
-    let haste = export.fs().inner.haste;
-    let supported = preadv2(&plain, &mut space, 0, haste).is_ok();
-    let who = Identity::root();
-    let local = export.fs();
-    assert!(local.attributes(f).is_ready());
-    assert!(local.access(&who, f, Access::READ).is_ready());
-    let step = Step::Name(Name::new(b"f").unwrap());
-    assert!(local.lookup(&who, local.root(), step).is_ready());
-    assert_eq!(local.read(&who, f, 0, 100_000).is_ready(), supported);
-}
-
-#[test]
-fn files_in_memory_are_made_written_renamed_and_removed_without_a_job() {
-    let export = Export::in_memory();
-    let (who, local) = (Identity::root(), export.fs());
-    let root = local.root();
-    let name = |name| Name::new(name).unwrap();
-    let file = || Make::File(CreateHow::Guarded(SetAttributes::default()));
-    let data = || Gather::from_elem(Bytes::from_static(b"data"), 1);
-
-    // The kernel has not seen this name, and may not look it up without waiting on a disk.
-    let unseen = local.lookup(&who, root, Step::Name(name(b"a")));
-    let Outcome::Ready(unseen) = unseen else {
-        panic!("a name is looked up at once");
-    };
-    assert_eq!(unseen.result.err(), Some(Error::NotFound));
-    let Outcome::Ready(made) = local.make(&who, root, name(b"a"), file()) else {
-        panic!("a file is made at once");
-    };
-    let a = made.result.unwrap().file;
-    let write = |stability| local.write(&who, a, 0, data(), stability).is_ready();
-    assert!(write(Stability::FileSync) && write(Stability::Unstable));
-    assert!(local.commit(&who, a, 0, 0).is_ready());
-    let rename = |from, to| local.rename(&who, (root, name(from)), (root, name(to)));
-    assert!(rename(b"a", b"b").is_ready());
-    assert_eq!(fs::read(export.path.join("b")).unwrap(), b"data");
-
-    let directory = Make::Directory(SetAttributes::default());
-    let made = local.make(&who, root, name(b"d"), directory);
-    assert!(!made.is_ready(), "the table has to know of directories");
-    drop(made);
-    fs::write(export.path.join("c"), "c").unwrap();
-    let replaced = rename(b"b", b"c");
-    assert!(!replaced.is_ready(), "what is replaced may be large");
-    assert_eq!(fs::read(export.path.join("c")).unwrap(), b"c");
-    let names = local.inner.names();
-    assert!(!local.make(&who, root, name(b"e"), file()).is_ready());
-    assert!(!rename(b"b", b"f").is_ready());
-    let remove = |name_| local.remove(&who, root, name(name_));
-    assert!(!remove(b"b").is_ready());
-    drop(names);
-    assert_eq!(fs::read_dir(&export.path).unwrap().count(), 2);
-    assert!(remove(b"b").is_ready());
-    fs::write(export.path.join("large"), vec![0; INLINE_WRITE + 1]).unwrap();
-    fs::hard_link(export.path.join("c"), export.path.join("link")).unwrap();
-    for name in [&b"large"[..], b"link"] {
-        let removed = remove(name);
-        assert!(
-            !removed.is_ready(),
-            "it takes time, or the table has to know"
-        );
-        removed.wait().result.unwrap();
-    }
-    assert_eq!(fs::read_dir(&export.path).unwrap().count(), 1);
-
-    // Rows of files are read from the disk.
-    fs::create_dir(export.path.join("other")).unwrap();
-    let other = export.find("other").unwrap();
-    let moved = local.rename(&who, (root, name(b"c")), (other, name(b"c")));
-    assert!(!moved.is_ready());
-    moved.wait().result.unwrap();
-    assert!(!local.make(&who, root, name(b"e"), file()).is_ready());
-}
-
-/// A client that is told so needs no COMMIT.
-#[test]
-fn large_write_to_memory_is_stable_at_once_and_leaves_nothing_open() {
-    let export = Export::in_memory();
-    export.write("f", "");
-    let f = export.find("f").unwrap();
-    let (who, local) = (Identity::root(), export.fs());
-    let node = local.inner.node(f, Pace::Patient).unwrap();
-    let write = |len| {
-        let data = Gather::from_elem(Bytes::from(vec![7; len]), 1);
-        local.write(&who, f, 0, data, Stability::Unstable)
-    };
-    let committed = |outcome: Outcome<Changed<WriteOut>>| outcome.wait().result.unwrap().committed;
-    let is_open = || node.writer.lock().unwrap().is_some();
-
-    assert_eq!(committed(write(INLINE_WRITE)), Stability::Unstable);
-    assert!(is_open());
-    let written = write(INLINE_WRITE_IN_MEMORY);
-    assert!(written.is_ready());
-    assert_eq!(committed(written), Stability::FileSync);
-    assert!(!is_open());
-    let larger = write(INLINE_WRITE_IN_MEMORY + 1);
-    assert!(!larger.is_ready());
-    assert_eq!(committed(larger), Stability::FileSync);
-    let len = fs::metadata(export.path.join("f")).unwrap().len();
-    assert_eq!(len, INLINE_WRITE_IN_MEMORY as u64 + 1);
-}
-
 /// Whoever holds the lock of the table waits for a disk.
 #[test]
 fn answers_without_a_job_do_not_touch_the_table() {
-    let mut export = Export::new();
+    let mut export = Export::with_table();
     export.write("d/f", "");
     let d = export.find("d").unwrap();
     let f = export.find("d/f").unwrap();
@@ -672,13 +591,13 @@ fn answers_without_a_job_do_not_touch_the_table() {
     let name = |name| Step::Name(Name::new(name).unwrap());
     export.restart();
     let local = export.fs();
-    let busy = local.inner.table.hold();
+    let busy = local.inner.table().unwrap().hold();
     assert!(!local.attributes(f).is_ready());
     assert!(!local.attributes(d).is_ready());
     assert!(!local.lookup(&who, local.root(), name(b"d")).is_ready());
     drop(busy);
     assert!(export.find("d/f").is_ok() && export.find("d").is_ok());
-    let busy = local.inner.table.hold();
+    let busy = local.inner.table().unwrap().hold();
     assert!(local.attributes(f).is_ready());
     assert!(local.lookup(&who, local.root(), name(b"d")).is_ready());
     assert!(local.lookup(&who, d, name(b"f")).is_ready());
@@ -686,7 +605,6 @@ fn answers_without_a_job_do_not_touch_the_table() {
     drop(busy);
 }
 
-#[test]
 fn operations_on_unknown_file_systems_always_run_as_jobs() {
     let mut export = Export::new();
     export.write("f", "data");
@@ -702,96 +620,6 @@ fn operations_on_unknown_file_systems_always_run_as_jobs() {
     let wrote = local.write(&who, f, 0, data, Stability::Unstable);
     assert!(!wrote.is_ready());
     assert!(!local.space(f).is_ready());
-}
-
-#[test]
-fn read_that_is_partly_cached_is_completed_from_disk() {
-    let export = Export::new();
-    let data: Vec<u8> = (0..1_u32 << 20)
-        .map(|n| u8::try_from(n >> 8 & 0xff).unwrap())
-        .collect();
-    fs::write(export.path.join("f"), &data).unwrap();
-    let plain = fs::File::open(export.path.join("f")).unwrap();
-    plain.sync_all().unwrap();
-    let second_half = std::num::NonZeroU64::new(1 << 19);
-    let forget = rustix::fs::Advice::DontNeed;
-    rustix::fs::fadvise(&plain, 1 << 19, second_half, forget).unwrap();
-    let f = export.find("f").unwrap();
-    assert_eq!(export.read(f).unwrap(), data);
-    let seen = export
-        .fs()
-        .read(&Identity::root(), f, 12_345, 1 << 20)
-        .wait();
-    let read = seen.result.unwrap();
-    assert!(read.eof);
-    assert_eq!(read.data.concat(), &data[12_345..]);
-}
-
-#[test]
-fn file_that_shrinks_while_it_is_read_is_read_to_its_new_end() {
-    let export = Export::new();
-    export.write("f", &"x".repeat(10_000));
-    let f = export.find("f").unwrap();
-    let (inner, who) = (&export.fs().inner, Identity::root());
-    let mut reading = inner
-        .begin_read(&who, f, 0, 10_000, Pace::Patient)
-        .unwrap_or_else(|stop| panic!("{stop:?}"));
-    export.write("f", "short");
-    assert!(inner.read_on(&mut reading, Pace::Patient).unwrap());
-    let read = reading.finish().result.unwrap();
-    assert_eq!((read.data.concat(), read.eof), (b"short".to_vec(), true));
-}
-
-#[test]
-fn memory_of_reads_goes_back_to_its_pool() {
-    let export = Export::new();
-    export.write("f", &"x".repeat(100_000));
-    let f = export.find("f").unwrap();
-    for _ in 0..10 {
-        export.read(f).unwrap();
-    }
-    let stats = export.fs().inner.pool.stats();
-    assert_eq!((stats.out, stats.misses), (0, 1));
-}
-
-#[test]
-fn written_file_is_not_kept_open_for_writing() {
-    let export = Export::new();
-    export.write("f", "");
-    let f = export.find("f").unwrap();
-    let data = Gather::from_elem(Bytes::from_static(b"x"), 1);
-    let who = Identity::root();
-    let done = export.fs().write(&who, f, 0, data, Stability::Unstable);
-    done.wait().result.unwrap();
-    export.fs().commit(&who, f, 0, 0).wait().result.unwrap();
-    let node = export.fs().inner.node(f, Pace::Patient).unwrap();
-    assert!(node.writer.lock().unwrap().is_none());
-}
-
-#[test]
-fn file_can_be_executed_when_it_was_made_truncated_or_written_durably() {
-    let export = Export::new();
-    let who = Identity::root();
-    let make = Make::File(CreateHow::Guarded(SetAttributes {
-        size: Some(10),
-        ..SetAttributes::mode(0o755)
-    }));
-    let f = export.make_as(&who, export.fs().root(), "f", make).unwrap();
-    let check = |after: &str| {
-        let node = export.fs().inner.node(f, Pace::Patient).unwrap();
-        let flags = rustix::fs::fcntl_getfl(&node.path).unwrap();
-        assert!(!flags.intersects(OFlags::WRONLY | OFlags::RDWR), "{after}");
-        assert!(node.writer.lock().unwrap().is_none(), "{after}");
-    };
-    check("made");
-    let set = SetAttributes::size(3);
-    let done = export.fs().set_attributes(&who, f, set, None).wait();
-    done.result.unwrap();
-    check("truncated");
-    let data = Gather::from_elem(Bytes::from_static(b"x"), 1);
-    let done = export.fs().write(&who, f, 0, data, Stability::DataSync);
-    done.wait().result.unwrap();
-    check("written");
 }
 
 #[test]
@@ -814,6 +642,7 @@ fn directories_that_cannot_be_exported_are_refused_with_a_reason() {
     );
     let options = LocalFsOptions {
         state_dir: Some(file),
+        handles: Handles::Table,
         ..LocalFsOptions::default()
     };
     let error = LocalFs::open(dir.path(), options)
@@ -825,7 +654,7 @@ fn directories_that_cannot_be_exported_are_refused_with_a_reason() {
 
 #[test]
 fn state_directory_cannot_be_exported() {
-    let export = Export::new();
+    let export = Export::with_table();
     for path in [export.state.clone(), export.state.join("exports")] {
         let opened = LocalFs::open(&path, export.options());
         let error = opened.err().unwrap();
@@ -837,7 +666,25 @@ fn state_directory_cannot_be_exported() {
 
 #[test]
 fn second_server_of_the_same_directory_is_refused() {
-    let export = Export::new();
+    let export = Export::with_table();
     let second = LocalFs::open(&export.path, export.options());
     assert!(matches!(second.err(), Some(OpenError::InUse { .. })));
+}
+
+in_both_ways! {
+    calls_at_the_same_time_do_not_disturb_each_other
+    symbolic_links_out_of_the_export_are_not_followed
+    there_is_nothing_above_the_root
+    directory_that_was_moved_out_of_the_export_is_not_served
+    directory_swapped_for_a_link_never_leads_out
+    state_directory_within_the_export_is_not_served
+    callers_have_the_rights_of_their_mode_bits
+    set_group_id_directories_pass_on_their_group
+    file_made_read_only_can_be_written_by_its_owner
+    set_id_bits_are_cleared_when_another_user_writes
+    mode_that_was_read_before_is_not_given_back
+    refused_attributes_do_not_cost_the_data
+    number_of_open_files_is_bounded
+    descriptors_are_given_back_when_there_are_no_more
+    operations_on_unknown_file_systems_always_run_as_jobs
 }

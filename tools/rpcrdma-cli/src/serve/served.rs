@@ -90,6 +90,15 @@ impl Served {
         self.open.iter().any(|open| open.fs.acts_for_callers())
     }
 
+    /// How the files of each directory are found from their handles, in words.
+    pub(super) fn describe_handles(&self) -> String {
+        let describe = |open: &OpenDirectory| match open.fs.has_kernel_handles() {
+            true => format!("; {}: file handles of the kernel", open.path.display()),
+            false => format!("; {}: a table of file handles", open.path.display()),
+        };
+        self.open.iter().map(describe).collect()
+    }
+
     /// Serves these from now on. Directories that stay are not opened again; calls and connections go on.
     ///
     /// # Errors

@@ -141,7 +141,7 @@ impl Settings {
                     ChangesName::Durable => Changes::Durable,
                     ChangesName::Cached => Changes::Cached,
                 },
-                open_files: None,
+                ..LocalFsOptions::default()
             },
             open_files: capacity.open_files,
         }

@@ -1,0 +1,78 @@
+//! Handles of the kernel (name_to_handle_at(2)).
+//!
+//! The file system knows a file by its handle, whatever its name, for as long as it exists; nothing has
+//! to be remembered here.
+
+use super::id;
+use super::sys::{self, ProcFd, Stop, Try};
+use crate::fs::{Error, FileId};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::time::Duration;
+use syscalls::FileHandle;
+
+/// How often a handle is opened that the kernel has no memory for. To ext4 that is also the handle of a
+/// file that is gone, while another one with its inode number is being made.
+const OPEN_TRIES: u32 = 10;
+
+/// How long it is waited between two of them.
+const OPEN_PAUSE: Duration = Duration::from_millis(1);
+
+/// Handles of the mount that an export is in.
+pub(super) struct KernelHandles {
+    /// A directory of the mount.
+    mount: OwnedFd,
+}
+
+impl KernelHandles {
+    /// Those of the mount that this directory is in.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP`: the file system has none. `EPERM`: this process may not open them. `EOVERFLOW`:
+    /// they are longer than a [`FileId`] can be.
+    pub(super) fn open(root: BorrowedFd<'_>, proc: &ProcFd) -> Result<Self, Errno> {
+        let mount = proc.reopen(root, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let handles = Self { mount };
+        let file = handles.identify(root)?;
+        let again = handles.open_file(file).map_err(|stop| match stop {
+            Stop::Fail(Error::NotOwner) => Errno::PERM,
+            Stop::Fail(_) | Stop::WouldBlock => Errno::OPNOTSUPP,
+        })?;
+        match sys::is_same(&again, root)? {
+            true => Ok(handles),
+            false => Err(Errno::OPNOTSUPP),
+        }
+    }
+
+    /// The handle of a file.
+    pub(super) fn identify(&self, fd: impl AsFd) -> Result<FileId, Errno> {
+        let handle = FileHandle::of(fd.as_fd());
+        let handle = handle.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        id::of_kernel(&handle).ok_or(Errno::OVERFLOW)
+    }
+
+    /// A descriptor that stands for the file of a handle. It may have to be read from the disk.
+    pub(super) fn open_file(&self, file: FileId) -> Try<OwnedFd> {
+        let handle = id::to_kernel(file).ok_or(Error::Stale)?;
+        let flags = (OFlags::PATH | OFlags::NOFOLLOW).bits().cast_signed();
+        let open = || {
+            let opened = handle.open(self.mount.as_fd(), flags);
+            sys::opened(opened.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)))
+        };
+        let mut opened = open();
+        for _ in 1..OPEN_TRIES {
+            if !matches!(opened, Err(Errno::NOMEM)) {
+                break;
+            }
+            std::thread::sleep(OPEN_PAUSE);
+            opened = open();
+        }
+        opened.map_err(|errno| match errno {
+            // No handle of this file system.
+            Errno::INVAL => Error::Stale.into(),
+            errno => errno.into(),
+        })
+    }
+}

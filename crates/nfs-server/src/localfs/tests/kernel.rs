@@ -1,0 +1,172 @@
+//! Handles of the kernel: what they survive, and where they end.
+//!
+//! Where this process may not use them, or the file system of temporary files has none, there is nothing
+//! to test.
+
+use super::*;
+use crate::localfs::id;
+
+/// An export whose files are found by handles of the kernel, if there are any here.
+fn export() -> Option<Export> {
+    let export = Export::new();
+    if export.fs().has_kernel_handles() {
+        return Some(export);
+    }
+    let root = rustix::process::geteuid().is_root();
+    assert!(
+        !root,
+        "temporary files are on a file system without handles"
+    );
+    None
+}
+
+#[test]
+fn export_with_kernel_handles_has_no_state_on_the_disk() {
+    let Some(export) = export() else { return };
+    export.write("d/f", "file");
+    let f = export.find("d/f").unwrap();
+    assert!(id::to_kernel(f).is_some() && id::to_kernel(export.fs().root()).is_some());
+    export.rename("d/f", "f");
+    assert_eq!(export.read(f).unwrap(), b"file");
+    assert_eq!(fs::read_dir(&export.state).unwrap().count(), 0);
+}
+
+#[test]
+fn handle_survives_renames_by_others_and_a_restart() {
+    let Some(mut export) = export() else { return };
+    export.write("a/d/f", "file");
+    export.write("b/x", "");
+    let [d, f] = ["a/d", "a/d/f"].map(|path| export.find(path).unwrap());
+    fs::rename(export.path.join("a/d"), export.path.join("b/e")).unwrap();
+    assert!(export.stat(d).is_ok());
+    export.restart();
+    fs::rename(export.path.join("b/e/f"), export.path.join("g")).unwrap();
+    assert_eq!(export.read(f).unwrap(), b"file");
+    assert!(export.stat(d).is_ok());
+    assert_eq!(export.find("b/e").unwrap(), d);
+    assert_eq!(export.find("g").unwrap(), f);
+    let parent = export
+        .fs()
+        .lookup(&Identity::root(), d, Step::Parent)
+        .wait();
+    assert_eq!(parent.result.unwrap().file, export.find("b").unwrap());
+}
+
+/// As that of an export moved within its file system: nothing in a handle names a place.
+#[test]
+fn handle_survives_a_move_of_the_whole_export() {
+    let Some(mut export) = export() else { return };
+    export.write("d/f", "file");
+    let [d, f] = ["d", "d/f"].map(|path| export.find(path).unwrap());
+    export.trust_nothing();
+    let moved = export.outside.join("moved");
+    fs::rename(&export.path, &moved).unwrap();
+    assert!(export.stat(d).is_ok(), "the open root moved along");
+    export.path = moved;
+    export.restart();
+    assert!(export.stat(d).is_ok());
+    assert_eq!(export.read(f).unwrap(), b"file");
+}
+
+#[test]
+fn directory_moved_out_of_the_export_is_stale_by_its_handle_alone() {
+    let Some(mut export) = export() else { return };
+    export.write("d/sub/f", "file");
+    let [d, sub, f] = ["d", "d/sub", "d/sub/f"].map(|path| export.find(path).unwrap());
+    fs::rename(export.path.join("d"), export.outside.join("d")).unwrap();
+    export.restart();
+    for dir in [d, sub] {
+        assert_eq!(export.stat(dir), Err(Error::Stale));
+        let who = Identity::root();
+        let up = export.fs().lookup(&who, dir, Step::Parent).wait();
+        assert_eq!(up.result.err(), Some(Error::Stale));
+        assert_eq!(
+            export.make_as(&who, dir, "x", file(0o600)),
+            Err(Error::Stale)
+        );
+    }
+    // Of a file it cannot be told whether it still has a name within: as with knfsd's no_subtree_check.
+    assert_eq!(export.read(f).unwrap(), b"file");
+    fs::rename(export.outside.join("d"), export.path.join("e")).unwrap();
+    assert!(export.stat(d).is_ok() && export.stat(sub).is_ok());
+}
+
+#[test]
+fn directory_is_not_trusted_for_longer_than_the_one_it_was_found_in() {
+    let Some(mut export) = export() else { return };
+    export.write("a/b/c/f", "");
+    export.restart_with(|inner| inner.trust = Duration::from_secs(3600));
+    let a = export.find("a").unwrap();
+    let inner = &export.fs().inner;
+    let node = |file| inner.node(file, Pace::Patient).unwrap();
+    let old = node(a);
+    old.seen.store(1, Relaxed);
+    let [b, c] = ["a/b", "a/b/c"].map(|path| export.find(path).unwrap());
+    assert_eq!(node(b).seen.load(Relaxed), 1);
+    assert_eq!(node(c).seen.load(Relaxed), 1);
+}
+
+/// The kernel tells no path of more than 4095 bytes.
+#[test]
+fn directory_with_a_path_too_long_to_tell_is_within_the_export() {
+    let Some(mut export) = export() else { return };
+    let who = Identity::root();
+    let mut dir = export.fs().root();
+    let mut dirs = Vec::new();
+    for _ in 0..40 {
+        let name = "n".repeat(200);
+        let make = Make::Directory(SetAttributes::mode(0o755));
+        dir = export.make_as(&who, dir, &name, make).unwrap();
+        dirs.push(dir);
+    }
+    export.trust_nothing();
+    for dir in dirs {
+        assert!(export.stat(dir).is_ok());
+    }
+    let top = export.path.join("n".repeat(200));
+    fs::rename(&top, export.outside.join("top")).unwrap();
+    assert_eq!(export.stat(dir), Err(Error::Stale));
+    fs::rename(export.outside.join("top"), top).unwrap();
+    assert!(export.stat(dir).is_ok());
+}
+
+#[test]
+fn directories_are_made_as_deep_as_they_can_be_seen_to_be_within() {
+    let Some(mut export) = export() else { return };
+    let who = Identity::root();
+    let name = "n".repeat(4);
+    let mut dir = export.fs().root();
+    let mut depth = 0;
+    let error = loop {
+        let make = Make::Directory(SetAttributes::mode(0o755));
+        match export.make_as(&who, dir, &name, make) {
+            Ok(made) => dir = made,
+            Err(error) => break error,
+        }
+        depth += 1;
+    };
+    assert_eq!(error, Error::NameTooLong);
+    assert!((1000..1100).contains(&depth), "{depth}");
+    let deepest = export.make_as(&who, dir, "f", file(0o644)).unwrap();
+    export.trust_nothing();
+    assert!(export.stat(dir).is_ok());
+    assert_eq!(export.read(deepest).unwrap(), b"");
+}
+
+#[test]
+fn handle_of_the_other_way_is_stale() {
+    let Some(mut export) = export() else { return };
+    export.write("f", "file");
+    let by_kernel = export.find("f").unwrap();
+    let options = LocalFsOptions {
+        handles: Handles::Table,
+        ..export.options()
+    };
+    export.fs = None;
+    export.fs = Some(LocalFs::open(&export.path, options).unwrap());
+    assert_eq!(export.stat(by_kernel), Err(Error::Stale));
+    let by_table = export.find("f").unwrap();
+    export.restart();
+    assert_eq!(export.stat(by_table), Err(Error::Stale));
+    assert!(export.stat(by_kernel).is_ok());
+}

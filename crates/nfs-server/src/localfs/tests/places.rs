@@ -1,0 +1,168 @@
+//! The table leads to files that are not where their handles say.
+
+use super::*;
+use crate::localfs::id::TableId;
+
+#[test]
+fn directories_are_made_as_deep_as_they_are_found_again() {
+    let mut export = Export::with_table();
+    let who = Identity::root();
+    let mut dir = export.fs().root();
+    let mut depth = 0;
+    let error = loop {
+        let make = Make::Directory(SetAttributes::mode(0o755));
+        match export.make_as(&who, dir, "d", make) {
+            Ok(made) => dir = made,
+            Err(error) => break error,
+        }
+        depth += 1;
+    };
+    assert_eq!(error, Error::NameTooLong);
+    assert!((500..600).contains(&depth), "{depth}");
+    let deepest = export.make_as(&who, dir, "f", file(0o644)).unwrap();
+    export.restart();
+    assert_eq!(export.read(deepest).unwrap(), b"");
+    export.trust_nothing();
+    assert_eq!(export.read(deepest).unwrap(), b"");
+    assert!(export.stat(dir).is_ok());
+}
+
+/// Were each directory looked for at each of its places anew, this would take 2^30 steps.
+#[test]
+fn long_way_through_a_directory_that_is_gone_takes_few_steps() {
+    let mut export = Export::with_table();
+    let mut dir = export.fs().root();
+    let mut path = export.path.clone();
+    for _ in 0..30 {
+        let make = Make::Directory(SetAttributes::mode(0o755));
+        dir = export.make_as(&Identity::root(), dir, "d", make).unwrap();
+        path.push("d");
+    }
+    fs::write(path.join("f"), b"").unwrap();
+    export.trust_nothing();
+    let mut deep = "d/".repeat(30);
+    deep.push('f');
+    let f = export.find(&deep).unwrap();
+    fs::rename(export.path.join("d"), export.outside.join("d")).unwrap();
+    export.restart();
+    assert_eq!(export.stat(f), Err(Error::Stale));
+    // What is remembered in memory leads astray as well as the table.
+    fs::rename(export.outside.join("d"), export.path.join("d")).unwrap();
+    export.trust_nothing();
+    assert_eq!(export.find(&deep).unwrap(), f);
+    fs::rename(export.path.join("d"), export.outside.join("d")).unwrap();
+    assert_eq!(export.stat(dir), Err(Error::Stale));
+}
+
+/// What a server that is killed now would leave behind.
+fn crash(export: &Export) -> TempDir {
+    let left = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(export.state.join("exports")).unwrap() {
+        let entry = entry.unwrap();
+        let to = left.path().join("exports").join(entry.file_name());
+        fs::create_dir_all(&to).unwrap();
+        fs::copy(entry.path().join("handles.redb"), to.join("handles.redb")).unwrap();
+    }
+    left
+}
+
+#[test]
+fn handles_of_what_was_made_and_moved_survive_a_crash() {
+    let mut export = Export::with_table();
+    export.restart_with(|inner| inner.changes = Changes::Durable);
+    let who = Identity::root();
+    let root = export.fs().root();
+    let dir = || Make::Directory(SetAttributes::mode(0o755));
+    let a = export.make_as(&who, root, "a", dir()).unwrap();
+    let b = export.make_as(&who, a, "b", dir()).unwrap();
+    let f = export.make_as(&who, b, "f", file(0o644)).unwrap();
+    let g = export.make_as(&who, b, "g", file(0o644)).unwrap();
+    let after = |left: &TempDir, file| {
+        let mut options = export.options();
+        options.state_dir = Some(left.path().into());
+        let local = LocalFs::open(&export.path, options).unwrap();
+        local.attributes(file).wait()
+    };
+    assert!(after(&crash(&export), f).is_ok());
+    export.rename("a/b", "b");
+    export.rename("b/g", "g");
+    let left = crash(&export);
+    assert!(after(&left, f).is_ok() && after(&left, g).is_ok());
+}
+
+#[test]
+fn files_are_searched_for_when_the_table_is_lost() {
+    let mut export = Export::with_table();
+    export.write("d/f", "file");
+    export.write("top", "top");
+    let (d, f, top) = (
+        export.find("d").unwrap(),
+        export.find("d/f").unwrap(),
+        export.find("top").unwrap(),
+    );
+    export.fs = None;
+    for entry in fs::read_dir(export.state.join("exports")).unwrap() {
+        fs::remove_file(entry.unwrap().path().join("handles.redb")).unwrap();
+    }
+    export.restart();
+    assert_eq!(export.read(top).unwrap(), b"top");
+    // Whoever asks for the directory leads the way to what is in it.
+    assert!(export.stat(d).is_ok());
+    assert_eq!(export.read(f).unwrap(), b"file");
+}
+
+#[test]
+fn damaged_table_is_an_error_that_names_it() {
+    let mut export = Export::with_table();
+    export.fs = None;
+    for entry in fs::read_dir(export.state.join("exports")).unwrap() {
+        fs::write(entry.unwrap().path().join("handles.redb"), b"no such store").unwrap();
+    }
+    let error = LocalFs::open(&export.path, export.options()).err().unwrap();
+    let text = error.to_string();
+    assert!(matches!(error, OpenError::Damaged { .. }), "{text}");
+    assert!(
+        text.contains("handles.redb") && text.contains("remove it"),
+        "{text}"
+    );
+}
+
+/// Two connections pull a directory and a file to and fro; each handle leads to where it ended.
+#[test]
+fn concurrent_renames_leave_correct_table_rows() {
+    let mut export = Export::with_table();
+    for dir in ["a", "b", "c"] {
+        export.write(&format!("{dir}/x"), "");
+    }
+    export.write("a/d/f", "below");
+    export.write("a/g", "file");
+    let [d, f, g] = ["a/d", "a/d/f", "a/g"].map(|path| export.find(path).unwrap());
+    let [a, b, c] = ["a", "b", "c"].map(|path| export.find(path).unwrap());
+    let (local, who) = (export.fs(), Identity::root());
+    std::thread::scope(|scope| {
+        for dirs in [[a, b], [b, c], [c, a]] {
+            let who = &who;
+            scope.spawn(move || {
+                for round in 0..200 {
+                    let (from, to) = (dirs[round % 2], dirs[(round + 1) % 2]);
+                    for name in [&b"d"[..], b"g"] {
+                        let name = Name::new(name).unwrap();
+                        // Another one may have taken it already.
+                        let _ = local.rename(who, (from, name), (to, name)).wait();
+                    }
+                }
+            });
+        }
+    });
+    let caches = |ino| export.fs().inner.caches().links.get(ino).cloned().unwrap();
+    let ino = |file| TableId::parse(file).unwrap().ino;
+    for (file, name) in [(d, "d"), (g, "g")] {
+        let dir = [("a", a), ("b", b), ("c", c)]
+            .into_iter()
+            .find(|(dir, _)| export.path.join(dir).join(name).exists());
+        assert_eq!(caches(ino(file)).parent, ino(dir.unwrap().1));
+    }
+    export.restart();
+    assert_eq!(export.read(f).unwrap(), b"below");
+    assert_eq!(export.read(g).unwrap(), b"file");
+}

@@ -1,0 +1,180 @@
+//! Finding files by handles of the kernel, and seeing to it that they are within the export.
+//!
+//! A handle also opens what is not in the export, so that a directory has to be seen below the root of
+//! the export at least once in [`DIRECTORY_TRUST`](super::DIRECTORY_TRUST).
+
+use super::Inner;
+use super::id;
+use super::kernel::KernelHandles;
+use super::node::Node;
+use super::sys::{self, Pace, Stop, Try};
+use crate::fs::{Error, FileId};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// Most steps upwards from a directory to the root, where its path is longer than the 4095 bytes that the
+/// kernel tells.
+const MAX_STEPS_UP: usize = 1024;
+
+/// How often the path of a directory is asked for, while others move it or what is above it.
+const TRIES: usize = 3;
+
+impl Inner {
+    /// The file of a handle of the kernel.
+    pub(super) fn node_of_handle(
+        &self,
+        handles: &KernelHandles,
+        file: FileId,
+        pace: Pace,
+    ) -> Try<Arc<Node>> {
+        let key = id::key_of_kernel(file);
+        let open = self.caches().open.get(key).map(|node| Arc::clone(node));
+        let node = match open.filter(|node| node.id() == file) {
+            Some(node) => node,
+            None if self.look(pace) == Pace::Quick => return Err(Stop::WouldBlock),
+            None => {
+                let fd = handles.open_file(file)?;
+                let stat = sys::stat(&fd, self.births)?;
+                if stat.mount != self.mount || stat.attributes.links == 0 {
+                    return Err(Error::Stale.into());
+                }
+                if self.is_hidden(stat.attributes.fileid, stat.birth) {
+                    return Err(Error::Access.into());
+                }
+                self.keep_open(Node::new(&stat, file, key, fd))
+            }
+        };
+        self.check_within(&node, pace)?;
+        Ok(node)
+    }
+
+    /// The directory that a directory is in.
+    pub(super) fn parent_by_kernel(
+        &self,
+        handles: &KernelHandles,
+        node: &Node,
+        pace: Pace,
+    ) -> Try<Arc<Node>> {
+        let fd = sys::open_parent(&node.path, self.look(pace))?;
+        let file = handles.identify(&fd)?;
+        if file == self.root.id() {
+            return Ok(Arc::clone(&self.root));
+        }
+        let stat = sys::stat(&fd, self.births)?;
+        let key = id::key_of_kernel(file);
+        let parent = self.keep_open(Node::new(&stat, file, key, fd));
+        self.check_within(&parent, pace)?;
+        Ok(parent)
+    }
+
+    /// Sees to it that a directory is below the root of the export. A file cannot be seen to be: it may
+    /// have many names, and the kernel need not know one.
+    fn check_within(&self, node: &Node, pace: Pace) -> Try<()> {
+        if !node.is_directory() || self.is_trusted(node) {
+            return Ok(());
+        }
+        let now = self.now();
+        match self.is_within(node.path.as_fd(), self.look(pace))? {
+            true => {
+                self.saw(node, now);
+                Ok(())
+            }
+            false => {
+                self.drop_node(node);
+                Err(Error::Stale.into())
+            }
+        }
+    }
+
+    /// Whether a directory is below the root. Its path only says where to look: what proves it is that
+    /// the same directory is found there from the root.
+    fn is_within(&self, dir: BorrowedFd<'_>, pace: Pace) -> Try<bool> {
+        for _ in 0..TRIES {
+            let (Ok(root), Ok(path)) =
+                (self.proc.path(self.root.path.as_fd()), self.proc.path(dir))
+            else {
+                break;
+            };
+            let Some(path) = below(path.to_bytes(), root.to_bytes()) else {
+                continue;
+            };
+            match sys::open_below(&self.root.path, path, pace) {
+                Ok(found) if sys::is_same(&found, dir)? => return Ok(true),
+                Err(Errno::AGAIN) if pace == Pace::Quick => return Err(Stop::WouldBlock),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        if pace == Pace::Quick {
+            return Err(Stop::WouldBlock);
+        }
+        Ok(self.steps_up(dir)?.is_some())
+    }
+
+    /// Directories from one up to the root; nothing if it is not below that. It is the slow way.
+    fn steps_up(&self, dir: BorrowedFd<'_>) -> Try<Option<usize>> {
+        let mut above: Option<OwnedFd> = None;
+        for steps in 0..=MAX_STEPS_UP {
+            let at = above.as_ref().map_or(dir, AsFd::as_fd);
+            if sys::is_same(at, &self.root.path)? {
+                return Ok(Some(steps));
+            }
+            let parent = match sys::open_parent(at, Pace::Patient) {
+                Ok(parent) => parent,
+                // Of the root of a mount, and of what is out of the reach of one.
+                Err(Errno::XDEV | Errno::NOENT) => return Ok(None),
+                Err(errno) => return Err(errno.into()),
+            };
+            if sys::is_same(&parent, at)? {
+                return Ok(None);
+            }
+            above = Some(parent);
+        }
+        Ok(None)
+    }
+
+    /// Whether a directory that is made in this one can be seen to be below the root.
+    pub(super) fn check_steps(&self, dir: &Node) -> Try<()> {
+        // In a path that can be told there are fewer.
+        match self.proc.path(dir.path.as_fd()) {
+            Err(Errno::NAMETOOLONG) => match self.steps_up(dir.path.as_fd())? {
+                Some(steps) if steps < MAX_STEPS_UP => Ok(()),
+                _ => Err(Error::NameTooLong.into()),
+            },
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+}
+
+/// What of `path` is below `root`, `.` if it is the root.
+fn below<'p>(path: &'p [u8], root: &[u8]) -> Option<&'p [u8]> {
+    let rest = match root {
+        b"/" => path.strip_prefix(b"/")?,
+        root => match path.strip_prefix(root)? {
+            [] => b"",
+            [b'/', rest @ ..] => rest,
+            _ => return None,
+        },
+    };
+    Some(if rest.is_empty() { b"." } else { rest })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_is_below_a_root_at_whole_names() {
+        let check = |path: &'static str, root: &str, expected: Option<&str>| {
+            let found = below(path.as_bytes(), root.as_bytes());
+            assert_eq!(found, expected.map(str::as_bytes), "{path} {root}");
+        };
+        check("/srv/a/b", "/srv", Some("a/b"));
+        check("/srv", "/srv", Some("."));
+        check("/srvs/a", "/srv", None);
+        check("/sr", "/srv", None);
+        check("/a", "/", Some("a"));
+        check("/", "/", Some("."));
+        check("(unreachable)/a", "/", None);
+    }
+}
