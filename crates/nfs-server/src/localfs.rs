@@ -22,6 +22,9 @@
 //! which the file was first seen. How a file is found again from that, after a restart too, is told in
 //! `find.rs`, `places.rs` and `table.rs`.
 //!
+//! **Nothing idle stays open** (`sweep.rs`): the space of a file that somebody on this machine removes is
+//! free within two seconds, and a program can be executed as long after the last write to it.
+//!
 //! **What waits.** GETATTR, ACCESS, LOOKUP and READ are tried without waiting (`RESOLVE_CACHED`,
 //! `RWF_NOWAIT`) and become a job when the kernel would have to read a disk. Unstable writes of up
 //! to [`INLINE_WRITE`] bytes are tried in the same way where the file system can say that it would
@@ -46,6 +49,8 @@ mod node;
 mod open;
 mod places;
 mod set;
+mod sweep;
+mod sweeper;
 mod sys;
 mod table;
 mod within;
@@ -66,10 +71,13 @@ pub use open::{Changes, Handles, LocalFsOptions, OpenError, default_state_dir};
 use rustix::fd::AsFd;
 use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags};
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
+use sweep::Gone;
+use sweeper::EndSweeper;
 use sys::{Pace, ProcFd, Stat, Stop, Try};
 use table::Table;
 
@@ -126,7 +134,7 @@ struct Inner {
     /// Who this process is.
     me: Identity,
     abilities: Abilities,
-    verifier: AtomicU64,
+    verifier: Arc<AtomicU64>,
     pool: Pool,
     started: Instant,
     /// Whether the file system can be asked not to wait in a write.
@@ -137,6 +145,11 @@ struct Inner {
     /// Whether it is in memory.
     memory: bool,
     changes: Changes,
+    sweeper: EndSweeper,
+    /// Rounds of the sweeper, from one on.
+    round: AtomicU64,
+    /// See [`Inner::keep_writer`].
+    writers: Mutex<HashSet<u64>>,
     /// See [`DIRECTORY_TRUST`].
     trust: Duration,
 }
@@ -154,6 +167,8 @@ struct Caches {
     open: Lru<Arc<Node>>,
     /// By inode number; only where there is a table.
     links: Lru<Link>,
+    /// Removed files whose rows are to be removed.
+    gone: Vec<Gone>,
 }
 
 impl LocalFs {
@@ -168,9 +183,13 @@ impl LocalFs {
             path: path.into(),
             error,
         })?;
-        Inner::open(path, options).map(|inner| Self {
-            inner: Arc::new(inner),
-        })
+        let inner = Arc::new(Inner::open(path.clone(), options)?);
+        sweep::start(&inner).map_err(|error| OpenError::Kernel {
+            path,
+            what: "a thread that closes idle files",
+            error,
+        })?;
+        Ok(Self { inner })
     }
 
     /// Whether operations are done for the caller, with its rights, rather than all as the user who
@@ -275,7 +294,7 @@ impl Inner {
 
     fn check_named(&self, node: &Node, links: u32) -> Result<(), Error> {
         if links == 0 {
-            self.drop_node(node);
+            self.note_gone(node);
             return Err(Error::Stale);
         }
         Ok(())

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use std::io::{IoSlice, IoSliceMut};
 use std::num::NonZeroU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 /// Fewest bytes that a disk is asked for as a whole.
 const ASK_AHEAD: usize = 128 << 10;
@@ -219,15 +219,15 @@ impl Inner {
 
     /// A descriptor to write through.
     pub(super) fn writer(&self, node: &Node, pace: Pace) -> Try<Arc<OwnedFd>> {
-        let writer = || node.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = writer().clone();
+        let open = node.writer().clone();
         if let Some(fd) = open {
+            self.wrote(node);
             return Ok(fd);
         }
         // Not under the lock: whoever sets a mode takes it behind the one of modes, which may be needed
         // here.
         let fd = Arc::new(self.open_as_owner(node, OFlags::WRONLY, pace)?);
-        Ok(Arc::clone(writer().get_or_insert(fd)))
+        Ok(self.keep_writer(node, fd))
     }
 
     /// Opens a file. Its owner may, whatever its mode: a client that opened it before the mode was
@@ -368,8 +368,10 @@ impl Inner {
                 }
             }
         }
-        if stability != Stability::Unstable {
-            close_writer(node);
+        drop(fd);
+        match stability {
+            Stability::Unstable => self.wrote_unstably(node),
+            Stability::DataSync | Stability::FileSync => self.close_writer(node),
         }
         Ok(())
     }
@@ -392,11 +394,7 @@ impl Inner {
     pub(super) fn truncate(&self, node: &Node, size: u64) -> Try<()> {
         // Data that goes takes time, and who writes to the file waits for it in the kernel.
         let _turn = lock_at(&node.writing, Pace::Patient)?;
-        let open = node
-            .writer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let open = node.writer().clone();
         match open {
             Some(fd) => rustix::fs::ftruncate(&*fd, size)?,
             None => rustix::fs::ftruncate(
@@ -413,19 +411,18 @@ impl Inner {
         permission::check_regular(node.kind)?;
         let before = self.attributes(&node)?;
         self.permit(|| permission::check_write(who, &before))?;
-        let open = node
-            .writer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let open = node.writer().clone();
+        // What is written from now on is not in it.
+        node.uncommitted.store(0, Relaxed);
         let synced = match &open {
             Some(fd) => rustix::fs::fdatasync(&**fd),
             None => rustix::fs::fdatasync(self.open_reader(&node, pace)?),
         };
-        close_writer(&node);
+        drop(open);
         if let Err(errno) = synced {
             self.note_loss(errno, Stability::FileSync);
         }
+        self.close_writer(&node);
         // Syncing changes no attributes: what others changed meanwhile is not taken for the caller's doing
         // if both are the same.
         let now = self.attributes(&node).ok();
@@ -446,15 +443,6 @@ impl Inner {
             self.verifier.fetch_add(1, Relaxed);
         }
     }
-}
-
-fn close_writer(node: &Node) {
-    let gone = node
-        .writer
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take();
-    drop(gone);
 }
 
 /// The data behind the first `skip` bytes.

@@ -396,7 +396,7 @@ impl Inner {
             return Ok(Arc::clone(&self.root));
         }
         let key = self.key_of(file, stat);
-        let node = self.keep_open(Node::new(stat, file, key, fd));
+        let node = self.keep_open(Node::new(stat, (file, key), fd, &self.verifier));
         // It is as far within the export as the directory it is in was seen to be.
         let seen = match parent.id() == self.root.id() {
             true => self.now(),
@@ -414,6 +414,9 @@ impl Inner {
             return Arc::clone(known);
         }
         let node = Arc::new(node);
+        if caches.open.len() == 0 {
+            self.sweeper.0.wake();
+        }
         let gone = caches.open.insert(node.key, Arc::clone(&node));
         // The system is asked for its limit only when there are many.
         let excess = match self.open_files {

@@ -12,10 +12,14 @@ pub(super) struct Lru<V> {
     newest: usize,
     oldest: usize,
     capacity: usize,
+    /// The current round, of whatever the owner counts.
+    round: u64,
 }
 
 struct Slot<V> {
     key: u64,
+    /// Round of its last use.
+    used: u64,
     value: Option<V>,
     newer: usize,
     older: usize,
@@ -31,6 +35,7 @@ impl<V> Lru<V> {
             newest: NONE,
             oldest: NONE,
             capacity: capacity.max(1),
+            round: 0,
         }
     }
 
@@ -41,7 +46,32 @@ impl<V> Lru<V> {
             self.unlink(at);
             self.link(at);
         }
+        self.slots[at].used = self.round;
         self.slots[at].value.as_mut()
+    }
+
+    /// The value, which is not used by that.
+    pub(super) fn peek(&self, key: u64) -> Option<&V> {
+        self.slots[*self.index.get(&key)?].value.as_ref()
+    }
+
+    /// Uses from now on are in this round.
+    pub(super) fn set_round(&mut self, round: u64) {
+        self.round = round;
+    }
+
+    /// Whether a value was last used before a round.
+    pub(super) fn is_idle(&self, key: u64, round: u64) -> bool {
+        let at = self.index.get(&key);
+        at.is_some_and(|&at| self.slots[at].used < round)
+    }
+
+    /// The values that were last used before a round.
+    pub(super) fn idle(&self, round: u64) -> impl Iterator<Item = &V> {
+        let slot = |at: usize| self.slots.get(at);
+        std::iter::successors(slot(self.oldest), move |last| slot(last.newer))
+            .take_while(move |slot| slot.used < round)
+            .filter_map(|slot| slot.value.as_ref())
     }
 
     /// Puts a value in; the one that had to go, or was there before, comes back.
@@ -56,6 +86,7 @@ impl<V> Lru<V> {
         };
         let slot = Slot {
             key,
+            used: self.round,
             value: Some(value),
             newer: NONE,
             older: NONE,
@@ -142,6 +173,26 @@ mod tests {
         assert_eq!(lru.insert(4, "d"), None);
         assert_eq!(lru.insert(5, "e"), Some("c"));
         assert_eq!(lru.len(), 2);
+    }
+
+    #[test]
+    fn values_are_idle_until_they_are_used() {
+        let mut lru = Lru::new(10);
+        lru.insert(1, "a");
+        lru.insert(2, "b");
+        lru.set_round(1);
+        lru.get(1);
+        lru.insert(3, "c");
+        lru.set_round(2);
+        assert!(lru.peek(2).is_some());
+        let idle = |lru: &Lru<_>, round| lru.idle(round).copied().collect::<Vec<_>>();
+        assert_eq!(idle(&lru, 0), [""; 0]);
+        assert_eq!(idle(&lru, 1), ["b"]);
+        assert_eq!(idle(&lru, 2), ["b", "a", "c"]);
+        assert!(lru.is_idle(2, 1) && !lru.is_idle(1, 1) && !lru.is_idle(4, 1));
+        // The one that was used last is used again.
+        lru.get(3);
+        assert_eq!(idle(&lru, 2), ["b", "a"]);
     }
 
     #[test]

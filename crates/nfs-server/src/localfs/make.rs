@@ -12,7 +12,7 @@ use crate::permission::{self, EXECUTE};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 /// Mode of what is made by a caller that says none.
 const DEFAULT_FILE_MODE: u32 = 0o644;
@@ -313,8 +313,8 @@ impl Maker<'_> {
         }
         drop(turn);
         let (node, writer) = kept?;
-        if writer.is_some() {
-            *node.writer.lock().unwrap_or_else(PoisonError::into_inner) = writer;
+        if let Some(fd) = writer {
+            inner.keep_writer(&node, fd);
         }
         let as_made = set == SetAttributes::default();
         if !as_made && let Err(stop) = inner.apply_unchecked(&node, &stat.attributes, &set) {

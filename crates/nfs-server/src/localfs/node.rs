@@ -4,8 +4,9 @@ use super::id::TableId;
 use super::sys::Stat;
 use crate::fs::{FileId, FileKind};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, OnceLock};
+use rustix::io::Errno;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A descriptor that stands for a file. It is never open for writing, as the file could then not be
 /// executed.
@@ -48,9 +49,15 @@ pub(super) struct Node {
     pub(super) path: NodeFd,
     /// Opened by the first read if `path` cannot be read through.
     reader: OnceLock<OwnedFd>,
-    /// Open for writing from the first write to the next sync: a file that is open for writing
-    /// cannot be executed.
-    pub(super) writer: Mutex<Option<Arc<OwnedFd>>>,
+    /// Open for writing from the first write to the next sync, or until nobody writes for a while: a file
+    /// that is open for writing cannot be executed.
+    writer: Mutex<Option<Arc<OwnedFd>>>,
+    /// Round in which the writer was last used.
+    pub(super) wrote: AtomicU64,
+    /// Round in which data was last written that was not committed since; 0 if there is none.
+    pub(super) uncommitted: AtomicU64,
+    /// The write verifier, which changes when uncommitted data is lost.
+    verifier: Arc<AtomicU64>,
     /// Held while data is written that need not reach a disk, and while the size is set.
     pub(super) writing: Mutex<()>,
     /// When a directory was last seen within the export, in milliseconds since the start; 0 is never.
@@ -58,7 +65,12 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn new(stat: &Stat, file: FileId, key: u64, path: impl Into<NodeFd>) -> Self {
+    pub(super) fn new(
+        stat: &Stat,
+        (file, key): (FileId, u64),
+        path: impl Into<NodeFd>,
+        verifier: &Arc<AtomicU64>,
+    ) -> Self {
         Self {
             file,
             key,
@@ -68,6 +80,9 @@ impl Node {
             path: path.into(),
             reader: OnceLock::new(),
             writer: Mutex::new(None),
+            wrote: AtomicU64::new(0),
+            uncommitted: AtomicU64::new(0),
+            verifier: Arc::clone(verifier),
             writing: Mutex::new(()),
             seen: AtomicU64::new(0),
         }
@@ -86,6 +101,22 @@ impl Node {
         self.kind == FileKind::Directory
     }
 
+    /// The descriptor to write through, if there is one.
+    pub(super) fn writer(&self) -> MutexGuard<'_, Option<Arc<OwnedFd>>> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks whether data of this file was lost. Clients hear of it by the write verifier, and send again
+    /// what they have not committed (RFC 1813 §4.8).
+    pub(super) fn check_writes(&self, fd: &OwnedFd) {
+        let lost = syscalls::write_error(fd.as_fd());
+        let lost = lost.map_err(|error| Errno::from_io_error(&error));
+        if let Err(Some(errno @ (Errno::IO | Errno::NOSPC | Errno::DQUOT))) = lost {
+            tracing::warn!(%errno, "data could not be written back");
+            self.verifier.fetch_add(1, Relaxed);
+        }
+    }
+
     /// The descriptor to read through, if there is one yet.
     pub(super) fn reader(&self) -> Option<&OwnedFd> {
         match self.path.readable {
@@ -99,6 +130,18 @@ impl Node {
         match self.path.readable {
             true => &self.path.fd,
             false => self.reader.get_or_init(|| fd),
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if self.uncommitted.load(Relaxed) == 0 {
+            return;
+        }
+        let writer = self.writer().take();
+        if let Some(fd) = writer.as_deref().or(self.reader()) {
+            self.check_writes(fd);
         }
     }
 }

@@ -5,6 +5,7 @@ use super::kernel::KernelHandles;
 use super::kind::FsKind;
 use super::lru::Lru;
 use super::node::Node;
+use super::sweeper::EndSweeper;
 use super::sys::{self, Pace, ProcFd};
 use super::table::Table;
 use super::{Caches, DIRECTORY_TRUST, Inner, REMEMBERED_PLACES, Resolver};
@@ -213,6 +214,7 @@ impl Inner {
             .and_then(|state| sys::stat(&state, kind.keeps_births()).ok())
             .filter(|state| state.mount == stat.mount)
             .map(|state| (state.attributes.fileid, state.birth));
+        let verifier = Arc::new(AtomicU64::new(fresh_verifier()));
         let euid = rustix::process::geteuid().as_raw();
         Ok(Self {
             hidden,
@@ -221,6 +223,7 @@ impl Inner {
             caches: Mutex::new(Caches {
                 open: Lru::new(options.open_files.unwrap_or(*OPEN_FILES.end())),
                 links: Lru::new(REMEMBERED_PLACES),
+                gone: Vec::new(),
             }),
             names: Mutex::default(),
             modes: Mutex::default(),
@@ -241,7 +244,7 @@ impl Inner {
                     .collect(),
             },
             abilities: kind.abilities(&system),
-            verifier: AtomicU64::new(fresh_verifier()),
+            verifier: Arc::clone(&verifier),
             pool: options.pool,
             started: Instant::now(),
             quick_writes: AtomicBool::new(true),
@@ -253,7 +256,10 @@ impl Inner {
             changes: options.changes,
             trust: DIRECTORY_TRUST,
             memory: kind.is_memory(),
-            root: Arc::new(Node::new(&stat, file, key, root)),
+            root: Arc::new(Node::new(&stat, (file, key), root, &verifier)),
+            sweeper: EndSweeper(Arc::default()),
+            round: AtomicU64::new(1),
+            writers: Mutex::default(),
         })
     }
 }

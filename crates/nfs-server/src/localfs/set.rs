@@ -9,7 +9,6 @@ use crate::fs::{
 use crate::permission;
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, Gid, Mode, Uid};
-use std::sync::PoisonError;
 
 /// A number that chown takes for "leave it", and that is therefore nobody's.
 const NOBODYS: u32 = u32::MAX;
@@ -112,7 +111,7 @@ impl Inner {
 
     /// Sets the mode, through a descriptor that is open if there is one.
     fn chmod(&self, node: &Node, mode: u32) -> Try<()> {
-        let writer = node.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let writer = node.writer();
         let set = match (&*writer, node.reader()) {
             (Some(fd), _) => rustix::fs::fchmod(fd, Mode::from_raw_mode(mode)),
             (None, Some(fd)) => rustix::fs::fchmod(fd, Mode::from_raw_mode(mode)),

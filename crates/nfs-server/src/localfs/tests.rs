@@ -13,6 +13,7 @@ mod data;
 mod handles;
 mod kernel;
 mod places;
+mod sweep;
 mod turns;
 
 thread_local! {
@@ -65,6 +66,18 @@ impl Export {
     fn with_table() -> Self {
         HANDLES.set(Handles::Table);
         Self::new()
+    }
+
+    /// One whose files are found by handles of the kernel. Where this process may not use them, there is
+    /// nothing to test.
+    fn with_kernel_handles() -> Option<Self> {
+        let export = Self::new();
+        if export.fs().has_kernel_handles() {
+            return Some(export);
+        }
+        let root = rustix::process::geteuid().is_root();
+        assert!(!root, "the file system of temporary files has no handles");
+        None
     }
 
     fn new() -> Self {

@@ -42,7 +42,7 @@ impl Inner {
                 if self.is_hidden(stat.attributes.fileid, stat.birth) {
                     return Err(Error::Access.into());
                 }
-                self.keep_open(Node::new(&stat, file, key, fd))
+                self.keep_open(Node::new(&stat, (file, key), fd, &self.verifier))
             }
         };
         self.check_within(&node, pace)?;
@@ -63,7 +63,7 @@ impl Inner {
         }
         let stat = sys::stat(&fd, self.births)?;
         let key = id::key_of_kernel(file);
-        let parent = self.keep_open(Node::new(&stat, file, key, fd));
+        let parent = self.keep_open(Node::new(&stat, (file, key), fd, &self.verifier));
         self.check_within(&parent, pace)?;
         Ok(parent)
     }

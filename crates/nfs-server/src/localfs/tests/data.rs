@@ -97,7 +97,7 @@ fn large_write_to_memory_is_stable_at_once_and_leaves_nothing_open() {
         local.write(&who, f, 0, data, Stability::Unstable)
     };
     let committed = |outcome: Outcome<Changed<WriteOut>>| outcome.wait().result.unwrap().committed;
-    let is_open = || node.writer.lock().unwrap().is_some();
+    let is_open = || node.writer().is_some();
 
     assert_eq!(committed(write(INLINE_WRITE)), Stability::Unstable);
     assert!(is_open());
@@ -169,7 +169,7 @@ fn written_file_is_not_kept_open_for_writing() {
     done.wait().result.unwrap();
     export.fs().commit(&who, f, 0, 0).wait().result.unwrap();
     let node = export.fs().inner.node(f, Pace::Patient).unwrap();
-    assert!(node.writer.lock().unwrap().is_none());
+    assert!(node.writer().is_none());
 }
 
 fn file_can_be_executed_when_it_was_made_truncated_or_written_durably() {
@@ -184,7 +184,7 @@ fn file_can_be_executed_when_it_was_made_truncated_or_written_durably() {
         let node = export.fs().inner.node(f, Pace::Patient).unwrap();
         let flags = rustix::fs::fcntl_getfl(&node.path).unwrap();
         assert!(!flags.intersects(OFlags::WRONLY | OFlags::RDWR), "{after}");
-        assert!(node.writer.lock().unwrap().is_none(), "{after}");
+        assert!(node.writer().is_none(), "{after}");
     };
     check("made");
     let set = SetAttributes::size(3);

@@ -1,28 +1,13 @@
 //! Handles of the kernel: what they survive, and where they end.
-//!
-//! Where this process may not use them, or the file system of temporary files has none, there is nothing
-//! to test.
 
 use super::*;
 use crate::localfs::id;
 
-/// An export whose files are found by handles of the kernel, if there are any here.
-fn export() -> Option<Export> {
-    let export = Export::new();
-    if export.fs().has_kernel_handles() {
-        return Some(export);
-    }
-    let root = rustix::process::geteuid().is_root();
-    assert!(
-        !root,
-        "temporary files are on a file system without handles"
-    );
-    None
-}
-
 #[test]
 fn export_with_kernel_handles_has_no_state_on_the_disk() {
-    let Some(export) = export() else { return };
+    let Some(export) = Export::with_kernel_handles() else {
+        return;
+    };
     export.write("d/f", "file");
     let f = export.find("d/f").unwrap();
     assert!(id::to_kernel(f).is_some() && id::to_kernel(export.fs().root()).is_some());
@@ -33,7 +18,9 @@ fn export_with_kernel_handles_has_no_state_on_the_disk() {
 
 #[test]
 fn handle_survives_renames_by_others_and_a_restart() {
-    let Some(mut export) = export() else { return };
+    let Some(mut export) = Export::with_kernel_handles() else {
+        return;
+    };
     export.write("a/d/f", "file");
     export.write("b/x", "");
     let [d, f] = ["a/d", "a/d/f"].map(|path| export.find(path).unwrap());
@@ -55,7 +42,9 @@ fn handle_survives_renames_by_others_and_a_restart() {
 /// As that of an export moved within its file system: nothing in a handle names a place.
 #[test]
 fn handle_survives_a_move_of_the_whole_export() {
-    let Some(mut export) = export() else { return };
+    let Some(mut export) = Export::with_kernel_handles() else {
+        return;
+    };
     export.write("d/f", "file");
     let [d, f] = ["d", "d/f"].map(|path| export.find(path).unwrap());
     export.trust_nothing();
@@ -70,7 +59,9 @@ fn handle_survives_a_move_of_the_whole_export() {
 
 #[test]
 fn directory_moved_out_of_the_export_is_stale_by_its_handle_alone() {
-    let Some(mut export) = export() else { return };
+    let Some(mut export) = Export::with_kernel_handles() else {
+        return;
+    };
     export.write("d/sub/f", "file");
     let [d, sub, f] = ["d", "d/sub", "d/sub/f"].map(|path| export.find(path).unwrap());
     fs::rename(export.path.join("d"), export.outside.join("d")).unwrap();
@@ -93,7 +84,9 @@ fn directory_moved_out_of_the_export_is_stale_by_its_handle_alone() {
 
 #[test]
 fn directory_is_not_trusted_for_longer_than_the_one_it_was_found_in() {
-    let Some(mut export) = export() else { return };
+    let Some(mut export) = Export::with_kernel_handles() else {
+        return;
+    };
     export.write("a/b/c/f", "");
     export.restart_with(|inner| inner.trust = Duration::from_secs(3600));
     let a = export.find("a").unwrap();
@@ -109,7 +102,9 @@ fn directory_is_not_trusted_for_longer_than_the_one_it_was_found_in() {
 /// The kernel tells no path of more than 4095 bytes.
 #[test]
 fn directory_with_a_path_too_long_to_tell_is_within_the_export() {
-    let Some(mut export) = export() else { return };
+    let Some(mut export) = Export::with_kernel_handles() else {
+        return;
+    };
     let who = Identity::root();
     let mut dir = export.fs().root();
     let mut dirs = Vec::new();
@@ -132,7 +127,9 @@ fn directory_with_a_path_too_long_to_tell_is_within_the_export() {
 
 #[test]
 fn directories_are_made_as_deep_as_they_can_be_seen_to_be_within() {
-    let Some(mut export) = export() else { return };
+    let Some(mut export) = Export::with_kernel_handles() else {
+        return;
+    };
     let who = Identity::root();
     let name = "n".repeat(4);
     let mut dir = export.fs().root();
@@ -155,7 +152,9 @@ fn directories_are_made_as_deep_as_they_can_be_seen_to_be_within() {
 
 #[test]
 fn handle_of_the_other_way_is_stale() {
-    let Some(mut export) = export() else { return };
+    let Some(mut export) = Export::with_kernel_handles() else {
+        return;
+    };
     export.write("f", "file");
     let by_kernel = export.find("f").unwrap();
     let options = LocalFsOptions {

@@ -82,7 +82,7 @@ fn program_loses_its_owners_rights_before_somebody_else_changes_it() {
     let (who, local) = (Identity::new(12345, 12345), export.fs());
     // Nothing can be written through this.
     let node = local.inner.node(f, Pace::Patient).unwrap();
-    *node.writer.lock().unwrap() = Some(Arc::new(fs::File::open(&path).unwrap().into()));
+    *node.writer() = Some(Arc::new(fs::File::open(&path).unwrap().into()));
     let check = |is_refused: &dyn Fn() -> bool| {
         fs::set_permissions(&path, PermissionsExt::from_mode(0o6777)).unwrap();
         assert!(is_refused());
@@ -145,7 +145,7 @@ fn modes_are_set_while_read_only_files_are_opened_to_be_written() {
             drop_capabilities();
             for _ in 0..TIMES {
                 local.inner.writer(&node, Pace::Patient).unwrap();
-                node.writer.lock().unwrap().take();
+                node.writer().take();
             }
         });
         for _ in 0..TIMES {

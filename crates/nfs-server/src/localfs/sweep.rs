@@ -1,0 +1,211 @@
+//! Closing files that nobody uses.
+//!
+//! An open descriptor keeps the space of a file that somebody on this machine removes, and one that is
+//! open for writing keeps it from being executed. About once a second a thread of the export looks at
+//! those that were not used since. With handles of the kernel it closes them: they are found again in one
+//! step. With the table an open file is worth keeping, as nothing else may lead to it: there only those are
+//! closed that have no name left. The thread sleeps while nothing is open.
+//!
+//! Of data that was written and not committed the kernel tells only those who have the file open that it
+//! was lost. So such a file stays open, for reading, for as long as the kernel takes to write back.
+
+use super::Inner;
+use super::node::Node;
+use super::table::Of;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::OFlags;
+use std::collections::HashSet;
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+
+/// Rounds for which an idle file with data that was not committed is kept open: a minute. By default the
+/// kernel begins to write data back when it is 30 seconds old.
+const WRITE_BACK_ROUNDS: u64 = 80;
+
+/// Most removed files whose rows are yet to be removed from the table. Of more than these, rows stay.
+const MAX_GONE: usize = 4096;
+
+/// A file that has no name any more.
+pub(super) struct Gone {
+    ino: u64,
+    of: Of,
+    birth: u64,
+}
+
+/// Begins to close what nobody uses.
+///
+/// # Errors
+///
+/// If there is no thread for it.
+pub(super) fn start(inner: &Arc<Inner>) -> io::Result<()> {
+    let sweeper = Arc::clone(&inner.sweeper.0);
+    let inner = Arc::downgrade(inner);
+    let run = move || {
+        while sweeper.next_round() {
+            let Some(inner) = Weak::upgrade(&inner) else {
+                return;
+            };
+            inner.sweep();
+        }
+    };
+    let thread = std::thread::Builder::new().name("nfs-sweeper".into());
+    thread.spawn(run).map(drop)
+}
+
+impl Inner {
+    /// Ends a round: closes what was not used in the last whole one.
+    pub(super) fn sweep(&self) {
+        let round = self.round.fetch_add(1, Relaxed) + 1;
+        let (idle, gone) = {
+            let mut caches = self.caches();
+            caches.open.set_round(round);
+            let idle: Vec<_> = caches.open.idle(round - 1).map(Arc::clone).collect();
+            (idle, std::mem::take(&mut caches.gone))
+        };
+        for gone in gone {
+            self.forget(&gone);
+        }
+        self.close_idle_writers(round);
+        for node in idle {
+            self.close_idle(&node, round);
+        }
+        let caches = self.caches();
+        if caches.open.len() == 0 {
+            self.sweeper.0.rest();
+        }
+    }
+
+    fn close_idle(&self, node: &Arc<Node>, round: u64) {
+        let named = rustix::fs::fstat(&node.path).map_or(true, |stat| stat.st_nlink != 0);
+        let wrote = node.uncommitted.load(Relaxed);
+        let may_lose_data = wrote != 0 && round < wrote.saturating_add(WRITE_BACK_ROUNDS);
+        if named && (self.table().is_some() || may_lose_data) {
+            return;
+        }
+        let mut caches = self.caches();
+        // The cache has one, and the caller.
+        let unused = Arc::strong_count(node) <= 2 && caches.open.is_idle(node.key, round - 1);
+        let closed = unused.then(|| caches.open.remove(node.key));
+        drop(caches);
+        // The last descriptor of a large file takes its time.
+        drop(closed);
+        if !named {
+            self.forget(&Gone::from(&**node));
+        }
+    }
+
+    fn close_idle_writers(&self, round: u64) {
+        let writers: Vec<u64> = self.writers().iter().copied().collect();
+        for key in writers {
+            let node = self.caches().open.peek(key).map(Arc::clone);
+            let Some(node) = node else {
+                // Its writer went with it.
+                self.writers().remove(&key);
+                continue;
+            };
+            if node.wrote.load(Relaxed) < round - 1 {
+                self.close_writer(&node);
+            }
+        }
+    }
+
+    /// Keys of files that may be open for writing.
+    fn writers(&self) -> MutexGuard<'_, HashSet<u64>> {
+        self.writers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a descriptor to write through until nobody writes any more.
+    pub(super) fn keep_writer(&self, node: &Node, fd: Arc<OwnedFd>) -> Arc<OwnedFd> {
+        self.wrote(node);
+        let mut writer = node.writer();
+        self.writers().insert(node.key);
+        Arc::clone(writer.get_or_insert(fd))
+    }
+
+    /// The writer of a file is used.
+    pub(super) fn wrote(&self, node: &Node) {
+        node.wrote.store(self.round.load(Relaxed), Relaxed);
+    }
+
+    /// Data was written that is to be committed later.
+    pub(super) fn wrote_unstably(&self, node: &Node) {
+        if !self.memory {
+            node.uncommitted.store(self.round.load(Relaxed), Relaxed);
+        }
+    }
+
+    /// Closes what a file is written through, unless another call uses it just now. Another descriptor
+    /// hears of the loss of what was not committed.
+    pub(super) fn close_writer(&self, node: &Node) {
+        let uncommitted = node.uncommitted.load(Relaxed) != 0;
+        let hears = !uncommitted || self.can_hear(node);
+        let fd = {
+            let mut writer = node.writer();
+            if writer.as_ref().is_some_and(|fd| Arc::strong_count(fd) > 1) {
+                return;
+            }
+            self.writers().remove(&node.key);
+            writer.take()
+        };
+        let Some(fd) = fd else { return };
+        if !uncommitted {
+            return;
+        }
+        if !hears {
+            // Not readable by this user: it is written back now.
+            match rustix::fs::fdatasync(&*fd) {
+                Ok(()) => node.uncommitted.store(0, Relaxed),
+                Err(errno) => self.note_loss(errno, crate::fs::Stability::FileSync),
+            }
+        }
+        node.check_writes(&fd);
+    }
+
+    /// Whether the file is open for reading, now at the latest.
+    fn can_hear(&self, node: &Node) -> bool {
+        if node.reader().is_none()
+            && let Ok(fd) = self.proc.reopen(node.path.as_fd(), OFlags::RDONLY)
+        {
+            node.reader_or(fd);
+        }
+        node.reader().is_some()
+    }
+
+    /// A file was seen to have no name any more.
+    pub(super) fn note_gone(&self, node: &Node) {
+        self.drop_node(node);
+        if self.table().is_some() {
+            let mut caches = self.caches();
+            if caches.gone.len() < MAX_GONE {
+                caches.gone.push(Gone::from(node));
+            }
+        }
+    }
+
+    /// Forgets where a file was that is gone.
+    fn forget(&self, gone: &Gone) {
+        let Some(table) = self.table() else { return };
+        let mut caches = self.caches();
+        let link = caches.links.get(gone.ino).and_then(|link| link.known);
+        if link.is_some_and(|known| known.birth == gone.birth) {
+            caches.links.remove(gone.ino);
+        }
+        drop(caches);
+        table.remove(gone.ino, gone.of, gone.birth);
+    }
+}
+
+impl From<&Node> for Gone {
+    fn from(node: &Node) -> Self {
+        Self {
+            ino: node.ino,
+            of: if node.is_directory() {
+                Of::Directory
+            } else {
+                Of::File
+            },
+            birth: node.birth,
+        }
+    }
+}
