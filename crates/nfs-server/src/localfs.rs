@@ -47,6 +47,7 @@ mod lru;
 mod make;
 mod node;
 mod open;
+mod passes;
 mod places;
 mod set;
 mod sweep;
@@ -68,6 +69,7 @@ use lru::Lru;
 use node::{Link, Node};
 use oncrpc::xdr::Gather;
 pub use open::{Changes, Handles, LocalFsOptions, OpenError, default_state_dir};
+use passes::Passes;
 use rustix::fd::AsFd;
 use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags};
@@ -110,6 +112,7 @@ struct Inner {
     proc: ProcFd,
     resolver: Resolver,
     caches: Mutex<Caches>,
+    passes: Passes,
     /// Held while a name is looked at, changed, and what is remembered of it brought up to date, so
     /// that no two calls do so at the same time; never while a disk is waited for on purpose.
     names: Mutex<()>,
@@ -333,12 +336,16 @@ impl Inner {
     }
 
     /// Makes the handles of created and moved files durable.
-    fn persist_places(&self) {
-        if self.changes == Changes::Durable
-            && let Some(table) = self.table()
-        {
-            table.wait();
+    fn persist_places(&self) -> Try<()> {
+        match self.table() {
+            Some(table) if self.changes == Changes::Durable => Ok(table.wait()?),
+            Some(_) | None => Ok(()),
         }
+    }
+
+    /// Whether the handle of what is made or moved next can be kept: if not, nothing is changed.
+    fn check_places(&self) -> Try<()> {
+        Ok(self.table().map_or(Ok(()), Table::check)?)
     }
 
     /// What came of syncing. The kernel may tell of data that was lost here, and not once more to

@@ -284,6 +284,9 @@ impl Inner {
         if moving.attributes.is_directory() && from.ino != to.ino {
             self.check_depth(to)?;
         }
+        if !stays {
+            self.check_places()?;
+        }
         let flags = match pace {
             // What would be replaced may be large: it takes time to go.
             Pace::Quick => RenameFlags::NOREPLACE,
@@ -305,18 +308,18 @@ impl Inner {
             let last = replaced.attributes.is_directory() || replaced.attributes.links <= 1;
             gone = self.removed(to.ino, to_name, (fd, replaced), last);
         }
-        self.moved(&moving, (from.ino, Some(from_name)), to, to_name);
+        let moved = self.moved(&moving, (from.ino, Some(from_name)), to, to_name);
         drop(turn);
         drop((replaced, gone));
         self.persist(to)?;
         if stays {
-            return Ok(());
+            return moved;
         }
-        self.persist_places();
-        if from.ino == to.ino {
-            return Ok(());
+        if from.ino != to.ino {
+            self.persist(from)?;
         }
-        self.persist(from)
+        moved?;
+        self.persist_places()
     }
 
     pub(super) fn link(
@@ -332,11 +335,13 @@ impl Inner {
                 return Err(Error::Invalid.into());
             }
             self.permit(|| permission::check_add(who, before))?;
+            self.check_places()?;
             self.proc.link(node.path.as_fd(), to.path.as_fd(), name)?;
-            self.moved(&self.stat(&node)?, (node.home(), None), to, name);
+            let moved = self.moved(&self.stat(&node)?, (node.home(), None), to, name);
             drop(turn);
-            self.persist_places();
-            self.persist(to)
+            self.persist(to)?;
+            moved?;
+            self.persist_places()
         })?;
         Ok(Linked {
             attributes: self.attributes(&node).ok(),

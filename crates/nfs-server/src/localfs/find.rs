@@ -7,16 +7,19 @@
 
 use super::id::TableId;
 use super::node::{Link, Node, NodeFd};
+use super::passes::{Entry, MAX_ENTRIES, Pass, Version};
+use super::sweep::Gone;
 use super::sys::{self, Pace, Stat, Stop, Try};
+use super::table::MAX_PLACES;
 use super::{Inner, Resolver, open};
 use crate::fs::{Error, FileId};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{OFlags, RawDir};
+use rustix::fs::{OFlags, RawDir, SeekFrom};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
 
 /// Most steps from the root to a file. Deeper directories are not made; they can come about by moving
 /// whole trees, or from outside, and what is in them is found only while the directory is open.
@@ -28,9 +31,14 @@ const OPEN_FILES_STEP: usize = 16;
 /// Bytes of directory entries read at a time.
 pub(super) const DIRECTORY_BUFFER: usize = 32 << 10;
 
-/// Entries behind the one searched for that are remembered as well: who asks for one file of a
-/// directory after a restart soon asks for its neighbours.
-const REMEMBERED_NEIGHBOURS: usize = 1024;
+/// Bytes of directory entries read to learn a name.
+const NEIGHBOURS_BUFFER: usize = 4 << 10;
+
+/// Most entries that are read to learn the name of one: those with the same cookie.
+const MAX_AT_COOKIE: usize = 1024;
+
+/// How often a directory is searched that others change meanwhile.
+const SEARCHES: usize = 3;
 
 /// A file that is searched for.
 #[derive(Clone, Copy)]
@@ -281,7 +289,8 @@ impl Inner {
             attempt(Err(error.into()))?;
             Ok::<_, Stop>(None)
         })?;
-        if let Some((_, row)) = row
+        let mut lost = None;
+        if let Some((of, row)) = row
             && wanted.birth.is_none_or(|birth| birth == row.birth)
         {
             let known = Wanted {
@@ -299,6 +308,11 @@ impl Inner {
                 }
             }
             wanted.home = wanted.home.or(known.home);
+            lost = Some(Gone {
+                ino: wanted.ino,
+                of,
+                birth: row.birth,
+            });
         }
         if let Some(home) = wanted.home {
             attempt(parents.get(self, home, wanted, trail))?;
@@ -309,6 +323,12 @@ impl Inner {
             {
                 return Ok(node);
             }
+        }
+        // Where it may be is known in full, and it is not there.
+        let searched =
+            !parents.found.is_empty() && parents.found.iter().all(|(_, dir)| dir.is_some());
+        if let Some(lost) = lost.filter(|_| searched && worst == Error::Stale) {
+            self.forget(&lost);
         }
         Err(worst.into())
     }
@@ -332,30 +352,79 @@ impl Inner {
 
     /// Searches a directory for the inode.
     fn search(&self, wanted: Wanted, parent: &Node) -> Try<Option<Arc<Node>>> {
+        let last = self.passes.of(parent.ino);
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..SEARCHES {
+            let version = Version::of(parent.birth, &self.attributes(parent)?);
+            let pass = match last.take().filter(|pass| pass.is_of(version)) {
+                Some(pass) => pass,
+                None => self.pass_over(parent, version, wanted.ino)?,
+            };
+            match self.search_in(&pass, wanted, parent) {
+                // The directory has changed since.
+                Err(Stop::Fail(Error::NotFound)) => {}
+                searched => {
+                    *last = Some(pass);
+                    return searched;
+                }
+            }
+        }
+        // Others change it all the time.
+        Err(Error::Busy.into())
+    }
+
+    fn search_in(&self, pass: &Pass, wanted: Wanted, parent: &Node) -> Try<Option<Arc<Node>>> {
+        for entry in pass.find(wanted.ino) {
+            let name = self.name_at(*entry, parent)?.ok_or(Error::NotFound)?;
+            if let Some(node) = self.enter(wanted, parent, &name, Pace::Patient)? {
+                return Ok(Some(node));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads all entries of a directory. Of one with too many to keep it is an answer for `ino` alone.
+    fn pass_over(&self, parent: &Node, version: Version, ino: u64) -> Try<Pass> {
+        let now = sys::coarse_now();
         let fd = self.open_directory(parent)?;
         let mut memory = Vec::with_capacity(DIRECTORY_BUFFER);
+        let mut raw = RawDir::new(&fd, memory.spare_capacity_mut());
+        let (mut entries, mut len, mut before) = (Vec::new(), 0, 0);
+        while let Some(entry) = raw.next() {
+            let entry = entry?;
+            len += 1;
+            if len <= MAX_ENTRIES || entry.ino() == ino && entries.len() < MAX_ENTRIES + MAX_PLACES
+            {
+                entries.push(Entry {
+                    ino: entry.ino(),
+                    before,
+                });
+            }
+            before = entry.next_entry_cookie();
+        }
+        let keep = self.passes.made(parent.ino, len) && self.local;
+        Ok(Pass::new(version, keep.then_some(now), entries))
+    }
+
+    /// The name of an entry, if it is still there. Its neighbours are remembered as well: who asks for one
+    /// file of a directory after a restart soon asks for those.
+    fn name_at(&self, at: Entry, parent: &Node) -> Try<Option<Box<[u8]>>> {
+        let fd = self.open_directory(parent)?;
+        rustix::fs::seek(&fd, SeekFrom::Start(at.before))?;
+        let mut memory = Vec::with_capacity(NEIGHBOURS_BUFFER);
         let mut entries = RawDir::new(&fd, memory.spare_capacity_mut());
-        let mut found = None;
-        let mut neighbours = 0;
+        let (mut found, mut seen) = (None, 0);
         while let Some(entry) = entries.next() {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
-            if name == b"." || name == b".." {
-                continue;
-            }
-            if found.is_some() {
-                neighbours += 1;
-                if neighbours > REMEMBERED_NEIGHBOURS {
-                    break;
-                }
+            if entry.ino() == at.ino && found.is_none() {
+                found = Some(name.into());
+            } else if name != b"." && name != b".." {
                 self.remember_entry(entry.ino(), parent.ino, name);
-            } else if entry.ino() == wanted.ino {
-                let fd = sys::open_entry(&parent.path, name, Pace::Patient)?;
-                let stat = sys::stat(&fd, self.births)?;
-                if !wanted.is(&stat) {
-                    return Ok(None);
-                }
-                found = Some(self.adopt(parent, name, fd, &stat, wanted.home, Pace::Patient)?);
+            }
+            seen += 1;
+            if entries.is_buffer_empty() && (found.is_some() || seen >= MAX_AT_COOKIE) {
+                break;
             }
         }
         Ok(found)

@@ -179,6 +179,7 @@ impl Maker<'_> {
             .permit(|| permission::check_add(self.who, self.before))
             .map_err(|error| self.or_exists(error))?;
         self.inner.check_depth(self.dir)?;
+        self.inner.check_places()?;
         let mode = set.mode.unwrap_or(DEFAULT_DIRECTORY_MODE);
         let first = Mode::from_raw_mode(mode & 0o700);
         let made = self.make_entry(FileKind::Directory, mode, turn, || {
@@ -324,7 +325,7 @@ impl Maker<'_> {
         inner.persist(&node)?;
         inner.persist(self.dir)?;
         if node.is_directory() {
-            inner.persist_places();
+            inner.persist_places()?;
         }
         if as_made {
             return Ok(Found {

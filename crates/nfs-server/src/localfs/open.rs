@@ -5,6 +5,7 @@ use super::kernel::KernelHandles;
 use super::kind::FsKind;
 use super::lru::Lru;
 use super::node::Node;
+use super::passes::Passes;
 use super::sweeper::EndSweeper;
 use super::sys::{self, Pace, ProcFd};
 use super::table::Table;
@@ -225,6 +226,7 @@ impl Inner {
                 links: Lru::new(REMEMBERED_PLACES),
                 gone: Vec::new(),
             }),
+            passes: Passes::new(),
             names: Mutex::default(),
             modes: Mutex::default(),
             births: kind.keeps_births(),

@@ -113,7 +113,7 @@ impl Inner {
             .unwrap_or(parent);
         let saved = row.is_some() || needs_row(stat, home, parent);
         if needs_row(stat, home, parent) {
-            save(table, parent, name, stat, home);
+            save(table, parent, name, stat, home)?;
         }
         let mut caches = self.caches();
         // Another call may have been faster to decide.
@@ -136,28 +136,30 @@ impl Inner {
         Ok(home)
     }
 
-    /// A file was given a name: by renaming it, or one more.
+    /// A file was given a name: by renaming it, or one more. What is known in memory is right even if the
+    /// table fails.
     pub(super) fn moved(
         &self,
         stat: &Stat,
         (from, old_name): (u64, Option<&[u8]>),
         to: &Node,
         name: &[u8],
-    ) {
+    ) -> Try<()> {
         let Some(table) = self.table() else {
-            return;
+            return Ok(());
         };
         let home = match self.identify_known(table, stat) {
             Some(home) => home,
             None => from,
         };
         let (ino, of) = (stat.attributes.fileid, kind_of(stat));
+        let mut result = Ok(());
         let saved = needs_row(stat, home, to.ino);
         if saved {
             if let Some(old_name) = old_name {
                 forget_place(table, stat, from, old_name);
             }
-            save(table, to.ino, name, stat, home);
+            result = save(table, to.ino, name, stat, home);
         } else {
             // It is where its handle says: a row from when it was not would only mislead.
             table.remove(ino, of, stat.birth);
@@ -174,6 +176,7 @@ impl Inner {
                 name: name.into(),
             },
         );
+        Ok(result?)
     }
 
     fn identify_known(&self, table: &Table, stat: &Stat) -> Option<u64> {
@@ -234,7 +237,11 @@ impl Inner {
 }
 
 /// Sees to it that the table knows this place of a file.
-fn save(table: &Table, parent: u64, name: &[u8], stat: &Stat, home: u64) {
+///
+/// # Errors
+///
+/// If rows cannot be saved any more.
+fn save(table: &Table, parent: u64, name: &[u8], stat: &Stat, home: u64) -> Result<(), Error> {
     let of = kind_of(stat);
     let ino = stat.attributes.fileid;
     table.update(ino, of, stat.birth, |row| {
@@ -253,13 +260,13 @@ fn save(table: &Table, parent: u64, name: &[u8], stat: &Stat, home: u64) {
             });
         }
         Some(row)
-    });
+    })
 }
 
-/// A name is none of this file's any more; the others stay.
+/// A name is none of this file's any more; the others stay. A name that cannot be forgotten costs a look.
 fn forget_place(table: &Table, stat: &Stat, parent: u64, name: &[u8]) {
     let ino = stat.attributes.fileid;
-    table.update(ino, kind_of(stat), stat.birth, |row| {
+    let _ = table.update(ino, kind_of(stat), stat.birth, |row| {
         let mut row = row?;
         row.forget(parent, name);
         Some(row)

@@ -28,9 +28,9 @@ const MAX_GONE: usize = 4096;
 
 /// A file that has no name any more.
 pub(super) struct Gone {
-    ino: u64,
-    of: Of,
-    birth: u64,
+    pub(super) ino: u64,
+    pub(super) of: Of,
+    pub(super) birth: u64,
 }
 
 /// Begins to close what nobody uses.
@@ -63,6 +63,7 @@ impl Inner {
             let idle: Vec<_> = caches.open.idle(round - 1).map(Arc::clone).collect();
             (idle, std::mem::take(&mut caches.gone))
         };
+        self.passes.begin_round(round);
         for gone in gone {
             self.forget(&gone);
         }
@@ -184,7 +185,7 @@ impl Inner {
     }
 
     /// Forgets where a file was that is gone.
-    fn forget(&self, gone: &Gone) {
+    pub(super) fn forget(&self, gone: &Gone) {
         let Some(table) = self.table() else { return };
         let mut caches = self.caches();
         let link = caches.links.get(gone.ino).and_then(|link| link.known);

@@ -6,23 +6,25 @@
 //! Rows are collected and committed in the background; looking one up may read the disk, and the
 //! lock is held while one is removed, so that nothing here is done in haste. A crash of the server or
 //! the machine loses the rows of the last [`COMMIT_DELAY`], but those that a caller waited for with
-//! [`Table::wait`]. A lost row of what was only looked up is made anew when it is looked up again; a
+//! [`Table::wait`]. While rows cannot be committed, as to a disk that is full, that is an error to all who
+//! need one. A lost row of what was only looked up is made anew when it is looked up again; a
 //! client that holds the handle and does not look it up finds it stale.
 
 use crate::fs::Error;
 use redb::backends::InMemoryBackend;
 use redb::{Builder, Database, ReadableDatabase, ReadableTableMetadata, TableDefinition};
 use std::collections::HashMap;
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 /// How long rows are collected before they are committed together.
 const COMMIT_DELAY: Duration = Duration::from_millis(100);
 
-/// How long after a commit that failed until the next one. Where the store itself gave up, as after
-/// an error of the disk, none succeeds until the server is started anew; nothing is forgotten before.
+/// How long after a commit that failed until the next one. The store is opened anew for that, as it gives
+/// up after an error of the disk; nothing is forgotten before.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// Memory for pages of the store, in bytes.
@@ -35,7 +37,7 @@ const DIRECTORIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("place
 const FILES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("places of files");
 
 /// Most names of one file that are remembered.
-const MAX_PLACES: usize = 16;
+pub(super) const MAX_PLACES: usize = 16;
 
 /// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,16 +128,22 @@ pub(super) enum Of {
     File,
 }
 
+/// Opens the store.
+type Opener = Box<dyn Fn() -> Result<Database, redb::Error> + Send + Sync>;
+
 /// Rows by inode number.
 pub(super) struct Table {
     shared: Arc<Shared>,
-    /// Whether there is a file that outlasts the process.
-    lasting: bool,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 struct Shared {
-    database: Database,
+    /// None after an error of the disk, if it could not be opened anew since.
+    database: RwLock<Option<Database>>,
+    open: Opener,
+    /// Whether there is a file that outlasts the process.
+    lasting: bool,
+    retry: Duration,
     has_files: AtomicBool,
     state: Mutex<State>,
     /// Something is to be committed, or it is the end.
@@ -154,8 +162,8 @@ struct State {
     ended: u64,
     /// Somebody waits for what is pending.
     urgent: bool,
-    /// The last commit failed.
-    failing: bool,
+    /// Why the last commit failed, if it did.
+    failing: Option<Error>,
     ending: bool,
 }
 
@@ -169,22 +177,29 @@ impl Table {
     ///
     /// If the file is in use by another server, is no such store, or cannot be made.
     pub(super) fn open(file: Option<&Path>) -> Result<Self, redb::Error> {
-        let mut builder = Builder::new();
-        builder.set_cache_size(STORE_CACHE);
-        let database = match file {
-            Some(file) => builder.create(file)?,
-            None => builder.create_with_backend(InMemoryBackend::new())?,
+        let path = file.map(Path::to_owned);
+        let open = move || {
+            let mut builder = Builder::new();
+            builder.set_cache_size(STORE_CACHE);
+            Ok(match &path {
+                Some(path) => builder.create(path)?,
+                None => builder.create_with_backend(InMemoryBackend::new())?,
+            })
         };
-        Self::over(database, file.is_some())
+        Self::over(Box::new(open), file.is_some(), RETRY_DELAY)
     }
 
-    fn over(database: Database, lasting: bool) -> Result<Self, redb::Error> {
+    fn over(open: Opener, lasting: bool, retry: Duration) -> Result<Self, redb::Error> {
+        let database = open()?;
         let write = database.begin_write()?;
         write.open_table(DIRECTORIES)?;
         let has_files = !write.open_table(FILES)?.is_empty()?;
         write.commit()?;
         let shared = Arc::new(Shared {
-            database,
+            database: RwLock::new(Some(database)),
+            open,
+            lasting,
+            retry,
             has_files: AtomicBool::new(has_files),
             state: Mutex::default(),
             work: Condvar::new(),
@@ -198,7 +213,6 @@ impl Table {
             })?;
         Ok(Self {
             shared,
-            lasting,
             thread: Some(thread),
         })
     }
@@ -216,6 +230,12 @@ impl Table {
         }
         let row = self.get(ino)?.filter(|(found, _)| *found == of);
         Ok(row.map(|(_, row)| row))
+    }
+
+    /// As after a commit that ended so.
+    #[cfg(test)]
+    pub(super) fn committed(&self, result: Result<(), Error>) {
+        self.shared.lock().failing = result.err();
     }
 
     #[cfg(test)]
@@ -236,14 +256,18 @@ impl Table {
     }
 
     /// Changes the row of a file, which is told from others of its inode number by its birth.
+    ///
+    /// # Errors
+    ///
+    /// If there are as many rows to be committed as there may be, and they cannot be.
     pub(super) fn update(
         &self,
         ino: u64,
         of: Of,
         birth: u64,
         change: impl FnOnce(Option<Row>) -> Option<Row>,
-    ) {
-        let mut state = self.room();
+    ) -> Result<(), Error> {
+        let mut state = self.room(ino)?;
         let old = match state.get(ino) {
             Some((of, row)) => row.clone().map(|row| (*of, row)),
             None if of == Of::File && !self.has_files() => None,
@@ -256,21 +280,39 @@ impl Table {
             if of == Of::File {
                 self.shared.has_files.store(true, Relaxed);
             }
-            self.change(&mut state, ino, of, new);
+            if state.pending.is_empty() {
+                self.shared.work.notify_one();
+            }
+            state.pending.insert(ino, (of, new));
         }
+        Ok(())
     }
 
-    /// Removes the row of a file, if it has one.
+    /// Removes the row of a file, if it has one. Where that cannot be done, a row is left that leads
+    /// nowhere.
     pub(super) fn remove(&self, ino: u64, of: Of, birth: u64) {
         if of == Of::Directory || self.has_files() {
-            self.update(ino, of, birth, |_| None);
+            let _ = self.update(ino, of, birth, |_| None);
         }
     }
 
-    /// Waits until what was changed so far is on the disk, or could not be brought there.
-    pub(super) fn wait(&self) {
-        if !self.lasting {
-            return;
+    /// Whether rows can be committed, as far as is known.
+    ///
+    /// # Errors
+    ///
+    /// Why the last commit failed.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.shared.lock().failing.map_or(Ok(()), Err)
+    }
+
+    /// Waits until what was changed so far is on the disk.
+    ///
+    /// # Errors
+    ///
+    /// If it could not be brought there. It is tried again later.
+    pub(super) fn wait(&self) -> Result<(), Error> {
+        if !self.shared.lasting {
+            return Ok(());
         }
         let mut state = self.shared.lock();
         let goal = if state.pending.is_empty() {
@@ -280,19 +322,30 @@ impl Table {
             self.shared.work.notify_one();
             state.begun + 1
         };
-        while state.ended < goal && !state.failing && !state.ending {
+        while state.ended < goal && state.failing.is_none() && !state.ending {
             state = self
                 .shared
                 .done
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+        match state.failing {
+            Some(error) => Err(error),
+            None if state.ended < goal => Err(Error::Io),
+            None => Ok(()),
+        }
     }
 
-    /// The rows to be committed, when there is room for one more.
-    fn room(&self) -> MutexGuard<'_, State> {
+    /// The rows to be committed, when there is room for the one of this inode.
+    fn room(&self, ino: u64) -> Result<MutexGuard<'_, State>, Error> {
         let mut state = self.shared.lock();
-        while state.pending.len() >= MAX_PENDING && !state.failing && !state.ending {
+        while state.held() >= MAX_PENDING && state.get(ino).is_none() {
+            if let Some(error) = state.failing {
+                return Err(error);
+            }
+            if state.ending {
+                return Err(Error::Io);
+            }
             self.shared.work.notify_one();
             state = self
                 .shared
@@ -300,20 +353,17 @@ impl Table {
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        state
-    }
-
-    fn change(&self, state: &mut State, ino: u64, of: Of, row: Option<Row>) {
-        if state.pending.is_empty() {
-            self.shared.work.notify_one();
-        }
-        if state.pending.len() < MAX_PENDING || state.pending.contains_key(&ino) {
-            state.pending.insert(ino, (of, row));
-        }
+        Ok(state)
     }
 }
 
 impl State {
+    /// Rows to be committed. What is being committed may come back, if the last commit failed.
+    fn held(&self) -> usize {
+        let committing = self.failing.map_or(0, |_| self.committing.len());
+        self.pending.len() + committing
+    }
+
     /// What is to become of the row of an inode, if anything is.
     fn get(&self, ino: u64) -> Option<&(Of, Option<Row>)> {
         self.pending.get(&ino).or_else(|| self.committing.get(&ino))
@@ -344,7 +394,9 @@ impl Shared {
     }
 
     fn read(&self, ino: u64) -> Result<Option<(Of, Row)>, redb::Error> {
-        let read = self.database.begin_read()?;
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let database = database.as_ref().ok_or(redb::Error::PreviousIo)?;
+        let read = database.begin_read()?;
         if let Some(row) = read.open_table(DIRECTORIES)?.get(ino)? {
             return Ok(Row::parse(row.value()).map(|row| (Of::Directory, row)));
         }
@@ -372,27 +424,29 @@ impl Shared {
             state.begun += 1;
             state.urgent = false;
             drop(state);
-            let committed = self.commit(&batch);
+            // After an error of the disk the store says nothing but that there was one.
+            let committed = self.commit(&batch).or_else(|_| {
+                self.open_anew()?;
+                self.commit(&batch)
+            });
             state = self.lock();
             state.committing = Arc::default();
             state.ended = state.begun;
-            state.failing = committed.is_err();
+            let before = state.failing;
+            state.failing = committed.as_ref().err().map(|error| cause(error, before));
             if let Err(error) = committed {
                 tracing::warn!(
                     %error,
                     rows = batch.len(),
-                    "file handles could not be saved: some will be stale after a restart"
+                    "file handles could not be saved: directories cannot be made, nor files moved"
                 );
-                // What was changed since is newer.
+                // What was changed since is newer. In all they are at most two batches.
                 for (&ino, change) in &*batch {
-                    if state.pending.len() >= MAX_PENDING {
-                        break;
-                    }
                     state.pending.entry(ino).or_insert_with(|| change.clone());
                 }
             }
             self.done.notify_all();
-            if ending && (state.failing || state.pending.is_empty()) {
+            if ending && (state.failing.is_some() || state.pending.is_empty()) {
                 return;
             }
         }
@@ -401,22 +455,39 @@ impl Shared {
     /// Waits for more rows to come behind the first. Neither somebody who waits for them nor the end
     /// of the server does.
     fn collect<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let delay = if state.failing {
-            RETRY_DELAY
-        } else {
-            COMMIT_DELAY
+        let delay = match state.failing {
+            Some(_) => self.retry,
+            None => COMMIT_DELAY,
         };
         self.work
             .wait_timeout_while(state, delay, |state| {
-                let full = state.pending.len() >= MAX_PENDING && !state.failing;
-                !full && !state.urgent && !state.ending
+                let wanted = state.pending.len() >= MAX_PENDING || state.urgent;
+                let ready = wanted && state.failing.is_none();
+                !ready && !state.ending
             })
             .unwrap_or_else(PoisonError::into_inner)
             .0
     }
 
+    /// Opens the store once more, which does nothing after an error of the disk.
+    fn open_anew(&self) -> Result<(), redb::Error> {
+        if !self.lasting {
+            return Err(redb::Error::PreviousIo);
+        }
+        let mut database = self
+            .database
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        // It is locked as long as it is open.
+        *database = None;
+        *database = Some((self.open)()?);
+        Ok(())
+    }
+
     fn commit(&self, batch: &Pending) -> Result<(), redb::Error> {
-        let write = self.database.begin_write()?;
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let database = database.as_ref().ok_or(redb::Error::PreviousIo)?;
+        let write = database.begin_write()?;
         {
             let mut directories = write.open_table(DIRECTORIES)?;
             let mut files = write.open_table(FILES)?;
@@ -442,6 +513,19 @@ impl Shared {
     }
 }
 
+/// What a client is told of a store that fails, and why it failed before.
+fn cause(error: &redb::Error, before: Option<Error>) -> Error {
+    match error {
+        redb::Error::Io(error) => match error.kind() {
+            io::ErrorKind::StorageFull => Error::NoSpace,
+            io::ErrorKind::QuotaExceeded => Error::Quota,
+            _ => Error::Io,
+        },
+        // What comes of the first error.
+        _ => before.unwrap_or(Error::Io),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -459,7 +543,7 @@ mod tests {
 
     impl Table {
         fn put(&self, ino: u64, of: Of, row: Row) {
-            self.update(ino, of, row.birth, |_| Some(row));
+            self.update(ino, of, row.birth, |_| Some(row)).unwrap();
         }
     }
 
@@ -542,43 +626,54 @@ mod tests {
         ));
     }
 
-    /// A disk that fails from some time on.
-    #[derive(Debug, Default)]
+    /// A disk that is full at times.
+    #[derive(Clone, Debug, Default)]
     struct Disk {
-        bytes: Mutex<Vec<u8>>,
-        fails: Arc<AtomicBool>,
+        bytes: Arc<Mutex<Vec<u8>>>,
+        is_full: Arc<AtomicBool>,
     }
 
     impl Disk {
-        fn use_it(&self) -> Result<MutexGuard<'_, Vec<u8>>, std::io::Error> {
-            if self.fails.load(Relaxed) {
-                return Err(std::io::Error::other("it fails"));
+        fn use_it(&self) -> Result<MutexGuard<'_, Vec<u8>>, io::Error> {
+            if self.is_full.load(Relaxed) {
+                return Err(io::ErrorKind::StorageFull.into());
             }
             Ok(self.bytes.lock().unwrap())
+        }
+
+        /// A table on it, which is opened anew at once after an error.
+        fn table(&self) -> Table {
+            let disk = self.clone();
+            let open = move || {
+                let mut builder = Builder::new();
+                let database = builder.set_cache_size(0).create_with_backend(disk.clone());
+                Ok(database?)
+            };
+            Table::over(Box::new(open), true, Duration::ZERO).unwrap()
         }
     }
 
     impl redb::StorageBackend for Disk {
-        fn len(&self) -> Result<u64, std::io::Error> {
+        fn len(&self) -> Result<u64, io::Error> {
             Ok(self.use_it()?.len() as u64)
         }
 
-        fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), std::io::Error> {
+        fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
             let at = usize::try_from(offset).unwrap();
             out.copy_from_slice(&self.use_it()?[at..at + out.len()]);
             Ok(())
         }
 
-        fn set_len(&self, len: u64) -> Result<(), std::io::Error> {
+        fn set_len(&self, len: u64) -> Result<(), io::Error> {
             self.use_it()?.resize(usize::try_from(len).unwrap(), 0);
             Ok(())
         }
 
-        fn sync_data(&self) -> Result<(), std::io::Error> {
+        fn sync_data(&self) -> Result<(), io::Error> {
             self.use_it().map(drop)
         }
 
-        fn write(&self, offset: u64, data: &[u8]) -> Result<(), std::io::Error> {
+        fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
             let at = usize::try_from(offset).unwrap();
             self.use_it()?[at..at + data.len()].copy_from_slice(data);
             Ok(())
@@ -586,20 +681,44 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_cannot_be_saved_are_known_until_the_end() {
+    fn rows_that_cannot_be_saved_are_an_error_and_known_until_they_can() {
         let disk = Disk::default();
-        let fails = Arc::clone(&disk.fails);
-        let mut builder = Builder::new();
-        let database = builder.set_cache_size(0).create_with_backend(disk);
-        let database = database.unwrap();
-        let table = Table::over(database, true).unwrap();
-        fails.store(true, Relaxed);
+        let table = disk.table();
+        assert_eq!(table.check(), Ok(()));
+        disk.is_full.store(true, Relaxed);
         table.put(7, Of::Directory, row("a"));
-        table.wait();
+        assert_eq!(table.wait(), Err(Error::NoSpace));
+        assert_eq!(table.check(), Err(Error::NoSpace));
         assert_eq!(table.get(7).unwrap(), Some((Of::Directory, row("a"))));
         table.put(8, Of::Directory, row("b"));
-        table.wait();
+        assert_eq!(table.wait(), Err(Error::NoSpace));
         assert!(table.get(7).unwrap().is_some() && table.get(8).unwrap().is_some());
         assert_eq!(table.get(9), Err(Error::Io), "nobody knows");
+
+        disk.is_full.store(false, Relaxed);
+        while table.check().is_err() {
+            std::hint::spin_loop();
+        }
+        assert_eq!(table.wait(), Ok(()));
+        assert_eq!(table.get(9), Ok(None));
+        drop(table);
+        let table = disk.table();
+        assert_eq!(table.get(7).unwrap(), Some((Of::Directory, row("a"))));
+        assert_eq!(table.get(8).unwrap(), Some((Of::Directory, row("b"))));
+    }
+
+    #[test]
+    fn rows_that_cannot_be_saved_are_refused_when_they_are_too_many() {
+        let disk = Disk::default();
+        let table = disk.table();
+        disk.is_full.store(true, Relaxed);
+        let put = |ino| table.update(ino, Of::Directory, 1, |_| Some(row("x")));
+        let refused = (0..3 * MAX_PENDING as u64).find_map(|ino| Some((ino, put(ino).err()?)));
+        let (ino, error) = refused.unwrap();
+        assert_eq!(error, Error::NoSpace);
+        assert!(ino >= MAX_PENDING as u64);
+        // What is known of stays so, and can be changed.
+        assert!((0..ino).all(|ino| table.get(ino).unwrap().is_some()));
+        assert_eq!(put(0), Ok(()));
     }
 }

@@ -166,3 +166,137 @@ fn concurrent_renames_leave_correct_table_rows() {
     assert_eq!(export.read(f).unwrap(), b"below");
     assert_eq!(export.read(g).unwrap(), b"file");
 }
+
+impl Export {
+    /// Waits until a change of a directory shows in its times.
+    fn settle(&self, dir: &str) {
+        let dir = fs::metadata(self.path.join(dir)).unwrap();
+        let changed = Time {
+            seconds: dir.ctime(),
+            nanos: u32::try_from(dir.ctime_nsec()).unwrap(),
+        };
+        let since = |now: Time| {
+            let nanos = i64::from(now.nanos) - i64::from(changed.nanos);
+            (now.seconds - changed.seconds) * 1_000_000_000 + nanos
+        };
+        while since(sys::coarse_now()) <= 20_000_000 {
+            std::hint::spin_loop();
+        }
+    }
+
+    fn passes(&self) -> u64 {
+        self.fs().inner.passes.count()
+    }
+}
+
+#[test]
+fn one_pass_over_a_directory_finds_all_its_files_until_it_changes() {
+    let mut export = Export::with_table();
+    let names: Vec<String> = (0..500).map(|n| format!("d/f{n}")).collect();
+    for name in &names {
+        export.write(name, "");
+    }
+    let files: Vec<FileId> = names
+        .iter()
+        .map(|name| export.find(name).unwrap())
+        .collect();
+    for name in &names[..100] {
+        fs::remove_file(export.path.join(name)).unwrap();
+    }
+    export.settle("d");
+    export.restart();
+    for _ in 0..3 {
+        for (n, file) in files.iter().enumerate() {
+            assert_eq!(export.stat(*file).is_ok(), n >= 100, "{n}");
+        }
+        assert_eq!(export.passes(), 1);
+    }
+    fs::rename(export.path.join("d/f400"), export.path.join("d/other")).unwrap();
+    export.settle("d");
+    for file in &files[..100] {
+        assert_eq!(export.stat(*file), Err(Error::Stale));
+    }
+    assert_eq!(export.passes(), 2);
+    export.fs().inner.caches().links = Lru::new(1);
+    export.fs().inner.caches().open.trim(0);
+    assert!(export.stat(files[400]).is_ok());
+    assert_eq!(export.find("d/other").unwrap(), files[400]);
+    assert_eq!(export.passes(), 2);
+}
+
+#[test]
+fn directory_whose_times_are_not_known_to_be_ours_is_passed_over_each_time() {
+    let mut export = Export::with_table();
+    export.write("d/f", "");
+    export.write("d/g", "");
+    let [f, g] = ["d/f", "d/g"].map(|path| export.find(path).unwrap());
+    fs::remove_file(export.path.join("d/f")).unwrap();
+    export.restart();
+    export.restart_with(|inner| inner.local = false);
+    for pass in 1..4 {
+        assert_eq!(export.stat(f), Err(Error::Stale));
+        assert_eq!(export.passes(), pass);
+    }
+    assert!(export.stat(g).is_ok());
+}
+
+#[test]
+fn all_names_of_a_file_in_one_directory_are_tried() {
+    let mut export = Export::with_table();
+    export.write("d/a", "file");
+    fs::hard_link(export.path.join("d/a"), export.path.join("d/b")).unwrap();
+    let f = export.find("d/a").unwrap();
+    export.fs = None;
+    for (from, to) in [("d/a", "d/x"), ("d/b", "d/y")] {
+        fs::rename(export.path.join(from), export.path.join(to)).unwrap();
+    }
+    export.restart();
+    assert_eq!(export.read(f).unwrap(), b"file");
+}
+
+#[test]
+fn row_of_a_file_that_is_nowhere_is_removed() {
+    let mut export = Export::with_table();
+    export.write("a/f", "");
+    export.write("b/x", "");
+    let f = export.find("a/f").unwrap();
+    export.rename("a/f", "b/f");
+    export.fs = None;
+    fs::remove_file(export.path.join("b/f")).unwrap();
+    export.restart();
+    let ino = TableId::parse(f).unwrap().ino;
+    assert!(export.fs().inner.row(ino).unwrap().is_some());
+    assert_eq!(export.stat(f), Err(Error::Stale));
+    assert!(export.fs().inner.row(ino).unwrap().is_none());
+}
+
+#[test]
+fn what_the_table_cannot_keep_is_refused_and_not_done() {
+    let export = Export::with_table();
+    export.write("a/f", "");
+    export.write("b/x", "");
+    let [a, b, f] = ["a", "b", "a/f"].map(|path| export.find(path).unwrap());
+    let (local, who) = (export.fs(), Identity::root());
+    let name = |name| Name::new(name).unwrap();
+    let table = local.inner.table().unwrap();
+    let attempts = || {
+        let make = Make::Directory(SetAttributes::mode(0o755));
+        let renamed = local.rename(&who, (a, name(b"f")), (b, name(b"f"))).wait();
+        let linked = local.link(&who, f, b, name(b"g")).wait();
+        [
+            export.make_as(&who, a, "d", make).map(|_| ()),
+            renamed.result,
+            linked.result,
+        ]
+    };
+    let there = || ["a/d", "b/f", "b/g"].map(|path| export.path.join(path).exists());
+    table.committed(Err(Error::NoSpace));
+    assert_eq!(attempts(), [Err(Error::NoSpace); 3]);
+    assert_eq!(there(), [false; 3]);
+    // What needs no row is done.
+    let made = export.make_as(&who, a, "g", file(0o644));
+    assert!(made.is_ok());
+    table.committed(Ok(()));
+    assert_eq!(attempts(), [Ok(()); 3]);
+    assert_eq!(there(), [true; 3]);
+}

@@ -1,0 +1,271 @@
+//! Which inodes a directory has: one pass over it for each of its changes.
+//!
+//! Without a handle of the kernel, a file that is not where it was last seen has to be searched for by its
+//! inode number. A pass over its directory answers that for all entries, and for all that are none, until
+//! the directory changes. What is kept of an entry is its number and where the kernel goes on reading
+//! before it, not its name.
+
+use super::lru::Lru;
+use crate::fs::{Attributes, Time};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Most entries of directories that are kept, 16 bytes each. A directory with more is passed over each
+/// time.
+pub(super) const MAX_ENTRIES: usize = 4 << 20;
+
+/// Most directories of which entries are kept.
+const MAX_DIRECTORIES: usize = 4096;
+
+/// Rounds after which the entries of a directory that nobody searched are forgotten: a minute.
+const KEPT_ROUNDS: u64 = 80;
+
+/// What the times of files are stepped by, and twice that: until then a directory may have changed again
+/// without its times telling. The slowest kernels have 100 steps a second.
+const STEP: u64 = 20_000_000;
+
+/// Where an entry with an inode number is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Entry {
+    pub(super) ino: u64,
+    /// Cookie of the entry before it; 0 for the first one.
+    pub(super) before: u64,
+}
+
+/// The state of a directory that a pass is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Version {
+    birth: u64,
+    ctime: Time,
+    mtime: Time,
+}
+
+impl Version {
+    pub(super) fn of(birth: u64, attributes: &Attributes) -> Self {
+        Self {
+            birth,
+            ctime: attributes.ctime,
+            mtime: attributes.mtime,
+        }
+    }
+
+    /// Whether a change from `now` on gives another version: the times have moved on since the last one.
+    fn is_settled(self, now: Time) -> bool {
+        let nanos = |time: Time| i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanos);
+        nanos(now).abs_diff(nanos(self.ctime)) > u128::from(STEP)
+    }
+}
+
+/// The entries of a directory.
+pub(super) struct Pass {
+    version: Version,
+    /// Whether an equal version later is the same state.
+    settled: bool,
+    /// By inode number.
+    entries: Box<[Entry]>,
+}
+
+impl Pass {
+    /// Of a directory that had this version before it was read, at `now`; without that it is good for one
+    /// answer.
+    pub(super) fn new(version: Version, now: Option<Time>, mut entries: Vec<Entry>) -> Self {
+        entries.sort_unstable();
+        Self {
+            version,
+            settled: now.is_some_and(|now| version.is_settled(now)),
+            entries: entries.into(),
+        }
+    }
+
+    /// Whether it still tells of a directory that has this version now.
+    pub(super) fn is_of(&self, version: Version) -> bool {
+        self.settled && self.version == version
+    }
+
+    /// Where there are entries with this inode number.
+    pub(super) fn find(&self, ino: u64) -> &[Entry] {
+        let begin = self.entries.partition_point(|entry| entry.ino < ino);
+        let end = self.entries.partition_point(|entry| entry.ino <= ino);
+        &self.entries[begin..end]
+    }
+}
+
+/// The last pass over a directory, if there is one. It is locked while it is made, so that others who search
+/// the same directory wait for it.
+pub(super) type LastPass = Mutex<Option<Pass>>;
+
+/// The last passes over directories, by inode number.
+pub(super) struct Passes {
+    kept: Mutex<Kept>,
+}
+
+struct Kept {
+    passes: Lru<Slot>,
+    entries: usize,
+    /// Passes made so far.
+    made: u64,
+}
+
+#[derive(Default)]
+struct Slot {
+    pass: Arc<LastPass>,
+    /// Entries in it.
+    len: usize,
+}
+
+impl Passes {
+    pub(super) fn new() -> Self {
+        Self {
+            kept: Mutex::new(Kept {
+                passes: Lru::new(MAX_DIRECTORIES),
+                entries: 0,
+                made: 0,
+            }),
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last pass over a directory.
+    pub(super) fn of(&self, ino: u64) -> Arc<LastPass> {
+        let mut kept = self.kept();
+        if let Some(slot) = kept.passes.get(ino) {
+            return Arc::clone(&slot.pass);
+        }
+        let pass = Arc::<LastPass>::default();
+        let slot = Slot {
+            pass: Arc::clone(&pass),
+            len: 0,
+        };
+        let gone = kept.passes.insert(ino, slot);
+        kept.forget(gone);
+        pass
+    }
+
+    /// Counts the entries of a pass that was made, and forgets others if they are too many; whether it
+    /// is to be kept itself.
+    pub(super) fn made(&self, ino: u64, len: usize) -> bool {
+        let mut kept = self.kept();
+        kept.made += 1;
+        let known = match kept.passes.peek(ino) {
+            Some(slot) => slot.len,
+            None => return false,
+        };
+        kept.entries -= known;
+        let keep = len <= MAX_ENTRIES;
+        let len = if keep { len } else { 0 };
+        kept.entries += len;
+        if let Some(slot) = kept.passes.get(ino) {
+            slot.len = len;
+        }
+        // It was used last, and fits by itself.
+        while kept.entries > MAX_ENTRIES {
+            let goal = kept.passes.len() - 1;
+            for gone in kept.passes.trim(goal) {
+                kept.forget(Some(gone));
+            }
+        }
+        keep
+    }
+
+    /// Begins a round, and forgets what was not asked for in many.
+    pub(super) fn begin_round(&self, round: u64) {
+        let mut kept = self.kept();
+        kept.passes.set_round(round);
+        let idle = kept.passes.idle(round.saturating_sub(KEPT_ROUNDS)).count();
+        let goal = kept.passes.len() - idle;
+        for gone in kept.passes.trim(goal) {
+            kept.forget(Some(gone));
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn count(&self) -> u64 {
+        self.kept().made
+    }
+}
+
+impl Kept {
+    fn forget(&mut self, slot: Option<Slot>) {
+        self.entries -= slot.map_or(0, |slot| slot.len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64, nanos: u32) -> Time {
+        Time { seconds, nanos }
+    }
+
+    fn version(ctime: Time) -> Version {
+        Version {
+            birth: 1,
+            ctime,
+            mtime: ctime,
+        }
+    }
+
+    #[test]
+    fn pass_finds_all_entries_of_an_inode() {
+        let entry = |ino, before| Entry { ino, before };
+        let entries = vec![entry(9, 0), entry(3, 4), entry(9, 7), entry(5, 8)];
+        let pass = Pass::new(version(at(1, 0)), Some(at(9, 0)), entries);
+        assert_eq!(pass.find(9), [entry(9, 0), entry(9, 7)]);
+        assert_eq!(pass.find(3), [entry(3, 4)]);
+        assert_eq!(pass.find(4), []);
+    }
+
+    #[test]
+    fn pass_is_good_until_the_directory_changes() {
+        let pass = |now| Pass::new(version(at(5, 0)), Some(now), Vec::new());
+        assert!(pass(at(5, 20_000_001)).is_of(version(at(5, 0))));
+        assert!(!pass(at(5, 20_000_001)).is_of(version(at(5, 30_000_000))));
+        // It may have changed once more in the same step of the clock.
+        assert!(!pass(at(5, 20_000_000)).is_of(version(at(5, 0))));
+        assert!(!pass(at(5, 0)).is_of(version(at(5, 0))));
+        let alone = Pass::new(version(at(5, 0)), None, Vec::new());
+        assert!(!alone.is_of(version(at(5, 0))));
+        let other = Version {
+            birth: 2,
+            ..version(at(5, 0))
+        };
+        assert!(!pass(at(9, 0)).is_of(other));
+    }
+
+    #[test]
+    fn number_of_entries_is_bounded() {
+        let passes = Passes::new();
+        let keep = |ino, len| {
+            passes.of(ino);
+            passes.made(ino, len)
+        };
+        assert!(keep(1, MAX_ENTRIES / 2) && keep(2, MAX_ENTRIES / 2));
+        assert_eq!(passes.kept().passes.len(), 2);
+        assert!(keep(3, 1));
+        assert!(passes.kept().passes.peek(1).is_none());
+        assert_eq!(passes.kept().entries, MAX_ENTRIES / 2 + 1);
+        assert!(!keep(4, MAX_ENTRIES + 1));
+        assert_eq!(passes.kept().entries, MAX_ENTRIES / 2 + 1);
+        assert!(keep(2, 7));
+        assert_eq!(passes.kept().entries, 8);
+        assert_eq!(passes.count(), 5);
+    }
+
+    #[test]
+    fn passes_that_nobody_asks_for_are_forgotten() {
+        let passes = Passes::new();
+        for ino in [1, 2] {
+            passes.of(ino);
+            passes.made(ino, 10);
+        }
+        passes.begin_round(50);
+        passes.of(1);
+        passes.begin_round(100);
+        assert_eq!(passes.kept().entries, 10);
+        passes.begin_round(131);
+        assert_eq!(passes.kept().entries, 0);
+    }
+}
