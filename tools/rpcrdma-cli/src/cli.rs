@@ -6,6 +6,7 @@ use crate::df::{self, DfArgs};
 use crate::failure::Ended;
 use crate::get::{self, GetArgs};
 use crate::ln::{self, LnArgs};
+use crate::log::LogFormat;
 use crate::ls::{self, LsArgs};
 use crate::mkdir::{self, MkdirArgs};
 use crate::mv::{self, MvArgs};
@@ -95,6 +96,14 @@ impl Cli {
             0 => "warn,serve=info",
             1 => "debug",
             _ => "trace",
+        }
+    }
+
+    /// In which form to log, if the user says.
+    pub(crate) fn log_format(&self) -> Option<LogFormat> {
+        match &self.command {
+            Command::Serve(args) => args.log_format,
+            _ => None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::interrupt::Interrupted;
 use nfs_client::printable;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// What was asked for cannot be understood, or makes no sense: exit code 2, as for options that
@@ -71,7 +72,8 @@ pub(crate) fn exit_code(ended: anyhow::Result<Ended>) -> ExitCode {
 
 /// Prints an error with its causes, in one line.
 fn report(error: &anyhow::Error) {
-    eprintln!("{}", line(error));
+    // Of a terminal that has gone nobody reads it.
+    let _ = writeln!(io::stderr(), "{}", line(error));
 }
 
 /// The causes may have words of a server in them, which must not steer the terminal.

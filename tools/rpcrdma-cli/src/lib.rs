@@ -42,7 +42,7 @@ use std::process::ExitCode;
 pub fn main(allocations: Option<fn() -> u64>) -> ExitCode {
     allocations::set(allocations);
     let cli = cli::Cli::from_args();
-    let _flushes = match log::start(cli.log_level()) {
+    let _flushes = match log::start(cli.log_level(), cli.log_format()) {
         Ok(flushes) => flushes,
         Err(error) => {
             return failure::exit_code(Err(

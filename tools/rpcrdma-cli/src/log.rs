@@ -1,8 +1,12 @@
-//! The log on standard error, written by a thread of its own.
+//! The log on standard error or in systemd's journal, written by a thread of its own.
 //!
 //! Who logs never waits: a line for which there is no room is lost, and how many were lost is said as
 //! soon as there is room again. So a server goes on serving when nobody reads its standard error.
 
+mod journal;
+
+use clap::ValueEnum;
+use journal::Journal;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -10,6 +14,17 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
+
+/// The form of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people
+    Text,
+    /// One JSON object per line
+    Json,
+    /// Records of systemd's journal, with fields
+    Journald,
+}
 
 /// Lines that wait to be written; more are lost.
 const MAX_LINES: usize = 1024;
@@ -29,6 +44,7 @@ static LOG: OnceLock<Log> = OnceLock::new();
 /// Takes lines, and loses those for which there is no room.
 #[derive(Clone)]
 struct Log {
+    format: LogFormat,
     lines: SyncSender<Entry>,
     lost: Arc<AtomicU64>,
 }
@@ -42,43 +58,73 @@ enum Entry {
 /// Writes what is still to be written when it is dropped, but waits no longer than it should.
 pub(crate) struct FlushOnDrop(Log);
 
-/// Logs from now on: this level of events, or what `RUST_LOG` says.
+/// Logs from now on: this level of events, or what `RUST_LOG` says. Without a format it is the
+/// journal's where standard error is the journal, and text elsewhere.
 ///
 /// # Errors
 ///
-/// If the system gives no thread.
-pub(crate) fn start(level: &str) -> io::Result<FlushOnDrop> {
-    let (log, entries) = Log::new();
+/// If the system gives no thread, or there is no journal to log to.
+pub(crate) fn start(level: &str, format: Option<LogFormat>) -> io::Result<FlushOnDrop> {
+    let (format, journal) = match format {
+        Some(LogFormat::Journald) => (LogFormat::Journald, Some(Journal::connect()?)),
+        Some(other) => (other, None),
+        None => match Journal::reads_standard_error().then(Journal::connect) {
+            Some(Ok(journal)) => (LogFormat::Journald, Some(journal)),
+            Some(Err(_)) | None => (LogFormat::Text, None),
+        },
+    };
+    let (log, entries) = Log::new(format);
     let lost = Arc::clone(&log.lost);
     std::thread::Builder::new()
         .name("rpcrdma-log".to_owned())
-        .spawn(move || write_all(&entries, &lost, &mut io::stderr()))?;
+        .spawn(move || match journal {
+            Some(mut journal) => write_all(&entries, format, &lost, &mut journal),
+            None => write_all(&entries, format, &lost, &mut io::stderr()),
+        })?;
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    tracing_subscriber::fmt()
+    let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(log.clone())
-        .with_ansi(io::stderr().is_terminal())
-        .init();
+        .with_writer(log.clone());
+    match format {
+        LogFormat::Text => subscriber.with_ansi(io::stderr().is_terminal()).init(),
+        LogFormat::Json => subscriber.json().flatten_event(true).init(),
+        LogFormat::Journald => subscriber.event_format(journal::Records).init(),
+    }
     Ok(FlushOnDrop(LOG.get_or_init(|| log).clone()))
 }
 
 /// Tells the user something, on the same way as the log: it never waits either.
 pub(crate) fn tell(text: &str) {
-    if let Some(log) = LOG.get() {
-        log.put(format!("{text}\n").as_bytes());
+    match LOG.get() {
+        Some(log) if log.format == LogFormat::Text => {
+            log.put(format!("rpcrdma: {text}\n").as_bytes());
+        }
+        Some(_) => tracing::info!(target: "serve", "{text}"),
+        None => {}
     }
 }
 
 impl Log {
-    fn new() -> (Self, Receiver<Entry>) {
+    fn new(format: LogFormat) -> (Self, Receiver<Entry>) {
         let (lines, entries) = sync_channel(MAX_LINES);
-        let lost = Arc::default();
-        (Self { lines, lost }, entries)
+        let log = Self {
+            format,
+            lines,
+            lost: Arc::default(),
+        };
+        (log, entries)
     }
 
     fn put(&self, line: &[u8]) {
         let line = match line.get(..MAX_LINE) {
-            Some(beginning) if line.len() > MAX_LINE => [beginning, b"...\n"].concat(),
+            Some(beginning) if line.len() > MAX_LINE => match self.format {
+                // Half an object is none.
+                LogFormat::Json => {
+                    let cut = String::from_utf8_lossy(&beginning[..MAX_LINE / 4]);
+                    format!("{}\n", serde_json::json!({ "cut": cut })).into()
+                }
+                LogFormat::Text | LogFormat::Journald => [beginning, b"...\n"].concat(),
+            },
             _ => line.to_vec(),
         };
         if self.lines.try_send(Entry::Line(line.into())).is_err() {
@@ -88,7 +134,7 @@ impl Log {
 }
 
 /// Writes what is logged until nobody logs any more.
-fn write_all(entries: &Receiver<Entry>, lost: &AtomicU64, to: &mut impl Write) {
+fn write_all(entries: &Receiver<Entry>, format: LogFormat, lost: &AtomicU64, to: &mut impl Write) {
     for entry in entries {
         // There is nobody to be told that it cannot be written.
         let _ = match entry {
@@ -96,7 +142,7 @@ fn write_all(entries: &Receiver<Entry>, lost: &AtomicU64, to: &mut impl Write) {
                 let written = to.write_all(&line);
                 written.and_then(|()| match lost.swap(0, Relaxed) {
                     0 => Ok(()),
-                    lost => writeln!(to, "rpcrdma: {lost} lines of the log were lost"),
+                    lost => to.write_all(told(format, lost).as_bytes()),
                 })
             }
             Entry::Flush(done) => {
@@ -104,6 +150,19 @@ fn write_all(entries: &Receiver<Entry>, lost: &AtomicU64, to: &mut impl Write) {
                 to.flush()
             }
         };
+    }
+}
+
+/// That lines were lost, in the form of the log.
+fn told(format: LogFormat, lost: u64) -> String {
+    let text = format!("{lost} lines of the log were lost");
+    match format {
+        LogFormat::Text => format!("rpcrdma: {text}\n"),
+        LogFormat::Json => {
+            let line = serde_json::json!({ "level": "WARN", "message": text, "lost": lost });
+            format!("{line}\n")
+        }
+        LogFormat::Journald => journal::record(&text),
     }
 }
 
@@ -150,16 +209,16 @@ mod tests {
 
     /// What is written of these lines when the log ends.
     fn written(log: Log, entries: &Receiver<Entry>) -> String {
-        let lost = Arc::clone(&log.lost);
+        let (lost, format) = (Arc::clone(&log.lost), log.format);
         drop(log);
         let mut written = Vec::new();
-        write_all(entries, &lost, &mut written);
+        write_all(entries, format, &lost, &mut written);
         String::from_utf8(written).expect("text")
     }
 
     #[test]
     fn lines_for_which_there_is_no_room_are_counted() {
-        let (log, entries) = Log::new();
+        let (log, entries) = Log::new(LogFormat::Text);
         for number in 0..MAX_LINES + 7 {
             log.put(format!("{number}\n").as_bytes());
         }
@@ -176,7 +235,7 @@ mod tests {
 
     #[test]
     fn long_lines_are_cut() {
-        let (log, entries) = Log::new();
+        let (log, entries) = Log::new(LogFormat::Text);
         log.put(&[b'x'; MAX_LINE + 1]);
         log.put(b"short\n");
         let written = written(log, &entries);
@@ -188,17 +247,36 @@ mod tests {
 
     #[test]
     fn shutdown_waits_for_pending_lines_but_not_forever() {
-        let (log, entries) = Log::new();
+        let (log, entries) = Log::new(LogFormat::Text);
         log.put(b"last\n");
         let writer = std::thread::spawn(move || {
             let mut written = Vec::new();
-            write_all(&entries, &AtomicU64::new(0), &mut written);
+            write_all(&entries, LogFormat::Text, &AtomicU64::new(0), &mut written);
             written
         });
         drop(FlushOnDrop(log));
         assert_eq!(writer.join().expect("no panic"), b"last\n");
         // Nobody writes.
-        let (log, _entries) = Log::new();
+        let (log, _entries) = Log::new(LogFormat::Text);
         drop(FlushOnDrop(log));
+    }
+
+    #[test]
+    fn lines_of_json_are_whole_objects_when_they_are_cut_and_lost_too() {
+        let (log, entries) = Log::new(LogFormat::Json);
+        let long = serde_json::json!({ "message": "\u{e4}".repeat(MAX_LINE) });
+        for _ in 0..=MAX_LINES {
+            log.put(format!("{long}\n").as_bytes());
+        }
+        let written = written(log, &entries);
+        let object = |line| serde_json::from_str::<serde_json::Value>(line).unwrap();
+        let lines: Vec<_> = written.lines().map(object).collect();
+        assert!(
+            lines[0]["cut"]
+                .as_str()
+                .unwrap()
+                .starts_with("{\"message\":")
+        );
+        assert_eq!(lines[1]["lost"], 1);
     }
 }

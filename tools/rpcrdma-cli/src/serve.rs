@@ -17,6 +17,7 @@ mod plan;
 mod registration;
 mod served;
 mod settings;
+mod terminal;
 
 use crate::failure::Ended;
 use crate::interrupt::Interrupt;
@@ -112,7 +113,7 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<Ended> {
         () = operation.run(signals) => {}
         () = memory::return_what_is_free(&server) => {}
     }
-    log::tell("rpcrdma: letting calls finish; a second interrupt ends at once");
+    log::tell("letting calls finish; a second interrupt ends at once");
     if let Some(registered) = registered {
         registered.remove().await;
     }

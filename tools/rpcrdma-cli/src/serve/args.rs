@@ -5,6 +5,7 @@ use super::given::Given;
 use super::listen;
 use super::plan::Clients;
 use crate::connect::seconds;
+use crate::log::LogFormat;
 use crate::transport::TransportArgs;
 use clap::{Args, ValueEnum};
 use nfs_proto::MOUNT_PORT;
@@ -98,6 +99,10 @@ pub(crate) struct ServeArgs {
     /// Say where it listens in one line of JSON
     #[arg(long)]
     pub(super) json: bool,
+
+    /// The form of the log [default: journald where standard error is the journal, text elsewhere]
+    #[arg(long, value_enum, value_name = "FORM")]
+    pub(crate) log_format: Option<LogFormat>,
 
     #[command(flatten)]
     pub(super) transport: TransportArgs,

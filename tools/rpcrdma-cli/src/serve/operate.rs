@@ -5,14 +5,16 @@ use super::names::REFRESH;
 use super::plan;
 use super::served::Served;
 use super::settings::Settings;
+use super::terminal::Terminal;
 use rpcrdma::Server;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 /// Signals to a running server.
 pub(super) struct Signals {
-    reload: Signal,
+    hangup: Signal,
     statistics: Signal,
+    terminal: Terminal,
 }
 
 impl Signals {
@@ -22,9 +24,11 @@ impl Signals {
     ///
     /// If the system does not let us.
     pub(super) fn listen() -> std::io::Result<Self> {
+        let terminal = Terminal::at_start();
         Ok(Self {
-            reload: signal(SignalKind::hangup())?,
+            hangup: signal(SignalKind::hangup())?,
             statistics: signal(SignalKind::user_defined1())?,
+            terminal,
         })
     }
 }
@@ -40,12 +44,15 @@ pub(super) struct Operation<'a> {
 }
 
 impl Operation<'_> {
-    /// Does what signals ask for, for ever.
+    /// Does what signals ask for, until the terminal that the server was started from is closed.
     pub(super) async fn run(mut self, mut signals: Signals) {
         let mut refresh = refresh();
         loop {
             tokio::select! {
-                Some(()) = signals.reload.recv() => self.reload().await,
+                Some(()) = signals.hangup.recv() => match signals.terminal.has_gone() {
+                    true => return,
+                    false => self.reload().await,
+                },
                 Some(()) = signals.statistics.recv() => self.log_statistics(),
                 _ = refresh.tick() => self.served.refresh().await,
             }

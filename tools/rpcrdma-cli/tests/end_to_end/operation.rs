@@ -1,9 +1,13 @@
 //! A server as its administrator sees it: signals, the log, what it leaves on the disk.
 
-use crate::running::{Served, ok};
+use crate::running::{PROGRAM, Say, Served, ok};
 use rustix::process::Signal;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use std::fs::OpenOptions;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 #[test]
 fn signals_without_a_file_are_answered_in_the_log() {
@@ -43,4 +47,86 @@ fn check_private(path: &Path) {
 fn dangerous_exports_are_warned_about() {
     let mut served = Served::new(&["--allow", "0.0.0.0/0"]);
     served.hear("0.0.0.0/0 is everybody who reaches this machine");
+}
+
+#[test]
+fn log_is_one_json_object_per_line_when_asked_for() {
+    let mut served = Served::new(&["--log-format", "json"]);
+    served.signal(Signal::USR1);
+    let said = served.hear("statistics");
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(
+        (&said["level"], &said["target"]),
+        (&"INFO".into(), &"serve".into())
+    );
+    assert_eq!(
+        (&said["exports"], &said["connections"]),
+        (&1.into(), &0.into())
+    );
+    served.signal(Signal::TERM);
+    let said = served.hear("letting calls finish");
+    assert!(
+        serde_json::from_str::<serde_json::Value>(&said).is_ok(),
+        "{said}"
+    );
+}
+
+/// A server in a session of its own that has a terminal, and the other end of the terminal.
+fn in_a_terminal(before: &[&str]) -> (Served, OwnedFd) {
+    let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&near).unwrap();
+    unlockpt(&near).unwrap();
+    let name = ptsname(&near, Vec::new()).unwrap().into_string().unwrap();
+    let far = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(name)
+        .unwrap();
+    let around = tempfile::tempdir().unwrap();
+    let dir = around.path().join("stuff");
+    std::fs::create_dir(&dir).unwrap();
+    let mut command = Command::new("setsid");
+    command
+        .arg("--ctty")
+        .args(before)
+        .args([PROGRAM, "serve", "--json", "--squash", "none"])
+        .args(["--listen", "127.0.0.1:0", "--mount-port", "0"])
+        .arg("--state-dir")
+        .arg(around.path().join("state"))
+        .arg(&dir)
+        .stdin(far);
+    (Served::started(around, dir, command, Say::Json), near)
+}
+
+#[test]
+fn server_ends_well_with_its_terminal() {
+    let (served, terminal) = in_a_terminal(&[]);
+    drop(terminal);
+    let output = served.wait();
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn server_goes_on_without_its_terminal_under_nohup() {
+    let (mut served, terminal) = in_a_terminal(&["nohup"]);
+    drop(terminal);
+    served.hear("there is nothing to read again");
+    ok(&["ls", &served.url("")]);
+}
+
+#[test]
+fn server_goes_on_when_its_output_is_closed() {
+    let mut served = Served::new(&["-vv"]);
+    served.close_log();
+    ok(&[
+        "ping",
+        &served.listening,
+        "--count",
+        "100",
+        "--interval",
+        "0",
+    ]);
+    served.signal(Signal::USR1);
+    served.signal(Signal::HUP);
+    ok(&["ls", &served.url("")]);
 }

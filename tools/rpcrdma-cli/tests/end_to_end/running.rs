@@ -99,7 +99,8 @@ impl Served {
             .args((say == Say::Json).then_some("--json"))
             .args(if chosen { &[][..] } else { &squash })
             .args(args)
-            .arg(&dir);
+            .arg(&dir)
+            .stdin(Stdio::null());
         Self::started(around, dir, command, say)
     }
 
@@ -113,7 +114,8 @@ impl Served {
         command
             .args(["serve", "--json", "--config"])
             .arg(config)
-            .args(args);
+            .args(args)
+            .stdin(Stdio::null());
         Self::started(around, dir, command, Say::Json)
     }
 
@@ -125,7 +127,6 @@ impl Served {
     /// Runs a command that serves.
     pub(crate) fn started(around: TempDir, dir: PathBuf, mut command: Command, say: Say) -> Self {
         let mut child = command
-            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .env_remove("RUST_LOG")
@@ -216,11 +217,20 @@ impl Served {
         }
     }
 
+    /// Closes the end of its standard error that somebody could read.
+    pub(crate) fn close_log(&mut self) {
+        drop(self.child.as_mut().unwrap().stderr.take());
+    }
+
     /// Sends a signal, and waits for the end.
-    pub(crate) fn stop(mut self, signal: Signal) -> Output {
-        let child = self.child.take().unwrap();
-        kill_process(Pid::from_child(&child), signal).unwrap();
-        child.wait_with_output().unwrap()
+    pub(crate) fn stop(self, signal: Signal) -> Output {
+        self.signal(signal);
+        self.wait()
+    }
+
+    /// Waits for the end.
+    pub(crate) fn wait(mut self) -> Output {
+        self.child.take().unwrap().wait_with_output().unwrap()
     }
 }
 
