@@ -21,7 +21,8 @@ pub use startup::{Exchange, Startup};
 use buffer::PoolStats;
 use queue_pair::MAX_RECEIVES;
 use shared::Shared;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use verbs::{BoxFuture, Connected, Limits, Listener, Provider, QpOptions, SetupError, WorkRequest};
 
@@ -53,6 +54,18 @@ impl Iwarp {
     /// Statistics of the staging and framing memory that connections borrow.
     pub fn memory(&self) -> PoolStats {
         self.shared.pool.stats()
+    }
+
+    /// Listens with a socket that somebody else has made, such as a service manager. Works within a tokio
+    /// runtime.
+    ///
+    /// # Errors
+    ///
+    /// If the socket does not listen.
+    pub fn listen_with(&self, socket: TcpListener) -> io::Result<Box<dyn Listener>> {
+        socket.set_nonblocking(true)?;
+        let socket = tokio::net::TcpListener::from_std(socket)?;
+        listen::accept_from(Arc::clone(&self.shared), socket)
     }
 
     /// Connects as [`Provider::connect`] does, and tells what was said on the way: for a look at the

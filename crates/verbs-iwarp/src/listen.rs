@@ -41,6 +41,14 @@ pub(crate) async fn listen(
         )
     };
     let listener = socket::listen(on, &provider.config).map_err(explain)?;
+    Ok(accept_from(provider, listener)?)
+}
+
+/// Takes in the connections of a socket that listens.
+pub(crate) fn accept_from(
+    provider: Arc<Shared>,
+    listener: TcpListener,
+) -> io::Result<Box<dyn Listener>> {
     let local = listener.local_addr()?;
     Ok(Box::new(IwarpListener {
         provider,

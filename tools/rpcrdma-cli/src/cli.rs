@@ -3,6 +3,7 @@
 use crate::bench::{self, BenchArgs};
 use crate::cat::{self, CatArgs};
 use crate::df::{self, DfArgs};
+use crate::exports::{self, ExportsArgs};
 use crate::failure::Ended;
 use crate::get::{self, GetArgs};
 use crate::ln::{self, LnArgs};
@@ -56,6 +57,7 @@ enum Command {
     Ln(LnArgs),
     Stat(StatArgs),
     Df(DfArgs),
+    Exports(ExportsArgs),
     Ping(PingArgs),
     Probe(ProbeArgs),
     Bench(BenchArgs),
@@ -121,6 +123,7 @@ impl Cli {
             Command::Ln(args) => ln::run(&args).await,
             Command::Stat(args) => stat::run(&args).await,
             Command::Df(args) => df::run(&args).await,
+            Command::Exports(args) => exports::run(&args).await,
             Command::Ping(args) => ping::run(&args).await,
             Command::Probe(args) => probe::run(&args).await,
             Command::Bench(args) => bench::run(args).await,

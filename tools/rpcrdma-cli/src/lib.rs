@@ -14,6 +14,7 @@ mod connect;
 mod copy;
 mod df;
 mod endpoint;
+mod exports;
 mod failure;
 mod get;
 mod interrupt;

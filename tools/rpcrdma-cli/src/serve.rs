@@ -17,6 +17,7 @@ mod plan;
 mod registration;
 mod served;
 mod settings;
+mod systemd;
 mod terminal;
 
 use crate::failure::Ended;
@@ -38,22 +39,29 @@ use served::Served;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use systemd::Sockets;
 use verbs::SetupError;
 
 /// Memory for file data that is kept for reuse, in bytes.
 const POOL_KEEP: usize = 64 << 20;
 
 /// Runs the command.
-pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<Ended> {
+pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     let interrupt = Interrupt::listen()?;
     let signals = Signals::listen()?;
     // What clients make has the mode that they ask for.
     rustix::process::umask(Mode::empty());
-    let settings = args.settings()?;
+    let sockets = Sockets::take()?;
+    let rdma = sockets.rdma.as_ref();
+    args.activated = rdma.map(|socket| socket.local_addr()).transpose()?;
+    let mut settings = args.settings()?;
     if args.check {
         return settings.check(args.json);
     }
-    let state_dir = settings.args.state_dir.clone().or_else(default_state_dir);
+    let state_dir = settings.args.state_dir.take();
+    let state_dir = state_dir
+        .or_else(systemd::state_dir)
+        .or_else(default_state_dir);
     let key = match &state_dir {
         Some(dir) => HandleKey::load_or_create(dir)?,
         None => HandleKey::random()?,
@@ -70,7 +78,10 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<Ended> {
         .with(Nfs3::new(exports.clone(), pool))
         .with(mount_service.clone());
     let provider = Arc::new(Guarded {
-        inner: settings.args.transport.provider(),
+        inner: match sockets.rdma {
+            Some(socket) => settings.args.transport.provider_with(socket),
+            None => settings.args.transport.provider(),
+        },
         exports: exports.clone(),
     });
     let limits = settings::describe_limits(&config, &capacity);
@@ -82,7 +93,7 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<Ended> {
             other => anyhow::Error::new(other).context(format!("cannot listen at {listen}")),
         })?;
     let mount_addr = SocketAddr::new(listen.ip(), settings.args.mount_port);
-    let mount = MountServer::start(mount_addr, mount_service, exports).await?;
+    let mount = MountServer::start(mount_addr, sockets.mount, mount_service, exports).await?;
     let registered = match settings.args.rpcbind {
         true => Some(Registered::new(server.local_addr(), mount.addr).await?),
         false => None,
@@ -102,6 +113,7 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<Ended> {
     };
     announce(&announcement, args.json)?;
 
+    systemd::ready(&served.status());
     let operation = Operation {
         args: &args,
         settings,
@@ -112,7 +124,9 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<Ended> {
         () = interrupt.wait() => {}
         () = operation.run(signals) => {}
         () = memory::return_what_is_free(&server) => {}
+        () = systemd::feed_watchdog(&server) => {}
     }
+    systemd::stopping();
     log::tell("letting calls finish; a second interrupt ends at once");
     if let Some(registered) = registered {
         registered.remove().await;

@@ -2,8 +2,9 @@
 
 use clap::{Args, ValueEnum};
 use rpcrdma::{Design, InlineThreshold, Spin, Versions};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use verbs::Provider;
+use verbs::{BoxFuture, Listener, Provider, SetupError, WrapProvider};
 use verbs_iwarp::{Config, CrcMode, Iwarp};
 
 /// Options of everything that makes or takes in connections.
@@ -123,15 +124,53 @@ pub(crate) fn invalidation(text: &str) -> Result<Invalidation, String> {
         .map(Invalidation)
 }
 
+/// Software iWARP that listens with a socket that listens already.
+struct Activated {
+    inner: Iwarp,
+    socket: TcpListener,
+}
+
+impl WrapProvider for Activated {
+    type Inner = Iwarp;
+
+    fn inner(&self) -> &Iwarp {
+        &self.inner
+    }
+
+    fn wrap_listen<'a>(
+        &'a self,
+        _: SocketAddr,
+    ) -> BoxFuture<'a, Result<Box<dyn Listener>, SetupError>> {
+        Box::pin(async {
+            let socket = self.socket.try_clone()?;
+            Ok(self.inner.listen_with(socket)?)
+        })
+    }
+}
+
 impl TransportArgs {
     /// The provider that was chosen.
     pub(crate) fn provider(&self) -> Arc<dyn Provider> {
         match self.provider {
-            ProviderName::Iwarp => Arc::new(Iwarp::new(Config {
-                crc: self.crc_mode(),
-                ..Config::default()
-            })),
+            ProviderName::Iwarp => Arc::new(self.iwarp()),
         }
+    }
+
+    /// The same, listening with a socket that listens already.
+    pub(crate) fn provider_with(&self, socket: TcpListener) -> Arc<dyn Provider> {
+        match self.provider {
+            ProviderName::Iwarp => Arc::new(Activated {
+                inner: self.iwarp(),
+                socket,
+            }),
+        }
+    }
+
+    fn iwarp(&self) -> Iwarp {
+        Iwarp::new(Config {
+            crc: self.crc_mode(),
+            ..Config::default()
+        })
     }
 
     fn crc_mode(&self) -> CrcMode {

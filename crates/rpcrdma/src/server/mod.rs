@@ -47,7 +47,7 @@ pub struct Server {
     budget: Budget,
     chunk_memory: usize,
     /// The threads end with it.
-    _workers: Arc<Vec<Worker>>,
+    workers: Arc<Vec<Worker>>,
 }
 
 /// The Receives of all connections of a server, if the provider can share them.
@@ -119,7 +119,7 @@ impl Server {
             stop,
             budget,
             chunk_memory,
-            _workers: workers,
+            workers,
         })
     }
 
@@ -133,6 +133,13 @@ impl Server {
         let mut stats = *self.state.stats();
         stats.chunk_memory = self.chunk_memory - self.budget.free();
         stats
+    }
+
+    /// Waits until each event loop has run a task that is given to it now: for ever, if one hangs.
+    pub async fn workers_respond(&self) {
+        for worker in self.workers.iter() {
+            worker.respond().await;
+        }
     }
 
     /// Takes in no more connections, lets calls that are being answered finish (within

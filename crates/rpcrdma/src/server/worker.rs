@@ -85,6 +85,19 @@ impl Worker {
         }
     }
 
+    /// Waits until it has run a task that is given to it now.
+    pub(super) async fn respond(&self) {
+        let (responds, response) = oneshot::channel();
+        self.spawn(async {
+            // Nobody may wait for it any more.
+            let _ = responds.send(());
+        });
+        if response.await.is_err() {
+            // It has ended, and will never run anything.
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// The worker with the fewest connections.
     pub(super) fn least_loaded(workers: &[Self]) -> &Self {
         workers

@@ -107,6 +107,10 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(super) transport: TransportArgs,
 
+    /// Where a socket listens that this process was started with.
+    #[arg(skip)]
+    pub(super) activated: Option<SocketAddr>,
+
     /// What of this was given on the command line.
     #[arg(skip)]
     pub(crate) given: Given,

@@ -19,19 +19,23 @@ pub(super) struct MountServer {
 }
 
 impl MountServer {
-    /// Listens, and serves those whom an export is for.
+    /// Listens, or uses a socket that does, and serves those whom an export is for.
     ///
     /// # Errors
     ///
     /// If it cannot listen there.
     pub(super) async fn start(
         on: SocketAddr,
+        socket: Option<std::net::TcpListener>,
         mount: Mount3,
         exports: Exports,
     ) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind(on)
-            .await
-            .map_err(|error| listen::explain(error, on, "--mount-port"))?;
+        let listener = match socket {
+            Some(socket) => adopted(socket).context("the socket named mount")?,
+            None => TcpListener::bind(on)
+                .await
+                .map_err(|error| listen::explain(error, on, "--mount-port"))?,
+        };
         let addr = listener.local_addr().context("cannot listen")?;
         let programs = Programs::new().with(mount).with(NullOnly);
         let server =
@@ -51,4 +55,9 @@ impl MountServer {
         let _ = self.stop.send(());
         let _ = self.task.await;
     }
+}
+
+fn adopted(socket: std::net::TcpListener) -> std::io::Result<TcpListener> {
+    socket.set_nonblocking(true)?;
+    TcpListener::from_std(socket)
 }

@@ -5,6 +5,7 @@ use super::names::REFRESH;
 use super::plan;
 use super::served::Served;
 use super::settings::Settings;
+use super::systemd;
 use super::terminal::Terminal;
 use rpcrdma::Server;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -66,6 +67,7 @@ impl Operation<'_> {
             return;
         };
         let file = file.display();
+        systemd::reloading();
         let replaced = match self.args.settings() {
             Ok(settings) => {
                 let replaced = self.served.replace(settings.plans.clone()).await;
@@ -90,6 +92,7 @@ impl Operation<'_> {
                 "the exports stay as they are"
             ),
         }
+        systemd::ready(&self.served.status());
     }
 
     fn log_statistics(&self) {

@@ -81,6 +81,14 @@ impl Served {
         Ok(served)
     }
 
+    /// What is served, in a line.
+    pub(super) fn status(&self) -> String {
+        match self.plans.as_slice() {
+            [one] => format!("serving {}", one.export.name),
+            many => format!("serving {} exports", many.len()),
+        }
+    }
+
     pub(super) fn plans(&self) -> &[Plan] {
         &self.plans
     }

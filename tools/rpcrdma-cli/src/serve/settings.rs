@@ -32,7 +32,8 @@ impl ServeArgs {
     /// If something is not understood, or what is to be served is not there.
     pub(super) fn settings(&self) -> anyhow::Result<Settings> {
         let Some(file) = &self.config else {
-            let args = self.clone();
+            let mut args = self.clone();
+            args.listen = self.activated.unwrap_or(args.listen);
             let plans = args.plans()?;
             return Ok(Settings {
                 args,
@@ -41,7 +42,8 @@ impl ServeArgs {
             });
         };
         let config = Config::load(file)?;
-        let args = self.with_options_of(&config)?;
+        let mut args = self.with_options_of(&config)?;
+        args.listen = self.activated.unwrap_or(args.listen);
         let plans = config.plans(&args.allowed())?;
         let options = config.server.iter();
         let server = options

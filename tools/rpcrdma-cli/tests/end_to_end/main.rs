@@ -11,6 +11,7 @@ mod mount;
 mod operation;
 mod probe;
 mod running;
+mod systemd;
 mod thresholds;
 
 use running::{Served, text};
@@ -31,8 +32,8 @@ fn server_exits_successfully_on_sigterm_and_sigint() {
 #[test]
 fn every_command_explains_itself_with_examples() {
     for command in [
-        "serve", "ls", "cat", "get", "put", "mkdir", "rm", "mv", "ln", "stat", "df", "ping",
-        "probe", "bench",
+        "serve", "ls", "cat", "get", "put", "mkdir", "rm", "mv", "ln", "stat", "df", "exports",
+        "ping", "probe", "bench",
     ] {
         let help = text(&running::ok(&[command, "--help"]));
         assert!(help.contains("Examples:\n  rpcrdma "), "{command}: {help}");

@@ -1,6 +1,6 @@
 //! A server that answers MOUNT over TCP only, as Linux does.
 
-use crate::running::{fails, free_port, ok};
+use crate::running::{fails, free_port, ok, text};
 use buffer::Pool;
 use nfs_server::{
     ExportOptions, Exports, HandleKey, LocalFs, LocalFsOptions, Mount3, Nfs3, Squash,
@@ -54,5 +54,11 @@ fn mount_is_asked_for_over_tcp_where_rdma_has_none() {
     let mounts = oncrpc_tcp::Server::new(listener, Arc::new(mounts), oncrpc_tcp::Limits::default());
     runtime.spawn(mounts.run(pending()));
     assert_eq!(ok(&args), b"content");
+    let server_addr = server.local_addr().to_string();
+    let exports = ok(&["exports", "--mount-port", &mount_port, &server_addr]);
+    assert_eq!(
+        text(&exports),
+        "/srv/data  127.0.0.0/8,::1/128\n/          127.0.0.0/8,::1/128\n"
+    );
     runtime.block_on(server.shutdown());
 }

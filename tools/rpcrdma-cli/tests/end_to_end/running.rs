@@ -1,6 +1,6 @@
 //! Running the program.
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Read};
@@ -34,6 +34,20 @@ pub(crate) fn ok(args: &[&str]) -> Vec<u8> {
 #[track_caller]
 pub(crate) fn fails<A: AsRef<OsStr> + Debug>(args: &[A], code: i32, says: &str) {
     let output = run(args);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {errors}");
+    assert!(
+        errors.contains(says),
+        "{args:?} does not say {says}: {errors}"
+    );
+}
+
+/// The same in an environment that has these too.
+#[track_caller]
+pub(crate) fn fails_with(args: &[&str], environment: &[(&str, &str)], code: i32, says: &str) {
+    let mut command = Command::new(PROGRAM);
+    command.args(args).stdin(Stdio::null());
+    let output = command.envs(environment.iter().copied()).output().unwrap();
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{args:?}: {errors}");
     assert!(
@@ -106,7 +120,16 @@ impl Served {
 
     /// A server with a file of exports, which `stuff` is one of, and options on the command line.
     pub(crate) fn configured(exports: impl FnOnce(&Path) -> String, args: &[&str]) -> Self {
-        let around = tempfile::tempdir().unwrap();
+        Self::configured_in(tempfile::tempdir().unwrap(), exports, args, &[])
+    }
+
+    /// The same beside other files of the test, in an environment that has these too.
+    pub(crate) fn configured_in(
+        around: TempDir,
+        exports: impl FnOnce(&Path) -> String,
+        args: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Self {
         let dir = around.path().join("stuff");
         std::fs::create_dir(&dir).unwrap();
         let config = config(around.path(), &exports(around.path()));
@@ -115,6 +138,7 @@ impl Served {
             .args(["serve", "--json", "--config"])
             .arg(config)
             .args(args)
+            .envs(environment.iter().copied())
             .stdin(Stdio::null());
         Self::started(around, dir, command, Say::Json)
     }
@@ -215,6 +239,16 @@ impl Served {
             }
             all += &line;
         }
+    }
+
+    /// Waits until a signal has stopped it.
+    pub(crate) fn wait_until_stopped(&self) {
+        let child = self.child.as_ref().unwrap();
+        let stopped = waitid(
+            WaitId::Pid(Pid::from_child(child)),
+            WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT,
+        );
+        assert!(stopped.unwrap().unwrap().stopped());
     }
 
     /// Closes the end of its standard error that somebody could read.

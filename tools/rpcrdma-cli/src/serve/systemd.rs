@@ -1,0 +1,107 @@
+//! A server as a service of systemd: readiness, watchdog, sockets and state that it is given
+//! (sd_notify(3), sd_watchdog_enabled(3), sd_listen_fds(3), systemd.exec(5)).
+
+use crate::failure::Usage;
+use anyhow::{Context, bail};
+use listenfd::ListenFd;
+use rpcrdma::Server;
+use sd_notify::NotifyState;
+use std::future::pending;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// Says that the server serves.
+pub(super) fn ready(status: &str) {
+    notify(&[NotifyState::Ready, NotifyState::Status(status)]);
+}
+
+/// Says that the file is read again, which [`ready`] ends.
+pub(super) fn reloading() {
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => notify(&[NotifyState::Reloading, now]),
+        Err(error) => tracing::warn!(%error, "cannot tell systemd of a reload"),
+    }
+}
+
+/// Says that the server lets calls finish.
+pub(super) fn stopping() {
+    notify(&[
+        NotifyState::Stopping,
+        NotifyState::Status("letting calls finish"),
+    ]);
+}
+
+/// Tells systemd, if it has started this.
+fn notify(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::warn!(%error, "cannot notify systemd");
+    }
+}
+
+/// Tells the watchdog of systemd, for ever and as often as it wants, that every event loop runs: this one,
+/// which serves MOUNT over TCP, and those of the server. A loop that hangs ends the pings.
+pub(super) async fn feed_watchdog(server: &Server) {
+    let Some(timeout) = sd_notify::watchdog_enabled() else {
+        return pending().await;
+    };
+    // Half of it is what sd_watchdog_enabled(3) recommends.
+    let mut due = interval(timeout / 2);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        due.tick().await;
+        server.workers_respond().await;
+        notify(&[NotifyState::Watchdog]);
+    }
+}
+
+/// Where systemd keeps the state of the service, if it does.
+pub(super) fn state_dir() -> Option<PathBuf> {
+    // There may be several, with colons between them.
+    let dirs = std::env::var_os("STATE_DIRECTORY")?;
+    std::env::split_paths(&dirs).find(|dir| dir.is_absolute())
+}
+
+/// Sockets that listen already.
+#[derive(Default)]
+pub(super) struct Sockets {
+    /// For RPC-over-RDMA on software iWARP, which is plain TCP below.
+    pub(super) rdma: Option<TcpListener>,
+    /// For MOUNT over TCP.
+    pub(super) mount: Option<TcpListener>,
+}
+
+impl Sockets {
+    /// Takes those that this process was started with, by the names in `LISTEN_FDNAMES`.
+    ///
+    /// # Errors
+    ///
+    /// If there is one that is no TCP socket, has another name, or is the second of its name.
+    pub(super) fn take() -> anyhow::Result<Self> {
+        let mut given = ListenFd::from_env();
+        let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
+        let mut names = names.split(':');
+        let mut sockets = Self::default();
+        for index in 0..given.len() {
+            let name = names.next().unwrap_or_default();
+            let place = match name {
+                "rdma" => &mut sockets.rdma,
+                "mount" => &mut sockets.mount,
+                _ => bail!(Usage(format!(
+                    "the socket {index} that was handed to this process is named '{name}': \
+                     FileDescriptorName= of its unit has to be rdma or mount"
+                ))),
+            };
+            let socket = given
+                .take_tcp_listener(index)
+                .with_context(|| format!("the socket {name} that was handed to this process"))?;
+            if place.is_some() {
+                bail!(Usage(format!(
+                    "two sockets named {name} were handed to this process: it can use one"
+                )));
+            }
+            *place = socket;
+        }
+        Ok(sockets)
+    }
+}
