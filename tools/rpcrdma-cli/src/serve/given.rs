@@ -77,7 +77,11 @@ impl ServeArgs {
                 words.extend(option);
             }
         }
-        for arg in command.get_arguments() {
+        // The file has taken the place of --config, with which some options cannot be used.
+        let given = command
+            .get_arguments()
+            .filter(|arg| arg.get_id() != "config");
+        for arg in given {
             if let Some(values) = self.given.values(arg) {
                 words.extend(options(arg, values));
             }
@@ -85,6 +89,7 @@ impl ServeArgs {
         let matches = command.try_get_matches_from(words)?;
         let mut merged = Self::from_arg_matches(&matches)?;
         merged.given = self.given.clone();
+        merged.config = self.config.clone();
         Ok(merged)
     }
 }

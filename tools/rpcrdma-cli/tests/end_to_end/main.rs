@@ -3,6 +3,7 @@
 mod bench;
 mod commands;
 mod config;
+mod contrib;
 mod designs;
 mod errors;
 mod interrupts;

@@ -1,6 +1,6 @@
 //! A server that answers MOUNT over TCP only, as Linux does.
 
-use crate::running::{fails, free_port, ok, text};
+use crate::running::{PROGRAM, fails, free_port, ok, text};
 use buffer::Pool;
 use nfs_server::{
     ExportOptions, Exports, HandleKey, LocalFs, LocalFsOptions, Mount3, Nfs3, Squash,
@@ -9,10 +9,50 @@ use oncrpc::Programs;
 use rpcrdma::{Server, ServerConfig};
 use std::future::pending;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use verbs_iwarp::Iwarp;
+
+/// What `showmount -e` says of a server in a network of its own, with an rpcbind of its own. All of it ends
+/// with the shell.
+const SHOWMOUNT: &str = r#"
+set -e
+ip link set lo up
+mount -t tmpfs none /run
+mkdir /run/rpcbind /run/data
+rpcbind -w
+mkfifo /run/said
+"$0" serve /run/data --rpcbind --state-dir /run/state --json --listen 127.0.0.1:0 --mount-port 0 >/run/said &
+read said </run/said
+showmount --no-headers -e 127.0.0.1
+"#;
+
+#[test]
+fn showmount_lists_exports_of_a_server_that_rpcbind_knows() {
+    let is_there = |program: &str| {
+        let found = Command::new(program).arg("--version").output();
+        found.is_ok_and(|output| output.status.code() != Some(127))
+    };
+    let programs = ["unshare", "ip", "rpcbind", "showmount"].into_iter();
+    let missing: Vec<&str> = programs.filter(|program| !is_there(program)).collect();
+    if !missing.is_empty() || !rustix::process::geteuid().is_root() {
+        eprintln!("not run: it needs root, and nfs-common; there is no {missing:?}");
+        return;
+    }
+    let output = Command::new("unshare")
+        .args(["--net", "--mount", "--pid", "--fork", "--kill-child"])
+        .args(["sh", "-c", SHOWMOUNT, PROGRAM])
+        .output()
+        .unwrap();
+    assert_eq!(
+        text(&output.stdout),
+        "/data 127.0.0.0/8,::1/128\n/     127.0.0.0/8,::1/128\n",
+        "{}",
+        text(&output.stderr)
+    );
+}
 
 fn exports(dir: &Path) -> Exports {
     let fs = LocalFs::open(dir, LocalFsOptions::default()).unwrap();

@@ -1,0 +1,124 @@
+//! What administrators are given beside the program: units, a man page, a file of exports.
+
+use crate::running::{PROGRAM, fails, ok, run, text};
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// A file of `contrib`.
+fn contrib(name: &str) -> PathBuf {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    here.join("../../contrib").join(name)
+}
+
+/// Runs a program that not every machine has.
+fn tool(program: &str, args: &[&str]) -> Option<Output> {
+    let output = Command::new(program)
+        .args(args)
+        .env("LC_ALL", "C.UTF-8")
+        .output();
+    if let Err(error) = &output {
+        eprintln!("not run: {program}: {error}");
+    }
+    output.ok()
+}
+
+#[test]
+fn units_are_understood_by_systemd_and_hardened() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut units = Vec::new();
+    for unit in [
+        "rpcrdma.service",
+        "rpcrdma-rdma.socket",
+        "rpcrdma-mount.socket",
+    ] {
+        let unit_text = fs::read_to_string(contrib("systemd").join(unit)).unwrap();
+        let path = dir.path().join(unit);
+        fs::write(&path, unit_text.replace("/usr/bin/rpcrdma", PROGRAM)).unwrap();
+        units.push(path.to_str().unwrap().to_owned());
+    }
+    let mut verify = vec!["verify", "--man=no"];
+    verify.extend(units.iter().map(String::as_str));
+    let Some(output) = tool("systemd-analyze", &verify) else {
+        return;
+    };
+    let said = text(&output.stdout) + &text(&output.stderr);
+    // Messages about the units of this machine are none of ours.
+    let ours: Vec<&str> = said
+        .lines()
+        .filter(|line| line.contains("rpcrdma"))
+        .collect();
+    assert!(output.status.success() && ours.is_empty(), "{said}");
+    let security = ["security", "--offline=true", "--threshold=40", &units[0]];
+    let output = tool("systemd-analyze", &security).unwrap();
+    assert!(output.status.success(), "{}", text(&output.stdout));
+}
+
+#[test]
+fn man_page_has_no_errors() {
+    let page = contrib("man/rpcrdma.toml.5");
+    let page = page.to_str().unwrap();
+    let args = ["--warnings", "-E", "UTF-8", "-Tutf8", "-Z", "-l", page];
+    let Some(output) = tool("man", &args) else {
+        return;
+    };
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn man_page_has_every_key_and_limit_of_the_file() {
+    let page = fs::read_to_string(contrib("man/rpcrdma.toml.5")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("exports.toml");
+    let mut keys = 0;
+    for table in [
+        "[[export]]\n",
+        "[[export]]\npath = \"/\"\n[[export.client]]\n",
+    ] {
+        fs::write(&path, format!("{table}no_such_key = 1\n")).unwrap();
+        let output = run(&["serve", "--check", "--config", path.to_str().unwrap()]);
+        let said = text(&output.stderr);
+        let known = said.split("expected one of ").nth(1).unwrap().trim();
+        for key in known.split(", ").map(|key| key.trim_matches('`')) {
+            keys += 1;
+            let described = [format!(".BR {key} "), format!(" {key} "), format!("{key}]")];
+            assert!(
+                described.iter().any(|with| page.contains(with)),
+                "{key} is not described"
+            );
+        }
+    }
+    assert!(keys > 10, "{keys}");
+}
+
+#[test]
+fn example_of_a_file_can_be_used() {
+    let example = fs::read_to_string(contrib("rpcrdma.toml")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("exports.toml");
+    let example = example.replacen("path = \"/srv\"", &format!("path = {:?}", dir.path()), 1);
+    fs::write(&path, &example).unwrap();
+    let check = ["serve", "--check", "--config", path.to_str().unwrap()];
+    assert!(text(&ok(&check)).contains("127.0.0.0/8: read-only"));
+    // So can all that is a comment in it.
+    let all: String = example
+        .lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(rest) if !rest.starts_with(' ') => format!("{rest}\n"),
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    fs::write(&path, all).unwrap();
+    let said = text(&ok(&check));
+    assert!(said.contains("\n/srv is "), "{said}");
+    assert!(
+        said.contains("  backup.example.org: read-write, squash none"),
+        "{said}"
+    );
+    fs::write(&path, example.replace("[server]", "[sever]")).unwrap();
+    fails(&check, 1, "sever: unknown field");
+}
