@@ -1,6 +1,6 @@
 //! A server as its administrator sees it: signals, the log, what it leaves on the disk.
 
-use crate::running::{PROGRAM, Say, Served, ok};
+use crate::running::{PROGRAM, Say, Served, fails, ok};
 use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::fs::OpenOptions;
@@ -129,4 +129,21 @@ fn server_goes_on_when_its_output_is_closed() {
     served.signal(Signal::USR1);
     served.signal(Signal::HUP);
     ok(&["ls", &served.url("")]);
+}
+
+#[test]
+fn root_that_is_refused_something_is_told_what_to_add() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not run: it needs root");
+        return;
+    }
+    let served = Served::new(&["--squash", "root"]);
+    std::os::unix::fs::chown(&served.dir, Some(1000), Some(1000)).unwrap();
+    let file = served.local("file", b"content");
+    let put = ["put", &file, &served.url("")];
+    fails(
+        &put,
+        1,
+        "servers treat root as nobody, ours unless it runs with --squash none",
+    );
 }
