@@ -5,7 +5,7 @@ use buffer::Buffer;
 use oncrpc::admission::{Admission, Admitted, ConnectionLimits};
 use oncrpc::warnings::{Suppressed, WARNING_PERIOD, Warnings};
 use oncrpc::xdr::Payload;
-use oncrpc::{AddressGroup, Answer, Caller, Reply, Service};
+use oncrpc::{AddressGroup, Answer, Caller, LocalUsers, Reply, Service};
 use socket2::{SockRef, TcpKeepalive};
 use std::future::Future;
 use std::io;
@@ -77,6 +77,7 @@ pub struct Server {
     service: Arc<dyn Service>,
     limits: Limits,
     admit: Box<dyn Fn(IpAddr) -> bool + Send + Sync>,
+    local_users: Option<Arc<dyn LocalUsers>>,
 }
 
 impl Server {
@@ -87,6 +88,7 @@ impl Server {
             service,
             limits,
             admit: Box::new(|_| true),
+            local_users: None,
         }
     }
 
@@ -94,6 +96,13 @@ impl Server {
     #[must_use]
     pub fn admit(mut self, admit: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
         self.admit = Box::new(admit);
+        self
+    }
+
+    /// The same, with clients on this machine identified by `users`: they speak for themselves only.
+    #[must_use]
+    pub fn local_users(mut self, users: Option<Arc<dyn LocalUsers>>) -> Self {
+        self.local_users = users;
         self
     }
 
@@ -140,6 +149,15 @@ impl Server {
                 }
                 continue;
             }
+            let local_uid = match self.local_uid(&stream, addr) {
+                Ok(local_uid) => local_uid,
+                Err(error) => {
+                    if log.may_warn(addr) {
+                        tracing::warn!(%addr, %error, "refused a connection");
+                    }
+                    continue;
+                }
+            };
             let (evict, evicted) = oneshot::channel();
             // Without a receiver the connection has ended by itself.
             let evict = || {
@@ -156,7 +174,10 @@ impl Server {
             };
             let connection = Connection {
                 service: Arc::clone(&self.service),
-                caller: Caller::new(addr),
+                caller: Caller {
+                    local_uid,
+                    ..Caller::new(addr)
+                },
                 limits: self.limits,
                 running: JoinSet::new(),
                 calls: 0,
@@ -179,6 +200,14 @@ impl Server {
         // Nobody is left to tell if all connections have ended.
         let _ = stopping.send(true);
         while connections.join_next().await.is_some() {}
+    }
+
+    /// The user of a client on this machine, as far as that is asked.
+    fn local_uid(&self, stream: &TcpStream, peer: SocketAddr) -> io::Result<Option<u32>> {
+        match &self.local_users {
+            Some(users) => Ok(users.find(stream.local_addr()?, peer)?),
+            None => Ok(None),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use buffer::Buffer;
 use oncrpc::auth::Credential;
 use oncrpc::xdr::{Payload, Writer};
 use oncrpc::{Answer, Reply};
-use oncrpc::{Call, Program, Programs};
+use oncrpc::{Call, LocalUserError, LocalUsers, Program, Programs};
 use oncrpc::{Procedure, read_reply, write_call};
 use oncrpc::{ReplyBound, Transport, TransportError};
 use std::net::SocketAddr;
@@ -23,8 +23,10 @@ const AT_ONCE: u32 = 0;
 const BLOCKING: u32 = 1;
 const HELD: u32 = 2;
 const NEVER: u32 = 3;
+const WHO: u32 = 4;
 
-/// Returns the word of its argument: at once, from a thread, when released, or never.
+/// Returns the word of its argument: at once, from a thread, when released, or never; or the user of
+/// this machine that calls.
 struct Echo {
     /// A held call has arrived.
     arrived: Arc<Notify>,
@@ -51,6 +53,12 @@ impl Program for Echo {
                     release.notified().await;
                     echo(call)
                 }))
+            }
+            WHO => {
+                let uid = call.caller.local_uid.unwrap_or(u32::MAX);
+                let mut w = call.into_success();
+                w.u32(uid);
+                Reply::Message(w.finish()).into()
             }
             _ => Reply::Nothing.into(),
         }
@@ -83,6 +91,14 @@ impl Served {
     }
 
     async fn admitting(limits: Limits, admitted: bool) -> Self {
+        Self::identifying(limits, admitted, None).await
+    }
+
+    async fn identifying(
+        limits: Limits,
+        admitted: bool,
+        users: Option<Arc<dyn LocalUsers>>,
+    ) -> Self {
         let (arrived, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let program = Echo {
             arrived: Arc::clone(&arrived),
@@ -92,7 +108,8 @@ impl Served {
         let addr = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let server = Server::new(listener, Arc::new(Programs::new().with(program)), limits)
-            .admit(move |_| admitted);
+            .admit(move |_| admitted)
+            .local_users(users);
         let server = tokio::spawn(server.run(async {
             let _ = stopped.await;
         }));
@@ -413,4 +430,35 @@ async fn unanswered_call_does_not_delay_others() {
         _ = never => panic!("the server does not answer it"),
         answer = answered => assert_eq!(answer, Ok(2)),
     }
+}
+
+/// Takes clients for this user of this machine, or refuses them.
+#[derive(Debug)]
+struct Everybody(Option<u32>);
+
+impl LocalUsers for Everybody {
+    fn find(&self, local: SocketAddr, peer: SocketAddr) -> Result<Option<u32>, LocalUserError> {
+        assert_eq!(local.ip(), peer.ip());
+        self.0.ok_or(LocalUserError::Gone).map(Some)
+    }
+}
+
+#[tokio::test]
+async fn user_behind_a_connection_is_known_to_the_service() {
+    for (users, known) in [
+        (None, u32::MAX),
+        (Some(Arc::new(Everybody(Some(7))) as Arc<dyn LocalUsers>), 7),
+    ] {
+        let served = Served::identifying(Limits::default(), true, users).await;
+        let client = served.client().await;
+        assert_eq!(ask(&client, WHO, 0).await.unwrap(), known);
+    }
+}
+
+#[tokio::test]
+async fn connection_from_this_machine_whose_user_is_not_found_is_closed() {
+    let users = Some(Arc::new(Everybody(None)) as Arc<dyn LocalUsers>);
+    let served = Served::identifying(Limits::default(), true, users).await;
+    let mut stream = TcpStream::connect(served.addr).await.unwrap();
+    assert!(closed(&mut stream).await);
 }

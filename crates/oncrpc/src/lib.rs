@@ -7,6 +7,7 @@
 mod address;
 pub mod admission;
 pub mod auth;
+mod local_users;
 mod message;
 mod program;
 mod reply_room;
@@ -17,6 +18,7 @@ pub mod xdr;
 
 pub use address::AddressGroup;
 pub use auth::{AuthStat, AuthSys, Credential};
+pub use local_users::{LocalUserError, LocalUsers};
 pub use message::{
     AcceptStatus, CallError, CallHeader, EncodedCredential, MAX_REPLY_HEADER, Procedure,
     REPLY_HEADER, RPC_VERSION, RejectStatus, ReplyHeader, ReplyStatus, RpcError, read_reply,

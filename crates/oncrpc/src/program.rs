@@ -65,10 +65,12 @@ impl Call {
     pub fn parse(payload: Payload, caller: &Caller) -> Result<Self, Reply> {
         let mut r = Reader::from(&payload);
         let header = CallHeader::parse(&mut r).and_then(|header| {
-            let cred = Credential::parse(header.cred).map_err(|stat| CallError::Auth {
-                xid: header.xid,
-                stat,
-            })?;
+            let cred = Credential::parse(header.cred)
+                .and_then(|cred| caller.may_claim(&cred).map(|()| cred))
+                .map_err(|stat| CallError::Auth {
+                    xid: header.xid,
+                    stat,
+                })?;
             Ok((header, cred))
         });
         match header {

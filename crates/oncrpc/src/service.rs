@@ -1,5 +1,6 @@
 //! The trait for services that answer RPC calls.
 
+use crate::auth::{AuthStat, Credential};
 use crate::xdr::Payload;
 use crate::{ReplyBound, ReplyRoom};
 use std::future::Future;
@@ -40,6 +41,9 @@ pub struct Caller {
     /// The most calls that the client may have in flight on the connection: the credits that the
     /// transport grants (RFC 8166 §3.3.1), or what stands for them where it has none.
     pub credits: u32,
+    /// The user that owns the client's socket, if the client is on this machine and
+    /// [was identified](crate::LocalUsers).
+    pub local_uid: Option<u32>,
 }
 
 /// Identifier of an accepted connection, never reused within a process.
@@ -59,6 +63,25 @@ impl Caller {
             connection: ConnectionId(NEXT.fetch_add(1, Relaxed)),
             reply_room: ReplyRoom::UNLIMITED,
             credits: Self::DEFAULT_CREDITS,
+            local_uid: None,
+        }
+    }
+
+    /// The uid that the caller has for sure: it is on this machine, and neither root nor the kernel,
+    /// which may speak for others.
+    pub fn known_uid(&self) -> Option<u32> {
+        self.local_uid.filter(|&uid| uid != 0)
+    }
+
+    /// Whether the caller may show this credential: one that was identified speaks for nobody else.
+    ///
+    /// # Errors
+    ///
+    /// What the call is denied with.
+    pub fn may_claim(&self, credential: &Credential) -> Result<(), AuthStat> {
+        match (self.known_uid(), credential) {
+            (Some(uid), Credential::Sys(sys)) if sys.uid != uid => Err(AuthStat::BadCred),
+            (_, Credential::None | Credential::Sys(_) | Credential::Other { .. }) => Ok(()),
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::Backchannels;
 use buffer::Pool;
-use oncrpc::Service;
 use oncrpc::admission::ConnectionLimits;
+use oncrpc::{LocalUsers, Service};
 use rpcrdma_proto::{Design, InlineThreshold, PersistentArguments, Versions};
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
@@ -252,6 +252,11 @@ pub struct ServerConfig {
     ///
     /// What [a client](ClientConfig::remote_invalidation) cannot keep to, a server cannot either.
     pub remote_invalidation: Vec<Design>,
+    /// Finds the users of connections from this machine, which then speak for themselves only
+    /// ([`Caller::local_uid`](oncrpc::Caller::local_uid)); none: they are believed as other machines are.
+    /// A connection over a provider that [does not say](verbs::Incoming::local_addr) where it ends is
+    /// none from this machine.
+    pub local_users: Option<Arc<dyn LocalUsers>>,
     /// Connections at a time, those in setup included. One more takes the place of the
     /// [least useful](oncrpc::admission) of an address that has more, or is refused.
     pub max_connections: usize,
@@ -320,6 +325,7 @@ impl Default for ServerConfig {
             receive_size: InlineThreshold::DEFAULT,
             max_chunk: 4 << 20,
             remote_invalidation: vec![Design::PerConnection],
+            local_users: None,
             max_connections: 1024,
             max_connections_per_address: 512,
             receive_memory: 512 << 20,

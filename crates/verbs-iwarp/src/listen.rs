@@ -220,6 +220,10 @@ impl Incoming for IwarpIncoming {
         self.peer
     }
 
+    fn local_addr(&self) -> Option<SocketAddr> {
+        self.stream.as_ref()?.local_addr().ok()
+    }
+
     fn request<'a>(&'a mut self, timeout: Duration) -> BoxFuture<'a, Result<Vec<u8>, SetupError>> {
         Box::pin(async move {
             let requested = match self.requested {

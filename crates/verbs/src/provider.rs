@@ -213,6 +213,12 @@ pub trait Incoming: Send {
     /// Address of the peer.
     fn peer_addr(&self) -> SocketAddr;
 
+    /// Address of our end, if the connection is one of the system's own TCP: the process at the other
+    /// end can then be found by the two addresses, if it is on this machine. `None` of others.
+    fn local_addr(&self) -> Option<SocketAddr> {
+        None
+    }
+
     /// Waits for the peer's request, up to `timeout`, and returns its private data.
     fn request<'a>(&'a mut self, timeout: Duration) -> BoxFuture<'a, Result<Vec<u8>, SetupError>>;
 

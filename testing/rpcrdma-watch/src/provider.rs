@@ -114,6 +114,10 @@ impl Incoming for WatchedIncoming {
         self.inner.peer_addr()
     }
 
+    fn local_addr(&self) -> Option<SocketAddr> {
+        self.inner.local_addr()
+    }
+
     fn request<'a>(&'a mut self, timeout: Duration) -> BoxFuture<'a, Result<Vec<u8>, SetupError>> {
         Box::pin(async move {
             self.request = self.inner.request(timeout).await?;

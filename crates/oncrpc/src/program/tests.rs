@@ -1,6 +1,7 @@
 //! Every message finds its program, or draws the status that says why not.
 
 use super::*;
+use crate::auth::AuthSys;
 use crate::message::{RpcError, read_reply, write_call};
 use buffer::{Gather, Pool};
 use bytes::Bytes;
@@ -107,6 +108,35 @@ fn bytes_behind_the_arguments_are_garbage() {
     w.opaque(b"data");
     w.u32(0);
     assert_eq!(error(w), RpcError::GarbageArgs);
+}
+
+#[test]
+fn user_of_this_machine_speaks_for_itself_only() {
+    let programs = Programs::new().with(Echo(3..=3));
+    let denied = |local_uid, uid: Option<u32>| {
+        let caller = Caller {
+            local_uid,
+            ..caller()
+        };
+        let cred = uid.map_or(Credential::None, |uid| {
+            Credential::Sys(AuthSys {
+                uid,
+                ..AuthSys::default()
+            })
+        });
+        let call = header_by(PROGRAM, 3, 0, &cred).finish();
+        match programs.call(call, &caller) {
+            Answer::Now(Reply::Message(reply)) => read_reply(&reply, 5).err(),
+            _ => panic!("the program answers at once"),
+        }
+    };
+    let refused = Some(RpcError::Auth(AuthStat::BadCred));
+    assert_eq!(denied(Some(1000), Some(1000)), None);
+    assert_eq!(denied(Some(1000), None), None);
+    assert_eq!(denied(Some(1000), Some(1001)), refused);
+    assert_eq!(denied(Some(1000), Some(0)), refused);
+    assert_eq!(denied(Some(0), Some(1001)), None, "root and the kernel");
+    assert_eq!(denied(None, Some(1001)), None, "another machine");
 }
 
 #[test]

@@ -227,6 +227,7 @@ impl Arrival {
     ) -> Result<(Endpoint, Option<ReceiveLease>), SetupError> {
         let limits = self.settings.provider.limits();
         let settings = &self.settings.config;
+        let local_uid = local_uid(settings, &*incoming)?;
         let request = incoming.request(settings.setup_timeout).await?;
         self.place.admitted.set_up();
         let (credits, backward_credits, receive_memory) = self.credits(&limits)?;
@@ -289,10 +290,9 @@ impl Arrival {
         let group = AddressGroup::of(qp.peer_addr().ip());
         let account = self.settings.budget.account(group);
         let service = Arc::clone(&self.settings.service);
-        Ok((
-            Endpoint::new(qp, connection, service, account),
-            receive_memory,
-        ))
+        let mut endpoint = Endpoint::new(qp, connection, service, account);
+        endpoint.caller.local_uid = local_uid;
+        Ok((endpoint, receive_memory))
     }
 
     /// Credits for calls of a new client, and for those to it.
@@ -315,6 +315,14 @@ impl Arrival {
         let (forward, backward) = share(receives, forward, backward)
             .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         Ok((forward, backward, lease))
+    }
+}
+
+/// The user of a client on this machine, as far as that is asked.
+fn local_uid(config: &ServerConfig, incoming: &dyn Incoming) -> io::Result<Option<u32>> {
+    match (&config.local_users, incoming.local_addr()) {
+        (Some(users), Some(local)) => Ok(users.find(local, incoming.peer_addr())?),
+        (None, _) | (_, None) => Ok(None),
     }
 }
 

@@ -2,11 +2,14 @@
 
 use crate::echo::{self, Echo, Shared, exchange};
 use crate::run;
-use crate::stage::anywhere;
+use crate::stage::{Noting, anywhere};
 use crate::test_server::TestServer;
+use oncrpc::{LocalUserError, LocalUsers};
 use rpcrdma::{Client, ClientConfig, InlineThreshold, ServerConfig};
 use rpcrdma_watch::Watched;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -148,5 +151,61 @@ fn client_outlives_a_restart_of_the_server() {
             .await;
         exchange(&client, &[100_000], &[100_000]).await;
         assert_eq!(server.shutdown().await.accepted, 1);
+    });
+}
+
+/// Takes each client for this user of this machine, or refuses it.
+#[derive(Debug)]
+struct Everybody {
+    uid: Option<u32>,
+    asked: AtomicUsize,
+}
+
+impl LocalUsers for Everybody {
+    fn find(&self, local: SocketAddr, peer: SocketAddr) -> Result<Option<u32>, LocalUserError> {
+        assert_eq!((local.ip(), peer.ip()), (anywhere().ip(), anywhere().ip()));
+        assert_ne!(local.port(), peer.port());
+        self.asked.fetch_add(1, SeqCst);
+        self.uid.ok_or(LocalUserError::Gone).map(Some)
+    }
+}
+
+fn identified_as(uid: Option<u32>) -> (Arc<Everybody>, ServerConfig) {
+    let asked = AtomicUsize::new(0);
+    let users = Arc::new(Everybody { uid, asked });
+    let config = ServerConfig {
+        local_users: Some(Arc::clone(&users) as Arc<dyn LocalUsers>),
+        ..ServerConfig::default()
+    };
+    (users, config)
+}
+
+#[test]
+fn user_behind_a_connection_is_found_once_and_known_to_the_service() {
+    run(async {
+        let (users, config) = identified_as(Some(7));
+        let service = Noting::new();
+        let provider = iwarp(CrcMode::Off);
+        let server = TestServer::bind(provider, anywhere(), service.clone(), config).await;
+        let client = client(&server, CrcMode::On, ClientConfig::default()).await;
+        exchange(&client, &[], &[]).await;
+        exchange(&client, &[100_000], &[]).await;
+        assert_eq!(service.local_uids(), [Some(7); 2]);
+        assert_eq!(users.asked.load(SeqCst), 1);
+        client.close().await;
+        server.shutdown().await;
+    });
+}
+
+#[test]
+fn connection_from_this_machine_whose_user_is_not_found_is_refused() {
+    run(async {
+        let (users, config) = identified_as(None);
+        let server = server(config).await;
+        let refused = server.client(iwarp(CrcMode::On), ClientConfig::default());
+        assert!(matches!(refused.await.err(), Some(SetupError::Rejected(_))));
+        assert_eq!(users.asked.load(SeqCst), 1);
+        let stats = server.shutdown().await;
+        assert_eq!((stats.accepted, stats.refused), (0, 1));
     });
 }

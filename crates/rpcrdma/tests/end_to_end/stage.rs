@@ -39,6 +39,12 @@ impl Noting {
         callers.last().expect("it was called").connection
     }
 
+    /// What was known of the users of this machine who made the calls.
+    pub(crate) fn local_uids(&self) -> Vec<Option<u32>> {
+        let callers = self.callers.lock().expect("no panic holds it");
+        callers.iter().map(|caller| caller.local_uid).collect()
+    }
+
     /// Connections over which calls came.
     pub(crate) fn connections(&self) -> usize {
         let callers = self.callers.lock().expect("no panic holds it");
