@@ -1,0 +1,98 @@
+//! The user that owns the other end of a TCP connection on the same machine.
+//!
+//! The kernel is asked for the one socket with the two addresses of the connection (sock_diag), in the
+//! network namespace of the caller. It is found if its owner is a process there, and not if it is on
+//! another machine or in another network namespace, which is another machine for this purpose. If it
+//! is not found, but has an address of this machine, it was closed meanwhile, or there is address
+//! translation between the ends: whose it was is not known then, though what it sent may still be read.
+
+mod diag;
+mod netlink;
+mod route;
+
+use oncrpc::{LocalUserError, LocalUsers};
+use rustix::process::geteuid;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+/// How long a connection to ourselves may take.
+const SELF_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Identifies clients on this machine by the owners of their sockets, as [`LocalUsers`].
+///
+/// Sockets of the kernel, such as those of an NFS mount, are owned by uid 0. A socket of a user that the
+/// user namespace of this process does not have is owned by the overflow uid, 65534.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SocketOwners {
+    only: Option<u32>,
+}
+
+impl SocketOwners {
+    /// Every user of this machine may connect.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Of this machine only `uid` and root may connect: for a server that does everything as `uid`.
+    pub fn only(uid: u32) -> Self {
+        Self { only: Some(uid) }
+    }
+
+    /// Finds the owner of a connection of this process to itself. Where that fails, connections from
+    /// this machine are refused: the kernel lacks `tcp_diag`, or this process may not ask it.
+    ///
+    /// # Errors
+    ///
+    /// Why the owner is not found.
+    pub fn check() -> io::Result<()> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .or_else(|_| TcpListener::bind((Ipv6Addr::LOCALHOST, 0)))?;
+        let local = listener.local_addr()?;
+        let client = TcpStream::connect_timeout(&local, SELF_TIMEOUT)?;
+        match diag::owner(local, client.local_addr()?)? {
+            diag::Owner::Uid(uid) if uid == geteuid().as_raw() => Ok(()),
+            found => Err(io::Error::other(format!("it says {found:?}"))),
+        }
+    }
+}
+
+impl LocalUsers for SocketOwners {
+    fn find(&self, local: SocketAddr, peer: SocketAddr) -> Result<Option<u32>, LocalUserError> {
+        let (local, peer) = (canonical(local), canonical(peer));
+        let error = match diag::owner(local, peer) {
+            Ok(diag::Owner::Uid(uid)) => {
+                return match self.only {
+                    Some(served) if uid != served && uid != 0 => {
+                        Err(LocalUserError::OtherUser { uid, served })
+                    }
+                    Some(_) | None => Ok(Some(uid)),
+                };
+            }
+            Ok(diag::Owner::Closing) => return Err(LocalUserError::Gone),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => LocalUserError::Gone,
+            Err(error) => LocalUserError::Unavailable(error),
+        };
+        match is_of_this_machine(local, peer) {
+            true => Err(error),
+            false => Ok(None),
+        }
+    }
+}
+
+/// Whether the peer has an address of this machine, so that nobody elsewhere can have it.
+fn is_of_this_machine(local: SocketAddr, peer: SocketAddr) -> bool {
+    peer.ip().is_loopback() || peer.ip() == local.ip() || route::is_local(peer)
+}
+
+/// An address as its packets have it: that of a dual-stack socket may be an IPv4 address within an
+/// IPv6 one.
+fn canonical(addr: SocketAddr) -> SocketAddr {
+    match addr.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, addr.port()),
+        IpAddr::V6(_) => addr,
+    }
+}
+
+#[cfg(test)]
+mod tests;
