@@ -19,6 +19,7 @@ mod memfs;
 mod mount3;
 mod nfs3;
 mod permission;
+mod user_groups;
 
 pub use access_list::{AccessList, Network, NetworkError};
 pub use client_options::{ANONYMOUS, Anonymous, ClientOptions, ClientRule, ExportOptions, Squash};
@@ -31,3 +32,4 @@ pub use localfs::{
 pub use memfs::MemFs;
 pub use mount3::Mount3;
 pub use nfs3::{DuplicateRequestStats, MAX_READ, MAX_WRITE, Nfs3};
+pub use user_groups::{SystemUsers, UserDatabase, UserEntry, UserGroups};

@@ -4,6 +4,7 @@ use crate::client_options::{ClientOptions, is_understood};
 use crate::exports::{Export, Exports, mountable};
 use crate::fs::{Error, FileId, FileSystem, Identity, Name, Step};
 use crate::in_flight::InFlight;
+use crate::user_groups::UserGroups;
 use nfs_proto::limits::MAX_GROUPS;
 use nfs_proto::mount::{
     DirPath, Dump, ExportEntry, ExportList, HostName, Mount, MountEntry, MountList, MountStatus,
@@ -30,6 +31,7 @@ const MAX_IN_FLIGHT: usize = 256;
 pub struct Mount3 {
     exports: Exports,
     in_flight: InFlight,
+    users: UserGroups,
     mounts: Arc<Mutex<VecDeque<Entry>>>,
 }
 
@@ -45,11 +47,19 @@ impl Mount3 {
         Self {
             exports,
             in_flight: InFlight::new(MAX_IN_FLIGHT),
+            users: UserGroups::default(),
             mounts: Arc::default(),
         }
     }
 
-    fn mount(&self, call: Call) -> Answer {
+    /// The same with the groups of callers from here.
+    #[must_use]
+    pub fn with_users(mut self, users: UserGroups) -> Self {
+        self.users = users;
+        self
+    }
+
+    fn mount(&self, mut call: Call) -> Answer {
         let path = match call.decode(Mount::parse) {
             Ok(args) => args.path.get().to_vec(),
             Err(error) => return Answer::Now(call.unreadable(error)),
@@ -77,6 +87,7 @@ impl Mount3 {
         let this = self.clone();
         Answer::Blocking(Box::new(move || {
             let _counted = counted;
+            this.users.look_up(&mut call);
             let who = options.identity(&call.cred);
             match descend(&*export.fs, &who, &rest) {
                 Ok(file) => this.mounted(call, path, &export, file),

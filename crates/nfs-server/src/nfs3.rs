@@ -21,6 +21,7 @@ use crate::client_options::is_understood;
 use crate::exports::{Export, Exports, Target};
 use crate::fs::{Error, Found, Identity, Outcome, Seen};
 use crate::in_flight::InFlight;
+use crate::user_groups::UserGroups;
 use buffer::Pool;
 use duplicate_requests::DuplicateRequestCache;
 use nfs_proto::results::Res;
@@ -51,6 +52,7 @@ pub struct Nfs3 {
     pool: Pool,
     duplicates: DuplicateRequestCache,
     in_flight: InFlight,
+    users: UserGroups,
 }
 
 type PostOp = Option<Attributes>;
@@ -63,12 +65,20 @@ impl Nfs3 {
             pool,
             duplicates: DuplicateRequestCache::new(),
             in_flight: InFlight::new(MAX_IN_FLIGHT),
+            users: UserGroups::default(),
         }
     }
 
     /// What the duplicate request cache has done so far.
     pub fn duplicate_requests(&self) -> DuplicateRequestStats {
         self.duplicates.stats()
+    }
+
+    /// The same with the groups of callers from here.
+    #[must_use]
+    pub fn with_users(mut self, users: UserGroups) -> Self {
+        self.users = users;
+        self
     }
 
     /// The file of a handle, and as whom the caller acts there.
@@ -272,7 +282,28 @@ fn changes_when_repeated(procedure: Procedure) -> bool {
 }
 
 impl Nfs3 {
-    fn execute(&self, procedure: Procedure, call: Call) -> Answer {
+    /// Executes a call once the groups of its caller are known.
+    fn execute(&self, procedure: Procedure, mut call: Call) -> Answer {
+        if procedure == Procedure::Null || self.users.settle(&mut call) {
+            return self.execute_as_is(procedure, call);
+        }
+        let Some(counted) = self.in_flight.enter(&call.caller) else {
+            return Answer::Now(jukebox::reply(call));
+        };
+        let this = self.clone();
+        Answer::Blocking(Box::new(move || {
+            this.users.look_up(&mut call);
+            // It may need a place of its own.
+            drop(counted);
+            match this.execute_as_is(procedure, call) {
+                Answer::Now(reply) => reply,
+                Answer::Blocking(job) => job(),
+                Answer::Later(_) => unreachable!("procedures answer at once or by a job"),
+            }
+        }))
+    }
+
+    fn execute_as_is(&self, procedure: Procedure, call: Call) -> Answer {
         match procedure {
             Procedure::Null => Answer::Now(match call.decode(args::Null::parse) {
                 Ok(args::Null) => call.void(),

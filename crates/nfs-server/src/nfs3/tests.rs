@@ -30,6 +30,8 @@ struct Peer {
     fs: Arc<dyn FileSystem>,
     cred: Credential,
     from: &'static str,
+    /// The user behind the connection, if that is known.
+    local_uid: Option<u32>,
 }
 
 impl Peer {
@@ -45,6 +47,7 @@ impl Peer {
             fs,
             cred: user(0),
             from: LOOPBACK,
+            local_uid: None,
         }
     }
 
@@ -67,7 +70,10 @@ impl Peer {
     }
 
     fn exchange(&self, call: Payload) -> Reply {
-        let caller = Caller::new(self.from.parse().unwrap());
+        let caller = Caller {
+            local_uid: self.local_uid,
+            ..Caller::new(self.from.parse().unwrap())
+        };
         match self.programs.call(call, &caller) {
             Answer::Now(reply) => reply,
             Answer::Blocking(job) => job(),
@@ -398,6 +404,7 @@ fn client_goes_on_after_a_restart_of_the_server() {
             fs: local,
             cred: user(0),
             from: LOOPBACK,
+            local_uid: None,
         }
     };
     let peer = serve();

@@ -219,6 +219,7 @@ fn exports_are_not_crossed_by_renames_and_links() {
         fs: a,
         cred: user(0),
         from: LOOPBACK,
+        local_uid: None,
     };
     let file = create(&peer, "f");
     let rename = args::Rename {

@@ -1,6 +1,122 @@
 //! Access rights, squashing and authentication flavours.
 
 use super::*;
+use crate::{UserDatabase, UserEntry, UserGroups};
+use std::io;
+
+/// User 1000 is in the groups 100 to 139.
+struct Database;
+
+impl UserDatabase for Database {
+    fn user(&self, uid: u32) -> io::Result<Option<UserEntry>> {
+        let groups = (100..140).collect();
+        Ok((uid == 1000).then_some(UserEntry { gid: 100, groups }))
+    }
+}
+
+/// A peer whose groups come from a database, and a file of somebody else's that a group may read.
+fn peer_with_groups(of_everybody: bool, group: u32) -> (Peer, FileHandle) {
+    let mut peer = Peer::new();
+    let users = UserGroups::new(Database);
+    let users = match of_everybody {
+        true => users.of_everybody(),
+        false => users,
+    };
+    let nfs = Nfs3::new(peer.exports.clone(), Pool::new(1 << 20)).with_users(users);
+    let file = create(&peer, "f");
+    let attributes = SetAttributes {
+        mode: Some(0o640),
+        gid: Some(group),
+        ..SetAttributes::default()
+    };
+    let set = args::SetAttr {
+        object: file,
+        attributes,
+        guard: None,
+    };
+    call!(peer, set).unwrap();
+    peer.programs = Programs::new().with(nfs);
+    (peer, file)
+}
+
+/// User 1000, who says to be in a group that it is not in.
+fn claiming(gid: u32) -> Credential {
+    Credential::Sys(AuthSys {
+        uid: 1000,
+        gid: 1000,
+        gids: [gid].into_iter().collect(),
+        ..AuthSys::default()
+    })
+}
+
+fn may_read(peer: &Peer, object: FileHandle) -> bool {
+    let access = Access::READ;
+    let allowed = call!(peer, args::CheckAccess { object, access }).unwrap();
+    allowed.access == access
+}
+
+#[test]
+fn user_of_this_machine_has_the_groups_of_the_user_database() {
+    for (group, may) in [(139, true), (200, false)] {
+        let (mut peer, file) = peer_with_groups(false, group);
+        peer.cred = claiming(200);
+        // Of another machine what is claimed is believed.
+        assert_eq!(may_read(&peer, file), !may);
+        peer.local_uid = Some(1000);
+        assert_eq!(may_read(&peer, file), may);
+        let made = call!(
+            peer,
+            args::GetAttr {
+                object: create(&peer, "g")
+            }
+        );
+        assert_eq!(made.unwrap().attributes.gid, 100);
+    }
+}
+
+#[test]
+fn more_than_sixteen_groups_count_if_all_are_looked_up() {
+    for (group, may) in [(139, true), (200, false)] {
+        let (mut peer, file) = peer_with_groups(true, group);
+        peer.cred = claiming(200);
+        assert_eq!(may_read(&peer, file), may);
+        let made = call!(
+            peer,
+            args::GetAttr {
+                object: create(&peer, "g")
+            }
+        );
+        assert_eq!(made.unwrap().attributes.gid, 1000, "the one it acts in");
+    }
+}
+
+#[test]
+fn groups_are_looked_up_by_a_job_and_known_afterwards() {
+    let (mut peer, file) = peer_with_groups(true, 139);
+    peer.cred = claiming(200);
+    let call = || {
+        peer.raw_call(target::<args::GetAttr>(), |w| {
+            args::GetAttr { object: file }.write(w)
+        })
+    };
+    let caller = Caller::new(LOOPBACK.parse().unwrap());
+    let Answer::Blocking(job) = peer.programs.call(call(), &caller) else {
+        panic!("the user database is not to be asked here");
+    };
+    assert!(matches!(job(), Reply::Message(_)));
+    assert!(matches!(
+        peer.programs.call(call(), &caller),
+        Answer::Now(_)
+    ));
+}
+
+fn target<'a, A: Arguments<'a>>() -> oncrpc::Procedure {
+    oncrpc::Procedure {
+        prog: A::PROGRAM,
+        vers: A::VERSION,
+        proc: A::PROCEDURE,
+    }
+}
 
 #[test]
 fn read_only_export_changes_nothing() {

@@ -1,0 +1,262 @@
+//! Groups of users as the user database of this machine has them, instead of those that callers claim.
+//!
+//! AUTH_SYS has room for 16 groups (RFC 5531 Appendix A), and everybody can claim any. The database may
+//! be far away, so that it is asked by jobs only, and what it said is kept for a while.
+
+use crate::client_options::ANONYMOUS;
+use nix::unistd::{Uid, User, getgrouplist};
+use oncrpc::{AuthSys, Call, Credential};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ffi::CString;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Users whose groups are remembered. Of more the oldest are asked for again.
+const MAX_USERS: usize = 4096;
+
+/// Groups of one user that are taken into account.
+const MAX_GROUPS_OF_USER: usize = 4096;
+
+/// How long the groups of a user are good.
+const GROUPS_MAX_AGE: Duration = Duration::from_secs(300);
+
+/// How long it is remembered that a user has no entry, or that the database did not answer.
+const NO_GROUPS_MAX_AGE: Duration = Duration::from_secs(30);
+
+/// Where the groups of users are to be had.
+pub trait UserDatabase: Send + Sync {
+    /// The entry of a user; `None` if there is none. It may take long.
+    ///
+    /// # Errors
+    ///
+    /// The database does not answer.
+    fn user(&self, uid: u32) -> io::Result<Option<UserEntry>>;
+}
+
+/// What the database has about a user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserEntry {
+    /// The user's own group.
+    pub gid: u32,
+    /// All groups, that one included.
+    pub groups: Vec<u32>,
+}
+
+/// The database that the C library consults (nsswitch.conf).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemUsers;
+
+impl UserDatabase for SystemUsers {
+    fn user(&self, uid: u32) -> io::Result<Option<UserEntry>> {
+        let Some(user) = User::from_uid(Uid::from_raw(uid))? else {
+            return Ok(None);
+        };
+        let name = CString::new(user.name)?;
+        let groups = getgrouplist(&name, user.gid)?;
+        Ok(Some(UserEntry {
+            gid: user.gid.as_raw(),
+            groups: groups.into_iter().map(|gid| gid.as_raw()).collect(),
+        }))
+    }
+}
+
+/// Replaces the groups that callers claim by those of the user database.
+///
+/// It does so for users of this machine that were [identified](oncrpc::Caller::local_uid), and for all
+/// callers if it was told to. Cloning it gives the same one.
+#[derive(Clone)]
+pub struct UserGroups {
+    of_everybody: bool,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    database: Box<dyn UserDatabase>,
+    state: Mutex<State>,
+    /// Somebody was looked up.
+    looked_up: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    users: HashMap<u32, Known>,
+    /// In the order in which they were looked up. Some may have been again since.
+    order: VecDeque<(u32, Instant)>,
+    being_looked_up: HashSet<u32>,
+    /// No further failure of the database is logged before this.
+    quiet_until: Option<Instant>,
+}
+
+#[derive(Clone)]
+struct Known {
+    entry: Option<Arc<UserEntry>>,
+    until: Instant,
+}
+
+impl Default for UserGroups {
+    fn default() -> Self {
+        Self::new(SystemUsers)
+    }
+}
+
+impl UserGroups {
+    /// For users of this machine only.
+    pub fn new(database: impl UserDatabase + 'static) -> Self {
+        Self {
+            of_everybody: false,
+            shared: Arc::new(Shared {
+                database: Box::new(database),
+                state: Mutex::default(),
+                looked_up: Condvar::new(),
+            }),
+        }
+    }
+
+    /// For all callers with AUTH_SYS, on other machines too. These keep the group that they claim to act
+    /// in, so that newgrp(1) works there.
+    #[must_use]
+    pub fn of_everybody(mut self) -> Self {
+        self.of_everybody = true;
+        self
+    }
+
+    /// Whether the groups of the caller are settled: nothing is to be replaced, or it was just now.
+    /// Otherwise [`look_up`](Self::look_up) is to be called where it may wait.
+    pub(crate) fn settle(&self, call: &mut Call) -> bool {
+        let Some(uid) = self.whose(call) else {
+            return true;
+        };
+        let known = self.shared.lock().known(uid, Instant::now());
+        let Some(known) = known else {
+            return false;
+        };
+        replace(call, known.entry.as_deref());
+        true
+    }
+
+    /// Replaces the groups of the caller by what the database says.
+    pub(crate) fn look_up(&self, call: &mut Call) {
+        if let Some(uid) = self.whose(call) {
+            let entry = self.shared.look_up(uid);
+            replace(call, entry.as_deref());
+        }
+    }
+
+    /// The user whose groups are to be replaced.
+    fn whose(&self, call: &Call) -> Option<u32> {
+        match &call.cred {
+            Credential::Sys(sys) if self.of_everybody || call.caller.known_uid().is_some() => {
+                Some(sys.uid)
+            }
+            Credential::Sys(_) | Credential::None | Credential::Other { .. } => None,
+        }
+    }
+}
+
+/// Puts the groups of the database in place of those claimed.
+fn replace(call: &mut Call, entry: Option<&UserEntry>) {
+    let is_known = call.caller.known_uid().is_some();
+    let Credential::Sys(AuthSys { gid, gids, .. }) = &mut call.cred else {
+        return;
+    };
+    let groups = entry.map_or(&[][..], |entry| &entry.groups);
+    if is_known && !groups.contains(gid) {
+        *gid = entry.map_or(ANONYMOUS, |entry| entry.gid);
+    }
+    *gids = groups.into();
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the database says of a user, asked once for all who want to know meanwhile.
+    fn look_up(&self, uid: u32) -> Option<Arc<UserEntry>> {
+        let mut state = self.lock();
+        loop {
+            if let Some(known) = state.known(uid, Instant::now()) {
+                return known.entry;
+            }
+            if state.being_looked_up.insert(uid) {
+                break;
+            }
+            state = self
+                .looked_up
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+        let begun = BeingLookedUp { shared: self, uid };
+        let found = self.database.user(uid);
+        let mut state = self.lock();
+        let now = Instant::now();
+        let entry = found.unwrap_or_else(|error| {
+            if state.quiet_until.is_none_or(|until| until <= now) {
+                state.quiet_until = Some(now + NO_GROUPS_MAX_AGE);
+                tracing::warn!(uid, %error, "the groups of a user are not to be had; it acts without");
+            }
+            None
+        });
+        let entry = entry.map(|mut entry| {
+            if entry.groups.len() > MAX_GROUPS_OF_USER {
+                tracing::warn!(
+                    uid,
+                    groups = entry.groups.len(),
+                    "of so many groups the first {MAX_GROUPS_OF_USER} count"
+                );
+                entry.groups.truncate(MAX_GROUPS_OF_USER);
+            }
+            Arc::new(entry)
+        });
+        state.remember(uid, entry.clone(), now);
+        drop(state);
+        drop(begun);
+        entry
+    }
+}
+
+/// A user that is being looked up. Dropped, in a panic as well, others may try.
+struct BeingLookedUp<'a> {
+    shared: &'a Shared,
+    uid: u32,
+}
+
+impl Drop for BeingLookedUp<'_> {
+    fn drop(&mut self) {
+        self.shared.lock().being_looked_up.remove(&self.uid);
+        self.shared.looked_up.notify_all();
+    }
+}
+
+impl State {
+    fn known(&self, uid: u32, now: Instant) -> Option<Known> {
+        let known = self.users.get(&uid)?;
+        (now < known.until).then(|| known.clone())
+    }
+
+    fn remember(&mut self, uid: u32, entry: Option<Arc<UserEntry>>, now: Instant) {
+        let age = match entry {
+            Some(_) => GROUPS_MAX_AGE,
+            None => NO_GROUPS_MAX_AGE,
+        };
+        let until = now + age;
+        self.users.insert(uid, Known { entry, until });
+        self.order.push_back((uid, until));
+        while self.order.len() > MAX_USERS {
+            let oldest = self.order.pop_front();
+            if let Some((uid, until)) = oldest
+                && self
+                    .users
+                    .get(&uid)
+                    .is_some_and(|known| known.until == until)
+            {
+                self.users.remove(&uid);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
