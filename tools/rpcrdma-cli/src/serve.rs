@@ -8,6 +8,7 @@ mod exports;
 mod given;
 mod guard;
 mod listen;
+mod local_users;
 mod memory;
 mod mount_server;
 mod names;
@@ -66,16 +67,20 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         Some(dir) => HandleKey::load_or_create(dir)?,
         None => HandleKey::random()?,
     };
-    let (config, capacity) = settings.config();
+    let (mut config, capacity) = settings.config();
     let pool = Pool::new(POOL_KEEP);
     let how = settings.how_to_open(state_dir.clone(), pool.clone(), &capacity);
     let served = Served::open(Exports::new(key), settings.plans.clone(), how).await?;
     let exports = served.exports.clone();
     plan::warn(served.plans());
 
-    let mount_service = Mount3::new(exports.clone());
+    let trust = &settings.args.trust;
+    config.local_users = trust.local_users(served.acts_for_callers());
+    let local_users = config.local_users.clone();
+    let users = trust.groups();
+    let mount_service = Mount3::new(exports.clone()).with_users(users.clone());
     let programs = Programs::new()
-        .with(Nfs3::new(exports.clone(), pool))
+        .with(Nfs3::new(exports.clone(), pool).with_users(users))
         .with(mount_service.clone());
     let provider = Arc::new(Guarded {
         inner: match sockets.rdma {
@@ -93,7 +98,8 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
             other => anyhow::Error::new(other).context(format!("cannot listen at {listen}")),
         })?;
     let mount_addr = SocketAddr::new(listen.ip(), settings.args.mount_port);
-    let mount = MountServer::start(mount_addr, sockets.mount, mount_service, exports).await?;
+    let bound = sockets.mount;
+    let mount = MountServer::start(mount_addr, bound, mount_service, exports, local_users).await?;
     let registered = match settings.args.rpcbind {
         true => Some(Registered::new(server.local_addr(), mount.addr).await?),
         false => None,

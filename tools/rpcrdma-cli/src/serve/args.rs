@@ -3,6 +3,7 @@
 use super::exports::ExportArg;
 use super::given::Given;
 use super::listen;
+use super::local_users::Trust;
 use super::plan::Clients;
 use crate::connect::seconds;
 use crate::log::LogFormat;
@@ -30,7 +31,9 @@ use std::time::Duration;
       remote invalidation as the client offers it: the first of these, per_connection being usual
 
 An interrupt (Ctrl-C) or SIGTERM lets calls finish and ends with exit code 0; a second one ends at
-once. SIGHUP reads the file of --config again, SIGUSR1 logs statistics. The server believes the user ids it is told (AUTH_SYS): allow only machines you trust.")]
+once. SIGHUP reads the file of --config again, SIGUSR1 logs statistics. The server believes the user
+ids that other machines tell it (AUTH_SYS): allow only machines you trust. Of this machine each user
+speaks for itself only.")]
 pub(crate) struct ServeArgs {
     /// Directories to export; `/NAME=DIR` gives one another name. A single one is also `/`
     #[arg(value_name = "DIR | /NAME=DIR", default_value = ".")]
@@ -66,6 +69,9 @@ pub(crate) struct ServeArgs {
     /// Whose requests are treated as those of nobody
     #[arg(long, value_enum, value_name = "WHO", default_value_t)]
     pub(super) squash: SquashName,
+
+    #[command(flatten)]
+    pub(super) trust: Trust,
 
     /// When a change of names and attributes is on the disk: before it is answered, as RFC 1813
     /// demands, or when the system comes to it, which is faster and can lose changes in a crash of

@@ -4,7 +4,7 @@ use super::listen;
 use super::null::NullOnly;
 use anyhow::Context;
 use nfs_server::{Exports, Mount3};
-use oncrpc::Programs;
+use oncrpc::{LocalUsers, Programs};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -29,6 +29,7 @@ impl MountServer {
         socket: Option<std::net::TcpListener>,
         mount: Mount3,
         exports: Exports,
+        local_users: Option<Arc<dyn LocalUsers>>,
     ) -> anyhow::Result<Self> {
         let listener = match socket {
             Some(socket) => adopted(socket).context("the socket named mount")?,
@@ -40,7 +41,8 @@ impl MountServer {
         let programs = Programs::new().with(mount).with(NullOnly);
         let server =
             oncrpc_tcp::Server::new(listener, Arc::new(programs), oncrpc_tcp::Limits::default())
-                .admit(move |addr| exports.admits(addr));
+                .admit(move |addr| exports.admits(addr))
+                .local_users(local_users);
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(server.run(async {
             // A dropped sender means the same: nobody needs it any more.

@@ -8,6 +8,7 @@ mod designs;
 mod errors;
 mod interrupts;
 mod invalidation;
+mod local_users;
 mod mount;
 mod operation;
 mod probe;

@@ -5,6 +5,8 @@ use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
 use tempfile::TempDir;
@@ -98,14 +100,32 @@ impl Served {
         let around = tempfile::tempdir().unwrap();
         let dir = around.path().join("stuff");
         std::fs::create_dir(&dir).unwrap();
-        Self::serving(around, dir, args, say)
+        Self::serving(Command::new(PROGRAM), around, dir, args, say)
     }
 
-    fn serving(around: TempDir, dir: PathBuf, args: &[&str], say: Say) -> Self {
+    /// A server that another user runs, from a place where it may. Only root can have that.
+    pub(crate) fn run_by(uid: u32, program: &Path, args: &[&str], say: Say) -> Self {
+        let around = tempfile::tempdir().unwrap();
+        let dir = around.path().join("stuff");
+        std::fs::create_dir(&dir).unwrap();
+        for path in [around.path(), &dir] {
+            chown(path, Some(uid), Some(uid)).unwrap();
+        }
+        let mut command = Command::new(program);
+        command.uid(uid).gid(uid).current_dir("/");
+        Self::serving(command, around, dir, args, say)
+    }
+
+    fn serving(
+        mut command: Command,
+        around: TempDir,
+        dir: PathBuf,
+        args: &[&str],
+        say: Say,
+    ) -> Self {
         // Tests may be run by root, whose files are then those of the export.
         let squash = ["--squash", "none"];
         let chosen = args.contains(&"--squash");
-        let mut command = Command::new(PROGRAM);
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--mount-port", "0"])
             .arg("--state-dir")

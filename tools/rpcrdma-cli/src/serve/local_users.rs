@@ -1,0 +1,52 @@
+//! Users of this machine, who connect over loopback, and the groups of users.
+
+use clap::Args;
+use nfs_server::UserGroups;
+use oncrpc::LocalUsers;
+use socket_owner::SocketOwners;
+use std::sync::Arc;
+
+/// How far callers are believed.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Trust {
+    /// Believe users of this machine whatever uid they claim, as other machines are believed: for
+    /// tunnels and proxies here that bring calls of several users
+    #[arg(long)]
+    trust_local: bool,
+
+    /// Look up the groups of each caller in the user database of this machine: those that it claims do
+    /// not count, and there may be more than 16
+    #[arg(long)]
+    manage_gids: bool,
+}
+
+impl Trust {
+    /// What identifies users of this machine; `for_callers` is whether the server acts for each caller,
+    /// and not as its own user only.
+    pub(super) fn local_users(&self, for_callers: bool) -> Option<Arc<dyn LocalUsers>> {
+        if self.trust_local {
+            return None;
+        }
+        if let Err(error) = SocketOwners::check() {
+            tracing::warn!(
+                %error,
+                "the users of connections from this machine cannot be found (sock_diag): such \
+                 connections are refused; load the kernel module tcp_diag, or trust every user of this \
+                 machine with --trust-local"
+            );
+        }
+        Some(Arc::new(match for_callers {
+            true => SocketOwners::new(),
+            false => SocketOwners::only(rustix::process::geteuid().as_raw()),
+        }))
+    }
+
+    /// Where the groups of callers come from.
+    pub(super) fn groups(&self) -> UserGroups {
+        let users = UserGroups::default();
+        match self.manage_gids {
+            true => users.of_everybody(),
+            false => users,
+        }
+    }
+}
