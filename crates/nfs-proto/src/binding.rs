@@ -11,8 +11,8 @@
 use crate::limits::{MAX_MOUNT_LIST_REPLY, MAX_PATH};
 use crate::results::{self, Res};
 use crate::{
-    Attributes, CookieVerifier, MOUNT_PROGRAM, MOUNT_V3, MountProcedure, NFS_PROGRAM, NFS_V3,
-    Procedure, WccData, Wire, args, mount,
+    AclProcedure, Attributes, CookieVerifier, MOUNT_PROGRAM, MOUNT_V3, MountProcedure, NFS_PROGRAM,
+    NFS_V3, NFSACL_PROGRAM, NFSACL_V3, Procedure, WccData, Wire, acl, args, mount,
 };
 use oncrpc::xdr::Reader;
 use oncrpc::{REPLY_HEADER, ReplyBound};
@@ -169,6 +169,44 @@ pub fn reply_bound(procedure: Procedure, args: &mut Reader<'_>) -> Option<ReplyB
     })
 }
 
+macro_rules! acl_call {
+    ($args:ty, $procedure:ident, $name:literal, $reply:ty $(, |$this:ident| $bound:expr)?) => {
+        impl<'a> Arguments<'a> for $args {
+            const PROGRAM: u32 = NFSACL_PROGRAM;
+            const VERSION: u32 = NFSACL_V3;
+            const PROCEDURE: u32 = AclProcedure::$procedure as u32;
+            const NAME: &'static str = $name;
+
+            type Reply<'r> = $reply;
+
+            $(fn reply_bound(&self) -> ReplyBound {
+                let $this = self;
+                $bound
+            })?
+        }
+    };
+}
+
+acl_call!(acl::Null, Null, "NFSACL NULL", ());
+acl_call!(
+    acl::GetAcl,
+    GetAcl,
+    "GETACL",
+    Res<acl::Lists, PostOp>,
+    |this| fixed(4 + acl::Lists::FIXED + this.lists())
+);
+acl_call!(acl::SetAcl, SetAcl, "SETACL", Res<acl::Done, PostOp>);
+
+/// The largest reply that a call of NFSACL version 3 can draw, as far as it is known from what is here
+/// of its arguments.
+pub fn acl_reply_bound(procedure: AclProcedure, args: &mut Reader<'_>) -> Option<ReplyBound> {
+    match procedure {
+        AclProcedure::Null => Some(acl::Null.reply_bound()),
+        AclProcedure::GetAcl => Some(acl::GetAcl::parse(args).ok()?.reply_bound()),
+        AclProcedure::SetAcl => Some(fixed(<acl::SetAcl as Arguments>::Reply::<'_>::MAX)),
+    }
+}
+
 macro_rules! mount_call {
     ($args:ty, $procedure:ident, $name:literal, $reply:ty $(, $bound:expr)?) => {
         impl<'a> Arguments<'a> for $args {
@@ -243,6 +281,10 @@ mod tests {
             count: 8192,
         };
         check(&list, 24 + 4 + 88 + 8 + 8192, &[]);
+        let file = handle();
+        let mask = acl::AclMask::ACCESS_COUNT | acl::AclMask::DEFAULT;
+        let lists = 8 + 8 + 1024 * 12;
+        check(&acl::GetAcl { file, mask }, 24 + 4 + 88 + 4 + lists, &[]);
     }
 
     #[test]

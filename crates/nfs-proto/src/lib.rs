@@ -1,8 +1,8 @@
-//! NFS version 3 (RFC 1813) and MOUNT version 3 (its Appendix I), and what of them may travel by
+//! NFS version 3 (RFC 1813), MOUNT version 3 (its Appendix I) and NFSACL version 3, and what of them may travel by
 //! reference (RFC 8267).
 //!
 //! Every type here is [`Wire`]: one XDR form, read with limits and written in the order of the
-//! RFC. Arguments are in [`args`] and [`mount`], what comes back is in [`results`]; [`Arguments`] ties
+//! RFC. Arguments are in [`args`], [`mount`] and [`acl`], what comes back is in [`results`]; [`Arguments`] ties
 //! the two together and says how large a reply can be. Arguments and results borrow from the
 //! message they were read from, so that reading a call allocates nothing.
 //!
@@ -12,6 +12,7 @@
 #[macro_use]
 mod macros;
 
+pub mod acl;
 pub mod args;
 mod attributes;
 mod binding;
@@ -30,14 +31,14 @@ mod wire;
 pub use attributes::{
     Attributes, Device, FileType, NfsTime, SetAttributes, SetTime, WccAttributes, WccData,
 };
-pub use binding::{Arguments, reply_bound};
+pub use binding::{Arguments, acl_reply_bound, reply_bound};
 pub use data::{Data, Path};
 pub use directory::{DirectoryLimits, DirectoryWriter};
 pub use handle::FileHandle;
 pub use name::{Filename, Name};
 pub use program::{
-    MOUNT_PORT, MOUNT_PROGRAM, MOUNT_V3, MountProcedure, NFS_PORT, NFS_PROGRAM, NFS_RDMA_PORT,
-    NFS_V3, NFSACL_PROGRAM, Procedure,
+    AclProcedure, MOUNT_PORT, MOUNT_PROGRAM, MOUNT_V3, MountProcedure, NFS_PORT, NFS_PROGRAM,
+    NFS_RDMA_PORT, NFS_V3, NFSACL_PROGRAM, NFSACL_V3, Procedure,
 };
 pub use scalars::{
     Access, Cookie, CookieVerifier, CreateVerifier, FileId, FsProperties, Stable, WriteVerifier,

@@ -45,3 +45,6 @@ pub const MAX_GROUPS: u32 = 1024;
 ///
 /// RFC 1813 has no limit: what is longer cannot be returned over RDMA.
 pub const MAX_MOUNT_LIST_REPLY: usize = 64 << 10;
+
+/// Entries of one access control list (`NFS_ACL_MAX_ENTRIES` of Linux).
+pub const MAX_ACL_ENTRIES: u32 = 1024;

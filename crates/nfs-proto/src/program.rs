@@ -12,8 +12,11 @@ pub const MOUNT_PROGRAM: u32 = 100_005;
 /// The version of MOUNT that returns NFS version 3 handles.
 pub const MOUNT_V3: u32 = 3;
 
-/// NFSACL, which Linux asks for on the connection of NFS. It is not served.
+/// NFSACL, which Linux calls on the connection of NFS.
 pub const NFSACL_PROGRAM: u32 = 100_227;
+
+/// The version of NFSACL that goes with NFS version 3.
+pub const NFSACL_V3: u32 = 3;
 
 /// Port of NFS over TCP (RFC 1813 §2.2).
 pub const NFS_PORT: u16 = 2049;
@@ -89,5 +92,17 @@ xdr_enum! {
         UnmountAll = 4,
         /// What is exported to whom.
         Export = 5,
+    }
+}
+
+xdr_enum! {
+    /// Procedures of NFSACL version 3.
+    pub enum AclProcedure ("NFSACL version 3 procedures") {
+        /// Nothing.
+        Null = 0,
+        /// Access control lists of a file.
+        GetAcl = 1,
+        /// Set access control lists.
+        SetAcl = 2,
     }
 }

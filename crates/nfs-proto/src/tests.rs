@@ -7,7 +7,7 @@ mod vectors;
 pub(crate) use sample::{Rng, Sample};
 
 use crate::results::{self, Res};
-use crate::{Attributes, SetAttributes, WccData, Wire, args, mount};
+use crate::{Attributes, SetAttributes, WccData, Wire, acl, args, mount};
 use buffer::Buffer;
 use oncrpc::xdr;
 use oncrpc::xdr::{Error, Payload, Reader, Writer};
@@ -66,7 +66,8 @@ proptest! {
             args::Read, args::Write<'_>, args::Create<'_>, args::MkDir<'_>, args::Symlink<'_>,
             args::MkNod<'_>, args::Remove<'_>, args::RmDir<'_>, args::Rename<'_>, args::Link<'_>,
             args::ReadDir, args::ReadDirPlus, args::FsStat, args::FsInfo, args::PathConf,
-            args::Commit, mount::Mount<'_>, mount::Unmount<'_>, SetAttributes,
+            args::Commit, mount::Mount<'_>, mount::Unmount<'_>, SetAttributes, acl::GetAcl,
+            acl::SetAcl,
         );
     }
 
@@ -85,7 +86,8 @@ proptest! {
             Res<results::ReadDirPlus<'_>, PostOp>, Res<results::FsStat, PostOp>,
             Res<results::FsInfo, PostOp>, Res<results::PathConf, PostOp>,
             Res<results::Commit, WccData>, Result<mount::Mounted, mount::MountStatus>,
-            mount::MountList<'_>, mount::ExportList<'_>,
+            mount::MountList<'_>, mount::ExportList<'_>, Res<acl::Lists, PostOp>,
+            Res<acl::Done, PostOp>,
         );
     }
 
@@ -99,6 +101,7 @@ proptest! {
         let _ = args::MkNod::parse(&mut Reader::new(&bytes));
         let _ = args::Write::parse(&mut Reader::new(&bytes));
         let _ = mount::ExportList::parse(&mut Reader::new(&bytes));
+        let _ = acl::SetAcl::parse(&mut Reader::new(&bytes));
     }
 }
 

@@ -4,12 +4,14 @@
 //! Export rules (squash, read-only, who may mount) are applied before a file system is asked, and
 //! handles are sealed after it has answered.
 
+mod acl;
 mod attributes;
 mod error;
 mod file_id;
 mod name;
 mod outcome;
 
+pub use acl::{Acl, AclEntry, AclWho, Acls, SetAcl, SetAcls};
 pub use attributes::{
     Attributes, Before, FileKind, Identity, SetAttributes, SetTime, Time, Wcc, mode,
 };
@@ -320,6 +322,18 @@ pub trait FileSystem: Send + Sync {
 
     /// Room in the file system.
     fn space(&self, file: FileId) -> Outcome<Seen<Space>>;
+
+    /// Access control lists of a file. By default they are not supported.
+    fn acls(&self, file: FileId) -> Outcome<Seen<Acls>> {
+        let _ = file;
+        Outcome::Ready(Seen::failed(Error::NotSupported))
+    }
+
+    /// Sets access control lists, and the mode with the access list. By default they are not supported.
+    fn set_acls(&self, who: &Identity, file: FileId, set: SetAcls) -> Outcome<Seen<()>> {
+        let _ = (who, file, set);
+        Outcome::Ready(Seen::failed(Error::NotSupported))
+    }
 }
 
 /// A write verifier that no other run of the server has.

@@ -1,6 +1,6 @@
-//! NFS version 3 (RFC 1813) and MOUNT version 3 over a [`FileSystem`] trait.
+//! NFS version 3 (RFC 1813), MOUNT version 3 and NFSACL version 3 over a [`FileSystem`] trait.
 //!
-//! [`Nfs3`] and [`Mount3`] are RPC programs: they answer calls, whatever carried them. Both work
+//! [`Nfs3`], [`Mount3`] and [`NfsAcl3`] are RPC programs: they answer calls, whatever carried them. All work
 //! on [`Exports`], the list of what is served under which name and to whom. A file system is
 //! anything that implements [`FileSystem`]: [`LocalFs`] is a directory of this machine, [`MemFs`]
 //! lives in memory.
@@ -31,5 +31,5 @@ pub use localfs::{
 };
 pub use memfs::MemFs;
 pub use mount3::Mount3;
-pub use nfs3::{DuplicateRequestStats, MAX_READ, MAX_WRITE, Nfs3};
+pub use nfs3::{DuplicateRequestStats, MAX_READ, MAX_WRITE, Nfs3, NfsAcl3};
 pub use user_groups::{SystemUsers, UserDatabase, UserEntry, UserGroups};

@@ -36,6 +36,7 @@
 //! not known here, such as
 //! FUSE or one behind a network, even looking at an open file may wait: there everything is a job.
 
+mod acl;
 mod data;
 mod entries;
 mod find;
@@ -57,9 +58,9 @@ mod table;
 mod within;
 
 use crate::fs::{
-    Abilities, Access, Attributes, Changed, DirBudget, DirFrom, DirPage, Error, Failed, FileId,
-    FileKind, FileSystem, Found, Identity, Linked, Make, Name, Outcome, ReadOut, Renamed, Seen,
-    SetAttributes, Space, Stability, Step, Time, WriteOut,
+    Abilities, Access, Acls, Attributes, Changed, DirBudget, DirFrom, DirPage, Error, Failed,
+    FileId, FileKind, FileSystem, Found, Identity, Linked, Make, Name, Outcome, ReadOut, Renamed,
+    Seen, SetAcls, SetAttributes, Space, Stability, Step, Time, WriteOut,
 };
 use crate::permission;
 use buffer::Pool;
@@ -555,6 +556,19 @@ impl FileSystem for LocalFs {
                 result: inner.space().map_err(Error::from),
             })
         })
+    }
+
+    fn acls(&self, file: FileId) -> Outcome<Seen<Acls>> {
+        // Lists may have to be read from a disk.
+        match self.inner.memory {
+            true => self.run(move |inner, pace| inner.acls(file, pace)),
+            false => self.slow(move |inner| inner.acls(file, Pace::Patient)),
+        }
+    }
+
+    fn set_acls(&self, who: &Identity, file: FileId, set: SetAcls) -> Outcome<Seen<()>> {
+        let who = who.clone();
+        self.slow(move |inner| inner.set_acls(&who, file, &set))
     }
 }
 

@@ -9,6 +9,7 @@
     reason = "results are written where they are made; a box would be an allocation per failure"
 )]
 
+mod acl;
 mod convert;
 mod data;
 mod duplicate_requests;
@@ -16,6 +17,8 @@ mod entries;
 mod jukebox;
 mod listing;
 mod objects;
+
+pub use acl::NfsAcl3;
 
 use crate::client_options::is_understood;
 use crate::exports::{Export, Exports, Target};
@@ -295,11 +298,7 @@ impl Nfs3 {
             this.users.look_up(&mut call);
             // It may need a place of its own.
             drop(counted);
-            match this.execute_as_is(procedure, call) {
-                Answer::Now(reply) => reply,
-                Answer::Blocking(job) => job(),
-                Answer::Later(_) => unreachable!("procedures answer at once or by a job"),
-            }
+            finish(this.execute_as_is(procedure, call))
         }))
     }
 
@@ -331,6 +330,15 @@ impl Nfs3 {
             Procedure::PathConf => serve!(self, call, args::PathConf, path_conf),
             Procedure::Commit => serve!(self, call, args::Commit, commit),
         }
+    }
+}
+
+/// The reply of a procedure, on a thread that may wait for it.
+fn finish(answer: Answer) -> Reply {
+    match answer {
+        Answer::Now(reply) => reply,
+        Answer::Blocking(job) => job(),
+        Answer::Later(_) => unreachable!("procedures answer at once or by a job"),
     }
 }
 

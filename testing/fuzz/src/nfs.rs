@@ -1,11 +1,12 @@
-//! Arguments and results of NFS version 3 and MOUNT version 3 (RFC 1813).
+//! Arguments and results of NFS version 3 and MOUNT version 3 (RFC 1813), and NFSACL version 3.
 
 use crate::memory::within;
 use crate::script::Script;
 use buffer::Buffer;
 use nfs_proto::results::{self, Res};
 use nfs_proto::{
-    Arguments, Attributes, FileHandle, Filename, Name, SetAttributes, WccData, Wire, args, mount,
+    Arguments, Attributes, FileHandle, Filename, Name, SetAttributes, WccData, Wire, acl, args,
+    mount,
 };
 use oncrpc::xdr::{Reader, Writer};
 use std::fmt::Debug;
@@ -32,7 +33,7 @@ const CHECKS: &[fn(&[u8])] = checks!(
         args::Read, args::Write<'_>, args::Create<'_>, args::MkDir<'_>, args::Symlink<'_>,
         args::MkNod<'_>, args::Remove<'_>, args::RmDir<'_>, args::Rename<'_>, args::Link<'_>,
         args::ReadDir, args::ReadDirPlus, args::FsStat, args::FsInfo, args::PathConf, args::Commit,
-        mount::Mount<'_>, mount::Unmount<'_>;
+        mount::Mount<'_>, mount::Unmount<'_>, acl::GetAcl, acl::SetAcl;
     values
         Res<results::GetAttr, ()>, Res<results::SetAttr, WccData>, Res<results::Lookup, PostOp>,
         Res<results::CheckAccess, PostOp>, Res<results::ReadLink<'_>, PostOp>,
@@ -43,6 +44,7 @@ const CHECKS: &[fn(&[u8])] = checks!(
         Res<results::FsStat, PostOp>, Res<results::FsInfo, PostOp>,
         Res<results::PathConf, PostOp>, Res<results::Commit, WccData>,
         Result<mount::Mounted, mount::MountStatus>, mount::MountList<'_>, mount::ExportList<'_>,
+        Res<acl::Lists, PostOp>, Res<acl::Done, PostOp>,
         SetAttributes, FileHandle, Filename<'_>,
 );
 

@@ -91,6 +91,11 @@ sample! {
         2 => Node::Socket(Sample::sample(rng)),
         _ => Node::Fifo(Sample::sample(rng)),
     };
+    acl::AclMask: |rng| acl::AclMask::from_bits_retain(u32::sample(rng));
+    acl::AclList: |rng| acl::AclList {
+        count: Sample::sample(rng),
+        entries: (0..[0, 4, 1024][rng.below(3)]).map(|_| Sample::sample(rng)).collect(),
+    };
     Mounted: |rng| Mounted {
         handle: Sample::sample(rng),
         flavors: (0..rng.below(4)).map(|_| Sample::sample(rng)).collect(),

@@ -190,3 +190,41 @@ fn times_out_of_range_are_clamped() {
     let late = NfsTime::from(UNIX_EPOCH + Duration::from_secs(1 << 33));
     assert_eq!(late.seconds, u32::MAX);
 }
+
+#[test]
+fn list_has_its_count_twice_and_entries_of_three_words() {
+    let entry = |tag, id, rights| acl::AclEntry { tag, id, rights };
+    let args = acl::SetAcl {
+        file: FileHandle::new(&[0xab; 4]).unwrap(),
+        mask: acl::AclMask::ACCESS | acl::AclMask::DEFAULT,
+        access: acl::AclList {
+            count: 2,
+            entries: vec![
+                entry(acl::ACL_USER_OBJ, 1000, 6),
+                entry(acl::ACL_MASK, 0, 4),
+            ],
+        },
+        default: acl::AclList {
+            count: 1,
+            entries: vec![entry(acl::ACL_DEFAULT | acl::ACL_OTHER, 0, 7)],
+        },
+    };
+    let expected = "00000004 abababab  00000005  00000002 00000002 00000001 000003e8 00000006 \
+                    00000010 00000000 00000004  00000001 00000001 00001020 00000000 00000007";
+    assert_eq!(bytes(&args), hex(expected));
+}
+
+#[test]
+fn list_of_more_entries_than_the_limit_is_refused() {
+    let list = |len: u32| [0, len].map(u32::to_be_bytes).concat();
+    let refused = acl::AclList::parse(&mut Reader::new(&list(1025)));
+    let error = Error::TooLong {
+        len: 1025,
+        limit: 1024,
+    };
+    assert_eq!(refused, Err(error));
+    let mut whole = list(1024);
+    whole.resize(8 + 12 * 1024, 0);
+    let read = acl::AclList::parse(&mut Reader::new(&whole)).unwrap();
+    assert_eq!(read.entries.len(), 1024);
+}

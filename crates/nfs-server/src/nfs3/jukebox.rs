@@ -1,16 +1,20 @@
 //! NFS3ERR_JUKEBOX, the answer to a call for which there is no room.
 
-use nfs_proto::{Procedure, Status};
+use nfs_proto::{AclProcedure, NFSACL_PROGRAM, Procedure, Status};
 use oncrpc::{Call, Reply};
 
 /// NFS3ERR_JUKEBOX: nothing was done, and the client may try again later (RFC 1813 §2.6).
 pub(super) fn reply(call: Call) -> Reply {
-    let Ok(procedure) = Procedure::try_from(call.proc) else {
+    let attributes = match call.prog {
+        NFSACL_PROGRAM => AclProcedure::try_from(call.proc).map(attributes_of_acl_failure),
+        _ => Procedure::try_from(call.proc).map(attributes_of_failure),
+    };
+    let Ok(attributes) = attributes else {
         return call.proc_unavail();
     };
     let mut w = call.into_success();
     w.u32(Status::Jukebox as u32);
-    for _ in 0..attributes_of_failure(procedure) {
+    for _ in 0..attributes {
         // They are left out.
         w.bool(false);
     }
@@ -42,5 +46,13 @@ fn attributes_of_failure(procedure: Procedure) -> usize {
         | Procedure::Commit => 2,
         Procedure::Link => 3,
         Procedure::Rename => 4,
+    }
+}
+
+/// The same of NFSACL.
+fn attributes_of_acl_failure(procedure: AclProcedure) -> usize {
+    match procedure {
+        AclProcedure::Null => 0,
+        AclProcedure::GetAcl | AclProcedure::SetAcl => 1,
     }
 }

@@ -12,8 +12,8 @@ use buffer::Buffer;
 use bytes::Bytes;
 use nfs_proto::results;
 use nfs_proto::{
-    Access, Arguments, Cookie, CookieVerifier, CreateVerifier, Data, Filename, NFSACL_PROGRAM,
-    NfsTime, Path, SetAttributes, SetTime, Stable, mount,
+    Access, Arguments, Cookie, CookieVerifier, CreateVerifier, Data, Filename, NfsTime, Path,
+    SetAttributes, SetTime, Stable, mount,
 };
 use oncrpc::xdr;
 use oncrpc::xdr::{Gather, Payload, Writer};
@@ -39,9 +39,11 @@ impl Peer {
         let exports = Exports::new(HandleKey::random().unwrap())
             .with("/data", Arc::clone(&fs), options)
             .unwrap();
+        let nfs = Nfs3::new(exports.clone(), Pool::new(1 << 20));
         Self {
             programs: Programs::new()
-                .with(Nfs3::new(exports.clone(), Pool::new(1 << 20)))
+                .with(NfsAcl3::new(&nfs))
+                .with(nfs)
                 .with(Mount3::new(exports.clone())),
             exports,
             fs,
@@ -143,6 +145,7 @@ macro_rules! status {
 }
 
 // The macros are known from here on.
+mod acl;
 mod directories;
 mod errors;
 mod in_flight;
@@ -213,7 +216,7 @@ fn null_is_answered_and_other_programs_are_not_there() {
         };
         assert_eq!(read_reply(&payload, 7).err(), Some(error));
     };
-    check(target(NFSACL_PROGRAM, 3, 0), RpcError::ProgUnavail);
+    check(target(100_228, 3, 0), RpcError::ProgUnavail);
     let mismatch = RpcError::ProgMismatch { low: 3, high: 3 };
     check(target(NFS_PROGRAM, 4, 0), mismatch);
     check(target(NFS_PROGRAM, 2, 0), mismatch);

@@ -1,6 +1,7 @@
 //! Limits on calls in flight.
 
 use super::*;
+use nfs_proto::acl;
 
 /// A call of this client, with these arguments.
 fn call_of<'a, A: Arguments<'a>>(peer: &Peer, from: &str, args: &A) -> Call {
@@ -99,6 +100,16 @@ fn jukebox_is_a_result_of_every_procedure() {
     let (attributes, target) = (mode(0o644), Path::from(&b"text"[..]));
     let (cookie, verifier) = (Cookie(0), CookieVerifier::default());
     check!(
+        acl::GetAcl {
+            file: root,
+            mask: acl::AclMask::all()
+        },
+        acl::SetAcl {
+            file: root,
+            mask: acl::AclMask::empty(),
+            access: acl::AclList::default(),
+            default: acl::AclList::default()
+        },
         args::GetAttr { object: root },
         args::SetAttr {
             object: root,

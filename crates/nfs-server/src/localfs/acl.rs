@@ -1,0 +1,207 @@
+//! Access control lists, which Linux keeps as extended attributes of a file (acl(5)).
+
+use super::Inner;
+use super::node::Node;
+use super::sys::{Pace, Try};
+use crate::fs::{
+    Acl, AclEntry, AclWho, Acls, Error, FileId, Identity, Seen, SetAcl, SetAcls, SetAttributes,
+};
+use crate::permission;
+use nfs_proto::limits::MAX_ACL_ENTRIES;
+use rustix::fd::{AsFd, AsRawFd};
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+
+/// The attribute with the access list.
+const ACCESS: &str = "system.posix_acl_access";
+/// The attribute with the default list.
+const DEFAULT: &str = "system.posix_acl_default";
+
+/// Version of the form, a little-endian word at its beginning.
+const VERSION: [u8; 4] = 2_u32.to_le_bytes();
+/// Bytes of an entry: tag and rights of two bytes, the number of a user or group of four.
+const ENTRY: usize = 8;
+/// Most bytes of a list.
+const MAX_LIST: usize = VERSION.len() + MAX_ACL_ENTRIES as usize * ENTRY;
+
+/// The tags of entries.
+const OWNER: u16 = 0x01;
+const USER: u16 = 0x02;
+const OWNING_GROUP: u16 = 0x04;
+const GROUP: u16 = 0x08;
+const MASK: u16 = 0x10;
+const OTHER: u16 = 0x20;
+
+impl Inner {
+    pub(super) fn acls(&self, file: FileId, pace: Pace) -> Try<Seen<Acls>> {
+        let node = self.node(file, pace)?;
+        let attributes = self.attributes(&node)?;
+        let lists = || -> Result<Acls, Error> {
+            let access = list(&node, ACCESS)?;
+            let default = match attributes.is_directory() {
+                true => list(&node, DEFAULT)?,
+                false => None,
+            };
+            Ok(Acls {
+                access: access.unwrap_or_else(|| Acl::of_mode(attributes.mode)),
+                default,
+            })
+        };
+        Ok(Seen {
+            attributes: Some(attributes),
+            result: lists(),
+        })
+    }
+
+    pub(super) fn set_acls(&self, who: &Identity, file: FileId, set: &SetAcls) -> Try<Seen<()>> {
+        let node = self.node(file, Pace::Patient)?;
+        let before = self.attributes(&node)?;
+        let apply = || -> Try<()> {
+            if !before.is_directory() && matches!(set.default, SetAcl::To(_)) {
+                return Err(Error::Invalid.into());
+            }
+            self.permit(|| match who.is_root() || who.uid == before.uid {
+                true => Ok(()),
+                false => Err(Error::NotOwner),
+            })?;
+            let modes = self.modes();
+            set_list(&node, ACCESS, &set.access)?;
+            if before.is_directory() {
+                set_list(&node, DEFAULT, &set.default)?;
+            }
+            drop(modes);
+            if set.access != SetAcl::Keep {
+                self.keep_set_group_id_to_members(who, &node)?;
+            }
+            self.persist(&node)
+        };
+        let result = apply().map_err(Error::from);
+        Ok(Seen {
+            attributes: self.attributes(&node).ok(),
+            result,
+        })
+    }
+
+    /// Takes away the set-group-id bit if the caller is not in the group of the file, as the kernel
+    /// does when anybody but root sets an access list.
+    fn keep_set_group_id_to_members(&self, who: &Identity, node: &Node) -> Try<()> {
+        let now = self.attributes(node)?;
+        let settable = permission::settable_mode(self.acting(who), now.gid, now.mode);
+        if !self.as_root || settable == now.mode {
+            return Ok(());
+        }
+        let set = SetAttributes {
+            mode: Some(settable),
+            ..SetAttributes::default()
+        };
+        self.apply_unchecked(node, &now, &set)
+    }
+}
+
+/// Sets or removes a list.
+fn set_list(node: &Node, name: &str, set: &SetAcl) -> Result<(), Error> {
+    match set {
+        SetAcl::Keep => Ok(()),
+        SetAcl::Remove => match rustix::fs::removexattr(path(node), name) {
+            // There is none.
+            Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        },
+        SetAcl::To(list) => {
+            let value = encode(list);
+            rustix::fs::setxattr(path(node), name, &value, XattrFlags::empty())?;
+            Ok(())
+        }
+    }
+}
+
+/// The file of a node, which has a descriptor that nothing can be done with but to name it.
+fn path(node: &Node) -> String {
+    format!("/proc/self/fd/{}", node.path.as_fd().as_raw_fd())
+}
+
+/// A list of a file; none if it has none, or cannot have any.
+fn list(node: &Node, name: &str) -> Result<Option<Acl>, Error> {
+    let mut value = vec![0; MAX_LIST];
+    match rustix::fs::getxattr(path(node), name, value.as_mut_slice()) {
+        Ok(len) => decode(&value[..len]).map(Some).ok_or(Error::Io),
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+        // More entries than a reply can carry.
+        Err(Errno::RANGE) => Err(Error::TooLarge),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn encode(list: &Acl) -> Vec<u8> {
+    let mut value = VERSION.to_vec();
+    for AclEntry { who, rights } in list.entries() {
+        let (tag, id) = match *who {
+            AclWho::Owner => (OWNER, u32::MAX),
+            AclWho::User(id) => (USER, id),
+            AclWho::OwningGroup => (OWNING_GROUP, u32::MAX),
+            AclWho::Group(id) => (GROUP, id),
+            AclWho::Mask => (MASK, u32::MAX),
+            AclWho::Other => (OTHER, u32::MAX),
+        };
+        value.extend(tag.to_le_bytes());
+        value.extend(&rights.to_le_bytes()[..2]);
+        value.extend(id.to_le_bytes());
+    }
+    value
+}
+
+fn decode(value: &[u8]) -> Option<Acl> {
+    let entries = value.strip_prefix(&VERSION)?;
+    let (entries, []) = entries.as_chunks::<ENTRY>() else {
+        return None;
+    };
+    let entries = entries.iter().map(|&[a, b, c, d, e, f, g, h]| {
+        let id = u32::from_le_bytes([e, f, g, h]);
+        let who = match u16::from_le_bytes([a, b]) {
+            OWNER => AclWho::Owner,
+            USER => AclWho::User(id),
+            OWNING_GROUP => AclWho::OwningGroup,
+            GROUP => AclWho::Group(id),
+            MASK => AclWho::Mask,
+            OTHER => AclWho::Other,
+            _ => return None,
+        };
+        let rights = u16::from_le_bytes([c, d]).into();
+        Some(AclEntry { who, rights })
+    });
+    Acl::new(entries.collect::<Option<_>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_kept_in_the_form_of_linux() {
+        let entry = |who, rights| AclEntry { who, rights };
+        let list = Acl::new(vec![
+            entry(AclWho::Owner, 6),
+            entry(AclWho::User(0x0102_0304), 7),
+            entry(AclWho::OwningGroup, 4),
+            entry(AclWho::Group(5), 1),
+            entry(AclWho::Mask, 7),
+            entry(AclWho::Other, 0),
+        ])
+        .unwrap();
+        let value = encode(&list);
+        let expected: [&[u8]; 7] = [
+            &[2, 0, 0, 0],
+            &[1, 0, 6, 0, 255, 255, 255, 255],
+            &[2, 0, 7, 0, 4, 3, 2, 1],
+            &[4, 0, 4, 0, 255, 255, 255, 255],
+            &[8, 0, 1, 0, 5, 0, 0, 0],
+            &[0x10, 0, 7, 0, 255, 255, 255, 255],
+            &[0x20, 0, 0, 0, 255, 255, 255, 255],
+        ];
+        assert_eq!(value, expected.concat());
+        assert_eq!(decode(&value), Some(list));
+        assert_eq!(decode(&value[1..]), None);
+        assert_eq!(decode(&value[..value.len() - 1]), None);
+        assert_eq!(decode(&value[..12]), None, "the owner alone");
+    }
+}

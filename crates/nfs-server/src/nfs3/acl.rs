@@ -1,0 +1,266 @@
+//! The NFSACL version 3 program: access control lists beside NFS version 3, as Linux calls it on the
+//! connection of NFS.
+
+use super::{Nfs3, PostOp, finish, jukebox, refused, seen, write};
+use crate::client_options::is_understood;
+use crate::fs::{Acl, AclEntry, AclWho, Acls, Attributes, Outcome, SetAcl, SetAcls};
+use nfs_proto::acl::{
+    ACL_DEFAULT, ACL_GROUP, ACL_GROUP_OBJ, ACL_MASK, ACL_OTHER, ACL_USER, ACL_USER_OBJ, AclList,
+    AclMask, Done, Lists,
+};
+use nfs_proto::limits::MAX_ACL_ENTRIES;
+use nfs_proto::results::Res;
+use nfs_proto::{
+    AclProcedure, Failed, NFSACL_PROGRAM, NFSACL_V3, Status, Wire, acl, acl_reply_bound,
+};
+use oncrpc::auth::AuthStat;
+use oncrpc::xdr::Reader;
+use oncrpc::{Answer, Call, Program, ReplyBound};
+use std::ops::RangeInclusive;
+
+/// The NFSACL version 3 program.
+///
+/// GETACL tells everybody who has a handle the lists of the file, as GETATTR does its mode. A file
+/// without lists has that of its mode. SETACL takes effect list by list, as far as the mask says so.
+#[derive(Clone)]
+pub struct NfsAcl3 {
+    nfs: Nfs3,
+}
+
+impl NfsAcl3 {
+    /// The program for the exports of `nfs`, within the same limits.
+    pub fn new(nfs: &Nfs3) -> Self {
+        Self { nfs: nfs.clone() }
+    }
+
+    fn get(&self, call: &Call, args: &acl::GetAcl) -> Outcome<Res<Lists, PostOp>> {
+        let (target, _) = match self.nfs.open(call, &args.file) {
+            Ok(opened) => opened,
+            Err(status) => return refused(status),
+        };
+        let mask = args.mask;
+        if !AclMask::all().contains(mask) {
+            return refused(Status::Invalid);
+        }
+        let id = target.export.id();
+        let found = target.export.fs.acls(target.file);
+        found.map(move |found| {
+            let owner = found.attributes;
+            let results = seen(id, found, |attributes, acls| {
+                lists(mask, &acls, owner.as_ref(), attributes)
+            })?;
+            let fits = [&results.access, &results.default].map(|list| list.count);
+            match fits.iter().all(|&count| count <= MAX_ACL_ENTRIES) {
+                true => Ok(results),
+                false => Err(Failed::new(Status::TooBig, results.attributes)),
+            }
+        })
+    }
+
+    fn set(&self, call: &Call, args: &acl::SetAcl) -> Outcome<Res<Done, PostOp>> {
+        let (target, who) = match self.nfs.open_to_change(call, &args.file) {
+            Ok(opened) => opened,
+            Err(status) => return refused(status),
+        };
+        let Some(set) = wanted(args) else {
+            return refused(Status::Invalid);
+        };
+        let id = target.export.id();
+        let done = target.export.fs.set_acls(&who, target.file, set);
+        done.map(move |done| seen(id, done, |attributes, ()| Done { attributes }))
+    }
+
+    /// Executes a call once the groups of its caller are known.
+    fn execute(&self, procedure: AclProcedure, mut call: Call) -> Answer {
+        if self.nfs.users.settle(&mut call) {
+            return self.execute_as_is(procedure, call);
+        }
+        let Some(counted) = self.nfs.in_flight.enter(&call.caller) else {
+            return Answer::Now(jukebox::reply(call));
+        };
+        let this = self.clone();
+        Answer::Blocking(Box::new(move || {
+            this.nfs.users.look_up(&mut call);
+            // It needs a place of its own.
+            drop(counted);
+            finish(this.execute_as_is(procedure, call))
+        }))
+    }
+
+    fn execute_as_is(&self, procedure: AclProcedure, call: Call) -> Answer {
+        match procedure {
+            AclProcedure::Null => Answer::Now(match call.decode(acl::Null::parse) {
+                Ok(acl::Null) => call.void(),
+                Err(error) => call.unreadable(error),
+            }),
+            AclProcedure::GetAcl => match call.decode(acl::GetAcl::parse) {
+                Ok(args) => {
+                    let outcome = self.get(&call, &args);
+                    self.nfs.respond(call, outcome, write)
+                }
+                Err(error) => Answer::Now(call.unreadable(error)),
+            },
+            AclProcedure::SetAcl => match call.decode(acl::SetAcl::parse) {
+                Ok(args) => {
+                    let outcome = self.set(&call, &args);
+                    self.nfs.respond(call, outcome, write)
+                }
+                Err(error) => Answer::Now(call.unreadable(error)),
+            },
+        }
+    }
+}
+
+impl Program for NfsAcl3 {
+    fn number(&self) -> u32 {
+        NFSACL_PROGRAM
+    }
+
+    fn versions(&self) -> RangeInclusive<u32> {
+        NFSACL_V3..=NFSACL_V3
+    }
+
+    fn reply_bound(
+        &self,
+        procedure: oncrpc::Procedure,
+        args: &mut Reader<'_>,
+    ) -> Option<ReplyBound> {
+        acl_reply_bound(AclProcedure::try_from(procedure.proc).ok()?, args)
+    }
+
+    fn call(&self, call: Call) -> Answer {
+        let Ok(procedure) = AclProcedure::try_from(call.proc) else {
+            return Answer::Now(call.proc_unavail());
+        };
+        if procedure == AclProcedure::Null {
+            return self.execute_as_is(procedure, call);
+        }
+        if !is_understood(&call.cred) {
+            return Answer::Now(call.denied(AuthStat::TooWeak));
+        }
+        match procedure {
+            // A copy that arrives late would undo what was set since.
+            AclProcedure::SetAcl => {
+                let execute = |call| self.execute(procedure, call);
+                self.nfs.duplicates.once(call, execute)
+            }
+            AclProcedure::Null | AclProcedure::GetAcl => self.execute(procedure, call),
+        }
+    }
+}
+
+/// The results of GETACL.
+fn lists(mask: AclMask, acls: &Acls, owner: Option<&Attributes>, attributes: PostOp) -> Lists {
+    let (uid, gid) = owner.map_or((0, 0), |owner| (owner.uid, owner.gid));
+    let list = |list: Option<&Acl>, flag, count, entries| {
+        let Some(list) = list.filter(|_| mask.intersects(count | entries)) else {
+            return AclList::default();
+        };
+        let all = to_wire(list, flag, (uid, gid));
+        AclList {
+            // No more than a few thousand: the file system keeps them in one attribute.
+            count: u32::try_from(all.len()).unwrap_or(u32::MAX),
+            entries: match mask.contains(entries) {
+                true => all,
+                false => Vec::new(),
+            },
+        }
+    };
+    Lists {
+        attributes,
+        mask,
+        access: list(
+            Some(&acls.access),
+            0,
+            AclMask::ACCESS_COUNT,
+            AclMask::ACCESS,
+        ),
+        default: list(
+            acls.default.as_ref(),
+            ACL_DEFAULT,
+            AclMask::DEFAULT_COUNT,
+            AclMask::DEFAULT,
+        ),
+    }
+}
+
+/// The entries of a list: in those of the owner and the owning group stand their numbers, and there is
+/// always a mask, which the list of a mode has from the owning group.
+fn to_wire(list: &Acl, flag: u32, (uid, gid): (u32, u32)) -> Vec<acl::AclEntry> {
+    let mut entries = list.entries().to_vec();
+    if list.rights(AclWho::Mask).is_none()
+        && let Some(rights) = list.rights(AclWho::OwningGroup)
+    {
+        entries.push(AclEntry {
+            who: AclWho::Mask,
+            rights,
+        });
+        entries.sort_by_key(|entry| entry.who);
+    }
+    let wire = |AclEntry { who, rights }| {
+        let (tag, id) = match who {
+            AclWho::Owner => (ACL_USER_OBJ, uid),
+            AclWho::User(id) => (ACL_USER, id),
+            AclWho::OwningGroup => (ACL_GROUP_OBJ, gid),
+            AclWho::Group(id) => (ACL_GROUP, id),
+            AclWho::Mask => (ACL_MASK, 0),
+            AclWho::Other => (ACL_OTHER, 0),
+        };
+        acl::AclEntry {
+            tag: tag | flag,
+            id,
+            rights,
+        }
+    };
+    entries.into_iter().map(wire).collect()
+}
+
+/// What SETACL is to set; `None` if its arguments are no lists.
+fn wanted(args: &acl::SetAcl) -> Option<SetAcls> {
+    if !AclMask::all().contains(args.mask) {
+        return None;
+    }
+    let set = |mask, list: &AclList| match args.mask.contains(mask) {
+        true => from_wire(list),
+        false => Some(SetAcl::Keep),
+    };
+    Some(SetAcls {
+        access: set(AclMask::ACCESS, &args.access)?,
+        default: set(AclMask::DEFAULT, &args.default)?,
+    })
+}
+
+fn from_wire(list: &AclList) -> Option<SetAcl> {
+    if usize::try_from(list.count) != Ok(list.entries.len()) {
+        return None;
+    }
+    let mut entries = list
+        .entries
+        .iter()
+        .map(|&acl::AclEntry { tag, id, rights }| {
+            let (who, rights) = match tag & !ACL_DEFAULT {
+                ACL_USER_OBJ => (AclWho::Owner, rights),
+                ACL_USER => (AclWho::User(id), rights),
+                ACL_GROUP_OBJ => (AclWho::OwningGroup, rights),
+                ACL_GROUP => (AclWho::Group(id), rights),
+                // Solaris has further bits there.
+                ACL_MASK => (AclWho::Mask, rights & 7),
+                ACL_OTHER => (AclWho::Other, rights),
+                _ => return None,
+            };
+            Some(AclEntry { who, rights })
+        })
+        .collect::<Option<Vec<_>>>()?;
+    if entries.is_empty() {
+        return Some(SetAcl::Remove);
+    }
+    // The mask that the list of a mode has for the protocol only.
+    let of = |who| entries.iter().find(|entry| entry.who == who).copied();
+    let (mask, group) = (of(AclWho::Mask), of(AclWho::OwningGroup));
+    if let (4, Some(mask), Some(group)) = (entries.len(), mask, group)
+        && mask.rights == group.rights
+    {
+        entries.retain(|entry| entry.who != AclWho::Mask);
+    }
+    Acl::new(entries).map(SetAcl::To)
+}
