@@ -3,7 +3,7 @@
 use buffer::Pool;
 use hostile_peer::rpc::{accept, accepted, call, call_with, msg, opaque};
 use hostile_peer::{Peer, Target, words};
-use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3};
+use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3, NfsAcl3};
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, Programs, Reply, Service};
 use std::sync::Arc;
@@ -34,6 +34,9 @@ mod nfs {
 }
 
 const MNT: u32 = 1;
+
+const GETACL: u32 = 1;
+const SETACL: u32 = 2;
 
 const OK: u32 = 0;
 const NOENT: u32 = 2;
@@ -80,8 +83,10 @@ impl Site {
         let exports = exports
             .with("/export", fs, ExportOptions::default())
             .unwrap();
+        let nfs = Nfs3::new(exports.clone(), Pool::new(1 << 20));
         let programs = Programs::new()
-            .with(Nfs3::new(exports.clone(), Pool::new(1 << 20)))
+            .with(NfsAcl3::new(&nfs))
+            .with(nfs)
             .with(Mount3::new(exports));
         let refused = Arc::new(AtomicU32::new(0));
         let service = Watched {
@@ -426,7 +431,37 @@ fn unserved_programs_and_versions_are_reported() {
         says(NFS, 3, procedure, accept::PROC_UNAVAIL, &[]);
     }
     says(MOUNT, 3, 6, accept::PROC_UNAVAIL, &[]);
-    says(NFSACL, 3, 0, accept::PROG_UNAVAIL, &[]);
+    for version in [0, 2, 4] {
+        says(NFSACL, version, 0, accept::PROG_MISMATCH, &[3, 3]);
+    }
+    for procedure in [3, 4, 22, u32::MAX] {
+        says(NFSACL, 3, procedure, accept::PROC_UNAVAIL, &[]);
+    }
+    says(100_228, 3, 0, accept::PROG_UNAVAIL, &[]);
+    site.check();
+}
+
+#[test]
+fn lists_of_too_many_entries_or_cut_off_are_garbage() {
+    let mut site = Site::start();
+    let handle = opaque(&site.root);
+    let list = |len: u32, entries: usize| [vec![len, len], vec![1; 3 * entries]].concat();
+    let set = |access: Vec<u32>| [handle.clone(), vec![1], access, list(0, 0)].concat();
+    // One more than there may be, and far more than are here.
+    for len in [1025, u32::MAX] {
+        site.garbage(NFSACL, SETACL, &set(list(len, 3)));
+    }
+    site.garbage(NFSACL, SETACL, &set(list(1024, 3)));
+    let whole = set(list(5, 5));
+    for words in 0..whole.len() {
+        site.garbage(NFSACL, SETACL, &whole[..words]);
+    }
+    site.garbage(NFSACL, GETACL, &handle);
+    let mut forged = site.root.clone();
+    forged[20] ^= 1;
+    let get = [opaque(&forged), vec![15]].concat();
+    let reply = site.reply(&call_with(XID, [NFSACL, 3, GETACL], &get));
+    assert_eq!(reply, accepted(XID, accept::SUCCESS, &[STALE, 0]));
     site.check();
 }
 

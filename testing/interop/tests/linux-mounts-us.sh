@@ -4,6 +4,7 @@
 #   INLINE       inline sizes the kernel must have negotiated, as send/receive
 #   ENTRIES      how many entries the directory "many" has
 #   OWNER_KEPT   1 if the server can give files to others (it runs as root)
+#   LISTS        1 if files there can have access control lists
 . /lab/lib.sh
 SERVER=${SERVER:-10.0.2.2}
 
@@ -171,6 +172,44 @@ if [ "$OWNER_KEPT" = 1 ]; then
   as_user 'chmod 777 /mnt/d/secret' && die 'another user gives rights away'
   as_user 'chown user /mnt/d/mine' || die 'a user may keep what is theirs'
   same secret secret "$(cat /mnt/d/secret)"
+fi
+
+if [ "$LISTS" = 1 ]; then
+  step 'access control lists'
+  lists() { drop_caches; getfacl -cnp "$1" | grep -v '^$'; }
+  mkdir /mnt/d/lists /mnt/d/lists/dir
+  f=/mnt/d/lists/file
+  echo text >$f
+  chmod 600 $f
+  same 'list of a mode' "$(printf '%s\n' user::rw- group::--- other::---)" "$(lists $f)"
+  setfacl -m u:1000:r $f || die setfacl
+  expected=$(printf '%s\n' user::rw- user:1000:r-- group::--- mask::r-- other::---)
+  same 'list with a user' "$expected" "$(lists $f)"
+  same 'the mask is in the mode' 640 "$(stat -c %a $f)"
+  if [ "$OWNER_KEPT" = 1 ]; then
+    setfacl -x u:1000 $f || die 'setfacl -x'
+    drop_caches
+    as_user "cat $f" && die 'read after the right was taken away'
+    as_user "setfacl -m u:1000:rw $f" && die 'another user changes a list'
+  fi
+  setfacl -b $f || die 'setfacl -b'
+  same 'list removed' 3 "$(lists $f | wc -l)"
+  dir=/mnt/d/lists/dir
+  setfacl -d -m u:1000:rwx $dir || die 'setfacl -d'
+  same 'default list' default:user:1000:rwx "$(lists $dir | grep default:user:1000)"
+  mkdir $dir/sub || die mkdir
+  echo text >$dir/new || die create
+  same 'list of a new file' user:1000:rwx "$(lists $dir/new | grep -o '^user:1000:...')"
+  same 'mask of a new file' mask::rw- "$(lists $dir/new | grep ^mask)"
+  same 'default list of a new directory' default:user:1000:rwx \
+    "$(lists $dir/sub | grep default:user:1000)"
+  setfacl -k $dir || die 'setfacl -k'
+  same 'default list removed' '' "$(lists $dir | grep default:)"
+  # More than fits inline, either way.
+  for id in {2001..2450}; do echo "user:$id:rw-"; done >/tmp/long
+  setfacl -M /tmp/long $f || die 'setfacl of 450 users'
+  same 'users in the list' 450 "$(lists $f | grep -c '^user:2')"
+  rm -r /mnt/d/lists || die 'removing files with lists'
 fi
 
 step 'removed while open'

@@ -30,7 +30,7 @@ use buffer::Pool;
 pub(crate) use given::Given;
 use guard::Guarded;
 use mount_server::MountServer;
-use nfs_server::{Exports, HandleKey, Mount3, Nfs3, default_state_dir};
+use nfs_server::{Exports, HandleKey, Mount3, Nfs3, NfsAcl3, default_state_dir};
 use oncrpc::Programs;
 use operate::{Operation, Signals};
 use registration::Registered;
@@ -79,8 +79,10 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     let local_users = config.local_users.clone();
     let users = trust.groups();
     let mount_service = Mount3::new(exports.clone()).with_users(users.clone());
+    let nfs = Nfs3::new(exports.clone(), pool).with_users(users);
     let programs = Programs::new()
-        .with(Nfs3::new(exports.clone(), pool).with_users(users))
+        .with(NfsAcl3::new(&nfs))
+        .with(nfs)
         .with(mount_service.clone());
     let provider = Arc::new(Guarded {
         inner: match sockets.rdma {

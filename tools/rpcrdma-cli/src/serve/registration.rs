@@ -1,7 +1,7 @@
-//! Registers NFS and MOUNT with rpcbind.
+//! Registers NFS, NFSACL and MOUNT with rpcbind.
 
 use anyhow::Context;
-use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3};
+use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3, NFSACL_PROGRAM, NFSACL_V3};
 use oncrpc::Transport;
 use oncrpc_tcp::rpcbind::{NetId, Registration, Rpcbind, RpcbindError};
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
-    /// Registers NFS and MOUNT, over RDMA at `rdma` and MOUNT over TCP at `mount`.
+    /// Registers NFS, NFSACL and MOUNT over RDMA at `rdma`, and MOUNT over TCP at `mount`.
     ///
     /// # Errors
     ///
@@ -79,8 +79,8 @@ async fn register<T: Transport>(rpcbind: &Rpcbind<T>, entry: &Registration) -> a
     })
 }
 
-/// What is registered: both programs over RDMA, MOUNT over TCP. NFS itself is not served over TCP.
-fn entries(rdma: SocketAddr, mount: SocketAddr) -> [Registration; 3] {
+/// What is registered: all programs over RDMA, MOUNT over TCP. NFS itself is not served over TCP.
+fn entries(rdma: SocketAddr, mount: SocketAddr) -> [Registration; 4] {
     let (over_rdma, over_tcp) = (NetId::rdma(rdma.ip()), NetId::tcp(mount.ip()));
     let entry = |prog, vers, netid, addr| Registration {
         prog,
@@ -90,6 +90,7 @@ fn entries(rdma: SocketAddr, mount: SocketAddr) -> [Registration; 3] {
     };
     [
         entry(NFS_PROGRAM, NFS_V3, over_rdma, rdma),
+        entry(NFSACL_PROGRAM, NFSACL_V3, over_rdma, rdma),
         entry(MOUNT_PROGRAM, MOUNT_V3, over_rdma, rdma),
         entry(MOUNT_PROGRAM, MOUNT_V3, over_tcp, mount),
     ]
@@ -180,8 +181,11 @@ mod tests {
         };
         assert_eq!(
             netids("127.0.0.1:1", "127.0.0.1:2"),
-            ["rdma", "rdma", "tcp"]
+            ["rdma", "rdma", "rdma", "tcp"]
         );
-        assert_eq!(netids("[::1]:1", "[::1]:2"), ["rdma6", "rdma6", "tcp6"]);
+        assert_eq!(
+            netids("[::1]:1", "[::1]:2"),
+            ["rdma6", "rdma6", "rdma6", "tcp6"]
+        );
     }
 }

@@ -32,10 +32,6 @@ const VERSION_TWO: &[&str] = &[];
 
 const API: &[(&str, &str)] = &[
     (
-        "NFSACL_PROGRAM",
-        "the number of a program that Linux asks for",
-    ),
-    (
         "NFS_PORT",
         "the registered port of NFS on TCP, beside that on RDMA",
     ),

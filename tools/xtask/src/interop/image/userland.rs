@@ -13,7 +13,8 @@ use crate::interop::debian;
 use crate::interop::packages::tool;
 use crate::interop::report::Report;
 
-const PACKAGES: [&str; 14] = [
+const PACKAGES: [&str; 15] = [
+    "acl",
     "bash",
     "busybox-static",
     "coreutils",
@@ -31,7 +32,7 @@ const PACKAGES: [&str; 14] = [
 ];
 
 /// Programs that are copied; busybox stands in for every other name it knows.
-const PROGRAMS: [&str; 20] = [
+const PROGRAMS: [&str; 22] = [
     "bash",
     "busybox",
     "kmod",
@@ -46,9 +47,11 @@ const PROGRAMS: [&str; 20] = [
     "dd",
     "diff",
     "find",
+    "getfacl",
     "ls",
     "mv",
     "rm",
+    "setfacl",
     "sha256sum",
     "stat",
     "touch",

@@ -13,7 +13,11 @@ use crate::interop::TestRun;
 pub(super) fn mounts(run: &TestRun<'_>) -> Result<()> {
     let mut server = KernelServer::start(run, 0, Duration::from_secs(900))?;
     server.make_entries(ENTRIES)?;
-    let sum = drive(run, ("10.0.2.2", server.port, server.mount_port, "/export"))?;
+    let sum = drive(
+        run,
+        ("10.0.2.2", server.port, server.mount_port, "/export"),
+        true,
+    )?;
     ensure!(
         server.sum("data")? == sum,
         "the servers's file differs from the one that was written"

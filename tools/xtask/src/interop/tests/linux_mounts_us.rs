@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use rustix::io::Errno;
 
 use super::{ENTRIES, INLINE, sha256};
 use crate::interop::TestRun;
@@ -22,7 +23,16 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o777))?;
     make_entries(&folder.join("many"))?;
     let server = Serve::start(run, &folder)?;
-    let sum = drive(run, ("10.0.2.2", server.port, server.mount_port, EXPORT))?;
+    let lists = has_lists(&folder)?;
+    if !lists {
+        let where_ = folder.display();
+        run.report.say(
+            run.name,
+            &format!("without access control lists, which {where_} cannot have"),
+        );
+    }
+    let address = ("10.0.2.2", server.port, server.mount_port, EXPORT);
+    let sum = drive(run, address, lists)?;
     ensure!(
         sha256(&folder.join("data"))? == sum,
         "the file on the host differs from the one the guest wrote"
@@ -37,8 +47,12 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
 }
 
 /// Boots a client for a server (address, port, MOUNT port, path), and returns the checksum of the
-/// file `data` that it leaves there.
-pub(super) fn drive(run: &TestRun<'_>, server: (&str, u16, u16, &str)) -> Result<String> {
+/// file `data` that it leaves there. `lists` is whether files there can have access control lists.
+pub(super) fn drive(
+    run: &TestRun<'_>,
+    server: (&str, u16, u16, &str),
+    lists: bool,
+) -> Result<String> {
     let (address, port, mount_port, source) = server;
     let as_root = rustix::process::geteuid().is_root();
     let boot = Boot {
@@ -52,6 +66,7 @@ pub(super) fn drive(run: &TestRun<'_>, server: (&str, u16, u16, &str)) -> Result
             ("INLINE", INLINE.into()),
             ("ENTRIES", ENTRIES.to_string()),
             ("OWNER_KEPT", u8::from(as_root).to_string()),
+            ("LISTS", u8::from(lists).to_string()),
         ],
         program: None,
         forwards: &[],
@@ -62,6 +77,16 @@ pub(super) fn drive(run: &TestRun<'_>, server: (&str, u16, u16, &str)) -> Result
     let sum = guest.expect("sum")?;
     guest.finish()?;
     Ok(sum)
+}
+
+/// Whether files in a folder can have access control lists.
+fn has_lists(folder: &Path) -> Result<bool> {
+    // Removing the list that is not there is refused where there can be none.
+    match rustix::fs::removexattr(folder, "system.posix_acl_access") {
+        Ok(()) | Err(Errno::NODATA) => Ok(true),
+        Err(Errno::OPNOTSUPP) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
 }
 
 fn make_entries(folder: &Path) -> Result<()> {
