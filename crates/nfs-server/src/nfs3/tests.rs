@@ -149,6 +149,7 @@ mod acl;
 mod directories;
 mod errors;
 mod in_flight;
+mod procedures;
 mod repeated;
 mod reply_room;
 mod rights;
