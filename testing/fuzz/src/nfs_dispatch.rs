@@ -28,7 +28,7 @@ const HANDLES: usize = 16;
 const ONCE: RangeInclusive<u32> = 8..=15;
 
 /// A handle of our server begins like this: its length and its format.
-const HANDLE_BEGINS: [u8; 8] = [0, 0, 0, 48, 0, 0, 0, 1];
+const HANDLE_BEGINS: [u8; 8] = [0, 0, 0, 48, 0, 0, 0, 2];
 
 /// A script of calls.
 pub fn nfs_dispatch(bytes: &[u8]) {

@@ -798,13 +798,14 @@ pub const ATTACKS: &[Attack] = &[
         "forges file handles, and names what is outside of an export",
         "an error of NFS or MOUNT, before a file system sees it",
         &[
-            "nfs::forged_handles_are_bad_wherever_they_were_changed",
+            "nfs::forged_handles_are_refused_wherever_they_were_changed",
             "nfs::no_procedure_takes_a_forged_handle",
-            "nfs::handles_of_another_length_are_bad_or_garbage",
+            "nfs::handles_of_another_length_are_stale_bad_or_garbage",
             "nfs::names_that_cannot_be_are_refused_in_every_procedure",
             "nfs::dots_do_not_lead_out_and_cannot_be_made_or_removed",
             "nfs::paths_out_of_the_export_cannot_be_mounted",
             "nfs::arguments_cut_off_anywhere_are_garbage",
+            "nfs::lists_of_too_many_entries_or_cut_off_are_garbage",
         ],
     ),
     attack(
