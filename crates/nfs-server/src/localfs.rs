@@ -22,6 +22,9 @@
 //! which the file was first seen. How a file is found again from that, after a restart too, is told in
 //! `find.rs`, `places.rs` and `table.rs`.
 //!
+//! **Mount points** within the export are not crossed (`mounts.rs`): a client sees the directory under the
+//! mount, where this process may reach it.
+//!
 //! **Nothing idle stays open** (`sweep.rs`): the space of a file that somebody on this machine removes is
 //! free within two seconds, and a program can be executed as long after the last write to it.
 //!
@@ -46,6 +49,7 @@ mod kind;
 mod listing;
 mod lru;
 mod make;
+mod mounts;
 mod node;
 mod open;
 mod passes;

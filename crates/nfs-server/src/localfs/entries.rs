@@ -85,7 +85,7 @@ impl Inner {
         let entry = || -> Try<Found> {
             permission::check_directory(&attributes)?;
             self.permit(|| permission::check(who, &attributes, EXECUTE))?;
-            let (fd, stat) = self.open_entry(&node, name, pace)?;
+            let (fd, stat) = self.open_entry_or_covered(&node, name, pace)?;
             let child = self.adopt(&node, name, fd, &stat, None, pace)?;
             Ok(Found {
                 file: child.id(),
@@ -108,6 +108,11 @@ impl Inner {
             Errno::XDEV => Stop::Fail(Error::Access),
             errno => errno.into(),
         })?;
+        self.look_at(fd)
+    }
+
+    /// What was opened, unless clients do not get to see it.
+    pub(super) fn look_at(&self, fd: OwnedFd) -> Try<(OwnedFd, Stat)> {
         let stat = sys::stat(&fd, self.births)?;
         self.check_visible(&stat)?;
         Ok((fd, stat))

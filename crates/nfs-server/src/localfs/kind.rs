@@ -1,7 +1,41 @@
 //! Kinds of file systems, and what is known of each.
 
 use crate::fs::Abilities;
-use rustix::fs::StatFs;
+use rustix::fd::BorrowedFd;
+use rustix::fs::{Mode, OFlags, SeekFrom, StatFs};
+
+/// The largest position in any file.
+const MAX_OFFSET: u64 = i64::MAX.unsigned_abs();
+
+/// File systems whose files the kernel makes up when they are looked at (`linux/magic.h`).
+const PSEUDO: &[(u32, &str)] = &[
+    (0x9fa0, "proc"),
+    (0x6265_6572, "sysfs"),
+    (0x0027_e0eb, "cgroup"),
+    (0x6367_7270, "cgroup2"),
+    (0x6462_6720, "debugfs"),
+    (0x7472_6163, "tracefs"),
+    (0x7363_6673, "securityfs"),
+    (0x6265_6570, "configfs"),
+    (0xf97c_ff8c, "selinuxfs"),
+    (0x4341_5d53, "smackfs"),
+    (0x5a3c_69f0, "apparmorfs"),
+    (0xcafe_4a11, "bpf"),
+    (0x6165_676c, "pstore"),
+    (0xde5e_81e4, "efivarfs"),
+    (0x4249_4e4d, "binfmt_misc"),
+    (0x1980_0202, "mqueue"),
+    (0x6573_5543, "fusectl"),
+    (0x6759_6969, "rpc_pipefs"),
+    (0x6e66_7364, "nfsd"),
+    (0x6e73_6673, "nsfs"),
+    (0x0765_5821, "resctrl"),
+    (0x0187, "autofs"),
+    (0x1cd1, "devpts"),
+    (0x9fa2, "usbdevfs"),
+    (0x6c6f_6f70, "binderfs"),
+    (0xabba_1974, "xenfs"),
+];
 
 /// What is known of a kind of file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,12 +55,7 @@ pub(super) enum FsKind {
 impl FsKind {
     /// By the magic number that statfs tells.
     pub(super) fn of(system: &StatFs) -> Self {
-        // The field is signed on some machines, and of 32 bits at most.
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "the magic numbers have 32 bits"
-        )]
-        match system.f_type as u32 {
+        match magic(system) {
             0xef53 => Self::Ext,
             0x5846_5342 => Self::Xfs,
             0x9123_683e => Self::Btrfs,
@@ -35,6 +64,13 @@ impl FsKind {
             0xf2f5_2010 | 0x2fc1_2fc1 | 0xca45_1a4e => Self::Disk,
             _ => Self::Other,
         }
+    }
+
+    /// The name of a file system whose files the kernel makes up when they are looked at.
+    pub(super) fn pseudo(system: &StatFs) -> Option<&'static str> {
+        let magic = magic(system);
+        let known = PSEUDO.iter().find(|(known, _)| *known == magic);
+        known.map(|(_, name)| *name)
     }
 
     /// Whether it is known to be on this machine, with its clock.
@@ -53,7 +89,8 @@ impl FsKind {
         self != Self::Overlay
     }
 
-    pub(super) fn abilities(self, system: &StatFs) -> Abilities {
+    /// `root` is a directory of it.
+    pub(super) fn abilities(self, system: &StatFs, root: BorrowedFd<'_>) -> Abilities {
         let max_links = match self {
             Self::Ext => 65_000,
             Self::Xfs => i32::MAX.unsigned_abs(),
@@ -62,11 +99,111 @@ impl FsKind {
             Self::Overlay | Self::Memory | Self::Disk | Self::Other => 32_000,
         };
         let name = u64::try_from(system.f_namelen).unwrap_or(0);
+        let found = match self.is_local() {
+            true => probe_file_size(root),
+            false => None,
+        };
         Abilities {
-            max_file_size: i64::MAX.unsigned_abs(),
+            max_file_size: found.unwrap_or_else(|| self.max_file_size(system)),
             time_step: 1,
             max_links,
             max_name: u32::try_from(name).map_or(255, |name| name.clamp(1, 255)),
+        }
+    }
+
+    /// The largest file, where it cannot be found out.
+    fn max_file_size(self, system: &StatFs) -> u64 {
+        match self {
+            // The blocks of a file have numbers of 32 bits.
+            Self::Ext => {
+                let block = u64::try_from(system.f_bsize).unwrap_or(1);
+                block.saturating_mul(u32::MAX.into()).min(MAX_OFFSET)
+            }
+            Self::Xfs | Self::Btrfs | Self::Overlay | Self::Memory | Self::Disk | Self::Other => {
+                MAX_OFFSET
+            }
+        }
+    }
+}
+
+/// The largest size of a file that this file system takes.
+///
+/// To look for a position behind that is an error, in an empty file too: one without a name, which is gone
+/// at the end, and of which nothing is written. Where none can be made, as without the right to, the answer
+/// is not known.
+fn probe_file_size(root: BorrowedFd<'_>) -> Option<u64> {
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(root, c".", flags, Mode::RUSR | Mode::WUSR).ok()?;
+    let fits = |size| rustix::fs::seek(&file, SeekFrom::Start(size)).is_ok();
+    if !fits(0) {
+        return None;
+    }
+    let (mut most, mut too_many) = (0, MAX_OFFSET + 1);
+    while too_many - most > 1 {
+        let middle = most + (too_many - most) / 2;
+        match fits(middle) {
+            true => most = middle,
+            false => too_many = middle,
+        }
+    }
+    Some(most)
+}
+
+/// The field is signed on some machines, and of 32 bits at most.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the magic numbers have 32 bits"
+)]
+fn magic(system: &StatFs) -> u32 {
+    system.f_type as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    fn find(path: &str) -> (StatFs, std::fs::File) {
+        let dir = std::fs::File::open(path).unwrap();
+        (rustix::fs::fstatfs(&dir).unwrap(), dir)
+    }
+
+    /// The kernel cuts a file to any size that fits, and to no larger one.
+    #[test]
+    fn largest_file_is_the_one_that_can_be_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let (system, root) = find(dir.path().to_str().unwrap());
+        let most = FsKind::of(&system)
+            .abilities(&system, root.as_fd())
+            .max_file_size;
+        let file = tempfile::tempfile_in(dir.path()).unwrap();
+        file.set_len(most).unwrap();
+        if most < MAX_OFFSET {
+            let error = file.set_len(most + 1).unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::FileTooLarge);
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn largest_file_of_ext4_depends_on_its_blocks() {
+        let (mut system, _) = find("/");
+        for (block, most) in [(1024, (1 << 42) - 1024), (4096, (1 << 44) - 4096)] {
+            system.f_bsize = block;
+            assert_eq!(FsKind::Ext.max_file_size(&system), most);
+        }
+        assert_eq!(FsKind::Other.max_file_size(&system), MAX_OFFSET);
+    }
+
+    #[test]
+    fn file_systems_that_the_kernel_makes_up_are_known() {
+        assert_eq!(FsKind::pseudo(&find("/proc").0), Some("proc"));
+        assert_eq!(FsKind::pseudo(&find("/sys").0), Some("sysfs"));
+        let dir = tempfile::tempdir().unwrap();
+        let (system, _) = find(dir.path().to_str().unwrap());
+        assert_eq!(FsKind::pseudo(&system), None);
+        for (n, (magic, _)) in PSEUDO.iter().enumerate() {
+            assert!(PSEUDO[n + 1..].iter().all(|(other, _)| other != magic));
         }
     }
 }

@@ -124,6 +124,10 @@ pub enum OpenError {
     #[error("cannot keep file handles in {path}: {error}; --state-dir names another directory")]
     State { path: PathBuf, error: io::Error },
     #[error(
+        "{path} is in {kind}: what is there has no file handles and no sizes, as the kernel makes it up when it is looked at"
+    )]
+    Pseudo { path: PathBuf, kind: &'static str },
+    #[error(
         "{path} holds the state of this server, the key of its file handles among it, and cannot be exported; --state-dir names another directory for the state"
     )]
     OwnState { path: PathBuf },
@@ -156,6 +160,9 @@ impl Inner {
         })?;
         let proc = ProcFd::open().map_err(kernel_error("/proc is not mounted"))?;
         let system = rustix::fs::fstatfs(&root).map_err(kernel_error("statfs"))?;
+        if let Some(kind) = FsKind::pseudo(&system) {
+            return Err(OpenError::Pseudo { path, kind });
+        }
         let kind = FsKind::of(&system);
         let stat = sys::stat(&root, kind.keeps_births()).map_err(kernel_error("statx"))?;
         if stat.born.is_none() {
@@ -245,7 +252,7 @@ impl Inner {
                     .map(rustix::fs::Gid::as_raw)
                     .collect(),
             },
-            abilities: kind.abilities(&system),
+            abilities: kind.abilities(&system, root.as_fd()),
             verifier: Arc::clone(&verifier),
             pool: options.pool,
             started: Instant::now(),

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 mod data;
 mod handles;
 mod kernel;
+mod mounts;
 mod places;
 mod sweep;
 mod turns;

@@ -1,0 +1,51 @@
+//! Mount points within an export.
+//!
+//! What is mounted there is not exported. To clients a mount point is the directory under the mount, as it
+//! was before, if this process may reach that: through a private copy of the mount that the export is in,
+//! on which nothing is mounted. The kernel's handle of what is found there leads to it in the export's own
+//! mount, so that the copy is gone at once.
+
+use super::node::Node;
+use super::sys::{self, Pace, Stat, Stop, Try};
+use super::{Inner, Resolver};
+use crate::fs::Error;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::mount::{OpenTreeFlags, open_tree};
+
+impl Inner {
+    /// As [`open_entry`](Inner::open_entry); of a mount point, the directory under the mount.
+    pub(super) fn open_entry_or_covered(
+        &self,
+        dir: &Node,
+        name: &[u8],
+        pace: Pace,
+    ) -> Try<(OwnedFd, Stat)> {
+        match sys::open_entry(&dir.path, name, self.look(pace)) {
+            Err(Errno::XDEV) if pace == Pace::Quick => Err(Stop::WouldBlock),
+            Err(Errno::XDEV) => self.open_covered(dir, name),
+            opened => self.look_at(opened?),
+        }
+    }
+
+    /// The directory under a mount.
+    fn open_covered(&self, dir: &Node, name: &[u8]) -> Try<(OwnedFd, Stat)> {
+        let Resolver::Kernel(handles) = &self.resolver else {
+            return Err(Error::Access.into());
+        };
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_EMPTY_PATH;
+        let covered = open_tree(&dir.path, c"", flags)
+            .and_then(|copy| sys::open_entry(copy, name, Pace::Patient))
+            .and_then(|fd| handles.identify(fd));
+        match covered {
+            Ok(file) => self.look_at(handles.open_file(file)?),
+            // Not root here, or something that is mounted when it is opened.
+            Err(Errno::PERM | Errno::INVAL | Errno::XDEV | Errno::NOSYS) => {
+                Err(Error::Access.into())
+            }
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
