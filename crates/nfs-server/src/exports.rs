@@ -1,9 +1,12 @@
 //! Exports: file systems with their paths, access lists and user mapping.
 
+mod mounts;
+
 use crate::client_options::{ClientOptions, ExportOptions};
 use crate::fs::{FileId, FileSystem};
 use crate::handle::HandleKey;
 use arc_swap::{ArcSwap, Guard};
+use mounts::{Above, Mounts};
 use nfs_proto::limits::MAX_EXPORT_PATH;
 use nfs_proto::{FileHandle, Status};
 use oncrpc::Caller;
@@ -24,6 +27,8 @@ pub enum ExportError {
         "the exports '{0}' and '{1}' cannot be told apart by their handles; give one of them another name or fsid"
     )]
     Collision(String, String),
+    #[error("no export leads to the directory '{0}'")]
+    NotReached(String),
 }
 
 /// Everything that is served. Cloning it gives the same list, which can be [replaced](Self::replace)
@@ -44,9 +49,12 @@ pub(crate) struct Export {
     /// It begins with `/`.
     pub(crate) name: String,
     pub(crate) fs: Arc<dyn FileSystem>,
-    pub(crate) options: ExportOptions,
+    pub(crate) options: Arc<ExportOptions>,
     /// In handles, and as the number of the file system in attributes.
     id: u32,
+    /// Where it is mounted, if it is one that another export leads to.
+    above: Option<Above>,
+    mounts: Arc<Mounts>,
 }
 
 /// A file that a caller may ask about.
@@ -125,12 +133,18 @@ impl Exports {
         exports.push(Export {
             name: name.into(),
             fs,
-            options,
+            options: Arc::new(options),
             id,
+            above: None,
+            mounts: Arc::default(),
         });
-        let one_more = self.none();
-        one_more.inner.current.store(Arc::new(exports));
-        Ok(one_more)
+        Ok(self.with_list(exports))
+    }
+
+    fn with_list(&self, exports: Vec<Export>) -> Self {
+        let other = self.none();
+        other.inner.current.store(Arc::new(exports));
+        other
     }
 
     /// Serves what `others` has from now on, in all clones too. Calls that have begun go on with what
@@ -139,11 +153,12 @@ impl Exports {
         self.inner.current.store(others.inner.current.load_full());
     }
 
-    /// Names of the exports, and their rules.
+    /// Names of the exports, and their rules. What is mounted below them is not among them.
     pub fn list(&self) -> Vec<(String, ExportOptions)> {
-        self.all()
-            .iter()
-            .map(|export| (export.name.clone(), export.options.clone()))
+        let all = self.all();
+        let named = all.iter().filter(|export| export.above.is_none());
+        named
+            .map(|export| (export.name.clone(), ExportOptions::clone(&export.options)))
             .collect()
     }
 
@@ -184,29 +199,38 @@ impl Exports {
     }
 
     /// The export that a path is in, and the rest of the path. A single export is `/` as well.
-    pub(crate) fn resolve<'p>(&self, path: &'p [u8]) -> Option<(Export, &'p [u8])> {
+    pub(crate) fn resolve(&self, path: &[u8]) -> Option<(Export, Vec<u8>)> {
         let exports = self.all();
-        let named = exports
-            .iter()
-            .filter_map(|export| Some((export, below(path, export.name.as_bytes())?)))
-            .min_by_key(|(_, rest)| rest.len());
-        let (export, rest) = match (named, exports.as_slice()) {
-            (Some(found), _) => found,
-            (None, [only]) => (only, below(path, b"/")?),
-            (None, _) => return None,
+        let named = |path: &[u8]| {
+            let above = exports.iter().filter_map(|export| {
+                let rest = below(path, export.name.as_bytes())?;
+                Some((export.clone(), rest.to_vec()))
+            });
+            above.min_by_key(|(_, rest)| rest.len())
         };
-        Some((export.clone(), rest))
+        named(path).or_else(|| {
+            let only = only(&exports)?;
+            let rest = below(path, b"/")?;
+            named(&[only.name.as_bytes(), b"/", rest].concat())
+        })
+    }
+}
+
+/// The only export, if there is one only.
+fn only(exports: &[Export]) -> Option<&Export> {
+    let mut named = exports.iter().filter(|export| export.above.is_none());
+    match (named.next(), named.next()) {
+        (Some(only), None) => Some(only),
+        _ => None,
     }
 }
 
 /// Every path that can be mounted as an export: all names, and `/` for a single one.
 pub(crate) fn mountable(exports: &[Export]) -> impl Iterator<Item = (&str, &Export)> {
-    let root = match exports {
-        [only] if only.name != "/" => Some(("/", only)),
-        _ => None,
-    };
-    let named = exports.iter().map(|export| (&*export.name, export));
-    named.chain(root)
+    let root = only(exports).filter(|only| only.name != "/");
+    let named = exports.iter().filter(|export| export.above.is_none());
+    let named = named.map(|export| (&*export.name, export));
+    named.chain(root.map(|only| ("/", only)))
 }
 
 /// The number of an export by its name.
@@ -255,8 +279,9 @@ mod tests {
         let exports = exports(names).unwrap();
         let resolved = exports.resolve(path.as_bytes());
         let resolved =
-            resolved.map(|(export, rest)| (export.name, std::str::from_utf8(rest).unwrap()));
-        let found = found.map(|(name, rest)| (name.to_owned(), rest));
+            resolved.map(|(export, rest)| (export.name, String::from_utf8(rest).unwrap()));
+        let found =
+            found.map(|(name, rest)| (name.to_owned(), rest.trim_start_matches('/').to_owned()));
         assert_eq!(resolved, found);
     }
 

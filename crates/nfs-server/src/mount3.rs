@@ -104,7 +104,7 @@ impl Mount3 {
         let (export, rest) = self.exports.resolve(path).ok_or(MountStatus::NoEntry)?;
         let options = export.options.for_client(caller.addr.ip());
         let options = options.ok_or(MountStatus::Access)?;
-        Ok((export, options, rest.to_vec()))
+        Ok((export, options, rest))
     }
 
     fn mounted(&self, call: Call, path: Vec<u8>, export: &Export, file: FileId) -> Reply {

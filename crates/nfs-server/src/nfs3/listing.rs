@@ -81,22 +81,43 @@ impl Nfs3 {
         let plus = ask.plus;
         let opened = self.open(&call, &ask.dir).map(|(target, who)| {
             let place = self.place(&target.export);
+            let mounts = target.export.mounted_in(target.file);
             let fs = &target.export.fs;
             let outcome = fs.read_directory(&who, target.file, ask.from, budget, plus);
-            (place, outcome)
+            ((place, mounts), outcome)
         });
         let pool = self.pool.clone();
         match opened {
             Err(status) => Answer::Now(failed(call, status, None)),
-            Ok((place, outcome)) => self.respond(call, outcome, move |call, found| {
+            Ok(((place, mounts), outcome)) => self.respond(call, outcome, move |call, found| {
                 let attributes = found
                     .attributes
                     .map(|found| convert::attributes(place.export, &found));
                 match found.result {
-                    Ok(page) => write(call, &pool, &place, (limits, attributes), &page, plus),
+                    Ok(mut page) => {
+                        hide_covered(&mut page, &mounts);
+                        write(call, &pool, &place, (limits, attributes), &page, plus)
+                    }
                     Err(error) => failed(call, convert::status(error), attributes),
                 }
             }),
+        }
+    }
+}
+
+/// Leaves to a LOOKUP what is behind names at which other file systems are mounted: the attributes here are
+/// those of the directories below.
+fn hide_covered(page: &mut DirPage, mounts: &[Box<[u8]>]) {
+    if mounts.is_empty() {
+        return;
+    }
+    let is_mount: Vec<bool> = page
+        .iter()
+        .map(|(name, _)| mounts.iter().any(|mount| **mount == *name))
+        .collect();
+    for (entry, is_mount) in page.entries.iter_mut().zip(is_mount) {
+        if is_mount {
+            entry.found = None;
         }
     }
 }

@@ -83,6 +83,20 @@ impl Nfs3 {
             Err(error) => return refused(convert::status(error)),
         };
         let place = self.place(&target.export);
+        if let Some(crossing) = self.exports.crossing(&target.export, target.file, &step) {
+            let (fs, dir, exports) = (target.export.fs.clone(), target.file, self.exports.clone());
+            return Outcome::Slow(Box::new(move || {
+                let found = crossing.take(&who, &*fs, dir);
+                let id = crossing.export.id();
+                seen(place.export, found, |dir_attributes, attributes| {
+                    results::Lookup {
+                        object: exports.seal(id, crossing.file),
+                        attributes: Some(convert::attributes(id, &attributes)),
+                        dir_attributes,
+                    }
+                })
+            }));
+        }
         let outcome = target.export.fs.lookup(&who, target.file, step);
         outcome.map(move |found| {
             seen(place.export, found, |dir_attributes, found| {

@@ -149,6 +149,7 @@ mod acl;
 mod directories;
 mod errors;
 mod in_flight;
+mod mounts;
 mod procedures;
 mod repeated;
 mod reply_room;
