@@ -11,6 +11,7 @@ mod listen;
 mod local_users;
 mod memory;
 mod mount_server;
+mod mounts;
 mod names;
 mod null;
 mod operate;

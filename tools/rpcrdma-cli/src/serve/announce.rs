@@ -221,6 +221,7 @@ struct CheckedExport<'a> {
     name: &'a str,
     directory: String,
     fsid: Option<NonZeroU32>,
+    crossmnt: bool,
     clients: Vec<CheckedClient>,
 }
 
@@ -240,6 +241,7 @@ impl Described<'_> {
             name: &plan.export.name,
             directory: plan.export.dir.to_string_lossy().into_owned(),
             fsid: plan.fsid,
+            crossmnt: plan.crossmnt,
             clients: plan.clients.iter().map(checked).collect(),
         });
         serde_json::to_string(&CheckLine {
@@ -277,7 +279,11 @@ impl fmt::Display for Described<'_> {
             let fsid = plan
                 .fsid
                 .map_or(String::new(), |fsid| format!(", fsid {fsid}"));
-            writeln!(f, "\n{}{fsid}", is(plan))?;
+            let mounts = match plan.crossmnt {
+                true => ", with what is mounted below it",
+                false => "",
+            };
+            writeln!(f, "\n{}{fsid}{mounts}", is(plan))?;
             for rule in &plan.clients {
                 let CheckedClient {
                     clients,
@@ -328,6 +334,7 @@ mod tests {
                 dir: "/srv/data".into(),
             },
             fsid: None,
+            crossmnt: false,
             clients: vec![ClientPlan {
                 clients: "192.0.2.0/24".parse().unwrap(),
                 options: read_only,

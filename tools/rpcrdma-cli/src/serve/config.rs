@@ -53,6 +53,7 @@ struct ExportTable {
     path: Spanned<PathBuf>,
     name: Option<Spanned<String>>,
     fsid: Option<Spanned<NonZeroU32>>,
+    crossmnt: Option<bool>,
     read_only: Option<bool>,
     squash: Option<SquashWord>,
     anonuid: Option<u32>,
@@ -249,6 +250,7 @@ impl Config {
         Ok(Plan {
             export: Export { name, dir },
             fsid: table.fsid.as_ref().map(|fsid| *fsid.get_ref()),
+            crossmnt: table.crossmnt.unwrap_or(false),
             clients,
         })
     }
@@ -330,6 +332,7 @@ mod tests {
             name = "/data"
             read_only = true
             fsid = 7
+            crossmnt = true
             anonuid = 99
 
             [[export.client]]
@@ -352,6 +355,7 @@ mod tests {
         assert_eq!(data.export.name, "/data");
         assert_eq!(data.export.dir, Path::new("/usr"));
         assert_eq!(data.fsid, NonZeroU32::new(7));
+        assert!(data.crossmnt && !tmp.crossmnt);
         let rules: Vec<_> = data
             .clients
             .iter()

@@ -1,6 +1,7 @@
 //! What an administrator asks of a running server: signals, and what is done now and then.
 
 use super::args::ServeArgs;
+use super::mounts::MountWatch;
 use super::names::REFRESH;
 use super::plan;
 use super::served::Served;
@@ -8,6 +9,7 @@ use super::settings::Settings;
 use super::systemd;
 use super::terminal::Terminal;
 use rpcrdma::Server;
+use std::future::pending;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -48,16 +50,35 @@ impl Operation<'_> {
     /// Does what signals ask for, until the terminal that the server was started from is closed.
     pub(super) async fn run(mut self, mut signals: Signals) {
         let mut refresh = refresh();
+        let mut mounts = None;
         loop {
+            if mounts.is_none() && self.served.crosses_mounts() {
+                mounts = self.watch_mounts();
+            }
+            let mounted = async {
+                match &mounts {
+                    Some(mounts) => mounts.changed().await,
+                    None => pending().await,
+                }
+            };
             tokio::select! {
                 Some(()) = signals.hangup.recv() => match signals.terminal.has_gone() {
                     true => return,
                     false => self.reload().await,
                 },
                 Some(()) = signals.statistics.recv() => self.log_statistics(),
+                () = mounted => self.served.mounts_have_changed().await,
                 _ = refresh.tick() => self.served.refresh().await,
             }
         }
+    }
+
+    fn watch_mounts(&self) -> Option<MountWatch> {
+        let watch = MountWatch::new();
+        if let Err(error) = &watch {
+            tracing::warn!(%error, "cannot watch what is mounted");
+        }
+        watch.ok()
     }
 
     /// Reads the file again, and serves what it says. A file with an error changes nothing.

@@ -17,6 +17,8 @@ pub(super) type Addresses = BTreeMap<HostName, Vec<IpAddr>>;
 pub(super) struct Plan {
     pub(super) export: Export,
     pub(super) fsid: Option<NonZeroU32>,
+    /// Whether file systems that are mounted below the directory are served with it.
+    pub(super) crossmnt: bool,
     /// The first rule with the address of a client decides.
     pub(super) clients: Vec<ClientPlan>,
 }
@@ -194,6 +196,7 @@ mod tests {
                 dir: dir.into(),
             },
             fsid: None,
+            crossmnt: false,
             clients: clients
                 .iter()
                 .map(|text| ClientPlan {

@@ -1,5 +1,6 @@
 //! The exports of a running server: opened, and replaced as a whole.
 
+use super::mounts;
 use super::names::Names;
 use super::plan::{Addresses, Plan};
 use anyhow::Context;
@@ -19,6 +20,8 @@ pub(super) struct Served {
     how: HowToOpen,
     names: Names,
     addresses: Addresses,
+    /// What is mounted below exports and cannot be served, and why; the operator was told.
+    unserved: BTreeSet<(PathBuf, String)>,
 }
 
 /// How directories are opened.
@@ -76,6 +79,7 @@ impl Served {
             how,
             names: Names::default(),
             addresses: Addresses::new(),
+            unserved: BTreeSet::new(),
         };
         served.replace(plans).await?;
         Ok(served)
@@ -115,19 +119,13 @@ impl Served {
     pub(super) async fn replace(&mut self, plans: Vec<Plan>) -> anyhow::Result<Replaced> {
         let hosts = hosts(&plans);
         let addresses = self.names.look_up(hosts, &self.addresses).await;
-        let (open, how, count) = (self.open.clone(), self.how.clone(), plans.len());
-        let paths: Vec<PathBuf> = plans.iter().map(|plan| plan.export.dir.clone()).collect();
-        let opened = tokio::task::spawn_blocking(move || open_all(&paths, &open, &how, count));
-        let open = opened.await.context("opening directories")??;
-        let exports = list(&self.exports, &plans, &open, &addresses)?;
+        self.make(&plans, &addresses).await?;
         let names = |plans: &[Plan]| -> BTreeSet<String> {
             plans.iter().map(|plan| plan.export.name.clone()).collect()
         };
         let (before, after) = (names(&self.plans), names(&plans));
         let kept = after.intersection(&before).count();
-        self.exports.replace(&exports);
         self.plans = plans;
-        self.open = open;
         self.addresses = addresses;
         Ok(Replaced {
             added: after.len() - kept,
@@ -146,16 +144,149 @@ impl Served {
         if addresses == self.addresses {
             return;
         }
-        match list(&self.exports, &self.plans, &self.open, &addresses) {
-            Ok(exports) => {
-                self.exports.replace(&exports);
+        match self.make(&self.plans.clone(), &addresses).await {
+            Ok(()) => {
                 self.addresses = addresses;
                 tracing::info!(target: "serve", "addresses of hosts have changed");
             }
-            Err(error) => tracing::warn!(%error, "cannot use the new addresses of hosts"),
+            Err(error) => {
+                tracing::warn!(
+                    error = format!("{error:#}"),
+                    "cannot use new addresses of hosts"
+                );
+            }
         }
     }
+
+    /// Whether it matters what is mounted.
+    pub(super) fn crosses_mounts(&self) -> bool {
+        self.plans.iter().any(|plan| plan.crossmnt)
+    }
+
+    /// Serves what is mounted now below exports that have it served.
+    pub(super) async fn mounts_have_changed(&mut self) {
+        if let Err(error) = self
+            .make(&self.plans.clone(), &self.addresses.clone())
+            .await
+        {
+            tracing::warn!(
+                error = format!("{error:#}"),
+                "cannot serve what is mounted now"
+            );
+        }
+    }
+
+    /// Makes a list of exports, and serves it.
+    async fn make(&mut self, plans: &[Plan], addresses: &Addresses) -> anyhow::Result<()> {
+        let making = Making {
+            none: self.exports.none(),
+            before: self.open.clone(),
+            open: Vec::new(),
+            how: self.how.clone(),
+            unserved: BTreeSet::new(),
+        };
+        let (plans, addresses) = (plans.to_vec(), addresses.clone());
+        let made = tokio::task::spawn_blocking(move || making.all(&plans, &addresses));
+        let (exports, making) = made.await.context("opening directories")??;
+        self.exports.replace(&exports);
+        self.open = making.open;
+        for (path, why) in &making.unserved {
+            if !self.unserved.contains(&(path.clone(), why.clone())) {
+                let path = path.display();
+                tracing::warn!(target: "serve", %path, %why, "what is mounted here is not served");
+            }
+        }
+        self.unserved = making.unserved;
+        Ok(())
+    }
 }
+
+/// A list of exports that is being made.
+struct Making {
+    none: Exports,
+    /// Directories that are open already.
+    before: Vec<OpenDirectory>,
+    /// Those that are needed.
+    open: Vec<OpenDirectory>,
+    how: HowToOpen,
+    unserved: BTreeSet<(PathBuf, String)>,
+}
+
+impl Making {
+    fn all(mut self, plans: &[Plan], addresses: &Addresses) -> anyhow::Result<(Exports, Self)> {
+        let mut exports = self.none.clone();
+        for plan in plans {
+            let fs = self.open(&plan.export.dir, plans.len())?;
+            let options: ExportOptions = plan.options(addresses);
+            exports = exports.with(&plan.export.name, fs, options)?;
+        }
+        let mut left = MAX_MOUNTS;
+        for plan in plans.iter().filter(|plan| plan.crossmnt) {
+            let dir = &plan.export.dir;
+            let mounts = mounts::below(dir).context("cannot read what is mounted")?;
+            for path in mounts {
+                match self.mount(&exports, plan, &path, plans.len()) {
+                    Ok(one_more) if left > 0 => {
+                        exports = one_more;
+                        left -= 1;
+                    }
+                    Ok(_) => {
+                        let why = format!("{MAX_MOUNTS} others are");
+                        self.unserved.insert((path, why));
+                    }
+                    Err(why) => {
+                        self.unserved.insert((path, format!("{why:#}")));
+                    }
+                }
+            }
+        }
+        Ok((exports, self))
+    }
+
+    /// The exports and a file system that is mounted below one.
+    fn mount(
+        &mut self,
+        exports: &Exports,
+        plan: &Plan,
+        path: &Path,
+        count: usize,
+    ) -> anyhow::Result<Exports> {
+        let below = path.strip_prefix(&plan.export.dir)?;
+        let below = below.to_str().context("its path is not UTF-8")?;
+        let name = format!("{}/{below}", plan.export.name.trim_end_matches('/'));
+        let fs = self.open(path, count)?;
+        Ok(exports.clone().with_mount(&name, fs)?)
+    }
+
+    /// A directory, as it is if it is open.
+    fn open(&mut self, path: &Path, count: usize) -> anyhow::Result<Arc<LocalFs>> {
+        let identity =
+            identity(path).with_context(|| format!("cannot serve {}", path.display()))?;
+        let is_it = |other: &&OpenDirectory| other.path == *path && other.identity == identity;
+        if let Some(open) = self.open.iter().find(is_it) {
+            return Ok(Arc::clone(&open.fs));
+        }
+        let fs = match self.before.iter().find(is_it) {
+            Some(open) => Arc::clone(&open.fs),
+            None => Arc::new(LocalFs::open(
+                path,
+                LocalFsOptions {
+                    open_files: Some(self.how.open_files.div_ceil(count)),
+                    ..self.how.options.clone()
+                },
+            )?),
+        };
+        self.open.push(OpenDirectory {
+            path: path.to_owned(),
+            identity,
+            fs: Arc::clone(&fs),
+        });
+        Ok(fs)
+    }
+}
+
+/// File systems that are served with the exports that they are mounted below.
+const MAX_MOUNTS: usize = 1024;
 
 /// Opens a directory to see whether it can be served, and closes it.
 ///
@@ -180,59 +311,7 @@ fn hosts(plans: &[Plan]) -> BTreeSet<super::plan::HostName> {
     plans.iter().flat_map(Plan::hosts).cloned().collect()
 }
 
-/// The directories, those that are open already taken as they are.
-fn open_all(
-    paths: &[PathBuf],
-    open: &[OpenDirectory],
-    how: &HowToOpen,
-    exports: usize,
-) -> anyhow::Result<Vec<OpenDirectory>> {
-    let mut all: Vec<OpenDirectory> = Vec::new();
-    for path in paths {
-        if all.iter().any(|other| other.path == *path) {
-            continue;
-        }
-        let identity =
-            identity(path).with_context(|| format!("cannot serve {}", path.display()))?;
-        let is_it = |other: &&OpenDirectory| other.path == *path && other.identity == identity;
-        let fs = match open.iter().find(is_it) {
-            Some(open) => Arc::clone(&open.fs),
-            None => Arc::new(LocalFs::open(
-                path,
-                LocalFsOptions {
-                    open_files: Some(how.open_files.div_ceil(exports)),
-                    ..how.options.clone()
-                },
-            )?),
-        };
-        all.push(OpenDirectory {
-            path: path.clone(),
-            identity,
-            fs,
-        });
-    }
-    Ok(all)
-}
-
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     let about = path.metadata()?;
     Ok((about.dev(), about.ino()))
-}
-
-/// The list of exports as it is served.
-fn list(
-    served: &Exports,
-    plans: &[Plan],
-    open: &[OpenDirectory],
-    addresses: &Addresses,
-) -> anyhow::Result<Exports> {
-    let mut exports = served.none();
-    for plan in plans {
-        let (dir, name) = (&plan.export.dir, &plan.export.name);
-        let open = open.iter().find(|open| open.path == *dir);
-        let open = open.with_context(|| format!("{} is not open", dir.display()))?;
-        let options: ExportOptions = plan.options(addresses);
-        exports = exports.with(name, Arc::clone(&open.fs) as _, options)?;
-    }
-    Ok(exports)
 }

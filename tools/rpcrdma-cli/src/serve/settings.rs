@@ -84,6 +84,7 @@ impl ServeArgs {
         let plan = |export| Plan {
             export,
             fsid: None,
+            crossmnt: false,
             clients: clients.clone(),
         };
         Ok(exports.map(plan).collect())

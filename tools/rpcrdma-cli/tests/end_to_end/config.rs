@@ -1,6 +1,6 @@
 //! The file of `serve --config`.
 
-use crate::running::{Served, fails, ok, text};
+use crate::running::{Served, fails, ok, run, text};
 use nfs_client::{Export, Mount, current_user};
 use rpcrdma::{Client, ClientConfig};
 use rustix::process::Signal;
@@ -208,4 +208,75 @@ fn file_that_cannot_be_used_is_refused_with_file_line_and_key() {
     let proc = "[[export]]\npath = \"/proc/self/fdinfo\"\nname = \"/\"\n";
     let (_around, path) = written(proc);
     ok(&["serve", "--check", "--config", &path]);
+}
+
+/// Runs a program, which must succeed.
+#[track_caller]
+fn done(program: &str, args: &[&str]) {
+    let status = std::process::Command::new(program)
+        .args(args)
+        .status()
+        .unwrap();
+    assert!(status.success(), "{program} {args:?}");
+}
+
+/// Something mounted for a test.
+struct Mounted(String);
+
+impl Mounted {
+    fn tmpfs(at: &Path) -> Self {
+        fs::create_dir_all(at).unwrap();
+        let at = at.to_str().unwrap().to_owned();
+        done("mount", &["-t", "tmpfs", "none", &at]);
+        Self(at)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        done("umount", &["--lazy", &self.0]);
+    }
+}
+
+#[test]
+fn what_is_mounted_below_an_export_is_served_with_it_if_it_says_so() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not run: it needs root");
+        return;
+    }
+    let crossing =
+        |around: &Path| export(around, "stuff", "crossmnt = true") + &export(around, "plain", "");
+    let around = tempfile::tempdir().unwrap();
+    let plain = Mounted::tmpfs(&around.path().join("plain/sub"));
+    fs::write(Path::new(&plain.0).join("inside"), "inside").unwrap();
+    let mut served = Served::configured_in(around, crossing, &[], &[]);
+    fails(&["cat", &served.url("plain/sub/inside")], 1, "");
+
+    // Mounted while it is served, one in the other.
+    let sub = Mounted::tmpfs(&served.dir.join("sub"));
+    let deep = Mounted::tmpfs(&Path::new(&sub.0).join("deep"));
+    fs::write(Path::new(&deep.0).join("file"), "content").unwrap();
+    let url = served.url("stuff/sub/deep/file");
+    eventually(|| run(&["cat", &url]).stdout == b"content");
+    let file = served.local("file", b"put there");
+    ok(&["put", &file, &served.url("stuff/sub/deep/put")]);
+    assert_eq!(
+        fs::read(Path::new(&deep.0).join("put")).unwrap(),
+        b"put there"
+    );
+    let listed = text(&ok(&["ls", &served.url("stuff/sub")]));
+    assert_eq!(listed, "deep\n");
+
+    drop(deep);
+    eventually(|| run(&["cat", &url]).status.code() == Some(1));
+    served.signal(Signal::HUP);
+    served.hear("2 kept");
+    ok(&["ls", &served.url("stuff/sub")]);
+}
+
+/// Waits until something is so that depends on the kernel telling the server.
+fn eventually(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        std::thread::yield_now();
+    }
 }

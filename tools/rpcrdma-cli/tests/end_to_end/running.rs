@@ -151,7 +151,7 @@ impl Served {
         environment: &[(&str, &str)],
     ) -> Self {
         let dir = around.path().join("stuff");
-        std::fs::create_dir(&dir).unwrap();
+        std::fs::create_dir_all(&dir).unwrap();
         let config = config(around.path(), &exports(around.path()));
         let mut command = Command::new(PROGRAM);
         command
