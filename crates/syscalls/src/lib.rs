@@ -2,15 +2,23 @@
 //! hardware the one place where `unsafe` is allowed. Each block says why it is sound.
 
 #[cfg(target_os = "linux")]
+mod access;
+#[cfg(target_os = "linux")]
 mod file_handle;
 mod heap;
+#[cfg(target_os = "linux")]
+mod identity;
 mod sampling;
 #[cfg(target_os = "linux")]
 mod write_error;
 
 #[cfg(target_os = "linux")]
+pub use access::check_access;
+#[cfg(target_os = "linux")]
 pub use file_handle::FileHandle;
 pub use heap::return_free_memory;
+#[cfg(target_os = "linux")]
+pub use identity::{ActingAs, FsUser, MAX_GROUPS};
 pub use sampling::{Sample, Sampling, memory_functions};
 #[cfg(target_os = "linux")]
 pub use write_error::write_error;
