@@ -4,17 +4,16 @@
 //! directory that was reached in the same way from the root, without following symbolic links and
 //! without crossing into other mounts. Symbolic links are the client's business.
 //!
-//! Run by root, it acts for the caller: permissions are checked by mode bits, owner and groups
-//! (not by access control lists), and what is made belongs to the caller. Run by anybody else,
-//! everything is done as that user, and the kernel checks.
+//! Run by root, it acts for the caller: what changes something is done with the caller's identity, and
+//! for what only looks the kernel is asked whether the caller may; see `caller.rs`. Access control
+//! lists, quotas and reserved blocks are so those of the caller. Run by anybody else, everything is
+//! done as that user.
 //!
-//! What it cannot do: it does not know access control lists, so that run by root it may grant a
-//! caller what only a list denies; quotas of the caller are not asked. Where a file system does not
-//! tell when a file was made (overlayfs, some in FUSE) and there are no handles of the kernel, a new file
-//! with the inode number of an old one has its handle; that is warned of at the start. A directory that
-//! somebody on this machine moves out of the export is served for one more second. A file that is moved out
-//! stays served to whom has its handle, as by a kernel server with `no_subtree_check`: that it is the same
-//! file can be seen, but not that it has left.
+//! What it cannot do: where a file system does not tell when a file was made (overlayfs, some in FUSE) and
+//! there are no handles of the kernel, a new file with the inode number of an old one has its handle; that
+//! is warned of at the start. A directory that somebody on this machine moves out of the export is served
+//! for one more second. A file that is moved out stays served to whom has its handle, as by a kernel server
+//! with `no_subtree_check`: that it is the same file can be seen, but not that it has left.
 //!
 //! **Handles** hold a handle of the kernel, where the file system has them and this process may open
 //! them (`kernel.rs`): that needs no state, and neither renames by others nor restarts matter to it.
@@ -40,6 +39,7 @@
 //! FUSE or one behind a network, even looking at an open file may wait: there everything is a job.
 
 mod acl;
+mod caller;
 mod data;
 mod entries;
 mod find;
@@ -59,6 +59,7 @@ mod sweep;
 mod sweeper;
 mod sys;
 mod table;
+mod verdicts;
 mod within;
 
 use crate::fs::{
@@ -152,6 +153,12 @@ struct Inner {
     haste: ReadWriteFlags,
     /// Whether it is in memory.
     memory: bool,
+    /// Whether access control lists say nothing about the owner of a file.
+    posix_lists: bool,
+    /// Whether programs of the file system cannot be run on this machine.
+    no_exec: bool,
+    /// What the kernel takes from the mode of what this process makes.
+    umask: u32,
     changes: Changes,
     sweeper: EndSweeper,
     /// Rounds of the sweeper, from one on.
@@ -280,11 +287,6 @@ impl Inner {
     /// The identity whose rights apply: the caller's, or that of this process.
     fn acting<'a>(&'a self, who: &'a Identity) -> &'a Identity {
         if self.as_root { who } else { &self.me }
-    }
-
-    /// A check that the kernel does where this process is not root.
-    fn permit(&self, check: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
-        if self.as_root { check() } else { Ok(()) }
     }
 
     /// What the kernel says of a file now. A file without a name is stale.
@@ -446,13 +448,16 @@ impl FileSystem for LocalFs {
     }
 
     fn access(&self, who: &Identity, file: FileId, wanted: Access) -> Outcome<Seen<Access>> {
-        let who = self.inner.acting(who).clone();
+        let who = who.clone();
         self.run(move |inner, pace| {
             let node = inner.node(file, pace)?;
             let attributes = inner.attributes(&node)?;
+            let granted = permission::access(node.is_directory(), wanted, |want| {
+                inner.may(&who, &node, &attributes, want, pace)
+            })?;
             Ok(Seen {
                 attributes: Some(attributes),
-                result: Ok(permission::access(&who, &attributes, wanted)),
+                result: Ok(granted),
             })
         })
     }

@@ -14,7 +14,7 @@ use crate::fs::{
     FileSystem, Found, Identity, Linked, Make, Name, Outcome, ReadOut, Renamed, Seen,
     SetAttributes, Space, Stability, Step, Time, Wcc, WriteOut, fresh_verifier,
 };
-use crate::permission::{self, EXECUTE, READ};
+use crate::permission::{self, EXECUTE, READ, WRITE};
 use bytes::Bytes;
 use oncrpc::xdr::{Gather, gather_len};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -159,7 +159,7 @@ impl FileSystem for MemFs {
             if guard.is_some_and(|guard| guard != before.ctime) {
                 return Err(Error::NotSync);
             }
-            permission::check_set(who, before, &set)?;
+            permission::check_set(who, before, &set, || permission::check(who, before, WRITE))?;
             change::set_attributes(tree, who, number, before, &set)
         }))
     }
@@ -181,7 +181,9 @@ impl FileSystem for MemFs {
 
     fn access(&self, who: &Identity, file: FileId, wanted: Access) -> Outcome<Seen<Access>> {
         self.see(file, |_, _, _, attributes| {
-            Ok(permission::access(who, attributes, wanted))
+            permission::access(attributes.is_directory(), wanted, |want| {
+                Ok(permission::granted(who, attributes, want))
+            })
         })
     }
 

@@ -98,38 +98,43 @@ pub(crate) fn check_regular(kind: FileKind) -> Result<(), Error> {
 
 /// Changing attributes: mode and times are the owner's, the owner is root's to change, the group
 /// the owner's among its own groups; setting times to now takes no more than writing.
-pub(crate) fn check_set(
+///
+/// `writes` checks whether the caller may write.
+pub(crate) fn check_set<E: From<Error>>(
     who: &Identity,
     file: &Attributes,
     set: &SetAttributes,
-) -> Result<(), Error> {
+    writes: impl Fn() -> Result<(), E>,
+) -> Result<(), E> {
     let owner = who.is_root() || who.uid == file.uid;
     if set.size.is_some() {
         check_regular(file.kind)?;
-        check_write(who, file)?;
+        if !owner {
+            writes()?;
+        }
     }
     if set.mode.is_some() && !owner {
-        return Err(Error::NotOwner);
+        return Err(Error::NotOwner.into());
     }
     if let Some(uid) = set.uid
         && !who.is_root()
         && (!owner || uid != file.uid)
     {
-        return Err(Error::NotOwner);
+        return Err(Error::NotOwner.into());
     }
     if let Some(gid) = set.gid
         && !who.is_root()
         && (!owner || gid != file.gid && !who.in_group(gid))
     {
-        return Err(Error::NotOwner);
+        return Err(Error::NotOwner.into());
     }
     for time in [set.atime, set.mtime] {
         match time {
             SetTime::Keep => {}
             SetTime::Now if owner => {}
-            SetTime::Now => check(who, file, WRITE)?,
+            SetTime::Now => writes()?,
             SetTime::To(_) if owner => {}
-            SetTime::To(_) => return Err(Error::NotOwner),
+            SetTime::To(_) => return Err(Error::NotOwner.into()),
         }
     }
     Ok(())
@@ -169,26 +174,36 @@ pub(crate) fn inherited(who: &Identity, dir: &Attributes, kind: FileKind) -> (u3
     (dir.gid, bits)
 }
 
-/// Which of `wanted` the mode bits grant (RFC 1813 §3.3.4).
-pub(crate) fn access(who: &Identity, file: &Attributes, wanted: Access) -> Access {
+/// Which of `wanted` a caller may do who has been `granted` some of the three bits of a class (RFC 1813
+/// §3.3.4). It is asked for no more than is wanted.
+pub(crate) fn access<E>(
+    is_directory: bool,
+    wanted: Access,
+    mut granted: impl FnMut(u32) -> Result<bool, E>,
+) -> Result<Access, E> {
+    let of_directories = [
+        (Access::READ, READ),
+        (Access::LOOKUP, EXECUTE),
+        (Access::MODIFY | Access::EXTEND, WRITE),
+        (Access::DELETE, WRITE | EXECUTE),
+    ];
+    let of_files = [
+        (Access::READ, READ),
+        (Access::MODIFY | Access::EXTEND, WRITE),
+        (Access::EXECUTE, EXECUTE),
+    ];
+    let rights: &[_] = if is_directory {
+        &of_directories
+    } else {
+        &of_files
+    };
     let mut may = Access::empty();
-    if granted(who, file, READ) {
-        may |= Access::READ;
-    }
-    if granted(who, file, WRITE) {
-        may |= Access::MODIFY | Access::EXTEND;
-    }
-    if file.is_directory() {
-        if granted(who, file, EXECUTE) {
-            may |= Access::LOOKUP;
+    for &(right, bits) in rights {
+        if wanted.intersects(right) && granted(bits)? {
+            may |= right;
         }
-        if granted(who, file, WRITE | EXECUTE) {
-            may |= Access::DELETE;
-        }
-    } else if granted(who, file, EXECUTE) {
-        may |= Access::EXECUTE;
     }
-    may & wanted
+    Ok(may & wanted)
 }
 
 #[cfg(test)]
@@ -239,6 +254,10 @@ mod tests {
         );
     }
 
+    fn set(who: &Identity, file: &Attributes, set: &SetAttributes) -> Result<(), Error> {
+        check_set(who, file, set, || check(who, file, WRITE))
+    }
+
     #[test]
     fn only_root_changes_owners() {
         let mine = file(FileKind::Regular, 0o600, 5, 5);
@@ -251,17 +270,11 @@ mod tests {
             groups: [6].into_iter().collect(),
             ..Identity::new(5, 5)
         };
-        assert_eq!(check_set(&me, &mine, &give(Some(5), Some(6))), Ok(()));
+        assert_eq!(set(&me, &mine, &give(Some(5), Some(6))), Ok(()));
+        assert_eq!(set(&me, &mine, &give(Some(6), None)), Err(Error::NotOwner));
+        assert_eq!(set(&me, &mine, &give(None, Some(7))), Err(Error::NotOwner));
         assert_eq!(
-            check_set(&me, &mine, &give(Some(6), None)),
-            Err(Error::NotOwner)
-        );
-        assert_eq!(
-            check_set(&me, &mine, &give(None, Some(7))),
-            Err(Error::NotOwner)
-        );
-        assert_eq!(
-            check_set(&Identity::root(), &mine, &give(Some(6), Some(7))),
+            set(&Identity::root(), &mine, &give(Some(6), Some(7))),
             Ok(())
         );
     }
@@ -289,7 +302,7 @@ mod tests {
             mtime: SetTime::To(Time::default()),
             ..SetAttributes::default()
         };
-        assert_eq!(check_set(&stranger, &open, &now), Ok(()));
-        assert_eq!(check_set(&stranger, &open, &then), Err(Error::NotOwner));
+        assert_eq!(set(&stranger, &open, &now), Ok(()));
+        assert_eq!(set(&stranger, &open, &then), Err(Error::NotOwner));
     }
 }

@@ -16,6 +16,7 @@ mod names;
 mod null;
 mod operate;
 mod plan;
+mod process;
 mod registration;
 mod served;
 mod settings;
@@ -36,7 +37,6 @@ use oncrpc::Programs;
 use operate::{Operation, Signals};
 use registration::Registered;
 use rpcrdma::Server;
-use rustix::fs::Mode;
 use served::Served;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -51,8 +51,7 @@ const POOL_KEEP: usize = 64 << 20;
 pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     let interrupt = Interrupt::listen()?;
     let signals = Signals::listen()?;
-    // What clients make has the mode that they ask for.
-    rustix::process::umask(Mode::empty());
+    process::prepare();
     let sockets = Sockets::take()?;
     let rdma = sockets.rdma.as_ref();
     args.activated = rdma.map(|socket| socket.local_addr()).transpose()?;

@@ -5,7 +5,7 @@ use super::sys::{Pace, Stop, Try};
 use super::{INLINE_WRITE, INLINE_WRITE_IN_MEMORY, Inner, LocalFs, lock_at};
 use crate::fs::{
     Attributes, Changed, Error, Failed, FileId, Identity, Outcome, ReadOut, Seen, Stability, Wcc,
-    WriteOut, mode,
+    WriteOut,
 };
 use crate::permission;
 use buffer::Buffer;
@@ -152,7 +152,7 @@ impl Inner {
         let node = self.node(file, pace)?;
         permission::check_regular(node.kind)?;
         let attributes = self.attributes(&node)?;
-        self.permit(|| permission::check_read(who, &attributes))?;
+        self.check_read(who, &node, &attributes, pace)?;
         let left = attributes.size.saturating_sub(offset);
         let want = usize::try_from(left.min(u64::from(count))).unwrap_or(usize::MAX);
         let buffer = if want == 0 {
@@ -266,12 +266,10 @@ impl Inner {
         let node = self.node(file, pace)?;
         permission::check_regular(node.kind)?;
         let before = self.attributes(&node)?;
-        let len = gather_len(data);
         let result = self
-            .check_write(who, &before, offset, len)
-            .map_err(Stop::from)
-            .and_then(|()| self.take_privilege(who, &node, &before, pace))
-            .and_then(|()| self.write_pieces(&node, (offset, data), written, stability, pace));
+            .check_write(who, &node, &before, pace)
+            .and_then(|()| check_end(offset, gather_len(data)))
+            .and_then(|()| self.write_pieces(who, &node, (offset, data), written, stability, pace));
         let result = match result {
             Err(Stop::WouldBlock) => return Err(Stop::WouldBlock),
             // What was written is told of; the client comes back for the rest and the error.
@@ -291,48 +289,11 @@ impl Inner {
         })
     }
 
-    /// A program that somebody else wrote to must not run with its owner's rights. They are taken before:
-    /// after, it could be run as soon as it is not open for writing any more.
-    pub(super) fn take_privilege(
-        &self,
-        who: &Identity,
-        node: &Node,
-        before: &Attributes,
-        pace: Pace,
-    ) -> Try<()> {
-        let has_none = before.mode & (mode::SET_UID | mode::SET_GID) == 0;
-        if has_none || !self.as_root || who.is_root() {
-            return Ok(());
-        }
-        // Whoever has the lock of modes may wait for somebody who writes.
-        if pace == Pace::Quick {
-            return Err(Stop::WouldBlock);
-        }
-        let _modes = self.modes();
-        let now = self.attributes(node)?;
-        let left = permission::without_privilege(now.kind, now.mode);
-        if left != now.mode {
-            self.proc.chmod(node.path.as_fd(), left)?;
-        }
-        Ok(())
-    }
-
-    fn check_write(
-        &self,
-        who: &Identity,
-        before: &Attributes,
-        offset: u64,
-        len: usize,
-    ) -> Result<(), Error> {
-        self.permit(|| permission::check_write(who, before))?;
-        match offset.checked_add(len as u64) {
-            Some(end) if i64::try_from(end).is_ok() => Ok(()),
-            _ => Err(Error::TooLarge),
-        }
-    }
-
+    /// Writes as the caller: the kernel takes the rights of its owner from a program before somebody else
+    /// writes to it, and counts the space as the caller's.
     fn write_pieces(
         &self,
+        who: &Identity,
         node: &Node,
         (offset, data): (u64, &Gather),
         written: &mut usize,
@@ -354,7 +315,7 @@ impl Inner {
         while *written < len {
             let pieces = slices(data, *written);
             let at = offset + *written as u64;
-            match rustix::io::pwritev2(&*fd, &pieces, at, flags) {
+            match self.as_writer(who, || rustix::io::pwritev2(&*fd, &pieces, at, flags)) {
                 Ok(0) => return Err(Error::Io.into()),
                 Ok(n) => *written += n,
                 Err(Errno::INTR) => {}
@@ -391,17 +352,14 @@ impl Inner {
     }
 
     /// Sets the size. A writer that was not open before is not left open.
-    pub(super) fn truncate(&self, node: &Node, size: u64) -> Try<()> {
+    pub(super) fn truncate(&self, who: &Identity, node: &Node, size: u64) -> Try<()> {
         // Data that goes takes time, and who writes to the file waits for it in the kernel.
         let _turn = lock_at(&node.writing, Pace::Patient)?;
-        let open = node.writer().clone();
-        match open {
-            Some(fd) => rustix::fs::ftruncate(&*fd, size)?,
-            None => rustix::fs::ftruncate(
-                self.open_as_owner(node, OFlags::WRONLY, Pace::Patient)?,
-                size,
-            )?,
-        }
+        let fd = match node.writer().clone() {
+            Some(fd) => fd,
+            None => Arc::new(self.open_as_owner(node, OFlags::WRONLY, Pace::Patient)?),
+        };
+        self.as_writer(who, || rustix::fs::ftruncate(&*fd, size))?;
         Ok(())
     }
 
@@ -410,7 +368,7 @@ impl Inner {
         let node = self.node(file, pace)?;
         permission::check_regular(node.kind)?;
         let before = self.attributes(&node)?;
-        self.permit(|| permission::check_write(who, &before))?;
+        self.check_write(who, &node, &before, pace)?;
         let open = node.writer().clone();
         // What is written from now on is not in it.
         node.uncommitted.store(0, Relaxed);
@@ -442,6 +400,14 @@ impl Inner {
             tracing::warn!(%errno, "data could not be made durable");
             self.verifier.fetch_add(1, Relaxed);
         }
+    }
+}
+
+/// Whether a file can be as long as it would be.
+fn check_end(offset: u64, len: usize) -> Try<()> {
+    match offset.checked_add(len as u64) {
+        Some(end) if i64::try_from(end).is_ok() => Ok(()),
+        _ => Err(Error::TooLarge.into()),
     }
 }
 

@@ -6,7 +6,7 @@ use super::{INLINE_WRITE, Inner};
 use crate::fs::{
     Attributes, Changed, Error, FileId, FileKind, Found, Identity, Linked, Renamed, Seen, Wcc,
 };
-use crate::permission::{self, EXECUTE, WRITE};
+use crate::permission::{self, EXECUTE};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
@@ -64,7 +64,7 @@ impl Inner {
         let node = self.node(dir, pace)?;
         let attributes = self.attributes(&node)?;
         permission::check_directory(&attributes)?;
-        self.permit(|| permission::check(who, &attributes, EXECUTE))?;
+        self.check(who, &node, &attributes, EXECUTE, pace)?;
         let parent = self.parent(&node, pace)?;
         let found = self.found(&parent)?;
         Ok(Seen {
@@ -84,7 +84,7 @@ impl Inner {
         let attributes = self.attributes(&node)?;
         let entry = || -> Try<Found> {
             permission::check_directory(&attributes)?;
-            self.permit(|| permission::check(who, &attributes, EXECUTE))?;
+            self.check(who, &node, &attributes, EXECUTE, pace)?;
             let (fd, stat) = self.open_entry_or_covered(&node, name, pace)?;
             let child = self.adopt(&node, name, fd, &stat, None, pace)?;
             Ok(Found {
@@ -181,20 +181,17 @@ impl Inner {
         pace: Pace,
     ) -> Try<Changed<()>> {
         self.change_directory(dir, pace, |node, before, turn| {
-            self.permit(|| permission::check(who, before, EXECUTE))?;
+            self.check(who, node, before, EXECUTE, pace)?;
             // While it is open its data stays: that is given back without the lock.
             let (open, entry) = self.open_entry(node, name, pace)?;
             if pace == Pace::Quick && !goes_at_once(&entry.attributes) {
                 return Err(Stop::WouldBlock);
             }
-            self.permit(|| permission::check_take(who, before, &entry.attributes))?;
-            let flags = match (directory, entry.attributes.is_directory()) {
-                (true, true) => AtFlags::REMOVEDIR,
-                (false, false) => AtFlags::empty(),
-                (true, false) => return Err(Error::NotDirectory.into()),
-                (false, true) => return Err(Error::IsDirectory.into()),
+            let flags = match directory {
+                true => AtFlags::REMOVEDIR,
+                false => AtFlags::empty(),
             };
-            rustix::fs::unlinkat(&node.path, name, flags)?;
+            self.as_caller(who, || rustix::fs::unlinkat(&node.path, name, flags))?;
             let last = directory || entry.attributes.links <= 1;
             let gone = self.removed(node.ino, name, (&open, &entry), last);
             drop(turn);
@@ -260,8 +257,8 @@ impl Inner {
     ) -> Try<()> {
         permission::check_directory(from_before)?;
         permission::check_directory(to_before)?;
-        self.permit(|| permission::check(who, from_before, EXECUTE))?;
-        self.permit(|| permission::check(who, to_before, EXECUTE))?;
+        self.check(who, from, from_before, EXECUTE, pace)?;
+        self.check(who, to, to_before, EXECUTE, pace)?;
         let moving = self.stat_entry(from, from_name, pace)?;
         let stays = from.ino == to.ino && !moving.attributes.is_directory();
         let replaced = match pace {
@@ -274,18 +271,6 @@ impl Inner {
                 Err(stop) => return Err(stop),
             },
         };
-        self.permit(|| {
-            permission::check_take(who, from_before, &moving.attributes)?;
-            match &replaced {
-                Some((_, stat)) => permission::check_take(who, to_before, &stat.attributes)?,
-                None => permission::check_add(who, to_before)?,
-            }
-            // Its ".." changes.
-            if moving.attributes.is_directory() && from.ino != to.ino {
-                permission::check(who, &moving.attributes, WRITE)?;
-            }
-            Ok(())
-        })?;
         if moving.attributes.is_directory() && from.ino != to.ino {
             self.check_depth(to)?;
         }
@@ -297,7 +282,8 @@ impl Inner {
             Pace::Quick => RenameFlags::NOREPLACE,
             Pace::Patient => RenameFlags::empty(),
         };
-        match rustix::fs::renameat_with(&from.path, from_name, &to.path, to_name, flags) {
+        let rename = || rustix::fs::renameat_with(&from.path, from_name, &to.path, to_name, flags);
+        match self.as_caller(who, rename) {
             Err(Errno::EXIST | Errno::INVAL) if pace == Pace::Quick => {
                 return Err(Stop::WouldBlock);
             }
@@ -335,13 +321,14 @@ impl Inner {
         name: &[u8],
     ) -> Try<Linked> {
         let node = self.node(file, Pace::Patient)?;
-        let changed = self.change_directory(dir, Pace::Patient, |to, before, turn| {
+        let changed = self.change_directory(dir, Pace::Patient, |to, _, turn| {
             if node.is_directory() {
                 return Err(Error::Invalid.into());
             }
-            self.permit(|| permission::check_add(who, before))?;
             self.check_places()?;
-            self.proc.link(node.path.as_fd(), to.path.as_fd(), name)?;
+            self.as_caller(who, || {
+                self.proc.link(node.path.as_fd(), to.path.as_fd(), name)
+            })?;
             let moved = self.moved(&self.stat(&node)?, (node.home(), None), to, name);
             drop(turn);
             self.persist(to)?;

@@ -83,6 +83,11 @@ impl FsKind {
         self == Self::Memory
     }
 
+    /// Whether its access control lists are those of POSIX, which say nothing about the owner of a file.
+    pub(super) fn has_posix_lists(self) -> bool {
+        matches!(self, Self::Ext | Self::Xfs | Self::Btrfs | Self::Memory)
+    }
+
     /// Whether a file keeps its time of birth. On overlayfs it changes when a file is first
     /// written to, as the file is copied then, while the inode number stays.
     pub(super) fn keeps_births(self) -> bool {

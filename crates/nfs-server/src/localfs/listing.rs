@@ -6,7 +6,7 @@
 use super::Inner;
 use super::find::DIRECTORY_BUFFER;
 use super::node::Node;
-use super::sys::{self, Pace, Try};
+use super::sys::{self, Pace, Stop, Try};
 use crate::fs::{DirBudget, DirFrom, DirPage, Error, FileId, Found, Identity, Seen};
 use crate::permission::{self, EXECUTE, READ};
 use rustix::fs::{RawDir, SeekFrom};
@@ -26,13 +26,14 @@ impl Inner {
         let node = self.node(dir, Pace::Patient)?;
         let attributes = self.attributes(&node)?;
         // Who may not search a directory learns the names in it, and no more.
-        let plus = plus && permission::granted(self.acting(who), &attributes, EXECUTE);
+        let plus = plus && self.may(who, &node, &attributes, EXECUTE, Pace::Patient)?;
         let page = permission::check_directory(&attributes)
-            .and_then(|()| self.permit(|| permission::check(who, &attributes, READ)))
-            .and_then(|()| self.list(&node, from, budget, plus).map_err(Error::from));
+            .map_err(Stop::from)
+            .and_then(|()| self.check(who, &node, &attributes, READ, Pace::Patient))
+            .and_then(|()| self.list(&node, from, budget, plus));
         Ok(Seen {
             attributes: Some(attributes),
-            result: page,
+            result: page.map_err(Error::from),
         })
     }
 

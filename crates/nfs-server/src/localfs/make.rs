@@ -8,7 +8,6 @@ use crate::fs::{
     Attributes, Changed, CreateHow, Error, FileId, FileKind, Found, Identity, Make, SetAttributes,
     SetTime, Time, mode,
 };
-use crate::permission::{self, EXECUTE};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -37,12 +36,11 @@ impl Inner {
         if pace == Pace::Quick && !matches!(what, Make::File(_)) {
             return Err(Stop::WouldBlock);
         }
-        self.change_directory(dir, pace, |node, before, turn| {
+        self.change_directory(dir, pace, |node, _, turn| {
             let maker = Maker {
                 inner: self,
                 who,
                 dir: node,
-                before,
                 name,
             };
             match what {
@@ -76,7 +74,6 @@ struct Maker<'a> {
     inner: &'a Inner,
     who: &'a Identity,
     dir: &'a Arc<Node>,
-    before: &'a Attributes,
     name: &'a [u8],
 }
 
@@ -90,15 +87,15 @@ impl Maker<'_> {
         };
         let create = || -> Try<Made<'_>> {
             let inner = self.inner;
-            inner.permit(|| permission::check_add(self.who, self.before))?;
             // The owner writes to a file that was made read-only through the descriptor it was made
             // with; others are opened when they are written to.
             let (opened_for, access) = match mode & 0o200 {
                 0 => (OpenedFor::Writing, OFlags::RDWR),
                 _ => (OpenedFor::Reading, OFlags::RDONLY),
             };
-            let first = self.first_mode(&set, mode);
-            let fd = sys::create(&self.dir.path, self.name, first, access)?;
+            let fd = inner.as_caller(self.who, || {
+                sys::create(&self.dir.path, self.name, mode & mode::ALL, access)
+            })?;
             let stat = sys::stat(&fd, inner.births)?;
             Ok(Made {
                 fd,
@@ -109,39 +106,15 @@ impl Maker<'_> {
         };
         match create() {
             Ok(made) => self.finish(made, &set, mode),
-            Err(Stop::Fail(Error::Exists | Error::Access)) if pace == Pace::Quick => {
-                Err(Stop::WouldBlock)
-            }
-            Err(Stop::Fail(Error::Exists | Error::Access)) => self.existing(how),
+            Err(Stop::Fail(Error::Exists)) if pace == Pace::Quick => Err(Stop::WouldBlock),
+            Err(Stop::Fail(Error::Exists)) => self.existing(how),
             Err(stop) => Err(stop),
         }
     }
 
-    /// Mode that a regular file is made with. Nobody else may open it before it has its owner and
-    /// group; where neither makes a difference to anybody else's rights, one step is enough.
-    fn first_mode(&self, set: &SetAttributes, mode: u32) -> u32 {
-        let inner = self.inner;
-        let keeps_owner = set.uid.unwrap_or(self.who.uid) == inner.me.uid
-            && (self.who.is_root() || self.who.uid == inner.me.uid);
-        let group_like_others = (mode >> 3) & 0o7 == mode & 0o7;
-        match !inner.as_root || keeps_owner && group_like_others {
-            true => mode & 0o777,
-            false => mode & 0o700,
-        }
-    }
-
-    /// What CREATE does if there is such a name already, or no right to add one.
+    /// What CREATE does if there is such a name already, as the kernel told the caller.
     fn existing(&self, how: &CreateHow) -> Try<Found> {
-        let opened = self
-            .inner
-            .permit(|| permission::check(self.who, self.before, EXECUTE))
-            .map_err(Stop::from)
-            .and_then(|()| self.inner.open_entry(self.dir, self.name, Pace::Patient));
-        let (fd, stat) = match opened {
-            Ok(opened) => opened,
-            Err(Stop::Fail(Error::NotFound)) => return Err(Error::Access.into()),
-            Err(stop) => return Err(stop),
-        };
+        let (fd, stat) = self.inner.open_entry(self.dir, self.name, Pace::Patient)?;
         if stat.attributes.kind != FileKind::Regular {
             return Err(Error::Exists.into());
         }
@@ -175,13 +148,10 @@ impl Maker<'_> {
     }
 
     fn directory(&self, set: &SetAttributes, turn: Turn<'_>) -> Try<Found> {
-        self.inner
-            .permit(|| permission::check_add(self.who, self.before))
-            .map_err(|error| self.or_exists(error))?;
         self.inner.check_depth(self.dir)?;
         self.inner.check_places()?;
         let mode = set.mode.unwrap_or(DEFAULT_DIRECTORY_MODE);
-        let first = Mode::from_raw_mode(mode & 0o700);
+        let first = Mode::from_raw_mode(mode & mode::ALL);
         let made = self.make_entry(FileKind::Directory, mode, turn, || {
             rustix::fs::mkdirat(&self.dir.path, self.name, first)
         })?;
@@ -195,9 +165,6 @@ impl Maker<'_> {
         if text.len() > MAX_LINK_TEXT {
             return Err(Error::NameTooLong.into());
         }
-        self.inner
-            .permit(|| permission::check_add(self.who, self.before))
-            .map_err(|error| self.or_exists(error))?;
         let made = self.make_entry(FileKind::Symlink, 0o777, turn, || {
             rustix::fs::symlinkat(text, &self.dir.path, self.name)
         })?;
@@ -230,31 +197,19 @@ impl Maker<'_> {
                 return Err(Error::BadType.into());
             }
         };
-        self.inner
-            .permit(|| permission::check_add(self.who, self.before))
-            .map_err(|error| self.or_exists(error))?;
         let mode = set.mode.unwrap_or(DEFAULT_FILE_MODE);
-        let first = Mode::from_raw_mode(mode & 0o700);
+        let first = Mode::from_raw_mode(mode & mode::ALL);
         let made = self.make_entry(kind, mode, turn, || {
             rustix::fs::mknodat(&self.dir.path, self.name, file_type, first, device)
         })?;
         self.finish(made, set, mode)
     }
 
-    /// Who may not add an entry is told if it is there, as mkdir(2) does.
-    fn or_exists(&self, error: Error) -> Error {
-        let searchable = permission::granted(self.inner.acting(self.who), self.before, EXECUTE);
-        match self.inner.stat_entry(self.dir, self.name, Pace::Patient) {
-            Ok(_) if searchable => Error::Exists,
-            _ => error,
-        }
-    }
-
     /// Makes what can only be made by name, and opens it.
     ///
-    /// It is given to the caller next. Through us nobody can put another file in its place, as names
+    /// Root may give it to somebody next. Through us nobody can put another file in its place, as names
     /// change one at a time; somebody on this machine can, and then it must be seen that it is not
-    /// ours to give away.
+    /// the one that was made.
     fn make_entry<'a>(
         &self,
         kind: FileKind,
@@ -264,7 +219,7 @@ impl Maker<'_> {
     ) -> Try<Made<'a>> {
         let inner = self.inner;
         let begin = sys::coarse_now();
-        make()?;
+        inner.as_caller(self.who, make)?;
         let opened = inner.open_entry(self.dir, self.name, Pace::Patient);
         let (fd, stat) = opened.inspect_err(|_| {
             self.unmake(&turn.names, |stat| self.is_fresh(stat, kind, mode, begin));
@@ -284,18 +239,18 @@ impl Maker<'_> {
     fn is_fresh(&self, stat: &Stat, kind: FileKind, mode: u32, begin: Time) -> bool {
         let found = &stat.attributes;
         let links = if kind == FileKind::Directory { 2 } else { 1 };
-        let rights = mode & 0o700;
+        let rights = mode & 0o777;
         found.kind == kind
-            && found.uid == self.inner.me.uid
+            && found.uid == self.inner.acting(self.who).uid
             // Some file systems count no names of directories within a directory.
             && found.links <= links
-            // The umask of this process may have taken some away; symbolic links have all.
+            // The umask, or a default list, may have taken some away; symbolic links have all.
             && (kind == FileKind::Symlink || found.mode & 0o777 & !rights == 0)
             && (!self.inner.local || is_since(found.mtime, begin))
             && (!self.inner.local || stat.born.is_none_or(|born| is_since(born, begin)))
     }
 
-    /// Gives what was made its owner, group and mode, whatever the umask of this process is.
+    /// Gives what was made the rest of its attributes.
     fn finish(&self, made: Made<'_>, set: &SetAttributes, mode: u32) -> Try<Found> {
         let inner = self.inner;
         let Made {
@@ -304,7 +259,7 @@ impl Maker<'_> {
             stat,
             turn,
         } = made;
-        let set = self.missing(set, mode, &stat.attributes);
+        let set = self.missing(set, mode, &stat.attributes)?;
         let is_same = |other: &Stat| {
             other.attributes.fileid == stat.attributes.fileid && other.birth == stat.birth
         };
@@ -318,7 +273,9 @@ impl Maker<'_> {
             inner.keep_writer(&node, fd);
         }
         let as_made = set == SetAttributes::default();
-        if !as_made && let Err(stop) = inner.apply_unchecked(&node, &stat.attributes, &set) {
+        if !as_made
+            && let Err(stop) = inner.apply_unchecked(self.who, &node, &stat.attributes, &set)
+        {
             self.unmake(&inner.names(), is_same);
             return Err(stop);
         }
@@ -337,40 +294,47 @@ impl Maker<'_> {
     }
 
     /// What is to be set on a file that was just made, beside what it has already.
-    fn missing(&self, set: &SetAttributes, mode: u32, made: &Attributes) -> SetAttributes {
-        let inner = self.inner;
-        let (gid, bits) = if inner.as_root {
-            permission::inherited(self.who, self.before, made.kind)
-        } else {
-            // The kernel has inherited what there is.
-            (made.gid, made.mode & mode::SET_GID)
-        };
-        let mut set = SetAttributes {
-            mode: Some(mode | bits),
-            uid: set.uid.or(Some(self.who.uid)),
-            gid: set.gid.or(Some(gid)),
+    ///
+    /// Owner and group are root's to choose; others have made theirs with what they are.
+    fn missing(&self, set: &SetAttributes, mode: u32, made: &Attributes) -> Try<SetAttributes> {
+        let chooses = self.inner.as_root && self.who.is_root();
+        let uid = set.uid.filter(|&uid| chooses && uid != made.uid);
+        let gid = set.gid.filter(|&gid| chooses && gid != made.gid);
+        let is_directory = made.kind == FileKind::Directory;
+        // To the kernel a new directory has none of its own.
+        let special = mode & (mode::SET_UID | mode::SET_GID);
+        let special = if is_directory { special } else { 0 };
+        let wanted = made.mode | special | self.taken(mode, made)?;
+        // A change of the owner takes these from what is no directory.
+        let lost = !is_directory
+            && (uid.is_some() || gid.is_some())
+            && wanted & (mode::SET_UID | mode::SET_GID) != 0;
+        let set_mode = made.kind != FileKind::Symlink && (wanted != made.mode || lost);
+        Ok(SetAttributes {
+            mode: set_mode.then_some(wanted),
+            uid,
+            gid,
+            // Only a regular file has a size, and none yet.
+            size: set
+                .size
+                .filter(|&size| made.kind == FileKind::Regular && size != 0),
             ..*set
-        };
-        if !inner.as_root {
-            (set.uid, set.gid) = (None, None);
-        } else if !self.who.is_root() {
-            (set.uid, set.gid) = (Some(self.who.uid), Some(gid));
+        })
+    }
+
+    /// Rights that the umask of this process took from what the caller asked for. A default access
+    /// control list of the directory comes in place of the umask, and what that takes is not given.
+    fn taken(&self, mode: u32, made: &Attributes) -> Try<u32> {
+        let taken = mode & 0o777 & !made.mode;
+        if taken == 0 || taken & !self.inner.umask != 0 || made.kind == FileKind::Symlink {
+            return Ok(0);
         }
-        if let Some(mode) = set.mode {
-            let gid = set.gid.unwrap_or(gid);
-            let mode = permission::settable_mode(inner.acting(self.who), gid, mode);
-            set.mode = Some(mode | bits);
+        let dir = self.inner.open_directory(self.dir)?;
+        match rustix::fs::fgetxattr(&dir, c"system.posix_acl_default", &mut [0_u8; 0]) {
+            Ok(_) => Ok(0),
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(taken),
+            Err(errno) => Err(errno.into()),
         }
-        set.uid = set.uid.filter(|&uid| uid != made.uid);
-        set.gid = set.gid.filter(|&gid| gid != made.gid);
-        // A change of the owner may take bits away.
-        let keeps_mode = set.uid.is_none() && set.gid.is_none();
-        set.mode = set.mode.filter(|&mode| !keeps_mode || mode != made.mode);
-        // Only a regular file has a size, and none yet.
-        set.size = set
-            .size
-            .filter(|&size| made.kind == FileKind::Regular && size != 0);
-        set
     }
 
     /// Takes what was made among the open files. A descriptor that is open for writing comes back: what
@@ -405,7 +369,8 @@ impl Maker<'_> {
         } else {
             AtFlags::empty()
         };
-        if ours(&stat) && rustix::fs::unlinkat(&self.dir.path, self.name, flags).is_ok() {
+        let unlink = || rustix::fs::unlinkat(&self.dir.path, self.name, flags);
+        if ours(&stat) && inner.as_caller(self.who, unlink).is_ok() {
             inner.removed(self.dir.ino, self.name, (&fd, &stat), true);
         }
     }
@@ -440,55 +405,6 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-    #[test]
-    fn file_has_rights_for_others_only_with_its_owner_and_group() {
-        let dir = tempfile::tempdir().unwrap();
-        let options = LocalFsOptions {
-            changes: Changes::Cached,
-            ..LocalFsOptions::default()
-        };
-        let mut inner =
-            super::super::Inner::open(dir.path().canonicalize().unwrap(), options).unwrap();
-        inner.me = Identity::new(0, 0);
-        let before = inner.attributes(&inner.root).unwrap();
-        let given_away = SetAttributes {
-            uid: Some(1001),
-            ..SetAttributes::default()
-        };
-        let (root, user) = (Identity::root(), Identity::new(1001, 0));
-        let mut check = |as_root, who, set: &SetAttributes, mode, expected| {
-            inner.as_root = as_root;
-            let maker = Maker {
-                inner: &inner,
-                who,
-                dir: &inner.root,
-                before: &before,
-                name: b"new",
-            };
-            assert_eq!(maker.first_mode(set, mode), expected, "{mode:o}");
-        };
-        let none = SetAttributes::default();
-        check(true, &root, &none, 0o644, 0o644);
-        check(true, &root, &none, 0o4755, 0o755);
-        // The group may become another one.
-        check(true, &root, &none, 0o640, 0o600);
-        check(true, &root, &none, 0o604, 0o600);
-        check(true, &root, &given_away, 0o644, 0o600);
-        check(true, &user, &none, 0o644, 0o600);
-        // Only root's files may have another owner than who says so.
-        check(
-            true,
-            &user,
-            &SetAttributes {
-                uid: Some(0),
-                ..none
-            },
-            0o644,
-            0o600,
-        );
-        check(false, &user, &none, 0o640, 0o640);
-    }
-
     /// Somebody on this machine moves a directory to where one was just made.
     #[test]
     fn files_that_were_not_just_created_do_not_change_owner() {
@@ -514,12 +430,11 @@ mod tests {
         let inner = &local.inner;
         let make = |name: &'static str| {
             let root = inner.root.id();
-            let changed = inner.change_directory(root, Pace::Patient, |node, before, turn| {
+            let changed = inner.change_directory(root, Pace::Patient, |node, _, turn| {
                 let maker = Maker {
                     inner,
-                    who: &Identity::new(1001, 1001),
+                    who: &Identity::root(),
                     dir: node,
-                    before,
                     name: b"new",
                 };
                 let made = maker.make_entry(FileKind::Directory, 0o700, turn, move || {

@@ -2,6 +2,7 @@
 
 use super::id::TableId;
 use super::sys::Stat;
+use super::verdicts::Verdicts;
 use crate::fs::{FileId, FileKind};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -60,6 +61,8 @@ pub(super) struct Node {
     verifier: Arc<AtomicU64>,
     /// Held while data is written that need not reach a disk, and while the size is set.
     pub(super) writing: Mutex<()>,
+    /// What callers may do with it.
+    pub(super) verdicts: Verdicts,
     /// When a directory was last seen within the export, in milliseconds since the start; 0 is never.
     pub(super) seen: AtomicU64,
 }
@@ -84,6 +87,7 @@ impl Node {
             uncommitted: AtomicU64::new(0),
             verifier: Arc::clone(verifier),
             writing: Mutex::new(()),
+            verdicts: Verdicts::default(),
             seen: AtomicU64::new(0),
         }
     }

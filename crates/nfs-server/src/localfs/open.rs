@@ -13,13 +13,14 @@ use super::{Caches, DIRECTORY_TRUST, Inner, REMEMBERED_PLACES, Resolver};
 use crate::fs::{Identity, fresh_verifier};
 use buffer::Pool;
 use rustix::fd::AsFd;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Access, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
+use syscalls::{ActingAs, FsUser};
 
 /// Fewest and most files kept open by all exports. Between them it is a quarter of the limit of the
 /// process, as a file takes up to three descriptors.
@@ -224,6 +225,24 @@ impl Inner {
             .map(|state| (state.attributes.fileid, state.birth));
         let verifier = Arc::new(AtomicU64::new(fresh_verifier()));
         let euid = rustix::process::geteuid().as_raw();
+        let flags = rustix::fs::fstatvfs(&root)
+            .map_err(kernel_error("statvfs"))?
+            .f_flag;
+        syscalls::check_access(&root, Access::EXISTS).map_err(kernel_error(
+            "this kernel has no faccessat2 (Linux 5.8), which tells what callers may do",
+        ))?;
+        if euid == 0 {
+            let other = FsUser {
+                uid: 1,
+                gid: 1,
+                groups: &[1],
+            };
+            let acting = ActingAs::enter(other).map_err(kernel_error(
+                "run by root, the server acts for its callers, for which it needs the capabilities \
+                 CAP_SETUID and CAP_SETGID",
+            ))?;
+            drop(acting);
+        }
         Ok(Self {
             hidden,
             proc,
@@ -265,6 +284,13 @@ impl Inner {
             changes: options.changes,
             trust: DIRECTORY_TRUST,
             memory: kind.is_memory(),
+            posix_lists: kind.has_posix_lists(),
+            no_exec: flags.contains(StatVfsMountFlags::NOEXEC),
+            umask: umask().map_err(|error| OpenError::Kernel {
+                path: path.clone(),
+                what: "/proc/self/status does not tell the umask",
+                error,
+            })?,
             root: Arc::new(Node::new(&stat, (file, key), root, &verifier)),
             sweeper: EndSweeper(Arc::default()),
             round: AtomicU64::new(1),
@@ -284,6 +310,15 @@ fn share(limit: Option<u64>, exports: usize) -> usize {
         usize::try_from(limit / 4).unwrap_or(usize::MAX)
     });
     quarter.clamp(*OPEN_FILES.start(), *OPEN_FILES.end()) / exports.max(1)
+}
+
+/// The umask of this process. To ask for it with umask(2) would be to set it.
+fn umask() -> io::Result<u32> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let found = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    found
+        .and_then(|umask| u32::from_str_radix(umask.trim(), 8).ok())
+        .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// The table of an export, and the directory of all state.

@@ -4,9 +4,9 @@ use super::Inner;
 use super::node::Node;
 use super::sys::{self, Pace, Try};
 use crate::fs::{
-    Attributes, Changed, Error, FileId, FileKind, Identity, SetAttributes, SetTime, Time, Wcc,
+    Attributes, Changed, Error, FileId, FileKind, Identity, SetAttributes, SetTime, Time, Wcc, mode,
 };
-use crate::permission;
+use crate::permission::{self, WRITE};
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, Gid, Mode, Uid};
 
@@ -41,7 +41,8 @@ impl Inner {
         })
     }
 
-    /// Sets attributes if `who` may.
+    /// Sets attributes as the caller. What can be seen to be refused is refused before anything is
+    /// changed; it is not done in one step, and the size, which comes first, may cost data.
     pub(super) fn apply(
         &self,
         who: &Identity,
@@ -49,23 +50,25 @@ impl Inner {
         before: &Attributes,
         set: &SetAttributes,
     ) -> Try<()> {
-        let mut set = *set;
-        self.permit(|| permission::check_set(who, before, &set))?;
+        if self.as_root {
+            permission::check_set(who, before, set, || {
+                self.check(who, node, before, WRITE, Pace::Patient)
+            })?;
+        }
         if set.size.is_some() {
             permission::check_regular(before.kind)?;
-            self.take_privilege(who, node, before, Pace::Patient)?;
         }
-        if let Some(mode) = set.mode {
-            let gid = set.gid.unwrap_or(before.gid);
-            set.mode = Some(permission::settable_mode(self.acting(who), gid, mode));
-        }
-        self.apply_unchecked(node, before, &set)
+        self.apply_unchecked(who, node, before, set)
     }
 
     /// Sets attributes, the size first: it takes away what the later ones may give. What can be seen
     /// to be wrong is refused before anything is changed.
+    ///
+    /// Each step is the caller's, so that the kernel takes away set-user-id and set-group-id bits, and
+    /// leaves a set-group-id bit to members of the group.
     pub(super) fn apply_unchecked(
         &self,
+        who: &Identity,
         node: &Node,
         before: &Attributes,
         set: &SetAttributes,
@@ -80,44 +83,60 @@ impl Inner {
             return Err(Error::Invalid.into());
         }
         if let Some(size) = set.size {
-            self.truncate(node, size)?;
+            self.truncate(who, node, size)?;
         }
         let modes = self.modes();
         if uid.is_some() || gid.is_some() {
-            rustix::fs::chownat(
-                &node.path,
-                c"",
-                uid.map(Uid::from_raw),
-                gid.map(Gid::from_raw),
-                AtFlags::EMPTY_PATH,
-            )?;
+            let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+            self.as_caller(who, || {
+                rustix::fs::chownat(&node.path, c"", uid, gid, AtFlags::EMPTY_PATH)
+            })?;
         }
         if let Some(mode) = set.mode
             // Linux keeps no mode for symbolic links.
             && before.kind != FileKind::Symlink
         {
-            self.chmod(node, mode)?;
+            self.chmod(who, node, mode & mode::ALL)?;
         }
         drop(modes);
-        if set.atime != SetTime::Keep || set.mtime != SetTime::Keep {
-            let times = sys::timestamps(set.atime, set.mtime);
-            match node.reader() {
-                Some(fd) => rustix::fs::futimens(fd, &times)?,
-                None => self.proc.utimens(node.path.as_fd(), &times)?,
-            }
+        self.set_times(who, node, before, set)
+    }
+
+    fn set_times(
+        &self,
+        who: &Identity,
+        node: &Node,
+        before: &Attributes,
+        set: &SetAttributes,
+    ) -> Try<()> {
+        if set.atime == SetTime::Keep && set.mtime == SetTime::Keep {
+            return Ok(());
+        }
+        let times = sys::timestamps(set.atime, set.mtime);
+        let set_times = || match node.reader() {
+            Some(fd) => rustix::fs::futimens(fd, &times),
+            None => self.proc.utimens(node.path.as_fd(), &times),
+        };
+        // Who may write to a file may set its times to now. To the kernel one of them alone is the
+        // owner's to set; a client that cuts a file off asks for just that.
+        let is_owner = who.is_root() || who.uid == before.uid;
+        match is_owner {
+            true => self.as_caller(who, set_times)?,
+            false => set_times()?,
         }
         Ok(())
     }
 
     /// Sets the mode, through a descriptor that is open if there is one.
-    fn chmod(&self, node: &Node, mode: u32) -> Try<()> {
+    fn chmod(&self, who: &Identity, node: &Node, mode: u32) -> Try<()> {
         let writer = node.writer();
-        let set = match (&*writer, node.reader()) {
-            (Some(fd), _) => rustix::fs::fchmod(fd, Mode::from_raw_mode(mode)),
-            (None, Some(fd)) => rustix::fs::fchmod(fd, Mode::from_raw_mode(mode)),
+        let raw = Mode::from_raw_mode(mode);
+        self.as_caller(who, || match (&*writer, node.reader()) {
+            (Some(fd), _) => rustix::fs::fchmod(fd, raw),
+            (None, Some(fd)) => rustix::fs::fchmod(fd, raw),
             (None, None) => self.proc.chmod(node.path.as_fd(), mode),
-        };
-        Ok(set?)
+        })?;
+        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! System calls, with the flags that confine them to the export.
 
 use crate::fs::{Attributes, Error, FileKind, SetTime, Time};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 use siphasher::sip::SipHasher24;
@@ -306,6 +306,13 @@ impl ProcFd {
         self.with(fd, |dir, name| {
             rustix::fs::readlinkat(dir, name, Vec::new())
         })
+    }
+
+    /// Bytes of an extended attribute, whether or not it can be read through the descriptor.
+    pub(super) fn xattr_len(&self, fd: BorrowedFd<'_>, name: &CStr) -> Result<usize, Errno> {
+        // There is no call for this relative to a directory before Linux 6.13.
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        rustix::fs::getxattr(path, name, &mut [0_u8; 0])
     }
 
     pub(super) fn chmod(&self, fd: BorrowedFd<'_>, mode: u32) -> Result<(), Errno> {

@@ -14,6 +14,7 @@ mod handles;
 mod kernel;
 mod mounts;
 mod places;
+mod rights;
 mod sweep;
 mod turns;
 
@@ -82,7 +83,12 @@ impl Export {
     }
 
     fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        Self::within(&std::env::temp_dir())
+    }
+
+    /// One in a new directory of `base`.
+    fn within(base: &Path) -> Self {
+        let dir = tempfile::tempdir_in(base).unwrap();
         let [path, state, outside] = ["export", "state", "outside"].map(|name| {
             let path = dir.path().join(name);
             fs::create_dir(&path).unwrap();
@@ -416,97 +422,6 @@ fn state_directory_within_the_export_is_not_served() {
     }
 }
 
-/// The same calls by two users, of whom one owns the file. Run by root the mode bits decide; run by
-/// anybody else all is done as that user.
-fn callers_have_the_rights_of_their_mode_bits() {
-    let export = Export::new();
-    let (owner, other) = (Identity::new(1001, 1001), Identity::new(1002, 1002));
-    fs::set_permissions(&export.path, fs::Permissions::from_mode(0o777)).unwrap();
-    let root = export.fs().root();
-    let f = export.make_as(&owner, root, "f", file(0o600)).unwrap();
-    let attributes = export.stat(f).unwrap();
-    let set = SetAttributes::mode(0o644);
-    let by_other = export.fs().set_attributes(&other, f, set, None).wait();
-    if export.fs().acts_for_callers() {
-        assert_eq!((attributes.uid, attributes.gid), (1001, 1001));
-        assert_eq!(export.read_as(&owner, f).unwrap(), b"");
-        assert_eq!(export.read_as(&other, f), Err(Error::Access));
-        assert_eq!(by_other.result, Err(Error::NotOwner));
-        let d = Make::Directory(SetAttributes::mode(0o755));
-        let d = export.make_as(&owner, root, "d", d).unwrap();
-        assert_eq!(
-            export.make_as(&other, d, "x", file(0o600)),
-            Err(Error::Access)
-        );
-        assert_eq!(export.find_as(&other, "d/none"), Err(Error::NotFound));
-        export
-            .fs()
-            .set_attributes(&owner, d, SetAttributes::mode(0o700), None)
-            .wait()
-            .result
-            .unwrap();
-        assert_eq!(export.find_as(&other, "d/none"), Err(Error::Access));
-        let wanted = Access::all();
-        let access = |who| export.fs().access(who, d, wanted).wait().result.unwrap();
-        assert_eq!(access(&other), Access::empty());
-        assert_eq!(access(&owner), wanted - Access::EXECUTE);
-    } else {
-        assert_eq!(attributes.uid, rustix::process::geteuid().as_raw());
-        assert_eq!(export.read_as(&other, f).unwrap(), b"");
-        assert_eq!(by_other.result, Ok(()));
-    }
-}
-
-fn set_group_id_directories_pass_on_their_group() {
-    let export = Export::new();
-    let dir = Make::Directory(SetAttributes::mode(0o2777));
-    let who = Identity::root();
-    let d = export.make_as(&who, export.fs().root(), "d", dir).unwrap();
-    let gid = export.stat(d).unwrap().gid;
-    let user = Identity::new(1001, 1001);
-    let sub = Make::Directory(SetAttributes::mode(0o755));
-    let sub = export.make_as(&user, d, "sub", sub).unwrap();
-    let f = export.make_as(&user, d, "f", file(0o644)).unwrap();
-    let (sub, f) = (export.stat(sub).unwrap(), export.stat(f).unwrap());
-    assert_eq!((sub.gid, sub.mode), (gid, 0o2755));
-    assert_eq!((f.gid, f.mode), (gid, 0o644));
-}
-
-fn file_made_read_only_can_be_written_by_its_owner() {
-    let mut export = Export::new();
-    let root = export.fs().root();
-    fs::set_permissions(&export.path, fs::Permissions::from_mode(0o777)).unwrap();
-    let who = Identity::new(1001, 1001);
-    let f = export.make_as(&who, root, "f", file(0o444)).unwrap();
-    let write = |export: &Export, data: &'static [u8]| {
-        let data = Gather::from_elem(Bytes::from_static(data), 1);
-        let done = export
-            .fs()
-            .write(&who, f, 0, data, Stability::FileSync)
-            .wait();
-        done.result.map(|written| written.count)
-    };
-    assert_eq!(write(&export, b"first"), Ok(5));
-    export.restart();
-    assert_eq!(write(&export, b"other"), Ok(5));
-    assert_eq!(export.stat(f).unwrap().mode, 0o444);
-    assert_eq!(export.read(f).unwrap(), b"other");
-}
-
-fn set_id_bits_are_cleared_when_another_user_writes() {
-    let export = Export::new();
-    let root = export.fs().root();
-    let f = export
-        .make_as(&Identity::root(), root, "f", file(0o4777))
-        .unwrap();
-    assert_eq!(export.stat(f).unwrap().mode, 0o4777);
-    let data = Gather::from_elem(Bytes::from_static(b"x"), 1);
-    let user = Identity::new(1001, 1001);
-    let done = export.fs().write(&user, f, 0, data, Stability::Unstable);
-    done.wait().result.unwrap();
-    assert_eq!(export.stat(f).unwrap().mode, 0o777);
-}
-
 /// Somebody's write takes privilege away while the owner sets another mode, which stays.
 fn mode_that_was_read_before_is_not_given_back() {
     let export = Export::new();
@@ -692,10 +607,6 @@ in_both_ways! {
     directory_that_was_moved_out_of_the_export_is_not_served
     directory_swapped_for_a_link_never_leads_out
     state_directory_within_the_export_is_not_served
-    callers_have_the_rights_of_their_mode_bits
-    set_group_id_directories_pass_on_their_group
-    file_made_read_only_can_be_written_by_its_owner
-    set_id_bits_are_cleared_when_another_user_writes
     mode_that_was_read_before_is_not_given_back
     refused_attributes_do_not_cost_the_data
     number_of_open_files_is_bounded

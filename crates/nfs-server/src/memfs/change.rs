@@ -33,7 +33,9 @@ pub(super) fn existing(
         CreateHow::Unchecked(set) => {
             if let Some(size) = set.size {
                 let set = SetAttributes::size(size);
-                permission::check_set(who, &attributes, &set)?;
+                permission::check_set(who, &attributes, &set, || {
+                    permission::check(who, &attributes, WRITE)
+                })?;
                 set_attributes(tree, who, there, &attributes, &set)?;
             }
             Ok(there)

@@ -72,34 +72,6 @@ fn panic_of_one_call_stops_no_other_one() {
     }
 }
 
-/// Else it could be run with them between the end of the write and the change of its mode.
-#[test]
-fn program_loses_its_owners_rights_before_somebody_else_changes_it() {
-    let mut export = Export::new();
-    export.restart_with(|inner| inner.as_root = true);
-    export.write("f", "program");
-    let (f, path) = (export.find("f").unwrap(), export.path.join("f"));
-    let (who, local) = (Identity::new(12345, 12345), export.fs());
-    // Nothing can be written through this.
-    let node = local.inner.node(f, Pace::Patient).unwrap();
-    *node.writer() = Some(Arc::new(fs::File::open(&path).unwrap().into()));
-    let check = |is_refused: &dyn Fn() -> bool| {
-        fs::set_permissions(&path, PermissionsExt::from_mode(0o6777)).unwrap();
-        assert!(is_refused());
-        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o777);
-    };
-    check(&|| {
-        let data = Gather::from_elem(Bytes::from_static(b"x"), 1);
-        let done = local.write(&who, f, 0, data, Stability::FileSync).wait();
-        done.result.is_err()
-    });
-    check(&|| {
-        let set = SetAttributes::size(1);
-        let done = local.set_attributes(&who, f, set, None).wait();
-        done.result.is_err()
-    });
-}
-
 /// To open it for its owner, its mode is changed for a moment, for which a disk may be waited.
 #[test]
 fn file_without_rights_for_its_owner_is_read_by_a_job() {
