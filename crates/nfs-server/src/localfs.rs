@@ -43,6 +43,7 @@ mod caller;
 mod data;
 mod entries;
 mod find;
+mod group_commit;
 mod id;
 mod kernel;
 mod kind;
@@ -59,6 +60,7 @@ mod sweep;
 mod sweeper;
 mod sys;
 mod table;
+mod turns;
 mod verdicts;
 mod within;
 
@@ -82,12 +84,13 @@ use rustix::io::{Errno, ReadWriteFlags};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use sweep::Gone;
 use sweeper::EndSweeper;
 use sys::{Pace, ProcFd, Stat, Stop, Try};
 use table::Table;
+use turns::Turns;
 
 /// Largest unstable write that is tried without waiting, in bytes.
 pub const INLINE_WRITE: usize = 64 << 10;
@@ -119,11 +122,10 @@ struct Inner {
     resolver: Resolver,
     caches: Mutex<Caches>,
     passes: Passes,
-    /// Held while a name is looked at, changed, and what is remembered of it brought up to date, so
-    /// that no two calls do so at the same time; never while a disk is waited for on purpose.
-    names: Mutex<()>,
+    /// Which calls change names of a directory, data or attributes of a file.
+    turns: Turns,
     /// Held while a mode is read and changed accordingly, or set: a mode that was read before is not
-    /// given back after somebody set another one. Taken behind `names`, if both are.
+    /// given back after somebody set another one. Taken behind `turns`, if both are.
     modes: Mutex<()>,
     /// The directory with our own state, which no client gets to see.
     hidden: Option<(u64, u64)>,
@@ -157,6 +159,8 @@ struct Inner {
     posix_lists: bool,
     /// Whether programs of the file system cannot be run on this machine.
     no_exec: bool,
+    /// Whether a new file that is on the disk has its name there.
+    syncs_names: bool,
     /// What the kernel takes from the mode of what this process makes.
     umask: u32,
     changes: Changes,
@@ -265,15 +269,6 @@ impl Inner {
         self.caches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn names(&self) -> MutexGuard<'_, ()> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// As [`names`](Self::names); in haste only if nobody else changes names.
-    fn names_at(&self, pace: Pace) -> Try<MutexGuard<'_, ()>> {
-        lock_at(&self.names, pace)
-    }
-
     /// The pace at which a name is looked up. In memory no lookup waits for a disk, and one of a name
     /// that the kernel has not seen lately need not become a job.
     fn look(&self, pace: Pace) -> Pace {
@@ -330,16 +325,23 @@ impl Inner {
         {
             return Ok(());
         }
-        let synced = match node.reader() {
-            Some(fd) => rustix::fs::fsync(fd),
+        let fd = match node.reader() {
+            Some(fd) => fd,
             None => match self.proc.reopen(node.path.as_fd(), OFlags::RDONLY) {
-                Ok(fd) => rustix::fs::fsync(fd),
+                // More names of a directory will change.
+                Ok(fd) => node.reader_or(fd),
                 // Not readable by this user: then the file system as a whole.
-                Err(Errno::ACCESS) => rustix::fs::syncfs(self.open_directory(&self.root)?),
+                Err(Errno::ACCESS) => {
+                    return self.synced(rustix::fs::syncfs(self.open_directory(&self.root)?));
+                }
                 Err(errno) => return Err(errno.into()),
             },
         };
-        self.synced(synced)
+        let sync = || rustix::fs::fsync(fd);
+        self.synced(match node.is_directory() {
+            true => node.syncs.sync(sync),
+            false => sync(),
+        })
     }
 
     /// Makes the handles of created and moved files durable.
@@ -388,19 +390,6 @@ impl Inner {
             free_files: found.f_ffree,
             available_files: found.f_favail,
         })
-    }
-}
-
-/// Locks a mutex that guards no data; in haste only if nobody holds it.
-fn lock_at(mutex: &Mutex<()>, pace: Pace) -> Try<MutexGuard<'_, ()>> {
-    match (mutex.try_lock(), pace) {
-        (Ok(guard), _) => Ok(guard),
-        // It is locked: a second time would be for ever.
-        (Err(TryLockError::Poisoned(error)), _) => Ok(error.into_inner()),
-        (Err(TryLockError::WouldBlock), Pace::Quick) => Err(Stop::WouldBlock),
-        (Err(TryLockError::WouldBlock), Pace::Patient) => {
-            Ok(mutex.lock().unwrap_or_else(PoisonError::into_inner))
-        }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::node::Node;
 use super::sys::{Pace, Stop, Try};
-use super::{INLINE_WRITE, INLINE_WRITE_IN_MEMORY, Inner, LocalFs, lock_at};
+use super::turns::lock_at;
+use super::{INLINE_WRITE, INLINE_WRITE_IN_MEMORY, Inner, LocalFs};
 use crate::fs::{
     Attributes, Changed, Error, Failed, FileId, Identity, Outcome, ReadOut, Seen, Stability, Wcc,
     WriteOut,
@@ -265,6 +266,8 @@ impl Inner {
     ) -> Try<Changed<WriteOut>> {
         let node = self.node(file, pace)?;
         permission::check_regular(node.kind)?;
+        let _unguarded = self.turns.unguarded(node.ino, pace)?;
+        let changing = self.turns.begin(node.ino, false);
         let before = self.attributes(&node)?;
         let result = self
             .check_write(who, &node, &before, pace)
@@ -277,10 +280,12 @@ impl Inner {
             Err(Stop::Fail(error)) => Err(error),
             Ok(()) => Ok(()),
         };
+        let after = self.attributes(&node).ok();
         Ok(Changed {
             wcc: Wcc {
-                before: Some(before.before()),
-                after: self.attributes(&node).ok(),
+                // Others may be writing, too: then nobody is told that it was alone.
+                before: changing.is_alone().then(|| before.before()),
+                after,
             },
             result: result.map(|()| WriteOut {
                 count: u32::try_from(*written).unwrap_or(u32::MAX),

@@ -2,6 +2,7 @@
 
 use super::node::Node;
 use super::sys::{self, Pace, Stat, Stop, Try};
+use super::turns::{Changing, Names};
 use super::{INLINE_WRITE, Inner};
 use crate::fs::{
     Attributes, Changed, Error, FileId, FileKind, Found, Identity, Linked, Renamed, Seen, Wcc,
@@ -11,7 +12,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 use smallvec::SmallVec;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 /// A checked name in a job. Most names are short enough to need no memory of their own.
 pub(super) type OwnedName = SmallVec<[u8; 32]>;
@@ -21,21 +22,38 @@ fn goes_at_once(file: &Attributes) -> bool {
     file.kind == FileKind::Regular && file.links <= 1 && file.size <= INLINE_WRITE as u64
 }
 
-/// The turn of a call that changes names: nobody else does until this is dropped, and the attributes of
-/// its directories after the call are noted then. A client whose copy is as old as those before takes
-/// all that came between for its own doing (RFC 1813 §2.6).
+/// The turn of a call that changes names: nobody else changes those of its directories until this is
+/// dropped, and the attributes of these after the call are noted then. A client whose copy is as old as
+/// those before takes all that came between for its own doing (RFC 1813 §2.6).
 pub(super) struct Turn<'a> {
     inner: &'a Inner,
-    dirs: [&'a Node; 2],
-    after: [Option<&'a mut Option<Attributes>>; 2],
-    pub(super) names: MutexGuard<'a, ()>,
+    dirs: [(&'a Node, Option<(Changing<'a>, &'a mut Told)>); 2],
+    pub(super) names: Names<'a>,
+}
+
+/// What a client is told of a directory after its call.
+#[derive(Default)]
+struct Told {
+    after: Option<Attributes>,
+    /// Whether nobody else changed it meanwhile, so that it can be told what was before.
+    alone: bool,
+}
+
+impl Told {
+    fn wcc(&self, before: &Attributes) -> Wcc {
+        Wcc {
+            before: self.alone.then(|| before.before()),
+            after: self.after,
+        }
+    }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        for (dir, after) in self.dirs.iter().zip(&mut self.after) {
-            if let Some(after) = after {
-                **after = self.inner.attributes(dir).ok();
+        for (dir, told) in &mut self.dirs {
+            if let Some((changing, told)) = told {
+                told.after = self.inner.attributes(dir).ok();
+                told.alone = changing.is_alone();
             }
         }
     }
@@ -101,6 +119,8 @@ impl Inner {
         }
     }
 
+    /// A descriptor that stands for an entry, and its attributes. To ask for them by name would ask what is
+    /// mounted there, which may never answer, while nobody else can change names.
     pub(super) fn open_entry(&self, dir: &Node, name: &[u8], pace: Pace) -> Try<(OwnedFd, Stat)> {
         let opened = sys::open_entry(&dir.path, name, self.look(pace));
         let fd = opened.map_err(|errno| match errno {
@@ -116,12 +136,6 @@ impl Inner {
         let stat = sys::stat(&fd, self.births)?;
         self.check_visible(&stat)?;
         Ok((fd, stat))
-    }
-
-    /// Attributes of an entry. To ask for them by name would ask what is mounted there, which may never
-    /// answer, while nobody else can change names.
-    pub(super) fn stat_entry(&self, dir: &Node, name: &[u8], pace: Pace) -> Try<Stat> {
-        self.open_entry(dir, name, pace).map(|(_, stat)| stat)
     }
 
     /// Neither our own state nor what is mounted within the export.
@@ -148,13 +162,13 @@ impl Inner {
         change: impl FnOnce(&Arc<Node>, &Attributes, Turn<'_>) -> Try<T>,
     ) -> Try<Changed<T>> {
         let node = self.node(dir, pace)?;
-        let names = self.names_at(pace)?;
+        let names = self.turns.names([node.ino; 2], pace)?;
+        let changing = self.turns.begin(node.ino, true);
         let before = self.attributes(&node)?;
-        let mut after = None;
+        let mut told = Told::default();
         let turn = Turn {
             inner: self,
-            dirs: [&node, &node],
-            after: [Some(&mut after), None],
+            dirs: [(&node, Some((changing, &mut told))), (&node, None)],
             names,
         };
         let result = permission::check_directory(&before)
@@ -164,10 +178,7 @@ impl Inner {
             return Err(Stop::WouldBlock);
         }
         Ok(Changed {
-            wcc: Wcc {
-                before: Some(before.before()),
-                after,
-            },
+            wcc: told.wcc(&before),
             result: result.map_err(Error::from),
         })
     }
@@ -191,8 +202,11 @@ impl Inner {
                 true => AtFlags::REMOVEDIR,
                 false => AtFlags::empty(),
             };
+            // Who writes to it by another name is not alone.
+            let file = self.turns.begin(entry.attributes.fileid, directory);
             self.as_caller(who, || rustix::fs::unlinkat(&node.path, name, flags))?;
-            let last = directory || entry.attributes.links <= 1;
+            drop(file);
+            let last = directory || self.is_last(&open, &entry);
             let gone = self.removed(node.ino, name, (&open, &entry), last);
             drop(turn);
             drop((open, gone));
@@ -209,18 +223,25 @@ impl Inner {
     ) -> Try<Renamed> {
         let from_node = self.node(from.0, pace)?;
         let to_node = self.node(to.0, pace)?;
-        let names = self.names_at(pace)?;
-        let from_before = self.attributes(&from_node)?;
+        let names = self.turns.names([from_node.ino, to_node.ino], pace)?;
         let one = from_node.ino == to_node.ino;
+        let from_changing = self.turns.begin(from_node.ino, true);
+        let to_changing = (!one).then(|| self.turns.begin(to_node.ino, true));
+        let from_before = self.attributes(&from_node)?;
         let to_before = match one {
             true => from_before,
             false => self.attributes(&to_node)?,
         };
-        let (mut from_after, mut to_after) = (None, None);
+        let (mut from_told, mut to_told) = (Told::default(), Told::default());
         let turn = Turn {
             inner: self,
-            dirs: [&from_node, &to_node],
-            after: [Some(&mut from_after), (!one).then_some(&mut to_after)],
+            dirs: [
+                (&from_node, Some((from_changing, &mut from_told))),
+                (
+                    &to_node,
+                    to_changing.map(|changing| (changing, &mut to_told)),
+                ),
+            ],
             names,
         };
         let result = self.rename_entry(
@@ -233,16 +254,10 @@ impl Inner {
         if matches!(result, Err(Stop::WouldBlock)) {
             return Err(Stop::WouldBlock);
         }
-        let wcc = |before: &Attributes, after| Wcc {
-            before: Some(before.before()),
-            after,
-        };
+        let told = if one { &from_told } else { &to_told };
         Ok(Renamed {
-            from: wcc(&from_before, from_after),
-            to: match one {
-                true => wcc(&from_before, from_after),
-                false => wcc(&to_before, to_after),
-            },
+            from: from_told.wcc(&from_before),
+            to: told.wcc(&to_before),
             result: result.map_err(Error::from),
         })
     }
@@ -259,49 +274,63 @@ impl Inner {
         permission::check_directory(to_before)?;
         self.check(who, from, from_before, EXECUTE, pace)?;
         self.check(who, to, to_before, EXECUTE, pace)?;
-        let moving = self.stat_entry(from, from_name, pace)?;
-        let stays = from.ino == to.ino && !moving.attributes.is_directory();
-        let replaced = match pace {
-            Pace::Quick if stays => None,
-            // The table has to know.
-            Pace::Quick => return Err(Stop::WouldBlock),
-            Pace::Patient => match self.open_entry(to, to_name, Pace::Patient) {
-                Ok(replaced) => Some(replaced),
-                Err(Stop::Fail(Error::NotFound)) => None,
-                Err(stop) => return Err(stop),
-            },
-        };
-        if moving.attributes.is_directory() && from.ino != to.ino {
+        let (open, moving) = self.open_entry(from, from_name, pace)?;
+        let is_directory = moving.attributes.is_directory();
+        let stays = from.ino == to.ino && !is_directory;
+        // The table has to know.
+        if pace == Pace::Quick && !stays {
+            return Err(Stop::WouldBlock);
+        }
+        if is_directory && from.ino != to.ino {
             self.check_depth(to)?;
         }
         if !stays {
             self.check_places()?;
         }
-        let flags = match pace {
-            // What would be replaced may be large: it takes time to go.
-            Pace::Quick => RenameFlags::NOREPLACE,
-            Pace::Patient => RenameFlags::empty(),
+        let file = moving.attributes.fileid;
+        let rename = |flags| {
+            let _changing = self.turns.begin(file, is_directory);
+            self.as_caller(who, || {
+                rustix::fs::renameat_with(&from.path, from_name, &to.path, to_name, flags)
+            })
         };
-        let rename = || rustix::fs::renameat_with(&from.path, from_name, &to.path, to_name, flags);
-        match self.as_caller(who, rename) {
+        // Mostly nothing is replaced, and then it need not be looked for.
+        let replaced = match rename(RenameFlags::NOREPLACE) {
+            // What would be replaced may be large: it takes time to go.
             Err(Errno::EXIST | Errno::INVAL) if pace == Pace::Quick => {
                 return Err(Stop::WouldBlock);
             }
-            renamed => renamed?,
-        }
-        let file = moving.attributes.fileid;
+            // Or the file system cannot do it in that way.
+            Err(Errno::EXIST | Errno::INVAL) => {
+                let replaced = match self.open_entry(to, to_name, Pace::Patient) {
+                    Ok(replaced) => Some(replaced),
+                    Err(Stop::Fail(Error::NotFound)) => None,
+                    Err(stop) => return Err(stop),
+                };
+                let _changing = replaced.as_ref().map(|(_, stat)| {
+                    let found = &stat.attributes;
+                    self.turns.begin(found.fileid, found.is_directory())
+                });
+                rename(RenameFlags::empty())?;
+                replaced
+            }
+            renamed => {
+                renamed?;
+                None
+            }
+        };
         let mut gone = None;
         if let Some((fd, replaced)) = &replaced {
             // Two names of one file: renaming one to the other does nothing.
             if replaced.attributes.fileid == file {
                 return Ok(());
             }
-            let last = replaced.attributes.is_directory() || replaced.attributes.links <= 1;
+            let last = replaced.attributes.is_directory() || self.is_last(fd, replaced);
             gone = self.removed(to.ino, to_name, (fd, replaced), last);
         }
-        let moved = self.moved(&moving, (from.ino, Some(from_name)), to, to_name);
+        let moved = self.note_place((&open, &moving), (from.ino, Some(from_name)), to, to_name);
         drop(turn);
-        drop((replaced, gone));
+        drop((open, replaced, gone));
         self.persist(to)?;
         if stays {
             return moved;
@@ -311,6 +340,33 @@ impl Inner {
         }
         moved?;
         self.persist_places()
+    }
+
+    /// Whether the name that was taken from a file was its last one. The table has to know it; where there
+    /// is none, what was seen before is good enough, as it says what need not stay open.
+    pub(super) fn is_last(&self, open: &OwnedFd, before: &Stat) -> bool {
+        if self.table().is_none() {
+            return before.attributes.links <= 1;
+        }
+        // It may have been given another name in another directory.
+        sys::attributes(open).is_ok_and(|now| now.links == 0)
+    }
+
+    /// Tells the table of a new name. What it says of the file's other names is as of now: calls in other
+    /// directories give it names, too.
+    fn note_place(
+        &self,
+        (open, stat): (impl AsFd, &Stat),
+        from: (u64, Option<&[u8]>),
+        to: &Node,
+        name: &[u8],
+    ) -> Try<()> {
+        if self.table().is_none() {
+            return Ok(());
+        }
+        let _places = self.turns.places(stat.attributes.fileid);
+        let now = sys::stat(open, self.births);
+        self.moved(now.as_ref().unwrap_or(stat), from, to, name)
     }
 
     pub(super) fn link(
@@ -326,10 +382,18 @@ impl Inner {
                 return Err(Error::Invalid.into());
             }
             self.check_places()?;
+            let changing = self.turns.begin(node.ino, false);
             self.as_caller(who, || {
                 self.proc.link(node.path.as_fd(), to.path.as_fd(), name)
             })?;
-            let moved = self.moved(&self.stat(&node)?, (node.home(), None), to, name);
+            drop(changing);
+            let moved = match self.table() {
+                Some(_) => {
+                    let stat = self.stat(&node)?;
+                    self.note_place((&node.path, &stat), (node.home(), None), to, name)
+                }
+                None => Ok(()),
+            };
             drop(turn);
             self.persist(to)?;
             moved?;

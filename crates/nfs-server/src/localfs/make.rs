@@ -4,6 +4,7 @@ use super::Inner;
 use super::entries::Turn;
 use super::node::{Node, NodeFd};
 use super::sys::{self, Pace, Stat, Stop, Try};
+use super::turns::Names;
 use crate::fs::{
     Attributes, Changed, CreateHow, Error, FileId, FileKind, Found, Identity, Make, SetAttributes,
     SetTime, Time, mode,
@@ -11,7 +12,7 @@ use crate::fs::{
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 /// Mode of what is made by a caller that says none.
 const DEFAULT_FILE_MODE: u32 = 0o644;
@@ -134,6 +135,8 @@ impl Maker<'_> {
             }
             CreateHow::Unchecked(set) => {
                 if let Some(size) = set.size {
+                    let _unguarded = self.inner.turns.unguarded(node.ino, Pace::Patient)?;
+                    let _changing = self.inner.turns.begin(node.ino, false);
                     self.inner.apply(
                         self.who,
                         &node,
@@ -273,14 +276,20 @@ impl Maker<'_> {
             inner.keep_writer(&node, fd);
         }
         let as_made = set == SetAttributes::default();
+        // Others may have found it by now.
+        let changing = inner.turns.begin(node.ino, node.is_directory());
         if !as_made
             && let Err(stop) = inner.apply_unchecked(self.who, &node, &stat.attributes, &set)
         {
-            self.unmake(&inner.names(), is_same);
+            let names = inner.turns.names([self.dir.ino; 2], Pace::Patient)?;
+            self.unmake(&names, is_same);
             return Err(stop);
         }
+        drop(changing);
         inner.persist(&node)?;
-        inner.persist(self.dir)?;
+        if !(inner.syncs_names && node.kind == FileKind::Regular) {
+            inner.persist(self.dir)?;
+        }
         if node.is_directory() {
             inner.persist_places()?;
         }
@@ -359,7 +368,7 @@ impl Maker<'_> {
     }
 
     /// Removes what could not be made as it was asked for, if the name is still that of `ours`.
-    fn unmake(&self, _: &MutexGuard<'_, ()>, ours: impl FnOnce(&Stat) -> bool) {
+    fn unmake(&self, _: &Names<'_>, ours: impl FnOnce(&Stat) -> bool) {
         let inner = self.inner;
         let Ok((fd, stat)) = inner.open_entry(self.dir, self.name, Pace::Patient) else {
             return;

@@ -1,5 +1,6 @@
 //! Open files.
 
+use super::group_commit::GroupCommit;
 use super::id::TableId;
 use super::sys::Stat;
 use super::verdicts::Verdicts;
@@ -61,6 +62,8 @@ pub(super) struct Node {
     verifier: Arc<AtomicU64>,
     /// Held while data is written that need not reach a disk, and while the size is set.
     pub(super) writing: Mutex<()>,
+    /// Syncs of a directory.
+    pub(super) syncs: GroupCommit,
     /// What callers may do with it.
     pub(super) verdicts: Verdicts,
     /// When a directory was last seen within the export, in milliseconds since the start; 0 is never.
@@ -87,6 +90,7 @@ impl Node {
             uncommitted: AtomicU64::new(0),
             verifier: Arc::clone(verifier),
             writing: Mutex::new(()),
+            syncs: GroupCommit::default(),
             verdicts: Verdicts::default(),
             seen: AtomicU64::new(0),
         }

@@ -9,6 +9,7 @@ use super::passes::Passes;
 use super::sweeper::EndSweeper;
 use super::sys::{self, Pace, ProcFd};
 use super::table::Table;
+use super::turns::Turns;
 use super::{Caches, DIRECTORY_TRUST, Inner, REMEMBERED_PLACES, Resolver};
 use crate::fs::{Identity, fresh_verifier};
 use buffer::Pool;
@@ -253,7 +254,7 @@ impl Inner {
                 gone: Vec::new(),
             }),
             passes: Passes::new(),
-            names: Mutex::default(),
+            turns: Turns::default(),
             modes: Mutex::default(),
             births: kind.keeps_births(),
             local: kind.is_local(),
@@ -285,6 +286,7 @@ impl Inner {
             trust: DIRECTORY_TRUST,
             memory: kind.is_memory(),
             posix_lists: kind.has_posix_lists(),
+            syncs_names: kind.syncs_names(stat.mount),
             no_exec: flags.contains(StatVfsMountFlags::NOEXEC),
             umask: umask().map_err(|error| OpenError::Kernel {
                 path: path.clone(),

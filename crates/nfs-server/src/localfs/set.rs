@@ -22,6 +22,16 @@ impl Inner {
         guard: Option<Time>,
     ) -> Try<Changed<()>> {
         let node = self.node(file, Pace::Patient)?;
+        // A directory is what it is while its names change.
+        let names = match node.is_directory() {
+            true => Some(self.turns.names([node.ino; 2], Pace::Patient)?),
+            false => None,
+        };
+        let (alone, beside) = match guard {
+            Some(_) if !node.is_directory() => (Some(self.turns.guarded(node.ino)), None),
+            _ => (None, Some(self.turns.unguarded(node.ino, Pace::Patient)?)),
+        };
+        let changing = self.turns.begin(node.ino, node.is_directory());
         let before = self.attributes(&node)?;
         // RFC 1813 §3.3.2: compared with the change time that the client last saw.
         let result = if guard.is_some_and(|guard| !same_on_the_wire(guard, before.ctime)) {
@@ -30,10 +40,12 @@ impl Inner {
             self.apply(who, &node, &before, &set)
         };
         // Not from after the sync: what others change meanwhile would be taken for the caller's doing.
+        let after = self.attributes(&node).ok();
         let wcc = Wcc {
-            before: Some(before.before()),
-            after: self.attributes(&node).ok(),
+            before: changing.is_alone().then(|| before.before()),
+            after,
         };
+        drop((changing, alone, beside, names));
         let result = result.and_then(|()| self.persist(&node));
         Ok(Changed {
             wcc,

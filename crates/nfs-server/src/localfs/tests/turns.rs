@@ -35,6 +35,163 @@ fn calls_in_one_directory_are_told_apart_by_its_attributes() {
     }
 }
 
+/// Each WRITE makes the file longer, so that what a client was told is a span of sizes, which no other
+/// client's span may lie within.
+#[test]
+fn clients_that_write_at_the_same_time_are_not_each_told_that_nobody_else_did() {
+    let export = Export::new();
+    export.write("f", "");
+    let (f, local) = (export.find("f").unwrap(), export.fs());
+    let next = AtomicU64::new(0);
+    let write = |stability| {
+        let data = Gather::from_elem(Bytes::from_static(b"x"), 1);
+        let at = next.fetch_add(1, Relaxed);
+        let done = local
+            .write(&Identity::root(), f, at, data, stability)
+            .wait();
+        assert_eq!(done.result.unwrap().count, 1);
+        done.wcc
+    };
+    let start = std::sync::Barrier::new(4);
+    let calls = |thread: u64| {
+        let mut wccs = Vec::new();
+        for call in 0..300 {
+            start.wait();
+            wccs.push(match (thread, call % 2) {
+                (0, 0) => {
+                    let set = SetAttributes::mode(0o600 + call % 8);
+                    let done = local.set_attributes(&Identity::root(), f, set, None);
+                    done.wait().wcc
+                }
+                (1, _) => write(Stability::FileSync),
+                _ => write(Stability::Unstable),
+            });
+        }
+        wccs
+    };
+    let mut spans: Vec<(u64, u64)> = std::thread::scope(|scope| {
+        let threads = [0, 1, 2, 3].map(|thread| scope.spawn(move || calls(thread)));
+        let wccs = threads.into_iter().flat_map(|calls| calls.join().unwrap());
+        let told = wccs.filter_map(|wcc| Some((wcc.before?.size, wcc.after?.size)));
+        told.collect()
+    });
+    spans.sort_unstable();
+    for pair in spans.windows(2) {
+        assert!(pair[0].1 <= pair[1].0, "{pair:?}");
+    }
+    // Who is alone is told so.
+    let alone = write(Stability::Unstable);
+    assert_eq!(alone.before.unwrap().size + 1, alone.after.unwrap().size);
+}
+
+#[test]
+fn attributes_from_before_are_left_out_while_another_change_is_in_flight() {
+    let export = Export::new();
+    export.write("f", "data");
+    export
+        .make_as(&Identity::root(), export.fs().root(), "d", {
+            Make::Directory(SetAttributes::default())
+        })
+        .unwrap();
+    let (who, local) = (Identity::root(), export.fs());
+    for (name, is_directory) in [("f", false), ("d", true)] {
+        let file = export.find(name).unwrap();
+        let ino = export.stat(file).unwrap().fileid;
+        let set = || {
+            let set = SetAttributes::mode(0o700);
+            local.set_attributes(&who, file, set, None).wait().wcc
+        };
+        let write = || {
+            let data = Gather::from_elem(Bytes::from_static(b"data"), 1);
+            let done = local.write(&who, file, 0, data, Stability::Unstable);
+            done.wait().wcc
+        };
+        let other = local.inner.turns.begin(ino, is_directory);
+        assert!(set().before.is_none() && set().after.is_some());
+        if !is_directory {
+            assert!(write().before.is_none() && write().after.is_some());
+        }
+        drop(other);
+        assert!(set().before.is_some());
+        assert!(is_directory || write().before.is_some());
+    }
+}
+
+/// RFC 1813 §3.3.2: of two clients that saw the same file, one changes it.
+#[test]
+fn guard_of_a_change_holds_while_others_change_the_file() {
+    let export = Export::new();
+    export.write("f", "");
+    let (f, local) = (export.find("f").unwrap(), export.fs());
+    for _ in 0..100 {
+        let seen = export.stat(f).unwrap().ctime;
+        // What is changed from now on has another time of change.
+        while sys::coarse_now() <= seen {
+            std::hint::spin_loop();
+        }
+        let start = std::sync::Barrier::new(3);
+        let change = |mode| {
+            start.wait();
+            let set = SetAttributes::mode(mode);
+            let done = local.set_attributes(&Identity::root(), f, set, Some(seen));
+            done.wait().result
+        };
+        let results = std::thread::scope(|scope| {
+            let change = &change;
+            let changes = [0o600, 0o640, 0o644].map(|mode| scope.spawn(move || change(mode)));
+            changes.map(|change| change.join().unwrap())
+        });
+        let refused = results.iter().filter(|&&it| it == Err(Error::NotSync));
+        assert_eq!(refused.count(), 2, "{results:?}");
+    }
+}
+
+/// A call that looks a name up on a slow disk has its turn for as long as that takes.
+#[test]
+fn call_that_waits_in_one_directory_holds_up_none_in_another() {
+    let export = Export::new();
+    let (root, local) = (export.fs().root(), export.fs());
+    let names = local
+        .inner
+        .turns
+        .names([local.inner.root.ino; 2], Pace::Patient);
+    let other = (0..).map(|number| {
+        fs::create_dir(export.path.join(number.to_string())).unwrap();
+        export.find(&number.to_string()).unwrap()
+    });
+    let is_free = |dir: &FileId| {
+        let ino = export.stat(*dir).unwrap().fileid;
+        local.inner.turns.names([ino; 2], Pace::Quick).is_ok()
+    };
+    let dir = other.take(10).find(is_free).unwrap();
+    let who = Identity::root();
+    export.make_as(&who, dir, "f", file(0o600)).unwrap();
+    let name = |name: &'static str| Name::new(name.as_bytes()).unwrap();
+    let renamed = local.rename(&who, (dir, name("f")), (dir, name("g")));
+    assert_eq!(renamed.wait().result, Ok(()));
+    assert_eq!(local.remove(&who, dir, name("g")).wait().result, Ok(()));
+    drop(names);
+    export.make_as(&who, root, "f", file(0o600)).unwrap();
+}
+
+/// The name that a REMOVE takes away was the only one when it looked; the table must not forget the file.
+#[test]
+fn file_that_is_given_a_name_while_another_is_removed_is_not_forgotten() {
+    let export = Export::with_table();
+    export.write("f", "data");
+    fs::create_dir(export.path.join("d")).unwrap();
+    let (f, d) = (export.find("f").unwrap(), export.find("d").unwrap());
+    let (local, name) = (export.fs(), Name::new(b"f").unwrap());
+    let inner = &local.inner;
+    let (open, seen) = inner.open_entry(&inner.root, b"f", Pace::Patient).unwrap();
+    let linked = local.link(&Identity::root(), f, d, name).wait();
+    linked.result.unwrap();
+    fs::remove_file(export.path.join("f")).unwrap();
+    assert!(!inner.is_last(&open, &seen));
+    fs::remove_file(export.path.join("d/f")).unwrap();
+    assert!(inner.is_last(&open, &seen));
+}
+
 /// The kernel has one write to a file at a time: a task that waited for its turn there, behind a SETATTR
 /// that cuts off gigabytes, would serve nobody meanwhile.
 #[test]
@@ -62,13 +219,13 @@ fn panic_of_one_call_stops_no_other_one() {
     let inner = &export.fs().inner;
     std::thread::scope(|scope| {
         let call = scope.spawn(|| {
-            let _names = inner.names();
+            let _names = inner.turns.names([1, 1], Pace::Patient);
             panic!("a call panics while it changes names");
         });
         assert!(call.join().is_err());
     });
     for pace in [Pace::Quick, Pace::Patient] {
-        assert!(inner.names_at(pace).is_ok());
+        assert!(inner.turns.names([1, 1], pace).is_ok());
     }
 }
 

@@ -1,0 +1,224 @@
+//! Which calls change the same file or directory at the same time.
+//!
+//! What a client is told of a file from before and after its call covers no change of another client, or
+//! it is not told what was before (RFC 1813 §2.6): it would take all that lies between for its own
+//! doing. Names of a directory change one call at a time, so that nearly all of these are told; data is
+//! written side by side, and calls that overlap find out that they do.
+//!
+//! Everything here is by inode number and in stripes: two files may share one, which costs time or an
+//! attribute, and never more. A lock of names is never held while another directory is waited for.
+
+use super::sys::{Pace, Stop, Try};
+use std::sync::TryLockError;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Directories whose names can change at a time, of an export.
+const DIRECTORIES: usize = 1024;
+
+/// Files of which overlapping changes are told apart, of an export.
+const FILES: usize = 4096;
+
+/// Files of which some wait while the attributes of one are compared and set, of an export.
+const GUARDS: usize = 256;
+
+/// Who changes what.
+pub(super) struct Turns {
+    names: Box<[Mutex<()>]>,
+    /// Of directories and of other files apart: there are many more of the latter, and what clients are
+    /// told of a directory saves them more calls.
+    directories: Box<[Overlaps]>,
+    files: Box<[Overlaps]>,
+    guards: Box<[RwLock<()>]>,
+    places: Box<[Mutex<()>]>,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        fn all<T: Default>(len: usize) -> Box<[T]> {
+            std::iter::repeat_with(T::default).take(len).collect()
+        }
+        Self {
+            names: all(DIRECTORIES),
+            directories: all(DIRECTORIES),
+            files: all(FILES),
+            guards: all(GUARDS),
+            places: all(GUARDS),
+        }
+    }
+}
+
+impl Turns {
+    /// Waits until nobody else changes names of one or two directories. In haste it does not wait.
+    pub(super) fn names(&self, dirs: [u64; 2], pace: Pace) -> Try<Names<'_>> {
+        // In the same order for everybody, so that no two calls wait for each other.
+        let mut at = dirs.map(|dir| stripe(dir, self.names.len()));
+        at.sort_unstable();
+        let [low, high] = at;
+        let first = lock_at(&self.names[low], pace)?;
+        let second = match low == high {
+            true => None,
+            false => Some(lock_at(&self.names[high], pace)?),
+        };
+        Ok(Names {
+            _first: first,
+            _second: second,
+        })
+    }
+
+    /// Begins a change of a file.
+    pub(super) fn begin(&self, ino: u64, is_directory: bool) -> Changing<'_> {
+        let overlaps = match is_directory {
+            true => &self.directories,
+            false => &self.files,
+        };
+        overlaps[stripe(ino, overlaps.len())].begin()
+    }
+
+    /// Held while a file is changed without a look at what it was.
+    pub(super) fn unguarded(&self, ino: u64, pace: Pace) -> Try<RwLockReadGuard<'_, ()>> {
+        let lock = &self.guards[stripe(ino, self.guards.len())];
+        match (lock.try_read(), pace) {
+            (Ok(guard), _) => Ok(guard),
+            (Err(TryLockError::Poisoned(error)), _) => Ok(error.into_inner()),
+            (Err(TryLockError::WouldBlock), Pace::Quick) => Err(Stop::WouldBlock),
+            (Err(TryLockError::WouldBlock), Pace::Patient) => {
+                Ok(lock.read().unwrap_or_else(PoisonError::into_inner))
+            }
+        }
+    }
+
+    /// Held while a file is changed if it is as a client saw it: nobody else writes to it, or sets its
+    /// attributes.
+    pub(super) fn guarded(&self, ino: u64) -> RwLockWriteGuard<'_, ()> {
+        let lock = &self.guards[stripe(ino, self.guards.len())];
+        lock.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Held while it is noted where a file is that was given a name: calls in two directories may give
+    /// names to the same one. Taken last.
+    pub(super) fn places(&self, ino: u64) -> MutexGuard<'_, ()> {
+        let lock = &self.places[stripe(ino, self.places.len())];
+        lock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The turn to change names of one or two directories.
+pub(super) struct Names<'a> {
+    _first: MutexGuard<'a, ()>,
+    _second: Option<MutexGuard<'a, ()>>,
+}
+
+/// Changes of some files: those in flight in the lower half, and those that ever began in the upper one.
+#[derive(Default)]
+struct Overlaps(AtomicU64);
+
+impl Overlaps {
+    const ONE_BEGAN: u64 = 1 << 32;
+
+    fn begin(&self) -> Changing<'_> {
+        let before = self.0.fetch_add(Self::ONE_BEGAN + 1, SeqCst);
+        Changing {
+            overlaps: self,
+            first: before.is_multiple_of(Self::ONE_BEGAN),
+            began: (before / Self::ONE_BEGAN).wrapping_add(1) % Self::ONE_BEGAN,
+        }
+    }
+}
+
+/// A change of a file that is in flight: begun before its attributes are looked at, and dropped after they
+/// were looked at again.
+pub(super) struct Changing<'a> {
+    overlaps: &'a Overlaps,
+    /// Whether no other one was in flight when it began.
+    first: bool,
+    began: u64,
+}
+
+impl Changing<'_> {
+    /// Whether no other change overlaps with it so far.
+    pub(super) fn is_alone(&self) -> bool {
+        let now = self.overlaps.0.load(SeqCst);
+        self.first && now / Overlaps::ONE_BEGAN == self.began
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.overlaps.0.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Locks a mutex that guards no data; in haste only if nobody holds it.
+pub(super) fn lock_at(mutex: &Mutex<()>, pace: Pace) -> Try<MutexGuard<'_, ()>> {
+    match (mutex.try_lock(), pace) {
+        (Ok(guard), _) => Ok(guard),
+        // It is locked: a second time would be for ever.
+        (Err(TryLockError::Poisoned(error)), _) => Ok(error.into_inner()),
+        (Err(TryLockError::WouldBlock), Pace::Quick) => Err(Stop::WouldBlock),
+        (Err(TryLockError::WouldBlock), Pace::Patient) => {
+            Ok(mutex.lock().unwrap_or_else(PoisonError::into_inner))
+        }
+    }
+}
+
+/// Spreads inode numbers, which often follow each other or are multiples of something.
+fn stripe(ino: u64, stripes: usize) -> usize {
+    let spread = ino.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    usize::try_from(spread).unwrap_or(0) % stripes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_that_overlap_are_not_alone() {
+        let turns = Turns::default();
+        let alone = turns.begin(1, false);
+        assert!(alone.is_alone());
+        let later = turns.begin(1, false);
+        assert!(!alone.is_alone() && !later.is_alone());
+        drop(alone);
+        // What was in flight when it began may have been seen by it.
+        assert!(!later.is_alone());
+        drop(later);
+        assert!(turns.begin(1, false).is_alone());
+    }
+
+    #[test]
+    fn change_that_began_and_ended_meanwhile_is_seen() {
+        let turns = Turns::default();
+        let long = turns.begin(1, false);
+        drop(turns.begin(1, false));
+        assert!(!long.is_alone());
+    }
+
+    #[test]
+    fn count_of_changes_that_began_starts_over() {
+        let overlaps = Overlaps(AtomicU64::new(u64::from(u32::MAX) << 32));
+        let changing = overlaps.begin();
+        assert!(changing.is_alone());
+        drop(overlaps.begin());
+        assert!(!changing.is_alone());
+    }
+
+    #[test]
+    fn directories_are_told_apart_from_files() {
+        let turns = Turns::default();
+        let file = turns.begin(1, false);
+        assert!(turns.begin(1, true).is_alone());
+        assert!(file.is_alone());
+    }
+
+    #[test]
+    fn names_of_two_directories_are_locked_in_one_order() {
+        let turns = Turns::default();
+        let names = turns.names([1, 2], Pace::Patient);
+        assert!(turns.names([2, 1], Pace::Quick).is_err());
+        assert!(turns.names([2, 3], Pace::Quick).is_err());
+        assert!(turns.names([3, 4], Pace::Quick).is_ok());
+        drop(names);
+        assert!(turns.names([2, 2], Pace::Quick).is_ok());
+    }
+}
