@@ -3,10 +3,7 @@
 use super::Inner;
 use super::node::Node;
 use super::sys::{Pace, Try};
-use crate::fs::{
-    Acl, AclEntry, AclWho, Acls, Error, FileId, Identity, Seen, SetAcl, SetAcls, SetAttributes,
-};
-use crate::permission;
+use crate::fs::{Acl, AclEntry, AclWho, Acls, Error, FileId, Identity, Seen, SetAcl, SetAcls};
 use nfs_proto::limits::MAX_ACL_ENTRIES;
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::fs::XattrFlags;
@@ -55,62 +52,54 @@ impl Inner {
 
     pub(super) fn set_acls(&self, who: &Identity, file: FileId, set: &SetAcls) -> Try<Seen<()>> {
         let node = self.node(file, Pace::Patient)?;
+        // As for SETATTR.
+        let names = match node.is_directory() {
+            true => Some(self.turns.names([node.ino; 2], Pace::Patient)?),
+            false => None,
+        };
+        let unguarded = self.turns.unguarded(node.ino, Pace::Patient)?;
+        let changing = self.turns.begin(node.ino, node.is_directory());
         let before = self.attributes(&node)?;
         let apply = || -> Try<()> {
             if !before.is_directory() && matches!(set.default, SetAcl::To(_)) {
                 return Err(Error::Invalid.into());
             }
-            self.permit(|| match who.is_root() || who.uid == before.uid {
-                true => Ok(()),
-                false => Err(Error::NotOwner),
-            })?;
-            let modes = self.modes();
-            set_list(&node, ACCESS, &set.access)?;
+            let _modes = self.modes();
+            self.set_list(who, &node, ACCESS, &set.access)?;
             if before.is_directory() {
-                set_list(&node, DEFAULT, &set.default)?;
+                self.set_list(who, &node, DEFAULT, &set.default)?;
             }
-            drop(modes);
-            if set.access != SetAcl::Keep {
-                self.keep_set_group_id_to_members(who, &node)?;
-            }
-            self.persist(&node)
+            Ok(())
         };
-        let result = apply().map_err(Error::from);
+        let result = apply();
+        let after = self.attributes(&node).ok();
+        drop((changing, unguarded, names));
+        let result = result.and_then(|()| self.persist(&node));
         Ok(Seen {
-            attributes: self.attributes(&node).ok(),
-            result,
+            attributes: after,
+            result: result.map_err(Error::from),
         })
     }
 
-    /// Takes away the set-group-id bit if the caller is not in the group of the file, as the kernel
-    /// does when anybody but root sets an access list.
-    fn keep_set_group_id_to_members(&self, who: &Identity, node: &Node) -> Try<()> {
-        let now = self.attributes(node)?;
-        let settable = permission::settable_mode(self.acting(who), now.gid, now.mode);
-        if !self.as_root || settable == now.mode {
-            return Ok(());
-        }
-        let set = SetAttributes {
-            mode: Some(settable),
-            ..SetAttributes::default()
-        };
-        self.apply_unchecked(node, &now, &set)
-    }
-}
-
-/// Sets or removes a list.
-fn set_list(node: &Node, name: &str, set: &SetAcl) -> Result<(), Error> {
-    match set {
-        SetAcl::Keep => Ok(()),
-        SetAcl::Remove => match rustix::fs::removexattr(path(node), name) {
-            // There is none.
-            Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        },
-        SetAcl::To(list) => {
-            let value = encode(list);
-            rustix::fs::setxattr(path(node), name, &value, XattrFlags::empty())?;
-            Ok(())
+    /// Sets or removes a list as the caller: the kernel refuses it to all but the owner, and takes the
+    /// set-group-id bit away if the caller is not in the group.
+    fn set_list(&self, who: &Identity, node: &Node, name: &str, set: &SetAcl) -> Result<(), Errno> {
+        let path = path(node);
+        match set {
+            SetAcl::Keep => Ok(()),
+            SetAcl::Remove => {
+                match self.as_caller(who, || rustix::fs::removexattr(&path, name)) {
+                    // There is none.
+                    Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
+                    removed => removed,
+                }
+            }
+            SetAcl::To(list) => {
+                let value = encode(list);
+                self.as_caller(who, || {
+                    rustix::fs::setxattr(&path, name, &value, XattrFlags::empty())
+                })
+            }
         }
     }
 }
