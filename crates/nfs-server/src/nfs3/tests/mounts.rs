@@ -35,6 +35,7 @@ fn crossing() -> (Peer, [Arc<dyn FileSystem>; 2]) {
             fs: Arc::clone(fs),
             cred: user(0),
             from: LOOPBACK,
+            local_uid: None,
         }
     };
     let inner = seal(&below[0]);
