@@ -163,7 +163,7 @@ mod tests {
         ];
         assert_eq!(
             table(&exports),
-            "/data       192.0.2.0/24,laptop\n/a\\x1b[2J  everybody\n"
+            "/data      192.0.2.0/24,laptop\n/a\\x1b[2J  everybody\n"
         );
         assert_eq!(table(&[]), "");
     }
