@@ -244,6 +244,11 @@ pub trait FileSystem: Send + Sync {
     /// (RFC 1813 §3.3.7).
     fn write_verifier(&self) -> u64;
 
+    /// Files and directories that it keeps open between calls, for statistics.
+    fn open_files(&self) -> usize {
+        0
+    }
+
     /// Attributes of a file.
     fn attributes(&self, file: FileId) -> Outcome<Result<Attributes, Error>>;
 

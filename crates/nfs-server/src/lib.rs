@@ -16,6 +16,7 @@ mod handle;
 mod in_flight;
 mod localfs;
 mod memfs;
+mod metrics;
 mod mount3;
 mod nfs3;
 mod permission;
@@ -30,6 +31,9 @@ pub use localfs::{
     Changes, Handles, INLINE_WRITE, LocalFs, LocalFsOptions, OpenError, default_state_dir,
 };
 pub use memfs::MemFs;
+pub use metrics::{
+    ErrorClass, LATENCY_BUCKETS, LatencyHistogram, NfsStats, ProcedureStats, SAMPLED,
+};
 pub use mount3::Mount3;
 pub use nfs3::{DuplicateRequestStats, MAX_READ, MAX_WRITE, Nfs3, NfsAcl3};
 pub use user_groups::{SystemUsers, UserDatabase, UserEntry, UserGroups};

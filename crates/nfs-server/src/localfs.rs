@@ -406,6 +406,10 @@ impl FileSystem for LocalFs {
         self.inner.verifier.load(Relaxed)
     }
 
+    fn open_files(&self) -> usize {
+        self.inner.caches().open.len()
+    }
+
     fn attributes(&self, file: FileId) -> Outcome<Result<Attributes, Error>> {
         self.run(move |inner, pace| {
             let node = inner.node(file, pace)?;

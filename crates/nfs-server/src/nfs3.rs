@@ -25,6 +25,7 @@ use crate::exports::{Export, Exports, Target};
 use crate::fs::{Error, Found, Identity, Outcome, Seen};
 use crate::in_flight::InFlight;
 use crate::user_groups::UserGroups;
+use crate::metrics::{Metrics, NfsStats};
 use buffer::Pool;
 use duplicate_requests::DuplicateRequestCache;
 use nfs_proto::results::Res;
@@ -33,8 +34,9 @@ use nfs_proto::{
 };
 use oncrpc::auth::AuthStat;
 use oncrpc::xdr::Reader;
-use oncrpc::{Answer, Call, Program, Reply, ReplyBound};
+use oncrpc::{Answer, Call, ConnectionId, Program, Reply, ReplyBound};
 use std::ops::RangeInclusive;
+use std::time::Instant;
 
 pub use duplicate_requests::DuplicateRequestStats;
 
@@ -56,6 +58,7 @@ pub struct Nfs3 {
     duplicates: DuplicateRequestCache,
     in_flight: InFlight,
     users: UserGroups,
+    metrics: Metrics,
 }
 
 type PostOp = Option<Attributes>;
@@ -69,7 +72,19 @@ impl Nfs3 {
             duplicates: DuplicateRequestCache::new(),
             in_flight: InFlight::new(MAX_IN_FLIGHT),
             users: UserGroups::default(),
+            metrics: Metrics::new(),
         }
+    }
+
+    /// What calls were answered so far.
+    pub fn stats(&self) -> NfsStats {
+        self.metrics.stats()
+    }
+
+    /// Files and directories that the exported file systems keep open between calls.
+    pub fn open_files(&self) -> usize {
+        let exports = self.exports.all();
+        exports.iter().map(|export| export.fs.open_files()).sum()
     }
 
     /// What the duplicate request cache has done so far.
@@ -82,6 +97,12 @@ impl Nfs3 {
     pub fn with_users(mut self, users: UserGroups) -> Self {
         self.users = users;
         self
+    }
+
+    /// Calls that came again on a connection, and were not executed: of the connections that had any, the
+    /// last thousands are known.
+    pub fn duplicate_requests_on(&self, connection: ConnectionId) -> u64 {
+        self.duplicates.hits_on(connection)
     }
 
     /// The file of a handle, and as whom the caller acts there.
@@ -179,10 +200,16 @@ impl Nfs3 {
             Outcome::Slow(job) => job,
         };
         match self.in_flight.enter(&call.caller) {
-            Some(counted) => Answer::Blocking(Box::new(move || {
-                let _counted = counted;
-                then(call, job())
-            })),
+            Some(counted) => {
+                let (metrics, made) = (self.metrics.clone(), Instant::now());
+                Answer::Blocking(Box::new(move || {
+                    let _counted = counted;
+                    let number = call.proc;
+                    let reply = then(call, job());
+                    metrics.answered_by_job(number, &reply, made);
+                    reply
+                }))
+            }
             None => Answer::Now(jukebox::reply(call)),
         }
     }
@@ -242,6 +269,17 @@ impl Program for Nfs3 {
         let Ok(procedure) = Procedure::try_from(call.proc) else {
             return Answer::Now(call.proc_unavail());
         };
+        let sample = Metrics::sample();
+        let answer = self.answer(procedure, call);
+        if let Answer::Now(reply) = &answer {
+            self.metrics.answered(procedure as u32, reply, sample);
+        }
+        answer
+    }
+}
+
+impl Nfs3 {
+    fn answer(&self, procedure: Procedure, call: Call) -> Answer {
         // RFC 1813 §2.3, RFC 5531 §8: NULL takes any flavour.
         if procedure != Procedure::Null && !is_understood(&call.cred) {
             return Answer::Now(call.denied(AuthStat::TooWeak));

@@ -53,6 +53,12 @@ counters! {
     write_bytes_received,
     /// Bytes that came in Reply chunks, as Requester.
     reply_bytes_received,
+    /// Bytes of messages that came in Receives: transport headers, and what is inline.
+    inline_bytes_received,
+    /// Bytes of messages handed out in Sends: transport headers, and what is inline.
+    inline_bytes_sent,
+    /// Memory registered for calls, as Requester.
+    registrations,
     /// Read chunks that were asked for, as Responder.
     read_chunks_pulled,
     /// Bytes that were asked for, as Responder.

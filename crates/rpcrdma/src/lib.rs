@@ -83,5 +83,8 @@ pub use rpcrdma_proto::{
     Counters, Design, InlineThreshold, PersistentArguments, PrivateData, Thresholds, Version,
     Versions,
 };
-pub use server::{Backchannel, Backchannels, BackwardClient, Server, ServerStats};
+pub use server::{
+    Backchannel, Backchannels, BackwardClient, ConnectionState, ConnectionStats, Server,
+    ServerMonitor, ServerStats,
+};
 pub use verbs::{IoCounters, Provider, SetupError};

@@ -22,10 +22,11 @@ use super::{MAX_IN_FLIGHT, jukebox};
 use entry::{Entry, Progress};
 use fingerprint::Fingerprints;
 use nfs_proto::Status;
-use oncrpc::{AddressGroup, Answer, Call, Reply};
+use oncrpc::{AddressGroup, Answer, Call, ConnectionId, Reply};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 use store::{Entered, MAX_REPLIES, Store};
@@ -46,7 +47,12 @@ pub(super) struct DuplicateRequestCache {
 struct Shared {
     fingerprints: Fingerprints,
     store: Store,
+    /// Calls that came again, by the connection on which they did.
+    hits: Mutex<BTreeMap<ConnectionId, u64>>,
 }
+
+/// Connections whose hits are remembered, the newest ones.
+const MAX_CONNECTIONS_WITH_HITS: usize = 4096;
 
 impl DuplicateRequestCache {
     pub(super) fn new() -> Self {
@@ -58,12 +64,18 @@ impl DuplicateRequestCache {
             shared: Arc::new(Shared {
                 fingerprints: Fingerprints::new(),
                 store,
+                hits: Mutex::default(),
             }),
         }
     }
 
     pub(super) fn stats(&self) -> DuplicateRequestStats {
         self.shared.store.stats()
+    }
+
+    /// Calls that came again on a connection.
+    pub(super) fn hits_on(&self, connection: ConnectionId) -> u64 {
+        self.shared.hits().get(&connection).copied().unwrap_or(0)
     }
 
     /// Answers a call by executing it, unless it was executed or is being executed.
@@ -95,11 +107,27 @@ impl DuplicateRequestCache {
 
     fn enter(&self, call: &Call, now: Instant) -> Entered {
         let client = AddressGroup::of(call.caller.addr.ip());
-        let Shared {
-            fingerprints,
-            store,
-        } = &*self.shared;
-        store.enter(client, &call.caller, fingerprints.of(client, call), now)
+        let fingerprint = self.shared.fingerprints.of(client, call);
+        let store = &self.shared.store;
+        let entered = store.enter(client, &call.caller, fingerprint, now);
+        if let Entered::Again(_) = &entered {
+            self.shared.count_hit(call.caller.connection);
+        }
+        entered
+    }
+}
+
+impl Shared {
+    fn hits(&self) -> MutexGuard<'_, BTreeMap<ConnectionId, u64>> {
+        self.hits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count_hit(&self, connection: ConnectionId) {
+        let mut hits = self.hits();
+        *hits.entry(connection).or_default() += 1;
+        if hits.len() > MAX_CONNECTIONS_WITH_HITS {
+            hits.pop_first();
+        }
     }
 }
 

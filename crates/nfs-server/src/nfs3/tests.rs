@@ -154,6 +154,7 @@ mod procedures;
 mod repeated;
 mod reply_room;
 mod rights;
+mod stats;
 
 fn reply_of<'a, 'r, A: Arguments<'a>>(_: &A, r: &mut xdr::Reader<'r>) -> A::Reply<'r> {
     A::Reply::parse(r).unwrap()

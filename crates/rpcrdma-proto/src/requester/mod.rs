@@ -788,6 +788,7 @@ fn offer<O: Owner>(
             None => {
                 let at = qp.register(Memory::Source(data))?;
                 regions.push(Region::new(at.handle, RegionUse::Argument));
+                counters.registrations += 1;
                 at
             }
         };
@@ -806,6 +807,7 @@ fn offer<O: Owner>(
                 let sink = sink(&shared.pool, &shared.limits, len);
                 let at = qp.register(Memory::Sink(sink))?;
                 regions.push(Region::new(at.handle, RegionUse::Result(index)));
+                counters.registrations += 1;
                 segments(at, len, shared.max_segment)
             }
         };
@@ -816,6 +818,7 @@ fn offer<O: Owner>(
         let sink = sink(&shared.pool, &shared.limits, len);
         let at = qp.register(Memory::Sink(sink))?;
         regions.push(Region::new(at.handle, RegionUse::Reply));
+        counters.registrations += 1;
         let segments = segments(at, len, shared.max_segment);
         lists.reply = Some(WriteChunk { segments });
         counters.reply_chunks_offered += 1;

@@ -363,11 +363,14 @@ impl<O: Owner> Connection<O> {
     /// The next work to post.
     pub fn poll_post(&mut self) -> Option<WorkRequest> {
         let next = self.core.poll_post();
-        next.or_else(|| self.poll_control())
+        let next = next.or_else(|| self.poll_control())?;
+        self.core.shared.counters.inline_bytes_sent += bytes_of_send(&next);
+        Some(next)
     }
 
     /// The provider had no room for this work after all. It is handed out again, before any other.
     pub fn handle_refused(&mut self, work: WorkRequest) {
+        self.core.shared.counters.inline_bytes_sent -= bytes_of_send(&work);
         self.core.handle_refused(work);
     }
 
@@ -574,6 +577,7 @@ impl<O: Owner> Connection<O> {
 impl<O: Owner> Connection<O> {
     /// A message has come, with the handle that the peer took along.
     fn handle_message(&mut self, message: Buffer, invalidated: Option<Invalidated>) {
+        self.core.shared.counters.inline_bytes_received += message.len() as u64;
         match self.phase {
             Phase::Settled => {
                 let header = self.core.receive(&message);
@@ -894,5 +898,16 @@ impl<O: Owner> Connection<O> {
             accepts: Accepts::of(design, self.all_may_go),
             peer_announces: true,
         }
+    }
+}
+
+/// Bytes of the message that this work sends, if it sends one.
+fn bytes_of_send(work: &WorkRequest) -> u64 {
+    match work {
+        WorkRequest::Send { buffer, rest, .. } => (buffer.len() + buffer::gather_len(rest)) as u64,
+        WorkRequest::Receive { .. }
+        | WorkRequest::Write { .. }
+        | WorkRequest::Read { .. }
+        | WorkRequest::Invalidate { .. } => 0,
     }
 }

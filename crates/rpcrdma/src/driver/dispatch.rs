@@ -1,7 +1,7 @@
 //! Calls of the peer, from their arrival to their answers.
 
 use super::endpoint::CloseReason;
-use super::jobs::{Jobs, JobsOfConnection, MAX_BLOCKING};
+use super::jobs::{JobCounts, Jobs, JobsOfConnection, MAX_BLOCKING};
 use super::owner::{CallId, Connection};
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, Reply, ReplyRoom, Service};
@@ -47,6 +47,11 @@ impl Dispatch {
     /// Calls that are being answered beside others.
     pub(crate) fn in_flight(&self) -> usize {
         self.jobs.in_flight() + self.later.len()
+    }
+
+    /// What was and is answered by jobs.
+    pub(crate) fn jobs(&self) -> JobCounts {
+        self.jobs.counts()
     }
 
     /// Hands a call to the service; bytes of its reply, if that is here already.

@@ -2,6 +2,7 @@
 
 use super::budget::Account;
 use super::clock;
+use super::jobs::JobCounts;
 use super::lease_rate::MIN_RATE;
 use super::owner::Connection;
 use oncrpc::xdr::padded;
@@ -27,6 +28,8 @@ pub(crate) struct Endpoint {
     pub(crate) service: Arc<dyn Service>,
     /// Memory for the chunks of the peer's calls.
     pub(crate) account: Account,
+    /// Jobs for calls of the peer, as of the last look around.
+    pub(crate) jobs: JobCounts,
     impossible: bool,
 }
 
@@ -97,6 +100,7 @@ impl Endpoint {
             connection,
             service,
             account,
+            jobs: JobCounts::default(),
             impossible: false,
         }
     }

@@ -46,7 +46,16 @@ pub(crate) struct JobsOfConnection {
     connection: ConnectionId,
     /// Made with the first job: most connections of most servers have none, and it takes kilobytes.
     results: Option<(UnboundedSender<Done>, UnboundedReceiver<Done>)>,
-    in_flight: usize,
+    counts: JobCounts,
+}
+
+/// How many jobs a connection has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct JobCounts {
+    /// Jobs so far.
+    pub(crate) begun: u64,
+    /// Jobs that have not brought their replies yet.
+    pub(crate) in_flight: usize,
 }
 
 /// Jobs in the order of their turns; the policy alone, without threads.
@@ -189,7 +198,7 @@ impl Jobs {
             group: AddressGroup::of(caller.addr.ip()),
             connection: caller.connection,
             results: None,
-            in_flight: 0,
+            counts: JobCounts::default(),
         }
     }
 
@@ -226,14 +235,19 @@ impl Shared {
 impl JobsOfConnection {
     /// Jobs that have not brought their replies yet.
     pub(crate) fn in_flight(&self) -> usize {
-        self.in_flight
+        self.counts.in_flight
+    }
+
+    pub(crate) fn counts(&self) -> JobCounts {
+        self.counts
     }
 
     /// Has a call answered by this work.
     pub(crate) fn add(&mut self, id: CallId, work: Work) {
         let (done, _) = self.results.get_or_insert_with(mpsc::unbounded_channel);
         let done = done.clone();
-        self.in_flight += 1;
+        self.counts.begun += 1;
+        self.counts.in_flight += 1;
         let job = Job { id, work, done };
         let Jobs { shared } = &self.jobs;
         let mut queue = shared.lock();
@@ -254,7 +268,7 @@ impl JobsOfConnection {
     pub(crate) fn take_done(&mut self) -> Option<Done> {
         let (_, results) = self.results.as_mut()?;
         let done = results.try_recv().ok()?;
-        self.in_flight -= 1;
+        self.counts.in_flight -= 1;
         Some(done)
     }
 
@@ -267,7 +281,7 @@ impl JobsOfConnection {
         let Poll::Ready(Some(done)) = results.poll_recv(cx) else {
             return Poll::Pending;
         };
-        self.in_flight -= 1;
+        self.counts.in_flight -= 1;
         Poll::Ready(done)
     }
 

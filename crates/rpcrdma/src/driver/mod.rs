@@ -307,6 +307,7 @@ impl<P: Policy> Driver<P> {
         let idle = self.check_use()?;
         self.deadlines.set(Deadline::Idle, idle);
         let (endpoint, deadlines) = (&mut self.endpoint, &mut self.deadlines);
+        endpoint.jobs = self.answers.jobs();
         self.policy.look_around(self.now, endpoint, deadlines)
     }
 

@@ -131,7 +131,7 @@ impl Acceptor {
             pool: worker.pool.clone(),
             activity: worker.activity.clone(),
             stop: self.stop.clone(),
-            tally: Tally::new(Arc::clone(&self.state)),
+            tally: Tally::new(Arc::clone(&self.state), peer),
             address: self.settings.addresses.connected(admitted.group()),
             place: Place { admitted, evicted },
             load: Load::new(Arc::clone(&worker.load)),

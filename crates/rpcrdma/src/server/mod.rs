@@ -36,18 +36,39 @@ use verbs::{Limits, Provider, SetupError, SharedReceiveQueue};
 use worker::Worker;
 
 pub use backchannel::{Backchannel, Backchannels, BackwardClient};
-pub use stats::ServerStats;
+pub use stats::{ConnectionState, ConnectionStats, ServerStats};
 
 /// A server: it takes in connections and answers their calls on threads of its own, until it is
 /// [shut down](Self::shutdown) or dropped.
 pub struct Server {
     local: SocketAddr,
-    state: Arc<State>,
+    monitor: ServerMonitor,
     stop: Stop,
-    budget: Budget,
-    chunk_memory: usize,
     /// The threads end with it.
     workers: Arc<Vec<Worker>>,
+}
+
+/// A view of what a server does, which may outlive it.
+#[derive(Clone)]
+pub struct ServerMonitor {
+    state: Arc<State>,
+    budget: Budget,
+    chunk_memory: usize,
+}
+
+impl ServerMonitor {
+    /// What the server has done so far. Connections add to it within a tenth of a second.
+    pub fn stats(&self) -> ServerStats {
+        let mut stats = *self.state.stats();
+        stats.chunk_memory = self.chunk_memory - self.budget.free();
+        stats
+    }
+
+    /// What each connection has done so far and how it is, within a tenth of a second, in the order in
+    /// which they were accepted.
+    pub fn connections(&self) -> Vec<ConnectionStats> {
+        self.state.connections()
+    }
 }
 
 /// The Receives of all connections of a server, if the provider can share them.
@@ -115,10 +136,12 @@ impl Server {
         info!(%local, "serving");
         Ok(Self {
             local,
-            state,
+            monitor: ServerMonitor {
+                state,
+                budget,
+                chunk_memory,
+            },
             stop,
-            budget,
-            chunk_memory,
             workers,
         })
     }
@@ -130,9 +153,12 @@ impl Server {
 
     /// What it has done so far. Connections add to it within a tenth of a second.
     pub fn stats(&self) -> ServerStats {
-        let mut stats = *self.state.stats();
-        stats.chunk_memory = self.chunk_memory - self.budget.free();
-        stats
+        self.monitor.stats()
+    }
+
+    /// Where others see what it does.
+    pub fn monitor(&self) -> ServerMonitor {
+        self.monitor.clone()
     }
 
     /// Waits until each event loop has run a task that is given to it now: for ever, if one hangs.
@@ -147,10 +173,11 @@ impl Server {
     pub async fn shutdown(self) -> ServerStats {
         self.stop.set();
         loop {
-            let changed = self.state.changed.notified();
+            let changed = self.monitor.state.changed.notified();
             let mut changed = std::pin::pin!(changed);
             changed.as_mut().enable();
-            if !self.state.listening.load(SeqCst) && self.state.stats().connections == 0 {
+            let state = &self.monitor.state;
+            if !state.listening.load(SeqCst) && state.stats().connections == 0 {
                 break;
             }
             changed.await;

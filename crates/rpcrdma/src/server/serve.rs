@@ -73,7 +73,7 @@ impl Serving {
             ..
         } = &mut self.driver;
         answers.give_up();
-        policy.tally.publish(endpoint);
+        policy.tally.publish(endpoint, policy.drain_until.is_some());
         policy.tally.ended(&over);
         if !over.is_of_peer() || self.settings.may_warn(endpoint.qp.peer_addr()) {
             endpoint.log_end(&over);
@@ -192,7 +192,8 @@ impl Policy for Answering {
         deadlines: &mut Deadlines,
     ) -> Result<(), CloseReason> {
         self.set_in_use(self.is_in_use(&endpoint.connection))?;
-        deadlines.set(Deadline::Publish, self.tally.look(now, endpoint));
+        let draining = self.drain_until.is_some();
+        deadlines.set(Deadline::Publish, self.tally.look(now, endpoint, draining));
         self.before_replies(endpoint);
         if let Some(back) = &self.back {
             back.look_around(now, &endpoint.connection)?;
@@ -396,7 +397,7 @@ mod tests {
                 ),
                 Arc::new(settings),
                 Activity::default(),
-                Tally::new(state),
+                Tally::new(state, ([127, 0, 0, 1], 1).into()),
                 Stop::new(),
                 place,
                 None,

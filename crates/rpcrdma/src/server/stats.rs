@@ -2,7 +2,11 @@
 
 use crate::driver::clock;
 use crate::driver::endpoint::{CloseReason, Endpoint};
+use crate::driver::jobs::JobCounts;
+use oncrpc::ConnectionId;
 use rpcrdma_proto::{Counters, Version};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -33,8 +37,64 @@ pub struct ServerStats {
     pub counters: Counters,
     /// What they have asked of the system and of memory.
     pub io: IoCounters,
+    /// Calls that were answered by [jobs](oncrpc::Answer::Blocking), begun or not.
+    pub jobs: u64,
     /// Bytes of [`chunk_memory`](crate::ServerConfig::chunk_memory) that are taken.
     pub chunk_memory: usize,
+}
+
+/// What one connection has done so far, and how it is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionStats {
+    /// What services know it by; none while it is being set up.
+    pub id: Option<ConnectionId>,
+    /// Address of the client.
+    pub peer: SocketAddr,
+    /// When it was accepted.
+    pub since: Instant,
+    /// What it is doing.
+    pub state: ConnectionState,
+    /// The version of RPC-over-RDMA that is spoken, once that is settled.
+    pub version: Option<Version>,
+    /// Credits that the client is granted with the next reply (RFC 8166 §3.3.1).
+    pub credits_granted: u32,
+    /// Calls of the client that are not answered to the end, each on a credit.
+    pub credits_in_use: usize,
+    /// Calls that were answered by [jobs](oncrpc::Answer::Blocking), begun or not.
+    pub jobs: u64,
+    /// Jobs that have brought no reply yet.
+    pub jobs_in_flight: usize,
+    /// Bytes of [`chunk_memory`](crate::ServerConfig::chunk_memory) that its calls hold.
+    pub chunk_memory: usize,
+    /// What the protocol did.
+    pub counters: Counters,
+    /// What was asked of the system.
+    pub io: IoCounters,
+}
+
+/// What a connection is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConnectionState {
+    /// It is being set up.
+    Setup,
+    /// No call is in flight.
+    Idle,
+    /// Calls are in flight.
+    Active,
+    /// The server stops: calls in flight are answered, and no others.
+    Draining,
+}
+
+impl ConnectionState {
+    /// Its name, in lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Setup => "setup",
+            Self::Idle => "idle",
+            Self::Active => "active",
+            Self::Draining => "draining",
+        }
+    }
 }
 
 impl ServerStats {
@@ -51,15 +111,38 @@ impl ServerStats {
 #[derive(Default)]
 pub(super) struct State {
     stats: Mutex<ServerStats>,
+    connections: Mutex<Connections>,
     /// Whether connections are still taken in.
     pub(super) listening: AtomicBool,
     pub(super) changed: Notify,
 }
 
+/// The connections of a server in the order in which they were accepted.
+#[derive(Default)]
+struct Connections {
+    accepted: u64,
+    now: BTreeMap<u64, Arc<Mutex<ConnectionStats>>>,
+}
+
 impl State {
+    fn lock(&self) -> MutexGuard<'_, Connections> {
+        let connections = self.connections.lock();
+        connections.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What each connection has done so far.
+    pub(super) fn connections(&self) -> Vec<ConnectionStats> {
+        let now: Vec<_> = self.lock().now.values().map(Arc::clone).collect();
+        now.iter().map(|connection| *lock(connection)).collect()
+    }
+
     pub(super) fn stats(&self) -> MutexGuard<'_, ServerStats> {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn lock(connection: &Mutex<ConnectionStats>) -> MutexGuard<'_, ConnectionStats> {
+    connection.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How long what a connection does may be missing in the [`ServerStats`]. To publish it after each call
@@ -73,24 +156,51 @@ pub(super) struct Tally {
     version: Option<Version>,
     /// When to publish next, at the earliest.
     next: Instant,
-    published: Counters,
-    published_io: IoCounters,
+    /// Its number among those of the server.
+    number: u64,
+    /// What others see of it.
+    published: Arc<Mutex<ConnectionStats>>,
 }
 
 impl Tally {
-    pub(super) fn new(state: Arc<State>) -> Self {
+    pub(super) fn new(state: Arc<State>, peer: SocketAddr) -> Self {
         state.stats().connections += 1;
+        let now = clock::now();
+        let published = Arc::new(Mutex::new(ConnectionStats {
+            id: None,
+            peer,
+            since: now,
+            state: ConnectionState::Setup,
+            version: None,
+            credits_granted: 0,
+            credits_in_use: 0,
+            jobs: 0,
+            jobs_in_flight: 0,
+            chunk_memory: 0,
+            counters: Counters::default(),
+            io: IoCounters::default(),
+        }));
+        let mut connections = state.lock();
+        let number = connections.accepted;
+        connections.accepted += 1;
+        connections.now.insert(number, Arc::clone(&published));
+        drop(connections);
         Self {
             state,
             version: None,
-            next: clock::now(),
-            published: Counters::default(),
-            published_io: IoCounters::default(),
+            next: now,
+            number,
+            published,
         }
     }
 
     /// Publishes what is new now and then; if it is not yet time for that, when it is.
-    pub(super) fn look(&mut self, now: Instant, endpoint: &Endpoint) -> Option<Instant> {
+    pub(super) fn look(
+        &mut self,
+        now: Instant,
+        endpoint: &Endpoint,
+        draining: bool,
+    ) -> Option<Instant> {
         if self.version.is_none() {
             self.settle(endpoint);
         }
@@ -98,22 +208,46 @@ impl Tally {
             return Some(self.next);
         }
         self.next = now + PUBLISH;
-        self.publish(endpoint);
+        self.publish(endpoint, draining);
         None
     }
 
     /// Adds what is new.
-    pub(super) fn publish(&mut self, endpoint: &Endpoint) {
-        let (counters, io) = (endpoint.connection.counters(), endpoint.qp.io_counters());
-        if self.published == *counters && self.published_io == io {
+    pub(super) fn publish(&mut self, endpoint: &Endpoint, draining: bool) {
+        let connection = &endpoint.connection;
+        let JobCounts { begun, in_flight } = endpoint.jobs;
+        let calls = connection.calls_in();
+        let mut published = lock(&self.published);
+        let before = *published;
+        *published = ConnectionStats {
+            id: Some(endpoint.caller.connection),
+            state: match (draining, calls) {
+                (true, _) => ConnectionState::Draining,
+                (false, 0) => ConnectionState::Idle,
+                (false, _) => ConnectionState::Active,
+            },
+            version: self.version,
+            credits_granted: connection.grant(),
+            credits_in_use: calls,
+            jobs: begun,
+            jobs_in_flight: in_flight,
+            chunk_memory: endpoint.account.held(),
+            counters: *connection.counters(),
+            io: endpoint.qp.io_counters(),
+            ..before
+        };
+        let now = *published;
+        drop(published);
+        if (now.counters, now.io, now.jobs) == (before.counters, before.io, before.jobs) {
             return;
         }
-        let (mut new, mut new_io) = (*counters, io);
-        new -= std::mem::replace(&mut self.published, *counters);
-        new_io -= std::mem::replace(&mut self.published_io, io);
+        let (mut counters, mut io) = (now.counters, now.io);
+        counters -= before.counters;
+        io -= before.io;
         let mut stats = self.state.stats();
-        stats.counters += new;
-        stats.io += new_io;
+        stats.counters += counters;
+        stats.io += io;
+        stats.jobs += now.jobs - before.jobs;
     }
 
     /// Counts why the connection ended, where there is a count for that.
@@ -144,6 +278,7 @@ impl Tally {
 
 impl Drop for Tally {
     fn drop(&mut self) {
+        self.state.lock().now.remove(&self.number);
         let mut stats = self.state.stats();
         stats.connections -= 1;
         if let Some(version) = self.version {

@@ -16,6 +16,7 @@ mod retried_alone;
 mod several_connections;
 mod silence;
 mod stage;
+mod statistics;
 mod test_server;
 mod times;
 mod versions;

@@ -1,0 +1,491 @@
+//! Counts and latencies of calls, by procedure.
+//!
+//! They are counted in memory that threads share as little as they can, and added up when somebody
+//! looks: a call costs one or two additions, no lock and no memory. The time of a call that is answered at
+//! once is taken about once in [`SAMPLED`] calls, at random, and counts for those since the last one that
+//! was; that of a job always is.
+
+use nfs_proto::{Procedure, Status};
+use oncrpc::Reply;
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Of so many calls that are answered at once, the time of one is taken, on average: to read the clock twice for each
+/// would cost a small call a fiftieth of its time.
+pub const SAMPLED: u32 = 16;
+
+/// Buckets of a [`LatencyHistogram`].
+pub const LATENCY_BUCKETS: usize = 25;
+
+/// Parts of the counters, so that threads seldom share one.
+const SHARDS: usize = 16;
+
+/// Procedures of NFS version 3.
+const PROCEDURES: usize = Procedure::Commit as usize + 1;
+
+/// What calls were made, and what came of them, by procedure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NfsStats {
+    /// Every procedure of NFS version 3, in the order of their numbers.
+    pub procedures: Vec<ProcedureStats>,
+}
+
+/// The calls of one procedure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcedureStats {
+    /// Its name, as in RFC 1813 §3.3.
+    pub name: &'static str,
+    /// Calls that were answered.
+    pub calls: u64,
+    /// Of these, those that failed, by the kind of failure.
+    pub errors: [(ErrorClass, u64); ErrorClass::ALL.len()],
+    /// How long it took to answer them.
+    pub latency: LatencyHistogram,
+}
+
+impl ProcedureStats {
+    /// Calls that failed.
+    pub fn failed(&self) -> u64 {
+        self.errors.iter().map(|(_, count)| count).sum()
+    }
+}
+
+/// Kinds of failures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorClass {
+    /// There is no such file.
+    NotFound,
+    /// The handle is of a file that is gone, or is none.
+    Stale,
+    /// The caller may not do it, or nobody may.
+    Denied,
+    /// There is something of that name, or in that directory, or it is of another kind.
+    Exists,
+    /// There is no space left, or the quota is used up.
+    Space,
+    /// The client is to come again later.
+    Jukebox,
+    /// Arguments that are invalid, or not supported.
+    Invalid,
+    /// The server failed.
+    Server,
+    /// RPC failed: arguments could not be read, a credential was refused, or a reply had no room.
+    Rpc,
+}
+
+impl ErrorClass {
+    /// Every kind.
+    pub const ALL: [Self; 9] = [
+        Self::NotFound,
+        Self::Stale,
+        Self::Denied,
+        Self::Exists,
+        Self::Space,
+        Self::Jukebox,
+        Self::Invalid,
+        Self::Server,
+        Self::Rpc,
+    ];
+
+    /// Its name, in lower case with underscores.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::Stale => "stale",
+            Self::Denied => "denied",
+            Self::Exists => "exists",
+            Self::Space => "space",
+            Self::Jukebox => "jukebox",
+            Self::Invalid => "invalid",
+            Self::Server => "server",
+            Self::Rpc => "rpc",
+        }
+    }
+
+    fn of(status: Status) -> Self {
+        match status {
+            Status::NoEntry | Status::NoDeviceAddress | Status::NoDevice => Self::NotFound,
+            Status::Stale | Status::BadHandle | Status::Remote => Self::Stale,
+            Status::Perm | Status::Access | Status::ReadOnly | Status::CrossDevice => Self::Denied,
+            Status::Exist | Status::NotEmpty | Status::NotDirectory | Status::IsDirectory => {
+                Self::Exists
+            }
+            Status::NoSpace | Status::Quota | Status::TooBig | Status::TooManyLinks => Self::Space,
+            Status::Jukebox => Self::Jukebox,
+            Status::Invalid
+            | Status::NameTooLong
+            | Status::NotSync
+            | Status::BadCookie
+            | Status::NotSupported
+            | Status::TooSmall
+            | Status::BadType => Self::Invalid,
+            Status::Io | Status::ServerFault => Self::Server,
+        }
+    }
+}
+
+/// Latencies in buckets, each twice as wide as the one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LatencyHistogram {
+    /// Calls in each bucket; the last one has no bound.
+    pub buckets: [u64; LATENCY_BUCKETS],
+    /// All their times together.
+    pub sum: Duration,
+}
+
+impl LatencyHistogram {
+    /// The time up to which calls are in this bucket, none for the last one.
+    pub fn bound(bucket: usize) -> Option<Duration> {
+        (bucket + 1 < LATENCY_BUCKETS).then(|| Duration::from_micros(1 << bucket))
+    }
+
+    /// Calls in all buckets.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// The time that this part of the calls does not exceed, as the bound of a bucket; none without
+    /// calls. What is beyond all bounds counts as the largest one.
+    pub fn quantile(&self, part: f64) -> Option<Duration> {
+        let count = self.count();
+        let mut below = 0;
+        let bucket = self.buckets.iter().position(|calls| {
+            below += calls;
+            below > 0 && below as f64 >= part * count as f64
+        })?;
+        Self::bound(bucket.min(LATENCY_BUCKETS - 2))
+    }
+
+    /// The calls since an earlier snapshot.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let mut since = *self;
+        for (now, before) in since.buckets.iter_mut().zip(before.buckets) {
+            *now = now.saturating_sub(before);
+        }
+        since.sum = since.sum.saturating_sub(before.sum);
+        since
+    }
+
+    fn bucket_of(time: Duration) -> usize {
+        // A bound is in its bucket.
+        let micros = time.as_nanos().div_ceil(1000).max(1);
+        let bucket = u128::BITS - (micros - 1).leading_zeros();
+        (bucket as usize).min(LATENCY_BUCKETS - 1)
+    }
+}
+
+/// Where calls are counted.
+#[derive(Clone)]
+pub(crate) struct Metrics {
+    shards: Arc<[Shard; SHARDS]>,
+}
+
+/// On cache lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Shard {
+    procedures: [Counters; PROCEDURES],
+}
+
+#[derive(Default)]
+struct Counters {
+    calls: AtomicU64,
+    errors: [AtomicU64; ErrorClass::ALL.len()],
+    latency: [AtomicU64; LATENCY_BUCKETS],
+    nanos: AtomicU64,
+}
+
+/// What a thread counts with.
+struct Thread {
+    /// The shard that it uses; none so far if that is beyond all.
+    shard: Cell<usize>,
+    /// Calls until the time of one is taken again.
+    until_sample: Cell<u32>,
+    /// Calls from the last of which the time was taken to the next.
+    gap: Cell<u32>,
+    /// Makes the gaps: calls often come in patterns.
+    random: Cell<u32>,
+}
+
+/// A call whose time is taken.
+#[derive(Clone, Copy)]
+pub(crate) struct Sample {
+    came: Instant,
+    /// Calls that it stands for.
+    calls: u32,
+}
+
+thread_local! {
+    static THREAD: Thread = const {
+        Thread {
+            shard: Cell::new(usize::MAX),
+            until_sample: Cell::new(0),
+            gap: Cell::new(1),
+            random: Cell::new(0x9e37_79b9),
+        }
+    };
+}
+
+impl Thread {
+    fn shard(&self) -> usize {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let shard = self.shard.get();
+        if shard < SHARDS {
+            return shard;
+        }
+        let shard = NEXT.fetch_add(1, Relaxed) % SHARDS;
+        self.shard.set(shard);
+        shard
+    }
+
+    /// Calls that the present one stands for, if it is a sample.
+    fn sample(&self) -> Option<u32> {
+        if let Some(left) = self.until_sample.get().checked_sub(1) {
+            self.until_sample.set(left);
+            return None;
+        }
+        let mut random = self.random.get();
+        // Xorshift.
+        random ^= random << 13;
+        random ^= random >> 17;
+        random ^= random << 5;
+        self.random.set(random);
+        let next = 1 + random % (2 * SAMPLED - 1);
+        self.until_sample.set(next - 1);
+        Some(self.gap.replace(next))
+    }
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        Self {
+            shards: Arc::new(std::array::from_fn(|_| Shard::default())),
+        }
+    }
+
+    /// The sample that the call which comes now is, if it is one.
+    pub(crate) fn sample() -> Option<Sample> {
+        let calls = THREAD.with(Thread::sample)?;
+        let came = Instant::now();
+        Some(Sample { came, calls })
+    }
+
+    /// A call was answered on the task of its connection.
+    pub(crate) fn answered(&self, number: u32, reply: &Reply, sample: Option<Sample>) {
+        let Some(counters) = self.counters(number) else {
+            return;
+        };
+        counters.count(number, reply);
+        if let Some(Sample { came, calls }) = sample {
+            counters.took(came.elapsed(), calls.into());
+        }
+    }
+
+    /// A call was answered by a job that was made at this time.
+    pub(crate) fn answered_by_job(&self, number: u32, reply: &Reply, made: Instant) {
+        let Some(counters) = self.counters(number) else {
+            return;
+        };
+        counters.count(number, reply);
+        counters.took(made.elapsed(), 1);
+    }
+
+    /// The counters of a procedure on this thread, if there is such a procedure.
+    fn counters(&self, number: u32) -> Option<&Counters> {
+        let shard = THREAD.with(Thread::shard);
+        self.shards[shard].procedures.get(number as usize)
+    }
+
+    /// What was counted so far.
+    pub(crate) fn stats(&self) -> NfsStats {
+        let procedures = (0..PROCEDURES).filter_map(|number| {
+            let procedure = Procedure::try_from(u32::try_from(number).ok()?).ok()?;
+            let mut stats = ProcedureStats {
+                name: name(procedure),
+                calls: 0,
+                errors: ErrorClass::ALL.map(|class| (class, 0)),
+                latency: LatencyHistogram::default(),
+            };
+            for shard in self.shards.iter() {
+                shard.procedures[number].add_to(&mut stats);
+            }
+            Some(stats)
+        });
+        NfsStats {
+            procedures: procedures.collect(),
+        }
+    }
+}
+
+impl Counters {
+    fn count(&self, number: u32, reply: &Reply) {
+        self.calls.fetch_add(1, Relaxed);
+        if let Some(class) = failure_of(number, reply) {
+            self.errors[class as usize].fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Counts a time as that of so many calls.
+    fn took(&self, time: Duration, calls: u64) {
+        self.latency[LatencyHistogram::bucket_of(time)].fetch_add(calls, Relaxed);
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.nanos.fetch_add(nanos.saturating_mul(calls), Relaxed);
+    }
+
+    fn add_to(&self, stats: &mut ProcedureStats) {
+        stats.calls += self.calls.load(Relaxed);
+        for ((_, count), counter) in stats.errors.iter_mut().zip(&self.errors) {
+            *count += counter.load(Relaxed);
+        }
+        for (count, counter) in stats.latency.buckets.iter_mut().zip(&self.latency) {
+            *count += counter.load(Relaxed);
+        }
+        stats.latency.sum += Duration::from_nanos(self.nanos.load(Relaxed));
+    }
+}
+
+/// What failed, if something did.
+fn failure_of(number: u32, reply: &Reply) -> Option<ErrorClass> {
+    let payload = match reply {
+        Reply::Message(payload) => payload,
+        // The call is being answered already.
+        Reply::Nothing => return None,
+        Reply::Ineligible => return Some(ErrorClass::Rpc),
+    };
+    // The last word of a header with an empty verifier is the status (RFC 5531 §9).
+    let parts = payload.head().split_at_checked(oncrpc::REPLY_HEADER);
+    let Some((_, results)) = parts.filter(|(header, _)| header.ends_with(&[0; 4])) else {
+        return Some(ErrorClass::Rpc);
+    };
+    if number == Procedure::Null as u32 {
+        return None;
+    }
+    match results
+        .first_chunk()
+        .map(|status| u32::from_be_bytes(*status))
+    {
+        Some(0) => None,
+        Some(status) => Some(Status::try_from(status).map_or(ErrorClass::Server, ErrorClass::of)),
+        None => Some(ErrorClass::Server),
+    }
+}
+
+/// The name of a procedure, as in RFC 1813 §3.3.
+fn name(procedure: Procedure) -> &'static str {
+    match procedure {
+        Procedure::Null => "NULL",
+        Procedure::GetAttr => "GETATTR",
+        Procedure::SetAttr => "SETATTR",
+        Procedure::Lookup => "LOOKUP",
+        Procedure::Access => "ACCESS",
+        Procedure::ReadLink => "READLINK",
+        Procedure::Read => "READ",
+        Procedure::Write => "WRITE",
+        Procedure::Create => "CREATE",
+        Procedure::MkDir => "MKDIR",
+        Procedure::Symlink => "SYMLINK",
+        Procedure::MkNod => "MKNOD",
+        Procedure::Remove => "REMOVE",
+        Procedure::RmDir => "RMDIR",
+        Procedure::Rename => "RENAME",
+        Procedure::Link => "LINK",
+        Procedure::ReadDir => "READDIR",
+        Procedure::ReadDirPlus => "READDIRPLUS",
+        Procedure::FsStat => "FSSTAT",
+        Procedure::FsInfo => "FSINFO",
+        Procedure::PathConf => "PATHCONF",
+        Procedure::Commit => "COMMIT",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn micros(bucket: usize) -> u128 {
+        LatencyHistogram::bound(bucket).map_or(u128::MAX, |bound| bound.as_micros())
+    }
+
+    #[test]
+    fn each_time_is_in_the_first_bucket_whose_bound_it_does_not_exceed() {
+        for nanos in [0, 1, 999, 1000, 1001, 2000, 2001, 1_000_000, 8_388_608_000] {
+            let bucket = LatencyHistogram::bucket_of(Duration::from_nanos(nanos));
+            assert!(
+                u128::from(nanos) <= micros(bucket).saturating_mul(1000),
+                "{nanos}"
+            );
+            assert!(
+                bucket == 0 || u128::from(nanos) > micros(bucket - 1) * 1000,
+                "{nanos}"
+            );
+        }
+        let last = LatencyHistogram::bucket_of(Duration::from_secs(1 << 40));
+        assert_eq!(
+            (last, LatencyHistogram::bound(last)),
+            (LATENCY_BUCKETS - 1, None)
+        );
+    }
+
+    #[test]
+    fn quantiles_are_bounds_of_buckets() {
+        let mut latency = LatencyHistogram::default();
+        assert_eq!(latency.quantile(0.5), None);
+        latency.buckets[3] = 98;
+        latency.buckets[10] = 1;
+        latency.buckets[LATENCY_BUCKETS - 1] = 1;
+        let quantile = |part| latency.quantile(part).expect("there are calls");
+        assert_eq!(quantile(0.5), Duration::from_micros(8));
+        assert_eq!(quantile(0.99), Duration::from_micros(1024));
+        assert_eq!(quantile(1.0), Duration::from_micros(1 << 23));
+    }
+
+    #[test]
+    fn samples_count_for_the_calls_that_they_stand_for() {
+        let metrics = Metrics::new();
+        let calls = 10_000;
+        let mut samples = 0;
+        // Whatever the pattern is, each procedure of it has its part.
+        for call in 0..calls {
+            let sample = Metrics::sample();
+            samples += u32::from(sample.is_some());
+            let number = [Procedure::Null, Procedure::Read][call as usize % 2];
+            metrics.answered(number as u32, &Reply::Nothing, sample);
+        }
+        let stats = metrics.stats();
+        let [null, read] = [Procedure::Null, Procedure::Read].map(|p| {
+            let stats = &stats.procedures[p as usize];
+            assert_eq!(stats.calls, u64::from(calls / 2), "{}", stats.name);
+            stats.latency.count()
+        });
+        let all = null + read;
+        assert!(
+            all <= calls.into() && all + u64::from(2 * SAMPLED) > calls.into(),
+            "{all}"
+        );
+        assert!(null.min(read) > u64::from(calls / 3), "{null} {read}");
+        assert!(samples < calls / (SAMPLED - 2), "{samples}");
+    }
+
+    #[test]
+    fn counts_of_threads_add_up() {
+        let metrics = Metrics::new();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let (failed, now) = (Reply::Ineligible, Instant::now());
+                    metrics.answered_by_job(Procedure::Commit as u32, &failed, now);
+                });
+            }
+        });
+        let stats = metrics.stats();
+        let commit = stats.procedures.last().expect("there are some");
+        assert_eq!(
+            (commit.name, commit.calls, commit.failed()),
+            ("COMMIT", 4, 4)
+        );
+        assert_eq!(commit.latency.count(), 4);
+    }
+}
