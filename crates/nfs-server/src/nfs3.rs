@@ -24,8 +24,8 @@ use crate::client_options::is_understood;
 use crate::exports::{Export, Exports, Target};
 use crate::fs::{Error, Found, Identity, Outcome, Seen};
 use crate::in_flight::InFlight;
-use crate::user_groups::UserGroups;
 use crate::metrics::{Metrics, NfsStats};
+use crate::user_groups::UserGroups;
 use buffer::Pool;
 use duplicate_requests::DuplicateRequestCache;
 use nfs_proto::results::Res;
@@ -204,9 +204,12 @@ impl Nfs3 {
                 let (metrics, made) = (self.metrics.clone(), Instant::now());
                 Answer::Blocking(Box::new(move || {
                     let _counted = counted;
-                    let number = call.proc;
+                    let Call { prog, proc, .. } = call;
                     let reply = then(call, job());
-                    metrics.answered_by_job(number, &reply, made);
+                    // Another program may use our files.
+                    if prog == NFS_PROGRAM {
+                        metrics.answered_by_job(proc, &reply, made);
+                    }
                     reply
                 }))
             }

@@ -2,6 +2,7 @@
 
 use crate::bench::{self, BenchArgs};
 use crate::cat::{self, CatArgs};
+use crate::clients::{self, ClientsArgs};
 use crate::df::{self, DfArgs};
 use crate::exports::{self, ExportsArgs};
 use crate::failure::Ended;
@@ -17,6 +18,7 @@ use crate::put::{self, PutArgs};
 use crate::rm::{self, RmArgs};
 use crate::serve::{self, Given, ServeArgs};
 use crate::stat::{self, StatArgs};
+use crate::stats::{self, StatsArgs};
 use clap::error::ErrorKind;
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -47,6 +49,8 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(ServeArgs),
+    Stats(StatsArgs),
+    Clients(ClientsArgs),
     Ls(LsArgs),
     Cat(CatArgs),
     Get(GetArgs),
@@ -113,6 +117,8 @@ impl Cli {
     pub(crate) async fn run(self) -> anyhow::Result<Ended> {
         match self.command {
             Command::Serve(args) => serve::run(args).await,
+            Command::Stats(args) => stats::run(&args).await,
+            Command::Clients(args) => clients::run(&args).await,
             Command::Ls(args) => ls::run(&args).await,
             Command::Cat(args) => cat::run(&args).await,
             Command::Get(args) => get::run(&args).await,

@@ -10,7 +10,9 @@ mod allocations;
 mod bench;
 mod cat;
 mod cli;
+mod clients;
 mod connect;
+mod control;
 mod copy;
 mod df;
 mod endpoint;
@@ -33,6 +35,7 @@ mod serve;
 mod session;
 mod show;
 mod stat;
+mod stats;
 mod transport;
 
 use std::process::ExitCode;

@@ -4,20 +4,24 @@ mod announce;
 mod args;
 mod capacity;
 mod config;
+mod control;
 mod exports;
 mod given;
 mod guard;
 mod listen;
 mod local_users;
 mod memory;
+mod metrics;
 mod mount_server;
 mod mounts;
 mod names;
 mod null;
+mod observed;
 mod operate;
 mod plan;
 mod process;
 mod registration;
+mod reports;
 mod served;
 mod settings;
 mod systemd;
@@ -33,9 +37,11 @@ pub(crate) use given::Given;
 use guard::Guarded;
 use mount_server::MountServer;
 use nfs_server::{Exports, HandleKey, Mount3, Nfs3, NfsAcl3, default_state_dir};
+use observed::Observed;
 use oncrpc::Programs;
 use operate::{Operation, Signals};
 use registration::Registered;
+use reports::Reports;
 use rpcrdma::Server;
 use served::Served;
 use std::io::Write;
@@ -82,7 +88,7 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     let nfs = Nfs3::new(exports.clone(), pool).with_users(users);
     let programs = Programs::new()
         .with(NfsAcl3::new(&nfs))
-        .with(nfs)
+        .with(nfs.clone())
         .with(mount_service.clone());
     let provider = Arc::new(Guarded {
         inner: match sockets.rdma {
@@ -107,6 +113,9 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         false => None,
     };
 
+    let observed = Observed::new(server.monitor(), nfs, server.local_addr());
+    let reports = Reports::start(&settings.args.reports, observed, state_dir.as_deref()).await?;
+
     let announcement = Announcement {
         exports: served.plans(),
         listening: server.local_addr(),
@@ -118,6 +127,8 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         user: settings::describe_user(served.plans(), served.acts_for_callers()),
         limits,
         state: settings::describe_state(state_dir.as_deref()) + &served.describe_handles(),
+        metrics: reports.metrics(),
+        control: reports.control(),
     };
     announce(&announcement, args.json)?;
 
@@ -126,7 +137,7 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         args: &args,
         settings,
         served,
-        server: &server,
+        observed: &reports.observed,
     };
     tokio::select! {
         () = interrupt.wait() => {}

@@ -11,6 +11,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::path::Path;
 
 /// All there is to say about a running server.
 pub(crate) struct Announcement<'a> {
@@ -31,6 +32,10 @@ pub(crate) struct Announcement<'a> {
     pub(crate) user: String,
     pub(crate) limits: String,
     pub(crate) state: String,
+    /// Where metrics are.
+    pub(crate) metrics: Option<SocketAddr>,
+    /// Where `rpcrdma stats` asks.
+    pub(crate) control: Option<&'a Path>,
 }
 
 /// The line that `--json` prints.
@@ -38,6 +43,10 @@ pub(crate) struct Announcement<'a> {
 struct Line<'a> {
     listening: SocketAddr,
     mount_port: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metrics: Option<SocketAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    control: Option<Cow<'a, str>>,
     /// Names of designs.
     remote_invalidation: Vec<&'static str>,
     exports: Vec<ExportLine<'a>>,
@@ -65,6 +74,8 @@ impl Announcement<'_> {
         serde_json::to_string(&Line {
             listening: self.listening,
             mount_port: self.mount_port,
+            metrics: self.metrics,
+            control: self.control.map(Path::to_string_lossy),
             remote_invalidation: self.designs(),
             exports: exports.collect(),
         })
@@ -165,6 +176,9 @@ impl fmt::Display for Announcement<'_> {
             some => writeln!(f, "handles    invalidated remotely: {}", some.join(", "))?,
         }
         writeln!(f, "state      {}", self.state)?;
+        if let Some(metrics) = self.metrics {
+            writeln!(f, "metrics    http://{metrics}/metrics")?;
+        }
         let Some(first) = self.exports.first() else {
             return Ok(());
         };
@@ -320,6 +334,8 @@ mod tests {
             user: "somebody".to_owned(),
             limits: "few".to_owned(),
             state: "nowhere".to_owned(),
+            metrics: None,
+            control: None,
         });
     }
 

@@ -5,6 +5,7 @@ use super::given::Given;
 use super::listen;
 use super::local_users::Trust;
 use super::plan::Clients;
+use super::reports::ReportArgs;
 use crate::connect::seconds;
 use crate::log::LogFormat;
 use crate::transport::TransportArgs;
@@ -101,6 +102,9 @@ pub(crate) struct ServeArgs {
     /// Close connections on which no call came for so long; 0 never does
     #[arg(long, value_name = "SECONDS", default_value = "360", value_parser = seconds)]
     pub(super) idle_timeout: Duration,
+
+    #[command(flatten)]
+    pub(super) reports: ReportArgs,
 
     /// Say where it listens in one line of JSON
     #[arg(long)]

@@ -3,12 +3,12 @@
 use super::args::ServeArgs;
 use super::mounts::MountWatch;
 use super::names::REFRESH;
+use super::observed::Observed;
 use super::plan;
 use super::served::Served;
 use super::settings::Settings;
 use super::systemd;
 use super::terminal::Terminal;
-use rpcrdma::Server;
 use std::future::pending;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -43,7 +43,7 @@ pub(super) struct Operation<'a> {
     /// As they are in force.
     pub(super) settings: Settings,
     pub(super) served: Served,
-    pub(super) server: &'a Server,
+    pub(super) observed: &'a Observed,
 }
 
 impl Operation<'_> {
@@ -117,23 +117,7 @@ impl Operation<'_> {
     }
 
     fn log_statistics(&self) {
-        let stats = self.server.stats();
-        let exports = self.served.plans().len();
-        tracing::info!(
-            target: "serve",
-            exports,
-            connections = stats.connections,
-            version_one = stats.version_one,
-            version_two = stats.version_two,
-            accepted = stats.accepted,
-            refused = stats.refused,
-            evicted = stats.evicted,
-            unanswered = stats.unanswered,
-            chunk_memory = stats.chunk_memory,
-            counters = ?stats.counters,
-            io = ?stats.io,
-            "statistics"
-        );
+        self.observed.log(self.served.plans().len());
     }
 }
 

@@ -13,6 +13,7 @@ mod mount;
 mod operation;
 mod probe;
 mod running;
+mod statistics;
 mod systemd;
 mod thresholds;
 
@@ -35,7 +36,7 @@ fn server_exits_successfully_on_sigterm_and_sigint() {
 fn every_command_explains_itself_with_examples() {
     for command in [
         "serve", "ls", "cat", "get", "put", "mkdir", "rm", "mv", "ln", "stat", "df", "exports",
-        "ping", "probe", "bench",
+        "ping", "probe", "bench", "stats", "clients",
     ] {
         let help = text(&running::ok(&[command, "--help"]));
         assert!(help.contains("Examples:\n  rpcrdma "), "{command}: {help}");

@@ -1,0 +1,275 @@
+//! The control socket of a running server, and what it tells.
+//!
+//! A client connects, sends one line with a JSON document, a [`Request`], and gets one line with a JSON
+//! document back: a [`ServerStatus`] or a list of [`ClientStatus`]. Only the user who runs the server, and
+//! root, may connect.
+
+use anyhow::{Context, bail};
+use clap::Args;
+use nfs_server::default_state_dir;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+/// Most bytes of a request.
+pub(crate) const MAX_REQUEST: u64 = 1024;
+
+/// Most bytes of a reply: each of the connections that a server may have takes some hundred.
+const MAX_REPLY: u64 = 64 << 20;
+
+/// How long a server may take to answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Where services that systemd starts have their sockets and their state.
+const OF_SERVICES: [&str; 2] = ["/run/rpcrdma", "/var/lib/rpcrdma"];
+
+/// What a server is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "get")]
+pub(crate) enum Request {
+    /// What it did so far: a [`ServerStatus`].
+    Stats,
+    /// Its connections: a list of [`ClientStatus`].
+    Clients,
+}
+
+/// What a server did so far.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ServerStatus {
+    pub(crate) version: String,
+    pub(crate) pid: u32,
+    pub(crate) listening: String,
+    pub(crate) uptime_seconds: f64,
+    pub(crate) connections: ConnectionCounts,
+    pub(crate) credits_granted: u64,
+    pub(crate) credits_in_use: u64,
+    pub(crate) jobs: u64,
+    pub(crate) jobs_in_flight: u64,
+    pub(crate) chunk_memory_bytes: u64,
+    pub(crate) open_files: u64,
+    pub(crate) duplicate_requests: DuplicateRequests,
+    /// Counters of RPC-over-RDMA by name.
+    pub(crate) rdma: BTreeMap<String, u64>,
+    /// Bytes in and out, with all framing.
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+    pub(crate) procedures: Vec<ProcedureStatus>,
+}
+
+/// Connections of a server now, and so far.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct ConnectionCounts {
+    pub(crate) setup: u64,
+    pub(crate) idle: u64,
+    pub(crate) active: u64,
+    pub(crate) draining: u64,
+    pub(crate) version_one: u64,
+    pub(crate) version_two: u64,
+    pub(crate) accepted: u64,
+    pub(crate) refused: u64,
+    pub(crate) evicted: u64,
+    pub(crate) unanswered: u64,
+}
+
+impl ConnectionCounts {
+    pub(crate) fn now(&self) -> u64 {
+        self.setup + self.idle + self.active + self.draining
+    }
+}
+
+/// The duplicate request cache.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct DuplicateRequests {
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+    pub(crate) refused: u64,
+    pub(crate) evicted: u64,
+    pub(crate) expired: u64,
+    pub(crate) entries: u64,
+}
+
+/// The calls of one procedure.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ProcedureStatus {
+    pub(crate) name: String,
+    pub(crate) calls: u64,
+    /// Calls that failed, by kind of failure; kinds without any are left out.
+    pub(crate) errors: BTreeMap<String, u64>,
+    /// Calls in buckets of latency: up to 1 µs, 2 µs, 4 µs and so on, and beyond all bounds.
+    pub(crate) latency_buckets: Vec<u64>,
+    pub(crate) latency_sum_seconds: f64,
+}
+
+/// One connection of a server.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ClientStatus {
+    pub(crate) address: String,
+    pub(crate) state: String,
+    /// Version of RPC-over-RDMA, once that is settled.
+    pub(crate) version: Option<u32>,
+    pub(crate) age_seconds: f64,
+    pub(crate) credits_granted: u32,
+    pub(crate) credits_in_use: u64,
+    pub(crate) calls: u64,
+    pub(crate) jobs: u64,
+    pub(crate) jobs_in_flight: u64,
+    pub(crate) duplicate_request_hits: u64,
+    pub(crate) read_chunks: u64,
+    pub(crate) write_chunks: u64,
+    pub(crate) reply_chunks: u64,
+    pub(crate) rdma_bytes_in: u64,
+    pub(crate) rdma_bytes_out: u64,
+    pub(crate) inline_bytes_in: u64,
+    pub(crate) inline_bytes_out: u64,
+    pub(crate) registrations: u64,
+    pub(crate) local_invalidations: u64,
+    pub(crate) remote_invalidations: u64,
+    /// Handles of the client that went with replies.
+    pub(crate) invalidations_sent: u64,
+    pub(crate) chunk_memory_bytes: u64,
+}
+
+/// Which server is asked.
+#[derive(Args, Debug)]
+pub(crate) struct ControlArgs {
+    /// Control socket of the server [default: that of the only one that runs here]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+}
+
+impl ControlArgs {
+    /// Asks the server; its reply, as JSON and parsed.
+    ///
+    /// # Errors
+    ///
+    /// If there is no server, or more than one, or it does not answer.
+    pub(crate) async fn ask<T: DeserializeOwned>(
+        &self,
+        request: Request,
+    ) -> anyhow::Result<(String, T)> {
+        let stream = match &self.socket {
+            Some(path) => connect(path).await?,
+            None => only_one().await?,
+        };
+        let reply = tokio::time::timeout(TIMEOUT, exchange(stream, request)).await;
+        let reply = reply.context("the server does not answer")??;
+        let parsed = serde_json::from_str(&reply)
+            .context("cannot understand the server: it may be of another version")?;
+        Ok((reply, parsed))
+    }
+}
+
+async fn exchange(mut stream: UnixStream, request: Request) -> anyhow::Result<String> {
+    let mut line = serde_json::to_vec(&request)?;
+    line.push(b'\n');
+    stream.write_all(&line).await?;
+    let mut reply = String::new();
+    let len = stream.take(MAX_REPLY).read_to_string(&mut reply).await?;
+    if len == 0 {
+        bail!("the server has too many to answer: try again");
+    }
+    reply.truncate(reply.trim_end().len());
+    Ok(reply)
+}
+
+async fn connect(path: &Path) -> anyhow::Result<UnixStream> {
+    UnixStream::connect(path)
+        .await
+        .with_context(|| format!("no server answers at {}", path.display()))
+}
+
+/// The socket of the one server that runs.
+async fn only_one() -> anyhow::Result<UnixStream> {
+    let dirs: Vec<PathBuf> = OF_SERVICES
+        .iter()
+        .map(PathBuf::from)
+        .chain(default_state_dir())
+        .collect();
+    let mut found = Vec::new();
+    for path in dirs.iter().flat_map(|dir| sockets_in(dir)) {
+        // Others are left of servers that were killed, or not ours.
+        if let Ok(stream) = UnixStream::connect(&path).await {
+            found.push((path, stream));
+        }
+    }
+    match found.len() {
+        1 => Ok(found.remove(0).1),
+        0 => {
+            let dirs: Vec<_> = dirs.iter().map(|dir| dir.display().to_string()).collect();
+            bail!(
+                "no server that this user may ask runs here: there is no control socket in {}; say \
+                 where it is with --socket",
+                dirs.join(", ")
+            )
+        }
+        _ => {
+            let paths: Vec<_> = found
+                .iter()
+                .map(|(path, _)| path.display().to_string())
+                .collect();
+            bail!(
+                "several servers run here: say which one with --socket, of {}",
+                paths.join(", ")
+            )
+        }
+    }
+}
+
+/// What looks like a control socket in a directory, in order.
+fn sockets_in(dir: &Path) -> Vec<PathBuf> {
+    // Without the directory there are none.
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| is_control_socket(path))
+        .collect();
+    paths.sort();
+    paths
+}
+
+/// The name of the control socket of the server that listens there.
+pub(crate) fn socket_name(listening: &str) -> String {
+    format!("control-{listening}.sock")
+}
+
+fn is_control_socket(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with("control-") && name.ends_with(".sock"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_small_documents() {
+        let check = |request, text: &str| {
+            let line = serde_json::to_string(&request).unwrap();
+            assert_eq!(line, text);
+            assert!(line.len() < usize::try_from(MAX_REQUEST).unwrap());
+            assert_eq!(serde_json::from_str::<Request>(&line).unwrap(), request);
+        };
+        check(Request::Stats, r#"{"get":"stats"}"#);
+        check(Request::Clients, r#"{"get":"clients"}"#);
+    }
+
+    #[test]
+    fn control_sockets_are_told_from_other_files() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in [
+            "key",
+            "control-127.0.0.1:20049.sock",
+            "control.sock",
+            "b.sock",
+        ] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        let found = sockets_in(dir.path());
+        assert_eq!(found, [dir.path().join(socket_name("127.0.0.1:20049"))]);
+        assert!(sockets_in(&dir.path().join("none")).is_empty());
+    }
+}

@@ -1,0 +1,346 @@
+//! The metrics: names, help and values.
+//!
+//! Names keep to the conventions of Prometheus: seconds and bytes, `_total` for what only grows.
+
+use crate::serve::observed::Snapshot;
+use nfs_server::LatencyHistogram;
+use prometheus::proto::{
+    Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
+};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::UNIX_EPOCH;
+
+/// Every metric, with its values of that moment.
+pub(super) fn families(now: &Snapshot) -> Vec<MetricFamily> {
+    let mut all = Families::default();
+    all.process(now);
+    all.nfs(now);
+    all.duplicate_requests(now);
+    all.connections(now);
+    all.clients(now);
+    all.transport(now);
+    all.0
+}
+
+type Labels<'a> = &'a [(&'a str, &'a str)];
+
+#[derive(Default)]
+struct Families(Vec<MetricFamily>);
+
+impl Families {
+    fn add(&mut self, name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) {
+        // A family without values is none.
+        if metrics.is_empty() {
+            return;
+        }
+        let mut family = MetricFamily::default();
+        family.set_name(format!("rpcrdma_{name}"));
+        family.set_help(help.to_owned());
+        family.set_field_type(kind);
+        family.set_metric(metrics);
+        self.0.push(family);
+    }
+
+    fn counters(&mut self, name: &str, help: &str, values: &[(Labels<'_>, u64)]) {
+        let metrics = values.iter().map(|(labels, value)| {
+            let mut counter = Counter::default();
+            counter.set_value(*value as f64);
+            let mut metric = labelled(labels);
+            metric.set_counter(counter);
+            metric
+        });
+        self.add(name, help, MetricType::COUNTER, metrics.collect());
+    }
+
+    fn gauges(&mut self, name: &str, help: &str, values: &[(Labels<'_>, f64)]) {
+        let metrics = values.iter().map(|(labels, value)| {
+            let mut gauge = Gauge::default();
+            gauge.set_value(*value);
+            let mut metric = labelled(labels);
+            metric.set_gauge(gauge);
+            metric
+        });
+        self.add(name, help, MetricType::GAUGE, metrics.collect());
+    }
+
+    fn process(&mut self, now: &Snapshot) {
+        let version = [("version", env!("CARGO_PKG_VERSION"))];
+        self.gauges(
+            "build_info",
+            "Version of the server, as a label of the value 1.",
+            &[(&version, 1.0)],
+        );
+        let started = now.started_at.duration_since(UNIX_EPOCH);
+        self.gauges(
+            "start_time_seconds",
+            "Time at which the server started, in seconds since 1970.",
+            &[(&[], started.unwrap_or_default().as_secs_f64())],
+        );
+        self.gauges(
+            "open_files",
+            "Files and directories kept open between calls.",
+            &[(&[], now.open_files as f64)],
+        );
+    }
+
+    fn nfs(&mut self, now: &Snapshot) {
+        let procedures = &now.nfs.procedures;
+        let labels: Vec<_> = procedures.iter().map(|p| [("procedure", p.name)]).collect();
+        let calls = labels.iter().zip(procedures);
+        let calls: Vec<_> = calls.map(|(label, p)| (&label[..], p.calls)).collect();
+        self.counters(
+            "nfs_calls_total",
+            "NFS calls that were answered, by procedure.",
+            &calls,
+        );
+        let errors: Vec<_> = procedures
+            .iter()
+            .flat_map(|procedure| {
+                let classes = procedure.errors.iter();
+                classes.map(|(class, count)| {
+                    let labels = [("procedure", procedure.name), ("class", class.name())];
+                    (labels, *count)
+                })
+            })
+            .collect();
+        let errors: Vec<_> = errors.iter().map(|(l, count)| (&l[..], *count)).collect();
+        self.counters(
+            "nfs_errors_total",
+            "NFS calls that failed, by procedure and kind of failure.",
+            &errors,
+        );
+        let latencies = labels.iter().zip(procedures).map(|(label, procedure)| {
+            let mut metric = labelled(label);
+            metric.set_histogram(histogram(&procedure.latency));
+            metric
+        });
+        self.add(
+            "nfs_call_duration_seconds",
+            "Time to answer NFS calls, by procedure. Of calls that are answered at once a sample is \
+             measured, and counts for the others.",
+            MetricType::HISTOGRAM,
+            latencies.collect(),
+        );
+    }
+
+    fn duplicate_requests(&mut self, now: &Snapshot) {
+        let duplicates = &now.duplicates;
+        self.counters(
+            "duplicate_request_cache_lookups_total",
+            "Calls that were looked up in the duplicate request cache: hits came again, and were not \
+             executed.",
+            &[
+                (&[("result", "hit")], duplicates.hits),
+                (&[("result", "miss")], duplicates.misses),
+                (&[("result", "refused")], duplicates.refused),
+            ],
+        );
+        self.counters(
+            "duplicate_request_cache_evictions_total",
+            "Results that the duplicate request cache forgot.",
+            &[
+                (&[("reason", "age")], duplicates.expired),
+                (&[("reason", "room")], duplicates.evicted),
+            ],
+        );
+        self.gauges(
+            "duplicate_request_cache_entries",
+            "Calls in the duplicate request cache.",
+            &[(&[], duplicates.entries as f64)],
+        );
+    }
+
+    fn connections(&mut self, now: &Snapshot) {
+        let counts = now.connection_counts();
+        self.gauges(
+            "connections",
+            "Connections, by what they are doing.",
+            &[
+                (&[("state", "setup")], counts.setup as f64),
+                (&[("state", "idle")], counts.idle as f64),
+                (&[("state", "active")], counts.active as f64),
+                (&[("state", "draining")], counts.draining as f64),
+            ],
+        );
+        self.gauges(
+            "connections_by_version",
+            "Connections, by the version of RPC-over-RDMA that is spoken.",
+            &[
+                (&[("version", "1")], counts.version_one as f64),
+                (&[("version", "2")], counts.version_two as f64),
+            ],
+        );
+        let mut one = |name, help, value| self.counters(name, help, &[(&[], value)]);
+        one(
+            "connections_accepted_total",
+            "Connections that were accepted.",
+            counts.accepted,
+        );
+        one(
+            "connections_refused_total",
+            "Connections that were refused, or never said what they wanted.",
+            counts.refused,
+        );
+        one(
+            "connections_evicted_total",
+            "Connections that gave way to those of other addresses.",
+            counts.evicted,
+        );
+        one(
+            "connections_unanswered_total",
+            "Connections closed because their clients did not answer calls of the server.",
+            counts.unanswered,
+        );
+        one(
+            "jobs_total",
+            "Calls that were answered by jobs.",
+            now.server.jobs,
+        );
+        let mut one = |name, help, value: u64| self.gauges(name, help, &[(&[], value as f64)]);
+        one(
+            "jobs_in_flight",
+            "Jobs that have brought no reply yet.",
+            now.jobs_in_flight(),
+        );
+        one(
+            "credits_granted",
+            "Credits that clients are granted, of all connections.",
+            now.credits_granted(),
+        );
+        one(
+            "credits_in_use",
+            "Calls in flight, each on a credit, of all connections.",
+            now.credits_in_use(),
+        );
+        one(
+            "chunk_memory_bytes",
+            "Memory that is lent to calls whose data moves by RDMA.",
+            now.server.chunk_memory as u64,
+        );
+    }
+
+    /// By address, of which there are as many as connections at most.
+    fn clients(&mut self, now: &Snapshot) {
+        let mut clients: BTreeMap<IpAddr, (u64, u64)> = BTreeMap::new();
+        for connection in &now.connections {
+            let address = connection.peer.ip().to_canonical();
+            let (connections, in_use) = clients.entry(address).or_default();
+            *connections += 1;
+            *in_use += connection.credits_in_use as u64;
+        }
+        let clients: Vec<_> = clients
+            .into_iter()
+            .map(|(address, values)| (address.to_string(), values))
+            .collect();
+        let labels: Vec<_> = clients.iter().map(|(a, _)| [("client", &a[..])]).collect();
+        let values = || labels.iter().zip(&clients).map(|(l, (_, v))| (&l[..], v));
+        let connections: Vec<_> = values().map(|(l, v)| (l, v.0 as f64)).collect();
+        let in_use: Vec<_> = values().map(|(l, v)| (l, v.1 as f64)).collect();
+        self.gauges(
+            "client_connections",
+            "Connections, by address of the client.",
+            &connections,
+        );
+        self.gauges(
+            "client_credits_in_use",
+            "Calls in flight, by address of the client.",
+            &in_use,
+        );
+    }
+
+    fn transport(&mut self, now: &Snapshot) {
+        let (counters, io) = (&now.server.counters, &now.server.io);
+        self.counters(
+            "chunks_total",
+            "Chunks whose data was moved by RDMA: Read chunks of calls, Write and Reply chunks of \
+             replies.",
+            &[
+                (&[("kind", "read")], counters.read_chunks_pulled),
+                (&[("kind", "write")], counters.write_chunks_filled),
+                (&[("kind", "reply")], counters.reply_chunks_filled),
+            ],
+        );
+        let rdma_out = counters.write_bytes_posted + counters.reply_bytes_posted;
+        self.counters(
+            "rdma_bytes_total",
+            "Bytes in chunks, moved by RDMA.",
+            &both_ways(counters.read_bytes_pulled, rdma_out),
+        );
+        self.counters(
+            "inline_bytes_total",
+            "Bytes of messages, headers and what is inline.",
+            &both_ways(counters.inline_bytes_received, counters.inline_bytes_sent),
+        );
+        self.counters(
+            "network_bytes_total",
+            "Bytes on the network, with all framing above TCP.",
+            &both_ways(io.bytes_in, io.bytes_out),
+        );
+        self.counters(
+            "messages_total",
+            "Calls received and replies sent.",
+            &both_ways(counters.calls_received, counters.replies_sent),
+        );
+        self.counters(
+            "registrations_total",
+            "Memory registered for calls to clients.",
+            &[(&[], counters.registrations)],
+        );
+        self.counters(
+            "invalidations_total",
+            "Handles of the server that were invalidated, by whom.",
+            &[
+                (&[("by", "local")], counters.local_invalidations),
+                (&[("by", "remote")], counters.remote_invalidations),
+            ],
+        );
+        self.counters(
+            "invalidations_sent_total",
+            "Handles of clients that were invalidated with replies.",
+            &[(&[], counters.invalidations_sent)],
+        );
+        self.counters(
+            "memory_waits_total",
+            "Calls that waited for chunk memory.",
+            &[(&[], counters.memory_waits)],
+        );
+    }
+}
+
+/// Values of a counter in both directions.
+fn both_ways(received: u64, sent: u64) -> [(Labels<'static>, u64); 2] {
+    [
+        (&[("direction", "in")], received),
+        (&[("direction", "out")], sent),
+    ]
+}
+
+fn labelled(labels: Labels<'_>) -> Metric {
+    let pairs = labels.iter().map(|(name, value)| {
+        let mut pair = LabelPair::default();
+        pair.set_name((*name).to_owned());
+        pair.set_value((*value).to_owned());
+        pair
+    });
+    Metric::from_label(pairs.collect())
+}
+
+/// Buckets hold what is in those before, too; the last one is made by the encoder.
+fn histogram(latency: &LatencyHistogram) -> Histogram {
+    let mut below = 0;
+    let buckets = latency.buckets.iter().enumerate();
+    let buckets = buckets.filter_map(|(index, calls)| {
+        below += calls;
+        let mut bucket = Bucket::default();
+        bucket.set_upper_bound(LatencyHistogram::bound(index)?.as_secs_f64());
+        bucket.set_cumulative_count(below);
+        Some(bucket)
+    });
+    let buckets = buckets.collect();
+    let mut histogram = Histogram::default();
+    histogram.set_bucket(buckets);
+    histogram.set_sample_count(latency.count());
+    histogram.set_sample_sum(latency.sum.as_secs_f64());
+    histogram
+}

@@ -1,0 +1,215 @@
+//! What a running server tells of itself.
+
+use crate::control::{
+    ClientStatus, ConnectionCounts, DuplicateRequests, ProcedureStatus, ServerStatus,
+};
+use nfs_server::{DuplicateRequestStats, Nfs3, NfsStats, ProcedureStats};
+use rpcrdma::{ConnectionState, ConnectionStats, ServerMonitor, ServerStats};
+use std::net::SocketAddr;
+use std::time::{Instant, SystemTime};
+
+/// A running server as metrics, the control socket and the log show it.
+pub(super) struct Observed {
+    monitor: ServerMonitor,
+    nfs: Nfs3,
+    listening: SocketAddr,
+    started: Instant,
+    started_at: SystemTime,
+}
+
+/// What a server did until some moment.
+pub(super) struct Snapshot {
+    pub(super) server: ServerStats,
+    pub(super) connections: Vec<ConnectionStats>,
+    pub(super) nfs: NfsStats,
+    pub(super) duplicates: DuplicateRequestStats,
+    pub(super) open_files: usize,
+    pub(super) started_at: SystemTime,
+}
+
+impl Observed {
+    pub(super) fn new(monitor: ServerMonitor, nfs: Nfs3, listening: SocketAddr) -> Self {
+        Self {
+            monitor,
+            nfs,
+            listening,
+            started: Instant::now(),
+            started_at: SystemTime::now(),
+        }
+    }
+
+    /// Where RPC-over-RDMA is served.
+    pub(super) fn listening(&self) -> SocketAddr {
+        self.listening
+    }
+
+    /// Logs what it did so far, as one event.
+    pub(super) fn log(&self, exports: usize) {
+        let now = self.snapshot();
+        let connections = now.connection_counts();
+        let procedures = &now.nfs.procedures;
+        let calls: Vec<_> = procedures
+            .iter()
+            .filter(|procedure| procedure.calls > 0)
+            .map(|procedure| format!("{} {}", procedure.name, procedure.calls))
+            .collect();
+        tracing::info!(
+            target: "serve",
+            exports,
+            connections = now.server.connections,
+            active = connections.active,
+            version_one = now.server.version_one,
+            version_two = now.server.version_two,
+            accepted = now.server.accepted,
+            refused = now.server.refused,
+            evicted = now.server.evicted,
+            unanswered = now.server.unanswered,
+            credits_granted = now.credits_granted(),
+            credits_in_use = now.credits_in_use(),
+            jobs = now.server.jobs,
+            jobs_in_flight = now.jobs_in_flight(),
+            chunk_memory = now.server.chunk_memory,
+            open_files = now.open_files,
+            calls = calls.join(", "),
+            failed = procedures.iter().map(ProcedureStats::failed).sum::<u64>(),
+            duplicate_requests = ?now.duplicates,
+            counters = ?now.server.counters,
+            io = ?now.server.io,
+            "statistics"
+        );
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            server: self.monitor.stats(),
+            connections: self.monitor.connections(),
+            nfs: self.nfs.stats(),
+            duplicates: self.nfs.duplicate_requests(),
+            open_files: self.nfs.open_files(),
+            started_at: self.started_at,
+        }
+    }
+
+    /// What it did so far, for the control socket.
+    pub(super) fn status(&self) -> ServerStatus {
+        let now = self.snapshot();
+        let counters = now.server.counters.iter();
+        ServerStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            listening: self.listening.to_string(),
+            uptime_seconds: self.started.elapsed().as_secs_f64(),
+            connections: now.connection_counts(),
+            credits_granted: now.credits_granted(),
+            credits_in_use: now.credits_in_use(),
+            jobs: now.server.jobs,
+            jobs_in_flight: now.jobs_in_flight(),
+            chunk_memory_bytes: now.server.chunk_memory as u64,
+            open_files: now.open_files as u64,
+            duplicate_requests: DuplicateRequests {
+                hits: now.duplicates.hits,
+                misses: now.duplicates.misses,
+                refused: now.duplicates.refused,
+                evicted: now.duplicates.evicted,
+                expired: now.duplicates.expired,
+                entries: now.duplicates.entries as u64,
+            },
+            rdma: counters
+                .map(|(name, count)| (name.to_owned(), count))
+                .collect(),
+            bytes_in: now.server.io.bytes_in,
+            bytes_out: now.server.io.bytes_out,
+            procedures: procedures(&now.nfs),
+        }
+    }
+
+    /// Its connections, for the control socket.
+    pub(super) fn clients(&self) -> Vec<ClientStatus> {
+        let connections = self.monitor.connections();
+        connections.iter().map(|now| self.client(now)).collect()
+    }
+
+    fn client(&self, now: &ConnectionStats) -> ClientStatus {
+        let counters = &now.counters;
+        ClientStatus {
+            address: now.peer.to_string(),
+            state: now.state.name().to_owned(),
+            version: now.version.map(|version| version.number()),
+            age_seconds: now.since.elapsed().as_secs_f64(),
+            credits_granted: now.credits_granted,
+            credits_in_use: now.credits_in_use as u64,
+            calls: counters.calls_received,
+            jobs: now.jobs,
+            jobs_in_flight: now.jobs_in_flight as u64,
+            duplicate_request_hits: now.id.map_or(0, |id| self.nfs.duplicate_requests_on(id)),
+            read_chunks: counters.read_chunks_pulled,
+            write_chunks: counters.write_chunks_filled,
+            reply_chunks: counters.reply_chunks_filled,
+            rdma_bytes_in: counters.read_bytes_pulled,
+            rdma_bytes_out: counters.write_bytes_posted + counters.reply_bytes_posted,
+            inline_bytes_in: counters.inline_bytes_received,
+            inline_bytes_out: counters.inline_bytes_sent,
+            registrations: counters.registrations,
+            local_invalidations: counters.local_invalidations,
+            remote_invalidations: counters.remote_invalidations,
+            invalidations_sent: counters.invalidations_sent,
+            chunk_memory_bytes: now.chunk_memory as u64,
+        }
+    }
+}
+
+fn procedures(nfs: &NfsStats) -> Vec<ProcedureStatus> {
+    let procedures = nfs.procedures.iter();
+    procedures
+        .map(|procedure| ProcedureStatus {
+            name: procedure.name.to_owned(),
+            calls: procedure.calls,
+            errors: procedure
+                .errors
+                .iter()
+                .filter(|(_, count)| *count > 0)
+                .map(|(class, count)| (class.name().to_owned(), *count))
+                .collect(),
+            latency_buckets: procedure.latency.buckets.to_vec(),
+            latency_sum_seconds: procedure.latency.sum.as_secs_f64(),
+        })
+        .collect()
+}
+
+impl Snapshot {
+    pub(super) fn connection_counts(&self) -> ConnectionCounts {
+        let mut counts = ConnectionCounts {
+            version_one: self.server.version_one as u64,
+            version_two: self.server.version_two as u64,
+            accepted: self.server.accepted,
+            refused: self.server.refused,
+            evicted: self.server.evicted,
+            unanswered: self.server.unanswered,
+            ..ConnectionCounts::default()
+        };
+        for connection in &self.connections {
+            *match connection.state {
+                ConnectionState::Setup => &mut counts.setup,
+                ConnectionState::Idle => &mut counts.idle,
+                ConnectionState::Active => &mut counts.active,
+                ConnectionState::Draining => &mut counts.draining,
+            } += 1;
+        }
+        counts
+    }
+
+    pub(super) fn credits_granted(&self) -> u64 {
+        let granted = self.connections.iter().map(|now| now.credits_granted);
+        granted.map(u64::from).sum()
+    }
+
+    pub(super) fn credits_in_use(&self) -> u64 {
+        let in_use = self.connections.iter().map(|now| now.credits_in_use);
+        in_use.sum::<usize>() as u64
+    }
+
+    pub(super) fn jobs_in_flight(&self) -> u64 {
+        let in_flight = self.connections.iter().map(|now| now.jobs_in_flight);
+        in_flight.sum::<usize>() as u64
+    }
+}

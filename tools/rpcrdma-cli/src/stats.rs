@@ -1,0 +1,311 @@
+//! `rpcrdma stats`: shows what a running server does.
+
+use crate::connect::seconds;
+use crate::control::{ControlArgs, ProcedureStatus, Request, ServerStatus};
+use crate::failure::{Ended, Usage};
+use crate::interrupt::Interrupt;
+use crate::show;
+use anyhow::bail;
+use clap::Args;
+use nfs_server::{LATENCY_BUCKETS, LatencyHistogram};
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// Show what a server on this machine does: calls, failures and latencies
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  rpcrdma stats
+      what the server did since it started
+  rpcrdma stats --interval 5
+      the same, then what it does, every five seconds
+  rpcrdma stats --json --socket /run/rpcrdma/control-0.0.0.0:20049.sock
+      as one JSON document, of that server
+
+Only the user who runs the server, and root, may ask it. Of calls that are answered at once, the
+times of one in sixteen or so are measured.")]
+pub(crate) struct StatsArgs {
+    /// Show again every so many seconds what was done in between
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    interval: Option<Duration>,
+
+    /// Show so many times in all [default: until interrupted]
+    #[arg(long, value_name = "N", requires = "interval",
+        value_parser = clap::value_parser!(u32).range(1..))]
+    count: Option<u32>,
+
+    /// One JSON document per line: counts since the server started
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    control: ControlArgs,
+}
+
+/// Runs the command.
+pub(crate) async fn run(args: &StatsArgs) -> anyhow::Result<Ended> {
+    if args.interval.is_some_and(|interval| interval.is_zero()) {
+        bail!(Usage("--interval 0 is no interval".to_owned()));
+    }
+    let interrupt = Interrupt::listen()?;
+    let count = match args.interval {
+        Some(_) => args.count.unwrap_or(u32::MAX),
+        None => 1,
+    };
+    let mut before: Option<ServerStatus> = None;
+    for time in 1..=count {
+        let (line, now) = args.control.ask::<ServerStatus>(Request::Stats).await?;
+        let text = match (args.json, &before) {
+            (true, _) => line + "\n",
+            (false, None) => since_start(&now),
+            (false, Some(before)) => since(before, &now),
+        };
+        let mut out = io::stdout();
+        out.write_all(text.as_bytes())?;
+        out.flush()?;
+        before = Some(now);
+        let Some(interval) = args.interval.filter(|_| time < count) else {
+            break;
+        };
+        tokio::select! {
+            () = tokio::time::sleep(interval) => {}
+            () = interrupt.wait() => break,
+        }
+    }
+    Ok(Ended::Well)
+}
+
+/// All that a server did.
+fn since_start(now: &ServerStatus) -> String {
+    let connections = &now.connections;
+    let rdma = |name: &str| now.rdma.get(name).copied().unwrap_or(0);
+    let mut text = format!(
+        "rpcrdma {} at {}, process {}, up {}\n",
+        now.version,
+        now.listening,
+        now.pid,
+        show::duration(Duration::try_from_secs_f64(now.uptime_seconds).unwrap_or_default())
+    );
+    let mut line = |name: &str, value: String| text += &format!("{name:<12} {value}\n");
+    line(
+        "connections",
+        format!(
+            "{} ({} active, {} idle, {} in setup; {} of version 1, {} of version 2); {} accepted, {} \
+             refused, {} evicted",
+            connections.now(),
+            connections.active,
+            connections.idle,
+            connections.setup,
+            connections.version_one,
+            connections.version_two,
+            connections.accepted,
+            connections.refused,
+            connections.evicted
+        ),
+    );
+    line(
+        "credits",
+        format!(
+            "{} granted, {} in use",
+            now.credits_granted, now.credits_in_use
+        ),
+    );
+    line(
+        "jobs",
+        format!("{} so far, {} in flight", now.jobs, now.jobs_in_flight),
+    );
+    line(
+        "by RDMA",
+        format!(
+            "{} in {} Read chunks in; {} in {} Write and {} Reply chunks out",
+            show::size(rdma("read_bytes_pulled")),
+            rdma("read_chunks_pulled"),
+            show::size(rdma("write_bytes_posted") + rdma("reply_bytes_posted")),
+            rdma("write_chunks_filled"),
+            rdma("reply_chunks_filled")
+        ),
+    );
+    line(
+        "inline",
+        format!(
+            "{} in, {} out",
+            show::size(rdma("inline_bytes_received")),
+            show::size(rdma("inline_bytes_sent"))
+        ),
+    );
+    line(
+        "handles",
+        format!("{} invalidated with replies", rdma("invalidations_sent")),
+    );
+    let duplicates = &now.duplicate_requests;
+    line(
+        "duplicates",
+        format!(
+            "{} calls came again, {} did not; {} are kept, {} gave way, {} grew old",
+            duplicates.hits,
+            duplicates.misses,
+            duplicates.entries,
+            duplicates.evicted,
+            duplicates.expired
+        ),
+    );
+    line("open files", now.open_files.to_string());
+    line("chunk memory", show::size(now.chunk_memory_bytes));
+    text.push('\n');
+    text + &table(&now.procedures, None)
+}
+
+/// What a server did between two moments.
+fn since(before: &ServerStatus, now: &ServerStatus) -> String {
+    if before.pid != now.pid || now.uptime_seconds < before.uptime_seconds {
+        return format!("the server was started again\n\n{}", since_start(now));
+    }
+    let seconds = (now.uptime_seconds - before.uptime_seconds).max(1e-9);
+    let rate = |name: &str| {
+        let at = |status: &ServerStatus| status.rdma.get(name).copied().unwrap_or(0);
+        per_second(at(now).saturating_sub(at(before)), seconds)
+    };
+    let out = rate("write_bytes_posted").saturating_add(rate("reply_bytes_posted"));
+    let procedures: Vec<ProcedureStatus> = now
+        .procedures
+        .iter()
+        .zip(&before.procedures)
+        .map(|(now, before)| difference(now, before))
+        .collect();
+    let calls = procedures.iter().map(|p| p.calls).sum();
+    format!(
+        "\n{} calls/s; by RDMA {}/s in, {}/s out; inline {}/s in, {}/s out; {} connections, {} credits \
+         in use\n{}",
+        per_second(calls, seconds),
+        show::size(rate("read_bytes_pulled")),
+        show::size(out),
+        show::size(rate("inline_bytes_received")),
+        show::size(rate("inline_bytes_sent")),
+        now.connections.now(),
+        now.credits_in_use,
+        table(&procedures, Some(seconds))
+    )
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "rates are far below the largest number, and none is negative"
+)]
+fn per_second(count: u64, seconds: f64) -> u64 {
+    (count as f64 / seconds).round() as u64
+}
+
+fn difference(now: &ProcedureStatus, before: &ProcedureStatus) -> ProcedureStatus {
+    let errors = now.errors.iter().map(|(class, count)| {
+        let before = before.errors.get(class).copied().unwrap_or(0);
+        (class.clone(), count.saturating_sub(before))
+    });
+    let buckets = now.latency_buckets.iter().zip(&before.latency_buckets);
+    ProcedureStatus {
+        name: now.name.clone(),
+        calls: now.calls.saturating_sub(before.calls),
+        errors: errors.filter(|(_, count)| *count > 0).collect(),
+        latency_buckets: buckets
+            .map(|(now, before)| now.saturating_sub(*before))
+            .collect(),
+        latency_sum_seconds: (now.latency_sum_seconds - before.latency_sum_seconds).max(0.0),
+    }
+}
+
+/// The procedures that were called: how often, or how often a second.
+fn table(procedures: &[ProcedureStatus], seconds: Option<f64>) -> String {
+    let calls = match seconds {
+        Some(_) => "calls/s",
+        None => "calls",
+    };
+    let mut text = format!(
+        "{:<12} {calls:>10} {:>8} {:>8} {:>8} {:>8}  failed by\n",
+        "procedure", "failed", "mean", "p50", "p99"
+    );
+    for procedure in procedures.iter().filter(|procedure| procedure.calls > 0) {
+        let latency = latency(procedure);
+        let mean = match latency.count() {
+            0 => "-".to_owned(),
+            count => show::duration(latency.sum.div_f64(count as f64)),
+        };
+        let quantile = |part| match latency.quantile(part) {
+            Some(time) => format!("<{}", show::duration(time)),
+            None => "-".to_owned(),
+        };
+        let classes = procedure.errors.iter();
+        let classes: Vec<_> = classes
+            .map(|(class, count)| format!("{class} {count}"))
+            .collect();
+        // A string takes all that is written.
+        let _ = writeln!(
+            text,
+            "{:<12} {:>10} {:>8} {mean:>8} {:>8} {:>8}  {}",
+            procedure.name,
+            seconds.map_or(procedure.calls, |s| per_second(procedure.calls, s)),
+            procedure.errors.values().sum::<u64>(),
+            quantile(0.5),
+            quantile(0.99),
+            classes.join(", ")
+        );
+    }
+    text
+}
+
+fn latency(procedure: &ProcedureStatus) -> LatencyHistogram {
+    let mut latency = LatencyHistogram {
+        buckets: [0; LATENCY_BUCKETS],
+        sum: Duration::try_from_secs_f64(procedure.latency_sum_seconds).unwrap_or_default(),
+    };
+    for (bucket, count) in latency.buckets.iter_mut().zip(&procedure.latency_buckets) {
+        *bucket = *count;
+    }
+    latency
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn procedure(name: &str, calls: u64, errors: &[(&str, u64)], bucket: usize) -> ProcedureStatus {
+        let mut buckets = vec![0; LATENCY_BUCKETS];
+        buckets[bucket] = calls;
+        let errors = errors
+            .iter()
+            .map(|(class, count)| ((*class).to_owned(), *count));
+        ProcedureStatus {
+            name: name.to_owned(),
+            calls,
+            errors: errors.collect(),
+            latency_buckets: buckets,
+            latency_sum_seconds: calls as f64 * 0.001,
+        }
+    }
+
+    #[test]
+    fn procedures_that_were_not_called_are_left_out() {
+        let procedures = [
+            procedure("NULL", 0, &[], 0),
+            procedure("READ", 1000, &[("stale", 2), ("denied", 1)], 10),
+        ];
+        let lines = table(&procedures, None);
+        let lines: Vec<_> = lines.lines().collect();
+        assert_eq!(lines.len(), 2);
+        let words: Vec<_> = lines[1].split_whitespace().collect();
+        let expected = ["READ", "1000", "3", "1.00ms", "<1.02ms", "<1.02ms"];
+        assert_eq!(words[..6], expected);
+        assert!(lines[1].ends_with("denied 1, stale 2"), "{}", lines[1]);
+    }
+
+    #[test]
+    fn rates_are_of_what_was_done_in_between() {
+        let before = procedure("READ", 1000, &[("stale", 2)], 3);
+        let after = procedure("READ", 3000, &[("stale", 2), ("denied", 4)], 3);
+        let between = difference(&after, &before);
+        assert_eq!((between.calls, latency(&between).count()), (2000, 2000));
+        assert_eq!(between.errors.len(), 1);
+        let lines = table(&[between], Some(2.0));
+        let words: Vec<_> = lines.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(words[..3], ["READ", "1000", "4"]);
+    }
+}
