@@ -2,7 +2,7 @@
 
 use crate::access_list::{AccessList, Network};
 use crate::fs::Identity;
-use oncrpc::Credential;
+use oncrpc::{Caller, Credential};
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 
@@ -33,6 +33,9 @@ pub enum Squash {
     /// Root and its group.
     #[default]
     Root,
+    /// Root and its group, unless the caller is known to be root of this machine: that one can do to the
+    /// files what it likes anyway.
+    RemoteRoot,
     /// Everybody.
     All,
     /// None, except callers without a Unix identity.
@@ -58,9 +61,9 @@ impl ClientOptions {
             (Squash::All, _) | (_, Credential::None | Credential::Other { .. }) => {
                 Identity::new(uid, gid)
             }
-            (Squash::None | Squash::Root, Credential::Sys(sys)) => {
+            (squash, Credential::Sys(sys)) => {
                 let squash = |id: u32, anonymous: u32| match id {
-                    0 if self.squash == Squash::Root => anonymous,
+                    0 if squash != Squash::None => anonymous,
                     // No number of anybody: chown(2) would take it for "leave it".
                     u32::MAX => anonymous,
                     id => id,
@@ -117,6 +120,18 @@ impl ExportOptions {
                 anonymous: self.anonymous,
             }),
         }
+    }
+
+    /// What a caller may do, if it is served.
+    pub(crate) fn for_caller(&self, caller: &Caller) -> Option<ClientOptions> {
+        let mut options = self.for_client(caller.addr.ip())?;
+        if options.squash == Squash::RemoteRoot {
+            options.squash = match caller.local_uid {
+                Some(0) => Squash::None,
+                _ => Squash::Root,
+            };
+        }
+        Some(options)
     }
 
     /// Who is served, as people call them.
@@ -191,6 +206,26 @@ mod tests {
             ClientOptions { squash, ..options }.identity(&root),
             Identity::new(7, 8)
         );
+    }
+
+    #[test]
+    fn root_of_this_machine_is_root_where_only_that_of_others_is_squashed() {
+        let options = ExportOptions {
+            squash: Squash::RemoteRoot,
+            ..ExportOptions::default()
+        };
+        let root = Credential::Sys(AuthSys::default());
+        let check = |local_uid, is_root| {
+            let mut caller = Caller::new("127.0.0.1:700".parse().unwrap());
+            caller.local_uid = local_uid;
+            let options = options.for_caller(&caller).unwrap();
+            assert_eq!(options.identity(&root).is_root(), is_root, "{local_uid:?}");
+        };
+        check(Some(0), true);
+        check(Some(1000), false);
+        check(None, false);
+        let unresolved = options.for_client("127.0.0.1".parse().unwrap()).unwrap();
+        assert!(!unresolved.identity(&root).is_root());
     }
 
     #[test]

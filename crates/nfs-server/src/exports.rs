@@ -184,7 +184,7 @@ impl Exports {
             .ok_or(Status::Stale)?;
         let options = exports[index]
             .options
-            .for_client(caller.addr.ip())
+            .for_caller(caller)
             .ok_or(Status::Access)?;
         Ok(Target {
             export: ServedExport { exports, index },

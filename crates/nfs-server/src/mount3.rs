@@ -102,7 +102,7 @@ impl Mount3 {
         caller: &Caller,
     ) -> Result<(Export, ClientOptions, Vec<u8>), MountStatus> {
         let (export, rest) = self.exports.resolve(path).ok_or(MountStatus::NoEntry)?;
-        let options = export.options.for_client(caller.addr.ip());
+        let options = export.options.for_caller(caller);
         let options = options.ok_or(MountStatus::Access)?;
         Ok((export, options, rest))
     }

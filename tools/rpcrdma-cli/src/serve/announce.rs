@@ -273,6 +273,7 @@ fn checked(rule: &ClientPlan) -> CheckedClient {
         read_only: options.read_only,
         squash: match options.squash {
             Squash::Root => "root",
+            Squash::RemoteRoot => "remote-root",
             Squash::All => "all",
             Squash::None => "none",
         },

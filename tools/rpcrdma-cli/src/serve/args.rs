@@ -131,8 +131,10 @@ const MAX_THREADS: i64 = 256;
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(super) enum SquashName {
-    /// Those of the user root
+    /// Those of root of other machines: root of this one is root, unless --trust-local
     #[default]
+    RemoteRoot,
+    /// Those of the user root
     Root,
     /// Everybody's
     All,

@@ -74,9 +74,10 @@ struct ClientTable {
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 enum SquashWord {
     Root,
+    RemoteRoot,
     All,
     None,
 }
@@ -269,6 +270,7 @@ fn options(
     options.squash = match squash {
         None => options.squash,
         Some(SquashWord::Root) => Squash::Root,
+        Some(SquashWord::RemoteRoot) => Squash::RemoteRoot,
         Some(SquashWord::All) => Squash::All,
         Some(SquashWord::None) => Squash::None,
     };

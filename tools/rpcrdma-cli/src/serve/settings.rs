@@ -70,6 +70,7 @@ impl ServeArgs {
         let options = ClientOptions {
             read_only: self.read_only,
             squash: match self.squash {
+                SquashName::RemoteRoot => Squash::RemoteRoot,
                 SquashName::Root => Squash::Root,
                 SquashName::All => Squash::All,
                 SquashName::None => Squash::None,
@@ -194,6 +195,9 @@ pub(super) fn describe_user(plans: &[Plan], for_callers: bool) -> String {
     match first.filter(|_| all_the_same) {
         Some(Squash::Root) => {
             "each caller as itself, root as nobody (--squash none has root be root)"
+        }
+        Some(Squash::RemoteRoot) => {
+            "each caller as itself, root of other machines as nobody (--squash)"
         }
         Some(Squash::All) => "every caller as nobody",
         Some(Squash::None) => "each caller as itself, root as root",

@@ -107,7 +107,7 @@ fn claim_to_be_another_user_is_denied_unless_everybody_here_is_trusted() {
     assert!(errors.contains("AUTH_BADCRED"), "{errors}");
     assert_eq!((output.status.code(), &*output.stdout), (Some(1), &b""[..]));
 
-    let served = Served::new(&["--trust-local"]);
+    let served = Served::new(&["--trust-local", "--squash", "none"]);
     secret_of_alice(&served);
     let args = ["cat", &served.url("secret")];
     let output = program.as_pretender(BOB, &args).unwrap();
@@ -131,7 +131,12 @@ fn server_of_a_user_serves_nobody_else_of_this_machine() {
     let log = text(&served.stop(Signal::TERM).stderr);
     assert!(log.contains("the socket is of uid 54322"), "{log}");
 
-    let served = Served::run_by(ALICE, &program.path(), &["--trust-local"], Say::Json);
+    let served = Served::run_by(
+        ALICE,
+        &program.path(),
+        &["--trust-local", "--squash", "none"],
+        Say::Json,
+    );
     fs::write(served.dir.join("file"), "alice's").unwrap();
     let output = program.as_user(BOB, &["cat", &served.url("file")]);
     assert_eq!(text(&output.stdout), "alice's", "{}", text(&output.stderr));

@@ -1,11 +1,11 @@
 //! A server as its administrator sees it: signals, the log, what it leaves on the disk.
 
-use crate::running::{PROGRAM, Say, Served, fails, ok};
+use crate::running::{PROGRAM, Say, Served, fails, ok, run};
 use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::fs::OpenOptions;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -146,4 +146,22 @@ fn root_that_is_refused_something_is_told_what_to_add() {
         1,
         "servers treat root as nobody, ours unless it runs with --squash none",
     );
+}
+
+#[test]
+fn root_of_this_machine_is_root_unless_every_user_here_is_believed() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not run: it needs root");
+        return;
+    }
+    let put = |args: &[&str]| {
+        let served = Served::new(args);
+        std::os::unix::fs::chown(&served.dir, Some(1000), Some(1000)).unwrap();
+        let file = served.local("file", b"content");
+        let output = run(&["put", &file, &served.url("")]);
+        let owner = served.dir.join("file").metadata().map(|about| about.uid());
+        (output.status.code(), owner.ok())
+    };
+    assert_eq!(put(&[]), (Some(0), Some(0)));
+    assert_eq!(put(&["--trust-local"]), (Some(1), None));
 }

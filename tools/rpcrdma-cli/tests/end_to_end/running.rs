@@ -123,15 +123,11 @@ impl Served {
         args: &[&str],
         say: Say,
     ) -> Self {
-        // Tests may be run by root, whose files are then those of the export.
-        let squash = ["--squash", "none"];
-        let chosen = args.contains(&"--squash");
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--mount-port", "0"])
             .arg("--state-dir")
             .arg(around.path().join("state"))
             .args((say == Say::Json).then_some("--json"))
-            .args(if chosen { &[][..] } else { &squash })
             .args(args)
             .arg(&dir)
             .stdin(Stdio::null());
