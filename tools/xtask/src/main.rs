@@ -1,10 +1,11 @@
 //! The project's chores: `cargo xtask` with `ci`, `tidy`, `fuzz`, `soak`, `scale`, `compare`,
-//! `interop`, `record-mix`.
+//! `dashboard`, `interop`, `record-mix`.
 
 mod ci;
 mod command;
 mod compare;
 mod compared;
+mod dashboard;
 mod fuzz;
 mod interop;
 mod lines;
@@ -34,6 +35,8 @@ enum Chore {
     Ci(ci::Options),
     /// Check the compliance tables against the work tree, and the rules of the house
     Tidy(tidy::Options),
+    /// Check that Grafana's dashboard shows what a server tells Prometheus
+    Dashboard(dashboard::Options),
     /// Fuzz the parsers and state machines with libFuzzer
     Fuzz(fuzz::Options),
     /// Play clients and servers under faults, seed after seed, in virtual time
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Ci(options) => ci::run(&options),
         Chore::Tidy(options) => tidy::run(&options),
+        Chore::Dashboard(options) => dashboard::run(&options),
         Chore::Fuzz(options) => fuzz::run(&options),
         Chore::Soak(options) => soak::run(&options),
         Chore::Scale(options) => scale::run(&options),

@@ -26,7 +26,7 @@ const fn program(name: &'static str, package: &'static str) -> Need {
     }
 }
 
-const NEEDS: [Need; 12] = [
+const NEEDS: [Need; 14] = [
     program("apt-get", "apt"),
     program("dpkg-deb", "dpkg"),
     program("tar", "tar"),
@@ -44,6 +44,8 @@ const NEEDS: [Need; 12] = [
     },
     program("qemu-system-x86_64", "qemu-system-x86"),
     program("tshark", "tshark"),
+    program("prometheus", "prometheus"),
+    program("promtool", "prometheus"),
 ];
 
 /// Folders of programs that are not on everybody's path.
@@ -67,7 +69,7 @@ pub(super) fn check() -> Result<()> {
         let (What::Program(name) | What::Library(name)) = need.what;
         text += &format!("  {name}, of the package {}\n", need.package);
     }
-    let packages: Vec<_> = missing.iter().map(|need| need.package).collect();
+    let packages = packages(&missing);
     bail!(
         "{text}Install them (or run cargo xtask interop --install):\n  \
          apt-get update && apt-get install -y --no-install-recommends {}",
@@ -83,7 +85,7 @@ pub(super) fn check() -> Result<()> {
 pub(super) fn install(report: &Report) -> Result<()> {
     report.say("install", "apt-get update");
     apt_get(&["update"])?;
-    let packages: Vec<_> = missing().iter().map(|need| need.package).collect();
+    let packages = packages(&missing());
     if packages.is_empty() {
         report.say("install", "every package is there");
         return Ok(());
@@ -114,6 +116,13 @@ fn missing() -> Vec<&'static Need> {
             .any(|folder| Path::new(folder).join(name).exists()),
     };
     NEEDS.iter().filter(|need| !there(need)).collect()
+}
+
+/// The packages that bring these, each once.
+fn packages(needs: &[&Need]) -> Vec<&'static str> {
+    let mut packages: Vec<_> = needs.iter().map(|need| need.package).collect();
+    packages.dedup();
+    packages
 }
 
 fn find(name: &str) -> Option<PathBuf> {

@@ -38,7 +38,7 @@ pub(super) struct Test {
     pub(super) run: fn(&TestRun<'_>) -> Result<()>,
 }
 
-pub(super) const TESTS: [Test; 15] = [
+pub(super) const TESTS: [Test; 16] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -124,6 +124,13 @@ pub(super) const TESTS: [Test; 15] = [
         run: capture::run,
     },
     Test {
+        name: "dashboard",
+        about: "a real Prometheus scrapes our server at work: the dashboard for Grafana has its data",
+        usual: true,
+        ours: true,
+        run: dashboard,
+    },
+    Test {
         name: "idle-client",
         about: "the kernel's client closes an idle connection, after 5 minutes (only when named)",
         usual: false,
@@ -145,6 +152,14 @@ pub(super) const TESTS: [Test; 15] = [
         run: kernel_reference::tshark,
     },
 ];
+
+/// [`crate::dashboard`], as part of a run.
+fn dashboard(run: &TestRun<'_>) -> Result<()> {
+    let asked = crate::dashboard::check(run.program, &run.work)?;
+    let done = format!("{asked} expressions have data");
+    run.report.say(run.name, &done);
+    Ok(())
+}
 
 /// The inline sizes that the kernel must have negotiated: those of both sides. Had it not understood
 /// our private data, they would be 1024 (RFC 8797 §4.2).
