@@ -187,6 +187,11 @@ if [ "$LISTS" = 1 ]; then
   same 'list with a user' "$expected" "$(lists $f)"
   same 'the mask is in the mode' 640 "$(stat -c %a $f)"
   if [ "$OWNER_KEPT" = 1 ]; then
+    same 'read by a list' text "$(as_user "cat $f")"
+    as_user "echo x >>$f" && die 'written without the right'
+    setfacl -m u:1000:rw $f || die setfacl
+    as_user "echo more >>$f" || die 'not written by a list'
+    same 'written by a list' "text more" "$(paste -sd ' ' $f)"
     setfacl -x u:1000 $f || die 'setfacl -x'
     drop_caches
     as_user "cat $f" && die 'read after the right was taken away'
@@ -203,6 +208,11 @@ if [ "$LISTS" = 1 ]; then
   same 'mask of a new file' mask::rw- "$(lists $dir/new | grep ^mask)"
   same 'default list of a new directory' default:user:1000:rwx \
     "$(lists $dir/sub | grep default:user:1000)"
+  if [ "$OWNER_KEPT" = 1 ]; then
+    chmod 755 /mnt/d/lists
+    as_user "echo more >>$dir/new" || die 'not written by a list from the directory'
+    as_user ": >$dir/sub/mine" || die 'not made by a list from the directory'
+  fi
   setfacl -k $dir || die 'setfacl -k'
   same 'default list removed' '' "$(lists $dir | grep default:)"
   # More than fits inline, either way.

@@ -225,12 +225,10 @@ fn lists_are_the_owners_to_set() {
     let Some((mut peer, _dir)) = peer() else {
         return;
     };
-    if !getuid().is_root() {
-        eprintln!("skipped: only root serves several users");
+    let file = create(&peer, "f");
+    if !as_user(&mut peer, 4321) {
         return;
     }
-    let file = create(&peer, "f");
-    peer.cred = user(4321);
     let refused = set(&peer, file, AclMask::ACCESS, &extended(), &[]);
     assert_eq!(refused, Err(Status::Perm));
     assert_eq!(
@@ -238,6 +236,77 @@ fn lists_are_the_owners_to_set() {
         4,
         "all may look"
     );
+}
+
+/// The peer as another user, if the server can act for several.
+fn as_user(peer: &mut Peer, uid: u32) -> bool {
+    if !getuid().is_root() {
+        eprintln!("skipped: only root serves several users");
+        return false;
+    }
+    peer.cred = user(uid);
+    true
+}
+
+fn may(peer: &Peer, object: FileHandle) -> Access {
+    let access = Access::READ | Access::MODIFY;
+    call!(peer, args::CheckAccess { object, access })
+        .unwrap()
+        .access
+}
+
+#[test]
+fn list_lets_another_user_read_and_write() {
+    let Some((mut peer, _dir)) = peer() else {
+        return;
+    };
+    let file = create(&peer, "f");
+    let mut entries = extended();
+    set(&peer, file, AclMask::ACCESS, &entries, &[]).unwrap();
+    if !as_user(&mut peer, 4321) {
+        return;
+    }
+    assert_eq!(may(&peer, file), Access::READ);
+    assert_eq!(status!(peer, write_args(file, 0, b"x")), Status::Access);
+    peer.cred = user(0);
+    entries[1].rights = 6;
+    entries[3].rights = 6;
+    set(&peer, file, AclMask::ACCESS, &entries, &[]).unwrap();
+    peer.cred = user(4321);
+    assert_eq!(may(&peer, file), Access::READ | Access::MODIFY);
+    // Not the call of before, whose result would be given again.
+    assert_eq!(call!(peer, write_args(file, 0, b"y")).unwrap().count, 1);
+    let payload = peer.payload(&read_args(file, 0, 1));
+    assert_eq!(payload.items().len(), 1);
+    // The owning group is in the mask too, and has nothing.
+    peer.cred = user(4322);
+    assert_eq!(may(&peer, file), Access::empty());
+    assert_eq!(status!(peer, read_args(file, 0, 1)), Status::Access);
+}
+
+#[test]
+fn set_group_id_bit_is_lost_where_a_stranger_to_the_group_sets_a_list() {
+    let Some((mut peer, _dir)) = peer() else {
+        return;
+    };
+    let file = create(&peer, "f");
+    let set_mode = args::SetAttr {
+        object: file,
+        attributes: SetAttributes {
+            uid: Some(4321),
+            gid: Some(77),
+            ..mode(0o2755)
+        },
+        guard: None,
+    };
+    if !as_user(&mut peer, 0) {
+        return;
+    }
+    call!(peer, set_mode).unwrap();
+    assert_eq!(mode_of(&peer, file), 0o2755);
+    peer.cred = user(4321);
+    set(&peer, file, AclMask::ACCESS, &extended(), &[]).unwrap();
+    assert_eq!(mode_of(&peer, file), 0o640);
 }
 
 #[test]
