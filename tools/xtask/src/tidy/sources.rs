@@ -152,17 +152,25 @@ fn declared(line: &str) -> Option<&str> {
     (qualified && end > 0 && opens).then(|| &after[..end])
 }
 
-/// Whether a list of tests has the function: a line with nothing but its name where a macro makes
-/// tests of such lines, or the interoperability tests' `run: module::function`.
+/// Whether a list of tests has the function: a line with nothing but its name where a macro, of this file
+/// or called by it at its margin, makes tests of such lines, or the interoperability tests' `run: module::function`.
 fn is_listed(list: &str, module: &str, function: &str) -> bool {
     let makes_tests = list
         .lines()
         .any(|line| line.trim_start_matches(['$', '(', ' ']).starts_with("fn $"))
-        || list.contains("super::$");
+        || list.contains("super::$")
+        || list.lines().any(calls_a_macro);
     let entry = format!("run: {module}::{function},");
     list.lines()
         .map(str::trim)
         .any(|line| (makes_tests && line.trim_end_matches([',', ';']) == function) || line == entry)
+}
+
+/// Whether this line begins a call of a macro with a list.
+fn calls_a_macro(line: &str) -> bool {
+    let name = line.strip_suffix("! {").unwrap_or_default();
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    !name.is_empty() && name.chars().all(is_name)
 }
 
 #[cfg(test)]
@@ -196,6 +204,8 @@ mod tests {
         assert!(is_listed(list, "any", "two"));
         assert!(!is_listed(list, "any", "three"));
         assert!(!is_listed("one\n", "any", "one"));
+        assert!(is_listed("in_both_ways! {\n    one\n}\n", "any", "one"));
+        assert!(!is_listed("    vec! {\n    one\n}\n", "any", "one"));
         assert!(is_listed("    run: guest::run,\n", "guest", "run"));
         assert!(!is_listed("    run: guest::run,\n", "other", "run"));
     }
