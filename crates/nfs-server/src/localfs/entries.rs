@@ -273,7 +273,9 @@ impl Inner {
         permission::check_directory(from_before)?;
         permission::check_directory(to_before)?;
         self.check(who, from, from_before, EXECUTE, pace)?;
-        self.check(who, to, to_before, EXECUTE, pace)?;
+        if from.ino != to.ino {
+            self.check(who, to, to_before, EXECUTE, pace)?;
+        }
         let (open, moving) = self.open_entry(from, from_name, pace)?;
         let is_directory = moving.attributes.is_directory();
         let stays = from.ino == to.ino && !is_directory;
