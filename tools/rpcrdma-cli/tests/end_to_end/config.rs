@@ -205,9 +205,9 @@ fn file_that_cannot_be_used_is_refused_with_file_line_and_key() {
         "cannot be used with",
     );
     fails(&["serve", "--config", "x", "."], 2, "cannot be used with");
-    let proc = "[[export]]\npath = \"/proc/self/fdinfo\"\nname = \"/\"\n";
-    let (_around, path) = written(proc);
-    ok(&["serve", "--check", "--config", &path]);
+    let (_around, path) = written("[[export]]\npath = \"/proc/self/fdinfo\"\n");
+    let check = ["serve", "--check", "--config", &path];
+    fails(&check, 1, "is in proc: what is there has no file handles");
 }
 
 /// Runs a program, which must succeed.
