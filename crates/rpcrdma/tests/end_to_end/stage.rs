@@ -45,6 +45,12 @@ impl Noting {
         callers.iter().map(|caller| caller.local_uid).collect()
     }
 
+    /// The credits that the last caller has.
+    pub(crate) fn last_credits(&self) -> u32 {
+        let callers = self.callers.lock().expect("no panic holds it");
+        callers.last().expect("it was called").credits
+    }
+
     /// Connections over which calls came.
     pub(crate) fn connections(&self) -> usize {
         let callers = self.callers.lock().expect("no panic holds it");

@@ -35,6 +35,7 @@ fn server_tells_what_each_connection_does() {
             assert_eq!(now.id, Some(stage.service.last()));
             assert!(now.version.is_some());
             assert!(now.credits_granted > 1);
+            assert_eq!(stage.service.last_credits(), now.credits_granted);
             let counters = now.counters;
             assert_eq!((counters.calls_received, counters.replies_sent), (2, 1));
             assert_eq!(
