@@ -1,10 +1,12 @@
 //! `cargo xtask compare`: times of whole commands beside those of what people use today.
 //!
 //! `rpcrdma get` and `rpcrdma put`, with `rpcrdma serve` on loopback, beside `cp`. With `--guest`: our server
-//! beside the kernel's, under the kernel's client in a virtual machine.
+//! beside the kernel's, under the kernel's client in a virtual machine. With `--ganesha`: many small files on
+//! our server beside nfs-ganesha, on a disk.
 
 mod content;
 mod copies;
+mod files;
 mod machine;
 mod scratch;
 mod servers;
@@ -29,6 +31,19 @@ pub(crate) struct Options {
     /// Compare servers instead: ours with the kernel's, both in Debian 12's kernel booted in QEMU
     #[arg(long, conflicts_with_all = ["scratch", "only"])]
     guest: bool,
+
+    /// Compare many small files on a disk instead: our server with nfs-ganesha, as root
+    #[arg(long, conflicts_with_all = ["guest", "scratch"])]
+    ganesha: bool,
+
+    /// A directory on the disk where --ganesha makes its files [default: target/xtask]
+    #[arg(long, value_name = "DIR", requires = "ganesha")]
+    disk: Option<PathBuf>,
+
+    /// Files that --ganesha makes in each phase
+    #[arg(long, value_name = "N", default_value_t = 10_000, requires = "ganesha",
+        value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+    files: u32,
 
     /// First install the Debian packages that --guest needs (apt-get, as root or with sudo)
     #[arg(long, requires = "guest")]
@@ -85,7 +100,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         (rows, Some(guest))
     } else {
         let selects = |name: &str| options.selects(name);
-        let rows = copies::measure(&program, &options.scratch, rounds, &selects, &say)?;
+        let rows = match options.ganesha {
+            true => {
+                let disk = options.disk.clone();
+                let disk = disk.unwrap_or_else(|| crate::root().join("target/xtask"));
+                files::measure(&program, &disk, options.files, rounds, &selects)?
+            }
+            false => copies::measure(&program, &options.scratch, rounds, &selects, &say)?,
+        };
         ensure!(!rows.is_empty(), "no row has such a name");
         (rows, None)
     };
