@@ -232,18 +232,11 @@ impl Inner {
         syscalls::check_access(&root, Access::EXISTS).map_err(kernel_error(
             "this kernel has no faccessat2 (Linux 5.8), which tells what callers may do",
         ))?;
-        if euid == 0 {
-            let other = FsUser {
-                uid: 1,
-                gid: 1,
-                groups: &[1],
-            };
-            let acting = ActingAs::enter(other).map_err(kernel_error(
+        let as_root = euid == 0
+            && acts_for_others().map_err(kernel_error(
                 "run by root, the server acts for its callers, for which it needs the capabilities \
-                 CAP_SETUID and CAP_SETGID",
+             CAP_SETUID and CAP_SETGID",
             ))?;
-            drop(acting);
-        }
         Ok(Self {
             hidden,
             proc,
@@ -262,7 +255,7 @@ impl Inner {
             shed_at: AtomicU64::new(sys::exhausted()),
             _counted: Counted::new(),
             mount: stat.mount,
-            as_root: euid == 0,
+            as_root,
             me: Identity {
                 uid: euid,
                 gid: rustix::process::getegid().as_raw(),
@@ -299,6 +292,33 @@ impl Inner {
             writers: Mutex::default(),
         })
     }
+}
+
+/// Whether this process, which is root, acts as others. Where there is no other user, as in a user namespace
+/// with one, it does everything as itself, as any user does.
+///
+/// # Errors
+///
+/// There are others, and it may not.
+fn acts_for_others() -> Result<bool, Errno> {
+    let other = FsUser {
+        uid: 1,
+        gid: 1,
+        groups: &[1],
+    };
+    match ActingAs::enter(other) {
+        Ok(_) => Ok(true),
+        Err(_) if std::fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| is_alone(&map)) => {
+            Ok(false)
+        }
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Whether a map of a user namespace (user_namespaces(7)) has one user.
+fn is_alone(map: &str) -> bool {
+    let mut fields = map.split_whitespace();
+    fields.nth(2) == Some("1") && fields.next().is_none()
 }
 
 /// How many files one of the exports may keep open.
@@ -381,6 +401,14 @@ fn private(path: &Path) -> io::Result<std::fs::File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn user_namespace_with_one_user_has_nobody_to_act_for() {
+        assert!(is_alone("         0       1000          1\n"));
+        assert!(!is_alone("         0          0 4294967295\n"));
+        assert!(!is_alone("0 1000 1\n1 100000 65536\n"));
+        assert!(!is_alone(""));
+    }
 
     #[test]
     fn exports_share_the_descriptors_of_the_process() {

@@ -165,3 +165,18 @@ fn root_of_this_machine_is_root_unless_every_user_here_is_believed() {
     assert_eq!(put(&[]), (Some(0), Some(0)));
     assert_eq!(put(&["--trust-local"]), (Some(1), None));
 }
+
+#[test]
+fn root_of_a_user_namespace_without_other_users_serves_as_itself() {
+    let mut possible = Command::new("unshare");
+    possible.args(["--user", "--map-root-user", "true"]);
+    if !possible.status().is_ok_and(|status| status.success()) {
+        eprintln!("not run: this system lets nobody make a user namespace");
+        return;
+    }
+    let served = Served::alone_in_a_user_namespace(&[]);
+    let file = served.local("file", b"content");
+    ok(&["put", &file, &served.url("")]);
+    let made = served.dir.join("file").metadata().unwrap();
+    assert_eq!(made.uid(), rustix::process::geteuid().as_raw());
+}

@@ -116,6 +116,16 @@ impl Served {
         Self::serving(command, around, dir, args, say)
     }
 
+    /// A server run by root of a user namespace in which there is no other user.
+    pub(crate) fn alone_in_a_user_namespace(args: &[&str]) -> Self {
+        let around = tempfile::tempdir().unwrap();
+        let dir = around.path().join("stuff");
+        std::fs::create_dir(&dir).unwrap();
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", PROGRAM]);
+        Self::serving(command, around, dir, args, Say::Json)
+    }
+
     fn serving(
         mut command: Command,
         around: TempDir,
