@@ -20,7 +20,7 @@ pub(super) const IMAGE: &str = "vmlinuz";
 pub(super) const MODULES: &str = "lib/modules";
 
 /// What the guest loads; what these depend on comes with them. Some are built into some kernels.
-const WANTED: [&str; 16] = [
+const WANTED: [&str; 17] = [
     "virtio_pci",
     "virtio_net",
     "virtio_rng",
@@ -35,6 +35,8 @@ const WANTED: [&str; 16] = [
     "nfsv3",
     "nfsv4",
     "nfsd",
+    // By it our server finds who is at the other end of a connection from the same machine.
+    "tcp_diag",
     "crc32c_generic",
     "libcrc32c",
 ];
