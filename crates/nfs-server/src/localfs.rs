@@ -140,6 +140,8 @@ struct Inner {
     shed_at: AtomicU64,
     _counted: open::Counted,
     mount: u64,
+    /// The device of its root.
+    device: (u32, u32),
     /// Whether this process acts for the caller.
     as_root: bool,
     /// Who this process is.

@@ -28,6 +28,17 @@ use syscalls::{ActingAs, FsUser, check_access};
 /// more than two steps of the kernel's coarse clock, so that a later change has another time.
 const SETTLED: i128 = 20_000_000;
 
+/// The same where times are whole seconds, as on ext4 with small inodes, in nanoseconds.
+const SETTLED_SECONDS: i128 = 2_000_000_000;
+
+/// How long ago a change of this time must be.
+fn settled_after(changed: Time) -> i128 {
+    match changed.nanos {
+        0 => SETTLED_SECONDS,
+        _ => SETTLED,
+    }
+}
+
 impl Inner {
     /// Runs one system call as the caller, where this process may be somebody else; nothing else may
     /// happen in it.
@@ -173,7 +184,7 @@ impl Inner {
             Err(errno) => return Err(errno.into()),
         };
         // The clock of a file system that is not on this machine is not known.
-        if self.local && nanos(now) - nanos(attributes.ctime) > SETTLED {
+        if self.local && nanos(now) - nanos(attributes.ctime) > settled_after(attributes.ctime) {
             node.verdicts.keep(who, attributes.ctime, want, granted);
         }
         verdict(granted)

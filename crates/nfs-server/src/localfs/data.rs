@@ -329,7 +329,22 @@ impl Inner {
                     return Err(Stop::WouldBlock);
                 }
                 Err(errno) => {
-                    self.note_loss(errno, stability);
+                    if stability == Stability::Unstable && *written > 0 {
+                        self.wrote_unstably(node);
+                    }
+                    // No room, or no quota, to write may be none to write back what was written.
+                    let lost = match errno {
+                        Errno::IO => true,
+                        Errno::NOSPC | Errno::DQUOT if stability != Stability::Unstable => {
+                            let again = ReadWriteFlags::empty();
+                            self.as_writer(who, || rustix::io::pwritev2(&*fd, &pieces, at, again))
+                                .is_ok()
+                        }
+                        _ => false,
+                    };
+                    if lost {
+                        self.note_loss(errno, stability);
+                    }
                     return Err(errno.into());
                 }
             }

@@ -140,10 +140,17 @@ impl Inner {
 
     /// Neither our own state nor what is mounted within the export.
     fn check_visible(&self, stat: &Stat) -> Result<(), Error> {
-        if stat.mount != self.mount || self.is_hidden(stat.attributes.fileid, stat.birth) {
+        if !self.is_here(stat) || self.is_hidden(stat.attributes.fileid, stat.birth) {
             return Err(Error::Access);
         }
         Ok(())
+    }
+
+    /// Whether a file is in what is exported, and not in what is mounted within it. To the table a subvolume
+    /// of btrfs is mounted: a snapshot has the inode numbers and times of birth of what it is of.
+    pub(super) fn is_here(&self, stat: &Stat) -> bool {
+        let is_subvolume = stat.attributes.is_directory() && stat.device != self.device;
+        stat.mount == self.mount && !(is_subvolume && self.table().is_some())
     }
 
     pub(super) fn found(&self, node: &Node) -> Try<Found> {
@@ -224,7 +231,7 @@ impl Inner {
         let from_node = self.node(from.0, pace)?;
         let to_node = self.node(to.0, pace)?;
         let names = self.turns.names([from_node.ino, to_node.ino], pace)?;
-        let one = from_node.ino == to_node.ino;
+        let one = from_node.id() == to_node.id();
         let from_changing = self.turns.begin(from_node.ino, true);
         let to_changing = (!one).then(|| self.turns.begin(to_node.ino, true));
         let from_before = self.attributes(&from_node)?;
@@ -273,17 +280,18 @@ impl Inner {
         permission::check_directory(from_before)?;
         permission::check_directory(to_before)?;
         self.check(who, from, from_before, EXECUTE, pace)?;
-        if from.ino != to.ino {
+        if from.id() != to.id() {
             self.check(who, to, to_before, EXECUTE, pace)?;
         }
         let (open, moving) = self.open_entry(from, from_name, pace)?;
         let is_directory = moving.attributes.is_directory();
-        let stays = from.ino == to.ino && !is_directory;
+        let one = from.id() == to.id();
+        let stays = one && !is_directory;
         // The table has to know.
         if pace == Pace::Quick && !stays {
             return Err(Stop::WouldBlock);
         }
-        if is_directory && from.ino != to.ino {
+        if is_directory && !one {
             self.check_depth(to)?;
         }
         if !stays {
@@ -337,7 +345,7 @@ impl Inner {
         if stays {
             return moved;
         }
-        if from.ino != to.ino {
+        if !one {
             self.persist(from)?;
         }
         moved?;

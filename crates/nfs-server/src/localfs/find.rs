@@ -343,7 +343,7 @@ impl Inner {
     ) -> Try<Option<Arc<Node>>> {
         let fd = sys::open_entry(&parent.path, name, self.look(pace))?;
         let stat = sys::stat(&fd, self.births)?;
-        if !wanted.is(&stat) {
+        if !wanted.is(&stat) || !self.is_here(&stat) {
             return Ok(None);
         }
         self.adopt(parent, name, fd, &stat, wanted.home, pace)

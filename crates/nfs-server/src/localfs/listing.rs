@@ -104,7 +104,7 @@ impl Inner {
         if self.is_hidden(fileid, stat.birth) {
             return Ok(None);
         }
-        if !plus || stat.mount != self.mount {
+        if !plus || !self.is_here(&stat) {
             return Ok(Some((ino, None)));
         }
         let file = self.identify(dir.ino, name, (&fd, &stat), None, Pace::Patient);

@@ -86,36 +86,38 @@ impl Maker<'_> {
             }
             CreateHow::Exclusive(verifier) => (exclusive_times(*verifier), EXCLUSIVE_MODE),
         };
-        let create = || -> Try<Made<'_>> {
-            let inner = self.inner;
-            // The owner writes to a file that was made read-only through the descriptor it was made
-            // with; others are opened when they are written to.
-            let (opened_for, access) = match mode & 0o200 {
-                0 => (OpenedFor::Writing, OFlags::RDWR),
-                _ => (OpenedFor::Reading, OFlags::RDONLY),
-            };
-            let fd = inner.as_caller(self.who, || {
-                sys::create(&self.dir.path, self.name, mode & mode::ALL, access)
-            })?;
-            let stat = sys::stat(&fd, inner.births)?;
-            Ok(Made {
-                fd,
-                opened_for,
-                stat,
-                turn,
-            })
+        let inner = self.inner;
+        // The owner writes to a file that was made read-only through the descriptor it was made
+        // with; others are opened when they are written to.
+        let (opened_for, access) = match mode & 0o200 {
+            0 => (OpenedFor::Writing, OFlags::RDWR),
+            _ => (OpenedFor::Reading, OFlags::RDONLY),
         };
-        match create() {
-            Ok(made) => self.finish(made, &set, mode),
-            Err(Stop::Fail(Error::Exists)) if pace == Pace::Quick => Err(Stop::WouldBlock),
-            Err(Stop::Fail(Error::Exists)) => self.existing(how),
-            Err(stop) => Err(stop),
+        let created = inner.as_caller(self.who, || {
+            sys::create(&self.dir.path, self.name, mode & mode::ALL, access)
+        });
+        match created {
+            Ok(fd) => {
+                let stat = sys::stat(&fd, inner.births)?;
+                let made = Made {
+                    fd,
+                    opened_for,
+                    stat,
+                    turn,
+                };
+                self.finish(made, &set, mode)
+            }
+            Err(Errno::EXIST) if pace == Pace::Quick => Err(Stop::WouldBlock),
+            Err(Errno::EXIST) => self.existing(how, turn),
+            Err(errno) => Err(errno.into()),
         }
     }
 
     /// What CREATE does if there is such a name already, as the kernel told the caller.
-    fn existing(&self, how: &CreateHow) -> Try<Found> {
+    fn existing(&self, how: &CreateHow, turn: Turn<'_>) -> Try<Found> {
+        // The kernel has just seen it. Nobody removes it before it is open.
         let (fd, stat) = self.inner.open_entry(self.dir, self.name, Pace::Patient)?;
+        drop(turn);
         if stat.attributes.kind != FileKind::Regular {
             return Err(Error::Exists.into());
         }
@@ -132,6 +134,9 @@ impl Maker<'_> {
                 if !same {
                     return Err(Error::Exists.into());
                 }
+                // Who made it may have ended before it was on the disk, and nobody else syncs it.
+                self.inner.persist(&node)?;
+                self.inner.persist(self.dir)?;
             }
             CreateHow::Unchecked(set) => {
                 if let Some(size) = set.size {
@@ -144,10 +149,14 @@ impl Maker<'_> {
                         &SetAttributes::size(size),
                     )?;
                     self.inner.persist(&node)?;
+                    return found_as_it_is(&node);
                 }
             }
         }
-        self.inner.found(&node)
+        Ok(Found {
+            file: node.id(),
+            attributes: stat.attributes,
+        })
     }
 
     fn directory(&self, set: &SetAttributes, turn: Turn<'_>) -> Try<Found> {
@@ -299,7 +308,7 @@ impl Maker<'_> {
                 attributes: stat.attributes,
             });
         }
-        inner.found(&node)
+        found_as_it_is(&node)
     }
 
     /// What is to be set on a file that was just made, beside what it has already.
@@ -383,6 +392,15 @@ impl Maker<'_> {
             inner.removed(self.dir.ino, self.name, (&fd, &stat), true);
         }
     }
+}
+
+/// A file that CREATE made or found. Somebody may have removed it since: to say that something is stale
+/// would be to say it of the directory.
+fn found_as_it_is(node: &Node) -> Try<Found> {
+    Ok(Found {
+        file: node.id(),
+        attributes: sys::attributes(&node.path)?,
+    })
 }
 
 /// Whether a time of a file is not before `begin`; some file systems know seconds only.

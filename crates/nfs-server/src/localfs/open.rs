@@ -255,6 +255,7 @@ impl Inner {
             shed_at: AtomicU64::new(sys::exhausted()),
             _counted: Counted::new(),
             mount: stat.mount,
+            device: stat.device,
             as_root,
             me: Identity {
                 uid: euid,

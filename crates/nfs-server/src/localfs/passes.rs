@@ -23,6 +23,9 @@ const KEPT_ROUNDS: u64 = 80;
 /// without its times telling. The slowest kernels have 100 steps a second.
 const STEP: u64 = 20_000_000;
 
+/// The same of a file system whose times are whole seconds.
+const SECOND_STEP: u64 = 2_000_000_000;
+
 /// Where an entry with an inode number is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Entry {
@@ -51,7 +54,8 @@ impl Version {
     /// Whether a change from `now` on gives another version: the times have moved on since the last one.
     fn is_settled(self, now: Time) -> bool {
         let nanos = |time: Time| i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanos);
-        nanos(now).abs_diff(nanos(self.ctime)) > u128::from(STEP)
+        let step = if self.ctime.nanos == 0 { SECOND_STEP } else { STEP };
+        nanos(now).abs_diff(nanos(self.ctime)) > u128::from(step)
     }
 }
 
@@ -220,19 +224,23 @@ mod tests {
 
     #[test]
     fn pass_is_good_until_the_directory_changes() {
-        let pass = |now| Pass::new(version(at(5, 0)), Some(now), Vec::new());
-        assert!(pass(at(5, 20_000_001)).is_of(version(at(5, 0))));
-        assert!(!pass(at(5, 20_000_001)).is_of(version(at(5, 30_000_000))));
+        let pass = |now| Pass::new(version(at(5, 1)), Some(now), Vec::new());
+        assert!(pass(at(5, 20_000_002)).is_of(version(at(5, 1))));
+        assert!(!pass(at(5, 20_000_002)).is_of(version(at(5, 30_000_000))));
         // It may have changed once more in the same step of the clock.
-        assert!(!pass(at(5, 20_000_000)).is_of(version(at(5, 0))));
-        assert!(!pass(at(5, 0)).is_of(version(at(5, 0))));
-        let alone = Pass::new(version(at(5, 0)), None, Vec::new());
-        assert!(!alone.is_of(version(at(5, 0))));
+        assert!(!pass(at(5, 20_000_001)).is_of(version(at(5, 1))));
+        assert!(!pass(at(5, 1)).is_of(version(at(5, 1))));
+        let alone = Pass::new(version(at(5, 1)), None, Vec::new());
+        assert!(!alone.is_of(version(at(5, 1))));
         let other = Version {
             birth: 2,
-            ..version(at(5, 0))
+            ..version(at(5, 1))
         };
         assert!(!pass(at(9, 0)).is_of(other));
+        // Where times are whole seconds, within the same second.
+        let second = |now| Pass::new(version(at(5, 0)), Some(now), Vec::new());
+        assert!(!second(at(5, 900_000_000)).is_of(version(at(5, 0))));
+        assert!(second(at(8, 0)).is_of(version(at(5, 0))));
     }
 
     #[test]

@@ -77,6 +77,8 @@ pub(super) struct Stat {
     pub(super) born: Option<Time>,
     /// The mount it is in; 0 if the kernel does not say.
     pub(super) mount: u64,
+    /// The device it is on, as the kernel tells: each subvolume of btrfs has one of its own.
+    pub(super) device: (u32, u32),
     pub(super) attributes: Attributes,
 }
 
@@ -201,6 +203,7 @@ fn convert(found: &Statx, births: bool) -> Stat {
         birth,
         born,
         mount,
+        device: (found.stx_dev_major, found.stx_dev_minor),
         attributes: Attributes {
             kind: kind_of(u32::from(found.stx_mode)),
             mode: u32::from(found.stx_mode) & crate::fs::mode::ALL,

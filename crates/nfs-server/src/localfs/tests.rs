@@ -295,6 +295,21 @@ fn data_lost_while_attributes_are_synced_changes_the_write_verifier() {
     assert_ne!(export.fs().write_verifier(), before);
 }
 
+/// Else who writes beyond what is allowed makes all other clients send again what they wrote.
+#[test]
+fn write_that_is_refused_leaves_the_write_verifier() {
+    let export = Export::new();
+    export.write("f", "");
+    let f = export.find("f").unwrap();
+    let before = export.fs().write_verifier();
+    let data = Gather::from_elem(Bytes::from_static(b"x"), 1);
+    let end = export.fs().abilities().max_file_size;
+    let who = Identity::root();
+    let done = export.fs().write(&who, f, end, data, Stability::FileSync);
+    assert_eq!(done.wait().result.err(), Some(Error::TooLarge));
+    assert_eq!(export.fs().write_verifier(), before);
+}
+
 fn symbolic_links_out_of_the_export_are_not_followed() {
     let export = Export::new();
     symlink(&export.outside, export.path.join("dir")).unwrap();

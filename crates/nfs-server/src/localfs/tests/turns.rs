@@ -294,3 +294,27 @@ fn drop_capabilities() {
     };
     rustix::thread::set_capabilities(None, none).unwrap();
 }
+
+/// CREATE of a name that is there, or not, or goes at that moment, is CREATE all the same.
+#[test]
+fn create_does_not_miss_a_name_that_is_removed_meanwhile() {
+    let export = Export::new();
+    let (root, who) = (export.fs().root(), Identity::root());
+    let removes = || {
+        for _ in 0..3000 {
+            let name = Name::new(b"f").unwrap();
+            let _ = export.fs().remove(&who, root, name).wait();
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(removes);
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..3000 {
+                    let what = Make::File(CreateHow::Unchecked(SetAttributes::default()));
+                    export.make_as(&who, root, "f", what).unwrap();
+                }
+            });
+        }
+    });
+}
