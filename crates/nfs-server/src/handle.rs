@@ -126,9 +126,11 @@ impl HandleKey {
         let linked = std::fs::hard_link(&new, path);
         std::fs::remove_file(&new)?;
         match linked {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            linked => linked,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            linked => linked?,
         }
+        // Nor is it gone after a crash of the machine, with all handles that were sealed by then.
+        std::fs::File::open(state_dir)?.sync_all()
     }
 
     /// The handle of a file in an export.

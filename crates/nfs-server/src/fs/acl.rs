@@ -1,5 +1,7 @@
 //! POSIX access control lists (POSIX.1e, draft 17).
 
+use super::Identity;
+
 /// Whom an entry of a list is about, in the order that lists have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AclWho {
@@ -82,6 +84,28 @@ impl Acl {
     pub fn rights(&self, who: AclWho) -> Option<u32> {
         let entry = self.entries.iter().find(|entry| entry.who == who)?;
         Some(entry.rights)
+    }
+
+    /// Whether the list lets a caller do all of `want` with a file of this owner and group, as the kernel
+    /// decides it (acl(5)).
+    pub(crate) fn grants(&self, who: &Identity, (uid, gid): (u32, u32), want: u32) -> bool {
+        let mask = self.rights(AclWho::Mask).unwrap_or(7);
+        let all = |rights: u32| rights & want == want;
+        if who.uid == uid {
+            return self.rights(AclWho::Owner).is_some_and(all);
+        }
+        if let Some(rights) = self.rights(AclWho::User(who.uid)) {
+            return all(rights & mask);
+        }
+        let mut of_groups = self.entries.iter().filter(|entry| match entry.who {
+            AclWho::OwningGroup => who.in_group(gid),
+            AclWho::Group(group) => who.in_group(group),
+            AclWho::Owner | AclWho::User(_) | AclWho::Mask | AclWho::Other => false,
+        });
+        match of_groups.clone().next() {
+            Some(_) => of_groups.any(|entry| all(entry.rights & mask)),
+            None => self.rights(AclWho::Other).is_some_and(all),
+        }
     }
 
     fn names_somebody(&self) -> bool {

@@ -109,6 +109,11 @@ fn path(node: &Node) -> String {
     format!("/proc/self/fd/{}", node.path.as_fd().as_raw_fd())
 }
 
+/// The access list of a file; none if it has none, or cannot have any.
+pub(super) fn access_list(node: &Node) -> Result<Option<Acl>, Error> {
+    list(node, ACCESS)
+}
+
 /// A list of a file; none if it has none, or cannot have any.
 fn list(node: &Node, name: &str) -> Result<Option<Acl>, Error> {
     let mut value = vec![0; MAX_LIST];

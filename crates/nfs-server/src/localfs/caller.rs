@@ -14,6 +14,7 @@
 //! §4.4): the client's open is not known here, and may have been before the mode was changed.
 
 use super::Inner;
+use super::acl::access_list;
 use super::node::Node;
 use super::sys::{self, Pace, Stop, Try};
 use crate::fs::{Attributes, Error, FileKind, Identity, Time};
@@ -157,13 +158,8 @@ impl Inner {
             false => Err(Error::Access.into()),
         };
         let who = self.acting(who);
-        // No list says anything about root and, by POSIX, about the owner. The kernel's answer depends on
-        // how its own mount is used, too: where programs cannot be run on this machine, they can be on
-        // the client's.
-        let by_mode = who.is_root()
-            || self.posix_lists && who.uid == attributes.uid
-            || self.no_exec && want & EXECUTE != 0 && attributes.kind == FileKind::Regular;
-        if by_mode {
+        // No list says anything about root and, by POSIX, about the owner.
+        if who.is_root() || self.posix_lists && who.uid == attributes.uid {
             return verdict(permission::granted(who, attributes, want));
         }
         if let Some(granted) = node.verdicts.get(who, attributes.ctime, want) {
@@ -177,11 +173,22 @@ impl Inner {
             return verdict(permission::granted(who, attributes, want));
         }
         let now = sys::coarse_now();
-        let access = Access::from_bits_truncate(want);
-        let granted = match self.as_caller(who, || check_access(&node.path, access)) {
-            Ok(()) => true,
-            Err(Errno::ACCESS) => false,
-            Err(errno) => return Err(errno.into()),
+        // The kernel's answer depends on how its own mount is used, too: where programs cannot be run on
+        // this machine, they can be on the client's.
+        let by_list = self.no_exec && want & EXECUTE != 0 && attributes.kind == FileKind::Regular;
+        let granted = match by_list {
+            true => match access_list(node)? {
+                Some(list) => list.grants(who, (attributes.uid, attributes.gid), want),
+                None => permission::granted(who, attributes, want),
+            },
+            false => {
+                let access = Access::from_bits_truncate(want);
+                match self.as_caller(who, || check_access(&node.path, access)) {
+                    Ok(()) => true,
+                    Err(Errno::ACCESS) => false,
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
         };
         // The clock of a file system that is not on this machine is not known.
         if self.local && nanos(now) - nanos(attributes.ctime) > settled_after(attributes.ctime) {

@@ -54,7 +54,11 @@ impl Version {
     /// Whether a change from `now` on gives another version: the times have moved on since the last one.
     fn is_settled(self, now: Time) -> bool {
         let nanos = |time: Time| i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanos);
-        let step = if self.ctime.nanos == 0 { SECOND_STEP } else { STEP };
+        let step = if self.ctime.nanos == 0 {
+            SECOND_STEP
+        } else {
+            STEP
+        };
         nanos(now).abs_diff(nanos(self.ctime)) > u128::from(step)
     }
 }

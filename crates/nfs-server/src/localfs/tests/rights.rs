@@ -135,6 +135,27 @@ fn access_control_list_of_a_file_is_honoured() {
     }
 }
 
+/// The mask, which the mode shows, is no right to execute, by which a file can be read.
+#[test]
+fn access_control_list_is_honoured_where_programs_cannot_be_run() {
+    for mut export in exports() {
+        export.restart_with(|inner| inner.no_exec = true);
+        export.write("f", "data");
+        let (path, f) = (export.path.join("f"), export.find("f").unwrap());
+        std::os::unix::fs::chown(&path, None, Some(bob().gid)).unwrap();
+        let reads = |who: &Identity| export.read_as(who, f).is_ok();
+        set_list(&path, "access", &list(7, (ALICE, 5), 0, 0));
+        assert!(reads(&alice()) && !reads(&bob()));
+        let executes = |who: &Identity| export.access_as(who, f).contains(Access::EXECUTE);
+        assert!(executes(&alice()) && !executes(&bob()));
+        set_list(&path, "access", &list(7, (ALICE, 0), 5, 5));
+        assert!(!reads(&alice()) && reads(&bob()));
+        assert!(!executes(&alice()) && executes(&bob()));
+        set_list(&path, "access", &list(7, (ALICE, 1), 0, 0));
+        assert!(reads(&alice()) && !reads(&bob()));
+    }
+}
+
 #[test]
 fn access_control_list_of_a_directory_is_honoured() {
     for export in exports() {
