@@ -4,7 +4,7 @@ use super::*;
 use buffer::Buffer;
 use oncrpc::auth::Credential;
 use oncrpc::xdr::{Payload, Writer};
-use oncrpc::{Answer, Reply};
+use oncrpc::{Answer, AuthSys, Reply};
 use oncrpc::{Call, LocalUserError, LocalUsers, Program, Programs};
 use oncrpc::{Procedure, read_reply, write_call};
 use oncrpc::{ReplyBound, Transport, TransportError};
@@ -128,13 +128,17 @@ impl Served {
 }
 
 fn message(xid: u32, proc: u32, word: u32) -> Payload {
+    message_by(&Credential::None, xid, proc, word)
+}
+
+fn message_by(cred: &Credential, xid: u32, proc: u32, word: u32) -> Payload {
     let mut w = Writer::new(Buffer::default());
     let target = Procedure {
         prog: 9,
         vers: 1,
         proc,
     };
-    write_call(&mut w, xid, target, &Credential::None);
+    write_call(&mut w, xid, target, cred);
     w.u32(word);
     w.finish()
 }
@@ -451,7 +455,13 @@ async fn user_behind_a_connection_is_known_to_the_service() {
     ] {
         let served = Served::identifying(Limits::default(), true, users).await;
         let client = served.client().await;
-        assert_eq!(ask(&client, WHO, 0).await.unwrap(), known);
+        let cred = Credential::Sys(AuthSys {
+            uid: 7,
+            ..AuthSys::default()
+        });
+        let call = message_by(&cred, 5, WHO, 0);
+        let reply = client.call(call, ReplyBound::default()).await.unwrap();
+        assert_eq!(read_reply(&reply, 5).unwrap().u32().unwrap(), known);
     }
 }
 

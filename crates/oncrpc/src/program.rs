@@ -66,7 +66,7 @@ impl Call {
         let mut r = Reader::from(&payload);
         let header = CallHeader::parse(&mut r).and_then(|header| {
             let cred = Credential::parse(header.cred)
-                .and_then(|cred| caller.may_claim(&cred).map(|()| cred))
+                .and_then(|cred| caller.may_claim(&cred, header.proc).map(|()| cred))
                 .map_err(|stat| CallError::Auth {
                     xid: header.xid,
                     stat,

@@ -73,14 +73,16 @@ impl Caller {
         self.local_uid.filter(|&uid| uid != 0)
     }
 
-    /// Whether the caller may show this credential: one that was identified speaks for nobody else.
+    /// Whether the caller may show this credential to a procedure: one that was identified speaks for
+    /// nobody else, and not as nobody either, whose files are not its own. NULL takes any (RFC 5531 §8).
     ///
     /// # Errors
     ///
     /// What the call is denied with.
-    pub fn may_claim(&self, credential: &Credential) -> Result<(), AuthStat> {
+    pub fn may_claim(&self, credential: &Credential, procedure: u32) -> Result<(), AuthStat> {
         match (self.known_uid(), credential) {
             (Some(uid), Credential::Sys(sys)) if sys.uid != uid => Err(AuthStat::BadCred),
+            (Some(_), Credential::None) if procedure != 0 => Err(AuthStat::TooWeak),
             (_, Credential::None | Credential::Sys(_) | Credential::Other { .. }) => Ok(()),
         }
     }

@@ -113,7 +113,7 @@ fn bytes_behind_the_arguments_are_garbage() {
 #[test]
 fn user_of_this_machine_speaks_for_itself_only() {
     let programs = Programs::new().with(Echo(3..=3));
-    let denied = |local_uid, uid: Option<u32>| {
+    let denied_at = |procedure, local_uid, uid: Option<u32>| {
         let caller = Caller {
             local_uid,
             ..caller()
@@ -124,15 +124,28 @@ fn user_of_this_machine_speaks_for_itself_only() {
                 ..AuthSys::default()
             })
         });
-        let call = header_by(PROGRAM, 3, 0, &cred).finish();
+        let call = header_by(PROGRAM, 3, procedure, &cred).finish();
         match programs.call(call, &caller) {
             Answer::Now(Reply::Message(reply)) => read_reply(&reply, 5).err(),
             _ => panic!("the program answers at once"),
         }
     };
+    let denied = |local_uid, uid| denied_at(0, local_uid, uid);
     let refused = Some(RpcError::Auth(AuthStat::BadCred));
     assert_eq!(denied(Some(1000), Some(1000)), None);
-    assert_eq!(denied(Some(1000), None), None);
+    assert_eq!(
+        denied(Some(1000), None),
+        None,
+        "of NULL nobody asks who calls"
+    );
+    let too_weak = Some(RpcError::Auth(AuthStat::TooWeak));
+    assert_eq!(
+        denied_at(1, Some(1000), None),
+        too_weak,
+        "nobody is another user"
+    );
+    assert_ne!(denied_at(1, Some(0), None), too_weak);
+    assert_ne!(denied_at(1, None, None), too_weak);
     assert_eq!(denied(Some(1000), Some(1001)), refused);
     assert_eq!(denied(Some(1000), Some(0)), refused);
     assert_eq!(denied(Some(0), Some(1001)), None, "root and the kernel");
