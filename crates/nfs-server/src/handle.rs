@@ -11,7 +11,7 @@ use nfs_proto::{FileHandle, Status};
 use siphasher::sip128::SipHasher24;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Bytes of a handle beside its [`FileId`].
@@ -48,6 +48,10 @@ pub enum KeyError {
     Length { path: PathBuf },
     #[error("the system has no random numbers for a key: {0}")]
     Random(getrandom::Error),
+    #[error(
+        "{path} belongs to uid {uid}, who can make file handles with it; remove it, or name another place with --state-dir"
+    )]
+    Owner { path: PathBuf, uid: u32 },
 }
 
 impl HandleKey {
@@ -88,8 +92,15 @@ impl HandleKey {
             }
             Err(error) => Err(failed(error)),
             Ok(bytes) => {
-                let mode = std::fs::metadata(&path).map_err(failed)?.permissions();
-                if mode.mode() & 0o077 != 0 {
+                let about = std::fs::metadata(&path).map_err(failed)?;
+                let own = rustix::process::geteuid().as_raw();
+                if !is_trusted(about.uid(), own) {
+                    return Err(KeyError::Owner {
+                        path,
+                        uid: about.uid(),
+                    });
+                }
+                if about.mode() & 0o077 != 0 {
                     tracing::warn!(
                         path = %path.display(),
                         "the key of file handles can be read by others: chmod 600"
@@ -175,6 +186,11 @@ impl HandleKey {
     }
 }
 
+/// Whether a key of `owner` is nobody's but that of the server, which is run by `own`, or of root.
+fn is_trusted(owner: u32, own: u32) -> bool {
+    owner == own || owner == 0
+}
+
 impl std::fmt::Debug for HandleKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("HandleKey(..)")
@@ -184,6 +200,7 @@ impl std::fmt::Debug for HandleKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     fn file() -> FileId {
         FileId::of_words([1, u64::MAX, 3])
@@ -264,6 +281,24 @@ mod tests {
         let mode = std::fs::metadata(state.join(HandleKey::FILE)).unwrap();
         assert_eq!(mode.permissions().mode() & 0o777, 0o600);
         assert_eq!(std::fs::read_dir(&state).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn key_of_another_user_is_refused() {
+        assert!(is_trusted(0, 0) && is_trusted(0, 1000) && is_trusted(1000, 1000));
+        assert!(!is_trusted(1000, 0) && !is_trusted(1001, 1000));
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        HandleKey::load_or_create(dir.path()).unwrap();
+        let path = dir.path().join(HandleKey::FILE);
+        std::os::unix::fs::chown(&path, Some(1001), None).unwrap();
+        let error = HandleKey::load_or_create(dir.path()).unwrap_err();
+        assert!(
+            matches!(error, KeyError::Owner { uid: 1001, .. }),
+            "{error}"
+        );
     }
 
     #[test]
