@@ -73,6 +73,12 @@ impl FsKind {
         known.map(|(_, name)| *name)
     }
 
+    /// Whether a file is found by the kernel's handle at any time. FUSE and FAT may find it by that only
+    /// as long as the kernel has it in its memory, though their roots can always be found.
+    pub(super) fn keeps_handles(system: &StatFs) -> bool {
+        !matches!(magic(system), 0x6573_5546 | 0x4d44 | 0x2011_bab0)
+    }
+
     /// Whether it is known to be on this machine, with its clock.
     pub(super) fn is_local(self) -> bool {
         self != Self::Other

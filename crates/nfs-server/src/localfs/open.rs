@@ -185,6 +185,7 @@ impl Inner {
             return Err(OpenError::OwnState { path });
         }
         let kernel = match options.handles {
+            Handles::Auto if !FsKind::keeps_handles(&system) => Err(Errno::OPNOTSUPP),
             Handles::Auto => KernelHandles::open(root.as_fd(), &proc).inspect_err(|error| {
                 tracing::debug!(export = %path.display(), %error, "no handles of the kernel");
             }),
