@@ -6,6 +6,7 @@ use rustix::fs::{Mode, fchmod};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream as BlockingUnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -74,7 +75,10 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
         if error.kind() != io::ErrorKind::AddrInUse || BlockingUnixStream::connect(path).is_ok() {
             return Err(error);
         }
-        // A server was killed that had it.
+        // A server was killed that had it, if it is a socket.
+        if !path.symlink_metadata()?.file_type().is_socket() {
+            return Err(error);
+        }
         std::fs::remove_file(path)?;
         socket.bind(&address)?;
     }
@@ -130,7 +134,7 @@ async fn answer(mut stream: UnixStream, observed: &Observed) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+    use std::os::unix::fs::PermissionsExt;
 
     #[tokio::test]
     async fn only_the_user_of_the_server_may_connect_and_left_sockets_are_replaced() {
@@ -146,5 +150,15 @@ mod tests {
             assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
             drop(listener);
         }
+    }
+
+    #[tokio::test]
+    async fn file_that_is_no_socket_is_not_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data");
+        std::fs::write(&path, "data").unwrap();
+        let taken = listen(&path).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(std::fs::read(&path).unwrap(), b"data");
     }
 }

@@ -27,6 +27,15 @@ pub(super) struct Snapshot {
     pub(super) started_at: SystemTime,
 }
 
+/// Names and numbers as text, without those that are zero.
+fn counts<'a>(all: impl Iterator<Item = (&'a str, u64)>) -> String {
+    let counted = all.filter(|(_, count)| *count > 0);
+    let texts: Vec<_> = counted
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
+    texts.join(", ")
+}
+
 impl Observed {
     pub(super) fn new(monitor: ServerMonitor, nfs: Nfs3, listening: SocketAddr) -> Self {
         Self {
@@ -48,11 +57,7 @@ impl Observed {
         let now = self.snapshot();
         let connections = now.connection_counts();
         let procedures = &now.nfs.procedures;
-        let calls: Vec<_> = procedures
-            .iter()
-            .filter(|procedure| procedure.calls > 0)
-            .map(|procedure| format!("{} {}", procedure.name, procedure.calls))
-            .collect();
+        let calls = counts(procedures.iter().map(|of| (of.name, of.calls)));
         tracing::info!(
             target: "serve",
             exports,
@@ -70,11 +75,14 @@ impl Observed {
             jobs_in_flight = now.jobs_in_flight(),
             chunk_memory = now.server.chunk_memory,
             open_files = now.open_files,
-            calls = calls.join(", "),
+            calls,
             failed = procedures.iter().map(ProcedureStats::failed).sum::<u64>(),
-            duplicate_requests = ?now.duplicates,
-            counters = ?now.server.counters,
-            io = ?now.server.io,
+            calls_again = now.duplicates.hits,
+            results_kept = now.duplicates.entries,
+            results_evicted = now.duplicates.evicted,
+            bytes_in = now.server.io.bytes_in,
+            bytes_out = now.server.io.bytes_out,
+            rdma = counts(now.server.counters.iter()),
             "statistics"
         );
     }

@@ -4,10 +4,12 @@ use super::mounts;
 use super::names::Names;
 use super::plan::{Addresses, Plan};
 use anyhow::Context;
+use nfs_client::printable;
 use nfs_server::{ExportOptions, Exports, LocalFs, LocalFsOptions};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -192,7 +194,9 @@ impl Served {
         self.open = making.open;
         for (path, why) in &making.unserved {
             if !self.unserved.contains(&(path.clone(), why.clone())) {
-                let path = path.display();
+                // Anybody who may mount something names it.
+                let path = printable(path.as_os_str().as_bytes());
+                let why = printable(why.as_bytes());
                 tracing::warn!(target: "serve", %path, %why, "what is mounted here is not served");
             }
         }
