@@ -121,7 +121,7 @@ impl Served {
     pub(super) async fn replace(&mut self, plans: Vec<Plan>) -> anyhow::Result<Replaced> {
         let hosts = hosts(&plans);
         let addresses = self.names.look_up(hosts, &self.addresses).await;
-        self.make(&plans, &addresses).await?;
+        self.make(&plans, &addresses, Directories::AsNow).await?;
         let names = |plans: &[Plan]| -> BTreeSet<String> {
             plans.iter().map(|plan| plan.export.name.clone()).collect()
         };
@@ -146,7 +146,8 @@ impl Served {
         if addresses == self.addresses {
             return;
         }
-        match self.make(&self.plans.clone(), &addresses).await {
+        let plans = self.plans.clone();
+        match self.make(&plans, &addresses, Directories::AsOpened).await {
             Ok(()) => {
                 self.addresses = addresses;
                 tracing::info!(target: "serve", "addresses of hosts have changed");
@@ -167,10 +168,8 @@ impl Served {
 
     /// Serves what is mounted now below exports that have it served.
     pub(super) async fn mounts_have_changed(&mut self) {
-        if let Err(error) = self
-            .make(&self.plans.clone(), &self.addresses.clone())
-            .await
-        {
+        let (plans, addresses) = (self.plans.clone(), self.addresses.clone());
+        if let Err(error) = self.make(&plans, &addresses, Directories::AsOpened).await {
             tracing::warn!(
                 error = format!("{error:#}"),
                 "cannot serve what is mounted now"
@@ -179,8 +178,14 @@ impl Served {
     }
 
     /// Makes a list of exports, and serves it.
-    async fn make(&mut self, plans: &[Plan], addresses: &Addresses) -> anyhow::Result<()> {
+    async fn make(
+        &mut self,
+        plans: &[Plan],
+        addresses: &Addresses,
+        directories: Directories,
+    ) -> anyhow::Result<()> {
         let making = Making {
+            directories,
             none: self.exports.none(),
             before: self.open.clone(),
             open: Vec::new(),
@@ -205,8 +210,19 @@ impl Served {
     }
 }
 
+/// Which directory an export is, where another file system is at its path than when it was opened.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Directories {
+    /// The one that was opened: a disk that was unmounted must not have its clients write to what is
+    /// below.
+    AsOpened,
+    /// The one that is there now, as the administrator asks for.
+    AsNow,
+}
+
 /// A list of exports that is being made.
 struct Making {
+    directories: Directories,
     none: Exports,
     /// Directories that are open already.
     before: Vec<OpenDirectory>,
@@ -220,7 +236,7 @@ impl Making {
     fn all(mut self, plans: &[Plan], addresses: &Addresses) -> anyhow::Result<(Exports, Self)> {
         let mut exports = self.none.clone();
         for plan in plans {
-            let fs = self.open(&plan.export.dir, plans.len())?;
+            let fs = self.export(&plan.export.dir, plans.len())?;
             let options: ExportOptions = plan.options(addresses);
             exports = exports.with(&plan.export.name, fs, options)?;
         }
@@ -260,6 +276,32 @@ impl Making {
         let name = format!("{}/{below}", plan.export.name.trim_end_matches('/'));
         let fs = self.open(path, count)?;
         Ok(exports.clone().with_mount(&name, fs)?)
+    }
+
+    /// The directory of an export.
+    fn export(&mut self, path: &Path, count: usize) -> anyhow::Result<Arc<LocalFs>> {
+        let opened = self.before.iter().find(|open| open.path == *path);
+        let Some(opened) = opened.cloned() else {
+            return self.open(path, count);
+        };
+        let is_another = identity(path).is_ok_and(|now| now != opened.identity);
+        match self.directories {
+            Directories::AsNow if is_another => {
+                let shown = path.display();
+                tracing::warn!(target: "serve", path = %shown, "another file system is here than before");
+                self.open(path, count)
+            }
+            Directories::AsNow => self.open(path, count),
+            Directories::AsOpened => {
+                if is_another {
+                    let why = "the export is the file system that was here before, until a reload";
+                    self.unserved.insert((path.to_owned(), why.to_owned()));
+                }
+                let fs = Arc::clone(&opened.fs);
+                self.open.push(opened);
+                Ok(fs)
+            }
+        }
     }
 
     /// A directory, as it is if it is open.

@@ -274,6 +274,28 @@ fn what_is_mounted_below_an_export_is_served_with_it_if_it_says_so() {
     ok(&["ls", &served.url("stuff/sub")]);
 }
 
+#[test]
+fn export_whose_disk_is_unmounted_does_not_become_the_directory_below_it() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not run: it needs root");
+        return;
+    }
+    let around = tempfile::tempdir().unwrap();
+    let disk = Mounted::tmpfs(&around.path().join("stuff"));
+    let crossing = |around: &Path| export(around, "stuff", "crossmnt = true");
+    let mut served = Served::configured_in(around, crossing, &["-v"], &[]);
+    let (file, url) = (served.local("file", b"content"), served.url("stuff"));
+    ok(&["put", &file, &url]);
+    drop(disk);
+    served.hear("the export is the file system that was here before");
+    ok(&["mv", &served.url("stuff/file"), &served.url("stuff/moved")]);
+    assert_eq!(fs::read_dir(&served.dir).unwrap().count(), 0);
+    served.signal(Signal::HUP);
+    served.hear("another file system is here than before");
+    served.hear("1 kept");
+    assert_eq!(text(&ok(&["ls", &url])), "");
+}
+
 /// Waits until something is so that depends on the kernel telling the server.
 fn eventually(is_so: impl Fn() -> bool) {
     while !is_so() {
