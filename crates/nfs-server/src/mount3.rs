@@ -2,7 +2,7 @@
 
 use crate::client_options::{ClientOptions, is_understood};
 use crate::exports::{Export, Exports, mountable};
-use crate::fs::{Error, FileId, FileSystem, Identity, Name, Step};
+use crate::fs::{Access, Error, FileId, FileSystem, Identity, Name, Step};
 use crate::in_flight::InFlight;
 use crate::user_groups::UserGroups;
 use nfs_proto::limits::MAX_GROUPS;
@@ -76,7 +76,8 @@ impl Mount3 {
                 return Answer::Now(reply(call, &Err::<Mounted, _>(status)));
             }
         };
-        if rest.is_empty() {
+        let way = self.exports.way_to(&export);
+        if rest.is_empty() && way.is_empty() {
             let root = export.fs.root();
             return Answer::Now(self.mounted(call, path, &export, root));
         }
@@ -89,7 +90,10 @@ impl Mount3 {
             let _counted = counted;
             this.users.look_up(&mut call);
             let who = options.identity(&call.cred);
-            match descend(&*export.fs, &who, &rest) {
+            let searched = way
+                .iter()
+                .try_for_each(|(fs, dirs)| search(&**fs, &who, dirs));
+            match searched.and_then(|()| descend(&*export.fs, &who, &rest)) {
                 Ok(file) => this.mounted(call, path, &export, file),
                 Err(status) => reply(call, &Err::<Mounted, _>(status)),
             }
@@ -182,6 +186,16 @@ impl Mount3 {
                 .collect(),
         );
         reply(call, &list)
+    }
+}
+
+/// Whether the caller may search the directory at a path below the root, and those on the way.
+fn search(fs: &dyn FileSystem, who: &Identity, path: &[u8]) -> Result<(), MountStatus> {
+    let dir = descend(fs, who, path)?;
+    let may = fs.access(who, dir, Access::LOOKUP).wait();
+    match may.result.map_err(status)?.contains(Access::LOOKUP) {
+        true => Ok(()),
+        false => Err(MountStatus::Access),
     }
 }
 

@@ -96,6 +96,23 @@ impl Exports {
         Ok(self.with_list(exports))
     }
 
+    /// The directories that lead to a mounted file system: in each file system above it, the nearest
+    /// first, the path to the directory that has the next one in it. None for an export of the list.
+    pub(crate) fn way_to(&self, export: &Export) -> Vec<(Arc<dyn FileSystem>, Vec<u8>)> {
+        let exports = self.inner.current.load();
+        let mut way = Vec::new();
+        let mut at = export;
+        while let Some(Above { export: id, .. }) = at.above
+            && let Some(above) = exports.iter().find(|other| other.id == id)
+        {
+            let path = below(at.name.as_bytes(), above.name.as_bytes()).unwrap_or_default();
+            let dirs = path.iter().rposition(|&byte| byte == b'/');
+            way.push((Arc::clone(&above.fs), path[..dirs.unwrap_or(0)].to_vec()));
+            at = above;
+        }
+        way
+    }
+
     /// The file system that a step in a directory leads to, if it is another.
     pub(crate) fn crossing(&self, from: &Export, dir: FileId, step: &Step<'_>) -> Option<Crossing> {
         let (id, file) = match step {

@@ -117,6 +117,11 @@ fn mounted_file_system_is_entered_by_those_who_may_search_the_directory_above() 
     peer.cred = user(1000);
     let what = place(d, "sub");
     assert_eq!(status!(peer, args::Lookup { what }), Status::Access);
+    for path in ["/data/d/sub", "/data/d/sub/deep"] {
+        let path = DirPath::new(path.as_bytes()).unwrap();
+        let refused = call!(peer, mount::Mount { path }).unwrap_err();
+        assert_eq!(refused, mount::MountStatus::Access);
+    }
 }
 
 #[test]
