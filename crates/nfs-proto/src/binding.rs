@@ -65,12 +65,16 @@ fn directory(count: u32) -> ReplyBound {
     fixed(4 + Option::<Attributes>::MAX + CookieVerifier::MAX + count as usize)
 }
 
-macro_rules! nfs_call {
-    ($args:ty, $procedure:ident, $name:literal, $reply:ty $(, |$this:ident| $bound:expr)?) => {
+/// One call of a program: its numbers, its name in messages, its reply, and how large that can be.
+macro_rules! bind {
+    (
+        $program:ident $version:ident $procedures:ident::$procedure:ident,
+        $args:ty, $name:literal, $reply:ty $(, |$this:ident| $bound:expr)?
+    ) => {
         impl<'a> Arguments<'a> for $args {
-            const PROGRAM: u32 = NFS_PROGRAM;
-            const VERSION: u32 = NFS_V3;
-            const PROCEDURE: u32 = Procedure::$procedure as u32;
+            const PROGRAM: u32 = $program;
+            const VERSION: u32 = $version;
+            const PROCEDURE: u32 = $procedures::$procedure as u32;
             const NAME: &'static str = $name;
 
             type Reply<'r> = $reply;
@@ -80,6 +84,18 @@ macro_rules! nfs_call {
                 $bound
             })?
         }
+    };
+}
+
+macro_rules! nfs_call {
+    ($args:ty, $procedure:ident, $($rest:tt)*) => {
+        bind!(NFS_PROGRAM NFS_V3 Procedure::$procedure, $args, $($rest)*);
+    };
+}
+
+macro_rules! acl_call {
+    ($args:ty, $procedure:ident, $($rest:tt)*) => {
+        bind!(NFSACL_PROGRAM NFSACL_V3 AclProcedure::$procedure, $args, $($rest)*);
     };
 }
 
@@ -169,24 +185,6 @@ pub fn reply_bound(procedure: Procedure, args: &mut Reader<'_>) -> Option<ReplyB
     })
 }
 
-macro_rules! acl_call {
-    ($args:ty, $procedure:ident, $name:literal, $reply:ty $(, |$this:ident| $bound:expr)?) => {
-        impl<'a> Arguments<'a> for $args {
-            const PROGRAM: u32 = NFSACL_PROGRAM;
-            const VERSION: u32 = NFSACL_V3;
-            const PROCEDURE: u32 = AclProcedure::$procedure as u32;
-            const NAME: &'static str = $name;
-
-            type Reply<'r> = $reply;
-
-            $(fn reply_bound(&self) -> ReplyBound {
-                let $this = self;
-                $bound
-            })?
-        }
-    };
-}
-
 acl_call!(acl::Null, Null, "NFSACL NULL", ());
 acl_call!(
     acl::GetAcl,
@@ -208,31 +206,16 @@ pub fn acl_reply_bound(procedure: AclProcedure, args: &mut Reader<'_>) -> Option
 }
 
 macro_rules! mount_call {
-    ($args:ty, $procedure:ident, $name:literal, $reply:ty $(, $bound:expr)?) => {
-        impl<'a> Arguments<'a> for $args {
-            const PROGRAM: u32 = MOUNT_PROGRAM;
-            const VERSION: u32 = MOUNT_V3;
-            const PROCEDURE: u32 = MountProcedure::$procedure as u32;
-            const NAME: &'static str = $name;
-
-            type Reply<'r> = $reply;
-
-            $(fn reply_bound(&self) -> ReplyBound {
-                $bound
-            })?
-        }
+    ($args:ty, $procedure:ident, $($rest:tt)*) => {
+        bind!(MOUNT_PROGRAM MOUNT_V3 MountProcedure::$procedure, $args, $($rest)*);
     };
 }
 
 mount_call!(mount::Null, Null, "MOUNT NULL", ());
 mount_call!(mount::Mount<'a>, Mount, "MNT", Result<mount::Mounted, mount::MountStatus>);
-mount_call!(
-    mount::Dump,
-    Dump,
-    "DUMP",
-    mount::MountList<'r>,
+mount_call!(mount::Dump, Dump, "DUMP", mount::MountList<'r>, |_call| {
     fixed(MAX_MOUNT_LIST_REPLY)
-);
+});
 mount_call!(mount::Unmount<'a>, Unmount, "UMNT", ());
 mount_call!(mount::UnmountAll, UnmountAll, "UMNTALL", ());
 mount_call!(
@@ -240,7 +223,7 @@ mount_call!(
     Export,
     "EXPORT",
     mount::ExportList<'r>,
-    fixed(MAX_MOUNT_LIST_REPLY)
+    |_call| fixed(MAX_MOUNT_LIST_REPLY)
 );
 
 #[cfg(test)]

@@ -120,7 +120,25 @@ pub struct DirBudget {
     pub names: usize,
 }
 
+#[cfg(test)]
+impl DirFrom {
+    /// The beginning of a directory.
+    pub(crate) const START: Self = Self {
+        cookie: 0,
+        verifier: 0,
+    };
+}
+
 impl DirBudget {
+    /// A page, for tests.
+    #[cfg(test)]
+    pub(crate) const PAGE: Self = Self {
+        total: 4096,
+        per_entry: Self::BASE,
+        per_handle: 24,
+        names: 4096,
+    };
+
     /// Bytes of the fileid, the length of the name, the cookie and the "one more follows" of an entry.
     pub const BASE: usize = 8 + 4 + 8 + 4;
 

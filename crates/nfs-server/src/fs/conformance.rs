@@ -626,16 +626,7 @@ fn directory_without_search_permission_gives_no_handles(s: &Subject) {
     let dir = s.directory(s.root(), "d");
     s.file(dir, "f");
     s.set(dir, SetAttributes::mode(0o644)).unwrap();
-    let budget = DirBudget {
-        total: 4096,
-        per_entry: DirBudget::BASE,
-        per_handle: 24,
-        names: 4096,
-    };
-    let from = DirFrom {
-        cookie: 0,
-        verifier: 0,
-    };
+    let (from, budget) = (DirFrom::START, DirBudget::PAGE);
     let who = Identity::new(1001, 1001);
     let seen = s.fs.read_directory(&who, dir, from, budget, true).wait();
     let page = seen.result.unwrap();

@@ -421,16 +421,7 @@ fn state_directory_within_the_export_is_not_served() {
     let removed = local.remove_directory(&who, local.root(), name).wait();
     assert_eq!(removed.result, Err(Error::Access));
     for plus in [false, true] {
-        let from = DirFrom {
-            cookie: 0,
-            verifier: 0,
-        };
-        let budget = DirBudget {
-            total: 4096,
-            per_entry: 24,
-            per_handle: 24,
-            names: 4096,
-        };
+        let (from, budget) = (DirFrom::START, DirBudget::PAGE);
         let seen = local.read_directory(&who, local.root(), from, budget, plus);
         let page = seen.wait().result.unwrap();
         assert!(page.iter().all(|(found, _)| found != b"state"));

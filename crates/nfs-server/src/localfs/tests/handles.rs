@@ -31,16 +31,7 @@ fn handles_survive_a_restart() {
 fn handles_from_a_listing_survive_a_restart() {
     let mut export = Export::new();
     export.write("d/sub/f", "f");
-    let budget = DirBudget {
-        total: 4096,
-        per_entry: 24,
-        per_handle: 24,
-        names: 4096,
-    };
-    let from = DirFrom {
-        cookie: 0,
-        verifier: 0,
-    };
+    let (from, budget) = (DirFrom::START, DirBudget::PAGE);
     let list = |export: &Export, dir, name: &[u8]| {
         let seen = export
             .fs()

@@ -69,16 +69,7 @@ fn mount_point_fails_no_listing() {
     let Some(export) = export_with_a_mount() else {
         return;
     };
-    let budget = DirBudget {
-        total: 4096,
-        per_entry: 24,
-        per_handle: 24,
-        names: 4096,
-    };
-    let from = DirFrom {
-        cookie: 0,
-        verifier: 0,
-    };
+    let (from, budget) = (DirFrom::START, DirBudget::PAGE);
     let (who, root) = (Identity::root(), export.fs().root());
     for plus in [false, true] {
         let seen = export.fs().read_directory(&who, root, from, budget, plus);

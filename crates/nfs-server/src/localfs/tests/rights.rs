@@ -55,16 +55,7 @@ impl Export {
     }
 
     fn list_as(&self, who: &Identity, dir: FileId) -> Result<usize, Error> {
-        let budget = DirBudget {
-            total: 4096,
-            per_entry: 24,
-            per_handle: 24,
-            names: 4096,
-        };
-        let from = DirFrom {
-            cookie: 0,
-            verifier: 0,
-        };
+        let (from, budget) = (DirFrom::START, DirBudget::PAGE);
         let seen = self.fs().read_directory(who, dir, from, budget, false);
         seen.wait().result.map(|page| page.entries.len())
     }
