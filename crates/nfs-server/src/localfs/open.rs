@@ -126,7 +126,7 @@ pub enum OpenError {
     #[error("cannot keep file handles in {path}: {error}; --state-dir names another directory")]
     State { path: PathBuf, error: io::Error },
     #[error(
-        "{path} is in {kind}: what is there has no file handles and no sizes, as the kernel makes it up when it is looked at"
+        "{path} is in {kind}: what is there has no file handles and no sizes, as the kernel makes it up when it is looked at; export a directory of a disk"
     )]
     Pseudo { path: PathBuf, kind: &'static str },
     #[error(
