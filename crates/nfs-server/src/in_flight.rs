@@ -1,6 +1,6 @@
 //! How many calls of a program may wait for a thread or a disk, in all and of one client.
 
-use oncrpc::{AddressGroup, Caller};
+use oncrpc::{Caller, PeerGroup};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,13 +17,13 @@ pub(crate) struct InFlight {
 #[derive(Default)]
 struct Counts {
     all: usize,
-    by_client: HashMap<AddressGroup, usize>,
+    by_client: HashMap<PeerGroup, usize>,
 }
 
 /// The place of one of them, free again when this is dropped.
 pub(crate) struct Counted {
     in_flight: InFlight,
-    client: AddressGroup,
+    client: PeerGroup,
 }
 
 impl InFlight {
@@ -40,7 +40,7 @@ impl InFlight {
 
     /// A place for one more call of this client, if it may have one.
     pub(crate) fn enter(&self, caller: &Caller) -> Option<Counted> {
-        let client = AddressGroup::of(caller.addr.ip());
+        let client = caller.group;
         let mut now = self.lock();
         let left = self.most - now.all;
         let own = now.by_client.get(&client).copied().unwrap_or(0);

@@ -5,7 +5,7 @@ use buffer::Buffer;
 use oncrpc::admission::{Admission, Admitted, ConnectionLimits};
 use oncrpc::warnings::{Suppressed, WARNING_PERIOD, Warnings};
 use oncrpc::xdr::Payload;
-use oncrpc::{AddressGroup, Answer, Caller, LocalUsers, Reply, Service};
+use oncrpc::{Answer, Caller, LocalUserError, LocalUsers, Origin, PeerGroup, Reply, Service};
 use socket2::{SockRef, TcpKeepalive};
 use std::future::Future;
 use std::io;
@@ -26,7 +26,8 @@ pub struct Limits {
     /// may be any that waits for a call of its client, or for its client to take a reply; it is closed at
     /// once if there is none.
     pub connections: usize,
-    /// Connections from one address at a time. An IPv6 /64 counts as one address.
+    /// Connections from one address at a time. An IPv6 /64 counts as one address, and so does a
+    /// [user of this machine](PeerGroup).
     pub connections_of_address: usize,
     /// Most bytes of one call.
     pub record: usize,
@@ -144,15 +145,15 @@ impl Server {
                 }
             };
             if !(self.admit)(addr.ip()) {
-                if log.may_warn(addr) {
+                if log.may_warn(PeerGroup::of(addr.ip())) {
                     tracing::warn!(%addr, "refused a connection from an address that is not allowed");
                 }
                 continue;
             }
-            let local_uid = match self.local_uid(&stream, addr) {
-                Ok(local_uid) => local_uid,
+            let caller = match self.origin(&stream, addr) {
+                Ok(origin) => Caller::new(addr).from(origin),
                 Err(error) => {
-                    if log.may_warn(addr) {
+                    if log.may_warn(error.group()) {
                         tracing::warn!(%addr, %error, "refused a connection");
                     }
                     continue;
@@ -163,10 +164,10 @@ impl Server {
             let evict = || {
                 let _ = evict.send(());
             };
-            let admitted = match admission.admit(addr.ip(), evict) {
+            let admitted = match admission.admit(caller.group, evict) {
                 Ok(admitted) => admitted,
                 Err(why) => {
-                    if log.may_warn(addr) {
+                    if log.may_warn(caller.group) {
                         tracing::warn!(%addr, "refused a connection: {why}");
                     }
                     continue;
@@ -174,10 +175,7 @@ impl Server {
             };
             let connection = Connection {
                 service: Arc::clone(&self.service),
-                caller: Caller {
-                    local_uid,
-                    ..Caller::new(addr)
-                },
+                caller,
                 limits: self.limits,
                 running: JoinSet::new(),
                 calls: 0,
@@ -202,11 +200,14 @@ impl Server {
         while connections.join_next().await.is_some() {}
     }
 
-    /// The user of a client on this machine, as far as that is asked.
-    fn local_uid(&self, stream: &TcpStream, peer: SocketAddr) -> io::Result<Option<u32>> {
+    /// Where a client is, as far as that is asked.
+    fn origin(&self, stream: &TcpStream, peer: SocketAddr) -> Result<Origin, LocalUserError> {
         match &self.local_users {
-            Some(users) => Ok(users.find(stream.local_addr()?, peer)?),
-            None => Ok(None),
+            Some(users) => {
+                let local = stream.local_addr().map_err(LocalUserError::Unavailable)?;
+                users.find(local, peer)
+            }
+            None => Ok(Origin::Remote),
         }
     }
 }
@@ -225,8 +226,7 @@ struct Log {
 }
 
 impl Log {
-    fn may_warn(&self, peer: SocketAddr) -> bool {
-        let peer = AddressGroup::of(peer.ip());
+    fn may_warn(&self, peer: PeerGroup) -> bool {
         let allowed = self.warnings.allows(peer, Instant::now().into_std());
         if !allowed {
             self.suppressed.notify_one();
@@ -359,7 +359,7 @@ impl Connection {
                 }
                 Ok(None) => return Ok(()),
                 Err(error) => {
-                    if self.log.may_warn(self.caller.addr) {
+                    if self.log.may_warn(self.caller.group) {
                         tracing::warn!(addr = %self.caller.addr, %error, "RFC 5531 §11: bad record");
                     }
                     return Err(io::Error::new(io::ErrorKind::InvalidData, error));

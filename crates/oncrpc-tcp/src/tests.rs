@@ -5,7 +5,7 @@ use buffer::Buffer;
 use oncrpc::auth::Credential;
 use oncrpc::xdr::{Payload, Writer};
 use oncrpc::{Answer, AuthSys, Reply};
-use oncrpc::{Call, LocalUserError, LocalUsers, Program, Programs};
+use oncrpc::{Call, LocalUserError, LocalUsers, Origin, Program, Programs};
 use oncrpc::{Procedure, read_reply, write_call};
 use oncrpc::{ReplyBound, Transport, TransportError};
 use std::net::SocketAddr;
@@ -441,9 +441,9 @@ async fn unanswered_call_does_not_delay_others() {
 struct Everybody(Option<u32>);
 
 impl LocalUsers for Everybody {
-    fn find(&self, local: SocketAddr, peer: SocketAddr) -> Result<Option<u32>, LocalUserError> {
-        assert_eq!(local.ip(), peer.ip());
-        self.0.ok_or(LocalUserError::Gone).map(Some)
+    fn find(&self, local: SocketAddr, peer: SocketAddr) -> Result<Origin, LocalUserError> {
+        assert!(local.ip().is_loopback() && peer.ip().is_loopback());
+        self.0.ok_or(LocalUserError::Gone).map(Origin::User)
     }
 }
 
@@ -471,4 +471,21 @@ async fn connection_from_this_machine_whose_user_is_not_found_is_closed() {
     let served = Served::identifying(Limits::default(), true, users).await;
     let mut stream = TcpStream::connect(served.addr).await.unwrap();
     assert!(closed(&mut stream).await);
+}
+
+#[tokio::test]
+async fn user_of_this_machine_is_one_client_whatever_address_it_uses() {
+    let limits = Limits {
+        connections: 8,
+        connections_of_address: 2,
+        ..Limits::default()
+    };
+    let users = Some(Arc::new(Everybody(Some(7))) as Arc<dyn LocalUsers>);
+    let served = Served::identifying(limits, true, users).await;
+    let mut first = connect_from(1, served.addr).await;
+    let mut others = Vec::new();
+    for last in 2..=3 {
+        others.push(connect_from(last, served.addr).await);
+    }
+    assert!(closed(&mut first).await, "it has given way to the third");
 }

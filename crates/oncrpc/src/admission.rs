@@ -16,12 +16,11 @@
 //! with few and never back, so that clients which come again cannot evict each other in turns. Rule 3 is
 //! for servers whose clients make a call and go: there nobody loses anything with an idle connection, and
 //! without it as many addresses as there are places would keep all others out.
-//! Addresses are compared as [`AddressGroup`]s.
+//! What is said of an address here goes for a [`PeerGroup`].
 
-use crate::AddressGroup;
+use crate::PeerGroup;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
@@ -94,7 +93,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    groups: HashMap<AddressGroup, Group>,
+    groups: HashMap<PeerGroup, Group>,
     connections: usize,
     in_setup: usize,
     /// Evicted connections that have not ended yet.
@@ -139,7 +138,7 @@ pub enum Refused {
 #[derive(Debug)]
 pub struct Admitted {
     admission: Admission,
-    group: AddressGroup,
+    group: PeerGroup,
     id: u64,
     usage: Arc<AtomicU64>,
     /// What this end knows `usage` to be, unless the connection was evicted.
@@ -169,7 +168,7 @@ impl Admission {
         state.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Admits a connection from `address`, in place of a less useful one if need be. `evict` is called
+    /// Admits a connection of a peer in `group`, in place of a less useful one if need be. `evict` is called
     /// when the connection has lost its place: it is to end at once then.
     ///
     /// # Errors
@@ -177,10 +176,9 @@ impl Admission {
     /// Why there is no place.
     pub fn admit(
         &self,
-        address: IpAddr,
+        group: PeerGroup,
         evict: impl FnOnce() + Send + 'static,
     ) -> Result<Admitted, Refused> {
-        let group = AddressGroup::of(address);
         let mut state = self.lock();
         let evicted = state.make_room(group, &self.shared.limits)?;
         let id = state.next_id;
@@ -221,7 +219,7 @@ struct Candidate {
     len: usize,
     in_setup: bool,
     since: Reverse<u64>,
-    group: AddressGroup,
+    group: PeerGroup,
     id: u64,
 }
 
@@ -229,7 +227,7 @@ impl State {
     /// Makes room for one more connection of this group; the one that was evicted for it.
     fn make_room(
         &mut self,
-        newcomer: AddressGroup,
+        newcomer: PeerGroup,
         limits: &ConnectionLimits,
     ) -> Result<Option<Entry>, Refused> {
         let own = self.groups.get(&newcomer);
@@ -265,7 +263,7 @@ impl State {
     }
 
     /// The connection to evict for one of an address that has `own`.
-    fn least_useful(&self, own: usize) -> Option<(AddressGroup, u64)> {
+    fn least_useful(&self, own: usize) -> Option<(PeerGroup, u64)> {
         self.most_setups(FREE_SETUPS).or_else(|| {
             let mut best: Option<Candidate> = None;
             for (&group, connections) in &self.groups {
@@ -290,7 +288,7 @@ impl State {
     }
 
     /// The connection that is in setup or idle for longest, of all.
-    fn longest_idle(&self) -> Option<(AddressGroup, u64)> {
+    fn longest_idle(&self) -> Option<(PeerGroup, u64)> {
         let candidates = self.groups.iter().filter_map(|(group, connections)| {
             let (in_setup, since, id) = connections.least_useful()?;
             Some(((in_setup, Reverse(since)), *group, id))
@@ -299,14 +297,14 @@ impl State {
         Some((longest.1, longest.2))
     }
 
-    fn least_useful_of(&self, group: AddressGroup) -> Option<u64> {
+    fn least_useful_of(&self, group: PeerGroup) -> Option<u64> {
         let (.., id) = self.groups.get(&group)?.least_useful()?;
         Some(id)
     }
 
     /// The oldest connection in setup of the group that has the most of those, if that are more than
     /// `free`.
-    fn most_setups(&self, free: usize) -> Option<(AddressGroup, u64)> {
+    fn most_setups(&self, free: usize) -> Option<(PeerGroup, u64)> {
         let crowded = self.groups.iter().filter_map(|(group, connections)| {
             let oldest = *connections.in_setup.keys().next()?;
             let len = connections.in_setup.len();
@@ -316,12 +314,12 @@ impl State {
         Some((most.1, most.2))
     }
 
-    fn oldest_setup(&self, group: AddressGroup) -> Option<u64> {
+    fn oldest_setup(&self, group: PeerGroup) -> Option<u64> {
         self.groups.get(&group)?.in_setup.keys().next().copied()
     }
 
     /// Takes the place of this connection, unless it is in use.
-    fn evict(&mut self, group: AddressGroup, id: u64) -> Option<Entry> {
+    fn evict(&mut self, group: PeerGroup, id: u64) -> Option<Entry> {
         let connections = self.groups.get_mut(&group)?;
         let entry = connections.entry(id)?;
         let usage = entry.usage.load(Acquire);
@@ -337,7 +335,7 @@ impl State {
         Some(entry)
     }
 
-    fn remove(&mut self, group: AddressGroup, id: u64) -> Option<Entry> {
+    fn remove(&mut self, group: PeerGroup, id: u64) -> Option<Entry> {
         let connections = self.groups.get_mut(&group)?;
         let in_setup = connections.in_setup.remove(&id);
         if in_setup.is_some() {
@@ -377,7 +375,7 @@ impl Group {
 
 impl Admitted {
     /// The address group whose connection this is.
-    pub fn group(&self) -> AddressGroup {
+    pub fn group(&self) -> PeerGroup {
         self.group
     }
 

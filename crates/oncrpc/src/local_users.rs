@@ -3,21 +3,51 @@
 //! AUTH_SYS is believed of other machines, which are trusted or not as a whole. On the machine of the
 //! server anybody can connect, and the kernel knows who did.
 
+use crate::PeerGroup;
 use std::fmt::Debug;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Finds the user behind a connection from the machine of the server.
 pub trait LocalUsers: Debug + Send + Sync {
-    /// The uid that owns the client's socket; `None` if the client is on another machine. `local` and
-    /// `peer` are the addresses of the server's socket.
+    /// Where the client is. `local` and `peer` are the addresses of the server's socket.
     ///
-    /// It is asked once for each connection, on the task that will own it: it must not wait for long.
+    /// It is asked once for each connection, on the task that accepts them: it must not wait for long.
     ///
     /// # Errors
     ///
     /// Why the connection is not to be served.
-    fn find(&self, local: SocketAddr, peer: SocketAddr) -> Result<Option<u32>, LocalUserError>;
+    fn find(&self, local: SocketAddr, peer: SocketAddr) -> Result<Origin, LocalUserError>;
+}
+
+/// Where the client of a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// On another machine, or nobody asked.
+    Remote,
+    /// On the machine of the server. Who it is was not asked: it may claim to be anybody.
+    ThisMachine,
+    /// On the machine of the server; the uid owns the client's socket.
+    User(u32),
+}
+
+impl Origin {
+    /// The user of the client, if that is known.
+    pub fn uid(self) -> Option<u32> {
+        match self {
+            Self::User(uid) => Some(uid),
+            Self::Remote | Self::ThisMachine => None,
+        }
+    }
+
+    /// The clients that this one, at `address`, shares limits with.
+    pub fn group(self, address: IpAddr) -> PeerGroup {
+        match self {
+            Self::Remote => PeerGroup::of(address),
+            Self::ThisMachine => PeerGroup::THIS_MACHINE,
+            Self::User(uid) => PeerGroup::of_user(uid),
+        }
+    }
 }
 
 /// Why a connection from the machine of the server is closed.
@@ -32,6 +62,16 @@ pub enum LocalUserError {
     OtherUser { uid: u32, served: u32 },
     #[error("the user of a connection from this machine is not to be had (sock_diag): {0}")]
     Unavailable(#[source] io::Error),
+}
+
+impl LocalUserError {
+    /// Whose connection it was, as far as that is known.
+    pub fn group(&self) -> PeerGroup {
+        match self {
+            Self::OtherUser { uid, .. } => PeerGroup::of_user(*uid),
+            Self::Gone | Self::Unavailable(_) => PeerGroup::THIS_MACHINE,
+        }
+    }
 }
 
 impl From<LocalUserError> for io::Error {

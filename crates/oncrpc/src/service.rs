@@ -2,7 +2,7 @@
 
 use crate::auth::{AuthStat, Credential};
 use crate::xdr::Payload;
-use crate::{ReplyBound, ReplyRoom};
+use crate::{Origin, PeerGroup, ReplyBound, ReplyRoom};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -44,6 +44,8 @@ pub struct Caller {
     /// The user that owns the client's socket, if the client is on this machine and
     /// [was identified](crate::LocalUsers).
     pub local_uid: Option<u32>,
+    /// The clients that it shares limits with.
+    pub group: PeerGroup,
 }
 
 /// Identifier of an accepted connection, never reused within a process.
@@ -64,6 +66,17 @@ impl Caller {
             reply_room: ReplyRoom::UNLIMITED,
             credits: Self::DEFAULT_CREDITS,
             local_uid: None,
+            group: PeerGroup::of(addr.ip()),
+        }
+    }
+
+    /// The same caller, once it is known where it is.
+    #[must_use]
+    pub fn from(self, origin: Origin) -> Self {
+        Self {
+            local_uid: origin.uid(),
+            group: origin.group(self.addr.ip()),
+            ..self
         }
     }
 

@@ -1,7 +1,7 @@
 //! Rate limit for warnings about peers, so that a peer which breaks rules on purpose cannot fill the
 //! log of a server.
 
-use crate::AddressGroup;
+use crate::PeerGroup;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ pub const MAX_WARNED: usize = 256;
 #[derive(Debug, Default)]
 pub struct Warnings {
     /// By address; without one for those that have no count of their own.
-    recent: Mutex<HashMap<Option<AddressGroup>, Recent>>,
+    recent: Mutex<HashMap<Option<PeerGroup>, Recent>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -33,14 +33,14 @@ struct Recent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suppressed {
     /// The address that they were about; `None` stands for several addresses.
-    pub peer: Option<AddressGroup>,
+    pub peer: Option<PeerGroup>,
     /// Number of suppressed warnings.
     pub count: u64,
 }
 
 impl Warnings {
     /// Whether a warning about `peer` is to be logged. If not, it is counted.
-    pub fn allows(&self, peer: AddressGroup, now: Instant) -> bool {
+    pub fn allows(&self, peer: PeerGroup, now: Instant) -> bool {
         let mut recent = self.lock();
         let known = recent.contains_key(&Some(peer));
         if !known && recent.len() >= MAX_WARNED {
@@ -83,7 +83,7 @@ impl Warnings {
             .collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Option<AddressGroup>, Recent>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Option<PeerGroup>, Recent>> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -93,8 +93,8 @@ mod tests {
     use super::*;
     use std::net::IpAddr;
 
-    fn peer(number: u32) -> AddressGroup {
-        AddressGroup::of(IpAddr::from(number.to_be_bytes()))
+    fn peer(number: u32) -> PeerGroup {
+        PeerGroup::of(IpAddr::from(number.to_be_bytes()))
     }
 
     #[test]

@@ -253,7 +253,8 @@ pub struct ServerConfig {
     /// What [a client](ClientConfig::remote_invalidation) cannot keep to, a server cannot either.
     pub remote_invalidation: Vec<Design>,
     /// Finds the users of connections from this machine, which then speak for themselves only
-    /// ([`Caller::local_uid`](oncrpc::Caller::local_uid)); none: they are believed as other machines are.
+    /// ([`Caller::local_uid`](oncrpc::Caller::local_uid)), and share limits whatever address of the machine
+    /// they use; none: they are believed as other machines are, and so is each address of 127/8.
     /// A connection over a provider that [does not say](verbs::Incoming::local_addr) where it ends is
     /// none from this machine.
     pub local_users: Option<Arc<dyn LocalUsers>>,

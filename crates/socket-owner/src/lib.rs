@@ -10,7 +10,7 @@ mod diag;
 mod netlink;
 mod route;
 
-use oncrpc::{LocalUserError, LocalUsers};
+use oncrpc::{LocalUserError, LocalUsers, Origin};
 use rustix::process::geteuid;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -58,7 +58,7 @@ impl SocketOwners {
 }
 
 impl LocalUsers for SocketOwners {
-    fn find(&self, local: SocketAddr, peer: SocketAddr) -> Result<Option<u32>, LocalUserError> {
+    fn find(&self, local: SocketAddr, peer: SocketAddr) -> Result<Origin, LocalUserError> {
         let (local, peer) = (canonical(local), canonical(peer));
         let error = match diag::owner(local, peer) {
             Ok(diag::Owner::Uid(uid)) => {
@@ -66,7 +66,7 @@ impl LocalUsers for SocketOwners {
                     Some(served) if uid != served && uid != 0 => {
                         Err(LocalUserError::OtherUser { uid, served })
                     }
-                    Some(_) | None => Ok(Some(uid)),
+                    Some(_) | None => Ok(Origin::User(uid)),
                 };
             }
             Ok(diag::Owner::Closing) => return Err(LocalUserError::Gone),
@@ -75,8 +75,24 @@ impl LocalUsers for SocketOwners {
         };
         match is_of_this_machine(local, peer) {
             true => Err(error),
-            false => Ok(None),
+            false => Ok(Origin::Remote),
         }
+    }
+}
+
+/// Tells clients on this machine from others, and asks for no user: for a server that believes whatever
+/// they claim, and has them share one part of its connections, whatever address of the machine they use.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LocalAddresses;
+
+impl LocalUsers for LocalAddresses {
+    fn find(&self, local: SocketAddr, peer: SocketAddr) -> Result<Origin, LocalUserError> {
+        Ok(
+            match is_of_this_machine(canonical(local), canonical(peer)) {
+                true => Origin::ThisMachine,
+                false => Origin::Remote,
+            },
+        )
     }
 }
 

@@ -13,7 +13,7 @@ fn connected(server: &str, client: &str) -> (TcpStream, TcpStream) {
     (listener.accept().unwrap().0, client)
 }
 
-fn find(users: SocketOwners, server: &TcpStream) -> Result<Option<u32>, LocalUserError> {
+fn find(users: SocketOwners, server: &TcpStream) -> Result<Origin, LocalUserError> {
     users.find(server.local_addr().unwrap(), server.peer_addr().unwrap())
 }
 
@@ -40,7 +40,7 @@ fn owner_of_a_socket_is_found_by_its_addresses() {
     ] {
         let (server, _client) = connected(server, client);
         let found = find(SocketOwners::new(), &server).unwrap();
-        assert_eq!(found, Some(me()), "{:?}", server.peer_addr());
+        assert_eq!(found, Origin::User(me()), "{:?}", server.peer_addr());
     }
 }
 
@@ -50,8 +50,14 @@ fn socket_of_another_user_is_told_apart() {
     if !give(&client, 4321) {
         return;
     }
-    assert_eq!(find(SocketOwners::new(), &server).unwrap(), Some(4321));
-    assert_eq!(find(SocketOwners::only(4321), &server).unwrap(), Some(4321));
+    assert_eq!(
+        find(SocketOwners::new(), &server).unwrap(),
+        Origin::User(4321)
+    );
+    assert_eq!(
+        find(SocketOwners::only(4321), &server).unwrap(),
+        Origin::User(4321)
+    );
     let refused = find(SocketOwners::only(1234), &server).unwrap_err();
     assert!(matches!(
         refused,
@@ -62,7 +68,10 @@ fn socket_of_another_user_is_told_apart() {
     ));
     // That of the server says nothing about the client's.
     assert!(give(&server, 1234));
-    assert_eq!(find(SocketOwners::new(), &server).unwrap(), Some(4321));
+    assert_eq!(
+        find(SocketOwners::new(), &server).unwrap(),
+        Origin::User(4321)
+    );
 }
 
 #[test]
@@ -71,7 +80,10 @@ fn root_may_connect_to_the_server_of_a_user() {
     if !give(&client, 0) {
         return;
     }
-    assert_eq!(find(SocketOwners::only(1234), &server).unwrap(), Some(0));
+    assert_eq!(
+        find(SocketOwners::only(1234), &server).unwrap(),
+        Origin::User(0)
+    );
 }
 
 #[test]
@@ -111,7 +123,9 @@ fn listener_at_the_address_of_a_closed_socket_does_not_answer_for_it() {
 fn other_machines_are_not_from_here() {
     let check = |local: &str, peer: &str| {
         let found = SocketOwners::new().find(local.parse().unwrap(), peer.parse().unwrap());
-        assert_eq!(found.unwrap(), None, "{peer}");
+        assert_eq!(found.unwrap(), Origin::Remote, "{peer}");
+        let found = LocalAddresses.find(local.parse().unwrap(), peer.parse().unwrap());
+        assert_eq!(found.unwrap(), Origin::Remote, "{peer}");
     };
     check("203.0.113.1:20049", "203.0.113.2:700");
     check("[::ffff:203.0.113.1]:20049", "[::ffff:203.0.113.2]:700");
@@ -128,5 +142,19 @@ fn every_address_of_this_machine_is_its_own() {
     if socket.connect("203.0.113.2:9").is_ok() {
         let own = socket.local_addr().unwrap();
         assert!(route::is_local(own), "{own}");
+    }
+}
+
+#[test]
+fn every_address_of_this_machine_is_one_peer_where_users_are_not_asked_for() {
+    for (server, client) in [
+        ("127.0.0.1", "127.0.0.1"),
+        ("127.0.0.1", "127.8.9.10"),
+        ("[::1]", "[::1]"),
+        ("[::ffff:127.0.0.1]", "[::ffff:127.8.9.10]"),
+    ] {
+        let addr = |host: &str| format!("{host}:700").parse().unwrap();
+        let found = LocalAddresses.find(addr(server), addr(client)).unwrap();
+        assert_eq!(found, Origin::ThisMachine, "{client}");
     }
 }

@@ -2,10 +2,10 @@
 
 use hostile_peer::{Heard, PROGRAM, Peer, Target, quick, rpc, wait_until, words};
 use oncrpc::xdr::Payload;
-use oncrpc::{Answer, Call, Caller, Reply, Service};
+use oncrpc::{Answer, Call, Caller, LocalUserError, LocalUsers, Origin, Reply, Service};
 use rpcrdma::ServerConfig;
 use std::collections::VecDeque;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -88,6 +88,42 @@ fn check(silent: Silent) {
     assert_others_are_served(&target);
     drop(held);
     target.assert_baseline();
+}
+
+/// Takes 127.0.N/24 for the addresses that user N of this machine uses, and 127.0.0/24 for those of
+/// other machines.
+#[derive(Debug)]
+struct UserByNetwork;
+
+impl LocalUsers for UserByNetwork {
+    fn find(&self, _: SocketAddr, peer: SocketAddr) -> Result<Origin, LocalUserError> {
+        Ok(match peer.ip() {
+            IpAddr::V4(addr) if addr.octets()[2] > 0 => Origin::User(addr.octets()[2].into()),
+            IpAddr::V4(_) | IpAddr::V6(_) => Origin::Remote,
+        })
+    }
+}
+
+#[test]
+fn user_of_the_servers_machine_is_one_peer_whatever_address_it_uses() {
+    let target = Target::configured(ServerConfig {
+        max_connections: PLACES,
+        max_connections_per_address: PLACES / 2,
+        local_users: Some(Arc::new(UserByNetwork)),
+        idle_timeout: None,
+        ..quick()
+    });
+    let held: Vec<Peer> = (0..ATTEMPTS)
+        .filter_map(|number| {
+            let last = u8::try_from(number % 250).unwrap();
+            let mut peer = Peer::connect_from([127, 0, 1, last].into(), target.addr())?;
+            is_served(&mut peer).then_some(peer)
+        })
+        .collect();
+    assert_eq!(held.len(), PLACES / 2);
+    let mut other = Peer::connect_from([127, 0, 2, 1].into(), target.addr()).unwrap();
+    assert!(is_served(&mut other), "another user has a part of its own");
+    target.assert_serves();
 }
 
 #[test]

@@ -81,7 +81,7 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     plan::warn(served.plans());
 
     let trust = &settings.args.trust;
-    config.local_users = trust.local_users(served.acts_for_callers());
+    config.local_users = Some(trust.local_users(served.acts_for_callers()));
     let local_users = config.local_users.clone();
     let users = trust.groups();
     let mount_service = Mount3::new(exports.clone()).with_users(users.clone());

@@ -22,7 +22,7 @@ use super::{MAX_IN_FLIGHT, jukebox};
 use entry::{Entry, Progress};
 use fingerprint::Fingerprints;
 use nfs_proto::Status;
-use oncrpc::{AddressGroup, Answer, Call, ConnectionId, Reply};
+use oncrpc::{Answer, Call, ConnectionId, Reply};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -106,7 +106,7 @@ impl DuplicateRequestCache {
     }
 
     fn enter(&self, call: &Call, now: Instant) -> Entered {
-        let client = AddressGroup::of(call.caller.addr.ip());
+        let client = call.caller.group;
         let fingerprint = self.shared.fingerprints.of(client, call);
         let store = &self.shared.store;
         let entered = store.enter(client, &call.caller, fingerprint, now);

@@ -1,6 +1,7 @@
 //! Which connection is evicted for a new one.
 
 use super::*;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 const LIMITS: ConnectionLimits = ConnectionLimits {
@@ -29,7 +30,7 @@ fn addr(last: u8) -> IpAddr {
 fn arrive(admission: &Admission, from: IpAddr) -> Result<Client, Refused> {
     let evicted = Arc::new(AtomicBool::new(false));
     let tell = Arc::clone(&evicted);
-    let admitted = admission.admit(from, move || tell.store(true, SeqCst))?;
+    let admitted = admission.admit(PeerGroup::of(from), move || tell.store(true, SeqCst))?;
     Ok(Client { admitted, evicted })
 }
 

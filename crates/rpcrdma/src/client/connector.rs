@@ -13,7 +13,7 @@ use crate::driver::receives::share;
 use crate::driver::xids;
 use buffer::Pool;
 use oncrpc::xdr::Payload;
-use oncrpc::{AddressGroup, Answer, Caller, Programs, Reply, Service};
+use oncrpc::{Answer, Caller, PeerGroup, Programs, Reply, Service};
 use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
 use rpcrdma_proto::{
@@ -269,7 +269,7 @@ impl Connector {
         let owner = ConnectionOwner::new(FailedCalls::new());
         let connection = Connection::new(&config, owner, peer, qp.limits());
         let budget = Budget::new(self.config.chunk_memory);
-        let account = budget.account(AddressGroup::of(qp.peer_addr().ip()));
+        let account = budget.account(PeerGroup::of(qp.peer_addr().ip()));
         Ok((
             Endpoint::new(qp, connection, self.service(), account),
             private_data,

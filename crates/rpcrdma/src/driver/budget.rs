@@ -1,6 +1,6 @@
 //! Memory for the chunks of calls in service, shared fairly by the connections of a server.
 
-use oncrpc::AddressGroup;
+use oncrpc::PeerGroup;
 use slab::Slab;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -28,9 +28,9 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     free: usize,
-    groups: HashMap<AddressGroup, Group>,
+    groups: HashMap<PeerGroup, Group>,
     /// Groups with a call that waits for bytes of others, the next one first.
-    turns: VecDeque<AddressGroup>,
+    turns: VecDeque<PeerGroup>,
     waiters: Slab<Waiter>,
 }
 
@@ -57,7 +57,7 @@ struct Waiter {
 #[derive(Debug)]
 pub(crate) struct Account {
     budget: Budget,
-    group: AddressGroup,
+    group: PeerGroup,
     waiter: Option<usize>,
     held: Arc<AtomicUsize>,
 }
@@ -66,7 +66,7 @@ pub(crate) struct Account {
 #[derive(Debug)]
 pub(crate) struct Lease {
     budget: Budget,
-    group: AddressGroup,
+    group: PeerGroup,
     held: Arc<AtomicUsize>,
     bytes: usize,
 }
@@ -90,7 +90,7 @@ impl Budget {
     }
 
     /// Access to it for one more connection from this address.
-    pub(crate) fn account(&self, group: AddressGroup) -> Account {
+    pub(crate) fn account(&self, group: PeerGroup) -> Account {
         self.lock().groups.entry(group).or_default().accounts += 1;
         Account {
             budget: self.clone(),
@@ -111,7 +111,7 @@ impl Budget {
     }
 
     /// Gives back bytes of a group, and wakes whoever has got them.
-    fn give_back(&self, mut state: MutexGuard<'_, State>, of: AddressGroup, bytes: usize) {
+    fn give_back(&self, mut state: MutexGuard<'_, State>, of: PeerGroup, bytes: usize) {
         state.free += bytes;
         let group = state.group(of);
         group.taken -= bytes;
@@ -158,11 +158,11 @@ impl Budget {
 }
 
 impl State {
-    fn group(&mut self, of: AddressGroup) -> &mut Group {
+    fn group(&mut self, of: PeerGroup) -> &mut Group {
         self.groups.get_mut(&of).expect("a group that is in use")
     }
 
-    fn forget_if_unused(&mut self, of: AddressGroup) {
+    fn forget_if_unused(&mut self, of: PeerGroup) {
         let group = self.group(of);
         if group.accounts == 0 && group.taken == 0 {
             self.groups.remove(&of);
@@ -317,7 +317,7 @@ mod tests {
         fn of(budget: &Budget, address: u8) -> Self {
             let address = Ipv4Addr::new(10, 0, 0, address).into();
             Self {
-                account: budget.account(AddressGroup::of(address)),
+                account: budget.account(PeerGroup::of(address)),
                 woken: Arc::default(),
             }
         }

@@ -370,7 +370,7 @@ mod tests {
             over,
             turns,
         };
-        let local = oncrpc::AddressGroup::of([127, 0, 0, 1].into());
+        let local = oncrpc::PeerGroup::of([127, 0, 0, 1].into());
         Endpoint::new(
             Box::new(qp),
             connection,

@@ -6,7 +6,7 @@
 //! thread has taken yet end with their connection.
 
 use super::owner::CallId;
-use oncrpc::{AddressGroup, Caller, ConnectionId, Reply};
+use oncrpc::{Caller, ConnectionId, PeerGroup, Reply};
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,7 +42,7 @@ struct Job {
 /// The jobs of one connection.
 pub(crate) struct JobsOfConnection {
     jobs: Jobs,
-    group: AddressGroup,
+    group: PeerGroup,
     connection: ConnectionId,
     /// Made with the first job: most connections of most servers have none, and it takes kilobytes.
     results: Option<(UnboundedSender<Done>, UnboundedReceiver<Done>)>,
@@ -61,9 +61,9 @@ pub(crate) struct JobCounts {
 /// Jobs in the order of their turns; the policy alone, without threads.
 struct Queue<T> {
     running: usize,
-    addresses: HashMap<AddressGroup, Address<T>>,
+    addresses: HashMap<PeerGroup, Address<T>>,
     /// The addresses that have jobs waiting, the next one first.
-    turns: VecDeque<AddressGroup>,
+    turns: VecDeque<PeerGroup>,
 }
 
 struct Address<T> {
@@ -94,7 +94,7 @@ impl<T> Default for Address<T> {
 }
 
 impl<T> Queue<T> {
-    fn push(&mut self, group: AddressGroup, connection: ConnectionId, job: T) {
+    fn push(&mut self, group: PeerGroup, connection: ConnectionId, job: T) {
         let address = self.addresses.entry(group).or_default();
         if address.waiting.is_empty() {
             self.turns.push_back(group);
@@ -107,7 +107,7 @@ impl<T> Queue<T> {
     }
 
     /// Whether one more job of an address may run on one of `threads` threads.
-    fn has_thread(&self, group: AddressGroup, threads: usize) -> bool {
+    fn has_thread(&self, group: PeerGroup, threads: usize) -> bool {
         let left = threads.saturating_sub(self.running);
         let running = self.addresses.get(&group).map_or(0, |a| a.running);
         left > 0 && (running == 0 || running < left)
@@ -115,7 +115,7 @@ impl<T> Queue<T> {
 
     /// Counts a job of this address as running without queueing it, which costs no memory, if no other
     /// waits and it has a thread; whether it does.
-    fn start_at_once(&mut self, group: AddressGroup, threads: usize) -> bool {
+    fn start_at_once(&mut self, group: PeerGroup, threads: usize) -> bool {
         let starts = self.turns.is_empty() && self.has_thread(group, threads);
         if starts {
             self.addresses.entry(group).or_default().running += 1;
@@ -125,7 +125,7 @@ impl<T> Queue<T> {
     }
 
     /// The next job for one of `threads` threads, and its address, which counts it as running.
-    fn next(&mut self, threads: usize) -> Option<(AddressGroup, T)> {
+    fn next(&mut self, threads: usize) -> Option<(PeerGroup, T)> {
         if self.running >= threads {
             return None;
         }
@@ -149,7 +149,7 @@ impl<T> Queue<T> {
     }
 
     /// A job of this address has returned.
-    fn returned(&mut self, group: AddressGroup) {
+    fn returned(&mut self, group: PeerGroup) {
         self.running -= 1;
         if let Some(address) = self.addresses.get_mut(&group) {
             address.running -= 1;
@@ -158,7 +158,7 @@ impl<T> Queue<T> {
     }
 
     /// Forgets the jobs of a connection that wait.
-    fn cancel(&mut self, group: AddressGroup, connection: ConnectionId) -> Option<VecDeque<T>> {
+    fn cancel(&mut self, group: PeerGroup, connection: ConnectionId) -> Option<VecDeque<T>> {
         let address = self.addresses.get_mut(&group)?;
         let cancelled = address.waiting.remove(&connection)?;
         address.turns.retain(|&other| other != connection);
@@ -170,7 +170,7 @@ impl<T> Queue<T> {
     }
 
     /// Forgets an address that has no jobs any more.
-    fn forget(&mut self, group: AddressGroup) {
+    fn forget(&mut self, group: PeerGroup) {
         if let Some(address) = self.addresses.get(&group)
             && address.running == 0
             && address.waiting.is_empty()
@@ -195,7 +195,7 @@ impl Jobs {
     pub(crate) fn of_connection(&self, caller: &Caller) -> JobsOfConnection {
         JobsOfConnection {
             jobs: self.clone(),
-            group: AddressGroup::of(caller.addr.ip()),
+            group: caller.group,
             connection: caller.connection,
             results: None,
             counts: JobCounts::default(),
@@ -203,7 +203,7 @@ impl Jobs {
     }
 
     /// Hands a job to a thread of the present runtime, which goes on with those that wait.
-    fn run(&self, group: AddressGroup, job: Job) {
+    fn run(&self, group: PeerGroup, job: Job) {
         let shared = Arc::clone(&self.shared);
         tokio::task::spawn_blocking(move || shared.run(group, job));
     }
@@ -215,7 +215,7 @@ impl Shared {
     }
 
     /// Runs this job, and those that are next after it.
-    fn run(&self, mut group: AddressGroup, mut job: Job) {
+    fn run(&self, mut group: PeerGroup, mut job: Job) {
         loop {
             let Job { id, work, done } = job;
             // What a panic leaves behind is dropped with the job, and its connection ends.

@@ -16,8 +16,8 @@ use crate::driver::receives::share;
 use crate::driver::spin::Activity;
 use crate::driver::xids;
 use buffer::Pool;
-use oncrpc::AddressGroup;
 use oncrpc::warnings::WARNING_PERIOD;
+use oncrpc::{LocalUserError, Origin};
 use rpcrdma_proto::limits::{CREDIT_TOLERANCE, MAX_CREDITS, RECEIVE_SLACK};
 use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
@@ -107,15 +107,22 @@ impl Acceptor {
         let peer = incoming.peer_addr();
         let evicted = Stop::new();
         let evict = evicted.clone();
-        let admitted = match self
-            .settings
-            .admission
-            .admit(peer.ip(), move || evict.set())
-        {
+        let origin = match origin(&self.settings.config, &*incoming) {
+            Ok(origin) => origin,
+            Err(error) => {
+                self.state.stats().refused += 1;
+                if self.settings.may_warn(error.group()) {
+                    warn!(%peer, %error, "no connection was made");
+                }
+                return;
+            }
+        };
+        let group = origin.group(peer.ip());
+        let admitted = match self.settings.admission.admit(group, move || evict.set()) {
             Ok(admitted) => admitted,
             Err(why) => {
                 self.state.stats().refused += 1;
-                if self.settings.may_warn(peer) {
+                if self.settings.may_warn(group) {
                     warn!(%peer, "refused: {why}");
                 }
                 return;
@@ -132,7 +139,8 @@ impl Acceptor {
             activity: worker.activity.clone(),
             stop: self.stop.clone(),
             tally: Tally::new(Arc::clone(&self.state), peer),
-            address: self.settings.addresses.connected(admitted.group()),
+            address: self.settings.addresses.connected(group),
+            origin,
             place: Place { admitted, evicted },
             load: Load::new(Arc::clone(&worker.load)),
         };
@@ -149,6 +157,7 @@ struct Arrival {
     stop: Stop,
     tally: Tally,
     address: Address,
+    origin: Origin,
     place: Place,
     load: Load,
 }
@@ -216,7 +225,7 @@ impl Arrival {
 
     fn refused(&self, peer: SocketAddr, error: &SetupError) {
         self.state.stats().refused += 1;
-        if self.settings.may_warn(peer) {
+        if self.settings.may_warn(self.place.admitted.group()) {
             warn!(%peer, %error, "no connection was made");
         }
     }
@@ -227,7 +236,6 @@ impl Arrival {
     ) -> Result<(Endpoint, Option<ReceiveLease>), SetupError> {
         let limits = self.settings.provider.limits();
         let settings = &self.settings.config;
-        let local_uid = local_uid(settings, &*incoming)?;
         let request = incoming.request(settings.setup_timeout).await?;
         self.place.admitted.set_up();
         let (credits, backward_credits, receive_memory) = self.credits(&limits)?;
@@ -287,11 +295,10 @@ impl Arrival {
         let owner = ConnectionOwner::new(self.address.shared.failed_calls.clone());
         let peer = PrivateData::find(&request);
         let connection = Connection::new(&config, owner, peer, qp.limits());
-        let group = AddressGroup::of(qp.peer_addr().ip());
-        let account = self.settings.budget.account(group);
+        let account = self.settings.budget.account(self.place.admitted.group());
         let service = Arc::clone(&self.settings.service);
         let mut endpoint = Endpoint::new(qp, connection, service, account);
-        endpoint.caller.local_uid = local_uid;
+        endpoint.caller = endpoint.caller.from(self.origin);
         Ok((endpoint, receive_memory))
     }
 
@@ -318,11 +325,11 @@ impl Arrival {
     }
 }
 
-/// The user of a client on this machine, as far as that is asked.
-fn local_uid(config: &ServerConfig, incoming: &dyn Incoming) -> io::Result<Option<u32>> {
+/// Where a client is, as far as that is asked.
+fn origin(config: &ServerConfig, incoming: &dyn Incoming) -> Result<Origin, LocalUserError> {
     match (&config.local_users, incoming.local_addr()) {
-        (Some(users), Some(local)) => Ok(users.find(local, incoming.peer_addr())?),
-        (None, _) | (_, None) => Ok(None),
+        (Some(users), Some(local)) => users.find(local, incoming.peer_addr()),
+        (None, _) | (_, None) => Ok(Origin::Remote),
     }
 }
 

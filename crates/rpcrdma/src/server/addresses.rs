@@ -1,7 +1,7 @@
 //! What a server knows of the addresses of its clients: it outlives their connections.
 
 use crate::driver::failed::FailedCalls;
-use oncrpc::AddressGroup;
+use oncrpc::PeerGroup;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use verbs::SharedReceiveQueue;
@@ -28,9 +28,9 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    known: HashMap<AddressGroup, Known>,
+    known: HashMap<PeerGroup, Known>,
     /// Addresses that are remembered though they have no connection, the oldest first.
-    remembered: VecDeque<AddressGroup>,
+    remembered: VecDeque<PeerGroup>,
 }
 
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub(super) struct SharedByAddress {
 #[derive(Debug)]
 pub(super) struct Address {
     addresses: Addresses,
-    group: AddressGroup,
+    group: PeerGroup,
     pub(super) shared: SharedByAddress,
 }
 
@@ -78,7 +78,7 @@ impl Addresses {
     }
 
     /// The address of a new connection.
-    pub(super) fn connected(&self, group: AddressGroup) -> Address {
+    pub(super) fn connected(&self, group: PeerGroup) -> Address {
         let mut state = self.lock();
         let known = state.known.entry(group).or_insert_with(|| Known {
             connections: 0,
@@ -130,8 +130,8 @@ mod tests {
     use std::net::IpAddr;
     use verbs::ReceiveShare;
 
-    fn group(number: u32) -> AddressGroup {
-        AddressGroup::of(IpAddr::from(number.to_be_bytes()))
+    fn group(number: u32) -> PeerGroup {
+        PeerGroup::of(IpAddr::from(number.to_be_bytes()))
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl Serving {
         answers.give_up();
         policy.tally.publish(endpoint, policy.drain_until.is_some());
         policy.tally.ended(&over);
-        if !over.is_of_peer() || self.settings.may_warn(endpoint.qp.peer_addr()) {
+        if !over.is_of_peer() || self.settings.may_warn(endpoint.caller.group) {
             endpoint.log_end(&over);
         }
         if let Some(back) = policy.back.take() {
@@ -272,7 +272,7 @@ mod tests {
     use crate::server::receive_memory::ReceiveMemory;
     use crate::server::stats::State;
     use buffer::{Buffer, Pool};
-    use oncrpc::AddressGroup;
+    use oncrpc::PeerGroup;
     use oncrpc::admission::Admission;
     use oncrpc::warnings::Warnings;
     use oncrpc::xdr::Payload;
@@ -356,7 +356,7 @@ mod tests {
             None,
             qp.limits(),
         );
-        let local = AddressGroup::of([127, 0, 0, 1].into());
+        let local = PeerGroup::of([127, 0, 0, 1].into());
         let account = budget.account(local);
         let others = Arc::new(AtomicU32::new(0));
         let notes = Arc::new(Notes {
@@ -378,9 +378,7 @@ mod tests {
             backward_memory: BackwardMemory::new(0),
             budget,
         };
-        let mut admitted = admission
-            .admit([127, 0, 0, 1].into(), || {})
-            .expect("there is room");
+        let mut admitted = admission.admit(local, || {}).expect("there is room");
         admitted.set_up();
         let place = Place {
             admitted,

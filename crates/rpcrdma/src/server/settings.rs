@@ -10,10 +10,9 @@ use crate::driver::invalidation::Terms;
 use crate::driver::jobs::Jobs;
 use oncrpc::admission::Admission;
 use oncrpc::warnings::{Suppressed, Warnings};
-use oncrpc::{AddressGroup, Service};
+use oncrpc::{PeerGroup, Service};
 use rpcrdma_proto::Registrations;
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::Notify;
@@ -38,8 +37,7 @@ pub(super) struct Settings {
 
 impl Settings {
     /// Whether one more warning about this peer is to be logged.
-    pub(super) fn may_warn(&self, peer: SocketAddr) -> bool {
-        let peer = AddressGroup::of(peer.ip());
+    pub(super) fn may_warn(&self, peer: PeerGroup) -> bool {
         let allowed = self.warnings.allows(peer, clock::now());
         if !allowed {
             self.suppressed.notify_one();

@@ -4,7 +4,7 @@ use crate::echo::{self, Echo, Shared, exchange};
 use crate::run;
 use crate::stage::{Noting, anywhere};
 use crate::test_server::TestServer;
-use oncrpc::{LocalUserError, LocalUsers};
+use oncrpc::{LocalUserError, LocalUsers, Origin};
 use rpcrdma::{Client, ClientConfig, InlineThreshold, ServerConfig};
 use rpcrdma_watch::Watched;
 use std::net::SocketAddr;
@@ -162,11 +162,11 @@ struct Everybody {
 }
 
 impl LocalUsers for Everybody {
-    fn find(&self, local: SocketAddr, peer: SocketAddr) -> Result<Option<u32>, LocalUserError> {
+    fn find(&self, local: SocketAddr, peer: SocketAddr) -> Result<Origin, LocalUserError> {
         assert_eq!((local.ip(), peer.ip()), (anywhere().ip(), anywhere().ip()));
         assert_ne!(local.port(), peer.port());
         self.asked.fetch_add(1, SeqCst);
-        self.uid.ok_or(LocalUserError::Gone).map(Some)
+        self.uid.ok_or(LocalUserError::Gone).map(Origin::User)
     }
 }
 

@@ -3,7 +3,7 @@
 use clap::Args;
 use nfs_server::UserGroups;
 use oncrpc::LocalUsers;
-use socket_owner::SocketOwners;
+use socket_owner::{LocalAddresses, SocketOwners};
 use std::sync::Arc;
 
 /// How far callers are believed.
@@ -21,11 +21,11 @@ pub(super) struct Trust {
 }
 
 impl Trust {
-    /// What identifies users of this machine; `for_callers` is whether the server acts for each caller,
+    /// What tells users of this machine from others, and who they are; `for_callers` is whether the server acts for each caller,
     /// and not as its own user only.
-    pub(super) fn local_users(&self, for_callers: bool) -> Option<Arc<dyn LocalUsers>> {
+    pub(super) fn local_users(&self, for_callers: bool) -> Arc<dyn LocalUsers> {
         if self.trust_local {
-            return None;
+            return Arc::new(LocalAddresses);
         }
         if let Err(error) = SocketOwners::check() {
             tracing::warn!(
@@ -35,10 +35,10 @@ impl Trust {
                  machine with --trust-local"
             );
         }
-        Some(Arc::new(match for_callers {
+        Arc::new(match for_callers {
             true => SocketOwners::new(),
             false => SocketOwners::only(rustix::process::geteuid().as_raw()),
-        }))
+        })
     }
 
     /// Where the groups of callers come from.

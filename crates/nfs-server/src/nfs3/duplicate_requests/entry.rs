@@ -1,6 +1,6 @@
 //! One call that must not be executed twice.
 
-use oncrpc::{AddressGroup, Caller, ConnectionId};
+use oncrpc::{Caller, ConnectionId, PeerGroup};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ pub(super) const MAX_AGE: Duration = Duration::from_secs(120);
 
 /// A call that is being executed, or was.
 pub(super) struct Entry {
-    pub(super) client: AddressGroup,
+    pub(super) client: PeerGroup,
     /// Where the results will go.
     pub(super) connection: ConnectionId,
     /// The credits of that connection.
@@ -38,7 +38,7 @@ pub(super) struct Repeated {
 }
 
 impl Entry {
-    pub(super) fn new(client: AddressGroup, caller: &Caller, fingerprint: u128) -> Self {
+    pub(super) fn new(client: PeerGroup, caller: &Caller, fingerprint: u128) -> Self {
         Self {
             client,
             connection: caller.connection,

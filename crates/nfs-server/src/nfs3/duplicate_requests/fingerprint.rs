@@ -1,6 +1,6 @@
 //! Fingerprints of calls: two calls with the same one are the same call.
 
-use oncrpc::{AddressGroup, Call, Credential};
+use oncrpc::{Call, Credential, PeerGroup};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::{Hash, Hasher};
 use twox_hash::xxhash3_128::{RawHasher, SecretBuffer};
@@ -33,7 +33,7 @@ impl Fingerprints {
     ///
     /// The client is its address, without port, and the name of its machine: several share an address
     /// behind a translating router. What else the credential says may change when a call is repeated.
-    pub(super) fn of(&self, client: AddressGroup, call: &Call) -> u128 {
+    pub(super) fn of(&self, client: PeerGroup, call: &Call) -> u128 {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         client.hash(&mut hasher);
         for word in [call.xid, call.prog, call.vers, call.proc] {

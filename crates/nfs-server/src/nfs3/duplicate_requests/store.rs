@@ -10,7 +10,7 @@
 //! found a few at a time, with each call that comes. The calls are spread over locks by address.
 
 use super::entry::Entry;
-use oncrpc::{AddressGroup, Caller, ConnectionId};
+use oncrpc::{Caller, ConnectionId, PeerGroup};
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -65,9 +65,9 @@ pub struct DuplicateRequestStats {
 #[derive(Default)]
 struct Shard {
     entries: HashMap<u128, Arc<Entry>>,
-    addresses: HashMap<AddressGroup, Address>,
+    addresses: HashMap<PeerGroup, Address>,
     /// The addresses, the one to look for old results at next first. Each once.
-    turns: VecDeque<AddressGroup>,
+    turns: VecDeque<PeerGroup>,
     counts: DuplicateRequestStats,
 }
 
@@ -107,7 +107,7 @@ impl Store {
         }
     }
 
-    fn shard(&self, client: AddressGroup) -> MutexGuard<'_, Shard> {
+    fn shard(&self, client: PeerGroup) -> MutexGuard<'_, Shard> {
         let mut hasher = DefaultHasher::new();
         client.hash(&mut hasher);
         let index = hasher.finish() % SHARDS as u64;
@@ -118,7 +118,7 @@ impl Store {
     /// Takes in a call, if it is not known.
     pub(super) fn enter(
         &self,
-        client: AddressGroup,
+        client: PeerGroup,
         caller: &Caller,
         fingerprint: u128,
         now: Instant,
@@ -147,7 +147,7 @@ impl Store {
     }
 
     /// Makes room for one more call of this address; false if all that it has are in flight.
-    fn make_room(&self, shard: &mut Shard, client: AddressGroup) -> bool {
+    fn make_room(&self, shard: &mut Shard, client: PeerGroup) -> bool {
         let own = shard.address(client).used;
         let left = self.limit.saturating_sub(self.used.load(Relaxed));
         // One that has none yet gets the last place.
@@ -210,7 +210,7 @@ impl Store {
 }
 
 impl Shard {
-    fn address(&mut self, client: AddressGroup) -> &mut Address {
+    fn address(&mut self, client: PeerGroup) -> &mut Address {
         self.addresses.entry(client).or_insert_with(|| {
             self.turns.push_back(client);
             Address::default()
@@ -250,7 +250,7 @@ impl Shard {
     }
 
     /// Evicts the oldest results of the next connection of an address; false if it has none.
-    fn evict(&mut self, client: AddressGroup) -> bool {
+    fn evict(&mut self, client: PeerGroup) -> bool {
         let address = self.address(client);
         while let Some(connection) = address.turns.pop_front() {
             let oldest = address.connections.get_mut(&connection);

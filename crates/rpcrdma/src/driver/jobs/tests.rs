@@ -3,8 +3,8 @@
 use super::*;
 use std::net::{IpAddr, SocketAddr};
 
-fn group(last: u8) -> AddressGroup {
-    AddressGroup::of(IpAddr::from([127, 0, 0, last]))
+fn group(last: u8) -> PeerGroup {
+    PeerGroup::of(IpAddr::from([127, 0, 0, last]))
 }
 
 fn connection() -> ConnectionId {
@@ -12,13 +12,13 @@ fn connection() -> ConnectionId {
 }
 
 /// Takes jobs until there is none for any of `threads` threads; how many each address got.
-fn take_all(queue: &mut Queue<u32>, threads: usize) -> Vec<AddressGroup> {
+fn take_all(queue: &mut Queue<u32>, threads: usize) -> Vec<PeerGroup> {
     std::iter::from_fn(|| queue.next(threads))
         .map(|(group, _)| group)
         .collect()
 }
 
-fn count(taken: &[AddressGroup], last: u8) -> usize {
+fn count(taken: &[PeerGroup], last: u8) -> usize {
     taken.iter().filter(|&&taken| taken == group(last)).count()
 }
 

@@ -1,0 +1,81 @@
+//! Groups of clients that count as one peer.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+
+/// The clients that count as one peer wherever peers share something.
+///
+/// On other machines that is one IPv4 address, or the /64 of an IPv6 address, as one host can use every
+/// address of its /64 (RFC 4291 §2.5.4). On the machine of the server anybody can use every address of
+/// it, all of 127/8 among them: there it is a user, or all of them where nobody says who it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PeerGroup(Group);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Group {
+    Address(IpAddr),
+    ThisMachine,
+    User(u32),
+}
+
+/// The network part of an IPv6 address.
+const NETWORK: u128 = !(u64::MAX as u128);
+
+impl PeerGroup {
+    /// The clients on the machine of the server whose users are not known.
+    pub const THIS_MACHINE: Self = Self(Group::ThisMachine);
+
+    /// The group of an address. An IPv4 address mapped to IPv6 is that IPv4 address.
+    pub fn of(address: IpAddr) -> Self {
+        Self(Group::Address(match address.to_canonical() {
+            IpAddr::V4(address) => address.into(),
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & NETWORK).into(),
+        }))
+    }
+
+    /// The clients of a user on the machine of the server.
+    pub fn of_user(uid: u32) -> Self {
+        Self(Group::User(uid))
+    }
+}
+
+impl fmt::Display for PeerGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Group::Address(IpAddr::V4(address)) => address.fmt(f),
+            Group::Address(IpAddr::V6(network)) => write!(f, "{network}/64"),
+            Group::ThisMachine => write!(f, "this machine"),
+            Group::User(uid) => write!(f, "uid {uid} of this machine"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(address: &str) -> PeerGroup {
+        PeerGroup::of(address.parse().expect("an address"))
+    }
+
+    #[test]
+    fn ipv4_address_is_a_group_also_when_it_is_mapped_to_ipv6() {
+        assert_eq!(group("10.0.0.1"), group("::ffff:10.0.0.1"));
+        assert_ne!(group("10.0.0.1"), group("10.0.0.2"));
+        assert_eq!(group("::ffff:10.0.0.1").to_string(), "10.0.0.1");
+    }
+
+    #[test]
+    fn ipv6_addresses_of_one_64_are_a_group() {
+        assert_eq!(group("2001:db8::1"), group("2001:db8::ffff:0:0:2"));
+        assert_ne!(group("2001:db8::1"), group("2001:db8:0:1::1"));
+        assert_eq!(group("2001:db8::1").to_string(), "2001:db8::/64");
+    }
+
+    #[test]
+    fn users_of_this_machine_are_groups() {
+        assert_ne!(PeerGroup::of_user(1), PeerGroup::of_user(2));
+        assert_ne!(PeerGroup::of_user(0), PeerGroup::THIS_MACHINE);
+        assert_eq!(PeerGroup::of_user(7).to_string(), "uid 7 of this machine");
+    }
+}
