@@ -19,12 +19,14 @@ pub(crate) enum Deadline {
     FirstReply,
     /// The end of a server that was asked to stop.
     Drain,
+    /// Jobs that may be stuck.
+    Jobs,
     /// Counters that those who ask do not know yet.
     Publish,
 }
 
 /// Kinds of deadlines.
-const KINDS: usize = 8;
+const KINDS: usize = 9;
 
 /// When each of them is due. Whoever looks after one sets it anew each time.
 #[derive(Debug, Default)]

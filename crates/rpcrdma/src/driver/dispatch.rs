@@ -9,6 +9,7 @@ use rpcrdma_proto::limits::MAX_WRITE_CHUNKS;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 use tokio::task::JoinSet;
 use tracing::error;
 
@@ -47,6 +48,16 @@ impl Dispatch {
     /// Calls that are being answered beside others.
     pub(crate) fn in_flight(&self) -> usize {
         self.jobs.in_flight() + self.later.len()
+    }
+
+    /// The same without calls whose jobs are stuck.
+    pub(crate) fn not_stuck(&self) -> usize {
+        self.jobs.not_stuck() + self.later.len()
+    }
+
+    /// Has calls that wait for a thread go on beside stuck ones; when that is to be looked at again.
+    pub(crate) fn look(&mut self, now: Instant) -> Option<Instant> {
+        self.jobs.look(now)
     }
 
     /// What was and is answered by jobs.

@@ -4,18 +4,35 @@
 //! connection after the other. An address may have as many jobs running as there are threads left, so
 //! that whoever comes next finds one: alone it gets half of them, two get a third each. Jobs that no
 //! thread has taken yet end with their connection.
+//!
+//! A job may hang in the kernel for as long as a disk, another server or a local user likes, and nothing
+//! takes its thread away from it. After a while it counts as stuck: others have its turn, on one more
+//! thread. How many are stuck is bounded by a rule like that for threads.
 
+use super::clock;
 use super::owner::CallId;
 use oncrpc::{Caller, ConnectionId, PeerGroup, Reply};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 /// Jobs that run at a time, on all connections together; more wait for their turn. Those of
 /// connections that are over meanwhile are among them until they return.
 pub(crate) const MAX_BLOCKING: usize = 128;
+
+/// Jobs that are stuck at a time, on all connections together. An address may have as many as it leaves
+/// free. Of more, each holds one of the [`MAX_BLOCKING`] threads for good.
+pub(crate) const MAX_STUCK: usize = 256;
+
+/// How long a job runs before it counts as stuck.
+const STUCK_AFTER: Duration = Duration::from_secs(5);
+
+/// How often a connection with jobs in flight looks for stuck ones, of others too.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 type Work = Box<dyn FnOnce() -> Reply + Send>;
 
@@ -30,6 +47,7 @@ pub(crate) struct Jobs {
 
 struct Shared {
     threads: usize,
+    most_stuck: usize,
     queue: Mutex<Queue<Job>>,
 }
 
@@ -37,6 +55,8 @@ struct Job {
     id: CallId,
     work: Work,
     done: UnboundedSender<Done>,
+    /// The jobs of its connection that are stuck.
+    stuck: Arc<AtomicUsize>,
 }
 
 /// The jobs of one connection.
@@ -47,6 +67,10 @@ pub(crate) struct JobsOfConnection {
     /// Made with the first job: most connections of most servers have none, and it takes kilobytes.
     results: Option<(UnboundedSender<Done>, UnboundedReceiver<Done>)>,
     counts: JobCounts,
+    /// Those of them that are stuck.
+    stuck: Arc<AtomicUsize>,
+    /// When stuck jobs are looked for next, while any is in flight.
+    next_look: Option<Instant>,
 }
 
 /// How many jobs a connection has.
@@ -60,14 +84,28 @@ pub(crate) struct JobCounts {
 
 /// Jobs in the order of their turns; the policy alone, without threads.
 struct Queue<T> {
+    /// Those that run and are not stuck.
     running: usize,
+    /// The same, by their numbers, which are in the order in which they began.
+    begun: BTreeMap<u64, Running>,
+    stuck: HashMap<u64, Running>,
+    next_number: u64,
     addresses: HashMap<PeerGroup, Address<T>>,
     /// The addresses that have jobs waiting, the next one first.
     turns: VecDeque<PeerGroup>,
 }
 
+/// A job that runs.
+struct Running {
+    group: PeerGroup,
+    since: Instant,
+    /// The jobs of its connection that are stuck.
+    stuck: Arc<AtomicUsize>,
+}
+
 struct Address<T> {
     running: usize,
+    stuck: usize,
     waiting: HashMap<ConnectionId, VecDeque<T>>,
     /// The connections that have jobs waiting, the next one first.
     turns: VecDeque<ConnectionId>,
@@ -77,6 +115,9 @@ impl<T> Default for Queue<T> {
     fn default() -> Self {
         Self {
             running: 0,
+            begun: BTreeMap::new(),
+            stuck: HashMap::new(),
+            next_number: 0,
             addresses: HashMap::new(),
             turns: VecDeque::new(),
         }
@@ -87,6 +128,7 @@ impl<T> Default for Address<T> {
     fn default() -> Self {
         Self {
             running: 0,
+            stuck: 0,
             waiting: HashMap::new(),
             turns: VecDeque::new(),
         }
@@ -148,13 +190,64 @@ impl<T> Queue<T> {
         Some((group, job))
     }
 
-    /// A job of this address has returned.
-    fn returned(&mut self, group: PeerGroup) {
-        self.running -= 1;
-        if let Some(address) = self.addresses.get_mut(&group) {
-            address.running -= 1;
-            self.forget(group);
+    /// Notes a job that counts as running; its number.
+    fn began(&mut self, job: Running) -> u64 {
+        let number = self.next_number;
+        self.next_number += 1;
+        self.begun.insert(number, job);
+        number
+    }
+
+    /// A job has returned.
+    fn returned(&mut self, number: u64) {
+        let (group, was_stuck) = match (self.begun.remove(&number), self.stuck.remove(&number)) {
+            (Some(job), _) => (job.group, false),
+            (None, Some(job)) => {
+                job.stuck.fetch_sub(1, Relaxed);
+                (job.group, true)
+            }
+            (None, None) => return,
+        };
+        let Some(address) = self.addresses.get_mut(&group) else {
+            return;
+        };
+        match was_stuck {
+            true => address.stuck -= 1,
+            false => {
+                address.running -= 1;
+                self.running -= 1;
+            }
         }
+        self.forget(group);
+    }
+
+    /// Counts jobs that have run for too long by `now` as stuck, up to `most` of them, so that others have
+    /// their threads; how many are new.
+    fn write_off(&mut self, now: Instant, most: usize) -> usize {
+        let long = |job: &Running| now.saturating_duration_since(job.since) >= STUCK_AFTER;
+        let old = self.begun.iter().take_while(|(_, job)| long(job));
+        let old: Vec<u64> = old.map(|(number, _)| *number).collect();
+        let before = self.stuck.len();
+        for number in old {
+            let left = most.saturating_sub(self.stuck.len());
+            let Some(job) = self.begun.get(&number) else {
+                continue;
+            };
+            let Some(address) = self.addresses.get_mut(&job.group) else {
+                continue;
+            };
+            if left == 0 || address.stuck > 0 && address.stuck >= left {
+                continue;
+            }
+            address.stuck += 1;
+            address.running -= 1;
+            self.running -= 1;
+            job.stuck.fetch_add(1, Relaxed);
+            if let Some(job) = self.begun.remove(&number) {
+                self.stuck.insert(number, job);
+            }
+        }
+        self.stuck.len() - before
     }
 
     /// Forgets the jobs of a connection that wait.
@@ -173,6 +266,7 @@ impl<T> Queue<T> {
     fn forget(&mut self, group: PeerGroup) {
         if let Some(address) = self.addresses.get(&group)
             && address.running == 0
+            && address.stuck == 0
             && address.waiting.is_empty()
         {
             self.addresses.remove(&group);
@@ -186,6 +280,7 @@ impl Jobs {
         Self {
             shared: Arc::new(Shared {
                 threads,
+                most_stuck: MAX_STUCK,
                 queue: Mutex::default(),
             }),
         }
@@ -199,13 +294,43 @@ impl Jobs {
             connection: caller.connection,
             results: None,
             counts: JobCounts::default(),
+            stuck: Arc::default(),
+            next_look: None,
         }
     }
 
     /// Hands a job to a thread of the present runtime, which goes on with those that wait.
-    fn run(&self, group: PeerGroup, job: Job) {
+    fn run(&self, number: u64, job: Job) {
         let shared = Arc::clone(&self.shared);
-        tokio::task::spawn_blocking(move || shared.run(group, job));
+        tokio::task::spawn_blocking(move || shared.run(number, job));
+    }
+
+    /// Gives the threads of stuck jobs to those that wait, if any does: a job may take as long as it likes.
+    fn replace_stuck(&self, now: Instant, some_wait: bool) {
+        let mut queue = self.shared.lock();
+        if !some_wait && queue.turns.is_empty() {
+            return;
+        }
+        let new = queue.write_off(now, self.shared.most_stuck);
+        if new == 0 {
+            return;
+        }
+        let stuck = queue.stuck.len();
+        let mut next = Vec::new();
+        while let Some(job) = queue.begin_next(self.shared.threads, now) {
+            next.push(job);
+        }
+        drop(queue);
+        if stuck == new {
+            tracing::warn!(
+                calls = new,
+                "calls have waited for their file systems for more than {} s; others go on beside them",
+                STUCK_AFTER.as_secs()
+            );
+        }
+        for (number, job) in next {
+            self.run(number, job);
+        }
     }
 }
 
@@ -215,20 +340,34 @@ impl Shared {
     }
 
     /// Runs this job, and those that are next after it.
-    fn run(&self, mut group: PeerGroup, mut job: Job) {
+    fn run(&self, mut number: u64, mut job: Job) {
         loop {
-            let Job { id, work, done } = job;
+            let Job { id, work, done, .. } = job;
             // What a panic leaves behind is dropped with the job, and its connection ends.
             let reply = catch_unwind(AssertUnwindSafe(work)).ok();
             // Its connection may be over, and dropping what nobody takes must not cost this thread's turn.
             let _ = catch_unwind(AssertUnwindSafe(move || drop(done.send((id, reply)))));
             let mut queue = self.lock();
-            queue.returned(group);
-            let Some(next) = queue.next(self.threads) else {
+            queue.returned(number);
+            let Some(next) = queue.begin_next(self.threads, clock::now()) else {
                 return;
             };
-            (group, job) = next;
+            (number, job) = next;
         }
+    }
+}
+
+impl Queue<Job> {
+    /// The next job, which begins now, and its number.
+    fn begin_next(&mut self, threads: usize, now: Instant) -> Option<(u64, Job)> {
+        let (group, job) = self.next(threads)?;
+        let stuck = Arc::clone(&job.stuck);
+        let number = self.began(Running {
+            group,
+            since: now,
+            stuck,
+        });
+        Some((number, job))
     }
 }
 
@@ -236,6 +375,27 @@ impl JobsOfConnection {
     /// Jobs that have not brought their replies yet.
     pub(crate) fn in_flight(&self) -> usize {
         self.counts.in_flight
+    }
+
+    /// The same without those that are stuck.
+    pub(crate) fn not_stuck(&self) -> usize {
+        let stuck = self.stuck.load(Relaxed);
+        self.counts.in_flight.saturating_sub(stuck)
+    }
+
+    /// Has those that wait go on beside stuck jobs, those of other connections too; when that is to be
+    /// looked at again.
+    pub(crate) fn look(&mut self, now: Instant) -> Option<Instant> {
+        if self.counts.in_flight == 0 {
+            self.next_look = None;
+            return None;
+        }
+        if self.next_look.is_some_and(|next| now >= next) {
+            let calls_wait = self.not_stuck() >= super::MAX_JOBS;
+            self.jobs.replace_stuck(now, calls_wait);
+            self.next_look = Some(now + LOOK_AGAIN);
+        }
+        self.next_look
     }
 
     pub(crate) fn counts(&self) -> JobCounts {
@@ -248,19 +408,34 @@ impl JobsOfConnection {
         let done = done.clone();
         self.counts.begun += 1;
         self.counts.in_flight += 1;
-        let job = Job { id, work, done };
+        let stuck = Arc::clone(&self.stuck);
+        let job = Job {
+            id,
+            work,
+            done,
+            stuck,
+        };
         let Jobs { shared } = &self.jobs;
+        let now = clock::now();
+        self.next_look.get_or_insert(now + STUCK_AFTER);
         let mut queue = shared.lock();
         let next = match queue.start_at_once(self.group, shared.threads) {
-            true => Some((self.group, job)),
+            true => {
+                let running = Running {
+                    group: self.group,
+                    since: now,
+                    stuck: Arc::clone(&job.stuck),
+                };
+                Some((queue.began(running), job))
+            }
             false => {
                 queue.push(self.group, self.connection, job);
-                queue.next(shared.threads)
+                queue.begin_next(shared.threads, now)
             }
         };
         drop(queue);
-        if let Some((group, job)) = next {
-            self.jobs.run(group, job);
+        if let Some((number, job)) = next {
+            self.jobs.run(number, job);
         }
     }
 

@@ -72,7 +72,7 @@ const SMALL: usize = 8 << 10;
 /// Bytes of the headers and of the framing around a small reply, or a little more.
 pub(crate) const AROUND: usize = 64;
 
-/// Calls of one connection that are answered beside others at a time; more wait. Their replies are
+/// Calls of one connection that are answered beside others at a time, stuck ones aside; more wait. Their replies are
 /// not accounted for while they are made, and may be as large as a chunk even if none was offered.
 const MAX_JOBS: usize = 64;
 
@@ -271,7 +271,7 @@ impl<P: Policy> Driver<P> {
             self.policy.before_calls()?;
         }
         let (mut calls, mut bytes, mut piece, mut is_full) = (0, 0, 0, false);
-        while self.answers.in_flight() < MAX_JOBS {
+        while self.answers.not_stuck() < MAX_JOBS {
             if is_full {
                 delivered.more = true;
                 break;
@@ -308,6 +308,7 @@ impl<P: Policy> Driver<P> {
         self.deadlines.set(Deadline::Idle, idle);
         let (endpoint, deadlines) = (&mut self.endpoint, &mut self.deadlines);
         endpoint.jobs = self.answers.jobs();
+        deadlines.set(Deadline::Jobs, self.answers.look(self.now));
         self.policy.look_around(self.now, endpoint, deadlines)
     }
 

@@ -1,7 +1,7 @@
 //! The threads of a server, each with a runtime of its own.
 
 use super::stop::Stop;
-use crate::driver::jobs::MAX_BLOCKING;
+use crate::driver::jobs::{MAX_BLOCKING, MAX_STUCK};
 use crate::driver::spin::Activity;
 use buffer::Pool;
 use std::io;
@@ -36,7 +36,7 @@ impl Worker {
     pub(super) fn start(number: usize, pool: Option<Pool>) -> io::Result<Self> {
         let runtime = Builder::new_current_thread()
             .enable_all()
-            .max_blocking_threads(MAX_BLOCKING)
+            .max_blocking_threads(MAX_BLOCKING + MAX_STUCK)
             .thread_name(format!("rpcrdma-{number}-slow"))
             .build()?;
         let handle = runtime.handle().clone();

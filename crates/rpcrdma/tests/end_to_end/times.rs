@@ -34,6 +34,30 @@ fn patient() -> ServerConfig {
 }
 
 #[test]
+fn calls_go_on_beside_those_that_are_stuck_in_the_kernel() {
+    run_in_each_version_in_virtual_time(async || {
+        let stage = Stage::new(sim().1, patient()).await;
+        let client = stage.client(ClientConfig::default()).await;
+        exchange(&client, &[], &[]).await;
+        let mut stuck = tokio::task::JoinSet::new();
+        for _ in 0..70 {
+            let client = client.clone();
+            stuck.spawn(async move { check(&ask(&client, echo::BLOCKING).await.unwrap(), &[]) });
+        }
+        // As many as one connection may have, and one address.
+        stage.service.echo.wait_for_blocked(64).await;
+        tokio::time::advance(6 * SECOND).await;
+        exchange(&client, &[], &[]).await;
+        stage.service.echo.wait_for_blocked(70).await;
+        stage.service.echo.open();
+        while let Some(answered) = stuck.join_next().await {
+            answered.expect("answered");
+        }
+        stage.server.shutdown().await;
+    });
+}
+
+#[test]
 fn call_may_take_as_long_as_it_was_given() {
     run_in_each_version_in_virtual_time(async || {
         let stage = Stage::new(sim().1, patient()).await;

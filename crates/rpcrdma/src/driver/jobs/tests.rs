@@ -22,6 +22,20 @@ fn count(taken: &[PeerGroup], last: u8) -> usize {
     taken.iter().filter(|&&taken| taken == group(last)).count()
 }
 
+fn running(group: PeerGroup, since: Instant) -> Running {
+    Running {
+        group,
+        since,
+        stuck: Arc::default(),
+    }
+}
+
+/// A job of this address, which counts as running, returns.
+fn give_back(queue: &mut Queue<u32>, group: PeerGroup) {
+    let number = queue.began(running(group, Instant::now()));
+    queue.returned(number);
+}
+
 #[test]
 fn addresses_take_turns_and_so_do_their_connections() {
     let mut queue = Queue::default();
@@ -66,7 +80,7 @@ fn jobs_that_wait_go_on_as_others_return() {
     let mut done = 0;
     while let Some((group, _)) = queue.next(4) {
         done += 1;
-        queue.returned(group);
+        give_back(&mut queue, group);
     }
     assert_eq!(done, 100);
     assert_eq!((queue.running, queue.addresses.len()), (0, 0));
@@ -84,10 +98,10 @@ fn jobs_of_a_connection_that_is_over_are_forgotten_and_those_that_run_still_coun
     let cancelled = queue.cancel(group(1), gone).map(|jobs| jobs.len());
     assert_eq!(cancelled, Some(9));
     assert!(queue.next(2).is_none(), "its share is used up");
-    queue.returned(group(1));
+    give_back(&mut queue, group(1));
     let rest = std::iter::from_fn(|| {
         let (group, job) = queue.next(2)?;
-        queue.returned(group);
+        give_back(&mut queue, group);
         Some(job)
     });
     assert!(rest.collect::<Vec<_>>().iter().all(|&job| job >= 100));
@@ -105,9 +119,59 @@ fn job_starts_at_once_where_none_waits_and_its_address_has_a_thread() {
     queue.push(group(2), connection(), 1);
     assert_eq!(queue.next(3), Some((group(2), 1)));
     for address in [1, 1, 2] {
-        queue.returned(group(address));
+        give_back(&mut queue, group(address));
     }
     assert_eq!(queue.next(3), Some((group(1), 0)));
-    queue.returned(group(1));
+    give_back(&mut queue, group(1));
     assert!(queue.addresses.is_empty());
+}
+
+/// Has jobs of an address begin, as many as find a thread; their numbers.
+fn begin(queue: &mut Queue<u32>, from: u8, threads: usize, since: Instant) -> Vec<u64> {
+    let starts = |queue: &mut Queue<u32>| queue.start_at_once(group(from), threads);
+    let mut numbers = Vec::new();
+    while starts(queue) {
+        numbers.push(queue.began(running(group(from), since)));
+    }
+    numbers
+}
+
+#[test]
+fn stuck_jobs_leave_their_threads_to_others() {
+    let mut queue = Queue::<u32>::default();
+    let start = Instant::now();
+    let numbers: Vec<u64> = (1..=4)
+        .flat_map(|from| begin(&mut queue, from, 8, start))
+        .collect();
+    assert_eq!(queue.running, 8);
+    queue.push(group(9), connection(), 0);
+    let soon = start + STUCK_AFTER - Duration::from_millis(1);
+    assert_eq!(queue.write_off(soon, 100), 0);
+    assert!(queue.next(8).is_none());
+    assert_eq!(queue.write_off(start + STUCK_AFTER, 100), 8);
+    assert_eq!(queue.next(8), Some((group(9), 0)));
+    assert_eq!((queue.running, queue.stuck.len()), (1, 8));
+    for number in numbers {
+        queue.returned(number);
+    }
+    assert_eq!((queue.running, queue.stuck.len()), (1, 0));
+    assert_eq!(queue.addresses.len(), 1);
+}
+
+#[test]
+fn address_leaves_as_many_stuck_jobs_to_others_as_it_has() {
+    let mut queue = Queue::<u32>::default();
+    let start = Instant::now();
+    let later = start + STUCK_AFTER;
+    for _ in 0..10 {
+        begin(&mut queue, 1, 100, start);
+        queue.write_off(later, 8);
+    }
+    assert_eq!(queue.stuck.len(), 4);
+    for from in 2..100 {
+        begin(&mut queue, from, 100, start);
+        queue.write_off(later, 8);
+    }
+    assert_eq!(queue.stuck.len(), 8);
+    assert!(queue.running <= 100);
 }
