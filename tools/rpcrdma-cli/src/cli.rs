@@ -3,6 +3,7 @@
 use crate::bench::{self, BenchArgs};
 use crate::cat::{self, CatArgs};
 use crate::clients::{self, ClientsArgs};
+use crate::completions::{self, CompletionsArgs};
 use crate::df::{self, DfArgs};
 use crate::exports::{self, ExportsArgs};
 use crate::failure::Ended;
@@ -10,6 +11,7 @@ use crate::get::{self, GetArgs};
 use crate::ln::{self, LnArgs};
 use crate::log::LogFormat;
 use crate::ls::{self, LsArgs};
+use crate::man_pages::{self, ManPagesArgs};
 use crate::mkdir::{self, MkdirArgs};
 use crate::mv::{self, MvArgs};
 use crate::ping::{self, PingArgs};
@@ -65,6 +67,8 @@ enum Command {
     Ping(PingArgs),
     Probe(ProbeArgs),
     Bench(BenchArgs),
+    Completions(CompletionsArgs),
+    ManPages(ManPagesArgs),
 }
 
 /// What is to be said of a URL that is no text.
@@ -133,6 +137,8 @@ impl Cli {
             Command::Ping(args) => ping::run(&args).await,
             Command::Probe(args) => probe::run(&args).await,
             Command::Bench(args) => bench::run(args).await,
+            Command::Completions(args) => completions::run(&args, Self::command()),
+            Command::ManPages(args) => man_pages::run(&args, Self::command()),
         }
     }
 }

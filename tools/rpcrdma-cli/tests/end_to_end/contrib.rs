@@ -12,7 +12,7 @@ fn contrib(name: &str) -> PathBuf {
 }
 
 /// Runs a program that not every machine has.
-fn tool(program: &str, args: &[&str]) -> Option<Output> {
+pub(crate) fn tool(program: &str, args: &[&str]) -> Option<Output> {
     let output = Command::new(program)
         .args(args)
         .env("LC_ALL", "C.UTF-8")

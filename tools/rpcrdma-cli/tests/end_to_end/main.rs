@@ -9,6 +9,7 @@ mod errors;
 mod interrupts;
 mod invalidation;
 mod local_users;
+mod manual;
 mod mount;
 mod operation;
 mod probe;
@@ -35,8 +36,25 @@ fn server_exits_successfully_on_sigterm_and_sigint() {
 #[test]
 fn every_command_explains_itself_with_examples() {
     for command in [
-        "serve", "ls", "cat", "get", "put", "mkdir", "rm", "mv", "ln", "stat", "df", "exports",
-        "ping", "probe", "bench", "stats", "clients",
+        "serve",
+        "ls",
+        "cat",
+        "get",
+        "put",
+        "mkdir",
+        "rm",
+        "mv",
+        "ln",
+        "stat",
+        "df",
+        "exports",
+        "ping",
+        "probe",
+        "bench",
+        "stats",
+        "clients",
+        "completions",
+        "man-pages",
     ] {
         let help = text(&running::ok(&[command, "--help"]));
         assert!(help.contains("Examples:\n  rpcrdma "), "{command}: {help}");
