@@ -40,7 +40,32 @@ pub struct Exports {
 
 struct Inner {
     key: HandleKey,
-    current: ArcSwap<Vec<Export>>,
+    current: ArcSwap<List>,
+}
+
+/// What is exported at some moment.
+#[derive(Clone, Default)]
+pub(crate) struct List {
+    pub(crate) exports: Vec<Export>,
+    absent: Vec<Absent>,
+}
+
+/// An export whose file system is not there now.
+#[derive(Clone)]
+struct Absent {
+    name: String,
+    options: ExportOptions,
+    id: u32,
+    why: String,
+}
+
+/// Why a path is in no export that can be mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unresolved {
+    /// No export is above it.
+    NoExport,
+    /// The export above it has no file system now, for this reason.
+    Absent(String),
 }
 
 /// One thing that is served.
@@ -67,7 +92,7 @@ pub(crate) struct Target {
 
 /// An export in the list as it was when a call came.
 pub(crate) struct ServedExport {
-    exports: Guard<Arc<Vec<Export>>>,
+    list: Guard<Arc<List>>,
     index: usize,
 }
 
@@ -75,7 +100,7 @@ impl Deref for ServedExport {
     type Target = Export;
 
     fn deref(&self) -> &Export {
-        &self.exports[self.index]
+        &self.list.exports[self.index]
     }
 }
 
@@ -111,26 +136,9 @@ impl Exports {
         fs: Arc<dyn FileSystem>,
         options: ExportOptions,
     ) -> Result<Self, ExportError> {
-        let well_formed = name.len() <= MAX_EXPORT_PATH as usize
-            && !name.contains('\0')
-            && (name == "/"
-                || name.strip_prefix('/').is_some_and(|rest| {
-                    rest.split('/').all(|part| !matches!(part, "" | "." | ".."))
-                }));
-        if !well_formed {
-            return Err(ExportError::Name(name.into()));
-        }
-        let id = options.fsid.map_or_else(|| id_of(name), u32::from);
-        let mut exports = Vec::clone(&self.inner.current.load());
-        for other in &exports {
-            if other.name == name {
-                return Err(ExportError::Duplicate(name.into()));
-            }
-            if other.id == id {
-                return Err(ExportError::Collision(other.name.clone(), name.into()));
-            }
-        }
-        exports.push(Export {
+        let mut list = List::clone(&self.inner.current.load());
+        let id = list.claim(name, &options)?;
+        list.exports.push(Export {
             name: name.into(),
             fs,
             options: Arc::new(options),
@@ -138,12 +146,36 @@ impl Exports {
             above: None,
             mounts: Arc::default(),
         });
-        Ok(self.with_list(exports))
+        Ok(self.with_list(list))
     }
 
-    fn with_list(&self, exports: Vec<Export>) -> Self {
+    /// The same with one more export whose file system is not there now, and why. It cannot be mounted and
+    /// is in no list, and calls with its handles are to come again later (NFS3ERR_JUKEBOX): clients wait
+    /// until the file system is back.
+    ///
+    /// # Errors
+    ///
+    /// If the name is none, or taken.
+    pub fn with_absent(
+        self,
+        name: &str,
+        why: &str,
+        options: ExportOptions,
+    ) -> Result<Self, ExportError> {
+        let mut list = List::clone(&self.inner.current.load());
+        let id = list.claim(name, &options)?;
+        list.absent.push(Absent {
+            name: name.into(),
+            options,
+            id,
+            why: why.into(),
+        });
+        Ok(self.with_list(list))
+    }
+
+    fn with_list(&self, list: List) -> Self {
         let other = self.none();
-        other.inner.current.store(Arc::new(exports));
+        other.inner.current.store(Arc::new(list));
         other
     }
 
@@ -156,38 +188,44 @@ impl Exports {
     /// Names of the exports, and their rules. What is mounted below them is not among them.
     pub fn list(&self) -> Vec<(String, ExportOptions)> {
         let all = self.all();
-        let named = all.iter().filter(|export| export.above.is_none());
+        let named = all.exports.iter().filter(|export| export.above.is_none());
         named
             .map(|export| (export.name.clone(), ExportOptions::clone(&export.options)))
             .collect()
     }
 
-    /// Whether any export is served to this address.
+    /// Whether any export is served to this address, or would be if its file system were there.
     pub fn admits(&self, address: IpAddr) -> bool {
-        let exports = self.inner.current.load();
-        exports
-            .iter()
-            .any(|export| export.options.for_client(address).is_some())
+        let list = self.inner.current.load();
+        let present = list.exports.iter().map(|export| &*export.options);
+        let absent = list.absent.iter().map(|absent| &absent.options);
+        present
+            .chain(absent)
+            .any(|options| options.for_client(address).is_some())
     }
 
-    pub(crate) fn all(&self) -> Arc<Vec<Export>> {
+    pub(crate) fn all(&self) -> Arc<List> {
         self.inner.current.load_full()
     }
 
     /// The file of a handle.
     pub(crate) fn open(&self, handle: &FileHandle, caller: &Caller) -> Result<Target, Status> {
         let (id, file) = self.inner.key.open(handle)?;
-        let exports = self.inner.current.load();
-        let index = exports
-            .iter()
-            .position(|export| export.id == id)
-            .ok_or(Status::Stale)?;
-        let options = exports[index]
+        let list = self.inner.current.load();
+        let Some(index) = list.exports.iter().position(|export| export.id == id) else {
+            let absent = list.absent.iter().find(|absent| absent.id == id);
+            let absent = absent.ok_or(Status::Stale)?;
+            return Err(match absent.options.for_caller(caller) {
+                Some(_) => Status::Jukebox,
+                None => Status::Access,
+            });
+        };
+        let options = list.exports[index]
             .options
             .for_caller(caller)
             .ok_or(Status::Access)?;
         Ok(Target {
-            export: ServedExport { exports, index },
+            export: ServedExport { list, index },
             file,
             options,
         })
@@ -199,36 +237,80 @@ impl Exports {
     }
 
     /// The export that a path is in, and the rest of the path. A single export is `/` as well.
-    pub(crate) fn resolve(&self, path: &[u8]) -> Option<(Export, Vec<u8>)> {
-        let exports = self.all();
-        let named = |path: &[u8]| {
-            let above = exports.iter().filter_map(|export| {
-                let rest = below(path, export.name.as_bytes())?;
-                Some((export.clone(), rest.to_vec()))
-            });
-            above.min_by_key(|(_, rest)| rest.len())
-        };
-        named(path).or_else(|| {
-            let only = only(&exports)?;
-            let rest = below(path, b"/")?;
-            named(&[only.name.as_bytes(), b"/", rest].concat())
-        })
+    pub(crate) fn resolve(&self, path: &[u8]) -> Result<(Export, Vec<u8>), Unresolved> {
+        let list = self.all();
+        list.resolve(path)
+            .or_else(|error| match (only(&list), below(path, b"/")) {
+                (Some(only), Some(rest)) if error == Unresolved::NoExport => {
+                    list.resolve(&[only.name.as_bytes(), b"/", rest].concat())
+                }
+                _ => Err(error),
+            })
+    }
+}
+
+impl List {
+    /// The number of one more export, if its name and number are free.
+    fn claim(&self, name: &str, options: &ExportOptions) -> Result<u32, ExportError> {
+        let well_formed = name.len() <= MAX_EXPORT_PATH as usize
+            && !name.contains('\0')
+            && (name == "/"
+                || name.strip_prefix('/').is_some_and(|rest| {
+                    rest.split('/').all(|part| !matches!(part, "" | "." | ".."))
+                }));
+        if !well_formed {
+            return Err(ExportError::Name(name.into()));
+        }
+        let id = options.fsid.map_or_else(|| id_of(name), u32::from);
+        self.check_free(name, id)?;
+        Ok(id)
+    }
+
+    /// Whether nothing has this name or number.
+    fn check_free(&self, name: &str, id: u32) -> Result<(), ExportError> {
+        let present = self.exports.iter().map(|other| (&other.name, other.id));
+        let absent = self.absent.iter().map(|other| (&other.name, other.id));
+        let mut others = present.chain(absent);
+        match others.find(|(other, number)| *other == name || *number == id) {
+            Some((other, _)) if other == name => Err(ExportError::Duplicate(name.into())),
+            Some((other, _)) => Err(ExportError::Collision(other.clone(), name.into())),
+            None => Ok(()),
+        }
+    }
+
+    /// The nearest export above a path, and the rest of the path.
+    fn resolve(&self, path: &[u8]) -> Result<(Export, Vec<u8>), Unresolved> {
+        let rest = |name: &str| below(path, name.as_bytes());
+        let absent = self.absent.iter();
+        let absent = absent.filter_map(|export| Some((rest(&export.name)?, export)));
+        let absent = absent.min_by_key(|(rest, _)| rest.len());
+        let present = self.exports.iter();
+        let present = present.filter_map(|export| Some((rest(&export.name)?, export)));
+        let present = present.min_by_key(|(rest, _)| rest.len());
+        match (present, absent) {
+            (Some((nearer, _)), Some((rest, absent))) if rest.len() < nearer.len() => {
+                Err(Unresolved::Absent(absent.why.clone()))
+            }
+            (Some((rest, export)), _) => Ok((export.clone(), rest.to_vec())),
+            (None, Some((_, absent))) => Err(Unresolved::Absent(absent.why.clone())),
+            (None, None) => Err(Unresolved::NoExport),
+        }
     }
 }
 
 /// The only export, if there is one only.
-fn only(exports: &[Export]) -> Option<&Export> {
-    let mut named = exports.iter().filter(|export| export.above.is_none());
+fn only(list: &List) -> Option<&Export> {
+    let mut named = list.exports.iter().filter(|export| export.above.is_none());
     match (named.next(), named.next()) {
-        (Some(only), None) => Some(only),
+        (Some(only), None) if list.absent.is_empty() => Some(only),
         _ => None,
     }
 }
 
 /// Every path that can be mounted as an export: all names, and `/` for a single one.
-pub(crate) fn mountable(exports: &[Export]) -> impl Iterator<Item = (&str, &Export)> {
-    let root = only(exports).filter(|only| only.name != "/");
-    let named = exports.iter().filter(|export| export.above.is_none());
+pub(crate) fn mountable(list: &List) -> impl Iterator<Item = (&str, &Export)> {
+    let root = only(list).filter(|only| only.name != "/");
+    let named = list.exports.iter().filter(|export| export.above.is_none());
     let named = named.map(|export| (&*export.name, export));
     named.chain(root.map(|only| ("/", only)))
 }
@@ -277,7 +359,7 @@ mod tests {
     #[track_caller]
     fn check(names: &[&str], path: &str, found: Option<(&str, &str)>) {
         let exports = exports(names).unwrap();
-        let resolved = exports.resolve(path.as_bytes());
+        let resolved = exports.resolve(path.as_bytes()).ok();
         let resolved =
             resolved.map(|(export, rest)| (export.name, String::from_utf8(rest).unwrap()));
         let found =
@@ -340,7 +422,7 @@ mod tests {
             let one = none.none().with(name, Arc::clone(&fs), seven.clone());
             one.unwrap()
         };
-        let id = |exports: &Exports| exports.all()[0].id();
+        let id = |exports: &Exports| exports.all().exports[0].id();
         assert_eq!((id(&with("/a")), id(&with("/b"))), (7, 7));
         assert_eq!(
             with("/a").with("/b", Arc::clone(&fs), seven.clone()).err(),
@@ -349,13 +431,51 @@ mod tests {
     }
 
     #[test]
+    fn export_that_is_absent_has_its_clients_wait() {
+        let served = exports(&["/data"]).unwrap();
+        let handle = served.seal(
+            served.all().exports[0].id(),
+            served.all().exports[0].fs.root(),
+        );
+        let here = Caller::new("127.0.0.1:1".parse().unwrap());
+        let there = Caller::new("192.0.2.1:1".parse().unwrap());
+        let (absent, fs) = (served.none(), Arc::clone(&served.all().exports[0].fs));
+        let absent = absent
+            .with_absent("/data", "no disk", ExportOptions::default())
+            .unwrap();
+        served.replace(&absent);
+        assert_eq!(served.open(&handle, &here).err(), Some(Status::Jukebox));
+        assert_eq!(served.open(&handle, &there).err(), Some(Status::Access));
+        assert!(served.admits(here.addr.ip()) && !served.admits(there.addr.ip()));
+        assert!(served.list().is_empty());
+        let resolved = |exports: &Exports, path: &str| exports.resolve(path.as_bytes()).err();
+        let no_disk = Some(Unresolved::Absent("no disk".to_owned()));
+        assert_eq!(resolved(&served, "/data/x"), no_disk);
+        assert_eq!(resolved(&served, "/other"), Some(Unresolved::NoExport));
+
+        // Its name and number are taken, and another export is not alone beside it.
+        let with = |name: &str, options| absent.clone().with(name, Arc::clone(&fs), options);
+        let taken = with("/data", ExportOptions::default()).err();
+        assert_eq!(taken, Some(ExportError::Duplicate("/data".to_owned())));
+        let two = with("/other", ExportOptions::default()).unwrap();
+        assert_eq!(resolved(&two, "/"), Some(Unresolved::NoExport));
+        assert_eq!(resolved(&two, "/other"), None);
+        let within = with("/", ExportOptions::default()).unwrap();
+        assert_eq!(resolved(&within, "/data/x"), no_disk);
+        assert_eq!(resolved(&within, "/x"), None);
+    }
+
+    #[test]
     fn replaced_list_is_that_of_all_clones_and_of_no_call_that_has_begun() {
         let served = exports(&["/a", "/b"]).unwrap();
         let clone = served.clone();
-        let handle = served.seal(served.all()[0].id(), served.all()[0].fs.root());
+        let handle = served.seal(
+            served.all().exports[0].id(),
+            served.all().exports[0].fs.root(),
+        );
         let here = Caller::new("127.0.0.1:1".parse().unwrap());
         let begun = served.open(&handle, &here).unwrap();
-        let fs = Arc::clone(&served.all()[0].fs);
+        let fs = Arc::clone(&served.all().exports[0].fs);
         let kept = served.none().with("/a", fs, ExportOptions::default());
         served.replace(&kept.unwrap());
         assert_eq!(clone.list().len(), 1);

@@ -1,7 +1,7 @@
 //! The MOUNT version 3 program (RFC 1813 §5): from the path of an export to its handle.
 
 use crate::client_options::{ClientOptions, is_understood};
-use crate::exports::{Export, Exports, mountable};
+use crate::exports::{Export, Exports, Unresolved, mountable};
 use crate::fs::{Access, Error, FileId, FileSystem, Identity, Name, Step};
 use crate::in_flight::InFlight;
 use crate::user_groups::UserGroups;
@@ -12,11 +12,13 @@ use nfs_proto::mount::{
 };
 use nfs_proto::{List, MOUNT_PROGRAM, MOUNT_V3, MountProcedure, Wire, mount};
 use oncrpc::auth::{AUTH_NONE, AUTH_SYS, AuthStat};
-use oncrpc::{Answer, Call, Caller, Program, Reply};
+use oncrpc::warnings::{Suppressed, Warnings};
+use oncrpc::{AddressGroup, Answer, Call, Caller, Program, Reply};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 /// Most mounts remembered for DUMP. The list is for people: clients that are gone stay in it, and
 /// older entries make room for newer ones.
@@ -33,12 +35,30 @@ pub struct Mount3 {
     in_flight: InFlight,
     users: UserGroups,
     mounts: Arc<Mutex<VecDeque<Entry>>>,
+    warnings: Arc<Warnings>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
 struct Entry {
     host: IpAddr,
     path: Vec<u8>,
+}
+
+/// Why something cannot be mounted.
+struct Refusal {
+    /// What the client is told.
+    status: MountStatus,
+    /// What the administrator is told.
+    why: String,
+}
+
+impl Refusal {
+    fn new(status: MountStatus, why: impl Into<String>) -> Self {
+        Self {
+            status,
+            why: why.into(),
+        }
+    }
 }
 
 impl Mount3 {
@@ -49,6 +69,7 @@ impl Mount3 {
             in_flight: InFlight::new(MAX_IN_FLIGHT),
             users: UserGroups::default(),
             mounts: Arc::default(),
+            warnings: Arc::default(),
         }
     }
 
@@ -66,15 +87,7 @@ impl Mount3 {
         };
         let (export, options, rest) = match self.find(&path, &call.caller) {
             Ok(found) => found,
-            Err(status) => {
-                tracing::debug!(
-                    client = %call.caller.addr.ip(),
-                    path = %path.escape_ascii(),
-                    %status,
-                    "mount refused"
-                );
-                return Answer::Now(reply(call, &Err::<Mounted, _>(status)));
-            }
+            Err(refusal) => return Answer::Now(self.refuse(call, &path, &refusal)),
         };
         let way = self.exports.way_to(&export);
         if rest.is_empty() && way.is_empty() {
@@ -82,7 +95,9 @@ impl Mount3 {
             return Answer::Now(self.mounted(call, path, &export, root));
         }
         let Some(counted) = self.in_flight.enter(&call.caller) else {
-            return Answer::Now(reply(call, &Err::<Mounted, _>(MountStatus::ServerFault)));
+            let why = "too many paths below exports are being looked for";
+            let refusal = Refusal::new(MountStatus::ServerFault, why);
+            return Answer::Now(self.refuse(call, &path, &refusal));
         };
         // A path below an export may have to be looked for on a disk.
         let this = self.clone();
@@ -95,7 +110,15 @@ impl Mount3 {
                 .try_for_each(|(fs, dirs)| search(&**fs, &who, dirs));
             match searched.and_then(|()| descend(&*export.fs, &who, &rest)) {
                 Ok(file) => this.mounted(call, path, &export, file),
-                Err(status) => reply(call, &Err::<Mounted, _>(status)),
+                Err(status) => {
+                    let uid = who.uid;
+                    let why = match status {
+                        MountStatus::NoEntry => "there is no such directory in the export".into(),
+                        MountStatus::Access => format!("uid {uid} may not search the way there"),
+                        other => format!("the way there cannot be taken: {other}"),
+                    };
+                    this.refuse(call, &path, &Refusal::new(status, why))
+                }
             }
         }))
     }
@@ -104,11 +127,46 @@ impl Mount3 {
         &self,
         path: &[u8],
         caller: &Caller,
-    ) -> Result<(Export, ClientOptions, Vec<u8>), MountStatus> {
-        let (export, rest) = self.exports.resolve(path).ok_or(MountStatus::NoEntry)?;
-        let options = export.options.for_caller(caller);
-        let options = options.ok_or(MountStatus::Access)?;
+    ) -> Result<(Export, ClientOptions, Vec<u8>), Refusal> {
+        let (export, rest) = self.exports.resolve(path).map_err(|error| {
+            let why = match error {
+                Unresolved::NoExport => "no export has this path".to_owned(),
+                Unresolved::Absent(why) => format!("this export is not served now: {why}"),
+            };
+            Refusal::new(MountStatus::NoEntry, why)
+        })?;
+        let options = export.options.for_caller(caller).ok_or_else(|| {
+            let why = format!("no rule of the export {} has this address", export.name);
+            Refusal::new(MountStatus::Access, why)
+        })?;
         Ok((export, options, rest))
+    }
+
+    /// Tells the client what it is to know, and the administrator why.
+    fn refuse(&self, call: Call, path: &[u8], refusal: &Refusal) -> Reply {
+        let now = Instant::now();
+        self.summarise(now);
+        let client = call.caller.addr.ip().to_canonical();
+        if self.warnings.allows(AddressGroup::of(client), now) {
+            tracing::warn!(
+                %client,
+                path = %path.escape_ascii(),
+                reason = refusal.why,
+                "mount refused"
+            );
+        }
+        reply(call, &Err::<Mounted, _>(refusal.status))
+    }
+
+    /// Logs how many refusals were not logged, as those for one address are limited, in periods of
+    /// [`WARNING_PERIOD`](oncrpc::warnings::WARNING_PERIOD) that are over by `now`. To be called now and then.
+    pub fn summarise(&self, now: Instant) {
+        for Suppressed { peer, count } in self.warnings.summary(now) {
+            match peer {
+                Some(peer) => tracing::warn!(%peer, count, "further mounts refused"),
+                None => tracing::warn!(count, "further mounts refused, of many clients"),
+            }
+        }
     }
 
     fn mounted(&self, call: Call, path: Vec<u8>, export: &Export, file: FileId) -> Reply {

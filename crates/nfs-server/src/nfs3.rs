@@ -84,7 +84,8 @@ impl Nfs3 {
     /// Files and directories that the exported file systems keep open between calls.
     pub fn open_files(&self) -> usize {
         let exports = self.exports.all();
-        exports.iter().map(|export| export.fs.open_files()).sum()
+        let files = exports.exports.iter();
+        files.map(|export| export.fs.open_files()).sum()
     }
 
     /// What the duplicate request cache has done so far.

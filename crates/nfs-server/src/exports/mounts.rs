@@ -4,7 +4,7 @@
 //! see where one file system ends and the next begins. It is reached by the LOOKUP of its name in the
 //! directory above, and left by that of `..`; lists of exports do not have it.
 
-use super::{Export, ExportError, Exports, below};
+use super::{Export, ExportError, Exports, List, below};
 use crate::fs::{Access, Attributes, Error, FileId, FileSystem, Identity, Name, Seen, Step};
 use siphasher::sip::SipHasher24;
 use std::sync::Arc;
@@ -47,7 +47,8 @@ impl Exports {
     ///
     /// If there is no export above the path, something there has this name, or the path does not lead there.
     pub fn with_mount(self, path: &str, fs: Arc<dyn FileSystem>) -> Result<Self, ExportError> {
-        let mut exports = Vec::clone(&self.inner.current.load());
+        let mut list = List::clone(&self.inner.current.load());
+        let exports = &list.exports;
         let missing = || ExportError::NotReached(path.into());
         let nearest = |is_mount: bool| {
             let candidates = exports.iter().enumerate();
@@ -60,12 +61,7 @@ impl Exports {
         let (_, rest) = nearest(false).ok_or_else(missing)?;
         let (base, _) = nearest(false).ok_or_else(missing)?;
         let id = id_of(exports[base].id, rest);
-        if let Some(other) = exports.iter().find(|other| other.name == path) {
-            return Err(ExportError::Duplicate(other.name.clone()));
-        }
-        if let Some(other) = exports.iter().find(|other| other.id == id) {
-            return Err(ExportError::Collision(other.name.clone(), path.into()));
-        }
+        list.check_free(path, id)?;
         let (index, rest) = nearest(true).ok_or_else(missing)?;
         let above = &exports[index];
         let mut names = rest.split(|&byte| byte == b'/');
@@ -87,19 +83,19 @@ impl Exports {
             }),
             mounts: Arc::default(),
         };
-        Arc::make_mut(&mut exports[index].mounts).push(Mount {
+        Arc::make_mut(&mut list.exports[index].mounts).push(Mount {
             dir,
             name: name.into(),
             export: id,
         });
-        exports.push(mount);
-        Ok(self.with_list(exports))
+        list.exports.push(mount);
+        Ok(self.with_list(list))
     }
 
     /// The directories that lead to a mounted file system: in each file system above it, the nearest
     /// first, the path to the directory that has the next one in it. None for an export of the list.
     pub(crate) fn way_to(&self, export: &Export) -> Vec<(Arc<dyn FileSystem>, Vec<u8>)> {
-        let exports = self.inner.current.load();
+        let exports = &self.inner.current.load().exports;
         let mut way = Vec::new();
         let mut at = export;
         while let Some(Above { export: id, .. }) = at.above
@@ -123,7 +119,7 @@ impl Exports {
             }
             Step::Name(name) => (from.mounted(dir, name.bytes())?, None),
         };
-        let exports = self.inner.current.load();
+        let exports = &self.inner.current.load().exports;
         let export = exports.iter().find(|export| export.id == id)?.clone();
         let file = file.unwrap_or_else(|| export.fs.root());
         Some(Crossing { export, file })

@@ -68,7 +68,7 @@ impl Peer {
     }
 
     fn handle(&self, file: FileId) -> FileHandle {
-        self.exports.seal(self.exports.all()[0].id(), file)
+        self.exports.seal(self.exports.all().exports[0].id(), file)
     }
 
     fn exchange(&self, call: Payload) -> Reply {

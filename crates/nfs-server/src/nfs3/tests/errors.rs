@@ -83,7 +83,7 @@ fn handles_of_an_export_that_is_gone_are_stale() {
             .unwrap()
     };
     let (old, new) = (with("/old"), with("/new"));
-    let handle = old.seal(old.all()[0].id(), fs.root());
+    let handle = old.seal(old.all().exports[0].id(), fs.root());
     let caller = Caller::new(LOOPBACK.parse().unwrap());
     assert!(old.open(&handle, &caller).is_ok());
     assert_eq!(new.open(&handle, &caller).err(), Some(Status::Stale));
@@ -211,7 +211,7 @@ fn exports_are_not_crossed_by_renames_and_links() {
         .and_then(|exports| exports.with("/b", Arc::clone(&b), ExportOptions::default()))
         .unwrap();
     let [a_root, b_root] = [(0, &a), (1, &b)].map(|(at, fs): (usize, &Arc<dyn FileSystem>)| {
-        exports.seal(exports.all()[at].id(), fs.root())
+        exports.seal(exports.all().exports[at].id(), fs.root())
     });
     let peer = Peer {
         programs: Programs::new().with(Nfs3::new(exports.clone(), Pool::new(0))),
