@@ -11,6 +11,12 @@ use std::process::ExitCode;
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
 
+/// A file of exports is wrong: exit code 78, `EX_CONFIG` of sysexits(3), so that nobody starts a server again
+/// that cannot start.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Misconfigured(pub(crate) String);
+
 /// Nobody reads the output any more, and before that a part of the work was not done.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("not all was done")]
@@ -54,7 +60,8 @@ impl Ended {
     }
 }
 
-/// What the shell is told: 0 if all was done, 1 if something was not, 2 if it was not understood.
+/// What the shell is told: 0 if all was done, 1 if something was not, 2 if it was not understood, 78 if a file
+/// of exports is wrong.
 pub(crate) fn exit_code(ended: anyhow::Result<Ended>) -> ExitCode {
     match ended {
         Ok(Ended::Well) => ExitCode::SUCCESS,
@@ -65,10 +72,17 @@ pub(crate) fn exit_code(ended: anyhow::Result<Ended>) -> ExitCode {
         }
         Err(error) => {
             report(&error);
-            ExitCode::from(if is_usage(&error) { 2 } else { 1 })
+            ExitCode::from(match () {
+                () if is_usage(&error) => 2,
+                () if error.downcast_ref::<Misconfigured>().is_some() => EX_CONFIG,
+                () => 1,
+            })
         }
     }
 }
+
+/// The exit code for what is wrong in a file of exports (sysexits(3)).
+const EX_CONFIG: u8 = 78;
 
 /// Prints an error with its causes, in one line.
 fn report(error: &anyhow::Error) {

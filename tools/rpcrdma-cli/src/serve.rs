@@ -21,6 +21,7 @@ mod operate;
 mod plan;
 mod process;
 mod registration;
+mod replaced;
 mod reports;
 mod served;
 mod settings;
@@ -39,6 +40,7 @@ use mount_server::MountServer;
 use nfs_server::{Exports, HandleKey, Mount3, Nfs3, NfsAcl3, default_state_dir};
 use observed::Observed;
 use oncrpc::Programs;
+use oncrpc::warnings::WARNING_PERIOD;
 use operate::{Operation, Signals};
 use registration::Registered;
 use reports::Reports;
@@ -47,6 +49,7 @@ use served::Served;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 use systemd::Sockets;
 use verbs::SetupError;
 
@@ -107,7 +110,8 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         })?;
     let mount_addr = SocketAddr::new(listen.ip(), settings.args.mount_port);
     let bound = sockets.mount;
-    let mount = MountServer::start(mount_addr, bound, mount_service, exports, local_users).await?;
+    let mount = mount_service.clone();
+    let mount = MountServer::start(mount_addr, bound, mount, exports, local_users).await?;
     let registered = match settings.args.rpcbind {
         true => Some(Registered::new(server.local_addr(), mount.addr).await?),
         false => None,
@@ -118,6 +122,7 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
 
     let announcement = Announcement {
         exports: served.plans(),
+        absent: served.absent(),
         listening: server.local_addr(),
         mount_port: mount.addr.port(),
         versions: settings.args.transport.versions(),
@@ -138,6 +143,7 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         settings,
         served,
         observed: &reports.observed,
+        mount: &mount_service,
     };
     tokio::select! {
         () = interrupt.wait() => {}
@@ -151,6 +157,7 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         registered.remove().await;
     }
     let (stats, ()) = tokio::join!(server.shutdown(), mount.stop());
+    mount_service.summarise(Instant::now() + WARNING_PERIOD);
     tracing::debug!(?stats, "served");
     Ok(Ended::Well)
 }

@@ -1,7 +1,8 @@
 //! The announcement of `serve` when it is ready.
 
 use super::exports::Export;
-use super::plan::{ClientPlan, Plan};
+use super::plan::{ClientPlan, Plan, Presence};
+use super::served::AbsentExports;
 use crate::show;
 use nfs_client::{NfsUrl, printable};
 use nfs_server::Squash;
@@ -16,6 +17,8 @@ use std::path::Path;
 /// All there is to say about a running server.
 pub(crate) struct Announcement<'a> {
     pub(crate) exports: &'a [Plan],
+    /// Those that are not served now, and why.
+    pub(super) absent: &'a AbsentExports,
     /// Where RPC-over-RDMA is served.
     pub(crate) listening: SocketAddr,
     /// Port of MOUNT over TCP, at the same address.
@@ -59,6 +62,9 @@ struct ExportLine<'a> {
     read_only: bool,
     url: String,
     mount: String,
+    /// Why it is not served now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    absent: Option<&'a str>,
 }
 
 impl Announcement<'_> {
@@ -70,6 +76,7 @@ impl Announcement<'_> {
             read_only: plan.read_only(),
             url: self.url(&plan.export),
             mount: self.mount(&plan.export),
+            absent: self.absent.get(&plan.export.name).map(|why| &**why),
         });
         serde_json::to_string(&Line {
             listening: self.listening,
@@ -158,7 +165,8 @@ impl fmt::Display for Announcement<'_> {
                 [only] if only.export.name != "/" => ", also as /",
                 _ => "",
             };
-            writeln!(f, "  {} ({}{also})", is(plan), how(plan))?;
+            let absent = not_there(self.absent, plan);
+            writeln!(f, "  {} ({}{also}{absent})", is(plan), how(plan))?;
         }
         let (ip, mount) = (self.listening.ip(), self.mount_port);
         let mount = SocketAddr::new(ip, mount);
@@ -208,6 +216,14 @@ fn is(plan: &Plan) -> String {
     format!("{name} is {}", show::path(&plan.export.dir))
 }
 
+/// Why it is not served now, if it is not.
+fn not_there(absent: &AbsentExports, plan: &Plan) -> String {
+    match absent.get(&plan.export.name) {
+        Some(why) => format!("; not served now: {}", printable(why.as_bytes())),
+        None => String::new(),
+    }
+}
+
 fn how(plan: &Plan) -> &'static str {
     match plan.read_only() {
         true => "read-only",
@@ -218,6 +234,8 @@ fn how(plan: &Plan) -> &'static str {
 /// What `--check` says.
 pub(super) struct Described<'a> {
     pub(super) plans: &'a [Plan],
+    /// Those that would not be served now, and why.
+    pub(super) absent: &'a AbsentExports,
     pub(super) listen: SocketAddr,
     pub(super) mount_port: u16,
 }
@@ -236,6 +254,11 @@ struct CheckedExport<'a> {
     directory: String,
     fsid: Option<NonZeroU32>,
     crossmnt: bool,
+    /// Whether the others are served without it.
+    nofail: bool,
+    mountpoint: Option<String>,
+    /// Why it would not be served now.
+    absent: Option<&'a str>,
     clients: Vec<CheckedClient>,
 }
 
@@ -256,6 +279,12 @@ impl Described<'_> {
             directory: plan.export.dir.to_string_lossy().into_owned(),
             fsid: plan.fsid,
             crossmnt: plan.crossmnt,
+            nofail: plan.presence != Presence::Required,
+            mountpoint: match &plan.presence {
+                Presence::Mounted(at) => Some(at.to_string_lossy().into_owned()),
+                Presence::Required | Presence::Optional => None,
+            },
+            absent: self.absent.get(&plan.export.name).map(|why| &**why),
             clients: plan.clients.iter().map(checked).collect(),
         });
         serde_json::to_string(&CheckLine {
@@ -298,7 +327,13 @@ impl fmt::Display for Described<'_> {
                 true => ", with what is mounted below it",
                 false => "",
             };
-            writeln!(f, "\n{}{fsid}{mounts}", is(plan))?;
+            let presence = match &plan.presence {
+                Presence::Required => String::new(),
+                Presence::Optional => ", nofail".to_owned(),
+                Presence::Mounted(at) => format!(", while {} is mounted", show::path(at)),
+            };
+            let absent = not_there(self.absent, plan);
+            writeln!(f, "\n{}{fsid}{mounts}{presence}{absent}", is(plan))?;
             for rule in &plan.clients {
                 let CheckedClient {
                     clients,
@@ -326,6 +361,7 @@ mod tests {
     fn announce(exports: &[Plan], listening: &str, check: impl FnOnce(&Announcement<'_>)) {
         check(&Announcement {
             exports,
+            absent: &AbsentExports::from([("/gone".to_owned(), "no disk".to_owned())]),
             listening: listening.parse().unwrap(),
             mount_port: 815,
             versions: Versions::Auto,
@@ -348,10 +384,13 @@ mod tests {
         Plan {
             export: Export {
                 name: name.to_owned(),
+                path: "/srv/data".into(),
                 dir: "/srv/data".into(),
             },
             fsid: None,
             crossmnt: false,
+            presence: Presence::Required,
+            origin: None,
             clients: vec![ClientPlan {
                 clients: "192.0.2.0/24".parse().unwrap(),
                 options: read_only,
@@ -451,10 +490,26 @@ mod tests {
     }
 
     #[test]
+    fn export_that_is_not_there_is_announced_as_such() {
+        let exports = [export("/data"), export("/gone")];
+        announce(&exports, "127.0.0.1:1", |announcement| {
+            let text = announcement.to_string();
+            let says = "/gone is /srv/data (read-only; not served now: no disk)";
+            assert!(text.contains(says), "{text}");
+            assert!(text.contains("/data is /srv/data (read-only)"), "{text}");
+            let said: serde_json::Value =
+                serde_json::from_str(&announcement.json().unwrap()).unwrap();
+            assert_eq!(said["exports"][1]["absent"], "no disk");
+            assert!(said["exports"][0].get("absent").is_none());
+        });
+    }
+
+    #[test]
     fn check_says_what_each_client_may_do() {
         let plans = [export("/data")];
         let described = Described {
             plans: &plans,
+            absent: &AbsentExports::new(),
             listen: "192.0.2.1:20049".parse().unwrap(),
             mount_port: 20048,
         };

@@ -4,11 +4,12 @@
 //! a directory. What is not known is refused: a rule that is misspelt must not be a rule that is not
 //! there.
 
-use super::exports::{Export, default_name, directory, normal_name};
-use super::plan::{ClientPlan, Clients, Plan};
+use super::exports::{Export, default_name, normal_name};
+use super::plan::{ClientPlan, Clients, Plan, Presence};
+use crate::failure::Misconfigured;
 use nfs_server::{Anonymous, ClientOptions, Squash};
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Deserializer, Error as _};
+use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::num::NonZeroU32;
@@ -54,6 +55,8 @@ struct ExportTable {
     name: Option<Spanned<String>>,
     fsid: Option<Spanned<NonZeroU32>>,
     crossmnt: Option<bool>,
+    nofail: Option<bool>,
+    mountpoint: Option<Spanned<MountPoint>>,
     read_only: Option<bool>,
     squash: Option<SquashWord>,
     anonuid: Option<u32>,
@@ -71,6 +74,38 @@ struct ClientTable {
     squash: Option<SquashWord>,
     anonuid: Option<u32>,
     anongid: Option<u32>,
+}
+
+/// What has to be mounted for a directory to be served.
+#[derive(Debug)]
+enum MountPoint {
+    /// Nothing, or the directory itself.
+    Itself(bool),
+    Path(PathBuf),
+}
+
+impl<'de> Deserialize<'de> for MountPoint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Value;
+
+        impl Visitor<'_> for Value {
+            type Value = MountPoint;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("true, false, or the path of a mount point")
+            }
+
+            fn visit_bool<E>(self, itself: bool) -> Result<MountPoint, E> {
+                Ok(MountPoint::Itself(itself))
+            }
+
+            fn visit_str<E>(self, path: &str) -> Result<MountPoint, E> {
+                Ok(MountPoint::Path(path.into()))
+            }
+        }
+
+        deserializer.deserialize_any(Value)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -97,23 +132,48 @@ where
 }
 
 /// What is wrong with a file, and where.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub(super) struct ConfigError {
     file: PathBuf,
     line: usize,
     /// The way to the key, as in `export[0].name`; empty if the file is no TOML there.
     key: String,
     what: String,
+    /// Whether the file may be right, and this machine is not as it should be.
+    of_machine: bool,
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: ", self.file.display(), self.line)?;
-        if !self.key.is_empty() {
-            write!(f, "{}: ", self.key)?;
-        }
         // toml's messages may have several lines.
-        f.write_str(&self.what.trim_end().replace('\n', ", "))
+        let what = self.what.trim_end().replace('\n', ", ");
+        write!(f, "{}: {what}", self.place())
+    }
+}
+
+impl ConfigError {
+    /// File, line and key.
+    fn place(&self) -> String {
+        let (file, line, key) = (self.file.display(), self.line, &self.key);
+        match key.is_empty() {
+            true => format!("{file}:{line}"),
+            false => format!("{file}:{line}: {key}"),
+        }
+    }
+
+    /// The same, when the file may be right.
+    fn of_machine(mut self) -> Self {
+        self.of_machine = true;
+        self
+    }
+}
+
+impl From<ConfigError> for anyhow::Error {
+    fn from(error: ConfigError) -> Self {
+        match error.of_machine {
+            true => Self::msg(error),
+            false => Self::new(Misconfigured(error.to_string())),
+        }
     }
 }
 
@@ -124,19 +184,20 @@ impl Config {
     ///
     /// If it cannot be read, or something in it is not understood.
     pub(super) fn load(path: &Path) -> anyhow::Result<Self> {
-        use anyhow::{Context, ensure};
         use std::io::Read;
-        let cannot = || format!("cannot read {}", path.display());
-        let file = std::fs::File::open(path).with_context(cannot)?;
+        let cannot = |error: std::io::Error| {
+            Misconfigured(format!("cannot read {}: {error}", path.display()))
+        };
+        let file = std::fs::File::open(path).map_err(cannot)?;
         let mut text = String::new();
         file.take(MAX_FILE + 1)
             .read_to_string(&mut text)
-            .with_context(cannot)?;
-        ensure!(
-            text.len() as u64 <= MAX_FILE,
-            "{} has more than {MAX_FILE} bytes",
-            path.display()
-        );
+            .map_err(cannot)?;
+        if text.len() as u64 > MAX_FILE {
+            let path = path.display();
+            let what = format!("{path} has more than {MAX_FILE} bytes");
+            return Err(Misconfigured(what).into());
+        }
         Ok(Self::parse(path, text)?)
     }
 
@@ -146,6 +207,7 @@ impl Config {
             line: line(&text, at),
             key,
             what,
+            of_machine: false,
         })?;
         Ok(Self {
             path: path.into(),
@@ -167,6 +229,7 @@ impl Config {
             line: line(&self.text, at.start),
             key: key.into(),
             what: what.to_string(),
+            of_machine: false,
         }
     }
 
@@ -213,15 +276,27 @@ impl Config {
         if !path.is_absolute() {
             return Err(self.error(at, key("path"), "it does not begin with /"));
         }
-        let dir = directory(path)
-            .map_err(|error| self.error(at.clone(), key("path"), format!("{error:#}")))?;
-        let name = match &table.name {
+        let mut export = Export {
+            name: String::new(),
+            path: path.clone(),
+            dir: path.clone(),
+        };
+        let presence = self.presence(table, key)?;
+        match (presence.locate(&export), &presence) {
+            (Ok(dir), _) => export.dir = dir,
+            (Err(error), Presence::Required) => {
+                let error = self.error(at, key("path"), format!("{error:#}"));
+                return Err(error.of_machine());
+            }
+            (Err(_), Presence::Optional | Presence::Mounted(_)) => {}
+        }
+        export.name = match &table.name {
             Some(name) if !name.get_ref().starts_with('/') => {
                 return Err(self.error(name.span(), key("name"), "it does not begin with /"));
             }
             Some(name) => normal_name(name.get_ref())
                 .map_err(|what| self.error(name.span(), key("name"), what))?,
-            None => default_name(&dir)
+            None => default_name(path, &export.dir)
                 .map_err(|error| self.error(at.clone(), key("path"), format!("{error:#}")))?,
         };
         let options = options(
@@ -249,10 +324,32 @@ impl Config {
             return Err(self.error(at, key("client"), what));
         }
         Ok(Plan {
-            export: Export { name, dir },
+            export,
             fsid: table.fsid.as_ref().map(|fsid| *fsid.get_ref()),
             crossmnt: table.crossmnt.unwrap_or(false),
+            presence,
             clients,
+            origin: Some(self.error(at, key("path"), "").place()),
+        })
+    }
+
+    /// What has to be there for a directory to be served.
+    fn presence(
+        &self,
+        table: &ExportTable,
+        key: &impl Fn(&str) -> String,
+    ) -> Result<Presence, ConfigError> {
+        let mounted = table.mountpoint.as_ref();
+        Ok(match mounted.map(|at| (at.get_ref(), at.span())) {
+            Some((MountPoint::Itself(true), _)) => Presence::Mounted(table.path.get_ref().clone()),
+            Some((MountPoint::Path(at), _)) if at.is_absolute() => Presence::Mounted(at.clone()),
+            Some((MountPoint::Path(_), at)) => {
+                return Err(self.error(at, key("mountpoint"), "it does not begin with /"));
+            }
+            Some((MountPoint::Itself(false), _)) | None => match table.nofail {
+                Some(true) => Presence::Optional,
+                Some(false) | None => Presence::Required,
+            },
         })
     }
 }
@@ -383,6 +480,38 @@ mod tests {
         assert_eq!(tmp.export.name, "/tmp");
         assert_eq!(tmp.clients.len(), 1, "those of the server");
         assert!(!tmp.read_only());
+    }
+
+    #[test]
+    fn export_that_need_not_be_there_is_planned_all_the_same() {
+        let plan = |more: &str| {
+            let text = format!("[[export]]\npath = \"/no/such\"\n{more}\n");
+            plans(&text).map(|mut plans| plans.remove(0))
+        };
+        let optional = plan("nofail = true").unwrap();
+        assert_eq!(optional.presence, Presence::Optional);
+        assert_eq!(optional.export.name, "/such");
+        assert!(optional.locate().is_err());
+        let mounted = plan("mountpoint = true").unwrap();
+        assert_eq!(mounted.presence, Presence::Mounted("/no/such".into()));
+        // It is there, but nothing is mounted.
+        let usr = plans("[[export]]\npath = \"/usr/lib\"\nmountpoint = \"/usr/lib\"").unwrap();
+        let why = usr[0].locate().unwrap_err().to_string();
+        assert_eq!(why, "nothing is mounted at /usr/lib");
+        let proc = plans("[[export]]\npath = \"/usr\"\nmountpoint = \"/proc\"").unwrap();
+        assert_eq!(proc[0].locate().unwrap(), Path::new("/usr"));
+        for required in ["", "nofail = false", "mountpoint = false"] {
+            let error = plan(required).unwrap_err();
+            assert!(error.of_machine, "{error}");
+        }
+        let error = plan("mountpoint = \"such\"").unwrap_err().to_string();
+        assert!(
+            error.ends_with("mountpoint: it does not begin with /"),
+            "{error}"
+        );
+        let error = plan("mountpoint = 1").unwrap_err().to_string();
+        let says = "expected true, false, or the path of a mount point";
+        assert!(error.contains(says), "{error}");
     }
 
     #[test]

@@ -48,7 +48,9 @@ pub(super) fn normal_name(name: &str) -> Result<String, String> {
 pub(crate) struct Export {
     /// The path clients mount, beginning with `/`.
     pub(crate) name: String,
-    /// The directory, absolute and without symbolic links.
+    /// The path of the directory as it was given, but absolute.
+    pub(crate) path: PathBuf,
+    /// The directory, absolute and without symbolic links; as it was given while it is not there.
     pub(crate) dir: PathBuf,
 }
 
@@ -64,14 +66,15 @@ pub(crate) fn resolve(args: &[ExportArg]) -> anyhow::Result<Vec<Export>> {
         let dir = directory(&arg.dir)?;
         let name = match &arg.name {
             Some(name) => name.clone(),
-            None => default_name(&dir)?,
+            None => default_name(&arg.dir, &dir)?,
         };
         if !names.insert(name.clone()) {
             bail!(Usage(format!(
                 "two exports would be named {name}: give them different names with /NAME=DIR"
             )));
         }
-        exports.push(Export { name, dir });
+        let path = dir.clone();
+        exports.push(Export { name, path, dir });
     }
     Ok(exports)
 }
@@ -86,9 +89,10 @@ pub(super) fn directory(dir: &Path) -> anyhow::Result<PathBuf> {
     Ok(found)
 }
 
-/// `/` and the last name of the directory; `/` alone for the root.
-pub(super) fn default_name(dir: &Path) -> anyhow::Result<String> {
-    match dir.file_name() {
+/// `/` and the last name of a path as it was given, or else, as for `.`, of the directory that it leads to;
+/// `/` alone for the root.
+pub(super) fn default_name(given: &Path, dir: &Path) -> anyhow::Result<String> {
+    match given.file_name().or(dir.file_name()) {
         None => Ok("/".to_owned()),
         Some(name) => match name.to_str() {
             Some(name) => Ok(format!("/{name}")),
@@ -133,15 +137,19 @@ mod tests {
     }
 
     #[test]
-    fn directory_is_named_after_itself() {
+    fn directory_is_named_as_it_was_given() {
         let dir = tempfile::tempdir().unwrap();
         let inner = dir.path().join("stuff");
         std::fs::create_dir(&inner).unwrap();
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&inner, &link).unwrap();
         let exports = resolve(&[arg(link.to_str().unwrap())]).unwrap();
-        assert_eq!(exports[0].name, "/stuff");
+        assert_eq!(exports[0].name, "/link");
         assert_eq!(exports[0].dir, inner.canonicalize().unwrap());
+        let below = link.join("deep/..");
+        std::fs::create_dir(inner.join("deep")).unwrap();
+        let exports = resolve(&[arg(below.to_str().unwrap())]).unwrap();
+        assert_eq!(exports[0].name, "/stuff");
     }
 
     #[test]

@@ -9,7 +9,9 @@ use super::served::Served;
 use super::settings::Settings;
 use super::systemd;
 use super::terminal::Terminal;
+use nfs_server::Mount3;
 use std::future::pending;
+use std::time::Instant;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -44,6 +46,7 @@ pub(super) struct Operation<'a> {
     pub(super) settings: Settings,
     pub(super) served: Served,
     pub(super) observed: &'a Observed,
+    pub(super) mount: &'a Mount3,
 }
 
 impl Operation<'_> {
@@ -51,8 +54,9 @@ impl Operation<'_> {
     pub(super) async fn run(mut self, mut signals: Signals) {
         let mut refresh = refresh();
         let mut mounts = None;
+        let mut returned = Box::pin(self.served.return_of_absent());
         loop {
-            if mounts.is_none() && self.served.crosses_mounts() {
+            if mounts.is_none() && self.served.depends_on_mounts() {
                 mounts = self.watch_mounts();
             }
             let mounted = async {
@@ -67,9 +71,14 @@ impl Operation<'_> {
                     false => self.reload().await,
                 },
                 Some(()) = signals.statistics.recv() => self.log_statistics(),
-                () = mounted => self.served.mounts_have_changed().await,
-                _ = refresh.tick() => self.served.refresh().await,
+                () = mounted => self.look_again().await,
+                () = &mut returned => self.look_again().await,
+                _ = refresh.tick() => {
+                    self.mount.summarise(Instant::now());
+                    self.served.refresh().await;
+                }
             }
+            returned = Box::pin(self.served.return_of_absent());
         }
     }
 
@@ -114,6 +123,12 @@ impl Operation<'_> {
             ),
         }
         systemd::ready(&self.served.status());
+    }
+
+    /// Serves what is there now.
+    async fn look_again(&mut self) {
+        self.served.look_again().await;
+        systemd::status(&self.served.status());
     }
 
     fn log_statistics(&self) {

@@ -1,12 +1,15 @@
 //! What is to be served: exports with their rules, as the command line or the file says.
 
-use super::exports::Export;
+use super::exports::{self, Export};
+use anyhow::{Context, ensure};
 use nfs_server::{
     AccessList, ClientOptions, ClientRule, ExportOptions, Network, NetworkError, Squash,
 };
+use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// Addresses of hosts, by name.
@@ -19,12 +22,28 @@ pub(super) struct Plan {
     pub(super) fsid: Option<NonZeroU32>,
     /// Whether file systems that are mounted below the directory are served with it.
     pub(super) crossmnt: bool,
+    pub(super) presence: Presence,
     /// The first rule with the address of a client decides.
     pub(super) clients: Vec<ClientPlan>,
+    /// Where the file of exports says so: file, line and key.
+    pub(super) origin: Option<String>,
+}
+
+/// What has to be there for a directory to be served.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Presence {
+    /// The directory: without it nothing is served.
+    #[default]
+    Required,
+    /// The directory: without it the other exports are served (`nofail` of fstab(5)).
+    Optional,
+    /// A file system that is mounted at this path: without it the other exports are served
+    /// (`mountpoint` of exports(5)).
+    Mounted(PathBuf),
 }
 
 /// Some clients, and what they may do.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ClientPlan {
     pub(super) clients: Clients,
     pub(super) options: ClientOptions,
@@ -87,6 +106,23 @@ impl std::fmt::Display for Clients {
 }
 
 impl Plan {
+    /// The directory, if what has to be there is.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be served now.
+    pub(super) fn locate(&self) -> anyhow::Result<PathBuf> {
+        self.presence.locate(&self.export)
+    }
+
+    /// Whether the same is served in the same way.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.export == other.export
+            && self.fsid == other.fsid
+            && self.crossmnt == other.crossmnt
+            && self.clients == other.clients
+    }
+
     /// Whether no client can change anything.
     pub(super) fn read_only(&self) -> bool {
         self.clients.iter().all(|rule| rule.options.read_only)
@@ -122,6 +158,26 @@ impl Plan {
     }
 }
 
+impl Presence {
+    /// The directory of an export, if what has to be there is.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be served now.
+    pub(super) fn locate(&self, export: &Export) -> anyhow::Result<PathBuf> {
+        if let Self::Mounted(at) = self {
+            let about = statx(CWD, at, AtFlags::empty(), StatxFlags::empty());
+            let about = about.with_context(|| format!("nothing is mounted at {}", at.display()))?;
+            ensure!(
+                about.stx_attributes.contains(StatxAttributes::MOUNT_ROOT),
+                "nothing is mounted at {}",
+                at.display()
+            );
+        }
+        exports::directory(&export.path)
+    }
+}
+
 /// Everybody who is served something, in words.
 pub(super) fn describe_clients(plans: &[Plan]) -> String {
     let all = plans.iter().flat_map(|plan| &plan.clients);
@@ -130,6 +186,11 @@ pub(super) fn describe_clients(plans: &[Plan]) -> String {
         .map(|rule| rule.clients.to_string())
         .filter(|name| seen.insert(name.clone()))
         .collect();
+    summed_up(&names)
+}
+
+/// Names in a line; of many the first ones, and how many there are.
+pub(super) fn summed_up(names: &[String]) -> String {
     match names.split_at_checked(MOST_SHOWN) {
         Some((first, rest)) if !rest.is_empty() => {
             format!("{} and {} more", first.join(", "), rest.len())
@@ -138,7 +199,7 @@ pub(super) fn describe_clients(plans: &[Plan]) -> String {
     }
 }
 
-/// Clients that are named at the start.
+/// Names in a line.
 const MOST_SHOWN: usize = 8;
 
 /// Logs what is dangerous about these exports.
@@ -193,10 +254,13 @@ mod tests {
         Plan {
             export: Export {
                 name: "/data".to_owned(),
+                path: dir.into(),
                 dir: dir.into(),
             },
             fsid: None,
             crossmnt: false,
+            presence: Presence::Required,
+            origin: None,
             clients: clients
                 .iter()
                 .map(|text| ClientPlan {

@@ -2,17 +2,27 @@
 
 use super::mounts;
 use super::names::Names;
-use super::plan::{Addresses, Plan};
+use super::plan::{self, Addresses, Plan, Presence};
+use super::replaced::Replaced;
+use crate::failure::Misconfigured;
 use anyhow::Context;
 use nfs_client::printable;
-use nfs_server::{ExportOptions, Exports, LocalFs, LocalFsOptions};
-use std::collections::BTreeSet;
-use std::fmt;
+use nfs_server::{ExportOptions, Exports, LocalFs, LocalFsOptions, OpenError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::{Future, pending};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How often it is looked for what is to be exported and is not there.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// Why exports are not served now, by name. They need not be there for the others to be served.
+pub(super) type AbsentExports = BTreeMap<String, String>;
 
 /// The exports of a running server.
 pub(super) struct Served {
@@ -24,6 +34,7 @@ pub(super) struct Served {
     addresses: Addresses,
     /// What is mounted below exports and cannot be served, and why; the operator was told.
     unserved: BTreeSet<(PathBuf, String)>,
+    absent: AbsentExports,
 }
 
 /// How directories are opened.
@@ -42,25 +53,6 @@ struct OpenDirectory {
     /// Device and inode: a path may lead elsewhere later.
     identity: (u64, u64),
     fs: Arc<LocalFs>,
-}
-
-/// How many exports came, went and stayed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Replaced {
-    pub(super) added: usize,
-    pub(super) removed: usize,
-    pub(super) kept: usize,
-}
-
-impl fmt::Display for Replaced {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            added,
-            removed,
-            kept,
-        } = self;
-        write!(f, "{added} added, {removed} removed, {kept} kept")
-    }
 }
 
 impl Served {
@@ -82,6 +74,7 @@ impl Served {
             names: Names::default(),
             addresses: Addresses::new(),
             unserved: BTreeSet::new(),
+            absent: AbsentExports::new(),
         };
         served.replace(plans).await?;
         Ok(served)
@@ -89,14 +82,47 @@ impl Served {
 
     /// What is served, in a line.
     pub(super) fn status(&self) -> String {
-        match self.plans.as_slice() {
-            [one] => format!("serving {}", one.export.name),
+        let present = self.plans.iter().map(|plan| &plan.export.name);
+        let present: Vec<_> = present
+            .filter(|name| !self.absent.contains_key(*name))
+            .collect();
+        let serving = match present.as_slice() {
+            [one] => format!("serving {one}"),
             many => format!("serving {} exports", many.len()),
+        };
+        match names(self.absent.keys()) {
+            absent if absent.is_empty() => serving,
+            absent => format!("{serving}, not there: {absent}"),
         }
     }
 
     pub(super) fn plans(&self) -> &[Plan] {
         &self.plans
+    }
+
+    /// The exports that are not served now, and why.
+    pub(super) fn absent(&self) -> &AbsentExports {
+        &self.absent
+    }
+
+    /// Waits until something is there that is to be exported and was not, if there is such.
+    pub(super) fn return_of_absent(&self) -> impl Future<Output = ()> + use<> {
+        let absent = self.plans.iter();
+        let absent: Vec<Plan> = absent
+            .filter(|plan| self.absent.contains_key(&plan.export.name))
+            .cloned()
+            .collect();
+        async move {
+            if absent.is_empty() {
+                return pending().await;
+            }
+            loop {
+                tokio::time::sleep(LOOK_AGAIN).await;
+                if any_is_there(absent.clone()).await {
+                    return;
+                }
+            }
+        }
     }
 
     /// Whether callers act with their own rights.
@@ -121,19 +147,10 @@ impl Served {
     pub(super) async fn replace(&mut self, plans: Vec<Plan>) -> anyhow::Result<Replaced> {
         let hosts = hosts(&plans);
         let addresses = self.names.look_up(hosts, &self.addresses).await;
+        let before = self.plans.clone();
         self.make(&plans, &addresses, Directories::AsNow).await?;
-        let names = |plans: &[Plan]| -> BTreeSet<String> {
-            plans.iter().map(|plan| plan.export.name.clone()).collect()
-        };
-        let (before, after) = (names(&self.plans), names(&plans));
-        let kept = after.intersection(&before).count();
-        self.plans = plans;
         self.addresses = addresses;
-        Ok(Replaced {
-            added: after.len() - kept,
-            removed: before.len() - kept,
-            kept,
-        })
+        Ok(Replaced::new(&before, &self.plans))
     }
 
     /// Looks up the names of hosts again.
@@ -162,17 +179,18 @@ impl Served {
     }
 
     /// Whether it matters what is mounted.
-    pub(super) fn crosses_mounts(&self) -> bool {
-        self.plans.iter().any(|plan| plan.crossmnt)
+    pub(super) fn depends_on_mounts(&self) -> bool {
+        let depends = |plan: &Plan| plan.crossmnt || matches!(plan.presence, Presence::Mounted(_));
+        self.plans.iter().any(depends)
     }
 
-    /// Serves what is mounted now below exports that have it served.
-    pub(super) async fn mounts_have_changed(&mut self) {
+    /// Serves what is there and mounted now.
+    pub(super) async fn look_again(&mut self) {
         let (plans, addresses) = (self.plans.clone(), self.addresses.clone());
         if let Err(error) = self.make(&plans, &addresses, Directories::AsOpened).await {
             tracing::warn!(
                 error = format!("{error:#}"),
-                "cannot serve what is mounted now"
+                "cannot serve what is there now"
             );
         }
     }
@@ -191,12 +209,14 @@ impl Served {
             open: Vec::new(),
             how: self.how.clone(),
             unserved: BTreeSet::new(),
+            absent: AbsentExports::new(),
         };
         let (plans, addresses) = (plans.to_vec(), addresses.clone());
-        let made = tokio::task::spawn_blocking(move || making.all(&plans, &addresses));
-        let (exports, making) = made.await.context("opening directories")??;
+        let made = tokio::task::spawn_blocking(move || making.all(plans, &addresses));
+        let (exports, plans, making) = made.await.context("opening directories")??;
         self.exports.replace(&exports);
         self.open = making.open;
+        self.plans = plans;
         for (path, why) in &making.unserved {
             if !self.unserved.contains(&(path.clone(), why.clone())) {
                 // Anybody who may mount something names it.
@@ -206,8 +226,48 @@ impl Served {
             }
         }
         self.unserved = making.unserved;
+        self.tell_of_absent(&making.absent);
+        self.absent = making.absent;
         Ok(())
     }
+
+    /// Logs which exports have come and gone by themselves.
+    fn tell_of_absent(&self, now: &AbsentExports) {
+        for plan in &self.plans {
+            let name = &plan.export.name;
+            let path = printable(plan.export.path.as_os_str().as_bytes());
+            let export = printable(name.as_bytes());
+            match (self.absent.get(name), now.get(name)) {
+                (before, Some(why)) if before != Some(why) => {
+                    let why = printable(why.as_bytes());
+                    tracing::warn!(target: "serve", %export, %path, %why, "export is not served: it is not there");
+                }
+                (Some(_), None) => {
+                    tracing::info!(target: "serve", %export, %path, "export is served, as it is there now");
+                }
+                (None, None) | (_, Some(_)) => {}
+            }
+        }
+    }
+}
+
+/// Looks on a thread that nobody waits for at the end of the process: a disk may never answer.
+async fn any_is_there(plans: Vec<Plan>) -> bool {
+    let (answer, answered) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("rpcrdma-absent".to_owned());
+    let looking = thread.spawn(move || {
+        // Nobody may wait for it any more.
+        let _ = answer.send(plans.iter().any(|plan| plan.locate().is_ok()));
+    });
+    looking.is_ok() && answered.await.unwrap_or(false)
+}
+
+/// Names of exports in a line, not more than people read.
+pub(super) fn names<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    let names: Vec<String> = names
+        .map(|name| printable(name.as_bytes()).to_string())
+        .collect();
+    plan::summed_up(&names)
 }
 
 /// Which directory an export is, where another file system is at its path than when it was opened.
@@ -230,18 +290,35 @@ struct Making {
     open: Vec<OpenDirectory>,
     how: HowToOpen,
     unserved: BTreeSet<(PathBuf, String)>,
+    absent: AbsentExports,
 }
 
 impl Making {
-    fn all(mut self, plans: &[Plan], addresses: &Addresses) -> anyhow::Result<(Exports, Self)> {
+    /// The exports, and the plans with the directories that were found.
+    fn all(
+        mut self,
+        mut plans: Vec<Plan>,
+        addresses: &Addresses,
+    ) -> anyhow::Result<(Exports, Vec<Plan>, Self)> {
         let mut exports = self.none.clone();
-        for plan in plans {
-            let fs = self.export(&plan.export.dir, plans.len())?;
+        let count = plans.len();
+        for plan in &mut plans {
+            let opened = self.export(plan, count);
             let options: ExportOptions = plan.options(addresses);
-            exports = exports.with(&plan.export.name, fs, options)?;
+            let name = &plan.export.name;
+            exports = match present(plan, opened)? {
+                Ok(fs) => exports.with(name, fs, options)?,
+                Err(why) => {
+                    let with = exports.with_absent(name, &why, options)?;
+                    self.absent.insert(name.clone(), why);
+                    with
+                }
+            };
         }
         let mut left = MAX_MOUNTS;
-        for plan in plans.iter().filter(|plan| plan.crossmnt) {
+        let absent = self.absent.clone();
+        let crossing = plans.iter().filter(|plan| plan.crossmnt);
+        for plan in crossing.filter(|plan| !absent.contains_key(&plan.export.name)) {
             let dir = &plan.export.dir;
             let mounts = mounts::below(dir).context("cannot read what is mounted")?;
             for path in mounts {
@@ -260,7 +337,7 @@ impl Making {
                 }
             }
         }
-        Ok((exports, self))
+        Ok((exports, plans, self))
     }
 
     /// The exports and a file system that is mounted below one.
@@ -278,14 +355,23 @@ impl Making {
         Ok(exports.clone().with_mount(&name, fs)?)
     }
 
-    /// The directory of an export.
-    fn export(&mut self, path: &Path, count: usize) -> anyhow::Result<Arc<LocalFs>> {
-        let opened = self.before.iter().find(|open| open.path == *path);
-        let Some(opened) = opened.cloned() else {
+    /// The directory of an export, which the plan has then, if it was not there before.
+    fn export(&mut self, plan: &mut Plan, count: usize) -> anyhow::Result<Arc<LocalFs>> {
+        let is_open = |path: &Path| self.before.iter().find(|open| open.path == *path).cloned();
+        let directories = match plan.presence {
+            Presence::Mounted(_) => Directories::AsNow,
+            Presence::Required | Presence::Optional => self.directories,
+        };
+        let stays = directories == Directories::AsOpened && is_open(&plan.export.dir).is_some();
+        if plan.presence != Presence::Required && !stays {
+            plan.export.dir = plan.locate()?;
+        }
+        let path = &*plan.export.dir;
+        let Some(opened) = is_open(path) else {
             return self.open(path, count);
         };
         let is_another = identity(path).is_ok_and(|now| now != opened.identity);
-        match self.directories {
+        match directories {
             Directories::AsNow if is_another => {
                 let shown = path.display();
                 tracing::warn!(target: "serve", path = %shown, "another file system is here than before");
@@ -334,23 +420,53 @@ impl Making {
 /// File systems that are served with the exports that they are mounted below.
 const MAX_MOUNTS: usize = 1024;
 
-/// Opens a directory to see whether it can be served, and closes it.
+/// What was opened, or why an export is absent that may be.
 ///
 /// # Errors
 ///
-/// If it cannot.
-pub(super) fn check(plans: &[Plan]) -> anyhow::Result<()> {
+/// If the export may not be absent, or could not be served if it were there.
+fn present<T>(plan: &Plan, opened: anyhow::Result<T>) -> anyhow::Result<Result<T, String>> {
+    let error = match opened {
+        Ok(opened) => return Ok(Ok(opened)),
+        Err(error) => error,
+    };
+    let is_wrong = matches!(
+        error.downcast_ref(),
+        Some(OpenError::Pseudo { .. } | OpenError::OwnState { .. })
+    );
+    if plan.presence != Presence::Required && !is_wrong {
+        return Ok(Err(format!("{error:#}")));
+    }
+    match &plan.origin {
+        Some(origin) if is_wrong => Err(Misconfigured(format!("{origin}: {error:#}")).into()),
+        Some(origin) => Err(error.context(origin.clone())),
+        None => Err(error),
+    }
+}
+
+/// Opens each directory to see whether it can be served, and closes it. Those that are not there now and
+/// need not be are named.
+///
+/// # Errors
+///
+/// If one cannot.
+pub(super) fn check(plans: &[Plan]) -> anyhow::Result<AbsentExports> {
+    let mut absent = AbsentExports::new();
+    let mut exports = Exports::new(nfs_server::HandleKey::random()?);
     for plan in plans {
         // Without the state, which a server may be using.
-        LocalFs::open(&plan.export.dir, LocalFsOptions::default())?;
+        let open = || anyhow::Ok(LocalFs::open(plan.locate()?, LocalFsOptions::default())?);
+        let (name, options) = (&plan.export.name, plan.options(&Addresses::new()));
+        exports = match present(plan, open())? {
+            Ok(fs) => exports.with(name, Arc::new(fs), options)?,
+            Err(why) => {
+                let with = exports.with_absent(name, &why, options)?;
+                absent.insert(name.clone(), why);
+                with
+            }
+        };
     }
-    let none = Exports::new(nfs_server::HandleKey::random()?);
-    let nothing: Arc<dyn nfs_server::FileSystem> = Arc::new(nfs_server::MemFs::new(0));
-    plans.iter().try_fold(none, |exports, plan| {
-        let options = plan.options(&Addresses::new());
-        exports.with(&plan.export.name, Arc::clone(&nothing), options)
-    })?;
-    Ok(())
+    Ok(absent)
 }
 
 fn hosts(plans: &[Plan]) -> BTreeSet<super::plan::HostName> {

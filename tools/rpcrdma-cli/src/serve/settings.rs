@@ -5,7 +5,7 @@ use super::args::{ChangesName, ServeArgs, SquashName};
 use super::capacity::Capacity;
 use super::config::Config;
 use super::exports;
-use super::plan::{self, ClientPlan, Clients, Plan};
+use super::plan::{self, ClientPlan, Clients, Plan, Presence};
 use super::served::{self, HowToOpen};
 use crate::failure::{Ended, Usage};
 use anyhow::bail;
@@ -86,7 +86,9 @@ impl ServeArgs {
             export,
             fsid: None,
             crossmnt: false,
+            presence: Presence::Required,
             clients: clients.clone(),
+            origin: None,
         };
         Ok(exports.map(plan).collect())
     }
@@ -114,10 +116,11 @@ impl Settings {
     ///
     /// If it cannot.
     pub(super) fn check(&self, json: bool) -> anyhow::Result<Ended> {
-        served::check(&self.plans)?;
+        let absent = served::check(&self.plans)?;
         plan::warn(&self.plans);
         let described = Described {
             plans: &self.plans,
+            absent: &absent,
             listen: self.args.listen,
             mount_port: self.args.mount_port,
         };

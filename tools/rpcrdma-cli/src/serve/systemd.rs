@@ -16,6 +16,11 @@ pub(super) fn ready(status: &str) {
     notify(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
+/// Says how the server is.
+pub(super) fn status(status: &str) {
+    notify(&[NotifyState::Status(status)]);
+}
+
 /// Says that the file is read again, which [`ready`] ends.
 pub(super) fn reloading() {
     match NotifyState::monotonic_usec_now() {

@@ -120,5 +120,5 @@ fn example_of_a_file_can_be_used() {
         "{said}"
     );
     fs::write(&path, example.replace("[server]", "[sever]")).unwrap();
-    fails(&check, 1, "sever: unknown field");
+    fails(&check, 78, "sever: unknown field");
 }

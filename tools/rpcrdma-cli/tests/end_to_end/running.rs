@@ -267,6 +267,14 @@ impl Served {
         }
     }
 
+    /// What is left of the log, up to its end.
+    pub(crate) fn hear_all(&mut self) -> String {
+        let mut rest = String::new();
+        let log = self.log.as_mut().unwrap();
+        log.read_to_string(&mut rest).unwrap();
+        rest
+    }
+
     /// Waits until a signal has stopped it.
     pub(crate) fn wait_until_stopped(&self) {
         let child = self.child.as_ref().unwrap();
