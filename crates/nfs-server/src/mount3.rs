@@ -13,7 +13,7 @@ use nfs_proto::mount::{
 use nfs_proto::{List, MOUNT_PROGRAM, MOUNT_V3, MountProcedure, Wire, mount};
 use oncrpc::auth::{AUTH_NONE, AUTH_SYS, AuthStat};
 use oncrpc::warnings::{Suppressed, Warnings};
-use oncrpc::{AddressGroup, Answer, Call, Caller, Program, Reply};
+use oncrpc::{Answer, Call, Caller, Program, Reply};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -147,7 +147,7 @@ impl Mount3 {
         let now = Instant::now();
         self.summarise(now);
         let client = call.caller.addr.ip().to_canonical();
-        if self.warnings.allows(AddressGroup::of(client), now) {
+        if self.warnings.allows(call.caller.group, now) {
             tracing::warn!(
                 %client,
                 path = %path.escape_ascii(),
