@@ -32,7 +32,7 @@
 //! to [`INLINE_WRITE`] bytes are tried in the same way where the file system can say that it would
 //! wait (XFS, btrfs) or never does (tmpfs); ext4 cannot, and its writes are jobs, as is everything
 //! that changes a directory, reads one, or syncs. On a file system in memory nothing waits for a
-//! disk but the table: there any name is looked up at once, writes of up to
+//! disk but the table: where other users of this machine cannot reach it (`reach.rs`), any name is looked up at once, writes of up to
 //! [`INLINE_WRITE_IN_MEMORY`] bytes are done at once, and while the table has no files, files are
 //! made, renamed within a directory, synced and, if small, removed at once. On a file system that is
 //! not known here, such as
@@ -55,6 +55,7 @@ mod node;
 mod open;
 mod passes;
 mod places;
+mod reach;
 mod set;
 mod sweep;
 mod sweeper;
@@ -82,7 +83,7 @@ use rustix::fd::AsFd;
 use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -157,6 +158,10 @@ struct Inner {
     haste: ReadWriteFlags,
     /// Whether it is in memory.
     memory: bool,
+    /// Where it was when it was opened.
+    path: PathBuf,
+    /// Whether, in memory, other users of this machine are kept out.
+    closed: AtomicBool,
     /// Whether access control lists say nothing about the owner of a file.
     posix_lists: bool,
     /// Whether programs of the file system cannot be run on this machine.
@@ -241,13 +246,13 @@ impl LocalFs {
         }
     }
 
-    /// Runs a change, as a job unless the file system is in memory. In haste nothing may be changed
+    /// Runs a change, as a job unless the file system is in memory, and out of reach of others. In haste nothing may be changed
     /// yet when it turns out that it would wait.
     fn change<T: Failed + 'static>(
         &self,
         op: impl Fn(&Inner, Pace) -> Try<T> + Send + 'static,
     ) -> Outcome<T> {
-        match self.inner.memory && !self.inner.table().is_some_and(Table::has_files) {
+        match self.inner.changes_at_once() && !self.inner.table().is_some_and(Table::has_files) {
             true => self.run(op),
             false => self.slow(move |inner| op(inner, Pace::Patient)),
         }
@@ -272,9 +277,13 @@ impl Inner {
     }
 
     /// The pace at which a name is looked up. In memory no lookup waits for a disk, and one of a name
-    /// that the kernel has not seen lately need not become a job.
+    /// that the kernel has not seen lately need not become a job, unless others can lock the directory.
     fn look(&self, pace: Pace) -> Pace {
-        if self.memory { Pace::Patient } else { pace }
+        if self.changes_at_once() {
+            Pace::Patient
+        } else {
+            pace
+        }
     }
 
     fn modes(&self) -> MutexGuard<'_, ()> {

@@ -26,6 +26,8 @@ step 'both servers'
 nfsd_up
 # What is answered as stable is, as with ours.
 exportfs -o rw,no_root_squash,insecure,fsid=0,no_subtree_check,sync '*:/export' || die 'exportfs fails'
+# Nobody but root reaches what is served, so that ours need not fear that somebody has a file locked.
+chmod 700 /export
 mkdir /export/ours /export/knfsd || die mkdir
 /lab/rpcrdma serve /ours=/export/ours --listen "$GUEST_IP:${OURS%% *}" --mount-port 20050 \
   --allow "$GUEST_IP" --squash none --no-crc --state-dir /run/ours --json >/run/listening 2>/run/serve.log &

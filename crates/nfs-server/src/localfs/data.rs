@@ -88,10 +88,16 @@ impl LocalFs {
             true if len > INLINE_WRITE => (INLINE_WRITE_IN_MEMORY, Stability::FileSync),
             true | false => (INLINE_WRITE, stability),
         };
-        let quick = (stability == Stability::Unstable || self.inner.memory)
-            && self.inner.local
-            && len <= most
-            && self.inner.quick_writes.load(Relaxed);
+        let quick = len <= most
+            && match self.inner.memory {
+                // There the kernel cannot be asked not to wait.
+                true => self.inner.changes_at_once(),
+                false => {
+                    stability == Stability::Unstable
+                        && self.inner.local
+                        && self.inner.quick_writes.load(Relaxed)
+                }
+            };
         let mut written = 0;
         if quick {
             match self.inner.write(

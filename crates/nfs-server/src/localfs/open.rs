@@ -6,6 +6,7 @@ use super::kind::FsKind;
 use super::lru::Lru;
 use super::node::Node;
 use super::passes::Passes;
+use super::reach::others_can_reach;
 use super::sweeper::EndSweeper;
 use super::sys::{self, Pace, ProcFd};
 use super::table::Table;
@@ -280,6 +281,7 @@ impl Inner {
             changes: options.changes,
             trust: DIRECTORY_TRUST,
             memory: kind.is_memory(),
+            closed: AtomicBool::new(kind.is_memory() && !others_can_reach(&path, euid)),
             posix_lists: kind.has_posix_lists(),
             syncs_names: kind.syncs_names(stat.mount),
             no_exec: flags.contains(StatVfsMountFlags::NOEXEC),
@@ -288,6 +290,7 @@ impl Inner {
                 what: "/proc/self/status does not tell the umask",
                 error,
             })?,
+            path,
             root: Arc::new(Node::new(&stat, (file, key), root, &verifier)),
             sweeper: EndSweeper(Arc::default()),
             round: AtomicU64::new(1),

@@ -64,6 +64,7 @@ impl Inner {
             (idle, std::mem::take(&mut caches.gone))
         };
         self.passes.begin_round(round);
+        self.look_who_can_reach();
         for gone in gone {
             self.forget(&gone);
         }

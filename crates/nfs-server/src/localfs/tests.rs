@@ -128,9 +128,13 @@ impl Export {
     /// One that is served as if it were on a file system in memory.
     fn in_memory() -> Self {
         let mut export = Self::new();
+        // Out of reach of other users of this machine.
+        let above = export.path.parent().expect("it is in one");
+        fs::set_permissions(above, PermissionsExt::from_mode(0o700)).unwrap();
         export.restart_with(|inner| {
             inner.memory = true;
             inner.haste = ReadWriteFlags::empty();
+            inner.look_who_can_reach();
         });
         export
     }

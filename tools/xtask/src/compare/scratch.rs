@@ -37,8 +37,10 @@ pub(super) fn make(parent: &Path) -> Result<TempDir> {
         available >= NEEDED_MIB,
         "{available} MiB of memory are available; {needed}"
     );
+    // Out of reach of other users: our server need not fear that they have a file locked.
     tempfile::Builder::new()
         .prefix("rpcrdma-compare-")
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700))
         .tempdir_in(parent)
         .with_context(|| format!("cannot make a directory in {at}"))
 }

@@ -22,6 +22,39 @@ fn cached_data_is_answered_without_a_job() {
 }
 
 #[test]
+fn what_a_local_user_can_lock_in_memory_holds_up_no_connection() {
+    let export = Export::in_memory();
+    export.write("f", "data");
+    let (who, local, f) = (Identity::root(), export.fs(), export.find("f").unwrap());
+    let at_once = |unseen: &[u8]| {
+        local.attributes(f).wait().unwrap();
+        let data = Gather::from_elem(Bytes::from_static(b"data"), 1);
+        let name = |name| Name::new(name).unwrap();
+        let made = Make::File(CreateHow::Guarded(SetAttributes::default()));
+        [
+            local
+                .write(&who, f, 0, data, Stability::Unstable)
+                .is_ready(),
+            local
+                .make(&who, local.root(), name(b"new"), made)
+                .is_ready(),
+            local.remove(&who, local.root(), name(b"new")).is_ready(),
+            local
+                .lookup(&who, local.root(), Step::Name(Name::new(unseen).unwrap()))
+                .is_ready(),
+            local.read(&who, f, 0, 4).is_ready(),
+        ]
+    };
+    assert_eq!(at_once(b"unseen"), [true; 5]);
+    // Somebody opens the way there.
+    let above = export.path.parent().unwrap();
+    fs::set_permissions(above, PermissionsExt::from_mode(0o711)).unwrap();
+    fs::set_permissions(&export.path, PermissionsExt::from_mode(0o777)).unwrap();
+    local.inner.sweep();
+    assert_eq!(at_once(b"another"), [false, false, false, false, true]);
+}
+
+#[test]
 fn files_in_memory_are_made_written_renamed_and_removed_without_a_job() {
     HANDLES.set(Handles::Table);
     let export = Export::in_memory();

@@ -1,0 +1,75 @@
+//! Whether other users of this machine can reach an export.
+//!
+//! Who has a file open can have it locked in the kernel for as long as it likes: write(2) and
+//! getdents(2) hold the lock of the inode while they wait for memory of the process, which may be
+//! mapped from a FUSE file system that never answers. Whoever else changes that file or directory waits
+//! in the kernel, and cannot be woken.
+
+use super::Inner;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Rights to pass a directory, of its group and of others. An access control list grants nothing
+/// that the bits of the group do not.
+const SEARCH_BY_OTHERS: u32 = 0o011;
+
+/// Whether a user other than root and `me` can come to the directory at `path`: whoever owns a
+/// directory on the way, or is in its group, may be anybody else.
+pub(super) fn others_can_reach(path: &Path, me: u32) -> bool {
+    !path.ancestors().any(|dir| {
+        std::fs::metadata(dir).is_ok_and(|dir| {
+            dir.mode() & SEARCH_BY_OTHERS == 0 && (dir.uid() == 0 || dir.uid() == me)
+        })
+    })
+}
+
+impl Inner {
+    /// Whether changes are made at once, on the task of a connection: nothing waits for a disk, and
+    /// nobody else can make them wait.
+    pub(super) fn changes_at_once(&self) -> bool {
+        self.memory && self.closed.load(Relaxed)
+    }
+
+    /// Looks again whether others can reach the export.
+    pub(super) fn look_who_can_reach(&self) {
+        if self.memory {
+            let closed = !others_can_reach(&self.path, self.me.uid);
+            self.closed.store(closed, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn directory_below_a_closed_one_is_out_of_reach() {
+        let dir = tempfile::tempdir().unwrap();
+        let inner = dir.path().join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        let me = rustix::process::geteuid().as_raw();
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set(&inner, 0o777);
+        set(dir.path(), 0o700);
+        assert!(!others_can_reach(&inner, me), "the one above has mode 0700");
+        for open in [0o701, 0o710] {
+            set(dir.path(), open);
+            assert!(others_can_reach(&inner, me), "{open:o}");
+        }
+        set(&inner, 0o744);
+        assert!(
+            !others_can_reach(&inner, me),
+            "to be listed is not to be entered"
+        );
+        assert_eq!(
+            others_can_reach(&inner, me + 1),
+            me != 0,
+            "its owner is another"
+        );
+    }
+}
