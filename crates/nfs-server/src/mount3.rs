@@ -103,7 +103,9 @@ impl Mount3 {
         let this = self.clone();
         Answer::Blocking(Box::new(move || {
             let _counted = counted;
-            this.users.look_up(&mut call);
+            if !this.users.look_up(&mut call) {
+                return reply(call, &Err::<Mounted, _>(MountStatus::ServerFault));
+            }
             let who = options.identity(&call.cred);
             let searched = way
                 .iter()

@@ -1,12 +1,13 @@
 //! Groups of users as the user database of this machine has them, instead of those that callers claim.
 //!
 //! AUTH_SYS has room for 16 groups (RFC 5531 Appendix A), and everybody can claim any. The database may
-//! be far away, so that it is asked by jobs only, and what it said is kept for a while.
+//! be far away, so that it is asked by jobs only, and what it said is kept for a while. One that hangs
+//! holds some of their threads, and no more.
 
 use crate::client_options::ANONYMOUS;
 use nix::unistd::{Uid, User, getgrouplist};
 use oncrpc::{AuthSys, Call, Credential};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -23,6 +24,13 @@ const GROUPS_MAX_AGE: Duration = Duration::from_secs(300);
 
 /// How long it is remembered that a user has no entry, or that the database did not answer.
 const NO_GROUPS_MAX_AGE: Duration = Duration::from_secs(30);
+
+/// Users that are looked up at a time. Others wait for one of them.
+const MAX_LOOKUPS: usize = 16;
+
+/// How long a call waits for a lookup of another one, or for one of [`MAX_LOOKUPS`]. Then its client is told
+/// to come again.
+const LOOKUP_WAIT: Duration = Duration::from_secs(2);
 
 /// Where the groups of users are to be had.
 pub trait UserDatabase: Send + Sync {
@@ -73,6 +81,8 @@ pub struct UserGroups {
 
 struct Shared {
     database: Box<dyn UserDatabase>,
+    /// See [`LOOKUP_WAIT`].
+    wait: Duration,
     state: Mutex<State>,
     /// Somebody was looked up.
     looked_up: Condvar,
@@ -83,7 +93,8 @@ struct State {
     users: HashMap<u32, Known>,
     /// In the order in which they were looked up. Some may have been again since.
     order: VecDeque<(u32, Instant)>,
-    being_looked_up: HashSet<u32>,
+    /// Since when each user is being looked up.
+    being_looked_up: HashMap<u32, Instant>,
     /// No further failure of the database is logged before this.
     quiet_until: Option<Instant>,
 }
@@ -107,6 +118,7 @@ impl UserGroups {
             of_everybody: false,
             shared: Arc::new(Shared {
                 database: Box::new(database),
+                wait: LOOKUP_WAIT,
                 state: Mutex::default(),
                 looked_up: Condvar::new(),
             }),
@@ -135,12 +147,18 @@ impl UserGroups {
         true
     }
 
-    /// Replaces the groups of the caller by what the database says.
-    pub(crate) fn look_up(&self, call: &mut Call) {
-        if let Some(uid) = self.whose(call) {
-            let entry = self.shared.look_up(uid);
-            replace(call, entry.as_deref());
+    /// Replaces the groups of the caller by what the database says; false if that takes too long, and the
+    /// client is to come again.
+    #[must_use]
+    pub(crate) fn look_up(&self, call: &mut Call) -> bool {
+        let Some(uid) = self.whose(call) else {
+            return true;
+        };
+        match self.shared.look_up(uid) {
+            Ok(entry) => replace(call, entry.as_deref()),
+            Err(TooSlow) => return false,
         }
+        true
     }
 
     /// The user whose groups are to be replaced.
@@ -153,6 +171,10 @@ impl UserGroups {
         }
     }
 }
+
+/// The database does not answer in time.
+#[derive(Debug)]
+struct TooSlow;
 
 /// Puts the groups of the database in place of those claimed.
 fn replace(call: &mut Call, entry: Option<&UserEntry>) {
@@ -173,19 +195,34 @@ impl Shared {
     }
 
     /// What the database says of a user, asked once for all who want to know meanwhile.
-    fn look_up(&self, uid: u32) -> Option<Arc<UserEntry>> {
+    fn look_up(&self, uid: u32) -> Result<Option<Arc<UserEntry>>, TooSlow> {
+        let came = Instant::now();
         let mut state = self.lock();
         loop {
-            if let Some(known) = state.known(uid, Instant::now()) {
-                return known.entry;
+            let now = Instant::now();
+            if let Some(known) = state.known(uid, now) {
+                return Ok(known.entry);
             }
-            if state.being_looked_up.insert(uid) {
-                break;
+            // Whoever comes to a lookup that hangs already does not wait for it.
+            let since = match state.being_looked_up.get(&uid) {
+                Some(since) => *since,
+                None if state.being_looked_up.len() < MAX_LOOKUPS => {
+                    state.being_looked_up.insert(uid, now);
+                    break;
+                }
+                None => state
+                    .being_looked_up
+                    .values()
+                    .min()
+                    .map_or(came, |oldest| *oldest),
+            };
+            let left = (since.min(came) + self.wait).saturating_duration_since(now);
+            if left.is_zero() {
+                state.warn(uid, "the user database does not answer", now);
+                return Err(TooSlow);
             }
-            state = self
-                .looked_up
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            let waited = self.looked_up.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         drop(state);
         let begun = BeingLookedUp { shared: self, uid };
@@ -193,10 +230,7 @@ impl Shared {
         let mut state = self.lock();
         let now = Instant::now();
         let entry = found.unwrap_or_else(|error| {
-            if state.quiet_until.is_none_or(|until| until <= now) {
-                state.quiet_until = Some(now + NO_GROUPS_MAX_AGE);
-                tracing::warn!(uid, %error, "the groups of a user are not to be had; it acts without");
-            }
+            state.warn(uid, &format!("{error}; the user acts without"), now);
             None
         });
         let entry = entry.map(|mut entry| {
@@ -213,7 +247,7 @@ impl Shared {
         state.remember(uid, entry.clone(), now);
         drop(state);
         drop(begun);
-        entry
+        Ok(entry)
     }
 }
 
@@ -234,6 +268,14 @@ impl State {
     fn known(&self, uid: u32, now: Instant) -> Option<Known> {
         let known = self.users.get(&uid)?;
         (now < known.until).then(|| known.clone())
+    }
+
+    /// Says that groups are not to be had, unless it was said lately.
+    fn warn(&mut self, uid: u32, error: &str, now: Instant) {
+        if self.quiet_until.is_none_or(|until| until <= now) {
+            self.quiet_until = Some(now + NO_GROUPS_MAX_AGE);
+            tracing::warn!(uid, %error, "the groups of a user are not to be had");
+        }
     }
 
     fn remember(&mut self, uid: u32, entry: Option<Arc<UserEntry>>, now: Instant) {

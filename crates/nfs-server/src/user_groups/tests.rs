@@ -50,7 +50,7 @@ fn call(local_uid: Option<u32>, uid: u32, gid: u32) -> Call {
 /// The group and the other groups of the caller when both steps were done.
 fn groups(users: &UserGroups, mut call: Call) -> (u32, Vec<u32>) {
     if !users.settle(&mut call) {
-        users.look_up(&mut call);
+        assert!(users.look_up(&mut call));
     }
     match call.cred {
         Credential::Sys(sys) => (sys.gid, sys.gids.to_vec()),
@@ -96,7 +96,7 @@ fn database_is_asked_once_for_a_user_also_where_it_has_none() {
     for uid in [40, 2000, 1000] {
         let mut first = call(None, uid, 9);
         assert!(!users.settle(&mut first), "it has to wait");
-        users.look_up(&mut first);
+        assert!(users.look_up(&mut first));
         assert!(users.settle(&mut call(None, uid, 9)));
     }
     assert_eq!(database.asked.load(SeqCst), 3);
@@ -112,6 +112,58 @@ fn those_who_come_while_the_database_is_asked_wait_for_its_answer() {
         }
     });
     assert_eq!(database.asked.load(SeqCst), 1);
+}
+
+/// Answers for user 40 at once, and for others when it is told to.
+#[derive(Clone, Default)]
+struct Hanging {
+    asked: Arc<AtomicUsize>,
+    released: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl UserDatabase for Hanging {
+    fn user(&self, uid: u32) -> io::Result<Option<UserEntry>> {
+        self.asked.fetch_add(1, SeqCst);
+        let (released, changed) = &*self.released;
+        let held = released.lock().unwrap();
+        let hangs = |released: &mut bool| uid != 40 && !*released;
+        drop(changed.wait_while(held, hangs).unwrap());
+        Ok(None)
+    }
+}
+
+#[test]
+fn database_that_hangs_holds_so_many_threads_and_no_more() {
+    let database = Hanging::default();
+    let mut users = UserGroups::new(database.clone()).of_everybody();
+    Arc::get_mut(&mut users.shared).unwrap().wait = Duration::ZERO;
+    let most = u32::try_from(MAX_LOOKUPS).unwrap();
+    let look_up = |uid| users.look_up(&mut call(None, uid, 9));
+    thread::scope(|scope| {
+        let look_up = &look_up;
+        let hung: Vec<_> = (1..most)
+            .map(|uid| scope.spawn(move || look_up(uid)))
+            .collect();
+        while database.asked.load(SeqCst) + 1 < MAX_LOOKUPS {
+            thread::yield_now();
+        }
+        assert!(!look_up(1), "it is being looked up already");
+        assert!(look_up(40), "there is one place left");
+        let last = scope.spawn(move || look_up(most));
+        while database.asked.load(SeqCst) <= MAX_LOOKUPS {
+            thread::yield_now();
+        }
+        assert!(!look_up(most + 1));
+        assert!(look_up(40), "it is remembered");
+        *database.released.0.lock().unwrap() = true;
+        database.released.1.notify_all();
+        assert!(
+            hung.into_iter()
+                .chain([last])
+                .all(|call| call.join().unwrap())
+        );
+    });
+    assert!(look_up(most + 1));
 }
 
 #[test]
