@@ -44,6 +44,7 @@ mod data;
 mod entries;
 mod find;
 mod group_commit;
+mod hung;
 mod id;
 mod kernel;
 mod kind;
@@ -73,6 +74,7 @@ use crate::fs::{
 use crate::permission;
 use buffer::Pool;
 use bytes::Bytes;
+use hung::Working;
 use kernel::KernelHandles;
 use lru::Lru;
 use node::{Link, Node};
@@ -171,6 +173,7 @@ struct Inner {
     /// What the kernel takes from the mode of what this process makes.
     umask: u32,
     changes: Changes,
+    working: Working,
     sweeper: EndSweeper,
     /// Rounds of the sweeper, from one on.
     round: AtomicU64,
@@ -232,17 +235,18 @@ impl LocalFs {
 
     fn run<T: Failed + 'static>(
         &self,
+        file: FileId,
         op: impl Fn(&Inner, Pace) -> Try<T> + Send + 'static,
     ) -> Outcome<T> {
         if !self.inner.local {
-            return self.slow(move |inner| op(inner, Pace::Patient));
+            return self.slow(file, move |inner| op(inner, Pace::Patient));
         }
         let result = op(&self.inner, Pace::Quick);
         self.inner.shed_if_exhausted();
         match result {
             Ok(value) => Outcome::Ready(value),
             Err(Stop::Fail(error)) => Outcome::Ready(T::failed(error)),
-            Err(Stop::WouldBlock) => self.slow(move |inner| op(inner, Pace::Patient)),
+            Err(Stop::WouldBlock) => self.slow(file, move |inner| op(inner, Pace::Patient)),
         }
     }
 
@@ -250,21 +254,26 @@ impl LocalFs {
     /// yet when it turns out that it would wait.
     fn change<T: Failed + 'static>(
         &self,
+        file: FileId,
         op: impl Fn(&Inner, Pace) -> Try<T> + Send + 'static,
     ) -> Outcome<T> {
         match self.inner.changes_at_once() && !self.inner.table().is_some_and(Table::has_files) {
-            true => self.run(op),
-            false => self.slow(move |inner| op(inner, Pace::Patient)),
+            true => self.run(file, op),
+            false => self.slow(file, move |inner| op(inner, Pace::Patient)),
         }
     }
 
+    /// A job that works on a file.
     fn slow<T: Failed + 'static>(
         &self,
+        file: FileId,
         op: impl FnOnce(&Inner) -> Try<T> + Send + 'static,
     ) -> Outcome<T> {
         let inner = Arc::clone(&self.inner);
         Outcome::Slow(Box::new(move || {
-            let result = op(&inner).unwrap_or_else(|stop| T::failed(stop.into()));
+            let begun = inner.working.begin(file);
+            let result = begun.and_then(|_work| op(&inner));
+            let result = result.unwrap_or_else(|stop| T::failed(stop.into()));
             inner.shed_if_exhausted();
             result
         }))
@@ -422,7 +431,7 @@ impl FileSystem for LocalFs {
     }
 
     fn attributes(&self, file: FileId) -> Outcome<Result<Attributes, Error>> {
-        self.run(move |inner, pace| {
+        self.run(file, move |inner, pace| {
             let node = inner.node(file, pace)?;
             Ok(Ok(inner.attributes(&node)?))
         })
@@ -436,24 +445,26 @@ impl FileSystem for LocalFs {
         guard: Option<Time>,
     ) -> Outcome<Changed<()>> {
         let who = who.clone();
-        self.slow(move |inner| inner.set_attributes(&who, file, set, guard))
+        self.slow(file, move |inner| {
+            inner.set_attributes(&who, file, set, guard)
+        })
     }
 
     fn lookup(&self, who: &Identity, dir: FileId, step: Step<'_>) -> Outcome<Seen<Found>> {
         let who = who.clone();
         match step {
-            Step::Here => self.run(move |inner, pace| inner.lookup_here(dir, pace)),
-            Step::Parent => self.run(move |inner, pace| inner.lookup_parent(&who, dir, pace)),
+            Step::Here => self.run(dir, move |inner, pace| inner.lookup_here(dir, pace)),
+            Step::Parent => self.run(dir, move |inner, pace| inner.lookup_parent(&who, dir, pace)),
             Step::Name(name) => {
                 let name = entries::OwnedName::from_slice(name.bytes());
-                self.run(move |inner, pace| inner.lookup(&who, dir, &name, pace))
+                self.run(dir, move |inner, pace| inner.lookup(&who, dir, &name, pace))
             }
         }
     }
 
     fn access(&self, who: &Identity, file: FileId, wanted: Access) -> Outcome<Seen<Access>> {
         let who = who.clone();
-        self.run(move |inner, pace| {
+        self.run(file, move |inner, pace| {
             let node = inner.node(file, pace)?;
             let attributes = inner.attributes(&node)?;
             let granted = permission::access(node.is_directory(), wanted, |want| {
@@ -467,7 +478,7 @@ impl FileSystem for LocalFs {
     }
 
     fn read_link(&self, _: &Identity, file: FileId) -> Outcome<Seen<Bytes>> {
-        self.run(move |inner, pace| {
+        self.run(file, move |inner, pace| {
             let node = inner.node(file, pace)?;
             let attributes = inner.attributes(&node)?;
             if pace == Pace::Quick && attributes.size > SHORT_LINK {
@@ -503,7 +514,7 @@ impl FileSystem for LocalFs {
 
     fn commit(&self, who: &Identity, file: FileId, _: u64, _: u32) -> Outcome<Changed<()>> {
         let who = who.clone();
-        self.change(move |inner, pace| inner.commit(&who, file, pace))
+        self.change(file, move |inner, pace| inner.commit(&who, file, pace))
     }
 
     fn make(
@@ -514,12 +525,16 @@ impl FileSystem for LocalFs {
         what: Make,
     ) -> Outcome<Changed<Found>> {
         let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
-        self.change(move |inner, pace| inner.make(&who, dir, &name, &what, pace))
+        self.change(dir, move |inner, pace| {
+            inner.make(&who, dir, &name, &what, pace)
+        })
     }
 
     fn remove(&self, who: &Identity, dir: FileId, name: Name<'_>) -> Outcome<Changed<()>> {
         let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
-        self.change(move |inner, pace| inner.remove(&who, dir, &name, false, pace))
+        self.change(dir, move |inner, pace| {
+            inner.remove(&who, dir, &name, false, pace)
+        })
     }
 
     fn remove_directory(
@@ -529,7 +544,9 @@ impl FileSystem for LocalFs {
         name: Name<'_>,
     ) -> Outcome<Changed<()>> {
         let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
-        self.slow(move |inner| inner.remove(&who, dir, &name, true, Pace::Patient))
+        self.slow(dir, move |inner| {
+            inner.remove(&who, dir, &name, true, Pace::Patient)
+        })
     }
 
     fn rename(
@@ -541,12 +558,21 @@ impl FileSystem for LocalFs {
         let who = who.clone();
         let from = (from.0, entries::OwnedName::from_slice(from.1.bytes()));
         let to = (to.0, entries::OwnedName::from_slice(to.1.bytes()));
-        self.change(move |inner, pace| inner.rename(&who, &from, &to, pace))
+        self.change(from.0, move |inner, pace| {
+            let _work = match pace {
+                Pace::Patient if to.0 != from.0 => Some(inner.working.begin(to.0)?),
+                Pace::Patient | Pace::Quick => None,
+            };
+            inner.rename(&who, &from, &to, pace)
+        })
     }
 
     fn link(&self, who: &Identity, file: FileId, dir: FileId, name: Name<'_>) -> Outcome<Linked> {
         let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
-        self.slow(move |inner| inner.link(&who, file, dir, &name))
+        self.slow(file, move |inner| {
+            let _work = inner.working.begin(dir)?;
+            inner.link(&who, file, dir, &name)
+        })
     }
 
     fn read_directory(
@@ -558,11 +584,13 @@ impl FileSystem for LocalFs {
         plus: bool,
     ) -> Outcome<Seen<DirPage>> {
         let who = who.clone();
-        self.slow(move |inner| inner.read_directory(&who, dir, from, budget, plus))
+        self.slow(dir, move |inner| {
+            inner.read_directory(&who, dir, from, budget, plus)
+        })
     }
 
     fn space(&self, file: FileId) -> Outcome<Seen<Space>> {
-        self.slow(move |inner| {
+        self.slow(file, move |inner| {
             let node = inner.node(file, Pace::Patient)?;
             Ok(Seen {
                 attributes: Some(inner.attributes(&node)?),
@@ -574,14 +602,14 @@ impl FileSystem for LocalFs {
     fn acls(&self, file: FileId) -> Outcome<Seen<Acls>> {
         // Lists may have to be read from a disk.
         match self.inner.memory {
-            true => self.run(move |inner, pace| inner.acls(file, pace)),
-            false => self.slow(move |inner| inner.acls(file, Pace::Patient)),
+            true => self.run(file, move |inner, pace| inner.acls(file, pace)),
+            false => self.slow(file, move |inner| inner.acls(file, Pace::Patient)),
         }
     }
 
     fn set_acls(&self, who: &Identity, file: FileId, set: SetAcls) -> Outcome<Seen<()>> {
         let who = who.clone();
-        self.slow(move |inner| inner.set_acls(&who, file, &set))
+        self.slow(file, move |inner| inner.set_acls(&who, file, &set))
     }
 }
 

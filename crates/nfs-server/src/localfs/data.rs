@@ -57,14 +57,14 @@ impl LocalFs {
         self.inner.shed_if_exhausted();
         match begun {
             Ok((reading, true)) => Outcome::Ready(reading.finish()),
-            Ok((mut reading, false)) => self.slow(move |inner| {
+            Ok((mut reading, false)) => self.slow(file, move |inner| {
                 inner.read_on(&mut reading, Pace::Patient)?;
                 Ok(reading.finish())
             }),
             Err(Stop::Fail(error)) => Outcome::Ready(Seen::failed(error)),
             Err(Stop::WouldBlock) => {
                 let who = who.clone();
-                self.slow(move |inner| {
+                self.slow(file, move |inner| {
                     let mut reading = inner.begin_read(&who, file, offset, count, Pace::Patient)?;
                     inner.read_on(&mut reading, Pace::Patient)?;
                     Ok(reading.finish())
@@ -114,7 +114,7 @@ impl LocalFs {
             }
         }
         let who = who.clone();
-        self.slow(move |inner| {
+        self.slow(file, move |inner| {
             let mut written = written;
             inner.write(
                 &who,

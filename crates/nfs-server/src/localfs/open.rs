@@ -1,5 +1,6 @@
 //! Opening a directory to be exported.
 
+use super::hung::Working;
 use super::id::{self, TableId};
 use super::kernel::KernelHandles;
 use super::kind::FsKind;
@@ -294,6 +295,7 @@ impl Inner {
             root: Arc::new(Node::new(&stat, (file, key), root, &verifier)),
             sweeper: EndSweeper(Arc::default()),
             round: AtomicU64::new(1),
+            working: Working::default(),
             writers: Mutex::default(),
         })
     }

@@ -318,3 +318,34 @@ fn create_does_not_miss_a_name_that_is_removed_meanwhile() {
         }
     });
 }
+
+#[test]
+fn calls_on_a_file_that_hangs_are_put_off_and_others_go_on() {
+    let mut export = Export::new();
+    export.restart_with(|inner| inner.working.hung_after = Duration::ZERO);
+    export.write("f", "data");
+    export.write("other", "data");
+    let (f, other) = (export.find("f").unwrap(), export.find("other").unwrap());
+    let who = Identity::root();
+    let write = |file| {
+        let data = Gather::from_elem(Bytes::from_static(b"more"), 1);
+        let stability = Stability::Unstable;
+        let written = export.fs().write(&who, file, 0, data, stability).wait();
+        written.result.map(|out| out.count)
+    };
+    let node = export.fs().inner.node(f, Pace::Patient).unwrap();
+    let held = node.writing.lock().unwrap();
+    std::thread::scope(|scope| {
+        let hung: Vec<_> = (0..8).map(|_| scope.spawn(|| write(f))).collect();
+        while export.fs().inner.working.on(f) < 8 {
+            std::thread::yield_now();
+        }
+        assert_eq!(write(f), Err(Error::Busy));
+        assert_eq!(write(other), Ok(4));
+        drop(held);
+        for call in hung {
+            assert_eq!(call.join().unwrap(), Ok(4));
+        }
+    });
+    assert_eq!(write(f), Ok(4));
+}

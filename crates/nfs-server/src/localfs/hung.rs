@@ -1,0 +1,122 @@
+//! Files on which calls hang in the kernel.
+//!
+//! A job may wait for a disk, or for a lock that a user of this machine holds, for as long as these like.
+//! Further calls on the same file would only take more threads, so they are put off, and those threads go
+//! to calls on other files.
+
+use super::sys::Try;
+use crate::fs::{Error, FileId};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a call works on a file before it is taken to hang.
+const HUNG_AFTER: Duration = Duration::from_secs(5);
+
+/// Calls that may hang on a file. With as many, no further one begins.
+const MAX_HUNG: usize = 8;
+
+/// The jobs that work on each file.
+pub(super) struct Working {
+    begun: Mutex<HashMap<FileId, SmallVec<[Instant; 2]>>>,
+    /// See [`HUNG_AFTER`].
+    pub(super) hung_after: Duration,
+}
+
+/// One of them, until it is dropped.
+pub(super) struct Work<'a> {
+    working: &'a Working,
+    file: FileId,
+    since: Instant,
+}
+
+impl Default for Working {
+    fn default() -> Self {
+        Self {
+            begun: Mutex::default(),
+            hung_after: HUNG_AFTER,
+        }
+    }
+}
+
+impl Working {
+    fn begun(&self) -> MutexGuard<'_, HashMap<FileId, SmallVec<[Instant; 2]>>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to work on a file; an error that has the client come again if too many hang there.
+    pub(super) fn begin(&self, file: FileId) -> Try<Work<'_>> {
+        let since = Instant::now();
+        let mut begun = self.begun();
+        let calls = begun.entry(file).or_default();
+        let is_hung = |call: &&Instant| since.duration_since(**call) >= self.hung_after;
+        if calls.len() >= MAX_HUNG && calls.iter().filter(is_hung).count() >= MAX_HUNG {
+            return Err(Error::Busy.into());
+        }
+        calls.push(since);
+        drop(begun);
+        Ok(Work {
+            working: self,
+            file,
+            since,
+        })
+    }
+
+    #[cfg(test)]
+    pub(super) fn on(&self, file: FileId) -> usize {
+        self.begun().get(&file).map_or(0, SmallVec::len)
+    }
+}
+
+impl Drop for Work<'_> {
+    fn drop(&mut self) {
+        let mut begun = self.working.begun();
+        let Some(calls) = begun.get_mut(&self.file) else {
+            return;
+        };
+        // Those that began at the same moment are as good.
+        if let Some(at) = calls.iter().position(|since| *since == self.since) {
+            calls.swap_remove(at);
+        }
+        if calls.is_empty() {
+            begun.remove(&self.file);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(word: u64) -> FileId {
+        FileId::new(&word.to_be_bytes()).expect("a good length")
+    }
+
+    #[test]
+    fn calls_on_a_file_on_which_too_many_hang_are_put_off_and_those_on_others_are_not() {
+        let working = Working {
+            hung_after: Duration::ZERO,
+            ..Working::default()
+        };
+        let mut hung: Vec<_> = (0..MAX_HUNG)
+            .map_while(|_| working.begin(file(1)).ok())
+            .collect();
+        assert_eq!(hung.len(), MAX_HUNG);
+        assert!(working.begin(file(1)).is_err());
+        assert!(working.begin(file(2)).is_ok());
+        hung.pop();
+        assert!(working.begin(file(1)).is_ok());
+        drop(hung);
+        assert!(working.begun().is_empty());
+    }
+
+    #[test]
+    fn calls_that_have_just_begun_do_not_hang() {
+        let working = Working::default();
+        let many: Vec<_> = (0..100)
+            .map_while(|_| working.begin(file(1)).ok())
+            .collect();
+        assert_eq!(many.len(), 100);
+    }
+}
