@@ -126,10 +126,7 @@ struct Inner {
     caches: Mutex<Caches>,
     passes: Passes,
     /// Which calls change names of a directory, data or attributes of a file.
-    turns: Turns,
-    /// Held while a mode is read and changed accordingly, or set: a mode that was read before is not
-    /// given back after somebody set another one. Taken behind `turns`, if both are.
-    modes: Mutex<()>,
+    turns: Arc<Turns>,
     /// The directory with our own state, which no client gets to see.
     hidden: Option<(u64, u64)>,
     /// Whether birth times tell files apart here.
@@ -293,10 +290,6 @@ impl Inner {
         } else {
             pace
         }
-    }
-
-    fn modes(&self) -> MutexGuard<'_, ()> {
-        self.modes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The identity whose rights apply: the caller's, or that of this process.

@@ -245,7 +245,7 @@ impl Inner {
             // A change of a mode may have to wait for a disk.
             Err(Errno::ACCESS) if !self.as_root && pace == Pace::Quick => Err(Stop::WouldBlock),
             Err(Errno::ACCESS) if !self.as_root => {
-                let _modes = self.modes();
+                let _modes = self.turns.modes(node.ino);
                 let attributes = self.attributes(node)?;
                 if attributes.uid != self.me.uid {
                     return Err(Error::Access.into());

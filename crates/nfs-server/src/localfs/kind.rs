@@ -193,12 +193,29 @@ fn driver(mount: u64) -> Option<String> {
 }
 
 fn driver_in(mounts: &str, mount: u64) -> Option<&str> {
-    let line = mounts.lines().find(|line| {
+    // Any number of optional fields stand before the dash.
+    let (_, about) = line_of(mounts, mount)?.split_once(" - ")?;
+    about.split(' ').next()
+}
+
+/// The device that a mount is of, by its id. Subvolumes of btrfs, whose files say each that they are of
+/// another one, have it in common.
+pub(super) fn file_system(mount: u64) -> Option<(u32, u32)> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    device_in(&mounts, mount)
+}
+
+fn device_in(mounts: &str, mount: u64) -> Option<(u32, u32)> {
+    let device = line_of(mounts, mount)?.split(' ').nth(2)?;
+    let (major, minor) = device.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+fn line_of(mounts: &str, mount: u64) -> Option<&str> {
+    mounts.lines().find(|line| {
         let id = line.split(' ').next();
         id.is_some_and(|id| id.parse() == Ok(mount))
-    })?;
-    // Any number of optional fields stand before the dash.
-    line.split_once(" - ")?.1.split(' ').next()
+    })
 }
 
 #[cfg(test)]
@@ -259,5 +276,7 @@ mod tests {
         assert_eq!(driver_in(mounts, 36), Some("ext2"));
         assert_eq!(driver_in(mounts, 37), Some("ext4"));
         assert_eq!(driver_in(mounts, 3), None);
+        assert_eq!(device_in(mounts, 36), Some((98, 0)));
+        assert_eq!(device_in(mounts, 3), None);
     }
 }

@@ -3,7 +3,7 @@
 use super::hung::Working;
 use super::id::{self, TableId};
 use super::kernel::KernelHandles;
-use super::kind::FsKind;
+use super::kind::{FsKind, file_system};
 use super::lru::Lru;
 use super::node::Node;
 use super::passes::Passes;
@@ -250,8 +250,7 @@ impl Inner {
                 gone: Vec::new(),
             }),
             passes: Passes::new(),
-            turns: Turns::default(),
-            modes: Mutex::default(),
+            turns: Turns::of(file_system(stat.mount).unwrap_or(stat.device)),
             births: kind.keeps_births(),
             local: kind.is_local(),
             open_files: options.open_files,

@@ -97,7 +97,7 @@ impl Inner {
         if let Some(size) = set.size {
             self.truncate(who, node, size)?;
         }
-        let modes = self.modes();
+        let modes = self.turns.modes(node.ino);
         if uid.is_some() || gid.is_some() {
             let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
             self.as_caller(who, || {

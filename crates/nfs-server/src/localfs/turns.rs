@@ -7,20 +7,42 @@
 //!
 //! Everything here is by inode number and in stripes: two files may share one, which costs time or an
 //! attribute, and never more. A lock of names is never held while another directory is waited for.
+//!
+//! Exports of one file system share it: the same file may be in several of them, one below the other.
 
 use super::sys::{Pace, Stop, Try};
+use std::collections::HashMap;
 use std::sync::TryLockError;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
+};
 
-/// Directories whose names can change at a time, of an export.
+/// Directories whose names can change at a time, of a file system.
 const DIRECTORIES: usize = 1024;
 
-/// Files of which overlapping changes are told apart, of an export.
+/// Files of which overlapping changes are told apart, of a file system.
 const FILES: usize = 4096;
 
-/// Files of which some wait while the attributes of one are compared and set, of an export.
+/// Files of which some wait while the attributes of one are compared and set, of a file system.
 const GUARDS: usize = 256;
+
+/// What says which file system it is.
+pub(super) type FileSystemId = (u32, u32);
+
+/// Those of the file systems that are exported.
+#[derive(Default)]
+struct OfFileSystems(Mutex<HashMap<FileSystemId, Weak<Turns>>>);
+
+#[cfg(not(test))]
+static OF_FILE_SYSTEMS: std::sync::LazyLock<OfFileSystems> =
+    std::sync::LazyLock::new(OfFileSystems::default);
+
+// Tests run side by side, with files of one file system, and each counts what overlaps in it alone.
+#[cfg(test)]
+thread_local! {
+    static OF_FILE_SYSTEMS: OfFileSystems = OfFileSystems::default();
+}
 
 /// Who changes what.
 pub(super) struct Turns {
@@ -31,6 +53,7 @@ pub(super) struct Turns {
     files: Box<[Overlaps]>,
     guards: Box<[RwLock<()>]>,
     places: Box<[Mutex<()>]>,
+    modes: Box<[Mutex<()>]>,
 }
 
 impl Default for Turns {
@@ -44,11 +67,33 @@ impl Default for Turns {
             files: all(FILES),
             guards: all(GUARDS),
             places: all(GUARDS),
+            modes: all(GUARDS),
         }
     }
 }
 
+impl OfFileSystems {
+    fn turns(&self, file_system: FileSystemId) -> Arc<Turns> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turns) = all.get(&file_system).and_then(Weak::upgrade) {
+            return turns;
+        }
+        all.retain(|_, turns| turns.strong_count() > 0);
+        let turns = Arc::default();
+        all.insert(file_system, Arc::downgrade(&turns));
+        turns
+    }
+}
+
 impl Turns {
+    /// Those of a file system, which all exports of it share.
+    pub(super) fn of(file_system: FileSystemId) -> Arc<Self> {
+        #[cfg(not(test))]
+        return OF_FILE_SYSTEMS.turns(file_system);
+        #[cfg(test)]
+        OF_FILE_SYSTEMS.with(|all| all.turns(file_system))
+    }
+
     /// Waits until nobody else changes names of one or two directories. In haste it does not wait.
     pub(super) fn names(&self, dirs: [u64; 2], pace: Pace) -> Try<Names<'_>> {
         // In the same order for everybody, so that no two calls wait for each other.
@@ -99,6 +144,13 @@ impl Turns {
     /// names to the same one. Taken last.
     pub(super) fn places(&self, ino: u64) -> MutexGuard<'_, ()> {
         let lock = &self.places[stripe(ino, self.places.len())];
+        lock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Held while a mode is read and changed accordingly, or set: a mode that was read before is not given
+    /// back after somebody set another one. Taken behind the others, if both are.
+    pub(super) fn modes(&self, ino: u64) -> MutexGuard<'_, ()> {
+        let lock = &self.modes[stripe(ino, self.modes.len())];
         lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -220,5 +272,20 @@ mod tests {
         assert!(turns.names([3, 4], Pace::Quick).is_ok());
         drop(names);
         assert!(turns.names([2, 2], Pace::Quick).is_ok());
+    }
+
+    #[test]
+    fn exports_of_one_file_system_share_turns_and_those_of_others_do_not() {
+        let all = OfFileSystems::default();
+        let of = |which| all.turns((8, which));
+        let (one, other) = (of(1), of(2));
+        assert!(Arc::ptr_eq(&one, &of(1)) && !Arc::ptr_eq(&one, &other));
+        drop(one);
+        let _third = of(3);
+        assert_eq!(
+            all.0.lock().unwrap().len(),
+            2,
+            "the first is not exported any more"
+        );
     }
 }

@@ -349,3 +349,25 @@ fn calls_on_a_file_that_hangs_are_put_off_and_others_go_on() {
     });
     assert_eq!(write(f), Ok(4));
 }
+
+#[test]
+fn client_of_a_nested_export_is_told_that_one_of_the_outer_export_wrote() {
+    let export = Export::new();
+    fs::create_dir(export.path.join("d")).unwrap();
+    export.write("d/f", "data");
+    let nested = LocalFs::open(export.path.join("d"), options()).unwrap();
+    let step = Step::Name(Name::new(b"f").unwrap());
+    let who = Identity::root();
+    let f = nested.lookup(&who, nested.root(), step).wait().result;
+    let f = f.unwrap().file;
+    let ino = fs::metadata(export.path.join("d/f")).unwrap().ino();
+    let write = || {
+        let data = Gather::from_elem(Bytes::from_static(b"more"), 1);
+        let stability = Stability::Unstable;
+        nested.write(&who, f, 0, data, stability).wait().wcc
+    };
+    let other = export.fs().inner.turns.begin(ino, false);
+    assert!(write().before.is_none());
+    drop(other);
+    assert!(write().before.is_some());
+}
