@@ -251,15 +251,22 @@ impl Maker<'_> {
     fn is_fresh(&self, stat: &Stat, kind: FileKind, mode: u32, begin: Time) -> bool {
         let found = &stat.attributes;
         let links = if kind == FileKind::Directory { 2 } else { 1 };
+        // Some file systems count no names of directories within a directory.
+        if found.kind != kind || found.links > links {
+            return false;
+        }
+        // Others have a clock of their own, and may give all files an owner and rights of their own: FAT,
+        // many in FUSE, a server that takes us for nobody. What is set next is set as the caller, who has
+        // the rights to do it there or not.
+        if !self.inner.local {
+            return true;
+        }
         let rights = mode & 0o777;
-        found.kind == kind
-            && found.uid == self.inner.acting(self.who).uid
-            // Some file systems count no names of directories within a directory.
-            && found.links <= links
+        found.uid == self.inner.acting(self.who).uid
             // The umask, or a default list, may have taken some away; symbolic links have all.
             && (kind == FileKind::Symlink || found.mode & 0o777 & !rights == 0)
-            && (!self.inner.local || is_since(found.mtime, begin))
-            && (!self.inner.local || stat.born.is_none_or(|born| is_since(born, begin)))
+            && is_since(found.mtime, begin)
+            && stat.born.is_none_or(|born| is_since(born, begin))
     }
 
     /// Gives what was made the rest of its attributes.
@@ -477,5 +484,34 @@ mod tests {
         assert_eq!(make("victim"), Err(Error::Busy));
         std::fs::remove_dir(dir.path().join("new")).unwrap();
         assert_eq!(make("new"), Ok(()));
+    }
+
+    /// As FAT, a squashed NFS and many file systems in FUSE do.
+    #[test]
+    fn directory_is_made_where_the_file_system_chooses_owner_and_rights() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = LocalFsOptions::default();
+        let mut inner = Inner::open(dir.path().to_owned(), options).unwrap();
+        let mut make = |local, name: &str| {
+            inner.local = local;
+            let (inner, root) = (&inner, inner.root.id());
+            let changed = inner.change_directory(root, Pace::Patient, |node, _, turn| {
+                let maker = Maker {
+                    inner,
+                    who: &Identity::root(),
+                    dir: node,
+                    name: name.as_bytes(),
+                };
+                let made = maker.make_entry(FileKind::Directory, 0o700, turn, || {
+                    let mode = Mode::from_raw_mode(0o777);
+                    rustix::fs::mkdirat(&inner.root.path, name, mode)?;
+                    rustix::fs::chmodat(&inner.root.path, name, mode, AtFlags::empty())
+                });
+                made.map(|_| ())
+            });
+            changed.unwrap().result
+        };
+        assert_eq!(make(true, "one"), Err(Error::Busy));
+        assert_eq!(make(false, "two"), Ok(()));
     }
 }
