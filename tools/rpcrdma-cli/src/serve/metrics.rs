@@ -11,17 +11,20 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use oncrpc::PeerGroup;
+use oncrpc::admission::{Admission, Admitted, ConnectionLimits};
 use prometheus::{TEXT_FORMAT, TextEncoder};
 use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Connections at a time; further ones wait in the socket.
+/// Connections at a time. One more takes the place of one that has not sent a request yet, else of the one
+/// whose last request is the oldest: who only holds connections open keeps nobody else from metrics.
 const MAX_CONNECTIONS: usize = 16;
 
 /// How long a client may take to send the head of a request.
@@ -32,6 +35,9 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Most bytes of the head of a request.
 const MAX_HEAD: usize = 16 << 10;
+
+/// How long to wait for evicted connections to end before it is looked at again whether they have.
+const LEAVING_PAUSE: Duration = Duration::from_millis(5);
 
 /// After a failure to accept, such as no file descriptor being left, this long nothing is tried.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -76,34 +82,55 @@ impl Drop for Metrics {
 }
 
 async fn serve(listener: TcpListener, observed: Arc<Observed>) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let limits = ConnectionLimits::new(MAX_CONNECTIONS, MAX_CONNECTIONS);
+    let admission = Admission::new(limits.with_idle_giving_way());
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        while admission.is_crowded() {
+            tokio::time::sleep(LEAVING_PAUSE).await;
+        }
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection for metrics");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        let observed = Arc::clone(&observed);
+        let (evict, evicted) = oneshot::channel();
+        // Without a receiver the connection has ended by itself.
+        let evict = || {
+            let _ = evict.send(());
+        };
+        let Ok(admitted) = admission.admit(PeerGroup::of(peer.ip()), evict) else {
+            continue;
+        };
+        let serving = serve_connection(stream, Arc::clone(&observed), admitted);
         tokio::spawn(async move {
-            let serving = serve_connection(stream, observed);
-            match tokio::time::timeout(CONNECTION_TIMEOUT, serving).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::debug!(%error, "a connection for metrics failed"),
-                Err(_) => tracing::debug!("a connection for metrics was closed for its age"),
+            tokio::select! {
+                served = tokio::time::timeout(CONNECTION_TIMEOUT, serving) => match served {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => tracing::debug!(%error, "a connection for metrics failed"),
+                    Err(_) => tracing::debug!("a connection for metrics was closed for its age"),
+                },
+                Ok(()) = evicted => {
+                    tracing::debug!("a connection for metrics gave way to another one");
+                }
             }
-            drop(place);
         });
     }
 }
 
-async fn serve_connection(stream: TcpStream, observed: Arc<Observed>) -> hyper::Result<()> {
+async fn serve_connection(
+    stream: TcpStream,
+    observed: Arc<Observed>,
+    admitted: Admitted,
+) -> hyper::Result<()> {
+    let admitted = Mutex::new(admitted);
     let service = service_fn(move |request| {
+        // From now on it is idle for as long as its next request takes.
+        let mut admitted = admitted.lock().unwrap_or_else(PoisonError::into_inner);
+        admitted.set_up();
+        drop(admitted);
         let reply = reply(&request, &observed);
         async move { Ok::<_, Infallible>(reply) }
     });

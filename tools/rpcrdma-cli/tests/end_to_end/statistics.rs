@@ -7,6 +7,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 /// A value of the announcement.
 fn said(served: &Served, key: &str) -> String {
@@ -90,6 +91,30 @@ fn requests_for_anything_else_than_metrics_are_refused() {
         get(&addr, "/metrics").starts_with("HTTP/1.1 200 "),
         "it goes on"
     );
+}
+
+#[test]
+fn requests_that_never_end_keep_nobody_from_metrics() {
+    let served = Served::new(&["--metrics", "0"]);
+    let addr = said(&served, "metrics");
+    let begun: Vec<TcpStream> = (0..40)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&addr).unwrap();
+            stream.write_all(b"GET /met").unwrap();
+            stream
+        })
+        .collect();
+    let mut stream = TcpStream::connect(&addr).unwrap();
+    // The server waits twice as long for the end of those requests.
+    stream
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .unwrap();
+    let request = b"GET /metrics HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
+    drop(begun);
 }
 
 #[test]
