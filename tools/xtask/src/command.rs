@@ -28,9 +28,23 @@ pub(crate) fn cargo() -> Command {
 ///
 /// It does not build, or there is no such program.
 pub(crate) fn build(arguments: &[&str], name: &str) -> Result<PathBuf> {
+    build_with(arguments, name, &[])
+}
+
+/// The same with variables in cargo's environment.
+///
+/// # Errors
+///
+/// Those of [`build`].
+pub(crate) fn build_with(
+    arguments: &[&str],
+    name: &str,
+    environment: &[(&str, &str)],
+) -> Result<PathBuf> {
     let built = cargo()
         .arg("build")
         .args(arguments)
+        .envs(environment.iter().copied())
         .arg("--message-format=json-render-diagnostics")
         .stderr(Stdio::inherit())
         .output()

@@ -1,5 +1,5 @@
 //! The project's chores: `cargo xtask` with `ci`, `tidy`, `fuzz`, `soak`, `scale`, `compare`,
-//! `dashboard`, `interop`, `record-mix`.
+//! `dashboard`, `interop`, `record-mix`, `package`.
 
 mod ci;
 mod command;
@@ -9,6 +9,7 @@ mod dashboard;
 mod fuzz;
 mod interop;
 mod lines;
+mod package;
 mod root;
 mod scale;
 mod server;
@@ -52,6 +53,8 @@ enum Chore {
     Interop(interop::Options),
     /// Record the calls of Linux' NFS clients at work, for `rpcrdma bench thresholds`
     RecordMix(interop::MixOptions),
+    /// Make a Debian package and an image for containers
+    Package(package::Options),
 }
 
 fn main() -> ExitCode {
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Chore::ScaleClients(options) => scale::run_clients(&options),
         Chore::Interop(options) => interop::run(&options),
         Chore::RecordMix(options) => interop::record_mix(&options),
+        Chore::Package(options) => package::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

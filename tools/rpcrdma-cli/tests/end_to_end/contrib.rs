@@ -96,29 +96,39 @@ fn man_page_has_every_key_and_limit_of_the_file() {
 }
 
 #[test]
-fn example_of_a_file_can_be_used() {
+fn example_of_a_file_exports_nothing_until_its_comments_are_removed() {
     let example = fs::read_to_string(contrib("rpcrdma.toml")).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("exports.toml");
-    let example = example.replacen("path = \"/srv\"", &format!("path = {:?}", dir.path()), 1);
-    fs::write(&path, &example).unwrap();
     let check = ["serve", "--check", "--config", path.to_str().unwrap()];
+    fs::write(&path, &example).unwrap();
+    fails(&check, 78, "export: there has to be one at least");
+    // Of this block only, as an administrator who begins.
+    let first = ["#[[export]]", "#path = ", "#read_only = true"];
+    let begun = uncommented(&example, |line| {
+        first.iter().any(|begin| line.starts_with(begin))
+    });
+    let begun = begun.replacen("path = \"/srv\"", &format!("path = {:?}", dir.path()), 1);
+    fs::write(&path, &begun).unwrap();
     assert!(text(&ok(&check)).contains("127.0.0.0/8: read-only"));
-    // So can all that is a comment in it.
-    let all: String = example
-        .lines()
-        .map(|line| match line.strip_prefix('#') {
-            Some(rest) if !rest.starts_with(' ') => format!("{rest}\n"),
-            _ => format!("{line}\n"),
-        })
-        .collect();
-    fs::write(&path, all).unwrap();
+    // And all of it.
+    fs::write(&path, uncommented(&example, |_| true)).unwrap();
     let said = text(&ok(&check));
     assert!(said.contains("\n/srv is "), "{said}");
     assert!(
         said.contains("  backup.example.org: read-write, squash none"),
         "{said}"
     );
-    fs::write(&path, example.replace("[server]", "[sever]")).unwrap();
+    fs::write(&path, begun.replace("[server]", "[sever]")).unwrap();
     fails(&check, 78, "sever: unknown field");
+}
+
+/// The text with these of its lines no comments any more, where they are no sentences.
+fn uncommented(text: &str, which: impl Fn(&str) -> bool) -> String {
+    text.lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(rest) if !rest.starts_with(' ') && which(line) => format!("{rest}\n"),
+            _ => format!("{line}\n"),
+        })
+        .collect()
 }

@@ -1,0 +1,189 @@
+//! The Debian package.
+//!
+//! Made by cargo-deb, by what `[package.metadata.deb]` of the program says. It is run as a program: its
+//! library is experimental, as its documentation says.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use super::facts::{self, Progress};
+use super::share;
+use crate::command::{build, cargo, line, output};
+
+/// The version of cargo-deb that the packages are made with.
+const CARGO_DEB: &str = "3.8.0";
+
+/// Sockets of systemd, by the folder where cargo-deb finds each alone: beside the service it would take the
+/// service for theirs too.
+const SOCKETS: [(&str, &str); 2] = [
+    ("units/rdma", "rpcrdma-rdma.socket"),
+    ("units/mount", "rpcrdma-mount.socket"),
+];
+
+/// Where `[package.metadata.deb]` looks for what is made here.
+fn staging() -> PathBuf {
+    crate::root().join("target/package")
+}
+
+/// Makes the package in `folder`.
+///
+/// # Errors
+///
+/// The program does not build, a tool is missing, or lintian finds an error.
+pub(super) fn make(
+    folder: &Path,
+    maintainer: Option<&str>,
+    progress: &Progress,
+) -> Result<PathBuf> {
+    check_tools()?;
+    progress.say("the program, with cargo build --release");
+    let program = build(&["--release", "--package=rpcrdma-cli"], "rpcrdma")?;
+    let cargo_deb = cargo_deb(progress)?;
+    progress.say("manual pages, completions and licenses");
+    let staging = staging();
+    let share = share::make(&staging, &program)?;
+    let time = facts::source_time()?;
+    let maintainer = maintainer.map_or_else(default_maintainer, |given| Ok(given.to_owned()))?;
+    fs::write(
+        share.join("changelog.Debian"),
+        changelog(&maintainer, time)?,
+    )?;
+    for (place, socket) in SOCKETS {
+        let place = staging.join(place);
+        fs::create_dir_all(&place)?;
+        fs::copy(
+            crate::root().join("contrib/systemd").join(socket),
+            place.join(socket),
+        )?;
+    }
+    progress.say("the Debian package, with cargo-deb");
+    let made = output(
+        Command::new(&cargo_deb)
+            .current_dir(crate::root())
+            .args([
+                "--package",
+                "rpcrdma-cli",
+                "--no-build",
+                "--locked",
+                "--strip",
+                "--no-dbgsym",
+            ])
+            .args(["--compress-type", "xz", "--maintainer", &maintainer])
+            .arg("--output")
+            .arg(folder)
+            .env("SOURCE_DATE_EPOCH", time.to_string()),
+    )?;
+    let package = made
+        .lines()
+        .next_back()
+        .map(|line| PathBuf::from(line.trim()));
+    let package = package.filter(|path| path.is_file());
+    let package = package.context("cargo-deb does not say what it has made")?;
+    lint(&package, progress)?;
+    Ok(package)
+}
+
+/// What cargo-deb runs.
+fn check_tools() -> Result<()> {
+    for (tool, package) in [("dpkg-shlibdeps", "dpkg-dev"), ("strip", "binutils")] {
+        let there = Command::new(tool)
+            .arg("--version")
+            .stdin(Stdio::null())
+            .output();
+        if there.is_err() {
+            bail!(
+                "{tool} is missing, of the package {package}: it takes Debian to make its packages"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// cargo-deb of the right version; it is installed below `target` if there is none.
+fn cargo_deb(progress: &Progress) -> Result<PathBuf> {
+    let tools = staging().join("tools");
+    let ours = tools.join("bin/cargo-deb");
+    for candidate in [PathBuf::from("cargo-deb"), ours.clone()] {
+        let version = output(Command::new(&candidate).arg("--version"));
+        if version.is_ok_and(|version| version.split_whitespace().any(|word| word == CARGO_DEB)) {
+            return Ok(candidate);
+        }
+    }
+    progress.say("cargo-deb, with cargo install");
+    let mut install = cargo();
+    install
+        .args([
+            "install",
+            "--quiet",
+            "--locked",
+            "--force",
+            "cargo-deb",
+            "--version",
+            CARGO_DEB,
+        ])
+        .arg("--root")
+        .arg(&tools);
+    let status = install.stdin(Stdio::null()).status()?;
+    if !status.success() {
+        bail!("{} failed ({status})", line(&install));
+    }
+    Ok(ours)
+}
+
+/// The maintainer in the program's metadata.
+fn default_maintainer() -> Result<String> {
+    let path = crate::root().join("tools/rpcrdma-cli/Cargo.toml");
+    let manifest = fs::read_to_string(path)?;
+    let found = manifest
+        .lines()
+        .find_map(|line| line.strip_prefix("maintainer = "));
+    let found = found.context("the package has no maintainer")?;
+    Ok(found.trim_matches('"').to_owned())
+}
+
+/// The changelog of the package itself, which has one entry: what changes in the program is in that of the
+/// program.
+fn changelog(maintainer: &str, time: u64) -> Result<String> {
+    let version = facts::version();
+    let date = output(
+        Command::new("date")
+            .args(["--utc", "--rfc-email", &format!("--date=@{time}")])
+            .env("LC_ALL", "C"),
+    )?;
+    Ok(format!(
+        "rpcrdma ({version}-1) unstable; urgency=medium\n\n  * New version; what changed is in changelog.gz.\n\n \
+         -- {maintainer}  {}\n",
+        date.trim()
+    ))
+}
+
+/// Has lintian look at the package, where it is installed.
+fn lint(package: &Path, progress: &Progress) -> Result<()> {
+    let done = Command::new("lintian")
+        .args([
+            "--fail-on",
+            "error",
+            "--allow-root",
+            "--tag-display-limit",
+            "0",
+        ])
+        .arg(package)
+        .stdin(Stdio::null())
+        .output();
+    let Ok(done) = done else {
+        progress.say("not checked: lintian is not installed");
+        return Ok(());
+    };
+    let said = String::from_utf8_lossy(&done.stdout);
+    for line in said.lines() {
+        progress.say(&format!("lintian: {line}"));
+    }
+    if !done.status.success() {
+        bail!("lintian finds errors in {}", package.display());
+    }
+    progress.say("lintian finds no errors");
+    Ok(())
+}
