@@ -73,12 +73,17 @@ pub(super) fn tree(progress: &Progress) -> Result<Tree> {
     Ok(tree)
 }
 
+/// Flags of the compiler for a static program. The other one has random numbers come from the kernel by
+/// getrandom(2): looked up at run time, as by default, it is not found in a static program, and then `/dev` is
+/// needed.
+const FLAGS: &str = "-C target-feature=+crt-static --cfg getrandom_backend=\"linux_getrandom\"";
+
 /// Builds the program with the C library of GNU in it. It resolves names and users by `files` and `dns`
 /// itself; other modules of nsswitch.conf would have to be loaded.
 fn static_program() -> Result<PathBuf> {
     let target = facts::host()?;
     let given = std::env::var("RUSTFLAGS").unwrap_or_default();
-    let flags = format!("{given} -C target-feature=+crt-static");
+    let flags = format!("{given} {FLAGS}");
     // With --target, cargo does not use the flags for what it runs itself while it builds.
     let arguments = ["--release", "--package=rpcrdma-cli", "--target", &target];
     let program = build_with(&arguments, "rpcrdma", &[("RUSTFLAGS", flags.trim())])?;
