@@ -54,6 +54,12 @@ impl GroupCommit {
         leading.result
     }
 
+    /// Syncs that began.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> u64 {
+        self.state().began
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

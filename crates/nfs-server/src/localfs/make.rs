@@ -149,6 +149,10 @@ impl Maker<'_> {
                         &SetAttributes::size(size),
                     )?;
                     self.inner.persist(&node)?;
+                }
+                // As above. Data that others have written to it is theirs to commit.
+                self.inner.persist(self.dir)?;
+                if set.size.is_some() {
                     return found_as_it_is(&node);
                 }
             }

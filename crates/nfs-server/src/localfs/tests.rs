@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 mod data;
+mod durable;
 mod handles;
 mod kernel;
 mod mounts;
