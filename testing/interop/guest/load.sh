@@ -17,7 +17,7 @@ BURST=8
 
 # load_start: makes /mnt/load and sets the jobs to work. /mnt/noise holds 4 MiB of noise.
 load_start() {
-  mkdir -p $LOAD/rounds /mnt/load/names /mnt/load/exclusive || die 'making the directories of the load'
+  mkdir -p $LOAD/rounds /mnt/load/names /mnt/load/exclusive /mnt/load/kept || die 'making the directories of the load'
   local number
   for ((number = 1; number <= BURST; number++)); do
     mkdir -p /mnt/load/burst/$number || die 'making the directories of a burst'
@@ -30,7 +30,7 @@ load_start() {
   : >/mnt/load/linked || die 'making the file that is linked'
   sync
   local job
-  for job in writes stable reads names exclusive; do
+  for job in writes stable reads names kept exclusive; do
     echo 0 >$LOAD/rounds/$job
     load_job $job &
   done
@@ -95,6 +95,28 @@ load_names() {
   changes rmdir "$there"
   [ ! -e "$here" ] && [ ! -e "$there" ] || die "the directory of round $1 is still there"
 }
+
+# Changes that stay, each noted with its reply: what was noted is looked for by the host while there is no
+# server, and nothing that a later change has undone may be back (tests/kept.rs).
+load_kept() {
+  local kept=/mnt/load/kept round=$1
+  : >$kept/file-$round || die "create of round $round"
+  kept_step "$round" 1
+  changes mkdir $kept/dir-$round
+  kept_step "$round" 2
+  changes ln -s "file-$round" $kept/soft-$round
+  kept_step "$round" 3
+  changes ln $kept/file-$round $kept/hard-$round
+  kept_step "$round" 4
+  changes mv $kept/hard-$round $kept/dir-$round/moved
+  kept_step "$round" 5
+  chmod 600 $kept/file-$round || die "chmod of round $round"
+  kept_step "$round" 6
+  : >$kept/gone-$round || die "create of round $round"
+  changes rm $kept/gone-$round
+  kept_step "$round" 7
+}
+kept_step() { printf '@@note kept %d %d\n' "$1" "$2"; }
 
 # changes COMMAND...: a change of names. That it was made already is an error to count.
 changes() {
@@ -180,6 +202,9 @@ load_end() {
     cmp - /mnt/load/journal || die 'the journal'
   same 'exclusively made files' "$(cat $LOAD/rounds/exclusive)" "$(ls /mnt/load/exclusive | wc -l)"
   same 'what is left of the names' '' "$(ls -A /mnt/load/names)"
+  rounds=$(cat $LOAD/rounds/kept)
+  for ((round = 1; round <= rounds; round++)); do printf '%s\n' dir-$round file-$round soft-$round; done | sort |
+    diff - <(ls -A /mnt/load/kept) || die 'what was kept'
   rm -r /mnt/load || die 'removing what the load left'
 }
 

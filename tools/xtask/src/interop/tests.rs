@@ -5,6 +5,7 @@ mod capture;
 mod cut_connection;
 mod idle;
 mod inline_sizes;
+mod kept;
 mod kernel_calls_back;
 mod kernel_reference;
 mod kernel_restart;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+use super::kept::check_kept;
 use super::{MIB, write_noise};
 use crate::interop::TestRun;
 use crate::interop::guest::{Boot, Guest};
@@ -57,10 +58,8 @@ pub(super) fn boot<'a>(
         name: "guest",
         script,
         environment: &environment,
-        program: None,
-        forwards: &[],
-        capture: None,
         limit,
+        ..Boot::default()
     };
     Guest::boot(run, &boot)
 }
@@ -100,5 +99,5 @@ pub(super) fn check_stable(guest: &mut Guest<'_>, folder: &Path) -> Result<()> {
             file.display()
         );
     }
-    Ok(())
+    check_kept(&notes, &load.join("kept"))
 }

@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 const RESTARTS: usize = 2;
 
 /// How often it is killed under load; every other time its last replies do not arrive.
-const KILLS: usize = 4;
+const KILLS: usize = 10;
 
 /// Calls that have to be in flight before a server is killed whose replies do not arrive: those of a
 /// burst (`load.sh`).
