@@ -15,6 +15,7 @@ mod series;
 mod serve;
 mod servers;
 mod tests;
+mod write_log;
 
 use std::fs;
 use std::path::{Path, PathBuf};

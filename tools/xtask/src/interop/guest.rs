@@ -31,6 +31,7 @@ const UP_LIMIT: Duration = Duration::from_secs(120);
 const BOOTS: usize = 4;
 
 /// What a guest is started with.
+#[derive(Default)]
 pub(super) struct Boot<'a> {
     /// Names the machine in logs.
     pub(super) name: &'a str,
@@ -40,6 +41,11 @@ pub(super) struct Boot<'a> {
     pub(super) environment: &'a [(&'a str, String)],
     /// A program of the host, which the guest has as `/lab/rpcrdma`.
     pub(super) program: Option<&'a Path>,
+    /// Further files, with their names in the guest's `/lab`; all may be executed.
+    pub(super) files: &'a [(&'a str, &'a Path)],
+    /// Images of disks, which the guest has as `/dev/vda` and so on. What it writes is in the file when it is
+    /// told so; the file is not synced, as the host does not crash.
+    pub(super) disks: &'a [&'a Path],
     /// Ports of the host's 127.0.0.1 and the guest's ports behind them.
     pub(super) forwards: &'a [(u16, u16)],
     /// Where to write the traffic of the guest's network card.
@@ -151,6 +157,13 @@ impl<'a> Guest<'a> {
         .args(["-netdev", &network])
         .args(["-device", "virtio-net-pci,netdev=net,romfile="])
         .args(["-device", "virtio-rng-pci"]);
+        for (number, disk) in boot.disks.iter().enumerate() {
+            qemu.arg("-drive").arg(format!(
+                "if=none,id=disk{number},format=raw,cache=unsafe,discard=unmap,detect-zeroes=unmap,file={}",
+                disk.display()
+            ));
+            qemu.args(["-device", &format!("virtio-blk-pci,drive=disk{number}")]);
+        }
         if let Some(path) = &capture {
             qemu.arg("-object").arg(format!(
                 "filter-dump,id=dump,netdev=net,file={}",
@@ -223,6 +236,12 @@ impl<'a> Guest<'a> {
             self.take_in(line);
         }
         &self.notes
+    }
+
+    /// The same, and forgets them.
+    pub(super) fn take_notes(&mut self) -> Vec<String> {
+        self.notes();
+        std::mem::take(&mut self.notes)
     }
 
     /// Writes a line to the script.
@@ -346,10 +365,10 @@ fn write_initrd(run: &TestRun<'_>, boot: &Boot<'_>) -> Result<PathBuf> {
         0o644,
         &read(&format!("tests/{}", boot.script))?,
     )?;
-    if let Some(program) = boot.program {
-        let content =
-            fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
-        archive.file("lab/rpcrdma", 0o755, &content)?;
+    let program = boot.program.map(|program| ("rpcrdma", program));
+    for (name, file) in program.iter().chain(boot.files) {
+        let content = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        archive.file(&format!("lab/{name}"), 0o755, &content)?;
     }
     archive.file("lab/env", 0o644, environment.as_bytes())?;
     archive.finish()?;

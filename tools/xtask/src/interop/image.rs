@@ -68,9 +68,14 @@ const FILES: [(&str, &str); 10] = [
          _rpc:x:101:65534::/run/rpcbind:/usr/sbin/nologin\n\
          statd:x:102:65534::/var/lib/nfs:/usr/sbin/nologin\n\
          user:x:1000:1000::/tmp:/bin/bash\n\
+         tests:x:1001:1001::/tmp:/usr/sbin/nologin\n\
+         pjdfstest:x:1002:1002::/tmp:/usr/sbin/nologin\n\
          nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
     ),
-    ("etc/group", "root:x:0:\nuser:x:1000:\nnogroup:x:65534:\n"),
+    (
+        "etc/group",
+        "root:x:0:\nuser:x:1000:\ntests:x:1001:\npjdfstest:x:1002:\nnogroup:x:65534:\n",
+    ),
     (
         "etc/nsswitch.conf",
         "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\nrpc: files\n",

@@ -90,10 +90,9 @@ fn record(run: &TestRun<'_>, version: &str, rows: &mut BTreeMap<Row, u32>) -> Re
         name: "server",
         script: "mix-server.sh",
         environment: &[],
-        program: None,
         forwards: &[(port, GUEST_PORTS[0]), (mount_port, GUEST_PORTS[1])],
-        capture: None,
         limit: LIMIT,
+        ..Boot::default()
     };
     let mut server = Guest::boot(run, &server)?;
     let kept = if run.keep_captures {
@@ -110,10 +109,9 @@ fn record(run: &TestRun<'_>, version: &str, rows: &mut BTreeMap<Row, u32>) -> Re
             ("PORT", port.to_string()),
             ("MOUNT_PORT", mount_port.to_string()),
         ],
-        program: None,
-        forwards: &[],
         capture: Some(capture.clone()),
         limit: LIMIT,
+        ..Boot::default()
     };
     let mut client = Guest::boot(run, &client)?;
     server.expect("ready")?;

@@ -85,9 +85,8 @@ fn drive(run: &TestRun<'_>, rounds: usize) -> Result<ServerTimes> {
             ("FILES", FILES.to_string()),
         ],
         program: Some(run.program),
-        forwards: &[],
-        capture: None,
         limit: LIMIT + ROUND_LIMIT * u32::try_from(rounds)?,
+        ..Boot::default()
     };
     let mut guest = Guest::boot(run, &boot)?;
     let machine = guest.expect("machine")?;

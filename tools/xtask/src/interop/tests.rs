@@ -15,6 +15,8 @@ mod linux_mounts_us;
 mod linux_serves_us;
 mod load;
 mod our_client;
+mod posix_suite;
+mod power_loss;
 mod probe;
 mod server_restart;
 mod tree;
@@ -39,7 +41,7 @@ pub(super) struct Test {
     pub(super) run: fn(&TestRun<'_>) -> Result<()>,
 }
 
-pub(super) const TESTS: [Test; 16] = [
+pub(super) const TESTS: [Test; 19] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -81,6 +83,13 @@ pub(super) const TESTS: [Test; 16] = [
         usual: true,
         ours: true,
         run: server_restart::run,
+    },
+    Test {
+        name: "power-loss",
+        about: "the power fails under our server at many points: what was acknowledged is on the disk",
+        usual: true,
+        ours: true,
+        run: power_loss::usual,
     },
     Test {
         name: "cut-connection",
@@ -130,6 +139,20 @@ pub(super) const TESTS: [Test; 16] = [
         usual: true,
         ours: true,
         run: dashboard,
+    },
+    Test {
+        name: "posix-suite",
+        about: "pjdfstest by the kernel's client, with the same results on ours and the kernel's server (only when named)",
+        usual: false,
+        ours: true,
+        run: posix_suite::run,
+    },
+    Test {
+        name: "power-loss-all",
+        about: "the same on each file system, without handles of the kernel, and without syncs (only when named)",
+        usual: false,
+        ours: true,
+        run: power_loss::all,
     },
     Test {
         name: "idle-client",

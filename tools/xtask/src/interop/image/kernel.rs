@@ -20,8 +20,9 @@ pub(super) const IMAGE: &str = "vmlinuz";
 pub(super) const MODULES: &str = "lib/modules";
 
 /// What the guest loads; what these depend on comes with them. Some are built into some kernels.
-const WANTED: [&str; 17] = [
+const WANTED: [&str; 23] = [
     "virtio_pci",
+    "virtio_blk",
     "virtio_net",
     "virtio_rng",
     "ib_core",
@@ -37,13 +38,24 @@ const WANTED: [&str; 17] = [
     "nfsd",
     // By it our server finds who is at the other end of a connection from the same machine.
     "tcp_diag",
+    // Disks whose writes are recorded, and what can be on them.
+    "dm_mod",
+    "dm_log_writes",
+    "ext4",
+    "xfs",
+    "btrfs",
     "crc32c_generic",
     "libcrc32c",
 ];
 
 /// Without these no test can run: they must be there, built in or not.
-const INDISPENSABLE: [&str; 7] = [
+const INDISPENSABLE: [&str; 12] = [
     "virtio_net",
+    "virtio_blk",
+    "dm_log_writes",
+    "ext4",
+    "xfs",
+    "btrfs",
     "iw_cm",
     "rdma_cm",
     "rpcrdma",

@@ -13,12 +13,15 @@ use crate::interop::debian;
 use crate::interop::packages::tool;
 use crate::interop::report::Report;
 
-const PACKAGES: [&str; 15] = [
+const PACKAGES: [&str; 19] = [
     "acl",
     "bash",
+    "btrfs-progs",
     "busybox-static",
     "coreutils",
     "diffutils",
+    "dmsetup",
+    "e2fsprogs",
     "findutils",
     "iproute2",
     "kmod",
@@ -29,11 +32,13 @@ const PACKAGES: [&str; 15] = [
     "nfs-common",
     "nfs-kernel-server",
     "rpcbind",
+    "xfsprogs",
 ];
 
 /// Programs that are copied; busybox stands in for every other name it knows.
-const PROGRAMS: [&str; 22] = [
+const PROGRAMS: [&str; 27] = [
     "bash",
+    "btrfs",
     "busybox",
     "kmod",
     "ip",
@@ -46,9 +51,13 @@ const PROGRAMS: [&str; 22] = [
     "cp",
     "dd",
     "diff",
+    "dmsetup",
     "find",
     "getfacl",
     "ls",
+    "mkfs.btrfs",
+    "mkfs.ext4",
+    "mkfs.xfs",
     "mv",
     "rm",
     "setfacl",

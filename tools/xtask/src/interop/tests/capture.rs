@@ -74,10 +74,9 @@ pub(super) fn record(
             ("MOUNT_PORT", mount_port.to_string()),
             ("SOURCE", source.into()),
         ],
-        program: None,
-        forwards: &[],
         capture: Some(capture.clone()),
         limit: LIMIT,
+        ..Boot::default()
     };
     Guest::boot(run, &boot)?.finish()?;
     Ok(capture)

@@ -34,10 +34,9 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
         name: "server",
         script: "kernel-calls-back.sh",
         environment: &[],
-        program: None,
         forwards: &[(port, 20049)],
-        capture: None,
         limit: GUEST_LIMIT,
+        ..Boot::default()
     };
     let mut guest = Guest::boot(run, &boot)?;
     guest.expect("ready")?;

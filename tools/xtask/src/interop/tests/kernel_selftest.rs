@@ -12,10 +12,8 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
         name: "guest",
         script: "kernel-selftest.sh",
         environment: &[],
-        program: None,
-        forwards: &[],
-        capture: None,
         limit: Duration::from_secs(180),
+        ..Boot::default()
     };
     Guest::boot(run, &boot)?.finish()
 }

@@ -27,10 +27,9 @@ impl<'a> KernelServer<'a> {
             name: "server",
             script: "kernel-server.sh",
             environment: &[("BIG_MIB", big_mib.to_string())],
-            program: None,
             forwards: &[(port, GUEST_PORTS[0]), (mount_port, GUEST_PORTS[1])],
-            capture: None,
             limit,
+            ..Boot::default()
         };
         let mut guest = Guest::boot(run, &boot)?;
         guest.expect("ready")?;

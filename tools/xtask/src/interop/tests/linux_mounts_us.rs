@@ -68,10 +68,8 @@ pub(super) fn drive(
             ("OWNER_KEPT", u8::from(as_root).to_string()),
             ("LISTS", u8::from(lists).to_string()),
         ],
-        program: None,
-        forwards: &[],
-        capture: None,
         limit: LIMIT,
+        ..Boot::default()
     };
     let mut guest = Guest::boot(run, &boot)?;
     let sum = guest.expect("sum")?;

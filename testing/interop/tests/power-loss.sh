@@ -1,0 +1,182 @@
+# Linux' NFS client at work on our server while the writes of the server's disk are recorded; the host says
+# what was on the disk when the power failed. All but the host is in this guest.
+#
+#   DISK, LOG   the disk, and the one that its writes are recorded on
+#   JOBS        how many jobs change things at once, after one has by itself
+. /lab/lib.sh
+. /lab/load.sh
+
+# Bytes of the large write that is under way at last, and how much of it has to be on the server by then.
+LARGE=25165824
+LARGE_BEGUN=8388608
+
+# The timers of the file systems: no commit but those that the server asks for.
+declare -A LAZY=([ext4]=commit=600 [xfs]=defaults [btrfs]=commit=600)
+
+step 'siw link'
+siw_up
+modprobe -a virtio_blk dm_log_writes || die 'no module'
+mkdir -p /disk
+dd if=/dev/urandom of=/tmp/small bs=1000 count=1 2>/dev/null
+dd if=/dev/urandom of=/tmp/middle bs=100000 count=1 2>/dev/null
+dd if=/dev/urandom of=/tmp/large bs=$LARGE count=1 iflag=fullblock 2>/dev/null
+SMALL_SUM=$(sum_of /tmp/small) MIDDLE_SUM=$(sum_of /tmp/middle)
+
+# serve_up USER CHANGES: our server. One that root does not run keeps a table of its handles.
+serve_up() {
+  : >/run/listening
+  su -s /bin/bash "$1" -c "exec /lab/rpcrdma serve /ours=/disk/export --listen $GUEST_IP:20051 \
+    --mount-port 20050 --allow $GUEST_IP --squash none --changes $2 --state-dir /disk/state --json" \
+    >/run/listening 2>>/run/serve.log 6<&- 7<&- &
+  SERVER=$!
+  wait_for 30 grep -q listening /run/listening || { cat /run/serve.log; die 'our server does not listen'; }
+  cat /run/listening
+}
+
+# host_format FS: makes a file system on the disk.
+host_format() {
+  modprobe "$1" || die "no module $1"
+  # btrfs remembers where it has seen a file system.
+  [ "$1" != btrfs ] || btrfs device scan --forget || die 'btrfs does not forget'
+  "mkfs.$1" -q $DISK || die "mkfs of $1"
+  sync
+}
+
+# host_work FS USER CHANGES: from the first mark to the kill of the server.
+host_work() {
+  SYNCED=$3
+  dmsetup create --noudevsync --noudevrules live \
+    --table "0 $(blockdev --getsz $DISK) log-writes $DISK $LOG" || die 'no recorded disk'
+  # There is no udev to do it.
+  dmsetup mknodes live || die 'no node of the recorded disk'
+  mount -t "$1" -o "${LAZY[$1]}" /dev/mapper/live /disk || die "mount of $1"
+  mkdir /disk/export /disk/state
+  chown "$2" /disk/export /disk/state || die chown
+  serve_up "$2" "$3"
+  sync
+  mount_v3 "$GUEST_IP" 20051 20050 /ours
+  mark one
+  each_change 0
+  if [ "$3" = durable ]; then
+    mark many
+    local job jobs=()
+    for ((job = 1; job <= JOBS; job++)); do
+      each_change "$job" &
+      jobs+=($!)
+    done
+    for job in "${jobs[@]}"; do wait "$job" || die 'a job failed'; done
+    open_files
+  fi
+  kill -9 $SERVER
+  wait $SERVER
+  # What was acknowledged was so before.
+  mark killed
+  umount /disk || die 'umount of the disk'
+  dmsetup remove --noudevsync --noudevrules live || die 'the recorded disk stays'
+  [ "$3" = durable ] || umount -f /mnt
+}
+
+mark() { dmsetup message live 0 mark "$1" || die "no mark $1"; }
+
+# is_done MARK: what was just asked for was answered. Where the server syncs nothing, all is synced behind it,
+# so that only one change at a time can be lost.
+is_done() {
+  mark "$1"
+  [ "$SYNCED" = durable ] || sync
+}
+
+# each_change ID: all that a server has to have on its disk before it answers, once each (power_loss/facts.rs).
+each_change() {
+  local m=/mnt id=$1
+  : >$m/c-$id || die create
+  is_done "CREATE;file,c-$id"
+  mkdir $m/d-$id || die mkdir
+  is_done "MKDIR;dir,d-$id"
+  : >$m/d-$id/c || die create
+  is_done "CREATE;file,d-$id/c"
+  ln -s text-$id $m/s-$id || die symlink
+  is_done "SYMLINK;link,s-$id,text-$id"
+  ln $m/c-$id $m/h-$id || die link
+  is_done "LINK;file,h-$id;names,c-$id,2"
+  mkfifo $m/p-$id || die mkfifo
+  is_done "MKNOD;fifo,p-$id"
+  mark "next;?,h-$id"
+  mv $m/h-$id $m/d-$id/m || die rename
+  is_done "RENAME;gone,h-$id;file,d-$id/m"
+  mark "next;?,d-$id/c"
+  mv $m/d-$id/c $m/d-$id/n || die rename
+  is_done "RENAME;gone,d-$id/c;file,d-$id/n"
+  mkdir $m/e-$id || die mkdir
+  is_done "MKDIR;dir,e-$id"
+  mark "next;?,e-$id"
+  rmdir $m/e-$id || die rmdir
+  is_done "RMDIR;gone,e-$id"
+  mark "next;?,s-$id"
+  rm $m/s-$id || die remove
+  is_done "REMOVE;gone,s-$id"
+  chmod 600 $m/c-$id || die chmod
+  is_done "SETATTR;mode,c-$id,600"
+  truncate -s 5000 $m/c-$id || die truncate
+  is_done "SETATTR;size,c-$id,5000"
+  # One WRITE, and FILE_SYNC is what it asks for.
+  dd if=/tmp/small of=$m/w-$id bs=1000 oflag=sync 2>/dev/null || die write
+  is_done "WRITE;sum,w-$id,$SMALL_SUM"
+  dd if=/tmp/middle of=$m/u-$id bs=100000 conv=fsync 2>/dev/null || die fsync
+  is_done "COMMIT;sum,u-$id,$MIDDLE_SUM"
+}
+
+# What is open when the power fails: a file and a directory that were moved since, and a large write, which
+# is many UNSTABLE WRITEs with one COMMIT behind them.
+open_files() {
+  mkdir -p /mnt/o/from/dir /mnt/o/to || die mkdir
+  echo still >/mnt/o/from/file || die create
+  exec 6</mnt/o/from/file 7</mnt/o/from/dir || die open
+  mv /mnt/o/from/file /mnt/o/to/moved && mv /mnt/o/from/dir /mnt/o/to/dir-moved || die rename
+  : >/mnt/large || die create
+  sync
+  dd if=/tmp/large of=/mnt/large bs=$LARGE iflag=fullblock oflag=direct conv=notrunc 2>/dev/null &
+  WRITER=$!
+  wait_for 60 has_begun || die 'the large write does not begin'
+}
+has_begun() { [ $(($(stat -c %b /disk/export/large) * 512)) -ge $LARGE_BEGUN ]; }
+
+# host_resume FS USER: the machine of the server is up again, and its client has waited.
+host_resume() {
+  mount_disk "$1"
+  echo "of the large write, $(stat -c %b /disk/export/large) blocks are left"
+  serve_up "$2" durable
+  wait $WRITER || die 'the large write fails'
+  drop_caches
+  cmp /tmp/large /mnt/large || die 'the large write is not what was written'
+  same 'the open file' still "$(cat <&6)"
+  : >/proc/self/fd/7/new || die 'the open directory takes no file'
+  [ -e /mnt/o/to/dir-moved/new ] || die 'the open directory is another one'
+  list /mnt
+  exec 6<&- 7<&-
+  umount /mnt || die umount
+  kill $SERVER
+  wait $SERVER || { cat /run/serve.log; die 'our server does not end well'; }
+  umount /disk || die 'umount of the disk'
+}
+
+# host_list FS: what is on the disk.
+host_list() {
+  mount_disk "$1"
+  list /disk/export
+  umount /disk || die 'umount of the disk'
+}
+
+mount_disk() {
+  [ "$1" != btrfs ] || btrfs device scan --forget || die 'btrfs does not forget'
+  mount -t "$1" $DISK /disk || die "$1 cannot be mounted after the power failed"
+}
+
+list() {
+  find "$1" -mindepth 1 -printf '@@note entry,%y,%m,%n,%s,%P,%l\n' || die find
+  (cd "$1" && find . -type f ! -name large -exec sha256sum {} +) |
+    sed 's|^\([0-9a-f]*\)  \./|@@note sum,\1,|' || die sha256sum
+}
+
+echo '@@ready'
+obey
+exit 0
