@@ -54,6 +54,7 @@ mod make;
 mod mounts;
 mod node;
 mod open;
+mod open_files;
 mod passes;
 mod places;
 mod reach;
@@ -80,6 +81,7 @@ use lru::Lru;
 use node::{Link, Node};
 use oncrpc::xdr::Gather;
 pub use open::{Changes, Handles, LocalFsOptions, OpenError, default_state_dir};
+use open_files::OpenFiles;
 use passes::Passes;
 use rustix::fd::AsFd;
 use rustix::fs::OFlags;
@@ -190,7 +192,7 @@ enum Resolver {
 
 struct Caches {
     /// By [`Node::key`].
-    open: Lru<Arc<Node>>,
+    open: OpenFiles,
     /// By inode number; only where there is a table.
     links: Lru<Link>,
     /// Removed files whose rows are to be removed.

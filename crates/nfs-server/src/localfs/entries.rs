@@ -214,7 +214,7 @@ impl Inner {
             self.as_caller(who, || rustix::fs::unlinkat(&node.path, name, flags))?;
             drop(file);
             let last = directory || self.is_last(&open, &entry);
-            let gone = self.removed(node.ino, name, (&open, &entry), last);
+            let gone = self.removed(node.ino, name, &entry, last);
             drop(turn);
             drop((open, gone));
             self.persist(node)
@@ -336,7 +336,7 @@ impl Inner {
                 return Ok(());
             }
             let last = replaced.attributes.is_directory() || self.is_last(fd, replaced);
-            gone = self.removed(to.ino, to_name, (fd, replaced), last);
+            gone = self.removed(to.ino, to_name, replaced, last);
         }
         let moved = self.note_place((&open, &moving), (from.ino, Some(from_name)), to, to_name);
         drop(turn);

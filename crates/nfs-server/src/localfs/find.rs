@@ -486,7 +486,7 @@ impl Inner {
         if caches.open.len() == 0 {
             self.sweeper.0.wake();
         }
-        let gone = caches.open.insert(node.key, Arc::clone(&node));
+        let gone = caches.open.insert(Arc::clone(&node));
         // The system is asked for its limit only when there are many.
         let excess = match self.open_files {
             None if caches.open.len().is_multiple_of(OPEN_FILES_STEP) => {

@@ -390,7 +390,7 @@ impl Maker<'_> {
     /// Removes what could not be made as it was asked for, if the name is still that of `ours`.
     fn unmake(&self, _: &Names<'_>, ours: impl FnOnce(&Stat) -> bool) {
         let inner = self.inner;
-        let Ok((fd, stat)) = inner.open_entry(self.dir, self.name, Pace::Patient) else {
+        let Ok((_open, stat)) = inner.open_entry(self.dir, self.name, Pace::Patient) else {
             return;
         };
         let flags = if stat.attributes.is_directory() {
@@ -400,7 +400,7 @@ impl Maker<'_> {
         };
         let unlink = || rustix::fs::unlinkat(&self.dir.path, self.name, flags);
         if ours(&stat) && inner.as_caller(self.who, unlink).is_ok() {
-            inner.removed(self.dir.ino, self.name, (&fd, &stat), true);
+            inner.removed(self.dir.ino, self.name, &stat, true);
         }
     }
 }

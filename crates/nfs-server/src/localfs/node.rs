@@ -47,6 +47,8 @@ pub(super) struct Node {
     pub(super) key: u64,
     pub(super) ino: u64,
     pub(super) birth: u64,
+    /// The device it is on; see [`Stat::device`].
+    pub(super) device: (u32, u32),
     pub(super) kind: FileKind,
     pub(super) path: NodeFd,
     /// Opened by the first read if `path` cannot be read through.
@@ -82,6 +84,7 @@ impl Node {
             key,
             ino: stat.attributes.fileid,
             birth: stat.birth,
+            device: stat.device,
             kind: stat.attributes.kind,
             path: path.into(),
             reader: OnceLock::new(),
@@ -98,6 +101,12 @@ impl Node {
 
     pub(super) fn id(&self) -> FileId {
         self.file
+    }
+
+    /// Whether it is the file of that number which the kernel told of.
+    pub(super) fn is(&self, stat: &Stat) -> bool {
+        let told = (stat.attributes.fileid, stat.birth, stat.device);
+        (self.ino, self.birth, self.device) == told
     }
 
     /// Inode of the directory in its handle, where that has one.

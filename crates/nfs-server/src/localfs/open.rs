@@ -6,6 +6,7 @@ use super::kernel::KernelHandles;
 use super::kind::{FsKind, file_system};
 use super::lru::Lru;
 use super::node::Node;
+use super::open_files::OpenFiles;
 use super::passes::Passes;
 use super::reach::others_can_reach;
 use super::sweeper::EndSweeper;
@@ -245,7 +246,7 @@ impl Inner {
             proc,
             resolver,
             caches: Mutex::new(Caches {
-                open: Lru::new(options.open_files.unwrap_or(*OPEN_FILES.end())),
+                open: OpenFiles::new(options.open_files.unwrap_or(*OPEN_FILES.end())),
                 links: Lru::new(REMEMBERED_PLACES),
                 gone: Vec::new(),
             }),

@@ -207,10 +207,9 @@ impl Inner {
         &self,
         parent: u64,
         name: &[u8],
-        (fd, stat): (impl AsFd, &Stat),
+        stat: &Stat,
         gone: bool,
     ) -> Option<Arc<Node>> {
-        let key = self.key(fd, stat).ok()?;
         let ino = stat.attributes.fileid;
         let mut caches = self.caches();
         let forget = caches.links.get(ino).is_some_and(|link| match link.known {
@@ -220,11 +219,11 @@ impl Inner {
         if forget {
             caches.links.remove(ino);
         }
-        let open = caches.open.get(key).map(|node| node.birth);
-        let node = if gone && open == Some(stat.birth) {
-            caches.open.remove(key)
-        } else {
-            None
+        let node = match caches.open.key_of_inode(ino) {
+            Some(key) if gone && caches.open.peek(key).is_some_and(|node| node.is(stat)) => {
+                caches.open.remove(key)
+            }
+            Some(_) | None => None,
         };
         drop(caches);
         match self.table() {

@@ -61,6 +61,31 @@ fn file_removed_or_replaced_by_others_gives_its_space_back() {
     assert_eq!(export.pinned(), [""; 0].map(PathBuf::from));
 }
 
+fn file_that_a_client_removes_gives_its_space_back_at_once() {
+    let export = export();
+    let (root, who) = (export.fs().root(), Identity::root());
+    for name in ["made", "read"] {
+        let name = Name::new(name.as_bytes()).unwrap();
+        let made = export.fs().make(&who, root, name, file(0o600)).wait();
+        let made = made.result.unwrap().file;
+        export.write_unstably(made, vec![7; 100]);
+        assert_eq!(export.read(made).unwrap(), [7; 100]);
+    }
+    let open = export.fs().open_files();
+    let remove = |name: &'static str| {
+        let name = Name::new(name.as_bytes()).unwrap();
+        export.fs().remove(&who, root, name).wait().result.unwrap();
+    };
+    remove("made");
+    assert_eq!(export.fs().open_files(), open - 1);
+    let other = export.path.join("other");
+    fs::hard_link(export.path.join("read"), &other).unwrap();
+    remove("read");
+    assert_eq!(export.fs().open_files(), open - 1, "it has another name");
+    remove("other");
+    assert_eq!(export.pinned(), [""; 0].map(PathBuf::from));
+}
+
 fn program_can_be_executed_when_its_writer_has_vanished() {
     let export = export();
     let program = fs::read("/bin/true").unwrap();
@@ -181,6 +206,7 @@ fn thread_closes_what_is_idle_and_rests_then() {
 
 in_both_ways! {
     file_removed_or_replaced_by_others_gives_its_space_back
+    file_that_a_client_removes_gives_its_space_back_at_once
     program_can_be_executed_when_its_writer_has_vanished
     file_that_is_written_to_stays_open_for_writing
     file_with_uncommitted_data_stays_open_for_as_long_as_it_takes_to_write_back
