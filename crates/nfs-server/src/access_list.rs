@@ -42,6 +42,11 @@ impl Network {
         self.prefix == 0
     }
 
+    /// Whether every address of the other is in it.
+    pub fn covers(self, other: Self) -> bool {
+        self.prefix <= other.prefix && self.contains(other.address)
+    }
+
     /// Whether the address is in it. An IPv4 address that a dual-stack socket reports in its IPv6
     /// form is the IPv4 address.
     pub fn contains(self, address: IpAddr) -> bool {
@@ -174,6 +179,21 @@ mod tests {
         check("2001:db8::/32", "2001:db9::1", false);
         check("::/0", "2001:db9::1", true);
         check("10.0.0.0/8", "::ffff:10.1.2.3", true);
+    }
+
+    #[test]
+    fn network_covers_those_within_it() {
+        let check = |network: &str, other: &str, covers| {
+            let [network, other] = [network, other].map(|text| text.parse::<Network>().unwrap());
+            assert_eq!(network.covers(other), covers, "{network} {other}");
+        };
+        check("192.0.2.0/24", "192.0.2.7", true);
+        check("192.0.2.0/24", "192.0.2.0/24", true);
+        check("192.0.2.0/24", "192.0.2.128/25", true);
+        check("192.0.2.128/25", "192.0.2.0/24", false);
+        check("192.0.2.0/24", "192.0.3.0/25", false);
+        check("0.0.0.0/0", "::/0", false);
+        check("::/0", "::1", true);
     }
 
     #[test]

@@ -78,37 +78,50 @@ impl HandleKey {
     ///
     /// If there is something else in its place, or it cannot be read or made.
     pub fn load_or_create(state_dir: &Path) -> Result<Self, KeyError> {
+        if let Some(key) = Self::load(state_dir)? {
+            return Ok(key);
+        }
         let path = state_dir.join(Self::FILE);
         let failed = |error| KeyError::File {
             path: path.clone(),
             error,
         };
-        match std::fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let key = Self::random()?;
-                key.store(state_dir, &path).map_err(failed)?;
-                // Of two servers that start at the same time one stored it.
-                Self::parse(&std::fs::read(&path).map_err(failed)?, &path)
-            }
-            Err(error) => Err(failed(error)),
-            Ok(bytes) => {
-                let about = std::fs::metadata(&path).map_err(failed)?;
-                let own = rustix::process::geteuid().as_raw();
-                if !is_trusted(about.uid(), own) {
-                    return Err(KeyError::Owner {
-                        path,
-                        uid: about.uid(),
-                    });
-                }
-                if about.mode() & 0o077 != 0 {
-                    tracing::warn!(
-                        path = %path.display(),
-                        "the key of file handles can be read by others: chmod 600"
-                    );
-                }
-                Self::parse(&bytes, &path)
-            }
+        let key = Self::random()?;
+        key.store(state_dir, &path).map_err(failed)?;
+        // Of two servers that start at the same time one stored it.
+        Self::parse(&std::fs::read(&path).map_err(failed)?, &path)
+    }
+
+    /// The key kept in a state directory, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// If there is something else in its place, or it cannot be read.
+    pub fn load(state_dir: &Path) -> Result<Option<Self>, KeyError> {
+        let path = state_dir.join(Self::FILE);
+        let failed = |error| KeyError::File {
+            path: path.clone(),
+            error,
+        };
+        let bytes = match std::fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            bytes => bytes.map_err(failed)?,
+        };
+        let about = std::fs::metadata(&path).map_err(failed)?;
+        let own = rustix::process::geteuid().as_raw();
+        if !is_trusted(about.uid(), own) {
+            return Err(KeyError::Owner {
+                path,
+                uid: about.uid(),
+            });
         }
+        if about.mode() & 0o077 != 0 {
+            tracing::warn!(
+                path = %path.display(),
+                "the key of file handles can be read by others: chmod 600"
+            );
+        }
+        Self::parse(&bytes, &path).map(Some)
     }
 
     fn parse(bytes: &[u8], path: &Path) -> Result<Self, KeyError> {
@@ -275,6 +288,7 @@ mod tests {
     fn key_is_the_same_after_a_restart_and_nobody_elses_to_read() {
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().join("new/state");
+        assert!(HandleKey::load(&state).unwrap().is_none());
         let first = HandleKey::load_or_create(&state).unwrap();
         let second = HandleKey::load_or_create(&state).unwrap();
         assert_eq!(first.0, second.0);

@@ -9,7 +9,7 @@ use clap::Args;
 use nfs_server::default_state_dir;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -43,7 +43,13 @@ pub(crate) struct ServerStatus {
     pub(crate) version: String,
     pub(crate) pid: u32,
     pub(crate) listening: String,
+    /// Where MOUNT is answered over TCP.
+    pub(crate) mount: String,
+    /// Where metrics are.
+    pub(crate) metrics: Option<String>,
     pub(crate) uptime_seconds: f64,
+    pub(crate) exports: Vec<ExportStatus>,
+    pub(crate) reloads: ReloadStatus,
     pub(crate) connections: ConnectionCounts,
     pub(crate) credits_granted: u64,
     pub(crate) credits_in_use: u64,
@@ -58,6 +64,30 @@ pub(crate) struct ServerStatus {
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
     pub(crate) procedures: Vec<ProcedureStatus>,
+}
+
+/// An export of a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ExportStatus {
+    pub(crate) name: String,
+    pub(crate) directory: String,
+    /// Whether nobody can change anything.
+    pub(crate) read_only: bool,
+    /// For whom it is, as rules name them.
+    pub(crate) clients: Vec<String>,
+    /// Why it is not served now, if it is not.
+    pub(crate) absent: Option<String>,
+}
+
+/// How often the file of exports was read again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ReloadStatus {
+    pub(crate) succeeded: u64,
+    pub(crate) failed: u64,
+    /// Time since the last one.
+    pub(crate) last_seconds: Option<f64>,
+    /// Why that failed, if it did: the exports are still those from before.
+    pub(crate) last_error: Option<String>,
 }
 
 /// Connections of a server now, and so far.
@@ -176,6 +206,25 @@ async fn exchange(mut stream: UnixStream, request: Request) -> anyhow::Result<St
     Ok(reply)
 }
 
+/// The servers that this user may ask, of those with a control socket in a usual place or in one of these.
+pub(crate) async fn running(also_in: impl Iterator<Item = &Path>) -> Vec<ServerStatus> {
+    let also_in = also_in.map(Path::to_owned);
+    let dirs: Vec<PathBuf> = usual_places().into_iter().chain(also_in).collect();
+    let paths: BTreeSet<PathBuf> = dirs.iter().flat_map(|dir| sockets_in(dir)).collect();
+    let mut running = Vec::new();
+    for path in paths {
+        let asked = ControlArgs { socket: Some(path) };
+        // Others are left of servers that were killed, or of another version.
+        running.extend(asked.ask(Request::Stats).await.map(|(_, status)| status));
+    }
+    running
+}
+
+fn usual_places() -> Vec<PathBuf> {
+    let services = OF_SERVICES.iter().map(PathBuf::from);
+    services.chain(default_state_dir()).collect()
+}
+
 async fn connect(path: &Path) -> anyhow::Result<UnixStream> {
     UnixStream::connect(path)
         .await
@@ -184,11 +233,7 @@ async fn connect(path: &Path) -> anyhow::Result<UnixStream> {
 
 /// The socket of the one server that runs.
 async fn only_one() -> anyhow::Result<UnixStream> {
-    let dirs: Vec<PathBuf> = OF_SERVICES
-        .iter()
-        .map(PathBuf::from)
-        .chain(default_state_dir())
-        .collect();
+    let dirs = usual_places();
     let mut found = Vec::new();
     for path in dirs.iter().flat_map(|dir| sockets_in(dir)) {
         // Others are left of servers that were killed, or not ours.

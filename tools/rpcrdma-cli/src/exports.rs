@@ -1,6 +1,7 @@
-//! `rpcrdma exports`: lists what a server exports, and for whom.
+//! `rpcrdma exports`: lists what a server exports, and for whom; of one on this machine, whether it is there.
 
 use crate::connect::ConnectArgs;
+use crate::control::{ControlArgs, ExportStatus, Request, ServerStatus};
 use crate::endpoint::Endpoint;
 use crate::failure::Ended;
 use anyhow::Context;
@@ -16,27 +17,34 @@ use std::net::SocketAddr;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma exports 127.0.0.1
+      as clients see it
+  rpcrdma exports
+      of the server that runs on this machine: also the directories, and exports that are not there
   rpcrdma exports --tcp files.example.org
       by MOUNT over TCP, as `showmount -e` asks
   rpcrdma exports --json 192.0.2.1:20049
 
-A server is asked over RDMA, and over TCP where it does not answer MOUNT over RDMA.")]
+A server is asked over RDMA, and over TCP where it does not answer MOUNT over RDMA. Without HOST it is
+asked over its control socket, as by `rpcrdma stats`: by the user who runs it, or root.")]
 pub(crate) struct ExportsArgs {
-    /// HOST or HOST:PORT of the server
-    #[arg(value_name = "HOST[:PORT]")]
-    server: Endpoint,
+    /// HOST or HOST:PORT of the server [default: the one that runs on this machine]
+    #[arg(value_name = "HOST[:PORT]", conflicts_with = "socket")]
+    server: Option<Endpoint>,
 
     /// Port of MOUNT over TCP
     #[arg(long, value_name = "PORT", default_value_t = MOUNT_PORT, help_heading = "Connection")]
     mount_port: u16,
 
     /// Ask over TCP only
-    #[arg(long)]
+    #[arg(long, requires = "server")]
     tcp: bool,
 
     /// One JSON object per line
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    control: ControlArgs,
 
     #[command(flatten)]
     connect: ConnectArgs,
@@ -51,9 +59,12 @@ struct Line {
 
 /// Runs the command.
 pub(crate) async fn run(args: &ExportsArgs) -> anyhow::Result<Ended> {
+    let Some(server) = &args.server else {
+        return args.show_own().await;
+    };
     let exports = match args.tcp {
-        true => args.ask_over_tcp().await?,
-        false => args.ask().await?,
+        true => args.ask_over_tcp(server).await?,
+        false => args.ask(server).await?,
     };
     let mut out = io::stdout();
     if args.json {
@@ -72,9 +83,23 @@ pub(crate) async fn run(args: &ExportsArgs) -> anyhow::Result<Ended> {
 }
 
 impl ExportsArgs {
+    /// Shows the exports of the server that runs on this machine.
+    async fn show_own(&self) -> anyhow::Result<Ended> {
+        let (_, status) = self.control.ask::<ServerStatus>(Request::Stats).await?;
+        let mut text = String::new();
+        for export in &status.exports {
+            text += &match self.json {
+                true => serde_json::to_string(export)? + "\n",
+                false => own(export),
+            };
+        }
+        io::stdout().write_all(text.as_bytes())?;
+        Ok(Ended::Well)
+    }
+
     /// Asks over RDMA, and over TCP if MOUNT is not there.
-    async fn ask(&self) -> anyhow::Result<Vec<ExportedDir>> {
-        let (client, addr) = self.connect.connect(&self.server).await?;
+    async fn ask(&self, server: &Endpoint) -> anyhow::Result<Vec<ExportedDir>> {
+        let (client, addr) = self.connect.connect(server).await?;
         let asked = Mount::new(client.clone(), current_user()).exports().await;
         client.close().await;
         match asked {
@@ -89,9 +114,9 @@ impl ExportsArgs {
         }
     }
 
-    async fn ask_over_tcp(&self) -> anyhow::Result<Vec<ExportedDir>> {
-        let host = &self.server.host;
-        let addrs = self.server.resolve().await;
+    async fn ask_over_tcp(&self, server: &Endpoint) -> anyhow::Result<Vec<ExportedDir>> {
+        let host = &server.host;
+        let addrs = server.resolve().await;
         let addrs = addrs.with_context(|| format!("cannot find the host {host}"))?;
         let mut last = anyhow::anyhow!("the host {host} has no address");
         for addr in addrs {
@@ -139,6 +164,26 @@ fn table(exports: &[ExportedDir]) -> String {
         text += &format!("{path:width$}  {clients}\n");
     }
     text
+}
+
+/// An export of the server on this machine, in two or three lines.
+fn own(export: &ExportStatus) -> String {
+    let shown = |text: &str| printable(text.as_bytes());
+    let clients: Vec<String> = export.clients.iter().map(|name| shown(name)).collect();
+    let absent = match &export.absent {
+        Some(why) => format!("  not served now: {}\n", shown(why)),
+        None => String::new(),
+    };
+    format!(
+        "{} is {} ({})\n  {}\n{absent}",
+        shown(&export.name),
+        shown(&export.directory),
+        match export.read_only {
+            true => "read-only",
+            false => "read-write",
+        },
+        clients.join(",")
+    )
 }
 
 /// Columns for paths; longer ones push their clients to the right.

@@ -1,6 +1,7 @@
 //! Exit codes and error messages of commands.
 
 use crate::interrupt::Interrupted;
+use crate::log;
 use nfs_client::printable;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -84,15 +85,18 @@ pub(crate) fn exit_code(ended: anyhow::Result<Ended>) -> ExitCode {
 /// The exit code for what is wrong in a file of exports (sysexits(3)).
 const EX_CONFIG: u8 = 78;
 
-/// Prints an error with its causes, in one line.
+/// Prints an error with its causes, in one line, or logs it where the log is for programs.
 fn report(error: &anyhow::Error) {
-    // Of a terminal that has gone nobody reads it.
-    let _ = writeln!(io::stderr(), "{}", line(error));
+    let text = line(error);
+    if !log::ends_with(&text) {
+        // Of a terminal that has gone nobody reads it.
+        let _ = writeln!(io::stderr(), "rpcrdma: {text}");
+    }
 }
 
 /// The causes may have words of a server in them, which must not steer the terminal.
 fn line(error: &anyhow::Error) -> String {
-    format!("rpcrdma: {}", printable(format!("{error:#}").as_bytes()))
+    printable(format!("{error:#}").as_bytes())
 }
 
 fn is_usage(error: &anyhow::Error) -> bool {
@@ -130,7 +134,7 @@ mod tests {
     #[test]
     fn control_characters_in_errors_are_escaped() {
         let error = anyhow::anyhow!("\u{1b}[2J").context("said\n");
-        assert_eq!(line(&error), "rpcrdma: said\\x0a: \\x1b[2J");
+        assert_eq!(line(&error), "said\\x0a: \\x1b[2J");
     }
 
     #[test]

@@ -104,6 +104,15 @@ pub(crate) fn tell(text: &str) {
     }
 }
 
+/// Logs why the program ends, if the log has a form for programs. Returns whether it did.
+pub(crate) fn ends_with(error: &str) -> bool {
+    let structured = LOG.get().is_some_and(|log| log.format != LogFormat::Text);
+    if structured {
+        tracing::error!(target: "serve", "{error}");
+    }
+    structured
+}
+
 impl Log {
     fn new(format: LogFormat) -> (Self, Receiver<Entry>) {
         let (lines, entries) = sync_channel(MAX_LINES);

@@ -3,11 +3,13 @@
 mod announce;
 mod args;
 mod capacity;
+mod check;
 mod config;
 mod control;
 mod exports;
 mod given;
 mod guard;
+mod hints;
 mod listen;
 mod local_users;
 mod memory;
@@ -37,7 +39,7 @@ use buffer::Pool;
 pub(crate) use given::Given;
 use guard::Guarded;
 use mount_server::MountServer;
-use nfs_server::{Exports, HandleKey, Mount3, Nfs3, NfsAcl3, default_state_dir};
+use nfs_server::{Exports, HandleKey, Mount3, Nfs3, NfsAcl3};
 use observed::Observed;
 use oncrpc::Programs;
 use oncrpc::warnings::WARNING_PERIOD;
@@ -64,14 +66,11 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     let sockets = Sockets::take()?;
     let rdma = sockets.rdma.as_ref();
     args.activated = rdma.map(|socket| socket.local_addr()).transpose()?;
-    let mut settings = args.settings()?;
+    let settings = args.settings()?;
     if args.check {
-        return settings.check(args.json);
+        return check::check(&settings, args.json).await;
     }
-    let state_dir = settings.args.state_dir.take();
-    let state_dir = state_dir
-        .or_else(systemd::state_dir)
-        .or_else(default_state_dir);
+    let state_dir = settings.state_dir();
     let key = match &state_dir {
         Some(dir) => HandleKey::load_or_create(dir)?,
         None => HandleKey::random()?,
@@ -81,7 +80,7 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     let how = settings.how_to_open(state_dir.clone(), pool.clone(), &capacity);
     let served = Served::open(Exports::new(key), settings.plans.clone(), how).await?;
     let exports = served.exports.clone();
-    plan::warn(served.plans());
+    hints::warn(served.plans(), served.addresses());
 
     let trust = &settings.args.trust;
     config.local_users = Some(trust.local_users(served.acts_for_callers()));
@@ -117,7 +116,9 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         false => None,
     };
 
-    let observed = Observed::new(server.monitor(), nfs, server.local_addr());
+    let addrs = (server.local_addr(), mount.addr);
+    let observed = Observed::new(server.monitor(), nfs, addrs);
+    observed.serves(&served);
     let reports = Reports::start(&settings.args.reports, observed, state_dir.as_deref()).await?;
 
     let announcement = Announcement {

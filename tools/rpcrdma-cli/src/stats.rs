@@ -1,12 +1,13 @@
 //! `rpcrdma stats`: shows what a running server does.
 
 use crate::connect::seconds;
-use crate::control::{ControlArgs, ProcedureStatus, Request, ServerStatus};
+use crate::control::{ControlArgs, ProcedureStatus, ReloadStatus, Request, ServerStatus};
 use crate::failure::{Ended, Usage};
 use crate::interrupt::Interrupt;
 use crate::show;
 use anyhow::bail;
 use clap::Args;
+use nfs_client::printable;
 use nfs_server::{LATENCY_BUCKETS, LatencyHistogram};
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -87,6 +88,10 @@ fn since_start(now: &ServerStatus) -> String {
         show::duration(Duration::try_from_secs_f64(now.uptime_seconds).unwrap_or_default())
     );
     let mut line = |name: &str, value: String| text += &format!("{name:<12} {value}\n");
+    line("exports", exports(now));
+    if let Some(reload) = reload(&now.reloads) {
+        line("reload", reload);
+    }
     line(
         "connections",
         format!(
@@ -153,6 +158,33 @@ fn since_start(now: &ServerStatus) -> String {
     line("chunk memory", show::size(now.chunk_memory_bytes));
     text.push('\n');
     text + &table(&now.procedures, None)
+}
+
+/// How many exports there are, and which are not served.
+fn exports(now: &ServerStatus) -> String {
+    let absent = now.exports.iter().filter_map(|export| {
+        let why = printable(export.absent.as_ref()?.as_bytes());
+        Some(format!("{} ({why})", printable(export.name.as_bytes())))
+    });
+    let absent: Vec<String> = absent.collect();
+    let served = now.exports.len() - absent.len();
+    match absent.is_empty() {
+        true => format!("{served} served"),
+        false => format!("{served} served, not there: {}", absent.join(", ")),
+    }
+}
+
+/// How the last reload ended, if there was one.
+fn reload(reloads: &ReloadStatus) -> Option<String> {
+    let ago = Duration::try_from_secs_f64(reloads.last_seconds?).unwrap_or_default();
+    let ago = show::duration(ago);
+    Some(match &reloads.last_error {
+        Some(error) => format!(
+            "failed {ago} ago, the exports are those from before: {}",
+            printable(error.as_bytes())
+        ),
+        None => format!("{ago} ago"),
+    })
 }
 
 /// What a server did between two moments.

@@ -236,6 +236,8 @@ pub(super) struct Described<'a> {
     pub(super) plans: &'a [Plan],
     /// Those that would not be served now, and why.
     pub(super) absent: &'a AbsentExports,
+    /// What its administrator may not have meant.
+    pub(super) warnings: &'a [String],
     pub(super) listen: SocketAddr,
     pub(super) mount_port: u16,
 }
@@ -246,6 +248,7 @@ struct CheckLine<'a> {
     listen: SocketAddr,
     mount_port: u16,
     exports: Vec<CheckedExport<'a>>,
+    warnings: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -291,6 +294,7 @@ impl Described<'_> {
             listen: self.listen,
             mount_port: self.mount_port,
             exports: exports.collect(),
+            warnings: self.warnings,
         })
     }
 }
@@ -510,6 +514,7 @@ mod tests {
         let described = Described {
             plans: &plans,
             absent: &AbsentExports::new(),
+            warnings: &["careful".to_owned()],
             listen: "192.0.2.1:20049".parse().unwrap(),
             mount_port: 20048,
         };
@@ -518,6 +523,7 @@ mod tests {
         let rule = "  192.0.2.0/24: read-only, squash root, nobody is 65534:65534\n";
         assert!(text.contains(rule), "{text}");
         let said: serde_json::Value = serde_json::from_str(&described.json().unwrap()).unwrap();
+        assert_eq!(said["warnings"][0], "careful");
         let client = &said["exports"][0]["clients"][0];
         assert_eq!(
             (&client["read_only"], &client["squash"]),

@@ -1,6 +1,7 @@
 //! The control socket of a server: what it does, for who asks on this machine.
 
 use super::observed::Observed;
+use super::systemd;
 use crate::control::{MAX_REQUEST, Request, socket_name};
 use rustix::fs::{Mode, fchmod};
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -31,8 +32,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The control socket of a server that listens there: in the runtime directory that systemd made, or else
 /// where the state is.
 pub(super) fn default_path(state_dir: Option<&Path>, listening: SocketAddr) -> Option<PathBuf> {
-    let of_service = std::env::var_os("RUNTIME_DIRECTORY").map(PathBuf::from);
-    let dir = of_service.or_else(|| state_dir.map(Path::to_owned))?;
+    let dir = systemd::runtime_dir().or_else(|| state_dir.map(Path::to_owned))?;
     Some(dir.join(socket_name(&listening.to_string())))
 }
 

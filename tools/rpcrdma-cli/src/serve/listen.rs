@@ -1,6 +1,7 @@
 //! Addresses and ports to listen on.
 
 use nfs_proto::NFS_RDMA_PORT;
+use socket2::{Domain, Socket, Type};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
@@ -24,6 +25,18 @@ pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "it is not an address, as 127.0.0.1, 0.0.0.0:20049 and [::]:20049 are".into())
 }
 
+/// Whether an address could be listened at.
+///
+/// # Errors
+///
+/// Why it could not.
+pub(crate) fn try_out(addr: SocketAddr) -> io::Result<()> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
+    // As listeners have it: what is left of earlier connections does not matter.
+    socket.set_reuse_address(true)?;
+    socket.bind(&addr.into())
+}
+
 /// What is to be said when listening fails.
 pub(crate) fn explain(error: io::Error, addr: SocketAddr, option: &str) -> anyhow::Error {
     let what = match error.kind() {
@@ -41,9 +54,10 @@ pub(crate) fn explain(error: io::Error, addr: SocketAddr, option: &str) -> anyho
             "this user may not listen at port {}: choose one from 1024 on with {option}",
             addr.port()
         ),
-        _ => format!("cannot listen at {addr}"),
+        _ => return anyhow::Error::new(error).context(format!("cannot listen at {addr}")),
     };
-    anyhow::Error::new(error).context(what)
+    // The words of the system would say the same once more.
+    anyhow::Error::msg(what)
 }
 
 #[cfg(test)]

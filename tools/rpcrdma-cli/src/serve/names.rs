@@ -55,12 +55,11 @@ impl Names {
         }
     }
 
-    /// The addresses of hosts. One for which there is no answer keeps those that are known of it.
-    pub(super) async fn look_up(
-        &mut self,
+    /// What the system says of hosts: their addresses, or why it says none.
+    pub(super) async fn ask(
+        &self,
         names: BTreeSet<HostName>,
-        known: &Addresses,
-    ) -> Addresses {
+    ) -> Vec<(HostName, io::Result<Vec<IpAddr>>)> {
         let until = Instant::now() + self.deadline;
         let mut asked = JoinSet::new();
         for name in names {
@@ -73,19 +72,29 @@ impl Names {
                 let answer = answer
                     .await
                     .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-                (name, answer)
-            });
-        }
-        let mut addresses = Addresses::new();
-        let mut failing = BTreeSet::new();
-        for (name, answer) in asked.join_all().await {
-            let found = match answer {
-                Ok(mut found) => {
+                let answer = answer.map(|mut found| {
                     found.sort();
                     found.dedup();
                     found.truncate(MAX_ADDRESSES);
                     found
-                }
+                });
+                (name, answer)
+            });
+        }
+        asked.join_all().await
+    }
+
+    /// The addresses of hosts. One for which there is no answer keeps those that are known of it.
+    pub(super) async fn look_up(
+        &mut self,
+        names: BTreeSet<HostName>,
+        known: &Addresses,
+    ) -> Addresses {
+        let mut addresses = Addresses::new();
+        let mut failing = BTreeSet::new();
+        for (name, answer) in self.ask(names).await {
+            let found = match answer {
+                Ok(found) => found,
                 Err(error) => {
                     let known = known.get(&name).cloned().unwrap_or_default();
                     if !self.failing.contains(&name) {

@@ -1,11 +1,15 @@
 //! What a running server tells of itself.
 
+use super::plan::Plan;
+use super::served::{AbsentExports, Served};
 use crate::control::{
-    ClientStatus, ConnectionCounts, DuplicateRequests, ProcedureStatus, ServerStatus,
+    ClientStatus, ConnectionCounts, DuplicateRequests, ExportStatus, ProcedureStatus, ReloadStatus,
+    ServerStatus,
 };
 use nfs_server::{DuplicateRequestStats, Nfs3, NfsStats, ProcedureStats};
 use rpcrdma::{ConnectionState, ConnectionStats, ServerMonitor, ServerStats};
 use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
 
 /// A running server as metrics, the control socket and the log show it.
@@ -13,8 +17,28 @@ pub(super) struct Observed {
     monitor: ServerMonitor,
     nfs: Nfs3,
     listening: SocketAddr,
+    mount: SocketAddr,
+    metrics: OnceLock<SocketAddr>,
     started: Instant,
     started_at: SystemTime,
+    administered: Mutex<Administered>,
+}
+
+/// What its administrator has it serve.
+#[derive(Default)]
+struct Administered {
+    exports: Vec<ExportStatus>,
+    reloads: Reloads,
+}
+
+/// How often the file of exports was read again.
+#[derive(Clone, Default)]
+pub(super) struct Reloads {
+    pub(super) succeeded: u64,
+    pub(super) failed: u64,
+    last: Option<Instant>,
+    /// Why the last one failed, if it did.
+    pub(super) last_error: Option<String>,
 }
 
 /// What a server did until some moment.
@@ -25,6 +49,8 @@ pub(super) struct Snapshot {
     pub(super) duplicates: DuplicateRequestStats,
     pub(super) open_files: usize,
     pub(super) started_at: SystemTime,
+    pub(super) exports: Vec<ExportStatus>,
+    pub(super) reloads: Reloads,
 }
 
 /// Names and numbers as text, without those that are zero.
@@ -37,14 +63,55 @@ fn counts<'a>(all: impl Iterator<Item = (&'a str, u64)>) -> String {
 }
 
 impl Observed {
-    pub(super) fn new(monitor: ServerMonitor, nfs: Nfs3, listening: SocketAddr) -> Self {
+    /// A server that listens there, for MOUNT too.
+    pub(super) fn new(
+        monitor: ServerMonitor,
+        nfs: Nfs3,
+        (listening, mount): (SocketAddr, SocketAddr),
+    ) -> Self {
         Self {
             monitor,
             nfs,
             listening,
+            mount,
+            metrics: OnceLock::new(),
             started: Instant::now(),
             started_at: SystemTime::now(),
+            administered: Mutex::default(),
         }
+    }
+
+    /// Its metrics are there.
+    pub(super) fn metrics_are_at(&self, addr: SocketAddr) {
+        self.metrics.get_or_init(|| addr);
+    }
+
+    /// These are its exports from now on.
+    pub(super) fn serves(&self, served: &Served) {
+        let exports = served.plans().iter();
+        let exports = exports.map(|plan| export(plan, served.absent())).collect();
+        self.administered().exports = exports;
+    }
+
+    /// The file of exports was read again, or not, for a reason.
+    pub(super) fn was_reloaded(&self, result: Result<(), String>) {
+        let reloads = &mut self.administered().reloads;
+        match &result {
+            Ok(()) => reloads.succeeded += 1,
+            Err(_) => reloads.failed += 1,
+        }
+        reloads.last = Some(Instant::now());
+        reloads.last_error = result.err();
+    }
+
+    /// Why the exports are not those of the file, if the last attempt to read it again failed.
+    pub(super) fn last_reload_error(&self) -> Option<String> {
+        self.administered().reloads.last_error.clone()
+    }
+
+    fn administered(&self) -> MutexGuard<'_, Administered> {
+        let locked = self.administered.lock();
+        locked.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where RPC-over-RDMA is served.
@@ -88,6 +155,10 @@ impl Observed {
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
+        let (exports, reloads) = {
+            let now = self.administered();
+            (now.exports.clone(), now.reloads.clone())
+        };
         Snapshot {
             server: self.monitor.stats(),
             connections: self.monitor.connections(),
@@ -95,6 +166,8 @@ impl Observed {
             duplicates: self.nfs.duplicate_requests(),
             open_files: self.nfs.open_files(),
             started_at: self.started_at,
+            exports,
+            reloads,
         }
     }
 
@@ -106,7 +179,15 @@ impl Observed {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             listening: self.listening.to_string(),
+            mount: self.mount.to_string(),
+            metrics: self.metrics.get().map(ToString::to_string),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
+            reloads: ReloadStatus {
+                succeeded: now.reloads.succeeded,
+                failed: now.reloads.failed,
+                last_seconds: now.reloads.last.map(|last| last.elapsed().as_secs_f64()),
+                last_error: now.reloads.last_error.clone(),
+            },
             connections: now.connection_counts(),
             credits_granted: now.credits_granted(),
             credits_in_use: now.credits_in_use(),
@@ -128,6 +209,7 @@ impl Observed {
             bytes_in: now.server.io.bytes_in,
             bytes_out: now.server.io.bytes_out,
             procedures: procedures(&now.nfs),
+            exports: now.exports,
         }
     }
 
@@ -163,6 +245,17 @@ impl Observed {
             invalidations_sent: counters.invalidations_sent,
             chunk_memory_bytes: now.chunk_memory as u64,
         }
+    }
+}
+
+fn export(plan: &Plan, absent: &AbsentExports) -> ExportStatus {
+    let clients = plan.clients.iter();
+    ExportStatus {
+        name: plan.export.name.clone(),
+        directory: plan.export.dir.to_string_lossy().into_owned(),
+        read_only: plan.read_only(),
+        clients: clients.map(|rule| rule.clients.to_string()).collect(),
+        absent: absent.get(&plan.export.name).cloned(),
     }
 }
 

@@ -1,14 +1,15 @@
 //! What an administrator asks of a running server: signals, and what is done now and then.
 
 use super::args::ServeArgs;
+use super::hints;
 use super::mounts::MountWatch;
 use super::names::REFRESH;
 use super::observed::Observed;
-use super::plan;
 use super::served::Served;
 use super::settings::Settings;
 use super::systemd;
 use super::terminal::Terminal;
+use nfs_client::printable;
 use nfs_server::Mount3;
 use std::future::pending;
 use std::time::Instant;
@@ -107,8 +108,10 @@ impl Operation<'_> {
         };
         match replaced {
             Ok((settings, replaced)) => {
+                self.observed.was_reloaded(Ok(()));
+                self.observed.serves(&self.served);
                 tracing::info!(target: "serve", %file, "exports read again: {replaced}");
-                plan::warn(self.served.plans());
+                hints::warn(self.served.plans(), self.served.addresses());
                 if !settings.same_server(&self.settings) {
                     tracing::warn!(
                         "options of [server] have changed: but for allow, they take effect at a restart"
@@ -116,19 +119,32 @@ impl Operation<'_> {
                 }
                 self.settings = settings;
             }
-            Err(error) => tracing::error!(
-                target: "serve",
-                error = format!("{error:#}"),
-                "the exports stay as they are"
-            ),
+            Err(error) => {
+                let error = format!("{error:#}");
+                self.observed.was_reloaded(Err(error.clone()));
+                tracing::error!(target: "serve", error, "the exports stay as they are");
+            }
         }
-        systemd::ready(&self.served.status());
+        systemd::ready(&self.status());
     }
 
     /// Serves what is there now.
     async fn look_again(&mut self) {
         self.served.look_again().await;
-        systemd::status(&self.served.status());
+        self.observed.serves(&self.served);
+        systemd::status(&self.status());
+    }
+
+    /// What is served, and whether that is what the file says, in a line.
+    fn status(&self) -> String {
+        let serving = self.served.status();
+        match self.observed.last_reload_error() {
+            Some(error) => {
+                let error = printable(error.as_bytes());
+                format!("{serving}; the last reload failed: {error}")
+            }
+            None => serving,
+        }
     }
 
     fn log_statistics(&self) {

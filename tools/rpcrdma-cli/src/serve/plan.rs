@@ -2,9 +2,7 @@
 
 use super::exports::{self, Export};
 use anyhow::{Context, ensure};
-use nfs_server::{
-    AccessList, ClientOptions, ClientRule, ExportOptions, Network, NetworkError, Squash,
-};
+use nfs_server::{AccessList, ClientOptions, ClientRule, ExportOptions, Network, NetworkError};
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -202,55 +200,11 @@ pub(super) fn summed_up(names: &[String]) -> String {
 /// Names in a line.
 const MOST_SHOWN: usize = 8;
 
-/// Logs what is dangerous about these exports.
-pub(super) fn warn(plans: &[Plan]) {
-    for warning in warnings(plans) {
-        tracing::warn!(target: "serve", "{warning}");
-    }
-}
-
-/// What is dangerous about these exports, one sentence each.
-fn warnings(plans: &[Plan]) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for plan in plans {
-        let name = &plan.export.name;
-        for rule in &plan.clients {
-            let everybody = match &rule.clients {
-                Clients::Network(network) if network.is_everybody() => network,
-                _ => continue,
-            };
-            let can = match rule.options.read_only {
-                true => "read",
-                false => "read and change",
-            };
-            warnings.push(format!(
-                "{everybody} is everybody who reaches this machine: each can {can} {name} as any user \
-                 but those that squash takes away, as AUTH_SYS believes the user ids it is told"
-            ));
-        }
-        if plan.export.dir.parent().is_none() && !plan.read_only() {
-            let root = plan
-                .clients
-                .iter()
-                .any(|rule| rule.options.squash == Squash::None && !rule.options.read_only);
-            let root = match root {
-                true => ", and root of a client is root here",
-                false => "",
-            };
-            warnings.push(format!(
-                "{name} is the whole file system of this machine, read-write: programs, passwords and \
-                 devices among it{root}; export a directory, or make it read-only"
-            ));
-        }
-    }
-    warnings
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn plan(dir: &str, clients: &[&str], read_only: bool) -> Plan {
+    pub(in crate::serve) fn plan(dir: &str, clients: &[&str], read_only: bool) -> Plan {
         Plan {
             export: Export {
                 name: "/data".to_owned(),
@@ -310,22 +264,6 @@ mod tests {
         let options = plan.options(&known.into());
         assert!(options.for_client("192.0.2.7".parse().unwrap()).is_some());
         assert!(options.for_client("192.0.2.8".parse().unwrap()).is_none());
-    }
-
-    #[test]
-    fn exports_to_everybody_and_of_everything_are_warned_about() {
-        let said = |dir, clients: &[&str], read_only| warnings(&[plan(dir, clients, read_only)]);
-        assert!(said("/srv", &["10.0.0.0/8", "laptop"], false).is_empty());
-        let everybody = said("/srv", &["0.0.0.0/0", "::/0"], false);
-        assert_eq!(everybody.len(), 2);
-        assert!(
-            everybody[1].starts_with("::/0 is everybody"),
-            "{everybody:?}"
-        );
-        assert!(said("/srv", &["0.0.0.0/0"], true)[0].contains("can read /data"));
-        let all = said("/", &["127.0.0.1"], false);
-        assert!(all[0].contains("whole file system"), "{all:?}");
-        assert!(said("/", &["127.0.0.1"], true).is_empty());
     }
 
     #[test]

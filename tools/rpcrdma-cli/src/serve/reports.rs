@@ -51,6 +51,9 @@ impl Reports {
             ),
             None => None,
         };
+        if let Some(metrics) = &metrics {
+            observed.metrics_are_at(metrics.addr);
+        }
         let start = |path: &Path| {
             let control = Control::start(path, Arc::clone(&observed))
                 .with_context(|| format!("cannot make the control socket {}", path.display()))?;

@@ -100,6 +100,11 @@ impl Served {
         &self.plans
     }
 
+    /// Addresses of the hosts that rules name.
+    pub(super) fn addresses(&self) -> &Addresses {
+        &self.addresses
+    }
+
     /// The exports that are not served now, and why.
     pub(super) fn absent(&self) -> &AbsentExports {
         &self.absent
@@ -469,7 +474,8 @@ pub(super) fn check(plans: &[Plan]) -> anyhow::Result<AbsentExports> {
     Ok(absent)
 }
 
-fn hosts(plans: &[Plan]) -> BTreeSet<super::plan::HostName> {
+/// The hosts that rules name.
+pub(super) fn hosts(plans: &[Plan]) -> BTreeSet<super::plan::HostName> {
     plans.iter().flat_map(Plan::hosts).cloned().collect()
 }
 

@@ -1,18 +1,17 @@
 //! Options of a server and what it serves, once command line and file are put together.
 
-use super::announce::Described;
 use super::args::{ChangesName, ServeArgs, SquashName};
 use super::capacity::Capacity;
 use super::config::Config;
 use super::exports;
-use super::plan::{self, ClientPlan, Clients, Plan, Presence};
-use super::served::{self, HowToOpen};
-use crate::failure::{Ended, Usage};
+use super::plan::{ClientPlan, Clients, Plan, Presence};
+use super::served::HowToOpen;
+use super::systemd;
+use crate::failure::Usage;
 use anyhow::bail;
 use buffer::Pool;
-use nfs_server::{Changes, ClientOptions, LocalFsOptions, Network, Squash};
+use nfs_server::{Changes, ClientOptions, LocalFsOptions, Network, Squash, default_state_dir};
 use rpcrdma::ServerConfig;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Options of a server, and what it serves.
@@ -110,27 +109,10 @@ impl Settings {
         self.server == other.server
     }
 
-    /// Says what would be served, after a look at whether it can be.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot.
-    pub(super) fn check(&self, json: bool) -> anyhow::Result<Ended> {
-        let absent = served::check(&self.plans)?;
-        plan::warn(&self.plans);
-        let described = Described {
-            plans: &self.plans,
-            absent: &absent,
-            listen: self.args.listen,
-            mount_port: self.args.mount_port,
-        };
-        let mut out = std::io::stdout();
-        match json {
-            true => writeln!(out, "{}", described.json()?)?,
-            false => write!(out, "{described}")?,
-        }
-        out.flush()?;
-        Ok(Ended::Well)
+    /// Where state is kept, if anywhere.
+    pub(super) fn state_dir(&self) -> Option<PathBuf> {
+        let given = self.args.state_dir.clone();
+        given.or_else(systemd::state_dir).or_else(default_state_dir)
     }
 
     /// How directories are opened.

@@ -67,6 +67,12 @@ pub(super) fn state_dir() -> Option<PathBuf> {
     std::env::split_paths(&dirs).find(|dir| dir.is_absolute())
 }
 
+/// Where systemd has the service keep its sockets, if it does.
+pub(super) fn runtime_dir() -> Option<PathBuf> {
+    let dirs = std::env::var_os("RUNTIME_DIRECTORY")?;
+    std::env::split_paths(&dirs).find(|dir| dir.is_absolute())
+}
+
 /// Sockets that listen already.
 #[derive(Default)]
 pub(super) struct Sockets {

@@ -26,6 +26,12 @@ fn written(text: &str) -> (tempfile::TempDir, String) {
     (around, path)
 }
 
+/// The control socket of a server.
+fn control(served: &Served) -> String {
+    let said: serde_json::Value = serde_json::from_str(&served.said).unwrap();
+    said["control"].as_str().unwrap().to_owned()
+}
+
 #[test]
 fn exports_of_a_file_are_served_by_its_rules() {
     let served = Served::configured(
@@ -92,6 +98,13 @@ fn file_is_read_again_without_losing_a_connection() {
         said.contains("exports.toml:13: export[1].redonly: unknown field"),
         "{said}"
     );
+    let control = control(&served);
+    let stats = || text(&ok(&["stats", "--socket", &control]));
+    let failed = stats();
+    assert!(
+        failed.contains("\nreload       failed ") && failed.contains("export[1].redonly: unknown"),
+        "{failed}"
+    );
     let gone = both.clone() + "[[export]]\npath = \"/no/such/directory\"\n";
     let said = reloaded(&mut served, &gone);
     assert!(
@@ -102,6 +115,9 @@ fn file_is_read_again_without_losing_a_connection() {
     let said = reloaded(&mut served, &here);
     assert!(said.contains("exports read again: 2 as before"), "{said}");
     served.hear("options of [server] have changed");
+    let well = stats();
+    assert!(!well.contains("\nreload       failed "), "{well}");
+    assert!(well.contains("\nreload       "), "{well}");
 
     let read_only = export(&around, "stuff", "read_only = true") + &export(&around, "books", "");
     let said = reloaded(&mut served, &read_only);
@@ -130,11 +146,11 @@ fn check_says_what_would_be_served_and_serves_nothing() {
         "data",
         "fsid = 9\n[[export.client]]\nhosts = [\"laptop\"]\n",
     );
-    fs::write(&path, format!("[server]\nlisten = \"192.0.2.1\"\n{data}")).unwrap();
+    fs::write(&path, format!("[server]\nlisten = \"127.0.0.9\"\n{data}")).unwrap();
     let check = ["serve", "--config", &path, "--check"];
     let said = text(&ok(&check));
     for part in [
-        "would listen at 192.0.2.1:20049 over RDMA, 192.0.2.1:20048 over TCP for MOUNT",
+        "would listen at 127.0.0.9:20049 over RDMA, 127.0.0.9:20048 over TCP for MOUNT",
         "/data is ",
         ", fsid 9\n",
         "  laptop: read-write, squash none, nobody is 65534:65534\n",
@@ -145,13 +161,97 @@ fn check_says_what_would_be_served_and_serves_nothing() {
     let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
     assert_eq!(json["exports"][0]["clients"][0]["clients"], "laptop");
     // The command line counts more.
-    let said = text(&ok(&[&check[..], &["--listen", "[::1]:7"]].concat()));
-    assert!(said.starts_with("would listen at [::1]:7 "), "{said}");
+    let said = text(&ok(&[&check[..], &["--listen", "127.0.0.8:0"]].concat()));
+    assert!(said.starts_with("would listen at 127.0.0.8:0 "), "{said}");
     assert_eq!(
         around.path().read_dir().unwrap().count(),
         2,
         "no state is made"
     );
+}
+
+/// What `--check` says of a file that can be used: the warnings, and all as JSON.
+#[track_caller]
+fn checked(path: &str, more: &[&str]) -> (String, serde_json::Value) {
+    let check = ["serve", "--check", "--json", "--config", path];
+    let output = run(&[&check[..], more].concat());
+    let warnings = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{warnings}");
+    (warnings, serde_json::from_slice(&output.stdout).unwrap())
+}
+
+#[test]
+fn check_warns_of_what_may_not_be_meant() {
+    let (around, path) = written("");
+    let shadowed = "[[export.client]]\nhosts = [\"127.0.0.0/8\", \"localhost\"]";
+    let nobody = "[[export.client]]\nhosts = [\"nobody.invalid\"]";
+    let all = export(around.path(), "data", "")
+        + &export(
+            around.path(),
+            "data/sub",
+            "read_only = true\nname = \"/sub\"",
+        )
+        + &export(around.path(), "twice", "")
+        + &export(around.path(), "twice", "name = \"/again\"")
+        + &export(around.path(), "shadowed", shadowed)
+        + &export(around.path(), "nobody", nobody);
+    fs::write(&path, all).unwrap();
+    let ports = ["--listen", "127.0.0.1:0", "--mount-port", "0"];
+    let (warnings, json) = checked(&path, &ports);
+    for part in [
+        "/sub is read-only, but lies within /data, through which clients can change it",
+        "/twice and /again are both ",
+        "the host nobody.invalid has no address now, and would not be served: ",
+    ] {
+        assert!(warnings.contains(part), "{part} is not in {warnings}");
+        let listed = json["warnings"].as_array().unwrap();
+        let has = |said: &serde_json::Value| said.as_str().unwrap().contains(part);
+        assert!(listed.iter().any(has), "{json}");
+    }
+    let never = "the rule of /shadowed for localhost never counts, as the one for 127.0.0.0/8";
+    // Where localhost is ::1 too, it does.
+    let ips = std::net::ToSocketAddrs::to_socket_addrs(&("localhost", 0)).unwrap();
+    let only_four = ips.map(|addr| addr.ip()).all(|ip| ip.is_ipv4());
+    assert_eq!(warnings.contains(never), only_four, "{warnings}");
+}
+
+#[test]
+fn check_tries_ports_and_state() {
+    let served = Served::configured(|around| export(around, "stuff", ""), &[]);
+    let path = served.beside("exports.toml");
+    let state = ["--state-dir", &served.beside("state")];
+    let at = |port: &str| {
+        let given = ["--listen", &served.listening, "--mount-port", port];
+        checked(&path, &[&given[..], &state].concat()).0
+    };
+    // They are free when the server that runs there ends.
+    let mount_port = served.mount_port.to_string();
+    assert_eq!(at(&mount_port), "");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let warning = at(&port);
+    let says = format!("port {port} of 127.0.0.1 is in use: stop the server that has it");
+    assert_eq!(warning.matches("in use").count(), 1, "{warning}");
+    assert!(warning.contains(&says), "{warning}");
+    let check = ["serve", "--check", "--config", &path];
+    let elsewhere = "[server]\nlisten = \"192.0.2.77\"\nallow = [\"::1\"]\n";
+    let elsewhere = elsewhere.to_owned() + &export(served.around.path(), "stuff", "");
+    let elsewhere = served.local("elsewhere.toml", elsewhere.as_bytes());
+    fails(
+        &["serve", "--check", "--config", &elsewhere],
+        1,
+        "192.0.2.77 is not an address of this machine",
+    );
+
+    fs::write(served.beside("state/handle.key"), "short").unwrap();
+    fails(
+        &[&check[..], &state].concat(),
+        1,
+        "handle.key is not a key of 16 bytes",
+    );
+    let below = served.local("file", b"") + "/below";
+    let nowhere = [&check[..], &["--state-dir", &below]].concat();
+    fails(&nowhere, 1, "below");
 }
 
 #[test]

@@ -71,6 +71,17 @@ fn log_is_one_json_object_per_line_when_asked_for() {
     );
 }
 
+#[test]
+fn errors_at_the_start_have_the_form_of_the_log() {
+    let output = run(&["serve", "--log-format", "json", "/no/such/directory"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said: serde_json::Value = serde_json::from_slice(&output.stderr).unwrap();
+    assert_eq!(said["level"], "ERROR");
+    let message = said["message"].as_str().unwrap();
+    let says = "cannot serve /no/such/directory: No such file";
+    assert!(message.starts_with(says), "{message}");
+}
+
 /// A server in a session of its own that has a terminal, and the other end of the terminal.
 fn in_a_terminal(before: &[&str]) -> (Served, OwnedFd) {
     let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();

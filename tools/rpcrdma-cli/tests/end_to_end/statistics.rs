@@ -64,6 +64,10 @@ fn metrics_are_in_the_text_format_of_prometheus() {
         "# TYPE rpcrdma_nfs_call_duration_seconds histogram",
         "rpcrdma_duplicate_request_cache_lookups_total{result=\"hit\"} 0",
         "rpcrdma_connections_evicted_total 0",
+        "rpcrdma_exports{state=\"served\"} 1",
+        "rpcrdma_exports{state=\"absent\"} 0",
+        "rpcrdma_reloads_total{result=\"failure\"} 0",
+        "rpcrdma_last_reload_successful 1",
         "# TYPE rpcrdma_connections gauge",
     ] {
         assert!(body.lines().any(|l| l == line), "{line} is not in {body}");

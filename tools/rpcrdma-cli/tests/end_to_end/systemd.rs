@@ -57,6 +57,16 @@ fn manager_is_told_of_readiness_reload_and_end() {
         "{reloading}"
     );
     assert_eq!(manager.hear().trim(), "READY=1\nSTATUS=serving /stuff");
+    served.configure("[[exprt]]\n");
+    served.signal(Signal::HUP);
+    assert!(manager.hear().starts_with("RELOADING=1\n"));
+    let said = manager.hear();
+    let says = "READY=1\nSTATUS=serving /stuff; the last reload failed: ";
+    assert!(said.starts_with(says), "{said}");
+    assert!(
+        said.contains("exports.toml:5: exprt: unknown field"),
+        "{said}"
+    );
     served.signal(Signal::TERM);
     let said = manager.hear();
     assert_eq!(said.trim(), "STOPPING=1\nSTATUS=letting calls finish");

@@ -82,6 +82,31 @@ impl Families {
             "Files and directories kept open between calls.",
             &[(&[], now.open_files as f64)],
         );
+        let absent = now.exports.iter().filter(|export| export.absent.is_some());
+        let absent = absent.count();
+        let served = now.exports.len() - absent;
+        self.gauges(
+            "exports",
+            "Exports, by whether they are served: absent ones need not be there.",
+            &[
+                (&[("state", "served")], served as f64),
+                (&[("state", "absent")], absent as f64),
+            ],
+        );
+        self.counters(
+            "reloads_total",
+            "Times that the file of exports was read again; with an error in it nothing changes.",
+            &[
+                (&[("result", "success")], now.reloads.succeeded),
+                (&[("result", "failure")], now.reloads.failed),
+            ],
+        );
+        let is_good = now.reloads.last_error.is_none();
+        self.gauges(
+            "last_reload_successful",
+            "Whether the exports are those of the file as it was when it was to be read last.",
+            &[(&[], f64::from(u8::from(is_good)))],
+        );
     }
 
     fn nfs(&mut self, now: &Snapshot) {

@@ -1,0 +1,141 @@
+//! `serve --check`: whether a server could start, and whether it would do what its administrator means.
+
+use super::announce::Described;
+use super::hints;
+use super::listen;
+use super::names::Names;
+use super::plan::{Addresses, Plan};
+use super::served;
+use super::settings::Settings;
+use super::systemd;
+use crate::control::{self, ServerStatus};
+use crate::failure::Ended;
+use anyhow::Context;
+use nfs_server::HandleKey;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+
+/// Says what would be served. What a running server would not mind either, such as a host without an
+/// address, or a port that is in use now, is a warning.
+///
+/// # Errors
+///
+/// If a server could not start.
+pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<Ended> {
+    let plans = &settings.plans;
+    let absent = served::check(plans)?;
+    let state_dir = settings.state_dir();
+    if let Some(dir) = &state_dir {
+        check_state(dir)?;
+    }
+    let mut warnings = Vec::new();
+    for (name, why) in &absent {
+        warnings.push(format!("{name} is not there now: {why}"));
+    }
+    let addresses = check_names(plans, &mut warnings).await;
+    check_ports(settings, state_dir.as_deref(), &mut warnings).await?;
+    warnings.extend(hints::warnings(plans, &addresses));
+    for warning in &warnings {
+        tracing::warn!(target: "serve", "{warning}");
+    }
+    let described = Described {
+        plans,
+        absent: &absent,
+        warnings: &warnings,
+        listen: settings.args.listen,
+        mount_port: settings.args.mount_port,
+    };
+    let mut out = io::stdout();
+    match json {
+        true => writeln!(out, "{}", described.json()?)?,
+        false => write!(out, "{described}")?,
+    }
+    out.flush()?;
+    Ok(Ended::Well)
+}
+
+/// Whether state can be kept in a directory, and a key that is there be used. Nothing is made.
+fn check_state(dir: &Path) -> anyhow::Result<()> {
+    HandleKey::load(dir)?;
+    let there = dir.ancestors().find(|dir| dir.exists());
+    let there = there.unwrap_or(Path::new("/"));
+    accessat(
+        CWD,
+        there,
+        Access::WRITE_OK | Access::EXEC_OK,
+        AtFlags::EACCESS,
+    )
+    .with_context(|| {
+        format!(
+            "cannot keep state in {}: this user may not write to {}; --state-dir names another place",
+            dir.display(),
+            there.display()
+        )
+    })
+}
+
+/// The addresses of hosts that rules name.
+async fn check_names(plans: &[Plan], warnings: &mut Vec<String>) -> Addresses {
+    let mut addresses = Addresses::new();
+    for (host, answer) in Names::default().ask(served::hosts(plans)).await {
+        match answer {
+            Ok(found) => {
+                addresses.insert(host, found);
+            }
+            Err(error) => warnings.push(format!(
+                "the host {} has no address now, and would not be served: {error}",
+                host.as_str()
+            )),
+        }
+    }
+    addresses
+}
+
+/// Whether it could be listened where the server is to listen.
+async fn check_ports(
+    settings: &Settings,
+    state_dir: Option<&Path>,
+    warnings: &mut Vec<String>,
+) -> anyhow::Result<()> {
+    let args = &settings.args;
+    let mount = SocketAddr::new(args.listen.ip(), args.mount_port);
+    let rdma = args
+        .activated
+        .is_none()
+        .then_some((args.listen, "--listen ADDR:PORT"));
+    let mount = (mount, "--mount-port");
+    let metrics = args.reports.metrics.map(|addr| (addr, "--metrics"));
+    let mut servers = None;
+    for (addr, option) in rdma.into_iter().chain([mount]).chain(metrics) {
+        match listen::try_out(addr) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                if servers.is_none() {
+                    let runtime = systemd::runtime_dir();
+                    let dirs = state_dir.into_iter().chain(runtime.as_deref());
+                    servers = Some(control::running(dirs).await);
+                }
+                if !servers.iter().flatten().any(|server| has(server, addr)) {
+                    warnings.push(listen::explain(error, addr, option).to_string());
+                }
+            }
+            Err(error) => return Err(listen::explain(error, addr, option)),
+        }
+    }
+    Ok(())
+}
+
+/// Whether a running server listens at this address, so that it is free once that one ends.
+fn has(server: &ServerStatus, addr: SocketAddr) -> bool {
+    let addrs = [&server.listening, &server.mount]
+        .into_iter()
+        .chain(&server.metrics);
+    addrs
+        .filter_map(|text| text.parse::<SocketAddr>().ok())
+        .any(|other| {
+            let everywhere = other.ip().is_unspecified() || addr.ip().is_unspecified();
+            other.port() == addr.port() && (everywhere || other.ip() == addr.ip())
+        })
+}
