@@ -280,6 +280,20 @@ impl LocalFs {
 }
 
 impl Inner {
+    /// Whether changes are made at once, on the task of a connection: nothing waits for a disk, and
+    /// nobody else can make them wait.
+    pub(super) fn changes_at_once(&self) -> bool {
+        self.memory && self.closed.load(Relaxed)
+    }
+
+    /// Looks again whether others can reach the export.
+    pub(super) fn look_who_can_reach(&self) {
+        if self.memory {
+            let closed = !reach::others_can_reach(&self.path, self.me.uid);
+            self.closed.store(closed, Relaxed);
+        }
+    }
+
     fn caches(&self) -> MutexGuard<'_, Caches> {
         self.caches.lock().unwrap_or_else(PoisonError::into_inner)
     }

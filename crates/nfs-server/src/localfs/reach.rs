@@ -5,10 +5,8 @@
 //! mapped from a FUSE file system that never answers. Whoever else changes that file or directory waits
 //! in the kernel, and cannot be woken.
 
-use super::Inner;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Rights to pass a directory, of its group and of others. An access control list grants nothing
 /// that the bits of the group do not.
@@ -22,22 +20,6 @@ pub(super) fn others_can_reach(path: &Path, me: u32) -> bool {
             dir.mode() & SEARCH_BY_OTHERS == 0 && (dir.uid() == 0 || dir.uid() == me)
         })
     })
-}
-
-impl Inner {
-    /// Whether changes are made at once, on the task of a connection: nothing waits for a disk, and
-    /// nobody else can make them wait.
-    pub(super) fn changes_at_once(&self) -> bool {
-        self.memory && self.closed.load(Relaxed)
-    }
-
-    /// Looks again whether others can reach the export.
-    pub(super) fn look_who_can_reach(&self) {
-        if self.memory {
-            let closed = !others_can_reach(&self.path, self.me.uid);
-            self.closed.store(closed, Relaxed);
-        }
-    }
 }
 
 #[cfg(test)]

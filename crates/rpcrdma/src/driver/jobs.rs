@@ -28,6 +28,10 @@ pub(crate) const MAX_BLOCKING: usize = 128;
 /// free. Of more, each holds one of the [`MAX_BLOCKING`] threads for good.
 pub(crate) const MAX_STUCK: usize = 256;
 
+/// Calls of one connection that are answered beside others at a time, stuck ones aside; more wait. Their replies are
+/// not accounted for while they are made, and may be as large as a chunk even if none was offered.
+pub(super) const MAX_JOBS: usize = 64;
+
 /// How long a job runs before it counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(5);
 
@@ -391,7 +395,7 @@ impl JobsOfConnection {
             return None;
         }
         if self.next_look.is_some_and(|next| now >= next) {
-            let calls_wait = self.not_stuck() >= super::MAX_JOBS;
+            let calls_wait = self.not_stuck() >= MAX_JOBS;
             self.jobs.replace_stuck(now, calls_wait);
             self.next_look = Some(now + LOOK_AGAIN);
         }

@@ -72,10 +72,6 @@ const SMALL: usize = 8 << 10;
 /// Bytes of the headers and of the framing around a small reply, or a little more.
 pub(crate) const AROUND: usize = 64;
 
-/// Calls of one connection that are answered beside others at a time, stuck ones aside; more wait. Their replies are
-/// not accounted for while they are made, and may be as large as a chunk even if none was offered.
-const MAX_JOBS: usize = 64;
-
 /// How long a connection sleeps that has no deadline: a bound for the timer, no promise.
 const NO_DEADLINE: Duration = Duration::from_secs(3600);
 
@@ -271,7 +267,7 @@ impl<P: Policy> Driver<P> {
             self.policy.before_calls()?;
         }
         let (mut calls, mut bytes, mut piece, mut is_full) = (0, 0, 0, false);
-        while self.answers.not_stuck() < MAX_JOBS {
+        while self.answers.not_stuck() < jobs::MAX_JOBS {
             if is_full {
                 delivered.more = true;
                 break;
