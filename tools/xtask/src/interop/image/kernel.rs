@@ -20,7 +20,7 @@ pub(super) const IMAGE: &str = "vmlinuz";
 pub(super) const MODULES: &str = "lib/modules";
 
 /// What the guest loads; what these depend on comes with them. Some are built into some kernels.
-const WANTED: [&str; 23] = [
+const WANTED: [&str; 25] = [
     "virtio_pci",
     "virtio_blk",
     "virtio_net",
@@ -38,7 +38,9 @@ const WANTED: [&str; 23] = [
     "nfsd",
     // By it our server finds who is at the other end of a connection from the same machine.
     "tcp_diag",
-    // Disks whose writes are recorded, and what can be on them.
+    // Disks with limits of users, those whose writes are recorded, and what can be on them.
+    "loop",
+    "quota_v2",
     "dm_mod",
     "dm_log_writes",
     "ext4",
@@ -49,9 +51,11 @@ const WANTED: [&str; 23] = [
 ];
 
 /// Without these no test can run: they must be there, built in or not.
-const INDISPENSABLE: [&str; 12] = [
+const INDISPENSABLE: [&str; 14] = [
     "virtio_net",
     "virtio_blk",
+    "loop",
+    "quota_v2",
     "dm_log_writes",
     "ext4",
     "xfs",

@@ -13,7 +13,7 @@ use crate::interop::debian;
 use crate::interop::packages::tool;
 use crate::interop::report::Report;
 
-const PACKAGES: [&str; 19] = [
+const PACKAGES: [&str; 20] = [
     "acl",
     "bash",
     "btrfs-progs",
@@ -31,12 +31,13 @@ const PACKAGES: [&str; 19] = [
     "netbase",
     "nfs-common",
     "nfs-kernel-server",
+    "quota",
     "rpcbind",
     "xfsprogs",
 ];
 
 /// Programs that are copied; busybox stands in for every other name it knows.
-const PROGRAMS: [&str; 27] = [
+const PROGRAMS: [&str; 29] = [
     "bash",
     "btrfs",
     "busybox",
@@ -61,7 +62,9 @@ const PROGRAMS: [&str; 27] = [
     "mv",
     "rm",
     "setfacl",
+    "setquota",
     "sha256sum",
+    "showmount",
     "stat",
     "touch",
 ];
