@@ -15,6 +15,10 @@ die() {
     echo '--- mountstats'
     mountstats
   fi
+  if [ -s /run/serve.log ]; then
+    echo '--- our server'
+    tail -n 30 /run/serve.log
+  fi
   exit 1
 }
 

@@ -4,6 +4,7 @@ mod both_versions;
 mod capture;
 mod cut_connection;
 mod idle;
+mod in_one_guest;
 mod inline_sizes;
 mod kept;
 mod kernel_calls_back;
@@ -41,7 +42,7 @@ pub(super) struct Test {
     pub(super) run: fn(&TestRun<'_>) -> Result<()>,
 }
 
-pub(super) const TESTS: [Test; 19] = [
+pub(super) const TESTS: [Test; 23] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -111,6 +112,34 @@ pub(super) const TESTS: [Test; 19] = [
         usual: true,
         ours: true,
         run: idle::server_closes,
+    },
+    Test {
+        name: "quotas",
+        about: "limits of users and of a disk, hit by the kernel's client on our server",
+        usual: true,
+        ours: true,
+        run: in_one_guest::quotas,
+    },
+    Test {
+        name: "moved",
+        about: "what the kernel's client has open is moved on our server, which ends and comes back",
+        usual: true,
+        ours: true,
+        run: in_one_guest::moved,
+    },
+    Test {
+        name: "two-mounts",
+        about: "two mounts of our server change one file and one directory in turns",
+        usual: true,
+        ours: true,
+        run: in_one_guest::two_mounts,
+    },
+    Test {
+        name: "nested-mounts",
+        about: "file systems mounted below our exports, with crossmnt and without; lists of exports",
+        usual: true,
+        ours: true,
+        run: in_one_guest::nested_mounts,
     },
     Test {
         name: "kernel-restart",

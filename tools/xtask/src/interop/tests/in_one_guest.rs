@@ -1,0 +1,46 @@
+//! Tests for which our server is in the guest, beside the kernel's client: the file systems it exports are
+//! made for the test, by root, and the script sees both ends of each of them.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::interop::TestRun;
+use crate::interop::guest::{Boot, Guest};
+
+/// Each takes less than a minute on an idle machine.
+const LIMIT: Duration = Duration::from_secs(480);
+
+/// Turns of each of two mounts: a wrong answer that they give one time in a hundred shows.
+const TURNS: usize = 100;
+
+pub(super) fn quotas(run: &TestRun<'_>) -> Result<()> {
+    with_script(run, "quotas.sh", &[])
+}
+
+pub(super) fn moved(run: &TestRun<'_>) -> Result<()> {
+    with_script(run, "moved.sh", &[])
+}
+
+pub(super) fn two_mounts(run: &TestRun<'_>) -> Result<()> {
+    with_script(run, "two-mounts.sh", &[("TURNS", TURNS.to_string())])
+}
+
+pub(super) fn nested_mounts(run: &TestRun<'_>) -> Result<()> {
+    with_script(run, "nested-mounts.sh", &[])
+}
+
+fn with_script(run: &TestRun<'_>, script: &str, environment: &[(&str, String)]) -> Result<()> {
+    let boot = Boot {
+        name: "guest",
+        script,
+        environment,
+        program: Some(run.program),
+        files: &[],
+        disks: &[],
+        forwards: &[],
+        capture: None,
+        limit: LIMIT,
+    };
+    Guest::boot(run, &boot)?.finish()
+}
