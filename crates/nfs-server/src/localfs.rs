@@ -73,6 +73,7 @@ use crate::fs::{
     Seen, SetAcls, SetAttributes, Space, Stability, Step, Time, WriteOut,
 };
 use crate::permission;
+use arc_swap::ArcSwapOption;
 use buffer::Pool;
 use bytes::Bytes;
 use hung::Working;
@@ -173,6 +174,8 @@ struct Inner {
     umask: u32,
     changes: Changes,
     working: Working,
+    /// See [`LocalFs::know_mounts`].
+    known_mounts: ArcSwapOption<HashSet<u64>>,
     sweeper: EndSweeper,
     /// Rounds of the sweeper, from one on.
     round: AtomicU64,
@@ -224,6 +227,14 @@ impl LocalFs {
     /// runs this process.
     pub fn acts_for_callers(&self) -> bool {
         self.inner.as_root
+    }
+
+    /// Has a mount point within the directory be [`Error::Busy`] instead of the directory under the mount,
+    /// unless the mount is one of these, by their ids (`statx`, `STATX_MNT_ID`). For exports that cross
+    /// mounts: nobody sees, and writes to, what is under a mount that will be served in a moment. None:
+    /// every mount is known, as it is at first.
+    pub fn know_mounts(&self, known: Option<Arc<HashSet<u64>>>) {
+        self.inner.known_mounts.store(known);
     }
 
     /// Whether files are found by handles of the kernel, which need no state and survive renames by others

@@ -3,17 +3,32 @@
 //! What is mounted there is not exported. To clients a mount point is the directory under the mount, as it
 //! was before, if this process may reach that: through a private copy of the mount that the export is in,
 //! on which nothing is mounted. The kernel's handle of what is found there leads to it in the export's own
-//! mount, so that the copy is gone at once.
+//! mount, so that the copy is gone at once. Where mounts are served as exports of their own, one that is not
+//! known yet is waited for.
 
 use super::node::Node;
 use super::sys::{self, Pace, Stat, Stop, Try};
 use super::{Inner, Resolver};
 use crate::fs::Error;
 use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{OpenTreeFlags, open_tree};
 
 impl Inner {
+    /// Puts off who comes to a mount that whoever serves what is mounted has not seen yet.
+    fn check_known(&self, dir: &Node, name: &[u8]) -> Try<()> {
+        let Some(known) = self.known_mounts.load_full() else {
+            return Ok(());
+        };
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        let about = rustix::fs::statx(&dir.path, name, flags, StatxFlags::MNT_ID)?;
+        match known.contains(&about.stx_mnt_id) {
+            true => Ok(()),
+            false => Err(Error::Busy.into()),
+        }
+    }
+
     /// As [`open_entry`](Inner::open_entry); of a mount point, the directory under the mount.
     pub(super) fn open_entry_or_covered(
         &self,
@@ -30,6 +45,7 @@ impl Inner {
 
     /// The directory under a mount.
     fn open_covered(&self, dir: &Node, name: &[u8]) -> Try<(OwnedFd, Stat)> {
+        self.check_known(dir, name)?;
         let Resolver::Kernel(handles) = &self.resolver else {
             return Err(Error::Access.into());
         };

@@ -15,6 +15,7 @@ use super::table::Table;
 use super::turns::Turns;
 use super::{Caches, DIRECTORY_TRUST, Inner, REMEMBERED_PLACES, Resolver};
 use crate::fs::{Identity, fresh_verifier};
+use arc_swap::ArcSwapOption;
 use buffer::Pool;
 use rustix::fd::AsFd;
 use rustix::fs::{Access, Mode, OFlags, StatVfsMountFlags};
@@ -296,6 +297,7 @@ impl Inner {
             sweeper: EndSweeper(Arc::default()),
             round: AtomicU64::new(1),
             working: Working::default(),
+            known_mounts: ArcSwapOption::empty(),
             writers: Mutex::default(),
         })
     }

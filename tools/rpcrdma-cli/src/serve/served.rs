@@ -1,6 +1,6 @@
 //! The exports of a running server: opened, and replaced as a whole.
 
-use super::mounts;
+use super::mounts::{self, MountTable};
 use super::names::Names;
 use super::plan::{self, Addresses, Plan, Presence};
 use super::replaced::Replaced;
@@ -8,7 +8,7 @@ use crate::failure::Misconfigured;
 use anyhow::Context;
 use nfs_client::printable;
 use nfs_server::{ExportOptions, Exports, LocalFs, LocalFsOptions, OpenError};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::future::{Future, pending};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -214,12 +214,14 @@ impl Served {
             open: Vec::new(),
             how: self.how.clone(),
             unserved: BTreeSet::new(),
+            known_mounts: Vec::new(),
             absent: AbsentExports::new(),
         };
         let (plans, addresses) = (plans.to_vec(), addresses.clone());
         let made = tokio::task::spawn_blocking(move || making.all(plans, &addresses));
         let (exports, plans, making) = made.await.context("opening directories")??;
         self.exports.replace(&exports);
+        making.tell_known_mounts();
         self.open = making.open;
         self.plans = plans;
         for (path, why) in &making.unserved {
@@ -295,10 +297,23 @@ struct Making {
     open: Vec<OpenDirectory>,
     how: HowToOpen,
     unserved: BTreeSet<(PathBuf, String)>,
+    /// Below directories that are served with what is mounted there, the mounts that were looked at.
+    known_mounts: Vec<(PathBuf, Arc<HashSet<u64>>)>,
     absent: AbsentExports,
 }
 
 impl Making {
+    /// Tells file systems which mounts were looked at: those that are in the list of exports by now, and
+    /// those that are not served.
+    fn tell_known_mounts(&self) {
+        for open in &self.open {
+            let crossing = self.known_mounts.iter();
+            let mut crossing = crossing.filter(|(dir, _)| open.path.starts_with(dir));
+            let known = crossing.next().map(|(_, known)| Arc::clone(known));
+            open.fs.know_mounts(known);
+        }
+    }
+
     /// The exports, and the plans with the directories that were found.
     fn all(
         mut self,
@@ -325,8 +340,10 @@ impl Making {
         let crossing = plans.iter().filter(|plan| plan.crossmnt);
         for plan in crossing.filter(|plan| !absent.contains_key(&plan.export.name)) {
             let dir = &plan.export.dir;
-            let mounts = mounts::below(dir).context("cannot read what is mounted")?;
-            for path in mounts {
+            let mounts = MountTable::read().context("cannot read what is mounted")?;
+            let known = Arc::new(mounts.ids());
+            self.known_mounts.push((dir.clone(), known));
+            for path in mounts::below(&mounts, dir) {
                 match self.mount(&exports, plan, &path, plans.len()) {
                     Ok(one_more) if left > 0 => {
                         exports = one_more;

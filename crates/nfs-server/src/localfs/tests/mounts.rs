@@ -56,6 +56,25 @@ fn mount_point_is_the_directory_under_the_mount() {
 }
 
 #[test]
+fn mount_that_will_be_served_is_waited_for() {
+    let Some(export) = export_with_a_mount() else {
+        return;
+    };
+    let id = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+    let mnt = export.path.join("mnt");
+    let line = id.lines().find(|line| line.contains(mnt.to_str().unwrap()));
+    let id = line.unwrap().split(' ').next().unwrap().parse().unwrap();
+    let known = |ids: &[u64]| Some(Arc::new(ids.iter().copied().collect()));
+    export.fs().know_mounts(known(&[]));
+    assert_eq!(export.find("mnt"), Err(Error::Busy));
+    assert!(export.find("other").is_ok());
+    export.fs().know_mounts(known(&[id]));
+    assert!(export.find("mnt/covered").is_ok(), "it is not to be served");
+    export.fs().know_mounts(None);
+    assert!(export.find("mnt/covered").is_ok());
+}
+
+#[test]
 fn mount_point_is_no_entry_to_who_cannot_reach_under_it() {
     HANDLES.set(Handles::Table);
     let Some(export) = export_with_a_mount() else {
