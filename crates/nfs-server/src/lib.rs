@@ -32,7 +32,7 @@ pub use localfs::{
 };
 pub use memfs::MemFs;
 pub use metrics::{
-    ErrorClass, LATENCY_BUCKETS, LatencyHistogram, NfsStats, ProcedureStats, SAMPLED,
+    ErrorClass, LATENCY_BUCKETS, LatencyHistogram, ProcedureStats, ProgramStats, SAMPLED,
 };
 pub use mount3::Mount3;
 pub use nfs3::{DuplicateRequestStats, MAX_READ, MAX_WRITE, Nfs3, NfsAcl3};

@@ -6,7 +6,7 @@
 //! was; that of a job always is.
 
 use nfs_proto::{Procedure, Status};
-use oncrpc::Reply;
+use oncrpc::{Answer, Reply};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -25,17 +25,19 @@ const SHARDS: usize = 16;
 /// Procedures of NFS version 3.
 const PROCEDURES: usize = Procedure::Commit as usize + 1;
 
-/// What calls were made, and what came of them, by procedure.
+/// What calls of a program were made, and what came of them, by procedure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NfsStats {
-    /// Every procedure of NFS version 3, in the order of their numbers.
+pub struct ProgramStats {
+    /// The program: `nfs`, `mount` or `nfsacl`.
+    pub program: &'static str,
+    /// Every procedure of the program, in the order of their numbers.
     pub procedures: Vec<ProcedureStats>,
 }
 
 /// The calls of one procedure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcedureStats {
-    /// Its name, as in RFC 1813 §3.3.
+    /// Its name, for NFS and MOUNT as in RFC 1813 §3.3 and §5.2.
     pub name: &'static str,
     /// Calls that were answered.
     pub calls: u64,
@@ -177,17 +179,31 @@ impl LatencyHistogram {
     }
 }
 
-/// Where calls are counted.
-#[derive(Clone)]
-pub(crate) struct Metrics {
-    shards: Arc<[Shard; SHARDS]>,
+/// A program whose calls are counted.
+#[derive(Clone, Copy)]
+pub(crate) struct Counted {
+    /// Its name.
+    pub(crate) program: &'static str,
+    /// The name of a procedure, if there is one of this number.
+    pub(crate) procedure: fn(u32) -> Option<&'static str>,
+    /// What a first word of results other than 0 says of a call of a procedure, if it is a failure.
+    pub(crate) failure: fn(u32, u32) -> Option<ErrorClass>,
 }
 
+/// Where calls of a program with `N` procedures are counted.
+#[derive(Clone)]
+pub(crate) struct Metrics<const N: usize> {
+    of: Counted,
+    shards: Arc<[Shard<N>; SHARDS]>,
+}
+
+/// Where calls of NFS are counted.
+pub(crate) type NfsMetrics = Metrics<PROCEDURES>;
+
 /// On cache lines of its own.
-#[derive(Default)]
 #[repr(align(128))]
-struct Shard {
-    procedures: [Counters; PROCEDURES],
+struct Shard<const N: usize> {
+    procedures: [Counters; N],
 }
 
 #[derive(Default)]
@@ -259,18 +275,56 @@ impl Thread {
     }
 }
 
-impl Metrics {
-    pub(crate) fn new() -> Self {
+impl Sample {
+    /// The sample that the call which comes now is, if it is one.
+    pub(crate) fn take() -> Option<Self> {
+        let calls = THREAD.with(Thread::sample)?;
+        let came = Instant::now();
+        Some(Self { came, calls })
+    }
+}
+
+impl NfsMetrics {
+    pub(crate) fn of_nfs() -> Self {
+        Self::new(Counted {
+            program: "nfs",
+            procedure: |number| Procedure::try_from(number).ok().map(name),
+            failure: |_, status| Some(nfs_failure(status)),
+        })
+    }
+}
+
+impl<const N: usize> Metrics<N> {
+    pub(crate) fn new(of: Counted) -> Self {
+        let shard = |_| Shard {
+            procedures: std::array::from_fn(|_| Counters::default()),
+        };
         Self {
-            shards: Arc::new(std::array::from_fn(|_| Shard::default())),
+            of,
+            shards: Arc::new(std::array::from_fn(shard)),
         }
     }
 
-    /// The sample that the call which comes now is, if it is one.
-    pub(crate) fn sample() -> Option<Sample> {
-        let calls = THREAD.with(Thread::sample)?;
-        let came = Instant::now();
-        Some(Sample { came, calls })
+    /// Counts the call of a procedure when it is answered.
+    pub(crate) fn count(&self, number: u32, answer: Answer, sample: Option<Sample>) -> Answer
+    where
+        Self: 'static,
+    {
+        match answer {
+            Answer::Now(reply) => {
+                self.answered(number, &reply, sample);
+                Answer::Now(reply)
+            }
+            Answer::Blocking(job) => {
+                let (metrics, made) = (self.clone(), Instant::now());
+                Answer::Blocking(Box::new(move || {
+                    let reply = job();
+                    metrics.answered_by_job(number, &reply, made);
+                    reply
+                }))
+            }
+            later @ Answer::Later(_) => later,
+        }
     }
 
     /// A call was answered on the task of its connection.
@@ -278,7 +332,7 @@ impl Metrics {
         let Some(counters) = self.counters(number) else {
             return;
         };
-        counters.count(number, reply);
+        counters.count(self.failure_of(number, reply));
         if let Some(Sample { came, calls }) = sample {
             counters.took(came.elapsed(), calls.into());
         }
@@ -289,7 +343,7 @@ impl Metrics {
         let Some(counters) = self.counters(number) else {
             return;
         };
-        counters.count(number, reply);
+        counters.count(self.failure_of(number, reply));
         counters.took(made.elapsed(), 1);
     }
 
@@ -300,11 +354,10 @@ impl Metrics {
     }
 
     /// What was counted so far.
-    pub(crate) fn stats(&self) -> NfsStats {
-        let procedures = (0..PROCEDURES).filter_map(|number| {
-            let procedure = Procedure::try_from(u32::try_from(number).ok()?).ok()?;
+    pub(crate) fn stats(&self) -> ProgramStats {
+        let procedures = (0..N).filter_map(|number| {
             let mut stats = ProcedureStats {
-                name: name(procedure),
+                name: (self.of.procedure)(u32::try_from(number).ok()?)?,
                 calls: 0,
                 errors: ErrorClass::ALL.map(|class| (class, 0)),
                 latency: LatencyHistogram::default(),
@@ -314,16 +367,46 @@ impl Metrics {
             }
             Some(stats)
         });
-        NfsStats {
+        ProgramStats {
+            program: self.of.program,
             procedures: procedures.collect(),
+        }
+    }
+
+    /// What failed, if something did.
+    fn failure_of(&self, number: u32, reply: &Reply) -> Option<ErrorClass> {
+        let payload = match reply {
+            Reply::Message(payload) => payload,
+            // The call is being answered already.
+            Reply::Nothing => return None,
+            Reply::Ineligible => return Some(ErrorClass::Rpc),
+        };
+        // The last word of a header with an empty verifier is the status (RFC 5531 §9).
+        let parts = payload.head().split_at_checked(oncrpc::REPLY_HEADER);
+        let Some((_, results)) = parts.filter(|(header, _)| header.ends_with(&[0; 4])) else {
+            return Some(ErrorClass::Rpc);
+        };
+        // Procedure 0 has no results.
+        if number == 0 {
+            return None;
+        }
+        let status = results.first_chunk();
+        match status.map(|status| u32::from_be_bytes(*status)) {
+            Some(0) | None => None,
+            Some(status) => (self.of.failure)(number, status),
         }
     }
 }
 
+/// The kind of failure that a status of NFS other than 0 is.
+pub(crate) fn nfs_failure(status: u32) -> ErrorClass {
+    Status::try_from(status).map_or(ErrorClass::Server, ErrorClass::of)
+}
+
 impl Counters {
-    fn count(&self, number: u32, reply: &Reply) {
+    fn count(&self, failure: Option<ErrorClass>) {
         self.calls.fetch_add(1, Relaxed);
-        if let Some(class) = failure_of(number, reply) {
+        if let Some(class) = failure {
             self.errors[class as usize].fetch_add(1, Relaxed);
         }
     }
@@ -344,32 +427,6 @@ impl Counters {
             *count += counter.load(Relaxed);
         }
         stats.latency.sum += Duration::from_nanos(self.nanos.load(Relaxed));
-    }
-}
-
-/// What failed, if something did.
-fn failure_of(number: u32, reply: &Reply) -> Option<ErrorClass> {
-    let payload = match reply {
-        Reply::Message(payload) => payload,
-        // The call is being answered already.
-        Reply::Nothing => return None,
-        Reply::Ineligible => return Some(ErrorClass::Rpc),
-    };
-    // The last word of a header with an empty verifier is the status (RFC 5531 §9).
-    let parts = payload.head().split_at_checked(oncrpc::REPLY_HEADER);
-    let Some((_, results)) = parts.filter(|(header, _)| header.ends_with(&[0; 4])) else {
-        return Some(ErrorClass::Rpc);
-    };
-    if number == Procedure::Null as u32 {
-        return None;
-    }
-    match results
-        .first_chunk()
-        .map(|status| u32::from_be_bytes(*status))
-    {
-        Some(0) => None,
-        Some(status) => Some(Status::try_from(status).map_or(ErrorClass::Server, ErrorClass::of)),
-        None => Some(ErrorClass::Server),
     }
 }
 
@@ -444,12 +501,12 @@ mod tests {
 
     #[test]
     fn samples_count_for_the_calls_that_they_stand_for() {
-        let metrics = Metrics::new();
+        let metrics = NfsMetrics::of_nfs();
         let calls = 10_000;
         let mut samples = 0;
         // Whatever the pattern is, each procedure of it has its part.
         for call in 0..calls {
-            let sample = Metrics::sample();
+            let sample = Sample::take();
             samples += u32::from(sample.is_some());
             let number = [Procedure::Null, Procedure::Read][call as usize % 2];
             metrics.answered(number as u32, &Reply::Nothing, sample);
@@ -471,7 +528,7 @@ mod tests {
 
     #[test]
     fn counts_of_threads_add_up() {
-        let metrics = Metrics::new();
+        let metrics = NfsMetrics::of_nfs();
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {

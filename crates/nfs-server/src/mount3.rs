@@ -4,6 +4,7 @@ use crate::client_options::{ClientOptions, is_understood};
 use crate::exports::{Export, Exports, Unresolved, mountable};
 use crate::fs::{Access, Error, FileId, FileSystem, Identity, Name, Step};
 use crate::in_flight::InFlight;
+use crate::metrics::{Counted, ErrorClass, Metrics, ProgramStats, Sample};
 use crate::user_groups::UserGroups;
 use nfs_proto::limits::MAX_GROUPS;
 use nfs_proto::mount::{
@@ -36,6 +37,39 @@ pub struct Mount3 {
     users: UserGroups,
     mounts: Arc<Mutex<VecDeque<Entry>>>,
     warnings: Arc<Warnings>,
+    metrics: Metrics<PROCEDURES>,
+}
+
+/// Procedures of MOUNT version 3.
+const PROCEDURES: usize = MountProcedure::Export as usize + 1;
+
+const COUNTED: Counted = Counted {
+    program: "mount",
+    procedure: |number| {
+        Some(match MountProcedure::try_from(number).ok()? {
+            MountProcedure::Null => "NULL",
+            MountProcedure::Mount => "MNT",
+            MountProcedure::Dump => "DUMP",
+            MountProcedure::Unmount => "UMNT",
+            MountProcedure::UnmountAll => "UMNTALL",
+            MountProcedure::Export => "EXPORT",
+        })
+    },
+    // Lists begin with whether there is an entry.
+    failure: |number, status| (number == MountProcedure::Mount as u32).then(|| failure(status)),
+};
+
+/// The kind of failure that a status of MNT other than 0 is.
+fn failure(status: u32) -> ErrorClass {
+    match MountStatus::try_from(status) {
+        Ok(MountStatus::NoEntry) => ErrorClass::NotFound,
+        Ok(MountStatus::Perm | MountStatus::Access) => ErrorClass::Denied,
+        Ok(MountStatus::NotDirectory) => ErrorClass::Exists,
+        Ok(MountStatus::Invalid | MountStatus::NameTooLong | MountStatus::NotSupported) => {
+            ErrorClass::Invalid
+        }
+        Ok(MountStatus::Io | MountStatus::ServerFault) | Err(_) => ErrorClass::Server,
+    }
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -70,7 +104,13 @@ impl Mount3 {
             users: UserGroups::default(),
             mounts: Arc::default(),
             warnings: Arc::default(),
+            metrics: Metrics::new(COUNTED),
         }
+    }
+
+    /// What calls were answered so far, over any transport.
+    pub fn stats(&self) -> ProgramStats {
+        self.metrics.stats()
     }
 
     /// The same with the groups of callers from here.
@@ -331,6 +371,14 @@ impl Program for Mount3 {
         let Ok(procedure) = MountProcedure::try_from(call.proc) else {
             return Answer::Now(call.proc_unavail());
         };
+        let sample = Sample::take();
+        let answer = self.answer(procedure, call);
+        self.metrics.count(procedure as u32, answer, sample)
+    }
+}
+
+impl Mount3 {
+    fn answer(&self, procedure: MountProcedure, call: Call) -> Answer {
         if procedure != MountProcedure::Null && !is_understood(&call.cred) {
             return Answer::Now(call.denied(AuthStat::TooWeak));
         }

@@ -24,7 +24,7 @@ use crate::client_options::is_understood;
 use crate::exports::{Export, Exports, Target};
 use crate::fs::{Error, Found, Identity, Outcome, Seen};
 use crate::in_flight::InFlight;
-use crate::metrics::{Metrics, NfsStats};
+use crate::metrics::{NfsMetrics, ProgramStats, Sample};
 use crate::user_groups::UserGroups;
 use buffer::Pool;
 use duplicate_requests::DuplicateRequestCache;
@@ -58,7 +58,7 @@ pub struct Nfs3 {
     duplicates: DuplicateRequestCache,
     in_flight: InFlight,
     users: UserGroups,
-    metrics: Metrics,
+    metrics: NfsMetrics,
 }
 
 type PostOp = Option<Attributes>;
@@ -72,12 +72,12 @@ impl Nfs3 {
             duplicates: DuplicateRequestCache::new(),
             in_flight: InFlight::new(MAX_IN_FLIGHT),
             users: UserGroups::default(),
-            metrics: Metrics::new(),
+            metrics: NfsMetrics::of_nfs(),
         }
     }
 
     /// What calls were answered so far.
-    pub fn stats(&self) -> NfsStats {
+    pub fn stats(&self) -> ProgramStats {
         self.metrics.stats()
     }
 
@@ -273,7 +273,7 @@ impl Program for Nfs3 {
         let Ok(procedure) = Procedure::try_from(call.proc) else {
             return Answer::Now(call.proc_unavail());
         };
-        let sample = Metrics::sample();
+        let sample = Sample::take();
         let answer = self.answer(procedure, call);
         if let Answer::Now(reply) = &answer {
             self.metrics.answered(procedure as u32, reply, sample);
@@ -342,7 +342,14 @@ impl Nfs3 {
             }
             // It may need a place of its own.
             drop(counted);
-            finish(this.execute_as_is(procedure, call))
+            let made = Instant::now();
+            let answer = this.execute_as_is(procedure, call);
+            let is_counted = !matches!(answer, Answer::Now(_));
+            let reply = finish(answer);
+            if !is_counted {
+                this.metrics.answered_by_job(procedure as u32, &reply, made);
+            }
+            reply
         }))
     }
 

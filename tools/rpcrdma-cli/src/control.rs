@@ -125,6 +125,8 @@ pub(crate) struct DuplicateRequests {
 /// The calls of one procedure.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ProcedureStatus {
+    /// `nfs`, `nfsacl` or `mount`.
+    pub(crate) program: String,
     pub(crate) name: String,
     pub(crate) calls: u64,
     /// Calls that failed, by kind of failure; kinds without any are left out.
@@ -132,6 +134,14 @@ pub(crate) struct ProcedureStatus {
     /// Calls in buckets of latency: up to 1 µs, 2 µs, 4 µs and so on, and beyond all bounds.
     pub(crate) latency_buckets: Vec<u64>,
     pub(crate) latency_sum_seconds: f64,
+}
+
+/// A procedure in a list of those of all programs.
+pub(crate) fn shown(program: &str, procedure: &str) -> String {
+    match program {
+        "nfs" => procedure.to_owned(),
+        other => format!("{other}/{procedure}"),
+    }
 }
 
 /// One connection of a server.

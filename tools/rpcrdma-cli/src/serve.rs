@@ -40,7 +40,7 @@ pub(crate) use given::Given;
 use guard::Guarded;
 use mount_server::MountServer;
 use nfs_server::{Exports, HandleKey, Mount3, Nfs3, NfsAcl3};
-use observed::Observed;
+use observed::{CountedPrograms, Observed};
 use oncrpc::Programs;
 use oncrpc::warnings::WARNING_PERIOD;
 use operate::{Operation, Signals};
@@ -89,7 +89,8 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     let mount_service = Mount3::new(exports.clone()).with_users(users.clone());
     let nfs = Nfs3::new(exports.clone(), pool).with_users(users);
     let programs = Programs::new()
-        .with(NfsAcl3::new(&nfs))
+    let acl = NfsAcl3::new(&nfs);
+        .with(acl.clone())
         .with(nfs.clone())
         .with(mount_service.clone());
     let provider = Arc::new(Guarded {
@@ -117,7 +118,12 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     };
 
     let addrs = (server.local_addr(), mount.addr);
-    let observed = Observed::new(server.monitor(), nfs, addrs);
+    let counted = CountedPrograms {
+        nfs,
+        acl,
+        mount: mount_service.clone(),
+    };
+    let observed = Observed::new(server.monitor(), counted, addrs);
     observed.serves(&served);
     let reports = Reports::start(&settings.args.reports, observed, state_dir.as_deref()).await?;
 

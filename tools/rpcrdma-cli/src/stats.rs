@@ -1,7 +1,7 @@
 //! `rpcrdma stats`: shows what a running server does.
 
 use crate::connect::seconds;
-use crate::control::{ControlArgs, ProcedureStatus, ReloadStatus, Request, ServerStatus};
+use crate::control::{ControlArgs, ProcedureStatus, ReloadStatus, Request, ServerStatus, shown};
 use crate::failure::{Ended, Usage};
 use crate::interrupt::Interrupt;
 use crate::show;
@@ -235,6 +235,7 @@ fn difference(now: &ProcedureStatus, before: &ProcedureStatus) -> ProcedureStatu
     });
     let buckets = now.latency_buckets.iter().zip(&before.latency_buckets);
     ProcedureStatus {
+        program: now.program.clone(),
         name: now.name.clone(),
         calls: now.calls.saturating_sub(before.calls),
         errors: errors.filter(|(_, count)| *count > 0).collect(),
@@ -252,7 +253,7 @@ fn table(procedures: &[ProcedureStatus], seconds: Option<f64>) -> String {
         None => "calls",
     };
     let mut text = format!(
-        "{:<12} {calls:>10} {:>8} {:>8} {:>8} {:>8}  failed by\n",
+        "{:<13} {calls:>10} {:>8} {:>8} {:>8} {:>8}  failed by\n",
         "procedure", "failed", "mean", "p50", "p99"
     );
     for procedure in procedures.iter().filter(|procedure| procedure.calls > 0) {
@@ -272,8 +273,8 @@ fn table(procedures: &[ProcedureStatus], seconds: Option<f64>) -> String {
         // A string takes all that is written.
         let _ = writeln!(
             text,
-            "{:<12} {:>10} {:>8} {mean:>8} {:>8} {:>8}  {}",
-            procedure.name,
+            "{:<13} {:>10} {:>8} {mean:>8} {:>8} {:>8}  {}",
+            shown(&procedure.program, &procedure.name),
             seconds.map_or(procedure.calls, |s| per_second(procedure.calls, s)),
             procedure.errors.values().sum::<u64>(),
             quantile(0.5),
@@ -306,6 +307,7 @@ mod tests {
             .iter()
             .map(|(class, count)| ((*class).to_owned(), *count));
         ProcedureStatus {
+            program: "nfs".to_owned(),
             name: name.to_owned(),
             calls,
             errors: errors.collect(),

@@ -186,3 +186,39 @@ fn garbage_and_unknown_procedures_are_told_apart() {
     }
     check(6, RpcError::ProcUnavail);
 }
+
+#[test]
+fn calls_are_counted_by_procedure_and_kind_of_failure() {
+    let mount = Mount3::new(exports());
+    let programs = Programs::new().with(mount.clone());
+    mount_from(&programs, LOOPBACK, "/data").unwrap();
+    // Answered by a job.
+    mount_from(&programs, LOOPBACK, "/data/dir").unwrap();
+    for path in ["/none", "/data/none", "/far"] {
+        mount_from(&programs, LOOPBACK, path).unwrap_err();
+    }
+    exchange(&programs, LOOPBACK, &Dump);
+    exchange(&programs, LOOPBACK, &mount::Export);
+    let stats = mount.stats();
+    assert_eq!(stats.program, "mount");
+    let counted: Vec<_> = stats
+        .procedures
+        .iter()
+        .map(|procedure| (procedure.name, procedure.calls, procedure.failed()))
+        .collect();
+    let expected = [
+        ("NULL", 0, 0),
+        ("MNT", 5, 3),
+        ("DUMP", 1, 0),
+        ("UMNT", 0, 0),
+        ("UMNTALL", 0, 0),
+        ("EXPORT", 1, 0),
+    ];
+    assert_eq!(counted, expected);
+    let errors = stats.procedures[1].errors;
+    let count = |class| errors.iter().find(|(of, _)| *of == class).unwrap().1;
+    assert_eq!(
+        (count(ErrorClass::NotFound), count(ErrorClass::Denied)),
+        (2, 1)
+    );
+}

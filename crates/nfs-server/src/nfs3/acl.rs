@@ -4,6 +4,7 @@
 use super::{Nfs3, PostOp, finish, jukebox, refused, seen, write};
 use crate::client_options::is_understood;
 use crate::fs::{Acl, AclEntry, AclWho, Acls, Attributes, Outcome, SetAcl, SetAcls};
+use crate::metrics::{Counted, Metrics, ProgramStats, Sample, nfs_failure};
 use nfs_proto::acl::{
     ACL_DEFAULT, ACL_GROUP, ACL_GROUP_OBJ, ACL_MASK, ACL_OTHER, ACL_USER, ACL_USER_OBJ, AclList,
     AclMask, Done, Lists,
@@ -25,12 +26,36 @@ use std::ops::RangeInclusive;
 #[derive(Clone)]
 pub struct NfsAcl3 {
     nfs: Nfs3,
+    metrics: Metrics<PROCEDURES>,
 }
+
+/// Procedures of NFSACL version 3.
+const PROCEDURES: usize = AclProcedure::SetAcl as usize + 1;
+
+const COUNTED: Counted = Counted {
+    program: "nfsacl",
+    procedure: |number| {
+        Some(match AclProcedure::try_from(number).ok()? {
+            AclProcedure::Null => "NULL",
+            AclProcedure::GetAcl => "GETACL",
+            AclProcedure::SetAcl => "SETACL",
+        })
+    },
+    failure: |_, status| Some(nfs_failure(status)),
+};
 
 impl NfsAcl3 {
     /// The program for the exports of `nfs`, within the same limits.
     pub fn new(nfs: &Nfs3) -> Self {
-        Self { nfs: nfs.clone() }
+        Self {
+            nfs: nfs.clone(),
+            metrics: Metrics::new(COUNTED),
+        }
+    }
+
+    /// What calls were answered so far.
+    pub fn stats(&self) -> ProgramStats {
+        self.metrics.stats()
     }
 
     fn get(&self, call: &Call, args: &acl::GetAcl) -> Outcome<Res<Lists, PostOp>> {
@@ -134,6 +159,14 @@ impl Program for NfsAcl3 {
         let Ok(procedure) = AclProcedure::try_from(call.proc) else {
             return Answer::Now(call.proc_unavail());
         };
+        let sample = Sample::take();
+        let answer = self.answer(procedure, call);
+        self.metrics.count(procedure as u32, answer, sample)
+    }
+}
+
+impl NfsAcl3 {
+    fn answer(&self, procedure: AclProcedure, call: Call) -> Answer {
         if procedure == AclProcedure::Null {
             return self.execute_as_is(procedure, call);
         }

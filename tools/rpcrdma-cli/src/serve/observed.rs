@@ -2,11 +2,12 @@
 
 use super::plan::Plan;
 use super::served::{AbsentExports, Served};
+use crate::control::shown;
 use crate::control::{
     ClientStatus, ConnectionCounts, DuplicateRequests, ExportStatus, ProcedureStatus, ReloadStatus,
     ServerStatus,
 };
-use nfs_server::{DuplicateRequestStats, Nfs3, NfsStats, ProcedureStats};
+use nfs_server::{DuplicateRequestStats, Mount3, Nfs3, NfsAcl3, ProcedureStats, ProgramStats};
 use rpcrdma::{ConnectionState, ConnectionStats, ServerMonitor, ServerStats};
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -15,13 +16,20 @@ use std::time::{Instant, SystemTime};
 /// A running server as metrics, the control socket and the log show it.
 pub(super) struct Observed {
     monitor: ServerMonitor,
-    nfs: Nfs3,
+    programs: CountedPrograms,
     listening: SocketAddr,
     mount: SocketAddr,
     metrics: OnceLock<SocketAddr>,
     started: Instant,
     started_at: SystemTime,
     administered: Mutex<Administered>,
+}
+
+/// The programs of a server.
+pub(super) struct CountedPrograms {
+    pub(super) nfs: Nfs3,
+    pub(super) acl: NfsAcl3,
+    pub(super) mount: Mount3,
 }
 
 /// What its administrator has it serve.
@@ -45,7 +53,7 @@ pub(super) struct Reloads {
 pub(super) struct Snapshot {
     pub(super) server: ServerStats,
     pub(super) connections: Vec<ConnectionStats>,
-    pub(super) nfs: NfsStats,
+    pub(super) programs: [ProgramStats; 3],
     pub(super) duplicates: DuplicateRequestStats,
     pub(super) open_files: usize,
     pub(super) started_at: SystemTime,
@@ -66,12 +74,12 @@ impl Observed {
     /// A server that listens there, for MOUNT too.
     pub(super) fn new(
         monitor: ServerMonitor,
-        nfs: Nfs3,
+        programs: CountedPrograms,
         (listening, mount): (SocketAddr, SocketAddr),
     ) -> Self {
         Self {
             monitor,
-            nfs,
+            programs,
             listening,
             mount,
             metrics: OnceLock::new(),
@@ -123,8 +131,14 @@ impl Observed {
     pub(super) fn log(&self, exports: usize) {
         let now = self.snapshot();
         let connections = now.connection_counts();
-        let procedures = &now.nfs.procedures;
-        let calls = counts(procedures.iter().map(|of| (of.name, of.calls)));
+        let procedures = || now.programs.iter().flat_map(|of| &of.procedures);
+        let names: Vec<_> = now
+            .programs
+            .iter()
+            .flat_map(|of| of.procedures.iter().map(|p| shown(of.program, p.name)))
+            .collect();
+        let calls = names.iter().zip(procedures());
+        let calls = counts(calls.map(|(name, of)| (&**name, of.calls)));
         tracing::info!(
             target: "serve",
             exports,
@@ -143,7 +157,7 @@ impl Observed {
             chunk_memory = now.server.chunk_memory,
             open_files = now.open_files,
             calls,
-            failed = procedures.iter().map(ProcedureStats::failed).sum::<u64>(),
+            failed = procedures().map(ProcedureStats::failed).sum::<u64>(),
             calls_again = now.duplicates.hits,
             results_kept = now.duplicates.entries,
             results_evicted = now.duplicates.evicted,
@@ -162,9 +176,13 @@ impl Observed {
         Snapshot {
             server: self.monitor.stats(),
             connections: self.monitor.connections(),
-            nfs: self.nfs.stats(),
-            duplicates: self.nfs.duplicate_requests(),
-            open_files: self.nfs.open_files(),
+            programs: [
+                self.programs.nfs.stats(),
+                self.programs.acl.stats(),
+                self.programs.mount.stats(),
+            ],
+            duplicates: self.programs.nfs.duplicate_requests(),
+            open_files: self.programs.nfs.open_files(),
             started_at: self.started_at,
             exports,
             reloads,
@@ -208,7 +226,7 @@ impl Observed {
                 .collect(),
             bytes_in: now.server.io.bytes_in,
             bytes_out: now.server.io.bytes_out,
-            procedures: procedures(&now.nfs),
+            procedures: now.programs.iter().flat_map(procedures).collect(),
             exports: now.exports,
         }
     }
@@ -231,7 +249,9 @@ impl Observed {
             calls: counters.calls_received,
             jobs: now.jobs,
             jobs_in_flight: now.jobs_in_flight as u64,
-            duplicate_request_hits: now.id.map_or(0, |id| self.nfs.duplicate_requests_on(id)),
+            duplicate_request_hits: now
+                .id
+                .map_or(0, |id| self.programs.nfs.duplicate_requests_on(id)),
             read_chunks: counters.read_chunks_pulled,
             write_chunks: counters.write_chunks_filled,
             reply_chunks: counters.reply_chunks_filled,
@@ -259,10 +279,11 @@ fn export(plan: &Plan, absent: &AbsentExports) -> ExportStatus {
     }
 }
 
-fn procedures(nfs: &NfsStats) -> Vec<ProcedureStatus> {
-    let procedures = nfs.procedures.iter();
+fn procedures(of: &ProgramStats) -> Vec<ProcedureStatus> {
+    let procedures = of.procedures.iter();
     procedures
         .map(|procedure| ProcedureStatus {
+            program: of.program.to_owned(),
             name: procedure.name.to_owned(),
             calls: procedure.calls,
             errors: procedure

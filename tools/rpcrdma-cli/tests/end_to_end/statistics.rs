@@ -58,9 +58,12 @@ fn metrics_are_in_the_text_format_of_prometheus() {
     );
     for line in [
         "# TYPE rpcrdma_nfs_calls_total counter",
-        "rpcrdma_nfs_calls_total{procedure=\"CREATE\"} 1",
-        "rpcrdma_nfs_calls_total{procedure=\"MKNOD\"} 0",
-        "rpcrdma_nfs_errors_total{procedure=\"LOOKUP\",class=\"not_found\"} 1",
+        "rpcrdma_nfs_calls_total{program=\"nfs\",procedure=\"CREATE\"} 1",
+        "rpcrdma_nfs_calls_total{program=\"nfs\",procedure=\"MKNOD\"} 0",
+        "rpcrdma_nfs_calls_total{program=\"nfsacl\",procedure=\"GETACL\"} 0",
+        "rpcrdma_nfs_calls_total{program=\"mount\",procedure=\"MNT\"} 2",
+        "rpcrdma_nfs_errors_total{program=\"mount\",procedure=\"MNT\",class=\"denied\"} 0",
+        "rpcrdma_nfs_errors_total{program=\"nfs\",procedure=\"LOOKUP\",class=\"not_found\"} 1",
         "# TYPE rpcrdma_nfs_call_duration_seconds histogram",
         "rpcrdma_duplicate_request_cache_lookups_total{result=\"hit\"} 0",
         "rpcrdma_connections_evicted_total 0",
@@ -72,7 +75,8 @@ fn metrics_are_in_the_text_format_of_prometheus() {
     ] {
         assert!(body.lines().any(|l| l == line), "{line} is not in {body}");
     }
-    let last = "rpcrdma_nfs_call_duration_seconds_bucket{procedure=\"NULL\",le=\"+Inf\"} ";
+    let last =
+        "rpcrdma_nfs_call_duration_seconds_bucket{program=\"nfs\",procedure=\"NULL\",le=\"+Inf\"} ";
     assert!(body.contains(last), "{body}");
 }
 
@@ -134,6 +138,7 @@ fn stats_shows_calls_failures_and_latencies() {
         line.split_whitespace().map(str::to_owned).collect()
     };
     assert_eq!(row("CREATE")[1..3], ["1", "0"]);
+    assert_eq!(row("mount/MNT")[1..3], ["2", "0"]);
     assert_eq!(row("LOOKUP").last().unwrap(), "1", "{shown}");
     assert!(!shown.contains("MKNOD"), "{shown}");
 

@@ -110,39 +110,42 @@ impl Families {
     }
 
     fn nfs(&mut self, now: &Snapshot) {
-        let procedures = &now.nfs.procedures;
-        let labels: Vec<_> = procedures.iter().map(|p| [("procedure", p.name)]).collect();
-        let calls = labels.iter().zip(procedures);
+        let programs = now.programs.iter();
+        let (labels, procedures): (Vec<_>, Vec<_>) = programs
+            .flat_map(|of| {
+                let procedures = of.procedures.iter();
+                procedures.map(|p| ([("program", of.program), ("procedure", p.name)], p))
+            })
+            .unzip();
+        let calls = labels.iter().zip(&procedures);
         let calls: Vec<_> = calls.map(|(label, p)| (&label[..], p.calls)).collect();
         self.counters(
             "nfs_calls_total",
-            "NFS calls that were answered, by procedure.",
+            "Calls of NFS, NFSACL and MOUNT that were answered, by procedure.",
             &calls,
         );
-        let errors: Vec<_> = procedures
+        let errors: Vec<_> = labels
             .iter()
-            .flat_map(|procedure| {
+            .zip(&procedures)
+            .flat_map(|([program, name], procedure)| {
                 let classes = procedure.errors.iter();
-                classes.map(|(class, count)| {
-                    let labels = [("procedure", procedure.name), ("class", class.name())];
-                    (labels, *count)
-                })
+                classes.map(|(class, count)| ([*program, *name, ("class", class.name())], *count))
             })
             .collect();
         let errors: Vec<_> = errors.iter().map(|(l, count)| (&l[..], *count)).collect();
         self.counters(
             "nfs_errors_total",
-            "NFS calls that failed, by procedure and kind of failure.",
+            "Calls of NFS, NFSACL and MOUNT that failed, by procedure and kind of failure.",
             &errors,
         );
-        let latencies = labels.iter().zip(procedures).map(|(label, procedure)| {
+        let latencies = labels.iter().zip(&procedures).map(|(label, procedure)| {
             let mut metric = labelled(label);
             metric.set_histogram(histogram(&procedure.latency));
             metric
         });
         self.add(
             "nfs_call_duration_seconds",
-            "Time to answer NFS calls, by procedure. Of calls that are answered at once a sample is \
+            "Time to answer calls of NFS, NFSACL and MOUNT, by procedure. Of calls that are answered at once a sample is \
              measured, and counts for the others.",
             MetricType::HISTOGRAM,
             latencies.collect(),
