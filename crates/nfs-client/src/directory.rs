@@ -78,7 +78,7 @@ impl<'c, T: Transport> Directory<'c, T> {
             if self.ended {
                 return Ok(None);
             }
-            let page = self.fetch().await.at("list", &self.path)?;
+            let page = self.fetch().await.at("list", self.nfs.full(&self.path))?;
             self.place = page.next;
             self.ended = page.eof;
             self.page = page.entries;

@@ -83,16 +83,26 @@ impl Fault {
 
 fn status_hint(status: Status) -> Option<&'static str> {
     match status {
-        Status::Access | Status::Perm => Some(
-            "check the owner and mode there; servers treat root as nobody, ours unless it runs with \
-             --squash none",
-        ),
+        Status::Access | Status::Perm => Some(denied_hint(rustix::process::geteuid().is_root())),
         Status::Stale | Status::BadHandle => Some("look the file up again"),
-        Status::NoSpace | Status::Quota => Some("make room on the server, then try again"),
+        Status::NoSpace | Status::Quota => Some(
+            "make room on the server, then try again; its log says if it is the disk of its state that is full",
+        ),
         Status::ReadOnly => Some("the server exports it without write access"),
         Status::BadCookie => Some("list the directory again"),
         Status::NotEmpty => Some("remove what is in it first, or remove it recursively"),
         _ => None,
+    }
+}
+
+/// Advice for a user, or for root, who may have been taken for nobody.
+fn denied_hint(root: bool) -> &'static str {
+    match root {
+        true => {
+            "check the owner and mode there; servers treat root as nobody, ours so treats root of other \
+             machines unless it runs with --squash none, and all root where an export says squash = \"root\""
+        }
+        false => "check the owner and mode there",
     }
 }
 
@@ -101,7 +111,8 @@ fn status_hint(status: Status) -> Option<&'static str> {
 pub struct Error {
     /// The operation that failed, as a verb such as `read`.
     pub doing: &'static str,
-    /// To what: a path from the root of the export; of the server, for what MOUNT does.
+    /// To what: a path from the root of the export, or of the server where the export has a
+    /// [name](crate::Export::named), and for what MOUNT does.
     pub path: Vec<u8>,
     /// Why.
     pub fault: Fault,
@@ -132,15 +143,47 @@ impl fmt::Display for Error {
 /// The message has everything: there is no source behind it to be told again.
 impl std::error::Error for Error {}
 
+/// A path in an export that may have a name.
+#[derive(Clone, Copy)]
+pub(crate) struct Full<'a> {
+    /// The name of the export, empty if it has none.
+    pub(crate) export: &'a [u8],
+    pub(crate) path: &'a [u8],
+}
+
+impl<'a> From<&'a [u8]> for Full<'a> {
+    fn from(path: &'a [u8]) -> Self {
+        Self { export: b"", path }
+    }
+}
+
+impl<'a, const N: usize> From<&'a [u8; N]> for Full<'a> {
+    fn from(path: &'a [u8; N]) -> Self {
+        Self::from(&path[..])
+    }
+}
+
+impl Full<'_> {
+    fn to_vec(self) -> Vec<u8> {
+        let path = self.path;
+        match self.export.strip_suffix(b"/").unwrap_or(self.export) {
+            b"" => path.to_vec(),
+            export if path.is_empty() || path == b"/" => export.to_vec(),
+            export if path.starts_with(b"/") => [export, path].concat(),
+            export => [export, b"/", path].concat(),
+        }
+    }
+}
+
 /// Says to what something was done.
 pub(crate) trait At<T> {
     /// The error of doing this to that path.
-    fn at(self, doing: &'static str, path: &[u8]) -> Result<T, Error>;
+    fn at<'a>(self, doing: &'static str, path: impl Into<Full<'a>>) -> Result<T, Error>;
 }
 
 impl<T, F: Into<Fault>> At<T> for Result<T, F> {
-    fn at(self, doing: &'static str, path: &[u8]) -> Result<T, Error> {
-        self.map_err(|fault| fault.into().at(doing, path))
+    fn at<'a>(self, doing: &'static str, path: impl Into<Full<'a>>) -> Result<T, Error> {
+        self.map_err(|fault| fault.into().at(doing, &path.into().to_vec()))
     }
 }
 
@@ -161,6 +204,21 @@ mod tests {
     }
 
     #[test]
+    fn path_begins_with_the_name_of_the_export() {
+        let check = |export: &str, path: &str, shown: &str| {
+            let (export, path) = (export.as_bytes(), path.as_bytes());
+            assert_eq!(Full { export, path }.to_vec(), shown.as_bytes());
+        };
+        check("", "a/b", "a/b");
+        check("/data", "a/b", "/data/a/b");
+        check("/data", "/a", "/data/a");
+        check("/data", "", "/data");
+        check("/data", "/", "/data");
+        check("/", "a", "a");
+        check("/", "/", "/");
+    }
+
+    #[test]
     fn control_characters_in_paths_are_escaped() {
         let error = Err::<(), _>(Status::Io).at("read", b"/a\x1b[2J\xff");
         let text = error.unwrap_err().to_string();
@@ -173,6 +231,14 @@ mod tests {
         let error = Err::<(), _>(Status::Io).at("read", b"/a").unwrap_err();
         assert!(error.source().is_none());
         assert!(error.fault.source().is_none());
+    }
+
+    #[test]
+    fn root_that_is_denied_something_is_told_that_it_may_be_nobody() {
+        assert_eq!(denied_hint(false), "check the owner and mode there");
+        let root = denied_hint(true);
+        assert!(root.contains("root of other machines unless it runs with --squash none"));
+        assert!(root.contains("squash = \"root\""));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A mounted export: files and directories by path.
 
-use crate::error::At;
+use crate::error::{At, Full};
 use crate::path::{Last, split};
 use crate::{
     DirEntry, Directory, Error, Fault, Nfs3, Node, ReadStream, Tuning, Upload, Walk, WriteStream,
@@ -54,6 +54,18 @@ impl<T: Transport + Send + Sync> Export<T> {
         })
     }
 
+    /// The same under a name: paths in its errors begin with it, as `/data/dir/file`.
+    #[must_use]
+    pub fn named(mut self, path: impl AsRef<[u8]>) -> Self {
+        self.nfs.name_export(path.as_ref());
+        self
+    }
+
+    /// A path as errors have it.
+    pub(crate) fn full<'a>(&'a self, path: &'a [u8]) -> Full<'a> {
+        self.nfs.full(path)
+    }
+
     /// Sets sizes and depth, within what the server allows.
     #[must_use]
     pub fn with_tuning(mut self, tuning: Tuning) -> Self {
@@ -88,29 +100,42 @@ impl<T: Transport + Send + Sync> Export<T> {
     /// What the server says, such as [`Status::NoEntry`]; or no answer. So for everything below.
     pub async fn stat(&self, path: impl AsRef<[u8]>) -> Result<Node, Error> {
         let path = path.as_ref();
-        self.find(path, Last::Follow).await.at("find", path)
+        self.find(path, Last::Follow)
+            .await
+            .at("find", self.full(path))
     }
 
     /// Looks up a path and does not follow a final symbolic link.
     pub async fn lstat(&self, path: impl AsRef<[u8]>) -> Result<Node, Error> {
         let path = path.as_ref();
-        self.find(path, Last::Keep).await.at("find", path)
+        self.find(path, Last::Keep)
+            .await
+            .at("find", self.full(path))
     }
 
     /// Returns which of these rights the caller has.
     pub async fn access(&self, path: impl AsRef<[u8]>, access: Access) -> Result<Access, Error> {
         let path = path.as_ref();
         let doing = "check access to";
-        let node = self.find(path, Last::Follow).await.at(doing, path)?;
-        self.nfs.access(node.handle, access).await.at(doing, path)
+        let node = self
+            .find(path, Last::Follow)
+            .await
+            .at(doing, self.full(path))?;
+        self.nfs
+            .access(node.handle, access)
+            .await
+            .at(doing, self.full(path))
     }
 
     /// The entries of a directory, page by page.
     pub async fn list(&self, path: impl AsRef<[u8]>) -> Result<Directory<'_, T>, Error> {
         let path = path.as_ref();
-        let node = self.find(path, Last::Follow).await.at("list", path)?;
+        let node = self
+            .find(path, Last::Follow)
+            .await
+            .at("list", self.full(path))?;
         if node.attributes.file_type != FileType::Directory {
-            return Err(Status::NotDirectory).at("list", path);
+            return Err(Status::NotDirectory).at("list", self.full(path));
         }
         Ok(self.list_dir(node.handle, path))
     }
@@ -139,11 +164,14 @@ impl<T: Transport + Send + Sync> Export<T> {
     /// The data of a file, in order, with several READs in flight.
     pub async fn read(&self, path: impl AsRef<[u8]>) -> Result<ReadStream<'_, T>, Error> {
         let path = path.as_ref();
-        let node = self.find(path, Last::Follow).await.at("read", path)?;
+        let node = self
+            .find(path, Last::Follow)
+            .await
+            .at("read", self.full(path))?;
         match node.attributes.file_type {
             FileType::Regular => Ok(self.read_node(&node, path)),
-            FileType::Directory => Err(Status::IsDirectory).at("read", path),
-            _ => Err(Status::Invalid).at("read", path),
+            FileType::Directory => Err(Status::IsDirectory).at("read", self.full(path)),
+            _ => Err(Status::Invalid).at("read", self.full(path)),
         }
     }
 
@@ -163,7 +191,7 @@ impl<T: Transport + Send + Sync> Export<T> {
         let mut all = Vec::new();
         while let Some(pieces) = stream.next().await? {
             if all.len() + buffer::gather_len(&pieces) > limit {
-                return Err(Status::TooBig).at("read", path);
+                return Err(Status::TooBig).at("read", self.full(path));
             }
             for piece in &pieces {
                 all.extend_from_slice(piece);
@@ -182,8 +210,11 @@ impl<T: Transport + Send + Sync> Export<T> {
         how: CreateHow,
     ) -> Result<WriteStream<'_, T>, Error> {
         let path = path.as_ref();
-        let (dir, name) = self.place(path).await.at("create", path)?;
-        let handle = self.create_in(dir, name, how).await.at("create", path)?;
+        let (dir, name) = self.place(path).await.at("create", self.full(path))?;
+        let handle = self
+            .create_in(dir, name, how)
+            .await
+            .at("create", self.full(path))?;
         Ok(self.write_at(handle, 0, path))
     }
 
@@ -200,7 +231,7 @@ impl<T: Transport + Send + Sync> Export<T> {
         attributes: SetAttributes,
     ) -> Result<Upload<'_, T>, Error> {
         let path = path.as_ref();
-        let (dir, name) = self.place(path).await.at("create", path)?;
+        let (dir, name) = self.place(path).await.at("create", self.full(path))?;
         Upload::begin(self, dir, name, path, attributes).await
     }
 
@@ -214,7 +245,7 @@ impl<T: Transport + Send + Sync> Export<T> {
         attributes: SetAttributes,
     ) -> Result<Upload<'_, T>, Error> {
         let path = path.as_ref();
-        let (_, name) = split(path).at("create", path)?;
+        let (_, name) = split(path).at("create", self.full(path))?;
         Upload::begin(self, dir, name, path, attributes).await
     }
 
@@ -246,11 +277,11 @@ impl<T: Transport + Send + Sync> Export<T> {
     ) -> Result<(), Error> {
         let path = path.as_ref();
         let doing = "make directory";
-        let (dir, name) = self.place(path).await.at(doing, path)?;
+        let (dir, name) = self.place(path).await.at(doing, self.full(path))?;
         self.nfs
             .make_dir(dir, name, attributes)
             .await
-            .at(doing, path)?;
+            .at(doing, self.full(path))?;
         Ok(())
     }
 
@@ -268,20 +299,27 @@ impl<T: Transport + Send + Sync> Export<T> {
     ) -> Result<FileHandle, Error> {
         let path = path.as_ref();
         let doing = "make directory";
-        let (_, name) = split(path).at(doing, path)?;
+        let (_, name) = split(path).at(doing, self.full(path))?;
         match self.nfs.make_dir(dir, name, attributes).await {
             Ok(made) => match made.handle {
                 Some(handle) => Ok(handle),
-                None => Ok(self.lookup(dir, name).await.at(doing, path)?.handle),
+                None => Ok(self
+                    .lookup(dir, name)
+                    .await
+                    .at(doing, self.full(path))?
+                    .handle),
             },
             Err(fault @ Fault::Status(Status::Exist)) => {
-                let there = self.find(path, Last::Follow).await.at("find", path)?;
+                let there = self
+                    .find(path, Last::Follow)
+                    .await
+                    .at("find", self.full(path))?;
                 match there.attributes.file_type {
                     FileType::Directory => Ok(there.handle),
-                    _ => Err(fault).at(doing, path),
+                    _ => Err(fault).at(doing, self.full(path)),
                 }
             }
-            Err(fault) => Err(fault).at(doing, path),
+            Err(fault) => Err(fault).at(doing, self.full(path)),
         }
     }
 
@@ -318,15 +356,21 @@ impl<T: Transport + Send + Sync> Export<T> {
     /// all is done.
     pub async fn remove(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
         let path = path.as_ref();
-        let (dir, name) = self.place(path).await.at("remove", path)?;
-        self.nfs.remove(dir, name).await.at("remove", path)
+        let (dir, name) = self.place(path).await.at("remove", self.full(path))?;
+        self.nfs
+            .remove(dir, name)
+            .await
+            .at("remove", self.full(path))
     }
 
     /// Removes an empty directory. Of a lost connection, see [`remove`](Self::remove).
     pub async fn remove_dir(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
         let path = path.as_ref();
-        let (dir, name) = self.place(path).await.at("remove", path)?;
-        self.nfs.remove_dir(dir, name).await.at("remove", path)
+        let (dir, name) = self.place(path).await.at("remove", self.full(path))?;
+        self.nfs
+            .remove_dir(dir, name)
+            .await
+            .at("remove", self.full(path))
     }
 
     /// Renames a file or directory, and replaces an existing target.
@@ -336,17 +380,26 @@ impl<T: Transport + Send + Sync> Export<T> {
     /// all is done.
     pub async fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<(), Error> {
         let (from, to) = (from.as_ref(), to.as_ref());
-        let source = self.place(from).await.at("rename", from)?;
-        let target = self.place(to).await.at("rename to", to)?;
-        self.nfs.rename(source, target).await.at("rename", from)
+        let source = self.place(from).await.at("rename", self.full(from))?;
+        let target = self.place(to).await.at("rename to", self.full(to))?;
+        self.nfs
+            .rename(source, target)
+            .await
+            .at("rename", self.full(from))
     }
 
     /// A further name of a file.
     pub async fn link(&self, file: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<(), Error> {
         let (file, path) = (file.as_ref(), path.as_ref());
-        let node = self.find(file, Last::Keep).await.at("link", file)?;
-        let (dir, name) = self.place(path).await.at("link", path)?;
-        self.nfs.link(node.handle, dir, name).await.at("link", path)
+        let node = self
+            .find(file, Last::Keep)
+            .await
+            .at("link", self.full(file))?;
+        let (dir, name) = self.place(path).await.at("link", self.full(path))?;
+        self.nfs
+            .link(node.handle, dir, name)
+            .await
+            .at("link", self.full(path))
     }
 
     /// A symbolic link with this text.
@@ -356,11 +409,14 @@ impl<T: Transport + Send + Sync> Export<T> {
         path: impl AsRef<[u8]>,
     ) -> Result<(), Error> {
         let (target, path) = (target.as_ref(), path.as_ref());
-        let (dir, name) = self.place(path).await.at("make symbolic link", path)?;
+        let (dir, name) = self
+            .place(path)
+            .await
+            .at("make symbolic link", self.full(path))?;
         self.nfs
             .symlink(dir, name, SetAttributes::default(), target)
             .await
-            .at("make symbolic link", path)?;
+            .at("make symbolic link", self.full(path))?;
         Ok(())
     }
 
@@ -368,8 +424,14 @@ impl<T: Transport + Send + Sync> Export<T> {
     pub async fn read_link(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>, Error> {
         let path = path.as_ref();
         let doing = "read symbolic link";
-        let node = self.find(path, Last::Keep).await.at(doing, path)?;
-        self.nfs.read_link(node.handle).await.at(doing, path)
+        let node = self
+            .find(path, Last::Keep)
+            .await
+            .at(doing, self.full(path))?;
+        self.nfs
+            .read_link(node.handle)
+            .await
+            .at(doing, self.full(path))
     }
 
     /// Sets attributes; symbolic links are followed.
@@ -380,31 +442,46 @@ impl<T: Transport + Send + Sync> Export<T> {
     ) -> Result<(), Error> {
         let path = path.as_ref();
         let doing = "change attributes of";
-        let node = self.find(path, Last::Follow).await.at(doing, path)?;
+        let node = self
+            .find(path, Last::Follow)
+            .await
+            .at(doing, self.full(path))?;
         self.nfs
             .set_attributes(node.handle, attributes, None)
             .await
-            .at(doing, path)
+            .at(doing, self.full(path))
     }
 
     /// Returns the free space of the file system of a path.
     pub async fn fs_stat(&self, path: impl AsRef<[u8]>) -> Result<results::FsStat, Error> {
         let path = path.as_ref();
-        let node = self.find(path, Last::Follow).await.at("ask about", path)?;
-        self.nfs.fs_stat(node.handle).await.at("ask about", path)
+        let node = self
+            .find(path, Last::Follow)
+            .await
+            .at("ask about", self.full(path))?;
+        self.nfs
+            .fs_stat(node.handle)
+            .await
+            .at("ask about", self.full(path))
     }
 
     /// Limits of POSIX for a path.
     pub async fn path_conf(&self, path: impl AsRef<[u8]>) -> Result<results::PathConf, Error> {
         let path = path.as_ref();
-        let node = self.find(path, Last::Follow).await.at("ask about", path)?;
-        self.nfs.path_conf(node.handle).await.at("ask about", path)
+        let node = self
+            .find(path, Last::Follow)
+            .await
+            .at("ask about", self.full(path))?;
+        self.nfs
+            .path_conf(node.handle)
+            .await
+            .at("ask about", self.full(path))
     }
 
     /// Handle of the directory that a path's last component is in.
     pub async fn parent(&self, path: impl AsRef<[u8]>) -> Result<FileHandle, Error> {
         let path = path.as_ref();
-        Ok(self.place(path).await.at("find", path)?.0)
+        Ok(self.place(path).await.at("find", self.full(path))?.0)
     }
 
     /// The directory that a path's last component is in, and that component.

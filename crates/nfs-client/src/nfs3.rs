@@ -1,5 +1,6 @@
 //! The procedures of NFS version 3, one method each.
 
+use crate::error::Full;
 use crate::{Fault, Reply, Rpc};
 use bytes::Buf;
 use nfs_proto::args::{self, CreateHow, Node, Place};
@@ -14,6 +15,8 @@ use oncrpc::{Credential, Transport};
 #[derive(Debug)]
 pub struct Nfs3<T> {
     rpc: Rpc<T>,
+    /// With which paths in errors begin.
+    export: Vec<u8>,
 }
 
 /// Result of READ.
@@ -61,6 +64,20 @@ impl<T: Transport> Nfs3<T> {
     pub fn new(transport: T, credential: Credential) -> Self {
         Self {
             rpc: Rpc::new(transport, credential),
+            export: Vec::new(),
+        }
+    }
+
+    /// Has paths in errors begin with the name of an export.
+    pub(crate) fn name_export(&mut self, name: &[u8]) {
+        self.export = name.to_vec();
+    }
+
+    /// A path as errors have it.
+    pub(crate) fn full<'a>(&'a self, path: &'a [u8]) -> Full<'a> {
+        Full {
+            export: &self.export,
+            path,
         }
     }
 

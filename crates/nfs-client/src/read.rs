@@ -103,7 +103,7 @@ impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
                 }
                 Err(fault) => {
                     self.end();
-                    return Err(fault).at("read", &self.path);
+                    return Err(fault).at("read", self.nfs.full(&self.path));
                 }
             }
         }

@@ -80,10 +80,17 @@ impl<T: Transport + Send + Sync> Export<T> {
         mut failed: impl FnMut(Error),
     ) -> Result<(), Error> {
         let path = path.as_ref();
-        let (parent, name) = self.place(path).await.at("remove", path)?;
-        let node = self.find(path, Last::Keep).await.at("remove", path)?;
+        let (parent, name) = self.place(path).await.at("remove", self.full(path))?;
+        let node = self
+            .find(path, Last::Keep)
+            .await
+            .at("remove", self.full(path))?;
         if node.attributes.file_type != FileType::Directory {
-            return self.nfs().remove(parent, name).await.at("remove", path);
+            return self
+                .nfs()
+                .remove(parent, name)
+                .await
+                .at("remove", self.full(path));
         }
         let first = Doomed::new(parent, &name, path.to_vec(), node.handle, 0);
         // Each directory is behind the one that it is in.
@@ -102,9 +109,9 @@ impl<T: Transport + Send + Sync> Export<T> {
                 }
             };
             if !left {
-                let name = Name::new(&last.name).at("remove", &last.path)?;
+                let name = Name::new(&last.name).at("remove", self.full(&last.path))?;
                 let removed = gone(self.nfs().remove_dir(last.parent, name).await);
-                if let Err(error) = removed.at("remove", &last.path) {
+                if let Err(error) = removed.at("remove", self.full(&last.path)) {
                     tolerate(error, &mut failed)?;
                     left = true;
                 }
@@ -128,7 +135,7 @@ impl<T: Transport + Send + Sync> Export<T> {
         failed: &mut impl FnMut(Error),
     ) -> Result<Option<Vec<Doomed>>, Error> {
         if dir.kept.len() > MAX_KEPT {
-            return Err(Fault::TooManyLeft(MAX_KEPT)).at("remove", &dir.path);
+            return Err(Fault::TooManyLeft(MAX_KEPT)).at("remove", self.full(&dir.path));
         }
         let page = self.next_of(dir).await?;
         if page.is_empty() {
@@ -140,12 +147,12 @@ impl<T: Transport + Send + Sync> Export<T> {
             dir.idle += 1;
             if dir.idle > MAX_IDLE {
                 let ghosts = Fault::Nonsense("a directory lists names that are not there");
-                return Err(ghosts).at("remove", &dir.path);
+                return Err(ghosts).at("remove", self.full(&dir.path));
             }
         }
         if !below.is_empty() && dir.depth >= MAX_DEPTH {
             let deep = Fault::Nonsense("directories are nested without end");
-            return Err(deep).at("remove", &dir.path);
+            return Err(deep).at("remove", self.full(&dir.path));
         }
         Ok(Some(below))
     }
@@ -183,7 +190,7 @@ impl<T: Transport + Send + Sync> Export<T> {
                 let (handle, path) = (dir.handle, join(&dir.path, &entry.name));
                 running.push(async move {
                     let fate = self.remove_entry(handle, &entry).await;
-                    (fate.at("remove", &path), entry.name, path)
+                    (fate.at("remove", self.full(&path)), entry.name, path)
                 });
             }
             let Some((fate, name, path)) = running.next().await else {

@@ -47,7 +47,7 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
         let mode = attributes.mode.unwrap_or(USUAL_MODE);
         let (temporary, file) = create_temporary(export, dir, name, mode | WRITABLE)
             .await
-            .at("create", path)?;
+            .at("create", export.full(path))?;
         let set = mode == mode | WRITABLE && attributes.uid.is_none() && attributes.gid.is_none();
         Ok(Self {
             export,
@@ -112,17 +112,17 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
         if self.attributes != SetAttributes::default() {
             nfs.set_attributes(self.stream.handle(), self.attributes, None)
                 .await
-                .at("change attributes of", &self.path)?;
+                .at("change attributes of", self.export.full(&self.path))?;
         }
-        let from = Name::new(&self.temporary).at("name", &self.path)?;
-        let to = Name::new(&self.name).at("name", &self.path)?;
+        let from = Name::new(&self.temporary).at("name", self.export.full(&self.path))?;
+        let to = Name::new(&self.name).at("name", self.export.full(&self.path))?;
         let (dir, ours) = (self.dir, self.stream.handle());
         let named = match nfs.rename((dir, from), (dir, to)).await {
             // The call came a second time to a server that has forgotten the first, or so it seems.
             Err(Fault::Status(Status::NoEntry)) if has_name(nfs, ours, dir, to).await => Ok(()),
             named => named,
         };
-        named.at("name", &self.path)
+        named.at("name", self.export.full(&self.path))
     }
 
     /// Removes the temporary file, as far as the server lets us.

@@ -47,7 +47,7 @@ impl<'c, T: Transport + Send + Sync> Walk<'c, T> {
         if let Some(found) = self.enter.take() {
             if self.way.len() >= MAX_DEPTH {
                 let deep = Fault::Nonsense("directories are nested without end");
-                return Err(deep).at("walk through", &found.path);
+                return Err(deep).at("walk through", self.export.full(&found.path));
             }
             self.way
                 .push(self.export.list_dir(found.node.handle, &found.path));
@@ -68,7 +68,7 @@ impl<'c, T: Transport + Send + Sync> Walk<'c, T> {
             let node = match self.export.node_of(dir, &entry).await {
                 Ok(node) => node,
                 Err(Fault::Status(Status::NoEntry | Status::Stale)) => continue,
-                Err(fault) => return Err(fault).at("find", &path),
+                Err(fault) => return Err(fault).at("find", self.export.full(&path)),
             };
             let found = WalkEntry { path, node };
             if node.attributes.file_type == FileType::Directory {

@@ -177,7 +177,10 @@ impl<'c, T: Transport + Send + Sync> WriteStream<'c, T> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        let driven = self.drive_on(until).await.at("write", &self.path);
+        let driven = self
+            .drive_on(until)
+            .await
+            .at("write", self.nfs.full(&self.path));
         if let Err(error) = &driven {
             self.failed = Some(error.clone());
             self.running.clear();

@@ -88,7 +88,7 @@ impl Status {
             Self::NameTooLong => "name too long",
             Self::NotEmpty => "directory not empty",
             Self::Quota => "quota exceeded",
-            Self::Stale => "stale file handle: the file is gone",
+            Self::Stale => "stale file handle: the file is gone, or not exported any more",
             Self::Remote => "the file is on another server",
             Self::BadHandle => "not a file handle of this server",
             Self::NotSync => "changed by somebody else in the meantime",

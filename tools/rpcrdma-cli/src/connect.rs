@@ -104,8 +104,9 @@ fn explain(addr: SocketAddr, error: SetupError) -> anyhow::Error {
         ),
         SetupError::Io(error) => anyhow!(error).context(format!("cannot connect to {addr}")),
         SetupError::Rejected(_) => anyhow!(
-            "the server at {addr} refused the connection: it does not allow this address (--allow \
-             says which ones it does), or has too many connections"
+            "the server at {addr} refused the connection: it has no export for this address (--allow, or \
+             hosts in its file, say for which it has){}, or has too many connections",
+            other_user(addr)
         ),
         // Its words name the address and say what to look for.
         SetupError::NotOurProtocol(what) => anyhow!(what),
@@ -113,6 +114,14 @@ fn explain(addr: SocketAddr, error: SetupError) -> anyhow::Error {
             "no answer from {addr}: {what} did not come within {after:?}; check host and port, that \
              RPC-over-RDMA over iWARP is served there, and that no firewall drops the connection"
         ),
+    }
+}
+
+/// Why a server of this machine may refuse a connection besides.
+fn other_user(addr: SocketAddr) -> &'static str {
+    match addr.ip().to_canonical().is_loopback() {
+        true => ", is run by another user of this machine, who serves nobody else here",
+        false => "",
     }
 }
 
@@ -128,6 +137,23 @@ mod tests {
         for bad in ["", "-1", "86401", "inf", "NaN", "1s", "1e300"] {
             assert!(seconds(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn refusal_is_reported_with_what_can_be_behind_it() {
+        let check = |addr: &str, user: bool| {
+            let refused = SetupError::Rejected(Vec::new());
+            let text = explain(addr.parse().unwrap(), refused).to_string();
+            assert!(text.contains("it has no export for this address"), "{text}");
+            assert_eq!(
+                text.contains("another user of this machine"),
+                user,
+                "{text}"
+            );
+        };
+        check("192.0.2.1:20049", false);
+        check("127.0.0.1:20049", true);
+        check("[::1]:20049", true);
     }
 
     #[test]

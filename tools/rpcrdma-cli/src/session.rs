@@ -5,8 +5,8 @@ use crate::endpoint::Endpoint;
 use crate::failure::Usage;
 use anyhow::{Context, bail};
 use clap::Args;
-use nfs_client::{Error, Export, Fault, Mount, NfsUrl, current_user};
-use nfs_proto::mount::Mounted;
+use nfs_client::{Error, Export, Fault, Mount, NfsUrl, current_user, printable};
+use nfs_proto::mount::{MountStatus, Mounted};
 use nfs_proto::{FileType, MOUNT_PORT};
 use oncrpc::RpcError;
 use rpcrdma::Client;
@@ -66,7 +66,7 @@ impl Session {
         let index = self.server(url).await?;
         let server = &mut self.servers[index];
         let (mounted, path) = server.mount(&self.args, &url.path).await?;
-        let export = server.export(mounted).await?;
+        let export = server.export(mounted, above(&url.path, &path)).await?;
         Ok(Place {
             export,
             path,
@@ -154,19 +154,51 @@ impl Server {
     }
 
     fn explain<T>(&self, mounted: Result<T, Error>) -> anyhow::Result<T> {
-        mounted.with_context(|| format!("the server at {}", self.addr))
+        let addr = self.addr;
+        match mounted {
+            // The advice of the library has not got this program.
+            Err(Error {
+                doing,
+                path,
+                fault: fault @ Fault::Mount(MountStatus::NoEntry | MountStatus::Access),
+            }) => {
+                let path = printable(&path);
+                bail!(
+                    "the server at {addr}: cannot {doing} {path}: {fault} (`rpcrdma exports {addr}` lists \
+                     its exports and for whom they are)"
+                )
+            }
+            mounted => mounted.with_context(|| format!("the server at {addr}")),
+        }
     }
 
-    async fn export(&mut self, mounted: Mounted) -> anyhow::Result<Arc<Export<Client>>> {
+    /// The export of that name.
+    async fn export(
+        &mut self,
+        mounted: Mounted,
+        name: Vec<u8>,
+    ) -> anyhow::Result<Arc<Export<Client>>> {
         let known = |export: &&Arc<Export<Client>>| export.root().handle == mounted.handle;
         if let Some(export) = self.exports.iter().find(known) {
             return Ok(Arc::clone(export));
         }
         let opened = Export::open(self.client.clone(), current_user(), mounted.handle).await;
-        let export = Arc::new(self.explain(opened)?);
+        let export = Arc::new(self.explain(opened)?.named(name));
         self.exports.push(Arc::clone(&export));
         Ok(export)
     }
+}
+
+/// The name of an export: of a path on a server, what is above the path in the export.
+fn above(path: &[u8], below: &[u8]) -> Vec<u8> {
+    let names = |path: &'_ [u8]| -> Vec<Vec<u8>> {
+        let names = path.split(|&byte| byte == b'/');
+        let names = names.filter(|name| !name.is_empty());
+        names.map(<[u8]>::to_vec).collect()
+    };
+    let mut all = names(path);
+    all.truncate(all.len().saturating_sub(names(below).len()));
+    [b"/", &all.join(&b'/')[..]].concat()
 }
 
 impl Place {
@@ -203,5 +235,23 @@ impl Place {
             path,
             url: self.url.join(name),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn export_is_what_is_above_the_path_in_it() {
+        let check = |path: &str, below: &str, name: &str| {
+            let above = above(path.as_bytes(), below.as_bytes());
+            assert_eq!(String::from_utf8(above).unwrap(), name);
+        };
+        check("/data/a/b", "a/b", "/data");
+        check("/data/", "", "/data");
+        check("//srv//data//a/", "a", "/srv/data");
+        check("/a", "a", "/");
+        check("/", "", "/");
     }
 }

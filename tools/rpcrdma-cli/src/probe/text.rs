@@ -48,8 +48,8 @@ pub(super) fn explain(report: &Report, why: &str) -> String {
             format!("it accepts iWARP connections but does not answer RPC-over-RDMA: {why}")
         }
         (Verdict::Rejected, _) => {
-            "it speaks MPA and refused the connection: it does not allow this \
-             address, has too many connections, or does not like what it was offered"
+            "it speaks MPA and refused the connection: it has no export for this address, is run by another \
+             user of this machine, has too many connections, or does not like what it was offered"
                 .to_owned()
         }
         (Verdict::BadMpa, _) => format!("its MPA reply cannot be accepted: {why}"),

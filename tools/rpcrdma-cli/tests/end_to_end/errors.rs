@@ -112,6 +112,36 @@ fn refusals_of_the_server_are_reported_with_the_reason() {
 }
 
 #[test]
+fn errors_name_the_export_and_where_exports_are_listed() {
+    let two = Served::configured(
+        |around| {
+            let export = |name: &str| {
+                let dir = around.join(name);
+                fs::create_dir_all(&dir).unwrap();
+                format!("[[export]]\npath = {dir:?}\n")
+            };
+            export("stuff") + &export("other")
+        },
+        &[],
+    );
+    let lists = format!("no such export (`rpcrdma exports {}` lists", two.listening);
+    fails(&["cat", &two.url("missing/file")], 1, &lists);
+    fails(
+        &["cat", &two.url("stuff/dir/missing")],
+        1,
+        "cannot read /stuff/dir/missing: no such file",
+    );
+    fails(
+        &["rm", &two.url("stuff/none")],
+        1,
+        "cannot remove /stuff/none: ",
+    );
+    // As `/`, what is exported alone has no name.
+    let one = Served::new(&[]);
+    fails(&["cat", &one.url("missing")], 1, "cannot read /missing: ");
+}
+
+#[test]
 fn file_that_cannot_be_copied_does_not_keep_others_from_being_copied() {
     let served = Served::new(&[]);
     for number in 0..300 {
@@ -206,7 +236,11 @@ fn link_in_the_export_does_not_lead_out_of_it() {
 #[test]
 fn address_that_is_not_allowed_is_not_served() {
     let served = Served::new(&["--allow", "192.0.2.0/24"]);
-    fails(&["ls", &served.url("")], 1, "does not allow this address");
+    fails(
+        &["ls", &served.url("")],
+        1,
+        "it has no export for this address",
+    );
     let mut mount = TcpStream::connect(("127.0.0.1", served.mount_port)).unwrap();
     assert!(matches!(mount.read(&mut [0]), Ok(0) | Err(_)));
 }

@@ -127,6 +127,8 @@ fn server_of_a_user_serves_nobody_else_of_this_machine() {
     assert_eq!(ok(&args), b"alice's", "root may");
     let output = program.as_user(BOB, &args);
     assert_eq!(output.status.code(), Some(1));
+    let errors = text(&output.stderr);
+    assert!(errors.contains("another user of this machine"), "{errors}");
     assert_eq!(text(&output.stdout), "");
     let log = text(&served.stop(Signal::TERM).stderr);
     assert!(log.contains("the socket is of uid 54322"), "{log}");
