@@ -13,6 +13,8 @@ mod client_options;
 mod exports;
 pub mod fs;
 mod handle;
+#[cfg(test)]
+mod heard;
 mod in_flight;
 mod localfs;
 mod memfs;

@@ -29,6 +29,7 @@ mod served;
 mod settings;
 mod systemd;
 mod terminal;
+mod users;
 
 use crate::failure::Ended;
 use crate::interrupt::Interrupt;
@@ -88,8 +89,8 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     let users = trust.groups();
     let mount_service = Mount3::new(exports.clone()).with_users(users.clone());
     let nfs = Nfs3::new(exports.clone(), pool).with_users(users);
-    let programs = Programs::new()
     let acl = NfsAcl3::new(&nfs);
+    let programs = Programs::new()
         .with(acl.clone())
         .with(nfs.clone())
         .with(mount_service.clone());
@@ -135,8 +136,7 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         versions: settings.args.transport.versions(),
         remote_invalidation: &settings.args.transport.remote_invalidation(),
         provider: settings.args.transport.describe(),
-        allowed: plan::describe_clients(served.plans()),
-        user: settings::describe_user(served.plans(), served.acts_for_callers()),
+        user: users::describe(served.plans(), served.acts_for_callers(), trust),
         limits,
         state: settings::describe_state(state_dir.as_deref()) + &served.describe_handles(),
         metrics: reports.metrics(),

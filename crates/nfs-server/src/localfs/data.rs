@@ -15,7 +15,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Advice, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use smallvec::SmallVec;
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::num::NonZeroU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard};
@@ -423,7 +423,12 @@ impl Inner {
     /// new verifier clients send again what they have not committed (RFC 1813 §4.8).
     pub(super) fn note_loss(&self, errno: Errno, stability: Stability) {
         if stability != Stability::Unstable && errno != Errno::AGAIN {
-            tracing::warn!(%errno, "data could not be made durable");
+            tracing::warn!(
+                directory = %self.path.display(),
+                error = %io::Error::from(errno),
+                "data of an export could not be written to its disk, and may be lost: clients that still \
+                 have it send it again"
+            );
             self.verifier.fetch_add(1, Relaxed);
         }
     }

@@ -15,7 +15,7 @@ use redb::backends::InMemoryBackend;
 use redb::{Builder, Database, ReadableDatabase, ReadableTableMetadata, TableDefinition};
 use std::collections::HashMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
@@ -141,8 +141,8 @@ struct Shared {
     /// None after an error of the disk, if it could not be opened anew since.
     database: RwLock<Option<Database>>,
     open: Opener,
-    /// Whether there is a file that outlasts the process.
-    lasting: bool,
+    /// The file that outlasts the process, if there is one.
+    file: Option<PathBuf>,
     retry: Duration,
     has_files: AtomicBool,
     state: Mutex<State>,
@@ -186,10 +186,10 @@ impl Table {
                 None => builder.create_with_backend(InMemoryBackend::new())?,
             })
         };
-        Self::over(Box::new(open), file.is_some(), RETRY_DELAY)
+        Self::over(Box::new(open), file.map(Path::to_owned), RETRY_DELAY)
     }
 
-    fn over(open: Opener, lasting: bool, retry: Duration) -> Result<Self, redb::Error> {
+    fn over(open: Opener, file: Option<PathBuf>, retry: Duration) -> Result<Self, redb::Error> {
         let database = open()?;
         let write = database.begin_write()?;
         write.open_table(DIRECTORIES)?;
@@ -198,7 +198,7 @@ impl Table {
         let shared = Arc::new(Shared {
             database: RwLock::new(Some(database)),
             open,
-            lasting,
+            file,
             retry,
             has_files: AtomicBool::new(has_files),
             state: Mutex::default(),
@@ -311,7 +311,7 @@ impl Table {
     ///
     /// If it could not be brought there. It is tried again later.
     pub(super) fn wait(&self) -> Result<(), Error> {
-        if !self.shared.lasting {
+        if self.shared.file.is_none() {
             return Ok(());
         }
         let mut state = self.shared.lock();
@@ -435,11 +435,7 @@ impl Shared {
             let before = state.failing;
             state.failing = committed.as_ref().err().map(|error| cause(error, before));
             if let Err(error) = committed {
-                tracing::warn!(
-                    %error,
-                    rows = batch.len(),
-                    "file handles could not be saved: directories cannot be made, nor files moved"
-                );
+                self.tell_unsaved(&error, batch.len());
                 // What was changed since is newer. In all they are at most two batches.
                 for (&ino, change) in &*batch {
                     state.pending.entry(ino).or_insert_with(|| change.clone());
@@ -450,6 +446,19 @@ impl Shared {
                 return;
             }
         }
+    }
+
+    /// Logs that rows could not be committed. Clients are told what the disk of the state says, as that there
+    /// is no space, and take it for that of the export.
+    fn tell_unsaved(&self, error: &redb::Error, rows: usize) {
+        let file = self.file.as_deref().unwrap_or(Path::new("memory"));
+        tracing::warn!(
+            file = %file.display(),
+            %error,
+            rows,
+            "file handles could not be saved to the state directory: in the export, directories cannot be \
+             made, nor files moved"
+        );
     }
 
     /// Waits for more rows to come behind the first. Neither somebody who waits for them nor the end
@@ -471,7 +480,7 @@ impl Shared {
 
     /// Opens the store once more, which does nothing after an error of the disk.
     fn open_anew(&self) -> Result<(), redb::Error> {
-        if !self.lasting {
+        if self.file.is_none() {
             return Err(redb::Error::PreviousIo);
         }
         let mut database = self
@@ -649,7 +658,8 @@ mod tests {
                 let database = builder.set_cache_size(0).create_with_backend(disk.clone());
                 Ok(database?)
             };
-            Table::over(Box::new(open), true, Duration::ZERO).unwrap()
+            let file = Some("/state/handles.redb".into());
+            Table::over(Box::new(open), file, Duration::ZERO).unwrap()
         }
     }
 
@@ -720,5 +730,14 @@ mod tests {
         // What is known of stays so, and can be changed.
         assert!((0..ino).all(|ino| table.get(ino).unwrap().is_some()));
         assert_eq!(put(0), Ok(()));
+    }
+
+    #[test]
+    fn rows_that_cannot_be_saved_are_told_of_with_their_file() {
+        let table = Disk::default().table();
+        let error = redb::Error::Io(io::ErrorKind::StorageFull.into());
+        let said = crate::heard::heard(|| table.shared.tell_unsaved(&error, 3));
+        assert!(said.contains("saved to the state directory"), "{said}");
+        assert!(said.contains("file=/state/handles.redb"), "{said}");
     }
 }

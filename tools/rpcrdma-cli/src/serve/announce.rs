@@ -1,7 +1,7 @@
 //! The announcement of `serve` when it is ready.
 
 use super::exports::Export;
-use super::plan::{ClientPlan, Plan, Presence};
+use super::plan::{self, ClientPlan, Plan, Presence};
 use super::served::AbsentExports;
 use crate::show;
 use nfs_client::{NfsUrl, printable};
@@ -29,8 +29,6 @@ pub(crate) struct Announcement<'a> {
     pub(crate) remote_invalidation: &'a [Design],
     /// The provider, in words.
     pub(crate) provider: String,
-    /// Who may connect.
-    pub(crate) allowed: String,
     /// As whom files are used.
     pub(crate) user: String,
     pub(crate) limits: String,
@@ -160,13 +158,18 @@ impl fmt::Display for Announcement<'_> {
             "serving NFSv3 on RPC-over-RDMA {versions} ({})\n",
             self.provider
         )?;
+        let common = plan::common_clients(self.exports);
         for plan in self.exports {
             let also = match self.exports {
                 [only] if only.export.name != "/" => ", also as /",
                 _ => "",
             };
             let absent = not_there(self.absent, plan);
-            writeln!(f, "  {} ({}{also}{absent})", is(plan), how(plan))?;
+            let clients = match common {
+                Some(_) => String::new(),
+                None => format!(", for {}", plan.describe_clients()),
+            };
+            writeln!(f, "  {} ({}{also}{absent}){clients}", is(plan), how(plan))?;
         }
         let (ip, mount) = (self.listening.ip(), self.mount_port);
         let mount = SocketAddr::new(ip, mount);
@@ -176,7 +179,9 @@ impl fmt::Display for Announcement<'_> {
             "listening  {} over RDMA, {mount} over TCP for MOUNT",
             self.listening
         )?;
-        writeln!(f, "allowed    {}", self.allowed)?;
+        if let Some(clients) = &common {
+            writeln!(f, "allowed    {clients}")?;
+        }
         writeln!(f, "user       {}", self.user)?;
         writeln!(f, "limits     {}", self.limits)?;
         match self.designs().as_slice() {
@@ -371,7 +376,6 @@ mod tests {
             versions: Versions::Auto,
             remote_invalidation: &[Design::PerCall, Design::PerConnection],
             provider: "provider".to_owned(),
-            allowed: "nobody".to_owned(),
             user: "somebody".to_owned(),
             limits: "few".to_owned(),
             state: "nowhere".to_owned(),
@@ -505,6 +509,23 @@ mod tests {
                 serde_json::from_str(&announcement.json().unwrap()).unwrap();
             assert_eq!(said["exports"][1]["absent"], "no disk");
             assert!(said["exports"][0].get("absent").is_none());
+        });
+    }
+
+    #[test]
+    fn announcement_says_for_whom_each_export_is_where_they_differ() {
+        let mut exports = [export("/data"), export("/other")];
+        announce(&exports, "127.0.0.1:1", |announcement| {
+            let text = announcement.to_string();
+            assert!(text.contains("\nallowed    192.0.2.0/24\n"), "{text}");
+        });
+        exports[1].clients[0].clients = "laptop".parse().unwrap();
+        announce(&exports, "127.0.0.1:1", |announcement| {
+            let text = announcement.to_string();
+            assert!(!text.contains("allowed"), "{text}");
+            let data = "/data is /srv/data (read-only), for 192.0.2.0/24\n";
+            assert!(text.contains(data), "{text}");
+            assert!(text.contains("(read-only), for laptop\n"), "{text}");
         });
     }
 

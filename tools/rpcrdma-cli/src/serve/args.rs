@@ -40,7 +40,8 @@ pub(crate) struct ServeArgs {
     #[arg(value_name = "DIR | /NAME=DIR", default_value = ".")]
     pub(super) exports: Vec<ExportArg>,
 
-    /// Take exports and options from a TOML file; an option given here too counts more than there
+    /// Take exports and options from a TOML file; an option given here too counts more than there. Not
+    /// with --allow, --read-only, --squash or directories: each export in the file says these for itself
     #[arg(short, long, value_name = "FILE",
         conflicts_with_all = ["exports", "allow", "read_only", "squash"])]
     pub(super) config: Option<PathBuf>,
@@ -58,16 +59,16 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PORT", default_value_t = MOUNT_PORT)]
     pub(super) mount_port: u16,
 
-    /// Who may connect, by address, network or name; may be given several times [default: this
-    /// machine]
+    /// Who may connect, by address, network or name; may be given several times. Not with --config
+    /// [default: this machine]
     #[arg(long, value_name = "ADDR[/BITS] | HOST")]
     pub(super) allow: Vec<Clients>,
 
-    /// Nothing can be changed
+    /// Nothing can be changed. Not with --config
     #[arg(long)]
     pub(super) read_only: bool,
 
-    /// Whose requests are treated as those of nobody
+    /// Whose requests are treated as those of nobody. Not with --config
     #[arg(long, value_enum, value_name = "WHO", default_value_t)]
     pub(super) squash: SquashName,
 

@@ -4,6 +4,8 @@
 //! a directory. What is not known is refused: a rule that is misspelt must not be a rule that is not
 //! there.
 
+mod wording;
+
 use super::exports::{Export, default_name, normal_name};
 use super::plan::{ClientPlan, Clients, Plan, Presence};
 use crate::failure::Misconfigured;
@@ -68,13 +70,16 @@ struct ExportTable {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ClientTable {
-    #[serde(deserialize_with = "parsed")]
-    hosts: Vec<Clients>,
+    hosts: Spanned<Hosts>,
     read_only: Option<bool>,
     squash: Option<SquashWord>,
     anonuid: Option<u32>,
     anongid: Option<u32>,
 }
+
+/// The clients of a rule.
+#[derive(Debug, Deserialize)]
+struct Hosts(#[serde(deserialize_with = "parsed")] Vec<Clients>);
 
 /// What has to be mounted for a directory to be served.
 #[derive(Debug)]
@@ -304,10 +309,16 @@ impl Config {
             (table.read_only, table.squash, table.anonuid, table.anongid),
         );
         let mut clients: Vec<ClientPlan> = Vec::new();
-        for rule in &table.clients {
+        for (index, rule) in table.clients.iter().enumerate() {
             let given = (rule.read_only, rule.squash, rule.anonuid, rule.anongid);
             let options = self::options(options, given);
-            let hosts = rule.hosts.iter().cloned();
+            let Hosts(hosts) = rule.hosts.get_ref();
+            if hosts.is_empty() {
+                let key = key(&format!("client[{index}].hosts"));
+                let what = "it is empty: this rule would be for nobody";
+                return Err(self.error(rule.hosts.span(), key, what));
+            }
+            let hosts = hosts.iter().cloned();
             clients.extend(hosts.map(|clients| ClientPlan { clients, options }));
         }
         if table.clients.is_empty() {
@@ -384,16 +395,16 @@ const SPANNED: &str = ".$__serde_spanned_private_value";
 /// A text, or where it is wrong, at which key, and how.
 fn parse<T: DeserializeOwned>(text: &str) -> Result<T, (usize, String, String)> {
     let place = |error: &toml::de::Error| error.span().map_or(0, |span| span.start);
-    let deserializer = toml::Deserializer::parse(text)
-        .map_err(|error| (place(&error), String::new(), error.message().to_owned()))?;
+    let deserializer = toml::Deserializer::parse(text).map_err(|error| {
+        let what = wording::of_syntax(text, place(&error), error.message());
+        (place(&error), String::new(), what)
+    })?;
     serde_path_to_error::deserialize(deserializer).map_err(|error| {
-        let key = error.path().to_string();
-        let key = match key.strip_suffix(SPANNED).unwrap_or(&key) {
-            "." => String::new(),
-            key => key.to_owned(),
-        };
+        let key = error.path().to_string().replace(SPANNED, "");
         let error = error.into_inner();
-        (place(&error), key, error.message().to_owned())
+        let what = wording::of_value(&key, error.message());
+        let key = if key == "." { String::new() } else { key };
+        (place(&error), key, what)
     })
 }
 
@@ -547,7 +558,7 @@ mod tests {
         );
         refused(
             &with("[[export.client]]\nhosts = []"),
-            "exports.toml:2: export[0].client: it is for",
+            "exports.toml:4: export[0].client[0].hosts: it is empty: this rule would be for nobody",
         );
         refused(
             &with("[[exports]]"),
@@ -574,6 +585,81 @@ mod tests {
         refused(
             &format!("{export}fsid = 7\n[[export]]\npath = \"/tmp\"\nfsid = 7"),
             "exports.toml:6: export[1].fsid: export[0] has this number too",
+        );
+    }
+
+    #[test]
+    fn errors_say_what_to_write_instead() {
+        let check = |rest: &str, says: &str| {
+            let text = format!("[[export]]\npath = \"/usr\"\n{rest}\n");
+            let error = config(&text).unwrap_err().to_string();
+            assert!(error.contains(says), "{rest}: {error}");
+        };
+        check("read_only = yes", "exports.toml:3: ");
+        for word in ["yes", "no", "True", "OFF # not yet"] {
+            check(&format!("read_only = {word}"), ": write true or false");
+        }
+        check("read_only = 1", "integer `1`: expected true or false");
+        check("read_only = \"yes\"", "expected true or false");
+        check("path = \"/x\"", "exports.toml:3: path is there twice");
+        check(
+            "[server]\n[server]",
+            "exports.toml:4: [server] is there twice",
+        );
+        check("name = /data", "a text has quotes: write name = \"/data\"");
+        check("squash = none", "write squash = \"none\"");
+        check(
+            "squash = true",
+            "squash: it is \"root\", \"remote-root\", \"all\" or \"none\"",
+        );
+        check("[server]\nlisten = 0.0.0.0", "write listen = \"0.0.0.0\"");
+        let with = |hosts: &str| format!("[[export.client]]\nhosts = {hosts}");
+        check(
+            &with("\"x\""),
+            "hosts: invalid type: string \"x\": write hosts = [\"x\"]",
+        );
+        check(
+            &with("[10.0.0.0/8, laptop]"),
+            "write hosts = [\"10.0.0.0/8\", \"laptop\"]",
+        );
+        check(&with("[1]"), "client[0].hosts[0]: invalid type: integer");
+        check(
+            &with("[\"*\"]"),
+            "for everybody, write 0.0.0.0/0 (IPv4) and ::/0 (IPv6)",
+        );
+        let wildcard = "wildcards are not supported: list hosts, or networks as 192.0.2.0/24";
+        check(&with("[\"*.example.org\"]"), wildcard);
+        check(&with("[\"192.168.1.*\"]"), wildcard);
+        check(
+            &with("[\"@trusted\"]"),
+            "netgroups are not supported: list hosts or networks",
+        );
+        let mask = "10.1.0.0/255.255.0.0";
+        check(&with(&format!("[\"{mask}\"]")), "write 10.1.0.0/16");
+        check(
+            "[export.client]\nhosts = [\"x\"]",
+            "write [[export.client]], in two brackets",
+        );
+        check("anonuid = \"nobody\"", "expected a number, 0 to 4294967295");
+        check("anongid = 4294967296", "expected a number, 0 to 4294967295");
+        check("fsid = 0", "expected a number, 1 to 4294967295");
+        check("ro = true", "unknown field `ro`: write read_only = true");
+        check("no_root_squash = true", "write squash = \"none\"");
+        check(
+            "[[export.clients]]",
+            "unknown field `clients`: write [[export.client]]",
+        );
+        check(
+            "colour = 1",
+            "unknown field `colour`, expected one of `path`",
+        );
+        refused(
+            "[export]\npath = \"/usr\"",
+            "exports.toml:1: export: invalid type: map: write [[export]], in two brackets",
+        );
+        refused(
+            "[[export]]\npath = [\"/usr\"]",
+            "exports.toml:2: export[0].path: invalid type: sequence: expected the path of a directory",
         );
     }
 

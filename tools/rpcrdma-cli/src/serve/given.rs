@@ -8,6 +8,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use std::error::Error as _;
 use std::ffi::OsString;
+use std::num::ParseIntError;
 
 /// What stands on the command line of `serve`, option by option.
 #[derive(Clone, Debug, Default)]
@@ -148,6 +149,7 @@ fn unknown(command: &Command) -> String {
 /// What is wrong with a value, without the words around it that are for a command line.
 fn explain(arg: &Arg, error: &clap::Error) -> String {
     match (error.kind(), error.source()) {
+        (_, Some(source)) if source.is::<ParseIntError>() => "it is a number".to_owned(),
         (_, Some(source)) => source.to_string(),
         (ErrorKind::InvalidValue, None) => {
             let values = arg.get_possible_values();

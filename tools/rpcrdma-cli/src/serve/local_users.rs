@@ -41,6 +41,16 @@ impl Trust {
         })
     }
 
+    /// Whether users of this machine are believed whoever they say they are.
+    pub(super) fn trusts_local(&self) -> bool {
+        self.trust_local
+    }
+
+    /// Whether the groups of callers are looked up here.
+    pub(super) fn manages_gids(&self) -> bool {
+        self.manage_gids
+    }
+
     /// Where the groups of callers come from.
     pub(super) fn groups(&self) -> UserGroups {
         let users = UserGroups::default();

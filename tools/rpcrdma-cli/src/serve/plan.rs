@@ -5,7 +5,7 @@ use anyhow::{Context, ensure};
 use nfs_server::{AccessList, ClientOptions, ClientRule, ExportOptions, Network, NetworkError};
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -73,10 +73,16 @@ impl FromStr for Clients {
     fn from_str(text: &str) -> Result<Self, String> {
         let error = match text.parse::<Network>() {
             Ok(network) => return Ok(Self::Network(network)),
-            Err(NetworkError::Address(_)) => {
-                "it is neither an address, a network as 192.0.2.0/24, nor the name of a host".into()
+            Err(NetworkError::Address(_)) => match unsupported(text) {
+                Some(what) => return Err(what.to_owned()),
+                None => {
+                    "it is neither an address, a network as 192.0.2.0/24, nor the name of a host"
+                }
+            },
+            Err(other) => {
+                let hint = with_length(text).map(|network| format!("; write {network}"));
+                return Err(format!("{other}{}", hint.unwrap_or_default()));
             }
-            Err(other) => return Err(other.to_string()),
         };
         let label = |label: &str| {
             let inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
@@ -89,9 +95,29 @@ impl FromStr for Clients {
             && last.chars().any(|c| c.is_ascii_alphabetic());
         match is_name {
             true => Ok(Self::Host(HostName(name.to_ascii_lowercase()))),
-            false => Err(error),
+            false => Err(error.to_owned()),
         }
     }
+}
+
+/// What there is to say of clients as exports(5) has them and we have not.
+fn unsupported(text: &str) -> Option<&'static str> {
+    match text {
+        "*" => Some("for everybody, write 0.0.0.0/0 (IPv4) and ::/0 (IPv6)"),
+        _ if text.starts_with('@') => Some("netgroups are not supported: list hosts or networks"),
+        _ if text.contains(['*', '?']) => {
+            Some("wildcards are not supported: list hosts, or networks as 192.0.2.0/24")
+        }
+        _ => None,
+    }
+}
+
+/// A network that is written with a netmask, with the length of its prefix.
+fn with_length(text: &str) -> Option<String> {
+    let (address, mask) = text.split_once('/')?;
+    let mask = mask.parse::<Ipv4Addr>().ok()?.to_bits();
+    let length = mask.leading_ones();
+    (length == mask.count_ones()).then(|| format!("{address}/{length}"))
 }
 
 impl std::fmt::Display for Clients {
@@ -124,6 +150,14 @@ impl Plan {
     /// Whether no client can change anything.
     pub(super) fn read_only(&self) -> bool {
         self.clients.iter().all(|rule| rule.options.read_only)
+    }
+
+    /// For whom it is, in words.
+    pub(super) fn describe_clients(&self) -> String {
+        let mut seen = BTreeSet::new();
+        let names = self.clients.iter().map(|rule| rule.clients.to_string());
+        let names: Vec<String> = names.filter(|name| seen.insert(name.clone())).collect();
+        summed_up(&names)
     }
 
     /// Names of hosts in the rules.
@@ -176,15 +210,11 @@ impl Presence {
     }
 }
 
-/// Everybody who is served something, in words.
-pub(super) fn describe_clients(plans: &[Plan]) -> String {
-    let all = plans.iter().flat_map(|plan| &plan.clients);
-    let mut seen = BTreeSet::new();
-    let names: Vec<String> = all
-        .map(|rule| rule.clients.to_string())
-        .filter(|name| seen.insert(name.clone()))
-        .collect();
-    summed_up(&names)
+/// Those whom all exports are for, in words; none if they are for different ones.
+pub(super) fn common_clients(plans: &[Plan]) -> Option<String> {
+    let mut all = plans.iter().map(Plan::describe_clients);
+    let first = all.next()?;
+    all.all(|clients| clients == first).then_some(first)
 }
 
 /// Names in a line; of many the first ones, and how many there are.
@@ -270,8 +300,12 @@ pub(super) mod tests {
     fn many_clients_are_summed_up() {
         let names: Vec<String> = (0..20).map(|n| format!("h{n}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let said = describe_clients(&[plan("/a", &names, true), plan("/b", &names, true)]);
+        let many = plan("/a", &names, true);
+        let said = many.describe_clients();
         assert!(said.ends_with("h7 and 12 more"), "{said}");
-        assert_eq!(describe_clients(&[plan("/a", &["h"], true)]), "h");
+        assert_eq!(common_clients(&[many.clone(), many.clone()]), Some(said));
+        let one = plan("/a", &["h", "h"], true);
+        assert_eq!(one.describe_clients(), "h");
+        assert_eq!(common_clients(&[many, one]), None);
     }
 }

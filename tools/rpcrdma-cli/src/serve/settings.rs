@@ -162,35 +162,6 @@ impl Settings {
     }
 }
 
-/// As whom files are used, in words.
-pub(super) fn describe_user(plans: &[Plan], for_callers: bool) -> String {
-    let (uid, gid) = (
-        rustix::process::geteuid().as_raw(),
-        rustix::process::getegid().as_raw(),
-    );
-    if !for_callers {
-        return format!(
-            "all files are used as uid {uid}, gid {gid}, which runs this; run by root, it acts for each \
-             caller"
-        );
-    }
-    let mut squashes = plans.iter().flat_map(|plan| &plan.clients);
-    let first = squashes.next().map(|rule| rule.options.squash);
-    let all_the_same = squashes.all(|rule| Some(rule.options.squash) == first);
-    match first.filter(|_| all_the_same) {
-        Some(Squash::Root) => {
-            "each caller as itself, root as nobody (--squash none has root be root)"
-        }
-        Some(Squash::RemoteRoot) => {
-            "each caller as itself, root of other machines as nobody (--squash)"
-        }
-        Some(Squash::All) => "every caller as nobody",
-        Some(Squash::None) => "each caller as itself, root as root",
-        None => "each caller as itself or as nobody, as the export says for its machine",
-    }
-    .to_owned()
-}
-
 /// Where state is kept, in words.
 pub(super) fn describe_state(dir: Option<&Path>) -> String {
     match dir {

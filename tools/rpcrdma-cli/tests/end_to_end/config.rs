@@ -269,6 +269,10 @@ fn file_that_cannot_be_used_is_refused_with_file_line_and_key() {
         "2: server.credits: 5000 is not in 1..=1024",
     );
     check(
+        "[server]\nthreads = \"many\"\n",
+        "2: server.threads: it is a number",
+    );
+    check(
         "[server]\nspin = \"fast\"\n",
         "2: server.spin: it is one of park, adaptive, always",
     );

@@ -240,3 +240,13 @@ in_both_ways! {
     written_file_is_not_kept_open_for_writing
     file_can_be_executed_when_it_was_made_truncated_or_written_durably
 }
+
+#[test]
+fn data_that_is_lost_is_told_of_with_its_directory() {
+    let export = Export::new();
+    let inner = &export.fs().inner;
+    let said = crate::heard::heard(|| inner.note_loss(Errno::IO, Stability::FileSync));
+    let directory = format!("directory={} error=Input/output", export.path.display());
+    assert!(said.contains(&directory), "{said}");
+    assert!(said.contains("could not be written to its disk"), "{said}");
+}

@@ -1,0 +1,96 @@
+//! Messages about a file of exports in words for its administrator: what to write instead.
+//!
+//! The parser says what it expected, in the words of TOML and of Rust. Where that is all there is to say it
+//! stays; where people are used to other files, this says how it is written here.
+
+/// What is wrong at a byte of a file, if it is no TOML there.
+pub(super) fn of_syntax(text: &str, at: usize, message: &str) -> String {
+    let line = line_at(text, at);
+    let (key, value) = line.split_once('=').unwrap_or((line, ""));
+    let (key, value) = (key.trim(), value.split('#').next().unwrap_or("").trim());
+    if message == "duplicate key" {
+        return format!("{key} is there twice");
+    }
+    if ["yes", "no", "on", "off", "true", "false"]
+        .iter()
+        .any(|word| value.eq_ignore_ascii_case(word))
+    {
+        return format!("{message}: write true or false");
+    }
+    // A text that is begun is not ended; what else there is has no quotes.
+    let is_list = value.starts_with('[') && !value.contains(['"', '\'']);
+    let is_bare = !value.is_empty() && !value.starts_with(['"', '\'', '[', '{']);
+    match (is_list, is_bare) {
+        (true, _) => {
+            let words = value.trim_matches(['[', ']']).split(',');
+            let words: Vec<String> = words.map(|word| format!("\"{}\"", word.trim())).collect();
+            format!("a text has quotes: write {key} = [{}]", words.join(", "))
+        }
+        (_, true) => format!("a text has quotes: write {key} = \"{value}\""),
+        _ => message.to_owned(),
+    }
+}
+
+/// What is wrong with the value of a key, such as `export[0].anonuid`.
+pub(super) fn of_value(key: &str, message: &str) -> String {
+    let last = key.rsplit('.').next().unwrap_or(key);
+    if let Some(field) = quoted(message, "unknown field `", '`') {
+        return match as_in_exports(field) {
+            Some(here) => format!("unknown field `{field}`: write {here}"),
+            None => message.to_owned(),
+        };
+    }
+    if last == "squash" && message.starts_with("wanted ") {
+        return "it is \"root\", \"remote-root\", \"all\" or \"none\"".to_owned();
+    }
+    let Some((found, expected)) = message.split_once(", expected ") else {
+        return message.to_owned();
+    };
+    let expected = match (last, expected) {
+        (_, "a boolean") => "expected true or false".to_owned(),
+        (_, "u32") => format!("expected a number, 0 to {}", u32::MAX),
+        (_, "a nonzero u32") => format!("expected a number, 1 to {}", u32::MAX),
+        (_, "path string") => "expected the path of a directory, in quotes".to_owned(),
+        ("export", "a sequence") => "write [[export]], in two brackets".to_owned(),
+        ("client", "a sequence") => "write [[export.client]], in two brackets".to_owned(),
+        ("hosts", "a sequence") => match quoted(found, "string \"", '"') {
+            Some(host) => format!("write hosts = [\"{host}\"]"),
+            None => "write hosts = [\"192.0.2.7\"]".to_owned(),
+        },
+        _ => return message.to_owned(),
+    };
+    format!("{found}: {expected}")
+}
+
+/// How what exports(5) has is written here.
+fn as_in_exports(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "ro" | "readonly" | "redonly" => "read_only = true",
+        "rw" => "read_only = false",
+        "root_squash" => "squash = \"root\"",
+        "no_root_squash" => "squash = \"none\"",
+        "all_squash" => "squash = \"all\"",
+        "mp" => "mountpoint = true",
+        "optional" => "nofail = true",
+        "clients" => "[[export.client]]",
+        "exports" => "[[export]]",
+        "host" | "address" | "network" | "allow" => {
+            "[[export.client]] with hosts = [\"192.0.2.7\"]"
+        }
+        "dir" | "directory" => "path",
+        _ => return None,
+    })
+}
+
+/// What stands between `before` and the next `end`.
+fn quoted<'a>(text: &'a str, before: &str, end: char) -> Option<&'a str> {
+    let (_, rest) = text.split_once(before)?;
+    rest.split(end).next()
+}
+
+/// The line with this byte.
+fn line_at(text: &str, at: usize) -> &str {
+    let before = text.get(..at).unwrap_or(text);
+    let begin = before.rfind('\n').map_or(0, |newline| newline + 1);
+    text[begin..].lines().next().unwrap_or("")
+}
