@@ -48,6 +48,8 @@ struct Inner {
 pub(crate) struct List {
     pub(crate) exports: Vec<Export>,
     absent: Vec<Absent>,
+    /// Paths at which something was mounted, as clients see them.
+    unmounted: Vec<String>,
 }
 
 /// An export whose file system is not there now.
@@ -64,7 +66,7 @@ struct Absent {
 pub(crate) enum Unresolved {
     /// No export is above it.
     NoExport,
-    /// The export above it has no file system now, for this reason.
+    /// The export above it has no file system now, or another one was unmounted on the way, for this reason.
     Absent(String),
 }
 
@@ -281,6 +283,9 @@ impl List {
     /// The nearest export above a path, and the rest of the path.
     fn resolve(&self, path: &[u8]) -> Result<(Export, Vec<u8>), Unresolved> {
         let rest = |name: &str| below(path, name.as_bytes());
+        if self.unmounted.iter().any(|name| rest(name).is_some()) {
+            return Err(Unresolved::Absent("it was unmounted".to_owned()));
+        }
         let absent = self.absent.iter();
         let absent = absent.filter_map(|export| Some((rest(&export.name)?, export)));
         let absent = absent.min_by_key(|(rest, _)| rest.len());

@@ -18,15 +18,26 @@ pub(super) struct Above {
     dir: FileId,
 }
 
-/// The mounted file systems that are entered from an export.
+/// Where file systems are, or were, mounted in an export.
 pub(super) type Mounts = Vec<Mount>;
 
-/// A mounted file system that is entered from an export.
+/// Where a file system is mounted, or was.
 #[derive(Clone)]
-pub(crate) struct Mount {
+pub(super) struct Mount {
     dir: FileId,
     name: Box<[u8]>,
-    export: u32,
+    /// Its number, if it is there.
+    export: Option<u32>,
+}
+
+/// A name in a directory of an export, at which a file system can be mounted.
+struct MountPoint {
+    /// The export, in the list.
+    above: usize,
+    dir: FileId,
+    name: Box<[u8]>,
+    /// The number of what is mounted there.
+    id: u32,
 }
 
 /// A step from one file system to another.
@@ -48,47 +59,41 @@ impl Exports {
     /// If there is no export above the path, something there has this name, or the path does not lead there.
     pub fn with_mount(self, path: &str, fs: Arc<dyn FileSystem>) -> Result<Self, ExportError> {
         let mut list = List::clone(&self.inner.current.load());
-        let exports = &list.exports;
-        let missing = || ExportError::NotReached(path.into());
-        let nearest = |is_mount: bool| {
-            let candidates = exports.iter().enumerate();
-            let above = candidates.filter_map(|(index, export)| {
-                let rest = below(path.as_bytes(), export.name.as_bytes())?;
-                (is_mount || export.above.is_none()).then_some((index, rest))
-            });
-            above.min_by_key(|(_, rest)| rest.len())
-        };
-        let (_, rest) = nearest(false).ok_or_else(missing)?;
-        let (base, _) = nearest(false).ok_or_else(missing)?;
-        let id = id_of(exports[base].id, rest);
-        list.check_free(path, id)?;
-        let (index, rest) = nearest(true).ok_or_else(missing)?;
-        let above = &exports[index];
-        let mut names = rest.split(|&byte| byte == b'/');
-        let name = names.next_back().ok_or_else(missing)?;
-        let mut dir = above.fs.root();
-        for name in names {
-            let name = Name::new(name).map_err(|_| missing())?;
-            let found = above.fs.lookup(&Identity::root(), dir, Step::Name(name));
-            dir = found.wait().result.map_err(|_| missing())?.file;
-        }
+        let point = MountPoint::find(&list, path)?;
+        list.check_free(path, point.id)?;
+        let above = &list.exports[point.above];
         let mount = Export {
             name: path.into(),
             fs,
             options: Arc::clone(&above.options),
-            id,
+            id: point.id,
             above: Some(Above {
                 export: above.id,
-                dir,
+                dir: point.dir,
             }),
             mounts: Arc::default(),
         };
-        Arc::make_mut(&mut list.exports[index].mounts).push(Mount {
-            dir,
-            name: name.into(),
-            export: id,
-        });
+        let id = Some(point.id);
+        Arc::make_mut(&mut list.exports[point.above].mounts).push(point.mount(id));
         list.exports.push(mount);
+        Ok(self.with_list(list))
+    }
+
+    /// The same with a path at which a file system was mounted that is not there any more. The directory that
+    /// it was mounted on is not shown in its place: clients would write there what belongs elsewhere. They
+    /// are told that their handles are stale.
+    ///
+    /// This may wait for a disk.
+    ///
+    /// # Errors
+    ///
+    /// If there is no export above the path, something there has this name, or the path does not lead there.
+    pub fn with_unmounted(self, path: &str) -> Result<Self, ExportError> {
+        let mut list = List::clone(&self.inner.current.load());
+        let point = MountPoint::find(&list, path)?;
+        list.check_free(path, point.id)?;
+        Arc::make_mut(&mut list.exports[point.above].mounts).push(point.mount(None));
+        list.unmounted.push(path.to_owned());
         Ok(self.with_list(list))
     }
 
@@ -109,31 +114,80 @@ impl Exports {
         way
     }
 
-    /// The file system that a step in a directory leads to, if it is another.
-    pub(crate) fn crossing(&self, from: &Export, dir: FileId, step: &Step<'_>) -> Option<Crossing> {
+    /// The file system that a step in a directory leads to, if it is another; or the error that there is in
+    /// place of one that was unmounted.
+    pub(crate) fn crossing(
+        &self,
+        from: &Export,
+        dir: FileId,
+        step: &Step<'_>,
+    ) -> Option<Result<Crossing, Error>> {
         let (id, file) = match step {
             Step::Here => return None,
             Step::Parent => {
                 let above = from.above.filter(|_| dir == from.fs.root())?;
                 (above.export, Some(above.dir))
             }
-            Step::Name(name) => (from.mounted(dir, name.bytes())?, None),
+            Step::Name(name) => match from.mounted(dir, name.bytes())?.export {
+                Some(id) => (id, None),
+                None => return Some(Err(Error::Stale)),
+            },
         };
         let exports = &self.inner.current.load().exports;
         let export = exports.iter().find(|export| export.id == id)?.clone();
         let file = file.unwrap_or_else(|| export.fs.root());
-        Some(Crossing { export, file })
+        Some(Ok(Crossing { export, file }))
+    }
+}
+
+impl MountPoint {
+    /// The mount point of this path, which is named as clients see it.
+    fn find(list: &List, path: &str) -> Result<Self, ExportError> {
+        let exports = &list.exports;
+        let missing = || ExportError::NotReached(path.into());
+        let nearest = |is_mount: bool| {
+            let candidates = exports.iter().enumerate();
+            let above = candidates.filter_map(|(index, export)| {
+                let rest = below(path.as_bytes(), export.name.as_bytes())?;
+                (is_mount || export.above.is_none()).then_some((index, rest))
+            });
+            above.min_by_key(|(_, rest)| rest.len())
+        };
+        let (base, rest) = nearest(false).ok_or_else(missing)?;
+        let id = id_of(exports[base].id, rest);
+        let (above, rest) = nearest(true).ok_or_else(missing)?;
+        let fs = &exports[above].fs;
+        let mut names = rest.split(|&byte| byte == b'/');
+        let name = names.next_back().ok_or_else(missing)?;
+        let mut dir = fs.root();
+        for name in names {
+            let name = Name::new(name).map_err(|_| missing())?;
+            let found = fs.lookup(&Identity::root(), dir, Step::Name(name));
+            dir = found.wait().result.map_err(|_| missing())?.file;
+        }
+        let name = name.into();
+        Ok(Self {
+            above,
+            dir,
+            name,
+            id,
+        })
+    }
+
+    fn mount(self, export: Option<u32>) -> Mount {
+        let Self { dir, name, .. } = self;
+        Mount { dir, name, export }
     }
 }
 
 impl Export {
-    /// The number of the file system that is mounted at a name in a directory.
-    pub(crate) fn mounted(&self, dir: FileId, name: &[u8]) -> Option<u32> {
+    /// What is or was mounted at a name in a directory.
+    fn mounted(&self, dir: FileId, name: &[u8]) -> Option<&Mount> {
         let here = |mount: &&Mount| mount.dir == dir && *mount.name == *name;
-        self.mounts.iter().find(here).map(|mount| mount.export)
+        self.mounts.iter().find(here)
     }
 
-    /// The names in a directory at which other file systems are mounted.
+    /// The names in a directory at which other file systems are mounted, or were.
     pub(crate) fn mounted_in(&self, dir: FileId) -> Vec<Box<[u8]>> {
         let here = self.mounts.iter().filter(|mount| mount.dir == dir);
         here.map(|mount| mount.name.clone()).collect()

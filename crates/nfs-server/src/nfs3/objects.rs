@@ -83,7 +83,15 @@ impl Nfs3 {
             Err(error) => return refused(convert::status(error)),
         };
         let place = self.place(&target.export);
-        if let Some(crossing) = self.exports.crossing(&target.export, target.file, &step) {
+        let crossing = self
+            .exports
+            .crossing(&target.export, target.file, &step)
+            .transpose();
+        let crossing = match crossing {
+            Ok(crossing) => crossing,
+            Err(error) => return refused(convert::status(error)),
+        };
+        if let Some(crossing) = crossing {
             let (fs, dir, exports) = (target.export.fs.clone(), target.file, self.exports.clone());
             return Outcome::Slow(Box::new(move || {
                 let found = crossing.take(&who, &*fs, dir);

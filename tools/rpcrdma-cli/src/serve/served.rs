@@ -35,7 +35,12 @@ pub(super) struct Served {
     /// What is mounted below exports and cannot be served, and why; the operator was told.
     unserved: BTreeSet<(PathBuf, String)>,
     absent: AbsentExports,
+    mount_points: MountPoints,
 }
+
+/// Where something is mounted below exports that is served, or was since they were read; and the directories
+/// that have these names (device and inode).
+type MountPoints = BTreeMap<PathBuf, (u64, u64)>;
 
 /// How directories are opened.
 #[derive(Clone)]
@@ -75,6 +80,7 @@ impl Served {
             addresses: Addresses::new(),
             unserved: BTreeSet::new(),
             absent: AbsentExports::new(),
+            mount_points: MountPoints::new(),
         };
         served.replace(plans).await?;
         Ok(served)
@@ -216,6 +222,10 @@ impl Served {
             unserved: BTreeSet::new(),
             known_mounts: Vec::new(),
             absent: AbsentExports::new(),
+            mount_points: match directories {
+                Directories::AsOpened => self.mount_points.clone(),
+                Directories::AsNow => MountPoints::new(),
+            },
         };
         let (plans, addresses) = (plans.to_vec(), addresses.clone());
         let made = tokio::task::spawn_blocking(move || making.all(plans, &addresses));
@@ -229,10 +239,11 @@ impl Served {
                 // Anybody who may mount something names it.
                 let path = printable(path.as_os_str().as_bytes());
                 let why = printable(why.as_bytes());
-                tracing::warn!(target: "serve", %path, %why, "what is mounted here is not served");
+                tracing::warn!(target: "serve", %path, %why, "a file system is not served here");
             }
         }
         self.unserved = making.unserved;
+        self.mount_points = making.mount_points;
         self.tell_of_absent(&making.absent);
         self.absent = making.absent;
         Ok(())
@@ -300,6 +311,7 @@ struct Making {
     /// Below directories that are served with what is mounted there, the mounts that were looked at.
     known_mounts: Vec<(PathBuf, Arc<HashSet<u64>>)>,
     absent: AbsentExports,
+    mount_points: MountPoints,
 }
 
 impl Making {
@@ -343,11 +355,20 @@ impl Making {
             let mounts = MountTable::read().context("cannot read what is mounted")?;
             let known = Arc::new(mounts.ids());
             self.known_mounts.push((dir.clone(), known));
-            for path in mounts::below(&mounts, dir) {
+            let mounts = mounts::below(&mounts, dir);
+            let points = self.mount_points.keys();
+            let gone: Vec<_> = points
+                .filter(|path| path.starts_with(dir) && !mounts.contains(path))
+                .cloned()
+                .collect();
+            for path in mounts {
                 match self.mount(&exports, plan, &path, plans.len()) {
                     Ok(one_more) if left > 0 => {
                         exports = one_more;
                         left -= 1;
+                        if let Ok(above) = directory_of(&path) {
+                            self.mount_points.insert(path, above);
+                        }
                     }
                     Ok(_) => {
                         let why = format!("{MAX_MOUNTS} others are");
@@ -355,6 +376,22 @@ impl Making {
                     }
                     Err(why) => {
                         self.unserved.insert((path, format!("{why:#}")));
+                    }
+                }
+            }
+            for (number, path) in gone.into_iter().enumerate() {
+                let name = name_below(plan, &path)?;
+                let without = exports.clone().with_unmounted(&name);
+                let is_there = directory_of(&path).ok().as_ref() == self.mount_points.get(&path);
+                match without {
+                    Ok(without) if is_there && number < MAX_MOUNTS => {
+                        exports = without;
+                        let why = "it was unmounted: clients get stale file handles until a reload";
+                        self.unserved.insert((path, why.to_owned()));
+                    }
+                    // Nor is the directory there in which it was mounted, or there are too many.
+                    Ok(_) | Err(_) => {
+                        self.mount_points.remove(&path);
                     }
                 }
             }
@@ -370,9 +407,7 @@ impl Making {
         path: &Path,
         count: usize,
     ) -> anyhow::Result<Exports> {
-        let below = path.strip_prefix(&plan.export.dir)?;
-        let below = below.to_str().context("its path is not UTF-8")?;
-        let name = format!("{}/{below}", plan.export.name.trim_end_matches('/'));
+        let name = name_below(plan, path)?;
         let fs = self.open(path, count)?;
         Ok(exports.clone().with_mount(&name, fs)?)
     }
@@ -437,6 +472,21 @@ impl Making {
         });
         Ok(fs)
     }
+}
+
+/// The directory that has the name of a mount point.
+fn directory_of(path: &Path) -> io::Result<(u64, u64)> {
+    identity(path.parent().unwrap_or(path))
+}
+
+/// The path of what is mounted below an export, as clients see it.
+fn name_below(plan: &Plan, path: &Path) -> anyhow::Result<String> {
+    let below = path.strip_prefix(&plan.export.dir)?;
+    let below = below.to_str().context("its path is not UTF-8")?;
+    Ok(format!(
+        "{}/{below}",
+        plan.export.name.trim_end_matches('/')
+    ))
 }
 
 /// File systems that are served with the exports that they are mounted below.

@@ -510,6 +510,54 @@ fn export_whose_disk_is_unmounted_does_not_become_the_directory_below_it() {
     assert_eq!(text(&ok(&["ls", &url])), "");
 }
 
+#[test]
+fn directory_below_a_mount_is_not_shown_when_that_is_unmounted() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not run: it needs root");
+        return;
+    }
+    let around = tempfile::tempdir().unwrap();
+    let crossing = |around: &Path| export(around, "stuff", "crossmnt = true");
+    let mut served = Served::configured_in(around, crossing, &[], &[]);
+    let point = served.dir.join("sub");
+    let sub = Mounted::tmpfs(&point);
+    let deep = Mounted::tmpfs(&Path::new(&sub.0).join("deep"));
+    let (file, url) = (served.local("file", b"content"), served.url("stuff/sub"));
+    eventually(|| {
+        run(&["put", &file, &served.url("stuff/sub/deep")])
+            .status
+            .success()
+    });
+    fs::remove_file(Path::new(&deep.0).join("file")).unwrap();
+
+    drop(deep);
+    served.hear("it was unmounted");
+    fails(&["put", &file, &served.url("stuff/sub/deep")], 1, "stale");
+    // What is mounted over all this has a directory of that name.
+    let over = Mounted::tmpfs(&point);
+    fs::create_dir(Path::new(&over.0).join("deep")).unwrap();
+    eventually(|| {
+        run(&["put", &file, &served.url("stuff/sub/deep")])
+            .status
+            .success()
+    });
+    drop(over);
+    drop(sub);
+    served.hear("it was unmounted");
+    fails(&["put", &file, &url], 1, "stale");
+    assert_eq!(fs::read_dir(&point).unwrap().count(), 0);
+
+    // It is there again, and is gone for good.
+    let sub = Mounted::tmpfs(&point);
+    eventually(|| run(&["put", &file, &url]).status.success());
+    drop(sub);
+    served.hear("it was unmounted");
+    served.signal(Signal::HUP);
+    served.hear("1 as before");
+    ok(&["put", &file, &url]);
+    assert_eq!(fs::read(point.join("file")).unwrap(), b"content");
+}
+
 /// Waits until something is so that depends on the kernel telling the server.
 fn eventually(is_so: impl Fn() -> bool) {
     while !is_so() {

@@ -164,3 +164,38 @@ fn mounts_that_nothing_leads_to_are_refused() {
         Some(ExportError::Duplicate(_))
     ));
 }
+
+#[test]
+fn directory_below_what_was_unmounted_is_not_shown_in_its_place() {
+    let (peer, [sub_fs, _]) = crossing();
+    let (d, _) = look(&peer, peer.root(), "d");
+    let (sub, _) = look(&peer, d, "sub");
+    let export = |exports: crate::Exports| {
+        let options = ExportOptions {
+            squash: Squash::None,
+            ..ExportOptions::default()
+        };
+        exports
+            .with("/data", Arc::clone(&peer.fs), options)
+            .unwrap()
+    };
+    let unmounted = export(peer.exports.none()).with_unmounted("/data/d/sub");
+    let unmounted = unmounted.unwrap();
+    assert!(unmounted.clone().with_unmounted("/data/none/sub").is_err());
+    peer.exports.replace(&unmounted);
+    let what = place(d, "sub");
+    assert_eq!(status!(peer, args::Lookup { what }), Status::Stale);
+    assert_eq!(status!(peer, args::GetAttr { object: sub }), Status::Stale);
+    for path in ["/data/d/sub", "/d/sub", "/data/d/sub/deep"] {
+        let path = DirPath::new(path.as_bytes()).unwrap();
+        let refused = call!(peer, mount::Mount { path }).unwrap_err();
+        assert_eq!(refused, mount::MountStatus::NoEntry);
+    }
+    assert_eq!(look(&peer, peer.root(), "d").0, d);
+    // It is back, and then the list is a new one.
+    let back = export(peer.exports.none()).with_mount("/data/d/sub", sub_fs);
+    peer.exports.replace(&back.unwrap());
+    assert_eq!(look(&peer, d, "sub").0, sub);
+    peer.exports.replace(&export(peer.exports.none()));
+    assert_ne!(look(&peer, d, "sub").0, sub);
+}
