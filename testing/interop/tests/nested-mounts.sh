@@ -90,7 +90,7 @@ cd /mnt/later || die cd
 umount -l $CROSS/later || die 'umount -l'
 is_gone() { ! /lab/rpcrdma ls --mount-port $OURS_MOUNT_PORT "nfs://$GUEST_IP:$OURS_PORT/cross/later/late"; }
 wait_for 10 is_gone || die 'what was unmounted is still served'
-# Neither an open file nor a working directory leads to the directory that was covered.
+# Neither an open file nor a working directory leads to the directory that was covered. Nor does the path.
 stale() { grep -q 'Stale file handle' /tmp/said || die "$1: expected 'Stale file handle', seen '$(cat /tmp/said)'"; }
 cat /proc/self/fd/5 >/tmp/said 2>&1 && die 'an open file of what was unmounted is read'
 stale 'an open file'
@@ -98,7 +98,12 @@ dd if=/tmp/noise of=made bs=64k conv=fsync >/tmp/said 2>&1 && die 'a file is mad
 stale 'a working directory'
 cd /
 exec 5>&-
+(echo x >/mnt/later/made) 2>/tmp/said && die 'a file is made where something was unmounted'
+stale 'the path'
 same 'below the mount' '' "$(ls -A $CROSS/later)"
+mount -t tmpfs -o size=4m tmpfs $CROSS/later || die mount
+echo again >$CROSS/later/again
+wait_for 10 is_there /mnt/later/again || die 'what was mounted again does not appear'
 # The others go on.
 same 'the other mount' late "$(cat /mnt/seen/late)"
 cmp /tmp/noise /mnt/disk/noise || die 'the disk'
