@@ -259,7 +259,8 @@ impl<T: Transport + Send + Sync> Export<T> {
         let mut upload = self.upload(path, attributes).await?;
         let data: Gather = std::iter::once(data.into()).collect();
         if let Err(error) = upload.write_last(data).await {
-            upload.abandon().await;
+            // The error that led here is the one that counts.
+            let _ = upload.abandon().await;
             return Err(error);
         }
         upload.finish().await

@@ -101,12 +101,19 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
     pub async fn finish(mut self) -> Result<(), Error> {
         let finished = self.complete().await;
         if finished.is_err() {
-            self.abandon().await;
+            // The error that led here is the one that counts.
+            let _ = self.abandon().await;
         }
         finished
     }
 
-    async fn complete(&mut self) -> Result<(), Error> {
+    /// As [`finish`](Self::finish), but leaves it to [`abandon`](Self::abandon) to remove the temporary file
+    /// on failure.
+    ///
+    /// # Errors
+    ///
+    /// The same. Only [`abandon`](Self::abandon) is left to do then.
+    pub async fn complete(&mut self) -> Result<(), Error> {
         self.stream.finish().await?;
         let nfs = self.export.nfs();
         if self.attributes != SetAttributes::default() {
@@ -125,21 +132,25 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
         named.at("name", self.export.full(&self.path))
     }
 
-    /// Removes the temporary file, as far as the server lets us.
-    pub async fn abandon(self) {
+    /// Removes the temporary file.
+    ///
+    /// # Errors
+    ///
+    /// The server does not let us: the file is left behind, under its
+    /// [temporary name](Self::temporary_name).
+    pub async fn abandon(self) -> Result<(), Error> {
         let Self {
             export,
             dir,
             temporary,
+            path,
             stream,
             ..
         } = self;
         // What is in flight must not write after the file is gone.
         drop(stream);
-        if let Ok(name) = Name::new(&temporary) {
-            // There is nobody to tell: the error that led here is the one that counts.
-            let _ = export.nfs().remove(dir, name).await;
-        }
+        let name = Name::new(&temporary).at("remove", &path)?;
+        export.nfs().remove(dir, name).await.at("remove", &path)
     }
 }
 

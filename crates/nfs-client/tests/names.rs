@@ -308,7 +308,7 @@ async fn upload_replaces_only_when_it_is_whole() {
         assert_eq!(export.entries("/").await.unwrap().len(), 1);
 
         let upload = export.upload("/file", NONE).await.unwrap();
-        upload.abandon().await;
+        upload.abandon().await.unwrap();
         assert_eq!(export.entries("/").await.unwrap().len(), 1);
         assert_eq!(server.disk.lock().unwrap().read("/file"), b"new data");
     }

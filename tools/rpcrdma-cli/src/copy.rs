@@ -8,10 +8,13 @@ use crate::failure::Ended;
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use crate::session::SessionArgs;
+use anyhow::anyhow;
 use clap::Args;
+use nfs_proto::Status;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 
@@ -59,6 +62,8 @@ pub(crate) struct Shared {
     pub(crate) interrupt: Interrupt,
     pub(crate) progress: Progress,
     bytes: Arc<Semaphore>,
+    /// Incomplete files that could not be removed.
+    left: Arc<AtomicUsize>,
 }
 
 impl Copy {
@@ -68,6 +73,7 @@ impl Copy {
             interrupt: Interrupt::listen()?,
             progress: Progress::new(!args.quiet),
             bytes: Arc::new(Semaphore::new(BYTES_IN_FLIGHT as usize)),
+            left: Arc::default(),
         };
         Ok(Self::with(shared, args.recursive))
     }
@@ -88,8 +94,11 @@ impl Copy {
     ///
     /// Those that concern the whole command.
     pub(crate) fn check(&mut self, part: anyhow::Result<()>) -> anyhow::Result<()> {
-        if part.is_ok() {
-            return part;
+        match &part {
+            Ok(()) => return part,
+            // Nothing else can be copied there either.
+            Err(error) if is_read_only(error) => return part,
+            Err(_) => {}
         }
         let ended = &mut self.ended;
         self.shared.progress.suspend(|| ended.check(part))
@@ -152,12 +161,24 @@ impl Copy {
         let found = interrupt.unless(find(&mut self)).await;
         let settled = self.settle().await;
         self.shared.progress.finish();
+        let left = self.shared.left.load(Relaxed);
+        if left > 0 {
+            self.ended.failed(&anyhow!(
+                "incomplete files are left on the server, which does not let them be removed: {left}, each \
+                 with a name like .NAME.rpcrdma-NUMBER"
+            ));
+        }
         found.and(settled)?;
         Ok(self.ended)
     }
 }
 
 impl Shared {
+    /// Notes an incomplete file that could not be removed.
+    pub(crate) fn leave_incomplete(&self) {
+        self.left.fetch_add(1, Relaxed);
+    }
+
     /// Waits until there is room for a file of this size; of small ones only their number counts.
     pub(crate) async fn room(&self, size: u64) -> Option<OwnedSemaphorePermit> {
         if size <= SMALL_FILE {
@@ -170,6 +191,12 @@ impl Shared {
     }
 }
 
+/// Whether the server said that nothing can be changed there.
+fn is_read_only(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<nfs_client::Error>();
+    error.is_some_and(|error| error.status() == Some(Status::ReadOnly))
+}
+
 /// What came of a task.
 fn returned(copied: Result<anyhow::Result<()>, JoinError>) -> anyhow::Result<()> {
     copied.expect("a copy does not panic, and nobody aborts it")
@@ -179,10 +206,8 @@ fn returned(copied: Result<anyhow::Result<()>, JoinError>) -> anyhow::Result<()>
 mod tests {
     use super::*;
     use crate::interrupt::Interrupted;
-    use anyhow::anyhow;
     use std::future::poll_fn;
     use std::pin::pin;
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     use std::task::Poll;
 
     fn copy() -> Copy {
@@ -190,6 +215,7 @@ mod tests {
             interrupt: Interrupt::listen().unwrap(),
             progress: Progress::new(false),
             bytes: Arc::new(Semaphore::new(BYTES_IN_FLIGHT as usize)),
+            left: Arc::default(),
         };
         Copy::with(shared, true)
     }

@@ -232,13 +232,14 @@ impl Put {
         let begun = self.export.upload_in(dir, to, attributes);
         let mut upload = begun.await?;
         let sent = send(&mut upload);
-        match self.shared.interrupt.unless(sent).await {
-            Ok(()) => Ok(upload.finish().await?),
-            Err(error) => {
-                upload.abandon().await;
-                Err(error)
-            }
+        let copied = match self.shared.interrupt.unless(sent).await {
+            Ok(()) => upload.complete().await.map_err(Into::into),
+            Err(error) => Err(error),
+        };
+        if copied.is_err() && upload.abandon().await.is_err() {
+            self.shared.leave_incomplete();
         }
+        copied
     }
 
     /// Sends a file.

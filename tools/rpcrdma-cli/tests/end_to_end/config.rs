@@ -1,11 +1,12 @@
 //! The file of `serve --config`.
 
-use crate::running::{Served, fails, ok, run, text};
+use crate::running::{PROGRAM, Served, fails, ok, run, text};
 use nfs_client::{Export, Mount, current_user};
 use rpcrdma::{Client, ClientConfig};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use tokio::runtime::Runtime;
 use verbs_iwarp::Iwarp;
@@ -563,4 +564,59 @@ fn eventually(is_so: impl Fn() -> bool) {
     while !is_so() {
         std::thread::yield_now();
     }
+}
+
+/// What a command said on standard error, line by line.
+fn complaints(output: &Output) -> Vec<String> {
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    said.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn put_ends_with_the_first_file_where_nothing_can_be_changed() {
+    let read_only = |around: &Path| export(around, "stuff", "read_only = true");
+    let served = Served::configured(read_only, &[]);
+    let files = [1, 2, 3].map(|number| served.local(&format!("file-{number}"), b"content"));
+    let [one, two, three] = &files;
+    let said = complaints(&run(&["put", "-q", one, two, three, &served.url("stuff/")]));
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains("read-only file system"), "{said:?}");
+}
+
+#[test]
+fn put_ends_when_the_export_becomes_read_only_and_says_what_it_leaves() {
+    let mut served = Served::configured(|around| export(around, "stuff", ""), &[]);
+    let large = served.local("large", b"");
+    let file = fs::File::options().write(true).open(&large).unwrap();
+    // Larger than what can be copied before anybody notices; it is all hole.
+    file.set_len(1 << 40).unwrap();
+    let others = [1, 2, 3].map(|number| served.local(&format!("file-{number}"), b"content"));
+    let [one, two, three] = &others;
+    let put = Command::new(PROGRAM)
+        .args(["put", "-q", &large, one, two, three, &served.url("stuff/")])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let left = || {
+        let names = fs::read_dir(&served.dir).unwrap();
+        let mut names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.find(|name| name.starts_with(".large.rpcrdma-"))
+    };
+    eventually(|| left().is_some());
+    let pid = Pid::from_child(&put);
+    kill_process(pid, Signal::STOP).unwrap();
+    assert!(left().is_some(), "the copy is under way");
+    let around = served.around.path().to_owned();
+    served.configure(&export(&around, "stuff", "read_only = true"));
+    served.signal(Signal::HUP);
+    served.hear("exports read again");
+    kill_process(pid, Signal::CONT).unwrap();
+    let said = complaints(&put.wait_with_output().unwrap());
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(
+        said[0].contains("incomplete files are left on the server"),
+        "{said:?}"
+    );
+    assert!(said[1].contains("read-only file system"), "{said:?}");
 }
