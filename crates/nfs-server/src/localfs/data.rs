@@ -400,7 +400,14 @@ impl Inner {
         node.uncommitted.store(0, Relaxed);
         let synced = match &open {
             Some(fd) => rustix::fs::fdatasync(&**fd),
-            None => rustix::fs::fdatasync(self.open_reader(&node, pace)?),
+            None => match self.open_reader(&node, pace) {
+                Ok(fd) => rustix::fs::fdatasync(fd),
+                // One may be let write to a file that it is not let read.
+                Err(Stop::Fail(Error::Access)) => {
+                    rustix::fs::fdatasync(self.open_as_owner(&node, OFlags::WRONLY, pace)?)
+                }
+                Err(stop) => return Err(stop),
+            },
         };
         drop(open);
         if let Err(errno) = synced {

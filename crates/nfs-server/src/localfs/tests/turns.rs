@@ -285,6 +285,29 @@ fn modes_are_set_while_read_only_files_are_opened_to_be_written() {
     assert_eq!(now, 0o400);
 }
 
+/// Without the rights of root, whoever may write to a file of somebody else may have it committed, too.
+#[test]
+fn file_that_can_be_written_to_and_not_read_is_committed() {
+    let mut export = Export::new();
+    export.restart_with(|inner| inner.as_root = false);
+    export.write("f", "data");
+    let f = export.find("f").unwrap();
+    let path = export.path.join("f");
+    if std::os::unix::fs::chown(&path, Some(1000), None).is_err() {
+        eprintln!("not run by root: skipped");
+        return;
+    }
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o222)).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            drop_capabilities();
+            let (who, local) = (Identity::root(), export.fs());
+            assert_eq!(export.read(f), Err(Error::Access));
+            assert_eq!(local.commit(&who, f, 0, 0).wait().result, Ok(()));
+        });
+    });
+}
+
 /// From here on this thread has the rights that modes grant, run by root too.
 fn drop_capabilities() {
     let none = rustix::thread::CapabilitySets {
