@@ -59,6 +59,7 @@ mod passes;
 mod places;
 mod reach;
 mod set;
+mod special;
 mod sweep;
 mod sweeper;
 mod sys;
@@ -76,6 +77,7 @@ use crate::permission;
 use arc_swap::ArcSwapOption;
 use buffer::Pool;
 use bytes::Bytes;
+use group_commit::GroupCommit;
 use hung::Working;
 use kernel::KernelHandles;
 use lru::Lru;
@@ -168,6 +170,10 @@ struct Inner {
     posix_lists: bool,
     /// Whether programs of the file system cannot be run on this machine.
     no_exec: bool,
+    /// Whether what was changed before a new file is on the disk when that is.
+    journal: bool,
+    /// Syncs of all that was changed.
+    everything: GroupCommit,
     /// Whether a new file that is on the disk has its name there.
     syncs_names: bool,
     /// What the kernel takes from the mode of what this process makes.

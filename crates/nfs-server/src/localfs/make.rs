@@ -306,7 +306,10 @@ impl Maker<'_> {
             return Err(stop);
         }
         drop(changing);
-        inner.persist(&node)?;
+        match as_made {
+            true => inner.persist(&node)?,
+            false => inner.persist_attributes(&node)?,
+        }
         if !(inner.syncs_names && node.kind == FileKind::Regular) {
             inner.persist(self.dir)?;
         }

@@ -1,5 +1,6 @@
 //! Opening a directory to be exported.
 
+use super::group_commit::GroupCommit;
 use super::hung::Working;
 use super::id::{self, TableId};
 use super::kernel::KernelHandles;
@@ -242,6 +243,7 @@ impl Inner {
                 "run by root, the server acts for its callers, for which it needs the capabilities \
              CAP_SETUID and CAP_SETGID",
             ))?;
+        let device = file_system(stat.mount).unwrap_or(stat.device);
         Ok(Self {
             hidden,
             proc,
@@ -252,7 +254,7 @@ impl Inner {
                 gone: Vec::new(),
             }),
             passes: Passes::new(),
-            turns: Turns::of(file_system(stat.mount).unwrap_or(stat.device)),
+            turns: Turns::of(device),
             births: kind.keeps_births(),
             local: kind.is_local(),
             open_files: options.open_files,
@@ -285,6 +287,8 @@ impl Inner {
             memory: kind.is_memory(),
             closed: AtomicBool::new(kind.is_memory() && !others_can_reach(&path, euid)),
             posix_lists: kind.has_posix_lists(),
+            journal: kind.has_journal(device),
+            everything: GroupCommit::default(),
             syncs_names: kind.syncs_names(stat.mount),
             no_exec: flags.contains(StatVfsMountFlags::NOEXEC),
             umask: umask().map_err(|error| OpenError::Kernel {

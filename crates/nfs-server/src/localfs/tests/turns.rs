@@ -1,6 +1,7 @@
 //! Tests of calls that change the same file or directory at a time.
 
 use super::*;
+use crate::fs::SetTime;
 
 /// What a client is told of a directory before and after its call covers no call of another client, whose
 /// new names it would never look for otherwise (RFC 1813 §2.6).
@@ -306,6 +307,42 @@ fn file_that_can_be_written_to_and_not_read_is_committed() {
             assert_eq!(local.commit(&who, f, 0, 0).wait().result, Ok(()));
         });
     });
+}
+
+#[test]
+fn attributes_of_what_cannot_be_opened_are_synced_too() {
+    let mut export = Export::new();
+    symlink("text", export.path.join("symlink")).unwrap();
+    let fifo = rustix::fs::FileType::Fifo;
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, export.path.join("fifo"), fifo, mode, 0).unwrap();
+    for changes in [Changes::Cached, Changes::Durable] {
+        export.restart_with(|inner| inner.changes = changes);
+        for name in ["symlink", "fifo"] {
+            let set = SetAttributes {
+                mtime: SetTime::Now,
+                ..SetAttributes::default()
+            };
+            let file = export.find(name).unwrap();
+            let done = export
+                .fs()
+                .set_attributes(&Identity::root(), file, set, None);
+            done.wait().result.unwrap();
+        }
+        let syncs = export.fs().inner.everything.count();
+        assert_eq!(syncs, if changes == Changes::Durable { 2 } else { 0 });
+    }
+    // By either way.
+    export.restart_with(|inner| inner.journal = !inner.journal);
+    let node = export
+        .fs()
+        .inner
+        .node(export.find("fifo").unwrap(), Pace::Patient);
+    export
+        .fs()
+        .inner
+        .persist_attributes(&node.unwrap())
+        .unwrap();
 }
 
 /// From here on this thread has the rights that modes grant, run by root too.
