@@ -9,6 +9,7 @@ use crate::fs::{Error, FileId};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use syscalls::FileHandle;
 
@@ -23,6 +24,10 @@ const OPEN_PAUSE: Duration = Duration::from_millis(1);
 pub(super) struct KernelHandles {
     /// A directory of the mount.
     mount: OwnedFd,
+    /// Bytes of the longest id.
+    pub(super) longest: usize,
+    /// Whether it was said that a handle is longer than that.
+    told: AtomicBool,
 }
 
 impl KernelHandles {
@@ -30,11 +35,15 @@ impl KernelHandles {
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP`: the file system has none. `EPERM`: this process may not open them. `EOVERFLOW`:
-    /// they are longer than a [`FileId`] can be.
+    /// `EOPNOTSUPP`: the file system has none, or longer ones than a [`FileId`] can be. `EPERM`: this process
+    /// may not open them.
     pub(super) fn open(root: BorrowedFd<'_>, proc: &ProcFd) -> Result<Self, Errno> {
         let mount = proc.reopen(root, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        let handles = Self { mount };
+        let handles = Self {
+            mount,
+            longest: FileId::MAX,
+            told: AtomicBool::new(false),
+        };
         let file = handles.identify(root)?;
         let again = handles.open_file(file).map_err(|stop| match stop {
             Stop::Fail(Error::NotOwner) => Errno::PERM,
@@ -46,11 +55,28 @@ impl KernelHandles {
         }
     }
 
-    /// The handle of a file.
+    /// The handle of a file. Where that of the root is short enough, mostly all are: not on overlayfs, which
+    /// puts those of its layers into its own.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP`: it is longer than an id can be. The operator is told, once.
     pub(super) fn identify(&self, fd: impl AsFd) -> Result<FileId, Errno> {
         let handle = FileHandle::of(fd.as_fd());
         let handle = handle.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        id::of_kernel(&handle).ok_or(Errno::OVERFLOW)
+        let file = id::of_kernel(&handle).filter(|file| file.as_bytes().len() <= self.longest);
+        file.ok_or_else(|| {
+            if !self.told.swap(true, Relaxed) {
+                let inode = sys::attributes(fd).map_or(0, |file| file.fileid);
+                tracing::warn!(
+                    inode,
+                    bytes = handle.as_bytes().len(),
+                    "files of this file system have longer file handles than NFS has room for: they are \
+                     listed, and not served (NFS3ERR_NOTSUPP)"
+                );
+            }
+            Errno::OPNOTSUPP
+        })
     }
 
     /// A descriptor that stands for the file of a handle. It may have to be read from the disk.

@@ -169,3 +169,30 @@ fn handle_of_the_other_way_is_stale() {
     assert_eq!(export.stat(by_table), Err(Error::Stale));
     assert!(export.stat(by_kernel).is_ok());
 }
+
+#[test]
+fn file_whose_handle_is_too_long_is_listed_and_not_served() {
+    let Some(mut export) = Export::with_kernel_handles() else {
+        return;
+    };
+    export.write("f", "data");
+    export.restart_with(|inner| match &mut inner.resolver {
+        Resolver::Kernel(handles) => handles.longest = 4,
+        Resolver::Table(_) => panic!("it has handles of the kernel"),
+    });
+    assert_eq!(export.find("f"), Err(Error::NotSupported));
+    let (who, local) = (Identity::root(), export.fs());
+    let (from, budget) = (DirFrom::START, DirBudget::PAGE);
+    let page = local.read_directory(&who, local.root(), from, budget, true);
+    let page = page.wait().result.unwrap();
+    let found = page.iter().find(|(name, _)| *name == b"f");
+    assert!(found.unwrap().1.found.is_none());
+    let name = Name::new(b"new").unwrap();
+    let made = Make::Directory(SetAttributes::default());
+    let made = local.make(&who, local.root(), name, made).wait();
+    assert_eq!(made.result.err(), Some(Error::NotSupported));
+    assert!(
+        !export.path.join("new").exists(),
+        "what nobody could use is not left"
+    );
+}
