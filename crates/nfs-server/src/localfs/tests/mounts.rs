@@ -4,7 +4,7 @@ use super::*;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 
 /// Has mounts of this thread alone, if this process may.
-fn mounts_alone() -> bool {
+pub(super) fn mounts_alone() -> bool {
     #[expect(
         deprecated,
         reason = "the one that is not is unsafe, for what other namespaces do to memory"

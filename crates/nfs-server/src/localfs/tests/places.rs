@@ -300,3 +300,59 @@ fn what_the_table_cannot_keep_is_refused_and_not_done() {
     assert_eq!(attempts(), [Ok(()); 3]);
     assert_eq!(there(), [true; 3]);
 }
+
+/// On a real file system that has no room left.
+#[test]
+fn directories_made_until_the_state_disk_is_full_are_found_and_no_more_are_made() {
+    if !mounts::mounts_alone() {
+        eprintln!("this process may not mount: skipped");
+        return;
+    }
+    let mut export = Export::with_table();
+    export.fs = None;
+    let mount = |at: &Path, options: &std::ffi::CStr| {
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("none", at, "tmpfs", flags, options).unwrap();
+    };
+    mount(&export.path, c"size=64m");
+    mount(&export.state, c"size=4m");
+    let durable = |inner: &mut Inner| inner.changes = Changes::Durable;
+    export.restart_with(durable);
+    let who = Identity::root();
+    let root = export.fs().root();
+    let make = |export: &Export, number: usize| {
+        let name = format!("{number:0200}");
+        let dir = Make::Directory(SetAttributes::mode(0o755));
+        let made = export.make_as(&who, root, &name, dir);
+        made.map_err(|error| (error, export.path.join(name)))
+    };
+    let mut made = vec![make(&export, 0).unwrap()];
+
+    let filler = export.state.join("filler");
+    let mut full = fs::File::create(&filler).unwrap();
+    while std::io::Write::write(&mut full, &[0; 4096]).is_ok() {}
+    let refused = loop {
+        match make(&export, made.len()) {
+            Ok(dir) => made.push(dir),
+            Err((error, _)) => break error,
+        }
+        assert!(made.len() < 20_000, "the state needs room");
+    };
+    assert_eq!(refused, Error::NoSpace);
+    let (error, path) = make(&export, made.len() + 1).unwrap_err();
+    assert_eq!(error, Error::NoSpace);
+    assert!(!path.exists(), "nothing is changed");
+
+    drop(full);
+    fs::remove_file(&filler).unwrap();
+    export.restart_with(durable);
+    for dir in &made {
+        assert!(export.stat(*dir).is_ok());
+    }
+    assert!(make(&export, made.len() + 1).is_ok());
+    export.fs = None;
+    for at in [&export.path, &export.state] {
+        let flags = rustix::mount::UnmountFlags::empty();
+        rustix::mount::unmount(at, flags).unwrap();
+    }
+}
