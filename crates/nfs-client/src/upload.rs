@@ -149,8 +149,9 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
         } = self;
         // What is in flight must not write after the file is gone.
         drop(stream);
-        let name = Name::new(&temporary).at("remove", &path)?;
-        export.nfs().remove(dir, name).await.at("remove", &path)
+        let name = Name::new(&temporary).at("remove", export.full(&path))?;
+        let removed = export.nfs().remove(dir, name).await;
+        removed.at("remove", export.full(&path))
     }
 }
 
