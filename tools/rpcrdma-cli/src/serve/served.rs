@@ -239,7 +239,7 @@ impl Served {
                 // Anybody who may mount something names it.
                 let path = printable(path.as_os_str().as_bytes());
                 let why = printable(why.as_bytes());
-                tracing::warn!(target: "serve", %path, %why, "a file system is not served here");
+                tracing::warn!(target: "serve", %path, why, "what is or was here is not served");
             }
         }
         self.unserved = making.unserved;
@@ -258,7 +258,7 @@ impl Served {
             match (self.absent.get(name), now.get(name)) {
                 (before, Some(why)) if before != Some(why) => {
                     let why = printable(why.as_bytes());
-                    tracing::warn!(target: "serve", %export, %path, %why, "export is not served: it is not there");
+                    tracing::warn!(target: "serve", %export, %path, why, "export is not served: it is not there");
                 }
                 (Some(_), None) => {
                     tracing::info!(target: "serve", %export, %path, "export is served, as it is there now");
@@ -431,13 +431,13 @@ impl Making {
         match directories {
             Directories::AsNow if is_another => {
                 let shown = path.display();
-                tracing::warn!(target: "serve", path = %shown, "another file system is here than before");
+                tracing::warn!(target: "serve", path = %shown, "another directory or file system is here than before");
                 self.open(path, count)
             }
             Directories::AsNow => self.open(path, count),
             Directories::AsOpened => {
                 if is_another {
-                    let why = "the export is the file system that was here before, until a reload";
+                    let why = "the export is the directory that was here before, until a reload";
                     self.unserved.insert((path.to_owned(), why.to_owned()));
                 }
                 let fs = Arc::clone(&opened.fs);

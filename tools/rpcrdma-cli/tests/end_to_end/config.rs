@@ -502,11 +502,11 @@ fn export_whose_disk_is_unmounted_does_not_become_the_directory_below_it() {
     let (file, url) = (served.local("file", b"content"), served.url("stuff"));
     ok(&["put", &file, &url]);
     drop(disk);
-    served.hear("the export is the file system that was here before");
+    served.hear("the export is the directory that was here before");
     ok(&["mv", &served.url("stuff/file"), &served.url("stuff/moved")]);
     assert_eq!(fs::read_dir(&served.dir).unwrap().count(), 0);
     served.signal(Signal::HUP);
-    served.hear("another file system is here than before");
+    served.hear("another directory or file system is here than before");
     served.hear("1 as before");
     assert_eq!(text(&ok(&["ls", &url])), "");
 }

@@ -134,7 +134,7 @@ fn errors_name_the_export_and_where_exports_are_listed() {
     fails(
         &["rm", &two.url("stuff/none")],
         1,
-        "cannot remove /stuff/none: ",
+        "cannot find /stuff/none: no such file",
     );
     // As `/`, what is exported alone has no name.
     let one = Served::new(&[]);
