@@ -229,10 +229,10 @@ impl LocalFs {
         Ok(Self { inner })
     }
 
-    /// Whether operations are done for the caller, with its rights, rather than all as the user who
-    /// runs this process.
-    pub fn acts_for_callers(&self) -> bool {
-        self.inner.as_root
+    /// Whether this process does operations for the caller, with its rights, rather than all as the user
+    /// who runs it: it is run by root, and can act as others.
+    pub fn acts_for_callers() -> bool {
+        open::acts_for_callers().is_ok_and(|acts| acts)
     }
 
     /// Has a mount point within the directory be [`Error::Busy`] instead of the directory under the mount,

@@ -40,7 +40,7 @@ use buffer::Pool;
 pub(crate) use given::Given;
 use guard::Guarded;
 use mount_server::MountServer;
-use nfs_server::{Exports, HandleKey, Mount3, Nfs3, NfsAcl3};
+use nfs_server::{Exports, HandleKey, LocalFs, Mount3, Nfs3, NfsAcl3};
 use observed::{CountedPrograms, Observed};
 use oncrpc::Programs;
 use oncrpc::warnings::WARNING_PERIOD;
@@ -84,7 +84,9 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
     hints::warn(served.plans(), served.addresses());
 
     let trust = &settings.args.trust;
-    config.local_users = Some(trust.local_users(served.acts_for_callers()));
+    // Of exports that are not there nobody can be asked.
+    let for_callers = LocalFs::acts_for_callers();
+    config.local_users = Some(trust.local_users(for_callers));
     let local_users = config.local_users.clone();
     let users = trust.groups();
     let mount_service = Mount3::new(exports.clone()).with_users(users.clone());
@@ -136,7 +138,7 @@ pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
         versions: settings.args.transport.versions(),
         remote_invalidation: &settings.args.transport.remote_invalidation(),
         provider: settings.args.transport.describe(),
-        user: users::describe(served.plans(), served.acts_for_callers(), trust),
+        user: users::describe(served.plans(), for_callers, trust),
         limits,
         state: settings::describe_state(state_dir.as_deref()) + &served.describe_handles(),
         metrics: reports.metrics(),

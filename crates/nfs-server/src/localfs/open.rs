@@ -238,11 +238,10 @@ impl Inner {
         syscalls::check_access(&root, Access::EXISTS).map_err(kernel_error(
             "this kernel has no faccessat2 (Linux 5.8), which tells what callers may do",
         ))?;
-        let as_root = euid == 0
-            && acts_for_others().map_err(kernel_error(
-                "run by root, the server acts for its callers, for which it needs the capabilities \
+        let as_root = acts_for_callers().map_err(kernel_error(
+            "run by root, the server acts for its callers, for which it needs the capabilities \
              CAP_SETUID and CAP_SETGID",
-            ))?;
+        ))?;
         let device = file_system(stat.mount).unwrap_or(stat.device);
         Ok(Self {
             hidden,
@@ -304,6 +303,18 @@ impl Inner {
             known_mounts: ArcSwapOption::empty(),
             writers: Mutex::default(),
         })
+    }
+}
+
+/// Whether this process acts for its callers: it is root, and can act as others.
+///
+/// # Errors
+///
+/// It is root, there are others, and it may not.
+pub(super) fn acts_for_callers() -> Result<bool, Errno> {
+    match rustix::process::geteuid().is_root() {
+        true => acts_for_others(),
+        false => Ok(false),
     }
 }
 

@@ -25,8 +25,8 @@ use std::path::Path;
 /// If a server could not start.
 pub(super) async fn check(settings: &Settings, json: bool) -> anyhow::Result<Ended> {
     let plans = &settings.plans;
-    let absent = served::check(plans)?;
     let state_dir = settings.state_dir();
+    let absent = served::check(plans, state_dir.as_deref())?;
     if let Some(dir) = &state_dir {
         check_state(dir)?;
     }

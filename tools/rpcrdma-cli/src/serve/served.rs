@@ -136,11 +136,6 @@ impl Served {
         }
     }
 
-    /// Whether callers act with their own rights.
-    pub(super) fn acts_for_callers(&self) -> bool {
-        self.open.iter().any(|open| open.fs.acts_for_callers())
-    }
-
     /// How the files of each directory are found from their handles, in words.
     pub(super) fn describe_handles(&self) -> String {
         let describe = |open: &OpenDirectory| match open.fs.has_kernel_handles() {
@@ -522,12 +517,19 @@ fn present<T>(plan: &Plan, opened: anyhow::Result<T>) -> anyhow::Result<Result<T
 /// # Errors
 ///
 /// If one cannot.
-pub(super) fn check(plans: &[Plan]) -> anyhow::Result<AbsentExports> {
+pub(super) fn check(plans: &[Plan], state_dir: Option<&Path>) -> anyhow::Result<AbsentExports> {
+    let state_dir = state_dir.and_then(|dir| dir.canonicalize().ok());
     let mut absent = AbsentExports::new();
     let mut exports = Exports::new(nfs_server::HandleKey::random()?);
     for plan in plans {
         // Without the state, which a server may be using.
-        let open = || anyhow::Ok(LocalFs::open(plan.locate()?, LocalFsOptions::default())?);
+        let open = || {
+            let path = plan.locate()?;
+            if state_dir.as_ref().is_some_and(|dir| path.starts_with(dir)) {
+                return Err(OpenError::OwnState { path }.into());
+            }
+            anyhow::Ok(LocalFs::open(path, LocalFsOptions::default())?)
+        };
         let (name, options) = (&plan.export.name, plan.options(&Addresses::new()));
         exports = match present(plan, open())? {
             Ok(fs) => exports.with(name, Arc::new(fs), options)?,

@@ -244,6 +244,13 @@ fn check_tries_ports_and_state() {
         "192.0.2.77 is not an address of this machine",
     );
 
+    let own = format!("[server]\nstate_dir = {:?}\n", served.around.path());
+    let own = own + &export(served.around.path(), "stuff", "");
+    let own = served.local("own.toml", own.as_bytes());
+    let check_own = ["serve", "--check", "--config", &own];
+    fails(&check_own, 78, "export[0].path: ");
+    fails(&check_own, 78, "holds the state of this server");
+
     fs::write(served.beside("state/handle.key"), "short").unwrap();
     fails(
         &[&check[..], &state].concat(),

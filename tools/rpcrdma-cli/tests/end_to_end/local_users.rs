@@ -231,3 +231,28 @@ fn user_in_another_network_namespace_is_on_another_machine() {
     let log = text(&served.stop(Signal::TERM).stderr);
     assert!(log.contains("the socket is of uid 54322"), "{log}");
 }
+
+#[test]
+fn server_whose_exports_are_not_there_at_its_start_serves_every_user_later() {
+    let Some(program) = Program::new() else {
+        return;
+    };
+    let mut served = Served::configured(
+        |around| {
+            let later = around.join("later");
+            format!("[[export]]\npath = {later:?}\nnofail = true\n")
+        },
+        &[],
+    );
+    let later = served.around.path().join("later");
+    fs::create_dir(&later).unwrap();
+    fs::write(later.join("file"), "everybody's").unwrap();
+    served.hear("export is served, as it is there now");
+    let output = program.as_user(BOB, &["cat", &served.url("later/file")]);
+    assert_eq!(
+        text(&output.stdout),
+        "everybody's",
+        "{}",
+        text(&output.stderr)
+    );
+}

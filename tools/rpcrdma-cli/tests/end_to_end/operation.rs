@@ -155,7 +155,7 @@ fn root_that_is_refused_something_is_told_what_to_add() {
     fails(
         &put,
         1,
-        "machines unless it runs with --squash none, and all root where an export says squash = \"root\"",
+        "machines, unless it runs with --squash none, and with any root where an export says squash",
     );
 }
 
