@@ -99,7 +99,7 @@ same verifiers 1 "$(grep -o 'verifier=[0-9a-f]*[1-9a-f][0-9a-f]*' $TRACING/trace
 step 'a user fills the disk, but for what is kept for root'
 rm /mnt/others/* || die rm
 refused 'full disk' 'No space left on device' nobody \
-  'dd if=/dev/zero of=/mnt/others/fill bs=256k conv=fsync'
+  "dd if=/dev/zero of=/mnt/others/fill bs=1M count=$DISK_MIB conv=fsync"
 refused 'still full' 'No space left on device' nobody \
   'dd if=/tmp/noise of=/mnt/others/more bs=256k count=4 conv=fsync'
 same 'left for users' 0 "$(df -P /mnt | awk 'NR == 2 {print ($4 > 256) ? $4 : 0}')"
