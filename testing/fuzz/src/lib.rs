@@ -18,7 +18,7 @@
 //! | [`iwarp_stream`] | one end of iWARP, its user, a peer that says anything | work completes once; memory is touched where it was named; bytes out are in order |
 //! | [`iwarp_pair`] | two ends of iWARP that keep to the rules; damage in the end | everything arrives as it was, or not at all |
 //! | [`rpcrdma_client`], [`rpcrdma_server`] | either end of RPC-over-RDMA, in either version, its user, a peer that says anything, work that completes in any order | credits and Receives; no answer while its call is read; each call ends once and with nothing exposed; nothing is invalidated that is needed or was not offered |
-//! | [`nfs_dispatch`] | calls of the NFS and MOUNT programs over a file system in memory | a reply has results of its procedure and keeps to its bound; a call that comes again is executed once |
+//! | [`nfs_dispatch`] | calls of the NFS, NFSACL and MOUNT programs over a file system in memory | a reply has results of its procedure and keeps to its bound; a call that comes again is executed once |
 //! | [`nfs_client`] | a client of files, a server whose replies change on their way | everything ends; no name leads elsewhere; errors can be shown |
 //!
 //! Everything is bounded: the peak of what a target allocates is compared with what its input

@@ -6,7 +6,8 @@ use crate::site::{EXPORT, Site, flat};
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
 use nfs_proto::{
-    Arguments, FileHandle, MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3, Wire, args, mount,
+    Arguments, FileHandle, MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3, NFSACL_PROGRAM, Wire, acl,
+    args, mount,
 };
 use oncrpc::xdr::{Payload, Reader, Writer};
 use oncrpc::{
@@ -67,9 +68,10 @@ enum Field {
     Data,
     How,
     Node,
+    List,
 }
 
-use Field::{Attributes, Data, Guard, Handle, How, Long, Name, Node, Word};
+use Field::{Attributes, Data, Guard, Handle, How, List, Long, Name, Node, Word};
 
 /// The arguments of each procedure.
 const ARGUMENTS: [&[Field]; 22] = [
@@ -97,6 +99,12 @@ const ARGUMENTS: [&[Field]; 22] = [
     &[Handle, Long, Word],
 ];
 
+/// The same of NFSACL.
+const ARGUMENTS_OF_ACL: [&[Field]; 3] = [&[], &[Handle, Word], &[Handle, Word, List, List]];
+
+/// A byte that chooses the procedure chooses NFSACL from here on.
+const NFSACL_FROM: u8 = 240;
+
 /// Which argument may travel by reference (RFC 8267 §4).
 const SYMLINK: u32 = 10;
 
@@ -113,15 +121,24 @@ impl User {
     fn call(&mut self, script: &mut Script<'_>) {
         self.xid += 1;
         let program = script.pick(&[NFS_PROGRAM, NFS_PROGRAM, NFS_PROGRAM, MOUNT_PROGRAM]);
-        let proc = script.byte() % 24;
+        let proc = script.byte();
+        let (program, proc) = match proc {
+            NFSACL_FROM.. => (NFSACL_PROGRAM, proc % 4),
+            _ => (program, proc % 24),
+        };
         let version = script.pick(&[NFS_V3, NFS_V3, NFS_V3, NFS_V3, NFS_V3, NFS_V3, 2]);
         let target = procedure(program, version, proc.into());
         let credential = credential(script);
         let mut w = Writer::default();
         write_call(&mut w, self.xid, target, &credential);
         let begins = w.len();
-        if program == NFS_PROGRAM {
-            for field in ARGUMENTS.get(usize::from(proc)).copied().unwrap_or(&[]) {
+        let fields = match program {
+            NFS_PROGRAM => Some(&ARGUMENTS[..]),
+            NFSACL_PROGRAM => Some(&ARGUMENTS_OF_ACL[..]),
+            _ => None,
+        };
+        if let Some(fields) = fields {
+            for field in fields.get(usize::from(proc)).copied().unwrap_or(&[]) {
                 self.field(script, &mut w, *field, target.proc);
             }
         } else {
@@ -201,6 +218,24 @@ impl User {
                 match how {
                     2 => w.u64(script.long()),
                     _ => self.field(script, w, Attributes, proc),
+                }
+            }
+            List => {
+                let entries = script.pick(&[0, 3, 4, 5, 1025]);
+                w.u32(script.pick(&[entries, entries, 0, 4]));
+                w.u32(entries);
+                for kind in [1, 4, 0x10, 0x20, 2, 8]
+                    .into_iter()
+                    .cycle()
+                    .take(entries as usize)
+                {
+                    w.u32(if script.one_in(8) {
+                        script.number()
+                    } else {
+                        kind
+                    });
+                    w.u32(script.number());
+                    w.u32(script.byte().into());
                 }
             }
             Node => {
@@ -333,7 +368,9 @@ fn judge(call: &[u8], reply: &Payload) {
         (MOUNT_PROGRAM, 3) => results::<mount::Unmount<'_>>(args, reply),
         (MOUNT_PROGRAM, 2) => results::<mount::Dump>(args, reply),
         (MOUNT_PROGRAM, 5) => results::<mount::Export>(args, reply),
-        (NFS_PROGRAM, 0) | (MOUNT_PROGRAM, 0 | 4) => {}
+        (NFSACL_PROGRAM, 1) => results::<acl::GetAcl>(args, reply),
+        (NFSACL_PROGRAM, 2) => results::<acl::SetAcl>(args, reply),
+        (NFS_PROGRAM | NFSACL_PROGRAM, 0) | (MOUNT_PROGRAM, 0 | 4) => {}
         (prog, proc) => panic!("procedure {proc} of {prog} is none"),
     }
 }

@@ -1,7 +1,7 @@
 //! An NFS server over a file system in memory.
 
 use buffer::{Buffer, Pool};
-use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3, Squash};
+use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3, NfsAcl3, Squash};
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, Programs, Reply, Service};
 use std::future::Future;
@@ -30,9 +30,11 @@ impl Site {
         let exports = Exports::new(key)
             .with(EXPORT, Arc::new(MemFs::new(CAPACITY.into())), options)
             .expect("a good name");
+        let nfs = Nfs3::new(exports.clone(), Pool::new(CAPACITY as usize));
         Self {
             programs: Programs::new()
-                .with(Nfs3::new(exports.clone(), Pool::new(CAPACITY as usize)))
+                .with(NfsAcl3::new(&nfs))
+                .with(nfs)
                 .with(Mount3::new(exports)),
             caller: Caller::new(([127, 0, 0, 1], 700).into()),
         }
