@@ -55,6 +55,16 @@ fn dangers(plans: &[Plan]) -> Vec<String> {
                  but those that squash takes away, as AUTH_SYS believes the user ids it is told"
             ));
         }
+        if let Some(rule) = plan.clients.iter().find(|rule| is_nobody_root(rule)) {
+            let whom = match rule.options.squash {
+                Squash::All => "every caller",
+                _ => "whoever says nothing of who it is, and root where it is squashed,",
+            };
+            warnings.push(format!(
+                "anonuid is 0 for {} of {name}: {whom} is root there; give the number of a user without rights",
+                rule.clients
+            ));
+        }
         if plan.export.dir.parent().is_none() && !plan.read_only() {
             let root = plan
                 .clients
@@ -71,6 +81,11 @@ fn dangers(plans: &[Plan]) -> Vec<String> {
         }
     }
     warnings
+}
+
+/// Whether the user that stands for nobody is root.
+fn is_nobody_root(rule: &ClientPlan) -> bool {
+    rule.options.anonymous.uid == 0
 }
 
 /// The networks that a rule is for.
@@ -174,6 +189,18 @@ mod tests {
         let all = said("/", &["127.0.0.1"], false);
         assert!(all[0].contains("whole file system"), "{all:?}");
         assert!(said("/", &["127.0.0.1"], true).is_empty());
+    }
+
+    #[test]
+    fn nobody_who_is_root_is_warned_of() {
+        let mut export = plan("/srv", &["10.0.0.0/8", "laptop"], false);
+        assert!(dangers(std::slice::from_ref(&export)).is_empty());
+        let options = &mut export.clients[1].options;
+        (options.anonymous.uid, options.squash) = (0, Squash::All);
+        let said = dangers(&[export]);
+        assert_eq!(said.len(), 1, "{said:?}");
+        let begins = "anonuid is 0 for laptop of /data: every caller is root there";
+        assert!(said[0].starts_with(begins), "{said:?}");
     }
 
     #[test]
