@@ -18,8 +18,8 @@ pub use attributes::{
 pub use error::Error;
 pub use file_id::FileId;
 pub use name::{MAX_NAME, Name, Step};
-pub(crate) use outcome::Failed;
-pub use outcome::{Changed, Linked, Outcome, Renamed, Seen};
+pub(crate) use outcome::{Change, Failed};
+pub use outcome::{Changed, Deferred, Linked, Outcome, Renamed, Seen, Then};
 
 use bytes::Bytes;
 use oncrpc::xdr;

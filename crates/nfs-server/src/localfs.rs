@@ -41,6 +41,7 @@
 mod acl;
 mod caller;
 mod data;
+mod durable;
 mod entries;
 mod find;
 mod group_commit;
@@ -55,6 +56,7 @@ mod mounts;
 mod node;
 mod open;
 mod open_files;
+mod owed;
 mod passes;
 mod places;
 mod reach;
@@ -69,9 +71,9 @@ mod verdicts;
 mod within;
 
 use crate::fs::{
-    Abilities, Access, Acls, Attributes, Changed, DirBudget, DirFrom, DirPage, Error, Failed,
-    FileId, FileKind, FileSystem, Found, Identity, Linked, Make, Name, Outcome, ReadOut, Renamed,
-    Seen, SetAcls, SetAttributes, Space, Stability, Step, Time, WriteOut,
+    Abilities, Access, Acls, Attributes, Change, Changed, DirBudget, DirFrom, DirPage, Error,
+    Failed, FileId, FileKind, FileSystem, Found, Identity, Linked, Make, Name, Outcome, ReadOut,
+    Renamed, Seen, SetAcls, SetAttributes, Space, Stability, Step, Time, WriteOut,
 };
 use crate::permission;
 use arc_swap::ArcSwapOption;
@@ -85,10 +87,10 @@ use node::{Link, Node};
 use oncrpc::xdr::Gather;
 pub use open::{Changes, Handles, LocalFsOptions, OpenError, default_state_dir};
 use open_files::OpenFiles;
+use owed::Owed;
 use passes::Passes;
 use rustix::fd::AsFd;
-use rustix::fs::OFlags;
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::ReadWriteFlags;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -170,7 +172,8 @@ struct Inner {
     posix_lists: bool,
     /// Whether programs of the file system cannot be run on this machine.
     no_exec: bool,
-    /// Whether what was changed before a new file is on the disk when that is.
+    /// Whether what was changed before a new file is on the disk when that is, and a directory that is there
+    /// has its new files there.
     journal: bool,
     /// Syncs of all that was changed.
     everything: GroupCommit,
@@ -268,14 +271,19 @@ impl LocalFs {
 
     /// Runs a change, as a job unless the file system is in memory, and out of reach of others. In haste nothing may be changed
     /// yet when it turns out that it would wait.
-    fn change<T: Failed + 'static>(
+    fn change<T: Change + Send + 'static>(
         &self,
         file: FileId,
-        op: impl Fn(&Inner, Pace) -> Try<T> + Send + 'static,
+        op: impl Fn(&Inner, Pace, &mut Owed) -> Try<T> + Send + 'static,
     ) -> Outcome<T> {
         match self.inner.changes_at_once() && !self.inner.table().is_some_and(Table::has_files) {
-            true => self.run(file, op),
-            false => self.slow(file, move |inner| op(inner, Pace::Patient)),
+            true => self.run(file, move |inner, pace| {
+                let mut owed = Owed::default();
+                let result = op(inner, pace, &mut owed)?;
+                inner.pay_here(owed)?;
+                Ok(result)
+            }),
+            false => self.change_durably(file, move |inner, owed| op(inner, Pace::Patient, owed)),
         }
     }
 
@@ -362,34 +370,6 @@ impl Inner {
         }
     }
 
-    /// Sees to it that the attributes or entries of a file are on the disk. What can only be
-    /// reached by its name, such as a symbolic link, is as durable as its directory.
-    fn persist(&self, node: &Node) -> Try<()> {
-        if self.memory
-            || self.changes == Changes::Cached
-            || !matches!(node.kind, FileKind::Regular | FileKind::Directory)
-        {
-            return Ok(());
-        }
-        let fd = match node.reader() {
-            Some(fd) => fd,
-            None => match self.proc.reopen(node.path.as_fd(), OFlags::RDONLY) {
-                // More names of a directory will change.
-                Ok(fd) => node.reader_or(fd),
-                // Not readable by this user: then the file system as a whole.
-                Err(Errno::ACCESS) => {
-                    return self.synced(rustix::fs::syncfs(self.open_directory(&self.root)?));
-                }
-                Err(errno) => return Err(errno.into()),
-            },
-        };
-        let sync = || rustix::fs::fsync(fd);
-        self.synced(match node.is_directory() {
-            true => node.syncs.sync(sync),
-            false => sync(),
-        })
-    }
-
     /// Makes the handles of created and moved files durable.
     fn persist_places(&self) -> Try<()> {
         match self.table() {
@@ -401,19 +381,6 @@ impl Inner {
     /// Whether the handle of what is made or moved next can be kept: if not, nothing is changed.
     fn check_places(&self) -> Try<()> {
         Ok(self.table().map_or(Ok(()), Table::check)?)
-    }
-
-    /// What came of syncing. The kernel may tell of data that was lost here, and not once more to
-    /// the COMMIT of that data.
-    fn synced(&self, result: Result<(), Errno>) -> Try<()> {
-        match result {
-            // Not a file system with a disk.
-            Ok(()) | Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
-            Err(errno) => {
-                self.note_loss(errno, Stability::FileSync);
-                Err(errno.into())
-            }
-        }
     }
 
     fn read_link(&self, node: &Node) -> Try<Bytes> {
@@ -540,7 +507,7 @@ impl FileSystem for LocalFs {
 
     fn commit(&self, who: &Identity, file: FileId, _: u64, _: u32) -> Outcome<Changed<()>> {
         let who = who.clone();
-        self.change(file, move |inner, pace| inner.commit(&who, file, pace))
+        self.change(file, move |inner, pace, _| inner.commit(&who, file, pace))
     }
 
     fn make(
@@ -551,15 +518,15 @@ impl FileSystem for LocalFs {
         what: Make,
     ) -> Outcome<Changed<Found>> {
         let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
-        self.change(dir, move |inner, pace| {
-            inner.make(&who, dir, &name, &what, pace)
+        self.change(dir, move |inner, pace, owed| {
+            inner.make(&who, dir, &name, &what, pace, owed)
         })
     }
 
     fn remove(&self, who: &Identity, dir: FileId, name: Name<'_>) -> Outcome<Changed<()>> {
         let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
-        self.change(dir, move |inner, pace| {
-            inner.remove(&who, dir, &name, false, pace)
+        self.change(dir, move |inner, pace, owed| {
+            inner.remove(&who, (dir, &name), false, pace, owed)
         })
     }
 
@@ -570,8 +537,8 @@ impl FileSystem for LocalFs {
         name: Name<'_>,
     ) -> Outcome<Changed<()>> {
         let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
-        self.slow(dir, move |inner| {
-            inner.remove(&who, dir, &name, true, Pace::Patient)
+        self.change_durably(dir, move |inner, owed| {
+            inner.remove(&who, (dir, &name), true, Pace::Patient, owed)
         })
     }
 
@@ -584,20 +551,20 @@ impl FileSystem for LocalFs {
         let who = who.clone();
         let from = (from.0, entries::OwnedName::from_slice(from.1.bytes()));
         let to = (to.0, entries::OwnedName::from_slice(to.1.bytes()));
-        self.change(from.0, move |inner, pace| {
+        self.change(from.0, move |inner, pace, owed| {
             let _work = match pace {
                 Pace::Patient if to.0 != from.0 => Some(inner.working.begin(to.0)?),
                 Pace::Patient | Pace::Quick => None,
             };
-            inner.rename(&who, &from, &to, pace)
+            inner.rename(&who, &from, &to, pace, owed)
         })
     }
 
     fn link(&self, who: &Identity, file: FileId, dir: FileId, name: Name<'_>) -> Outcome<Linked> {
         let (who, name) = (who.clone(), entries::OwnedName::from_slice(name.bytes()));
-        self.slow(file, move |inner| {
+        self.change_durably(file, move |inner, owed| {
             let _work = inner.working.begin(dir)?;
-            inner.link(&who, file, dir, &name)
+            inner.link(&who, file, (dir, &name), owed)
         })
     }
 

@@ -6,7 +6,7 @@
 //! was; that of a job always is.
 
 use nfs_proto::{Procedure, Status};
-use oncrpc::{Answer, Reply};
+use oncrpc::{Answer, Reply, Respond};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -321,6 +321,17 @@ impl<const N: usize> Metrics<N> {
                     let reply = job();
                     metrics.answered_by_job(number, &reply, made);
                     reply
+                }))
+            }
+            Answer::Deferred(job) => {
+                let (metrics, made) = (self.clone(), Instant::now());
+                Answer::Deferred(Box::new(move |respond| {
+                    job(Respond::new(move |reply| {
+                        if let Some(reply) = reply {
+                            metrics.answered_by_job(number, &reply, made);
+                            respond.with(reply);
+                        }
+                    }));
                 }))
             }
             later @ Answer::Later(_) => later,

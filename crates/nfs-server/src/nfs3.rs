@@ -34,7 +34,7 @@ use nfs_proto::{
 };
 use oncrpc::auth::AuthStat;
 use oncrpc::xdr::Reader;
-use oncrpc::{Answer, Call, ConnectionId, Program, Reply, ReplyBound};
+use oncrpc::{Answer, Call, ConnectionId, Program, Reply, ReplyBound, Respond};
 use std::ops::RangeInclusive;
 use std::time::Instant;
 
@@ -148,7 +148,7 @@ impl Place {
 }
 
 /// A failure that was known before a file system was asked.
-fn refused<T: 'static, F: Default + 'static>(status: Status) -> Outcome<Res<T, F>> {
+fn refused<T: Send + 'static, F: Default + Send + 'static>(status: Status) -> Outcome<Res<T, F>> {
     Outcome::Ready(Err(status.into()))
 }
 
@@ -190,31 +190,35 @@ fn write<'a, T: Wire<'a>>(call: Call, results: T) -> Reply {
 impl Nfs3 {
     /// Answers a call with its results, at once or from a job. Nothing has been done for a job that has
     /// no place.
-    fn respond<T: 'static>(
+    fn respond<T: Send + 'static>(
         &self,
         call: Call,
         outcome: Outcome<T>,
         then: impl FnOnce(Call, T) -> Reply + Send + 'static,
     ) -> Answer {
-        let job = match outcome {
-            Outcome::Ready(results) => return Answer::Now(then(call, results)),
-            Outcome::Slow(job) => job,
+        if let Outcome::Ready(results) = outcome {
+            return Answer::Now(then(call, results));
+        }
+        let Some(counted) = self.in_flight.enter(&call.caller) else {
+            return Answer::Now(jukebox::reply(call));
         };
-        match self.in_flight.enter(&call.caller) {
-            Some(counted) => {
-                let (metrics, made) = (self.metrics.clone(), Instant::now());
-                Answer::Blocking(Box::new(move || {
-                    let _counted = counted;
-                    let Call { prog, proc, .. } = call;
-                    let reply = then(call, job());
-                    // Another program may use our files.
-                    if prog == NFS_PROGRAM {
-                        metrics.answered_by_job(proc, &reply, made);
-                    }
-                    reply
-                }))
+        let (metrics, made) = (self.metrics.clone(), Instant::now());
+        let reply = move |results| {
+            let _counted = counted;
+            let Call { prog, proc, .. } = call;
+            let reply = then(call, results);
+            // Another program may use our files.
+            if prog == NFS_PROGRAM {
+                metrics.answered_by_job(proc, &reply, made);
             }
-            None => Answer::Now(jukebox::reply(call)),
+            reply
+        };
+        match outcome {
+            Outcome::Ready(results) => Answer::Now(reply(results)),
+            Outcome::Slow(job) => Answer::Blocking(Box::new(move || reply(job()))),
+            Outcome::Deferred(job) => Answer::Deferred(Box::new(move |respond| {
+                job(Box::new(move |results| respond.with(reply(results))));
+            })),
         }
     }
 }
@@ -336,20 +340,18 @@ impl Nfs3 {
             return Answer::Now(jukebox::reply(call));
         };
         let this = self.clone();
-        Answer::Blocking(Box::new(move || {
+        Answer::Deferred(Box::new(move |respond| {
             if !this.users.look_up(&mut call) {
-                return jukebox::reply(call);
+                return respond.with(jukebox::reply(call));
             }
             // It may need a place of its own.
             drop(counted);
             let made = Instant::now();
             let answer = this.execute_as_is(procedure, call);
-            let is_counted = !matches!(answer, Answer::Now(_));
-            let reply = finish(answer);
-            if !is_counted {
-                this.metrics.answered_by_job(procedure as u32, &reply, made);
+            if let Answer::Now(reply) = &answer {
+                this.metrics.answered_by_job(procedure as u32, reply, made);
             }
-            reply
+            finish(answer, respond);
         }))
     }
 
@@ -384,11 +386,12 @@ impl Nfs3 {
     }
 }
 
-/// The reply of a procedure, on a thread that may wait for it.
-fn finish(answer: Answer) -> Reply {
+/// Hands over the reply of a procedure, from a thread that may wait for it.
+fn finish(answer: Answer, respond: Respond) {
     match answer {
-        Answer::Now(reply) => reply,
-        Answer::Blocking(job) => job(),
+        Answer::Now(reply) => respond.with(reply),
+        Answer::Blocking(job) => respond.with(job()),
+        Answer::Deferred(job) => job(respond),
         Answer::Later(_) => unreachable!("procedures answer at once or by a job"),
     }
 }

@@ -5,7 +5,9 @@ use buffer::Buffer;
 use oncrpc::admission::{Admission, Admitted, ConnectionLimits};
 use oncrpc::warnings::{Suppressed, WARNING_PERIOD, Warnings};
 use oncrpc::xdr::Payload;
-use oncrpc::{Answer, Caller, LocalUserError, LocalUsers, Origin, PeerGroup, Reply, Service};
+use oncrpc::{
+    Answer, Caller, LocalUserError, LocalUsers, Origin, PeerGroup, Reply, Respond, Service,
+};
 use socket2::{SockRef, TcpKeepalive};
 use std::future::Future;
 use std::io;
@@ -375,6 +377,13 @@ impl Connection {
             Answer::Now(reply) => self.send(reply, to_client).await?,
             Answer::Blocking(work) => {
                 self.running.spawn_blocking(work);
+            }
+            Answer::Deferred(work) => {
+                let (done, reply) = oneshot::channel();
+                let respond = Respond::new(move |reply| drop(done.send(reply)));
+                tokio::task::spawn_blocking(move || work(respond));
+                let reply = async { reply.await.ok().flatten().unwrap_or(Reply::Nothing) };
+                self.running.spawn(reply);
             }
             Answer::Later(work) => {
                 self.running.spawn(work);

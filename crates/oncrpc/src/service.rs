@@ -15,7 +15,7 @@ pub trait Service: Send + Sync {
     /// Answers one call message, from its XID on.
     ///
     /// It runs on the task that owns the connection: it must not wait. What has to wait is
-    /// returned as [`Answer::Blocking`] or [`Answer::Later`].
+    /// returned as [`Answer::Blocking`], [`Answer::Deferred`] or [`Answer::Later`].
     fn call(&self, call: Payload, caller: &Caller) -> Answer;
 
     /// The largest reply that a call can draw, so that a transport takes no more memory for the reply
@@ -108,8 +108,44 @@ pub enum Answer {
     /// By work that may block, such as a slow disk: the transport runs it on a thread of its own
     /// and goes on with other calls.
     Blocking(Box<dyn FnOnce() -> Reply + Send>),
+    /// As [`Blocking`](Self::Blocking), by work that hands its reply over when that is there, from whatever
+    /// thread: calls that wait for the same thing, such as one sync of a disk, need not hold a thread each.
+    Deferred(Box<dyn FnOnce(Respond) + Send>),
     /// A future, which the transport polls beside other calls.
     Later(Pin<Box<dyn Future<Output = Reply> + Send>>),
+}
+
+/// Where the reply of [deferred](Answer::Deferred) work goes. Dropped without one it says that there is
+/// none, as after a panic.
+pub struct Respond(Option<Box<dyn FnOnce(Option<Reply>) + Send>>);
+
+impl Respond {
+    /// Has `then` told of the reply, if one comes.
+    pub fn new(then: impl FnOnce(Option<Reply>) + Send + 'static) -> Self {
+        Self(Some(Box::new(then)))
+    }
+
+    /// Runs work on this thread and waits for its reply; nothing if it does not come.
+    pub fn wait(work: impl FnOnce(Self)) -> Option<Reply> {
+        let (done, reply) = std::sync::mpsc::channel();
+        work(Self::new(move |reply| drop(done.send(reply))));
+        reply.recv().ok().flatten()
+    }
+
+    /// Hands the reply over.
+    pub fn with(mut self, reply: Reply) {
+        if let Some(then) = self.0.take() {
+            then(Some(reply));
+        }
+    }
+}
+
+impl Drop for Respond {
+    fn drop(&mut self) {
+        if let Some(then) = self.0.take() {
+            then(None);
+        }
+    }
 }
 
 /// The reply to a call.

@@ -1,7 +1,7 @@
 //! A transport without a network.
 
 use oncrpc::xdr::Payload;
-use oncrpc::{Answer, Caller, Reply, ReplyBound, Service, Transport, TransportError};
+use oncrpc::{Answer, Caller, Reply, ReplyBound, Respond, Service, Transport, TransportError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
@@ -83,6 +83,12 @@ impl Transport for Direct {
         let reply = match self.service.call(call, &caller) {
             Answer::Now(reply) => reply,
             Answer::Blocking(work) => work(),
+            Answer::Deferred(work) => {
+                let (done, reply) = tokio::sync::oneshot::channel();
+                work(Respond::new(move |reply| drop(done.send(reply))));
+                let reply = reply.await.expect("whoever responds says so");
+                reply.expect("the work does not panic")
+            }
             Answer::Later(work) => work.await,
         };
         let Reply::Message(reply) = reply else {

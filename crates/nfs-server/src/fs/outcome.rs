@@ -8,22 +8,45 @@ pub enum Outcome<T> {
     Ready(T),
     /// The operation may block on a disk, and has to run on a thread that may.
     Slow(Box<dyn FnOnce() -> T + Send>),
+    /// The same, for one whose result is there later, such as when a sync has ended that it shares with
+    /// others: the thread is free then.
+    Deferred(Deferred<T>),
 }
 
-impl<T: 'static> Outcome<T> {
+/// An operation that hands its result over when that is there, from whatever thread.
+pub type Deferred<T> = Box<dyn FnOnce(Then<T>) + Send>;
+
+/// What is done with the result of an operation; dropped if it panics.
+pub type Then<T> = Box<dyn FnOnce(T) + Send>;
+
+impl<T: Send + 'static> Outcome<T> {
     /// Runs the work, if there is any, on this thread.
+    ///
+    /// # Panics
+    ///
+    /// If the work does.
     pub fn wait(self) -> T {
         match self {
             Self::Ready(value) => value,
             Self::Slow(job) => job(),
+            Self::Deferred(job) => {
+                let (done, result) = std::sync::mpsc::channel();
+                job(Box::new(move |value| drop(done.send(value))));
+                result
+                    .recv()
+                    .expect("an operation that does not panic has a result")
+            }
         }
     }
 
     /// The outcome with `then` applied to its result.
-    pub fn map<U>(self, then: impl FnOnce(T) -> U + Send + 'static) -> Outcome<U> {
+    pub fn map<U: 'static>(self, then: impl FnOnce(T) -> U + Send + 'static) -> Outcome<U> {
         match self {
             Self::Ready(value) => Outcome::Ready(then(value)),
             Self::Slow(job) => Outcome::Slow(Box::new(move || then(job()))),
+            Self::Deferred(job) => Outcome::Deferred(Box::new(move |next| {
+                job(Box::new(move |value| next(then(value))));
+            })),
         }
     }
 
@@ -78,6 +101,39 @@ pub struct Linked {
 /// Results that can say that nothing came of it.
 pub(crate) trait Failed {
     fn failed(error: Error) -> Self;
+}
+
+/// Results of changes, which may be done and fail all the same, as they are not durable.
+pub(crate) trait Change: Failed {
+    /// The same, with this error if it had none.
+    fn but(self, error: Error) -> Self;
+}
+
+impl<T> Change for Changed<T> {
+    fn but(self, error: Error) -> Self {
+        Self {
+            result: self.result.and(Err(error)),
+            ..self
+        }
+    }
+}
+
+impl Change for Renamed {
+    fn but(self, error: Error) -> Self {
+        Self {
+            result: self.result.and(Err(error)),
+            ..self
+        }
+    }
+}
+
+impl Change for Linked {
+    fn but(self, error: Error) -> Self {
+        Self {
+            result: self.result.and(Err(error)),
+            ..self
+        }
+    }
 }
 
 impl<T> Failed for Result<T, Error> {

@@ -1,6 +1,7 @@
 //! Operations on directory entries: LOOKUP, REMOVE, RENAME, LINK.
 
 use super::node::Node;
+use super::owed::Owed;
 use super::sys::{self, Pace, Stat, Stop, Try};
 use super::turns::{Changing, Names};
 use super::{INLINE_WRITE, Inner};
@@ -193,10 +194,10 @@ impl Inner {
     pub(super) fn remove(
         &self,
         who: &Identity,
-        dir: FileId,
-        name: &[u8],
+        (dir, name): (FileId, &[u8]),
         directory: bool,
         pace: Pace,
+        owed: &mut Owed,
     ) -> Try<Changed<()>> {
         self.change_directory(dir, pace, |node, before, turn| {
             self.check(who, node, before, EXECUTE, pace)?;
@@ -217,7 +218,8 @@ impl Inner {
             let gone = self.removed(node.ino, name, &entry, last);
             drop(turn);
             drop((open, gone));
-            self.persist(node)
+            owed.push(node);
+            Ok(())
         })
     }
 
@@ -227,6 +229,7 @@ impl Inner {
         from: &(FileId, OwnedName),
         to: &(FileId, OwnedName),
         pace: Pace,
+        owed: &mut Owed,
     ) -> Try<Renamed> {
         let from_node = self.node(from.0, pace)?;
         let to_node = self.node(to.0, pace)?;
@@ -257,6 +260,7 @@ impl Inner {
             (&to_node, &to_before, &to.1),
             turn,
             pace,
+            owed,
         );
         if matches!(result, Err(Stop::WouldBlock)) {
             return Err(Stop::WouldBlock);
@@ -272,10 +276,11 @@ impl Inner {
     fn rename_entry(
         &self,
         who: &Identity,
-        (from, from_before, from_name): (&Node, &Attributes, &[u8]),
-        (to, to_before, to_name): (&Node, &Attributes, &[u8]),
+        (from, from_before, from_name): (&Arc<Node>, &Attributes, &[u8]),
+        (to, to_before, to_name): (&Arc<Node>, &Attributes, &[u8]),
         turn: Turn<'_>,
         pace: Pace,
+        owed: &mut Owed,
     ) -> Try<()> {
         permission::check_directory(from_before)?;
         permission::check_directory(to_before)?;
@@ -341,12 +346,12 @@ impl Inner {
         let moved = self.note_place((&open, &moving), (from.ino, Some(from_name)), to, to_name);
         drop(turn);
         drop((open, replaced, gone));
-        self.persist(to)?;
+        owed.push(to);
         if stays {
             return moved;
         }
         if !one {
-            self.persist(from)?;
+            owed.push(from);
         }
         moved?;
         self.persist_places()
@@ -383,8 +388,8 @@ impl Inner {
         &self,
         who: &Identity,
         file: FileId,
-        dir: FileId,
-        name: &[u8],
+        (dir, name): (FileId, &[u8]),
+        owed: &mut Owed,
     ) -> Try<Linked> {
         let node = self.node(file, Pace::Patient)?;
         let changed = self.change_directory(dir, Pace::Patient, |to, _, turn| {
@@ -405,7 +410,7 @@ impl Inner {
                 None => Ok(()),
             };
             drop(turn);
-            self.persist(to)?;
+            owed.push(to);
             moved?;
             self.persist_places()
         })?;

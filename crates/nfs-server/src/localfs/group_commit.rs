@@ -1,18 +1,24 @@
 //! Concurrent syncs of one directory are one.
+//!
+//! Who comes while one is on its way takes part in the next one. The first of them waits for that one on
+//! its thread, to do the next; the others leave word what is to be done then, and their threads are free.
 
 use rustix::io::Errno;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Syncs of one directory: who comes while one is on its way waits for the next one, which one of them does
-/// for all.
-#[derive(Debug, Default)]
+/// Syncs of one directory.
+#[derive(Default)]
 pub(super) struct GroupCommit {
     state: Mutex<State>,
     /// One has ended.
     ended: Condvar,
 }
 
-#[derive(Debug, Default)]
+/// What is done when a sync has ended, with what came of it.
+pub(super) type Then = Box<dyn FnOnce(Result<(), Errno>) + Send>;
+
+#[derive(Default)]
 struct State {
     running: bool,
     /// Syncs that began, and that ended.
@@ -21,31 +27,66 @@ struct State {
     /// The last one that failed. The kernel tells of an error once; it is everybody's who waited for
     /// that sync.
     failed: Option<(u64, Errno)>,
+    /// Whether a thread waits that does the next one.
+    has_next: bool,
+    /// Threads that wait.
+    waiting: usize,
+    /// Who takes part in the next one without a thread.
+    others: Vec<Then>,
+}
+
+impl State {
+    fn result_of(&self, wanted: u64) -> Result<(), Errno> {
+        match self.failed {
+            Some((which, errno)) if which >= wanted => Err(errno),
+            Some(_) | None => Ok(()),
+        }
+    }
 }
 
 impl GroupCommit {
     /// Returns after a sync that began no earlier than now, and what came of it.
     pub(super) fn sync(&self, sync: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
+        self.sync_from(self.state(), sync)
+    }
+
+    /// Does `then` after a sync that began no earlier than now: on this thread, unless another one does the
+    /// next sync already.
+    pub(super) fn sync_then(&self, sync: impl FnOnce() -> Result<(), Errno>, then: Then) {
         let mut state = self.state();
+        if state.running && state.has_next {
+            state.others.push(then);
+            return;
+        }
+        then(self.sync_from(state, sync));
+    }
+
+    fn sync_from(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        sync: impl FnOnce() -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
         // One that has begun may have missed the caller's change.
         let wanted = state.began + 1;
         while state.running && state.ended < wanted {
+            state.has_next |= state.began < wanted;
+            state.waiting += 1;
             state = self
                 .ended
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
         }
         if state.ended >= wanted {
-            return match state.failed {
-                Some((which, errno)) if which >= wanted => Err(errno),
-                Some(_) | None => Ok(()),
-            };
+            return state.result_of(wanted);
         }
         state.running = true;
         state.began += 1;
+        state.has_next = false;
         let mut leading = Leading {
             commit: self,
             which: state.began,
+            others: std::mem::take(&mut state.others),
             // Of a sync that panics nobody knows what came of it.
             result: Err(Errno::IO),
         };
@@ -69,6 +110,7 @@ impl GroupCommit {
 struct Leading<'a> {
     commit: &'a GroupCommit,
     which: u64,
+    others: Vec<Then>,
     result: Result<(), Errno>,
 }
 
@@ -80,8 +122,16 @@ impl Drop for Leading<'_> {
         if let Err(errno) = self.result {
             state.failed = Some((self.which, errno));
         }
+        let waiting = state.waiting;
         drop(state);
-        self.commit.ended.notify_all();
+        if waiting > 0 {
+            self.commit.ended.notify_all();
+        }
+        for then in self.others.drain(..) {
+            let result = self.result;
+            // Whoever panics tells its own caller by that, and nobody else.
+            let _ = catch_unwind(AssertUnwindSafe(move || then(result)));
+        }
     }
 }
 
@@ -155,6 +205,80 @@ mod tests {
         let commit = GroupCommit::default();
         assert_eq!(commit.sync(|| Err(Errno::IO)), Err(Errno::IO));
         assert_eq!(commit.sync(|| Ok(())), Ok(()));
+    }
+
+    /// Waits until the thread that does the next sync waits for this one.
+    fn until_next_waits(commit: &GroupCommit) {
+        while !commit.state().has_next {
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn sync_for_many_holds_two_threads() {
+        let commit = GroupCommit::default();
+        let syncs = AtomicU32::new(0);
+        let (runs, running) = channel();
+        let (end, ends) = channel::<()>();
+        let (told, tells) = channel();
+        let tell = |who: u32| -> Then {
+            let told = told.clone();
+            Box::new(move |result| told.send((who, result)).unwrap())
+        };
+        thread::scope(|scope| {
+            let (commit, syncs) = (&commit, &syncs);
+            let first = tell(0);
+            scope.spawn(move || {
+                let sync = || {
+                    runs.send(()).unwrap();
+                    ends.recv().unwrap();
+                    Ok(())
+                };
+                commit.sync_then(sync, first);
+            });
+            running.recv().unwrap();
+            let next = tell(1);
+            scope.spawn(move || {
+                let sync = || {
+                    assert_eq!(commit.state().others.len(), 0, "they take part in this one");
+                    syncs.fetch_add(1, SeqCst);
+                    Err(Errno::NOSPC)
+                };
+                commit.sync_then(sync, next);
+            });
+            until_next_waits(commit);
+            for who in 2..10 {
+                // This thread goes on.
+                commit.sync_then(|| panic!("another one does it"), tell(who));
+            }
+            assert!(
+                tells.try_recv().is_err(),
+                "the sync that runs is none of theirs"
+            );
+            end.send(()).unwrap();
+        });
+        assert_eq!(syncs.load(SeqCst), 1);
+        let mut told: Vec<_> = tells.try_iter().collect();
+        told.sort_unstable_by_key(|(who, _)| *who);
+        assert_eq!(told[0], (0, Ok(())));
+        let others: Vec<_> = (1..10).map(|who| (who, Err(Errno::NOSPC))).collect();
+        assert_eq!(told[1..], others);
+    }
+
+    #[test]
+    fn panic_of_one_who_takes_part_is_nobody_elses() {
+        let commit = GroupCommit::default();
+        let (told, tells) = channel();
+        commit
+            .state()
+            .others
+            .push(Box::new(|_| panic!("one who takes part panics")));
+        commit
+            .state()
+            .others
+            .push(Box::new(move |result| told.send(result).unwrap()));
+        assert_eq!(commit.sync(|| Ok(())), Ok(()));
+        assert_eq!(tells.recv(), Ok(Ok(())));
     }
 
     #[test]

@@ -47,6 +47,16 @@ impl Working {
 
     /// Begins to work on a file; an error that has the client come again if too many hang there.
     pub(super) fn begin(&self, file: FileId) -> Try<Work<'_>> {
+        let since = self.enter(file)?;
+        Ok(Work {
+            working: self,
+            file,
+            since,
+        })
+    }
+
+    /// The same for work that ends elsewhere, with [`leave`](Self::leave).
+    pub(super) fn enter(&self, file: FileId) -> Try<Instant> {
         let since = Instant::now();
         let mut begun = self.begun();
         let calls = begun.entry(file).or_default();
@@ -55,12 +65,22 @@ impl Working {
             return Err(Error::Busy.into());
         }
         calls.push(since);
-        drop(begun);
-        Ok(Work {
-            working: self,
-            file,
-            since,
-        })
+        Ok(since)
+    }
+
+    /// Work on a file that began then has ended.
+    pub(super) fn leave(&self, file: FileId, since: Instant) {
+        let mut begun = self.begun();
+        let Some(calls) = begun.get_mut(&file) else {
+            return;
+        };
+        // Those that began at the same moment are as good.
+        if let Some(at) = calls.iter().position(|other| *other == since) {
+            calls.swap_remove(at);
+        }
+        if calls.is_empty() {
+            begun.remove(&file);
+        }
     }
 
     #[cfg(test)]
@@ -71,17 +91,7 @@ impl Working {
 
 impl Drop for Work<'_> {
     fn drop(&mut self) {
-        let mut begun = self.working.begun();
-        let Some(calls) = begun.get_mut(&self.file) else {
-            return;
-        };
-        // Those that began at the same moment are as good.
-        if let Some(at) = calls.iter().position(|since| *since == self.since) {
-            calls.swap_remove(at);
-        }
-        if calls.is_empty() {
-            begun.remove(&self.file);
-        }
+        self.working.leave(self.file, self.since);
     }
 }
 

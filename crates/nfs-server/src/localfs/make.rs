@@ -3,6 +3,7 @@
 use super::Inner;
 use super::entries::Turn;
 use super::node::{Node, NodeFd};
+use super::owed::Owed;
 use super::sys::{self, Pace, Stat, Stop, Try};
 use super::turns::Names;
 use crate::fs::{
@@ -32,6 +33,7 @@ impl Inner {
         name: &[u8],
         what: &Make,
         pace: Pace,
+        owed: &mut Owed,
     ) -> Try<Changed<Found>> {
         // Of a directory the table has to know.
         if pace == Pace::Quick && !matches!(what, Make::File(_)) {
@@ -45,10 +47,10 @@ impl Inner {
                 name,
             };
             match what {
-                Make::File(how) => maker.file(how, turn, pace),
-                Make::Directory(set) => maker.directory(set, turn),
-                Make::Symlink(text, set) => maker.symlink(text, set, turn),
-                Make::Special(kind, device, set) => maker.special(*kind, *device, set, turn),
+                Make::File(how) => maker.file(how, turn, pace, owed),
+                Make::Directory(set) => maker.directory(set, turn, owed),
+                Make::Symlink(text, set) => maker.symlink(text, set, turn, owed),
+                Make::Special(kind, device, set) => maker.special(*kind, *device, set, turn, owed),
             }
         })
     }
@@ -79,7 +81,7 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    fn file(&self, how: &CreateHow, turn: Turn<'_>, pace: Pace) -> Try<Found> {
+    fn file(&self, how: &CreateHow, turn: Turn<'_>, pace: Pace, owed: &mut Owed) -> Try<Found> {
         let (set, mode) = match how {
             CreateHow::Unchecked(set) | CreateHow::Guarded(set) => {
                 (*set, set.mode.unwrap_or(DEFAULT_FILE_MODE))
@@ -105,7 +107,7 @@ impl Maker<'_> {
                     stat,
                     turn,
                 };
-                self.finish(made, &set, mode)
+                self.finish(made, &set, mode, owed)
             }
             Err(Errno::EXIST) if pace == Pace::Quick => Err(Stop::WouldBlock),
             Err(Errno::EXIST) => self.existing(how, turn),
@@ -163,7 +165,7 @@ impl Maker<'_> {
         })
     }
 
-    fn directory(&self, set: &SetAttributes, turn: Turn<'_>) -> Try<Found> {
+    fn directory(&self, set: &SetAttributes, turn: Turn<'_>, owed: &mut Owed) -> Try<Found> {
         self.inner.check_depth(self.dir)?;
         self.inner.check_places()?;
         let mode = set.mode.unwrap_or(DEFAULT_DIRECTORY_MODE);
@@ -171,10 +173,16 @@ impl Maker<'_> {
         let made = self.make_entry(FileKind::Directory, mode, turn, || {
             rustix::fs::mkdirat(&self.dir.path, self.name, first)
         })?;
-        self.finish(made, set, mode)
+        self.finish(made, set, mode, owed)
     }
 
-    fn symlink(&self, text: &[u8], set: &SetAttributes, turn: Turn<'_>) -> Try<Found> {
+    fn symlink(
+        &self,
+        text: &[u8],
+        set: &SetAttributes,
+        turn: Turn<'_>,
+        owed: &mut Owed,
+    ) -> Try<Found> {
         if text.is_empty() || text.contains(&0) {
             return Err(Error::Invalid.into());
         }
@@ -184,7 +192,7 @@ impl Maker<'_> {
         let made = self.make_entry(FileKind::Symlink, 0o777, turn, || {
             rustix::fs::symlinkat(text, &self.dir.path, self.name)
         })?;
-        self.finish(made, set, 0o777)
+        self.finish(made, set, 0o777, owed)
     }
 
     fn special(
@@ -193,6 +201,7 @@ impl Maker<'_> {
         device: (u32, u32),
         set: &SetAttributes,
         turn: Turn<'_>,
+        owed: &mut Owed,
     ) -> Try<Found> {
         let (file_type, device) = match kind {
             FileKind::Fifo => (FileType::Fifo, 0),
@@ -218,7 +227,7 @@ impl Maker<'_> {
         let made = self.make_entry(kind, mode, turn, || {
             rustix::fs::mknodat(&self.dir.path, self.name, file_type, first, device)
         })?;
-        self.finish(made, set, mode)
+        self.finish(made, set, mode, owed)
     }
 
     /// Makes what can only be made by name, and opens it.
@@ -274,7 +283,13 @@ impl Maker<'_> {
     }
 
     /// Gives what was made the rest of its attributes.
-    fn finish(&self, made: Made<'_>, set: &SetAttributes, mode: u32) -> Try<Found> {
+    fn finish(
+        &self,
+        made: Made<'_>,
+        set: &SetAttributes,
+        mode: u32,
+        owed: &mut Owed,
+    ) -> Try<Found> {
         let inner = self.inner;
         let Made {
             fd,
@@ -306,12 +321,16 @@ impl Maker<'_> {
             return Err(stop);
         }
         drop(changing);
+        // One sync is enough for a regular file. That of the directory is shared with others.
+        let regular = node.kind == FileKind::Regular;
+        let by_directory = as_made && regular && inner.journal;
         match as_made {
+            true if by_directory => {}
             true => inner.persist(&node)?,
             false => inner.persist_attributes(&node)?,
         }
-        if !(inner.syncs_names && node.kind == FileKind::Regular) {
-            inner.persist(self.dir)?;
+        if by_directory || !(regular && inner.syncs_names) {
+            owed.push(self.dir);
         }
         if node.is_directory() {
             inner.persist_places()?;

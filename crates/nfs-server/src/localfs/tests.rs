@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::fs::{CreateHow, FileKind};
-use rustix::io::preadv2;
+use rustix::fs::OFlags;
+use rustix::io::{Errno, preadv2};
 use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};

@@ -45,7 +45,7 @@ fn exchange<'a, A: Arguments<'a>>(programs: &Programs, from: &str, args: &A) -> 
     let reply = match send(programs, from, args) {
         Answer::Now(reply) => reply,
         Answer::Blocking(job) => job(),
-        Answer::Later(_) => panic!("nothing here is a future"),
+        Answer::Deferred(_) | Answer::Later(_) => panic!("nothing here comes later"),
     };
     match reply {
         Reply::Message(payload) => payload,

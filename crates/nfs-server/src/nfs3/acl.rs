@@ -104,13 +104,13 @@ impl NfsAcl3 {
             return Answer::Now(jukebox::reply(call));
         };
         let this = self.clone();
-        Answer::Blocking(Box::new(move || {
+        Answer::Deferred(Box::new(move |respond| {
             if !this.nfs.users.look_up(&mut call) {
-                return jukebox::reply(call);
+                return respond.with(jukebox::reply(call));
             }
             // It needs a place of its own.
             drop(counted);
-            finish(this.execute_as_is(procedure, call))
+            finish(this.execute_as_is(procedure, call), respond);
         }))
     }
 

@@ -57,7 +57,7 @@ impl Nfs3 {
         };
         match target.export.fs.attributes(file) {
             Outcome::Ready(found) => shorten(found),
-            Outcome::Slow(job) => Outcome::Slow(Box::new(move || shorten(job()).wait())),
+            later => Outcome::Slow(Box::new(move || shorten(later.wait()).wait())),
         }
     }
 

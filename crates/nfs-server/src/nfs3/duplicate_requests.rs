@@ -22,7 +22,7 @@ use super::{MAX_IN_FLIGHT, jukebox};
 use entry::{Entry, Progress};
 use fingerprint::Fingerprints;
 use nfs_proto::Status;
-use oncrpc::{Answer, Call, ConnectionId, Reply};
+use oncrpc::{Answer, Call, ConnectionId, Reply, Respond};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -142,6 +142,14 @@ fn finish_with(ticket: Ticket, answer: Answer) -> Answer {
             let reply = job();
             ticket.finish(&reply, Instant::now());
             reply
+        })),
+        Answer::Deferred(job) => Answer::Deferred(Box::new(move |respond| {
+            job(Respond::new(move |reply| {
+                if let Some(reply) = reply {
+                    ticket.finish(&reply, Instant::now());
+                    respond.with(reply);
+                }
+            }));
         })),
         Answer::Later(future) => Answer::Later(Box::pin(async move {
             let reply = future.await;

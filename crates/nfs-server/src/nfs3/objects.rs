@@ -224,7 +224,7 @@ impl Nfs3 {
 }
 
 /// Results that say the same of every file, beside its attributes.
-fn described<T: 'static>(
+fn described<T: Send + 'static>(
     export: u32,
     fs: &Arc<dyn FileSystem>,
     file: fs::FileId,

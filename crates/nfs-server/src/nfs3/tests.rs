@@ -79,6 +79,7 @@ impl Peer {
         match self.programs.call(call, &caller) {
             Answer::Now(reply) => reply,
             Answer::Blocking(job) => job(),
+            Answer::Deferred(job) => Respond::wait(job).unwrap(),
             Answer::Later(_) => panic!("nothing here is a future"),
         }
     }

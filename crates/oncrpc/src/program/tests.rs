@@ -61,7 +61,9 @@ fn ask(call: Payload) -> Reply {
     let programs = Programs::new().with(Echo(3..=3)).with(Echo(5..=6));
     match programs.call(call, &caller()) {
         Answer::Now(reply) => reply,
-        Answer::Blocking(_) | Answer::Later(_) => panic!("the program answers at once"),
+        Answer::Blocking(_) | Answer::Deferred(_) | Answer::Later(_) => {
+            panic!("the program answers at once")
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Calls of the peer, from their arrival to their answers.
 
 use super::endpoint::CloseReason;
-use super::jobs::{JobCounts, Jobs, JobsOfConnection, MAX_BLOCKING};
+use super::jobs::{JobCounts, Jobs, JobsOfConnection, MAX_BLOCKING, Work};
 use super::owner::{CallId, Connection};
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, Reply, ReplyRoom, Service};
@@ -79,7 +79,11 @@ impl Dispatch {
         match self.service.call(message, &caller) {
             Answer::Now(reply) => send(connection, id, reply),
             Answer::Blocking(work) => {
-                self.jobs.add(id, work);
+                self.jobs.add(id, Work::Blocking(work));
+                0
+            }
+            Answer::Deferred(work) => {
+                self.jobs.add(id, Work::Deferred(work));
                 0
             }
             Answer::Later(reply) => {

@@ -8,13 +8,23 @@
 //! A job may hang in the kernel for as long as a disk, another server or a local user likes, and nothing
 //! takes its thread away from it. After a while it counts as stuck: others have its turn, on one more
 //! thread. How many are stuck is bounded by a rule like that for threads.
+//!
+//! To wake a thread takes longer than many a job. So no more are woken at a time than there are CPUs: one
+//! that has woken up wakes the next, if jobs wait by then, before it begins its own, and takes another one
+//! after it.
+//!
+//! Deferred work gives its thread back and leaves its reply to somebody else. It holds up nothing then.
 
 use super::clock;
 use super::owner::CallId;
-use oncrpc::{Caller, ConnectionId, PeerGroup, Reply};
+use oncrpc::{Caller, ConnectionId, PeerGroup, Reply, Respond};
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicUsize,
+    Ordering::{AcqRel, Relaxed},
+};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -38,7 +48,13 @@ const STUCK_AFTER: Duration = Duration::from_secs(5);
 /// How often a connection with jobs in flight looks for stuck ones, of others too.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-type Work = Box<dyn FnOnce() -> Reply + Send>;
+/// What is done for a call.
+pub(crate) enum Work {
+    /// See [`Answer::Blocking`](oncrpc::Answer::Blocking).
+    Blocking(Box<dyn FnOnce() -> Reply + Send>),
+    /// See [`Answer::Deferred`](oncrpc::Answer::Deferred).
+    Deferred(Box<dyn FnOnce(Respond) + Send>),
+}
 
 /// What came of a job; no reply if it panicked.
 pub(crate) type Done = (CallId, Option<Reply>);
@@ -52,6 +68,8 @@ pub(crate) struct Jobs {
 struct Shared {
     threads: usize,
     most_stuck: usize,
+    /// Threads that are woken at a time.
+    most_waking: usize,
     queue: Mutex<Queue<Job>>,
 }
 
@@ -59,7 +77,7 @@ struct Job {
     id: CallId,
     work: Work,
     done: UnboundedSender<Done>,
-    /// The jobs of its connection that are stuck.
+    /// The jobs of its connection that hold up nothing.
     stuck: Arc<AtomicUsize>,
 }
 
@@ -71,7 +89,7 @@ pub(crate) struct JobsOfConnection {
     /// Made with the first job: most connections of most servers have none, and it takes kilobytes.
     results: Option<(UnboundedSender<Done>, UnboundedReceiver<Done>)>,
     counts: JobCounts,
-    /// Those of them that are stuck.
+    /// Those of them that hold up nothing: they are stuck, or have given their threads back.
     stuck: Arc<AtomicUsize>,
     /// When stuck jobs are looked for next, while any is in flight.
     next_look: Option<Instant>,
@@ -94,6 +112,8 @@ struct Queue<T> {
     begun: BTreeMap<u64, Running>,
     stuck: HashMap<u64, Running>,
     next_number: u64,
+    /// Threads that are being woken.
+    waking: usize,
     addresses: HashMap<PeerGroup, Address<T>>,
     /// The addresses that have jobs waiting, the next one first.
     turns: VecDeque<PeerGroup>,
@@ -122,6 +142,7 @@ impl<T> Default for Queue<T> {
             begun: BTreeMap::new(),
             stuck: HashMap::new(),
             next_number: 0,
+            waking: 0,
             addresses: HashMap::new(),
             turns: VecDeque::new(),
         }
@@ -285,6 +306,7 @@ impl Jobs {
             shared: Arc::new(Shared {
                 threads,
                 most_stuck: MAX_STUCK,
+                most_waking: std::thread::available_parallelism().map_or(1, NonZero::get),
                 queue: Mutex::default(),
             }),
         }
@@ -303,10 +325,29 @@ impl Jobs {
         }
     }
 
-    /// Hands a job to a thread of the present runtime, which goes on with those that wait.
+    /// Wakes a thread of the present runtime for a job, which goes on with those that wait.
     fn run(&self, number: u64, job: Job) {
-        let shared = Arc::clone(&self.shared);
-        tokio::task::spawn_blocking(move || shared.run(number, job));
+        let waking = Waking(self.clone());
+        tokio::task::spawn_blocking(move || {
+            let jobs = waking.0.clone();
+            drop(waking);
+            jobs.wake_next();
+            jobs.shared.run(number, job);
+        });
+    }
+
+    /// Wakes a thread, if jobs wait for one.
+    fn wake_next(&self) {
+        let mut queue = self.shared.lock();
+        if queue.waking >= self.shared.most_waking {
+            return;
+        }
+        let next = queue.begin_next(self.shared.threads, clock::now());
+        queue.waking += usize::from(next.is_some());
+        drop(queue);
+        if let Some((number, job)) = next {
+            self.run(number, job);
+        }
     }
 
     /// Gives the threads of stuck jobs to those that wait, if any does: a job may take as long as it likes.
@@ -324,6 +365,7 @@ impl Jobs {
         while let Some(job) = queue.begin_next(self.shared.threads, now) {
             next.push(job);
         }
+        queue.waking += next.len();
         drop(queue);
         if stuck == new {
             tracing::warn!(
@@ -338,6 +380,15 @@ impl Jobs {
     }
 }
 
+/// A thread that is being woken, until this is dropped: it runs, or its runtime has ended.
+struct Waking(Jobs);
+
+impl Drop for Waking {
+    fn drop(&mut self) {
+        self.0.shared.lock().waking -= 1;
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue<Job>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
@@ -346,11 +397,7 @@ impl Shared {
     /// Runs this job, and those that are next after it.
     fn run(&self, mut number: u64, mut job: Job) {
         loop {
-            let Job { id, work, done, .. } = job;
-            // What a panic leaves behind is dropped with the job, and its connection ends.
-            let reply = catch_unwind(AssertUnwindSafe(work)).ok();
-            // Its connection may be over, and dropping what nobody takes must not cost this thread's turn.
-            let _ = catch_unwind(AssertUnwindSafe(move || drop(done.send((id, reply)))));
+            job.run();
             let mut queue = self.lock();
             queue.returned(number);
             let Some(next) = queue.begin_next(self.threads, clock::now()) else {
@@ -359,6 +406,46 @@ impl Shared {
             (number, job) = next;
         }
     }
+}
+
+impl Job {
+    fn run(self) {
+        let Self {
+            id,
+            work,
+            done,
+            stuck,
+        } = self;
+        match work {
+            Work::Blocking(work) => {
+                // What a panic leaves behind is dropped with the job, and its connection ends.
+                let reply = catch_unwind(AssertUnwindSafe(work)).ok();
+                send(&done, id, reply);
+            }
+            Work::Deferred(work) => {
+                let ended = Arc::new(AtomicBool::new(false));
+                let (other, others) = (Arc::clone(&ended), Arc::clone(&stuck));
+                let respond = Respond::new(move |reply| {
+                    send(&done, id, reply);
+                    if other.swap(true, AcqRel) {
+                        others.fetch_sub(1, Relaxed);
+                    }
+                });
+                // After a panic nobody responds, which says so.
+                let _ = catch_unwind(AssertUnwindSafe(move || work(respond)));
+                stuck.fetch_add(1, Relaxed);
+                if ended.swap(true, AcqRel) {
+                    stuck.fetch_sub(1, Relaxed);
+                }
+            }
+        }
+    }
+}
+
+/// Says what came of a job. Its connection may be over, and dropping what nobody takes must not cost this
+/// thread's turn.
+fn send(done: &UnboundedSender<Done>, id: CallId, reply: Option<Reply>) {
+    let _ = catch_unwind(AssertUnwindSafe(move || drop(done.send((id, reply)))));
 }
 
 impl Queue<Job> {
@@ -381,7 +468,7 @@ impl JobsOfConnection {
         self.counts.in_flight
     }
 
-    /// The same without those that are stuck.
+    /// The same without those that are stuck, or have given their threads back.
     pub(crate) fn not_stuck(&self) -> usize {
         let stuck = self.stuck.load(Relaxed);
         self.counts.in_flight.saturating_sub(stuck)
@@ -423,7 +510,8 @@ impl JobsOfConnection {
         let now = clock::now();
         self.next_look.get_or_insert(now + STUCK_AFTER);
         let mut queue = shared.lock();
-        let next = match queue.start_at_once(self.group, shared.threads) {
+        let may_wake = queue.waking < shared.most_waking;
+        let next = match may_wake && queue.start_at_once(self.group, shared.threads) {
             true => {
                 let running = Running {
                     group: self.group,
@@ -434,9 +522,13 @@ impl JobsOfConnection {
             }
             false => {
                 queue.push(self.group, self.connection, job);
-                queue.begin_next(shared.threads, now)
+                match may_wake {
+                    true => queue.begin_next(shared.threads, now),
+                    false => None,
+                }
             }
         };
+        queue.waking += usize::from(next.is_some());
         drop(queue);
         if let Some((number, job)) = next {
             self.jobs.run(number, job);

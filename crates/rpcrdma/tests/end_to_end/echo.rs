@@ -3,7 +3,7 @@
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
 use oncrpc::xdr::{Payload, Reader, Writer};
-use oncrpc::{Answer, Caller, Reply, ReplyBound, Service, Transport, TransportError};
+use oncrpc::{Answer, Caller, Reply, ReplyBound, Respond, Service, Transport, TransportError};
 use std::pin::Pin;
 use std::sync::{Condvar, Mutex};
 use tokio::sync::{Notify, watch};
@@ -19,6 +19,11 @@ pub(crate) const LATER: u32 = 2;
 pub(crate) const PANIC: u32 = 3;
 /// To answer nothing.
 pub(crate) const NOTHING: u32 = 4;
+
+/// To give the thread back, and to answer at [`Echo::open`].
+pub(crate) const DEFERRED: u32 = 5;
+/// To give the thread back, and to forget the call.
+pub(crate) const FORGOTTEN: u32 = 6;
 
 /// Items of call and reply, for every shape of either.
 pub(crate) const SHAPES: &[(&[usize], &[usize])] = &[
@@ -117,6 +122,7 @@ pub(crate) struct Echo {
     gate: Mutex<bool>,
     opened: Condvar,
     opened_later: Notify,
+    deferred: Mutex<Vec<(Respond, Payload)>>,
 }
 
 impl Default for Echo {
@@ -126,6 +132,7 @@ impl Default for Echo {
             gate: Mutex::default(),
             opened: Condvar::default(),
             opened_later: Notify::new(),
+            deferred: Mutex::default(),
         }
     }
 }
@@ -136,14 +143,18 @@ impl Echo {
         *self.gate.lock().expect("no panic holds it") = true;
         self.opened.notify_all();
         self.opened_later.notify_one();
+        let deferred = std::mem::take(&mut *self.deferred.lock().expect("no panic holds it"));
+        for (respond, reply) in deferred {
+            respond.with(Reply::Message(reply));
+        }
     }
 
-    /// Calls that were handed to threads so far.
+    /// Calls that threads have begun so far.
     pub(crate) fn blocked(&self) -> u32 {
         *self.blocked.borrow()
     }
 
-    /// Waits until so many calls were handed to threads.
+    /// Waits until threads have begun so many calls.
     pub(crate) async fn wait_for_blocked(&self, many: u32) {
         let mut blocked = self.blocked.subscribe();
         let enough = blocked.wait_for(|blocked| *blocked >= many).await;
@@ -178,20 +189,25 @@ impl Service for Shared {
         let echo = std::sync::Arc::clone(&self.0);
         let (what, reply) = Echo::reply(&call);
         match what {
-            BLOCKING => {
+            BLOCKING => Answer::Blocking(Box::new(move || {
                 echo.blocked.send_modify(|blocked| *blocked += 1);
-                Answer::Blocking(Box::new(move || {
-                    let mut open = echo.gate.lock().expect("no panic holds it");
-                    while !*open {
-                        open = echo.opened.wait(open).expect("no panic holds it");
-                    }
-                    Reply::Message(reply)
-                }))
-            }
+                let mut open = echo.gate.lock().expect("no panic holds it");
+                while !*open {
+                    open = echo.opened.wait(open).expect("no panic holds it");
+                }
+                Reply::Message(reply)
+            })),
             LATER => Answer::Later(Box::pin(async move {
                 echo.opened_later.notified().await;
                 Reply::Message(reply)
             })),
+            DEFERRED => Answer::Deferred(Box::new(move |respond| {
+                let mut deferred = echo.deferred.lock().expect("no panic holds it");
+                deferred.push((respond, reply));
+                drop(deferred);
+                echo.blocked.send_modify(|blocked| *blocked += 1);
+            })),
+            FORGOTTEN => Answer::Deferred(Box::new(drop)),
             PANIC => Answer::Blocking(Box::new(|| panic!("the service was told to"))),
             NOTHING => Answer::Now(Reply::Nothing),
             _ => Answer::message(reply),

@@ -205,6 +205,44 @@ fn panicking_service_costs_one_connection_and_no_other() {
 }
 
 #[test]
+fn calls_that_gave_their_threads_back_hold_up_no_others() {
+    const MANY: u32 = 100;
+    run_in_each_version(async || {
+        let world = World::new(server_config()).await;
+        let client = world.client(ClientConfig::default()).await;
+        exchange(&client, &[], &[]).await;
+        let mut deferred = tokio::task::JoinSet::new();
+        for _ in 0..MANY {
+            let client = client.clone();
+            deferred.spawn(async move { ask(&client, echo::DEFERRED).await });
+        }
+        // More than have threads.
+        world.service.wait_for_blocked(MANY).await;
+        exchange(&client, &[], &[]).await;
+        assert_eq!(deferred.len(), MANY as usize);
+        world.service.open();
+        while let Some(answered) = deferred.join_next().await {
+            echo::check(&answered.unwrap().unwrap(), &[]);
+        }
+        world.server.shutdown().await;
+    });
+}
+
+#[test]
+fn reply_that_nobody_sends_any_more_costs_the_connection() {
+    run_in_each_version(async || {
+        let world = World::new(server_config()).await;
+        let config = ClientConfig {
+            reconnect: false,
+            ..ClientConfig::default()
+        };
+        let client = world.client(config).await;
+        assert_disconnected(&ask(&client, echo::FORGOTTEN).await);
+        world.server.shutdown().await;
+    });
+}
+
+#[test]
 fn cancelled_call_leaves_the_connection_usable() {
     run_in_each_version(async || {
         let world = World::new(server_config()).await;

@@ -61,10 +61,10 @@ fn client_that_has_its_share_in_flight_leaves_the_others_theirs() {
     };
     assert!(is_jukebox(&nfs.call(call_of(&peer, busy, &create))));
     // So are the calls of others, and they are executed.
-    let Answer::Blocking(job) = nfs.call(call_of(&peer, "127.0.0.2:700", &create)) else {
+    let Answer::Deferred(job) = nfs.call(call_of(&peer, "127.0.0.2:700", &create)) else {
         panic!("another client has room")
     };
-    let Reply::Message(payload) = job() else {
+    let Some(Reply::Message(payload)) = Respond::wait(job) else {
         panic!("it has a reply")
     };
     let created = reply_of(&create, &mut read_reply(&payload, 7).unwrap());

@@ -41,6 +41,7 @@ impl Peer {
         match self.send_on(connection, self.message(xid, &args::Remove { object })) {
             Answer::Now(reply) => status_of(&reply, xid),
             Answer::Blocking(job) => status_of(&job(), xid),
+            Answer::Deferred(job) => status_of(&Respond::wait(job).unwrap(), xid),
             Answer::Later(_) => panic!("nobody else is executing it"),
         }
     }
@@ -105,7 +106,9 @@ fn retransmitted_write_does_not_undo_a_later_one() {
     let file = create(&peer, "f");
     let write = |xid, data| match peer.send(xid, &write_args(file, 0, data)) {
         Answer::Now(reply) => assert_eq!(status_of(&reply, xid), None),
-        Answer::Blocking(_) | Answer::Later(_) => panic!("memory does not wait"),
+        Answer::Blocking(_) | Answer::Deferred(_) | Answer::Later(_) => {
+            panic!("memory does not wait")
+        }
     };
     write(100, b"first");
     write(101, b"later");
@@ -134,7 +137,9 @@ fn large_write_is_another_call_if_one_byte_of_its_data_is_another() {
         }
         match peer.send_message(message) {
             Answer::Now(reply) => assert_eq!(status_of(&reply, xid), None),
-            Answer::Blocking(_) | Answer::Later(_) => panic!("memory does not wait"),
+            Answer::Blocking(_) | Answer::Deferred(_) | Answer::Later(_) => {
+                panic!("memory does not wait")
+            }
         }
     };
     let read = |xid| {
@@ -226,14 +231,14 @@ fn same_xid_with_other_arguments_is_another_call() {
 fn call_retransmitted_during_execution_waits_for_the_results() {
     let (peer, _dir) = slow();
     let object = place(peer.root(), "f");
-    let Answer::Blocking(job) = peer.send(100, &args::Remove { object }) else {
+    let Answer::Deferred(job) = peer.send(100, &args::Remove { object }) else {
         panic!("a change is a job")
     };
     let Answer::Later(mut again) = peer.send(100, &args::Remove { object }) else {
         panic!("the results are not there yet")
     };
     assert!(poll(&mut again).is_pending());
-    assert_eq!(status_of(&job(), 100), None);
+    assert_eq!(status_of(&Respond::wait(job).unwrap(), 100), None);
     let Poll::Ready(reply) = poll(&mut again) else {
         panic!("the results are there")
     };
@@ -256,7 +261,9 @@ fn call_is_the_same_whether_its_data_came_in_a_chunk_or_in_the_stream() {
         }
         match peer.send_message(message) {
             Answer::Now(reply) => status_of(&reply, xid),
-            Answer::Blocking(_) | Answer::Later(_) => panic!("memory does not wait"),
+            Answer::Blocking(_) | Answer::Deferred(_) | Answer::Later(_) => {
+                panic!("memory does not wait")
+            }
         }
     };
     assert_eq!(status(100, b"one", true), None);
@@ -269,7 +276,7 @@ fn call_is_the_same_whether_its_data_came_in_a_chunk_or_in_the_stream() {
 fn only_the_last_of_several_retransmissions_gets_the_results() {
     let (mut peer, _dir) = slow();
     let object = place(peer.root(), "f");
-    let Answer::Blocking(job) = peer.send(100, &args::Remove { object }) else {
+    let Answer::Deferred(job) = peer.send(100, &args::Remove { object }) else {
         panic!("a change is a job")
     };
     let mut again = |from| {
@@ -284,7 +291,7 @@ fn only_the_last_of_several_retransmissions_gets_the_results() {
     let mut third = again("127.0.0.1:702");
     assert!(matches!(poll(&mut second), Poll::Ready(Reply::Nothing)));
     assert!(poll(&mut third).is_pending());
-    assert_eq!(status_of(&job(), 100), None);
+    assert_eq!(status_of(&Respond::wait(job).unwrap(), 100), None);
     let Poll::Ready(reply) = poll(&mut third) else {
         panic!("the results are there")
     };
@@ -300,11 +307,11 @@ fn call_retransmitted_on_the_same_connection_is_dropped() {
         let message = peer.message(100, &args::Remove { object });
         peer.programs.call(message, &caller)
     };
-    let Answer::Blocking(job) = send() else {
+    let Answer::Deferred(job) = send() else {
         panic!("a change is a job")
     };
     assert!(matches!(send(), Answer::Now(Reply::Nothing)));
-    assert_eq!(status_of(&job(), 100), None);
+    assert_eq!(status_of(&Respond::wait(job).unwrap(), 100), None);
     let Answer::Now(reply) = send() else {
         panic!("the results are there")
     };
@@ -364,10 +371,13 @@ fn call_in_execution_is_not_evicted() {
     for xid in 1000..3000 {
         let object = place(peer.root(), "none");
         let message = peer.message(xid, &args::Remove { object });
-        let Answer::Blocking(job) = peer.send_on(&connection, message) else {
+        let Answer::Deferred(job) = peer.send_on(&connection, message) else {
             panic!("a change is a job")
         };
-        assert_eq!(status_of(&job(), xid), Some(Status::NoEntry));
+        assert_eq!(
+            status_of(&Respond::wait(job).unwrap(), xid),
+            Some(Status::NoEntry)
+        );
     }
     let again = peer.send(100, &args::Remove { object });
     assert!(matches!(again, Answer::Later(_)));

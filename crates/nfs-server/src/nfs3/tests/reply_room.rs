@@ -180,6 +180,7 @@ fn check(room: ReplyRoom, offset: u64, count: u32, read: Option<usize>) {
         let reply = match peer.programs.call(w.finish(), &caller) {
             Answer::Now(reply) => reply,
             Answer::Blocking(job) => job(),
+            Answer::Deferred(job) => Respond::wait(job).unwrap(),
             Answer::Later(_) => panic!("nothing here is a future"),
         };
         let got = match reply {

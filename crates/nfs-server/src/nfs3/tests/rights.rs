@@ -100,10 +100,10 @@ fn groups_are_looked_up_by_a_job_and_known_afterwards() {
         })
     };
     let caller = Caller::new(LOOPBACK.parse().unwrap());
-    let Answer::Blocking(job) = peer.programs.call(call(), &caller) else {
+    let Answer::Deferred(job) = peer.programs.call(call(), &caller) else {
         panic!("the user database is not to be asked here");
     };
-    assert!(matches!(job(), Reply::Message(_)));
+    assert!(matches!(Respond::wait(job), Some(Reply::Message(_))));
     assert!(matches!(
         peer.programs.call(call(), &caller),
         Answer::Now(_)

@@ -1,0 +1,147 @@
+//! What has to be on the disk before a call is answered.
+
+use super::node::Node;
+use super::owed::Owed;
+use super::sys::{Stop, Try};
+use super::{Changes, Inner, LocalFs};
+use crate::fs::{Change, Error, FileId, FileKind, Outcome, Stability};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// How a file comes to the disk.
+enum Way<'a> {
+    /// It need not.
+    None,
+    /// By a sync of this descriptor.
+    File(&'a OwnedFd),
+    /// By one of the file system as a whole: this user may not read it.
+    FileSystem,
+}
+
+/// Work on a file, until this is dropped.
+struct Work {
+    inner: Arc<Inner>,
+    file: FileId,
+    since: Instant,
+}
+
+impl Work {
+    fn begin(inner: &Arc<Inner>, file: FileId) -> Try<Self> {
+        Ok(Self {
+            since: inner.working.enter(file)?,
+            inner: Arc::clone(inner),
+            file,
+        })
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.inner.working.leave(self.file, self.since);
+    }
+}
+
+impl LocalFs {
+    /// Runs a change as a job that works on a file, and gives its thread back while it waits for a sync that
+    /// others do.
+    pub(super) fn change_durably<T: Change + Send + 'static>(
+        &self,
+        file: FileId,
+        op: impl FnOnce(&Inner, &mut Owed) -> Try<T> + Send + 'static,
+    ) -> Outcome<T> {
+        let inner = Arc::clone(&self.inner);
+        Outcome::Deferred(Box::new(move |then| {
+            let mut owed = Owed::default();
+            let work = Work::begin(&inner, file);
+            let result = work.as_ref().map_err(|stop| *stop);
+            let result = result.and_then(|_| op(&inner, &mut owed));
+            let result = result.unwrap_or_else(|stop| T::failed(stop.into()));
+            inner.shed_if_exhausted();
+            inner.pay(owed, move |paid| {
+                drop(work);
+                then(match paid {
+                    Ok(()) => result,
+                    Err(error) => result.but(error),
+                });
+            });
+        }))
+    }
+}
+
+impl Inner {
+    /// Syncs what is owed on this thread.
+    pub(super) fn pay_here(&self, owed: Owed) -> Try<()> {
+        owed.iter().try_for_each(|dir| self.persist(dir))
+    }
+
+    /// Syncs what is owed, and does `then` when that has ended, on whatever thread.
+    fn pay(
+        self: &Arc<Self>,
+        mut owed: Owed,
+        then: impl FnOnce(Result<(), Error>) + Send + 'static,
+    ) {
+        let Some(last) = owed.pop() else {
+            return then(Ok(()));
+        };
+        let way = match self.pay_here(owed).and_then(|()| self.way(&last)) {
+            Ok(way) => way,
+            Err(stop) => return then(Err(stop.into())),
+        };
+        let Way::File(fd) = way else {
+            return then(self.sync(&last, way).map_err(Error::from));
+        };
+        let inner = Arc::clone(self);
+        let ended = move |result| then(inner.synced(result).map_err(Error::from));
+        let sync = || rustix::fs::fsync(fd);
+        last.syncs.sync_then(sync, Box::new(ended));
+    }
+
+    /// Sees to it that the attributes or entries of a file are on the disk. What can only be
+    /// reached by its name, such as a symbolic link, is as durable as its directory.
+    pub(super) fn persist(&self, node: &Node) -> Try<()> {
+        self.sync(node, self.way(node)?)
+    }
+
+    fn way<'a>(&self, node: &'a Node) -> Try<Way<'a>> {
+        if self.memory
+            || self.changes == Changes::Cached
+            || !matches!(node.kind, FileKind::Regular | FileKind::Directory)
+        {
+            return Ok(Way::None);
+        }
+        if let Some(fd) = node.reader() {
+            return Ok(Way::File(fd));
+        }
+        match self.proc.reopen(node.path.as_fd(), OFlags::RDONLY) {
+            // More names of a directory will change.
+            Ok(fd) => Ok(Way::File(node.reader_or(fd))),
+            Err(Errno::ACCESS) => Ok(Way::FileSystem),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn sync(&self, node: &Node, way: Way<'_>) -> Try<()> {
+        self.synced(match way {
+            Way::None => return Ok(()),
+            Way::File(fd) if node.is_directory() => node.syncs.sync(|| rustix::fs::fsync(fd)),
+            Way::File(fd) => rustix::fs::fsync(fd),
+            Way::FileSystem => rustix::fs::syncfs(self.open_directory(&self.root)?),
+        })
+    }
+
+    /// What came of syncing. The kernel may tell of data that was lost here, and not once more to
+    /// the COMMIT of that data.
+    pub(super) fn synced(&self, result: Result<(), Errno>) -> Try<()> {
+        match result {
+            // Not a file system with a disk.
+            Ok(()) | Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
+            Err(errno) => {
+                self.note_loss(errno, Stability::FileSync);
+                Err(Stop::from(errno))
+            }
+        }
+    }
+}
