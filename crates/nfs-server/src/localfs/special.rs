@@ -45,8 +45,9 @@ impl Inner {
 
 impl FsKind {
     /// Whether a sync of a new file puts all on the disk that was changed before it: the log of XFS and the
-    /// journal of ext4, where it has one, are written up to that file, in order. `device` is that of
-    /// the file system.
+    /// journal of ext4, where it has one, are written up to that file, in order. So a sync of a directory puts
+    /// the new files in it on the disk as well, as they were made: one transaction makes a file and its name.
+    /// `device` is that of the file system.
     pub(super) fn has_journal(self, device: (u32, u32)) -> bool {
         match self {
             Self::Xfs => true,

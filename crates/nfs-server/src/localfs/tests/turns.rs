@@ -36,6 +36,43 @@ fn calls_in_one_directory_are_told_apart_by_its_attributes() {
     }
 }
 
+/// Calls that leave their replies to the sync of another one have them all the same.
+#[test]
+fn changes_that_share_a_sync_are_all_answered() {
+    let mut export = Export::new();
+    export.restart_with(|inner| inner.changes = Changes::Durable);
+    let (root, local) = (export.fs().root(), export.fs());
+    let who = Identity::root();
+    let other = Name::new(b"other").unwrap();
+    let directory = Make::Directory(SetAttributes::mode(0o755));
+    let other = local.make(&who, root, other, directory).wait();
+    let other = other.result.unwrap().file;
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let who = &who;
+            scope.spawn(move || {
+                for call in 0..3 {
+                    let name = format!("{thread} {call}");
+                    let name = Name::new(name.as_bytes()).unwrap();
+                    let made = local.make(who, root, name, file(0o600));
+                    assert!(matches!(made, Outcome::Deferred(_)));
+                    let made = made.wait().result.unwrap().file;
+                    let linked = local.link(who, made, other, name).wait();
+                    assert_eq!(linked.result, Ok(()));
+                    let moved = local.rename(who, (root, name), (other, name)).wait();
+                    assert_eq!(moved.result, Ok(()));
+                    let removed = local.remove(who, other, name).wait();
+                    assert_eq!(removed.result, Ok(()));
+                    let removed = local.remove(who, other, name).wait();
+                    assert_eq!(removed.result, Err(Error::NotFound), "nothing is owed");
+                }
+            });
+        }
+    });
+    assert_eq!(local.inner.working.on(root), 0);
+    assert_eq!(local.inner.working.on(other), 0);
+}
+
 /// Each WRITE makes the file longer, so that what a client was told is a span of sizes, which no other
 /// client's span may lie within.
 #[test]
