@@ -29,6 +29,7 @@ use self::series::Series;
 use self::tests::{TESTS, Test};
 use crate::command::build;
 
+pub(crate) use self::image::debian_root::{CHROOT, Purpose};
 pub(crate) use self::mix::{Options as MixOptions, run as record_mix};
 pub(crate) use self::servers::{GuestMachine, ServerTimes, time_servers};
 
@@ -129,6 +130,15 @@ fn image(kernel: Series, install: bool, report: &Report) -> Result<Image> {
     }
     packages::check()?;
     image::ready(&lab(), kernel, report)
+}
+
+/// The archive (tar) of a Debian without anything of ours, made if need be.
+///
+/// # Errors
+///
+/// It cannot be made.
+pub(crate) fn clean_debian(purpose: &Purpose, say: impl Fn(&str)) -> Result<PathBuf> {
+    image::debian_root::ready(&lab(), purpose, say)
 }
 
 /// The tests of these names; without any, those of a usual run.

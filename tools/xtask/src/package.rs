@@ -1,5 +1,6 @@
 //! `cargo xtask package`: a Debian package, and an image for containers.
 
+mod check;
 mod deb;
 mod facts;
 mod licenses;
@@ -16,6 +17,9 @@ use clap::{Args, ValueEnum};
 
 use self::facts::{Progress, sha256};
 
+/// Where packages go by default, from the root of the work tree.
+const OUTPUT: &str = "target/package";
+
 /// A Debian package (cargo-deb), and an archive of an OCI image with the static program and nothing else
 #[derive(Args)]
 pub(crate) struct Options {
@@ -23,13 +27,16 @@ pub(crate) struct Options {
     #[arg(long, value_enum)]
     only: Option<Kind>,
     /// Where the packages go
-    #[arg(long, value_name = "DIR", default_value = "target/package")]
+    #[arg(long, value_name = "DIR", default_value = OUTPUT)]
     output: PathBuf,
     /// Who answers for the Debian package
     #[arg(long, value_name = "NAME <MAIL>")]
     maintainer: Option<String>,
+    /// Then use them: the Debian package in a clean Debian, the image unpacked by others' tools
+    #[arg(long)]
+    check: bool,
     /// Make nothing but the tree of the image, in this directory: for contrib/Containerfile
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["only", "output", "maintainer"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["only", "output", "maintainer", "check"])]
     root: Option<PathBuf>,
 }
 
@@ -42,9 +49,9 @@ enum Kind {
 }
 
 /// What was made.
-pub(crate) struct Packages {
-    pub(crate) deb: Option<PathBuf>,
-    pub(crate) oci: Option<PathBuf>,
+struct Packages {
+    deb: Option<PathBuf>,
+    oci: Option<PathBuf>,
 }
 
 /// Makes the packages and says where they are.
@@ -61,12 +68,31 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             .with_context(|| format!("cannot write to {}", folder.display()));
     }
     let made = make(options, &progress)?;
+    if options.check {
+        if let Some(package) = &made.deb {
+            check::deb(package, &progress)?;
+        }
+        if let Some(archive) = &made.oci {
+            check::oci(archive, &progress)?;
+        }
+    }
     let all: Vec<_> = [&made.deb, &made.oci].into_iter().flatten().collect();
     println!();
     for path in all {
         println!("{}", described(path)?);
     }
     Ok(())
+}
+
+/// Makes the Debian package, in its usual place, and says where it is.
+///
+/// # Errors
+///
+/// Those of [`run`].
+pub(crate) fn debian_package() -> Result<PathBuf> {
+    let folder = crate::root().join(OUTPUT);
+    fs::create_dir_all(&folder)?;
+    deb::make(&folder, None, &Progress::start())
 }
 
 fn make(options: &Options, progress: &Progress) -> Result<Packages> {

@@ -355,8 +355,8 @@ fn write_initrd(run: &TestRun<'_>, boot: &Boot<'_>) -> Result<PathBuf> {
     let path = run.work.join(format!("{}.initrd", boot.name));
     fs::copy(&run.image.initramfs, &path)?;
     let mut archive = Cpio::new(File::options().append(true).open(&path)?);
-    archive.file("init", 0o755, &read("guest/init")?)?;
-    for library in ["lib.sh", "load.sh", "ours.sh"] {
+    archive.file("init", 0o755, &read(&format!("guest/{}", run.image.init))?)?;
+    for library in ["lib.sh", "load.sh", "machine.sh", "ours.sh"] {
         let content = read(&format!("guest/{library}"))?;
         archive.file(&format!("lab/{library}"), 0o644, &content)?;
     }

@@ -4,6 +4,7 @@
 //! everything it was made from, so that a change of the recipe makes a new one.
 
 mod cpio;
+pub(super) mod debian_root;
 mod kernel;
 mod siw;
 mod userland;
@@ -25,6 +26,8 @@ pub(super) struct Image {
     pub(super) kernel: PathBuf,
     /// Everything but `/init` and the scripts, which [`super::guest`] appends.
     pub(super) initramfs: PathBuf,
+    /// The file of `testing/interop/guest` that is `/init`.
+    pub(super) init: &'static str,
 }
 
 /// Folders of the guest that no package brings.
@@ -108,6 +111,7 @@ pub(super) fn ready(lab: &Path, series: Series, report: &Report) -> Result<Image
     Ok(Image {
         kernel: kernel.join(kernel::IMAGE),
         initramfs,
+        init: "init",
     })
 }
 

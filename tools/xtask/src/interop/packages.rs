@@ -26,7 +26,7 @@ const fn program(name: &'static str, package: &'static str) -> Need {
     }
 }
 
-const NEEDS: [Need; 14] = [
+const NEEDS: [Need; 16] = [
     program("apt-get", "apt"),
     program("dpkg-deb", "dpkg"),
     program("tar", "tar"),
@@ -46,6 +46,8 @@ const NEEDS: [Need; 14] = [
     program("tshark", "tshark"),
     program("prometheus", "prometheus"),
     program("promtool", "prometheus"),
+    program("mmdebstrap", "mmdebstrap"),
+    program("dpkg-shlibdeps", "dpkg-dev"),
 ];
 
 /// Folders of programs that are not on everybody's path.

@@ -3,6 +3,7 @@
 mod both_versions;
 mod capture;
 mod cut_connection;
+mod deb_under_systemd;
 mod idle;
 mod in_one_guest;
 mod inline_sizes;
@@ -42,7 +43,7 @@ pub(super) struct Test {
     pub(super) run: fn(&TestRun<'_>) -> Result<()>,
 }
 
-pub(super) const TESTS: [Test; 23] = [
+pub(super) const TESTS: [Test; 24] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -168,6 +169,13 @@ pub(super) const TESTS: [Test; 23] = [
         usual: true,
         ours: true,
         run: dashboard,
+    },
+    Test {
+        name: "deb-under-systemd",
+        about: "the service of our Debian package, in a Debian with systemd, serves the kernel's client",
+        usual: true,
+        ours: true,
+        run: deb_under_systemd::run,
     },
     Test {
         name: "posix-suite",
