@@ -184,7 +184,7 @@ impl Back {
                 match answer {
                     Answer::Now(reply) => reply,
                     Answer::Later(reply) => reply.await,
-                    Answer::Blocking(_) => Reply::Nothing,
+                    Answer::Blocking(_) | Answer::Deferred(_) => Reply::Nothing,
                 }
             }));
         }
