@@ -39,6 +39,7 @@
 //! FUSE or one behind a network, even looking at an open file may wait: there everything is a job.
 
 mod acl;
+mod ahead;
 mod caller;
 mod data;
 mod durable;

@@ -96,7 +96,10 @@ impl Inner {
         let inner = Arc::clone(self);
         let ended = move |result| then(inner.synced(result).map_err(Error::from));
         let sync = || rustix::fs::fsync(fd);
-        last.syncs.sync_then(sync, Box::new(ended));
+        match self.journal {
+            true => last.syncs_ahead.sync_then(sync, Box::new(ended)),
+            false => last.syncs.sync_then(sync, Box::new(ended)),
+        }
     }
 
     /// Sees to it that the attributes or entries of a file are on the disk. What can only be

@@ -1,5 +1,6 @@
 //! Open files.
 
+use super::ahead::SyncsAhead;
 use super::group_commit::GroupCommit;
 use super::id::TableId;
 use super::sys::Stat;
@@ -66,6 +67,8 @@ pub(super) struct Node {
     pub(super) writing: Mutex<()>,
     /// Syncs of a directory.
     pub(super) syncs: GroupCommit,
+    /// The same, where there is a journal.
+    pub(super) syncs_ahead: SyncsAhead,
     /// What callers may do with it.
     pub(super) verdicts: Verdicts,
     /// When a directory was last seen within the export, in milliseconds since the start; 0 is never.
@@ -94,6 +97,7 @@ impl Node {
             verifier: Arc::clone(verifier),
             writing: Mutex::new(()),
             syncs: GroupCommit::default(),
+            syncs_ahead: SyncsAhead::default(),
             verdicts: Verdicts::default(),
             seen: AtomicU64::new(0),
         }
