@@ -3,7 +3,7 @@
 use buffer::{Buffer, Pool};
 use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3, NfsAcl3, Squash};
 use oncrpc::xdr::Payload;
-use oncrpc::{Answer, Caller, Programs, Reply, Service};
+use oncrpc::{Answer, Caller, Programs, Reply, Respond, Service};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -49,6 +49,7 @@ impl Site {
         match self.programs.call(call, &self.caller) {
             Answer::Now(reply) => reply,
             Answer::Blocking(job) => job(),
+            Answer::Deferred(job) => Respond::wait(job).expect("nothing panics"),
             Answer::Later(reply) => {
                 match pin!(reply).poll(&mut Context::from_waker(Waker::noop())) {
                     Poll::Ready(reply) => reply,
