@@ -114,3 +114,99 @@ fn file_systems_that_the_kernel_makes_up_are_refused() {
 in_both_ways! {
     mount_point_fails_no_listing
 }
+
+/// Runs a program; whether there is one, and it succeeds.
+fn done(program: &str, args: &[&str]) -> bool {
+    let output = std::process::Command::new(program).args(args).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+/// A btrfs in a file, on a mount point of this thread's.
+struct Btrfs {
+    at: PathBuf,
+    _dir: TempDir,
+}
+
+impl Btrfs {
+    /// None where there can be none.
+    fn new() -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let (image, at) = (dir.path().join("image"), dir.path().join("mnt"));
+        let file = fs::File::create(&image).unwrap();
+        // Less than this, and mkfs.btrfs refuses; it is a hole.
+        file.set_len(256 << 20).unwrap();
+        fs::create_dir(&at).unwrap();
+        let [image, mnt] = [&image, &at].map(|path| path.to_str().unwrap());
+        let made = mounts_alone()
+            && done("mkfs.btrfs", &["-q", image])
+            && done("mount", &["-t", "btrfs", "-o", "loop", image, mnt]);
+        if !made {
+            eprintln!("no btrfs to be had (mkfs.btrfs, mount, the module, root): skipped");
+            return None;
+        }
+        Some(Self { at, _dir: dir })
+    }
+
+    /// A new subvolume.
+    fn subvolume(&self, path: &str) -> PathBuf {
+        let path = self.at.join(path);
+        assert!(done(
+            "btrfs",
+            &["subvolume", "create", path.to_str().unwrap()]
+        ));
+        path
+    }
+}
+
+impl Drop for Btrfs {
+    fn drop(&mut self) {
+        assert!(done("umount", &[self.at.to_str().unwrap()]));
+    }
+}
+
+/// The roots of all subvolumes have one inode number, and a snapshot has those of what it is of.
+#[test]
+fn subvolumes_of_btrfs_are_told_apart() {
+    let Some(btrfs) = Btrfs::new() else {
+        return;
+    };
+    let outer = btrfs.subvolume("outer");
+    let inner = btrfs.subvolume("outer/inner");
+    fs::write(outer.join("f"), "outer").unwrap();
+    fs::write(inner.join("f"), "inner").unwrap();
+    assert_eq!(
+        fs::metadata(&outer).unwrap().ino(),
+        fs::metadata(&inner).unwrap().ino()
+    );
+    let find = |handles, path: &str| {
+        HANDLES.set(handles);
+        let local = LocalFs::open(&outer, options()).unwrap();
+        assert_eq!(local.has_kernel_handles(), handles == Handles::Auto);
+        let who = Identity::root();
+        let found = path.split('/').try_fold(local.root(), |dir, name| {
+            let step = Step::Name(Name::new(name.as_bytes()).unwrap());
+            let found = local.lookup(&who, dir, step).wait().result;
+            found.map(|found| found.file)
+        })?;
+        let read = local.read(&who, found, 0, 100).wait().result?;
+        Ok(read.data.concat())
+    };
+    assert_eq!(find(Handles::Table, "f"), Ok(b"outer".to_vec()));
+    assert_eq!(find(Handles::Table, "inner"), Err(Error::Access));
+    assert_eq!(find(Handles::Auto, "f"), Ok(b"outer".to_vec()));
+    assert_eq!(find(Handles::Auto, "inner/f"), Ok(b"inner".to_vec()));
+}
+
+/// The same, where there is no btrfs.
+#[test]
+fn directory_of_another_device_is_not_here_with_the_table() {
+    for handles in [Handles::Table, Handles::Auto] {
+        HANDLES.set(handles);
+        let export = Export::new();
+        let inner = &export.fs().inner;
+        let mut stat = sys::stat(&inner.root.path, true).unwrap();
+        assert!(inner.is_here(&stat));
+        stat.device.1 += 1;
+        assert_eq!(inner.is_here(&stat), export.fs().has_kernel_handles());
+    }
+}
