@@ -270,8 +270,8 @@ impl LocalFs {
         }
     }
 
-    /// Runs a change, as a job unless the file system is in memory, and out of reach of others. In haste nothing may be changed
-    /// yet when it turns out that it would wait.
+    /// Runs a change, as a job unless the file system is in memory, and out of reach of others. In haste
+    /// nothing may be changed yet when it turns out that it would wait.
     fn change<T: Change + Send + 'static>(
         &self,
         file: FileId,
