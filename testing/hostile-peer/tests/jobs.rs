@@ -40,7 +40,7 @@ const CLIENTS: u8 = 8;
 struct Gate {
     open: Mutex<bool>,
     opened: Condvar,
-    /// Calls of the attackers that came.
+    /// Calls of the attackers that came, or have a thread.
     calls: AtomicUsize,
 }
 
@@ -215,9 +215,9 @@ impl Service for Panicking {
         if call.proc == 0 {
             return Answer::Blocking(Box::new(|| call.void()));
         }
-        self.gate.calls.fetch_add(1, SeqCst);
         let (gate, dropped) = (Arc::clone(&self.gate), Arc::clone(&self.dropped));
         Answer::Blocking(Box::new(move || {
+            gate.calls.fetch_add(1, SeqCst);
             gate.wait();
             let data = Bytes::from_owner(PanicsWhenDropped(dropped));
             let mut w = call.success(Buffer::with_capacity(64));
@@ -254,6 +254,7 @@ fn panic_of_a_reply_that_nobody_takes_costs_its_address_no_thread() {
     for _ in 0..CALLS {
         attacker.send(&call(1));
     }
+    // Jobs without a thread would end with their connection.
     wait_until(|| gate.calls.load(SeqCst) == CALLS as usize);
     drop(attacker);
     wait_until(|| target.stats().connections == others);
