@@ -283,21 +283,21 @@ impl List {
     /// The nearest export above a path, and the rest of the path.
     fn resolve(&self, path: &[u8]) -> Result<(Export, Vec<u8>), Unresolved> {
         let rest = |name: &str| below(path, name.as_bytes());
-        if self.unmounted.iter().any(|name| rest(name).is_some()) {
-            return Err(Unresolved::Absent("it was unmounted".to_owned()));
-        }
         let absent = self.absent.iter();
-        let absent = absent.filter_map(|export| Some((rest(&export.name)?, export)));
+        let absent = absent.map(|export| (&*export.name, &*export.why));
+        let unmounted = self.unmounted.iter();
+        let absent = absent.chain(unmounted.map(|name| (&**name, "it was unmounted")));
+        let absent = absent.filter_map(|(name, why)| Some((rest(name)?, why)));
         let absent = absent.min_by_key(|(rest, _)| rest.len());
         let present = self.exports.iter();
         let present = present.filter_map(|export| Some((rest(&export.name)?, export)));
         let present = present.min_by_key(|(rest, _)| rest.len());
         match (present, absent) {
-            (Some((nearer, _)), Some((rest, absent))) if rest.len() < nearer.len() => {
-                Err(Unresolved::Absent(absent.why.clone()))
+            (Some((nearer, _)), Some((rest, why))) if rest.len() < nearer.len() => {
+                Err(Unresolved::Absent(why.to_owned()))
             }
             (Some((rest, export)), _) => Ok((export.clone(), rest.to_vec())),
-            (None, Some((_, absent))) => Err(Unresolved::Absent(absent.why.clone())),
+            (None, Some((_, why))) => Err(Unresolved::Absent(why.to_owned())),
             (None, None) => Err(Unresolved::NoExport),
         }
     }
@@ -468,6 +468,16 @@ mod tests {
         let within = with("/", ExportOptions::default()).unwrap();
         assert_eq!(resolved(&within, "/data/x"), no_disk);
         assert_eq!(resolved(&within, "/x"), None);
+    }
+
+    #[test]
+    fn export_below_what_was_unmounted_can_be_mounted() {
+        let served = exports(&["/", "/sub/own"]).unwrap();
+        let served = served.with_unmounted("/sub").unwrap();
+        let resolved = |path: &str| served.resolve(path.as_bytes()).map(|(found, _)| found.name);
+        let unmounted = Err(Unresolved::Absent("it was unmounted".to_owned()));
+        assert_eq!(resolved("/sub/x"), unmounted);
+        assert_eq!(resolved("/sub/own/x"), Ok("/sub/own".to_owned()));
     }
 
     #[test]
