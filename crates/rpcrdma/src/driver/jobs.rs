@@ -332,8 +332,28 @@ impl Jobs {
             let jobs = waking.0.clone();
             drop(waking);
             jobs.wake_next();
-            jobs.shared.run(number, job);
+            jobs.run_here(number, job);
         });
+    }
+
+    /// Runs this job, and those that are next after it, on this thread.
+    fn run_here(&self, mut number: u64, mut job: Job) {
+        loop {
+            job.run();
+            let mut queue = self.shared.lock();
+            queue.returned(number);
+            let Some(next) = queue.begin_next(self.shared.threads, clock::now()) else {
+                return;
+            };
+            // It may have made room for two: for one of another address, which leaves as many as it has,
+            // and for one of its own, which has fewer now.
+            let some_wait = !queue.turns.is_empty();
+            drop(queue);
+            if some_wait {
+                self.wake_next();
+            }
+            (number, job) = next;
+        }
     }
 
     /// Wakes a thread, if jobs wait for one.
@@ -392,19 +412,6 @@ impl Drop for Waking {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue<Job>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Runs this job, and those that are next after it.
-    fn run(&self, mut number: u64, mut job: Job) {
-        loop {
-            job.run();
-            let mut queue = self.lock();
-            queue.returned(number);
-            let Some(next) = queue.begin_next(self.threads, clock::now()) else {
-                return;
-            };
-            (number, job) = next;
-        }
     }
 }
 

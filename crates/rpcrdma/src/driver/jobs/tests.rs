@@ -126,6 +126,20 @@ fn job_starts_at_once_where_none_waits_and_its_address_has_a_thread() {
     assert!(queue.addresses.is_empty());
 }
 
+#[test]
+fn job_that_returns_may_make_room_for_two() {
+    let mut queue = Queue::<u32>::default();
+    assert!(queue.start_at_once(group(1), 3) && queue.start_at_once(group(2), 3));
+    let own = connection();
+    queue.push(group(2), connection(), 20);
+    queue.push(group(1), own, 10);
+    assert_eq!(queue.next(3), None, "one is left to who comes next");
+    give_back(&mut queue, group(1));
+    assert_eq!(queue.next(3), Some((group(2), 20)));
+    let other = queue.next(3);
+    assert_eq!(other, Some((group(1), 10)), "it has none that runs");
+}
+
 /// Has jobs of an address begin, as many as find a thread; their numbers.
 fn begin(queue: &mut Queue<u32>, from: u8, threads: usize, since: Instant) -> Vec<u64> {
     let starts = |queue: &mut Queue<u32>| queue.start_at_once(group(from), threads);
