@@ -176,6 +176,8 @@ struct Inner {
     /// Whether what was changed before a new file is on the disk when that is, and a directory that is there
     /// has its new files there.
     journal: bool,
+    /// See [`FsKind::makes_whole`](kind::FsKind::makes_whole).
+    makes_whole: bool,
     /// Syncs of all that was changed.
     everything: GroupCommit,
     /// Whether a new file that is on the disk has its name there.

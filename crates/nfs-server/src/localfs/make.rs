@@ -298,6 +298,8 @@ impl Maker<'_> {
             turn,
         } = made;
         let set = self.missing(set, mode, &stat.attributes)?;
+        let regular = stat.attributes.kind == FileKind::Regular;
+        let made_whole = regular && inner.journal && (inner.makes_whole || has_nothing_extra(&fd));
         let is_same = |other: &Stat| {
             other.attributes.fileid == stat.attributes.fileid && other.birth == stat.birth
         };
@@ -322,8 +324,7 @@ impl Maker<'_> {
         }
         drop(changing);
         // One sync is enough for a regular file. That of the directory is shared with others.
-        let regular = node.kind == FileKind::Regular;
-        let by_directory = as_made && regular && inner.journal;
+        let by_directory = as_made && made_whole;
         match as_made {
             true if by_directory => {}
             true => inner.persist(&node)?,
@@ -427,6 +428,15 @@ impl Maker<'_> {
     }
 }
 
+/// Whether a file has no extended attributes: no access control list of its directory, nor a label.
+fn has_nothing_extra(fd: impl AsFd) -> bool {
+    // No name fits (`ERANGE`). Without any room rustix gives 0 whatever there is.
+    matches!(
+        rustix::fs::flistxattr(fd, &mut [0_u8; 1]),
+        Ok(0) | Err(Errno::OPNOTSUPP)
+    )
+}
+
 /// A file that CREATE made or found. Somebody may have removed it since: to say that something is stale
 /// would be to say it of the directory.
 fn found_as_it_is(node: &Node) -> Try<Found> {
@@ -463,6 +473,7 @@ fn exclusive_times(verifier: [u8; 8]) -> SetAttributes {
 mod tests {
     use super::super::{Changes, LocalFs, LocalFsOptions};
     use super::*;
+    use rustix::fs::{XattrFlags, fsetxattr};
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     /// Somebody on this machine moves a directory to where one was just made.
@@ -539,5 +550,42 @@ mod tests {
         };
         assert_eq!(make(true, "one"), Err(Error::Busy));
         assert_eq!(make(false, "two"), Ok(()));
+    }
+
+    #[test]
+    fn inherited_access_control_list_is_something_extra() {
+        let dir = tempfile::tempdir().unwrap();
+        let make = |name: &str| std::fs::File::create(dir.path().join(name)).unwrap();
+        let plain = make("plain");
+        // Where every file has a label, every file is synced.
+        if !has_nothing_extra(&plain) {
+            return;
+        }
+        let entry = |tag: u16, rights: u16, id: u32| {
+            [
+                &tag.to_le_bytes()[..],
+                &rights.to_le_bytes(),
+                &id.to_le_bytes(),
+            ]
+            .concat()
+        };
+        let list = [
+            2_u32.to_le_bytes().to_vec(),
+            entry(0x01, 7, u32::MAX),
+            entry(0x02, 7, 1000),
+            entry(0x04, 0, u32::MAX),
+            entry(0x10, 7, u32::MAX),
+            entry(0x20, 0, u32::MAX),
+        ]
+        .concat();
+        let root = std::fs::File::open(dir.path()).unwrap();
+        let set = fsetxattr(
+            &root,
+            c"system.posix_acl_default",
+            &list,
+            XattrFlags::empty(),
+        );
+        set.expect("the file system has access control lists");
+        assert!(!has_nothing_extra(make("inherits")));
     }
 }

@@ -287,6 +287,7 @@ impl Inner {
             closed: AtomicBool::new(kind.is_memory() && !others_can_reach(&path, euid)),
             posix_lists: kind.has_posix_lists(),
             journal: kind.has_journal(device),
+            makes_whole: kind.makes_whole(),
             everything: GroupCommit::default(),
             syncs_names: kind.syncs_names(stat.mount),
             no_exec: flags.contains(StatVfsMountFlags::NOEXEC),

@@ -44,6 +44,13 @@ impl Inner {
 }
 
 impl FsKind {
+    /// Whether one transaction makes a file with all that it has. That of XFS makes the file and its name, and
+    /// further ones give it the access control list that it inherits, and its label: a sync of the directory
+    /// need not reach as far.
+    pub(super) fn makes_whole(self) -> bool {
+        self == Self::Ext
+    }
+
     /// Whether a sync of a new file puts all on the disk that was changed before it: the log of XFS and the
     /// journal of ext4, where it has one, are written up to that file, in order. So a sync of a directory puts
     /// the new files in it on the disk as well, as they were made: one transaction makes a file and its name.
