@@ -88,7 +88,9 @@ fn status_hint(status: Status) -> Option<&'static str> {
         Status::NoSpace | Status::Quota => Some(
             "make room on the server, then try again; its log says if it is the disk of its state that is full",
         ),
-        Status::ReadOnly => Some("the server exports it without write access"),
+        Status::ReadOnly => {
+            Some("the server exports it without write access, or its disk is read-only")
+        }
         Status::BadCookie => Some("list the directory again"),
         Status::NotEmpty => Some("remove what is in it first, or remove it recursively"),
         _ => None,

@@ -37,7 +37,8 @@ use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
   rpcrdma probe 127.0.0.1                  say what is there, whatever it is
   rpcrdma help serve                       all there is to say about `serve`
 
-Exit codes: 0 all was done, 1 something failed, 2 the command line was not understood."
+Exit codes: 0 all was done, 1 something failed, 2 the command line was not understood, 78 the file of
+`serve --config` is wrong."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]

@@ -35,7 +35,8 @@ const POOL_KEEP: usize = 32 << 20;
   rpcrdma put -r photos notes.txt nfs://127.0.0.1/directory/
 
 A file gets its name when it is complete and on stable storage, and replaces what has it. An
-interrupted copy leaves no half file behind and can be made again.")]
+interrupted copy can be made again, and leaves no half file behind if the server can be reached
+and still allows changes.")]
 pub(crate) struct PutArgs {
     /// Files and directories to copy
     #[arg(required = true)]

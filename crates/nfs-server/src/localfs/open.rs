@@ -180,9 +180,15 @@ impl Inner {
             );
         }
         // Fails on kernels before 5.6 and in sandboxes without it.
-        sys::open_entry(&root, b".", Pace::Patient).map_err(kernel_error(
-            "this kernel has no openat2, which keeps clients within it",
-        ))?;
+        sys::open_entry(&root, b".", Pace::Patient).map_err(|errno| match errno {
+            Errno::ACCESS => OpenError::Directory {
+                path: path.clone(),
+                error: errno.into(),
+            },
+            errno => {
+                kernel_error("this kernel has no openat2, which keeps clients within it")(errno)
+            }
+        })?;
         // Where there is no such directory yet, nothing that exists is within it.
         let state_path = options.state_dir.as_ref();
         let state_path = state_path.and_then(|path| std::fs::canonicalize(path).ok());

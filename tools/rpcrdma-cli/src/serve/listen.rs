@@ -47,7 +47,7 @@ pub(crate) fn explain(error: io::Error, addr: SocketAddr, option: &str) -> anyho
             addr.ip()
         ),
         io::ErrorKind::AddrNotAvailable => format!(
-            "{} is not an address of this machine: choose another with --listen",
+            "{} is not an address of this machine: choose another with {option}",
             addr.ip()
         ),
         io::ErrorKind::PermissionDenied => format!(

@@ -241,7 +241,12 @@ fn check_tries_ports_and_state() {
     fails(
         &["serve", "--check", "--config", &elsewhere],
         1,
-        "192.0.2.77 is not an address of this machine",
+        "192.0.2.77 is not an address of this machine: choose another with --listen",
+    );
+    fails(
+        &[&check[..], &["--metrics", "192.0.2.77:9"]].concat(),
+        1,
+        "192.0.2.77 is not an address of this machine: choose another with --metrics",
     );
 
     let own = format!("[server]\nstate_dir = {:?}\n", served.around.path());

@@ -111,7 +111,8 @@ fn in_a_terminal(before: &[&str]) -> (Served, OwnedFd) {
 
 #[test]
 fn server_ends_well_with_its_terminal() {
-    let (served, terminal) = in_a_terminal(&[]);
+    // These tests may run under nohup themselves.
+    let (served, terminal) = in_a_terminal(&["env", "--default-signal=HUP"]);
     drop(terminal);
     let output = served.wait();
     assert_eq!(output.status.code(), Some(0));

@@ -566,3 +566,27 @@ fn file_made_read_only_can_be_written_by_its_owner() {
     assert_eq!(export.stat(f).unwrap().mode, 0o444);
     assert_eq!(export.read(f).unwrap(), b"other");
 }
+
+#[test]
+fn directory_that_this_user_may_not_enter_is_refused_for_that_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let closed = dir.path().join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    fs::set_permissions(&closed, PermissionsExt::from_mode(0)).unwrap();
+    let nobody = acts().then(|| {
+        let nobody = syscalls::FsUser {
+            uid: BOB,
+            gid: BOB,
+            groups: &[],
+        };
+        syscalls::ActingAs::enter(nobody).unwrap()
+    });
+    let error = LocalFs::open(&closed, LocalFsOptions::default());
+    drop(nobody);
+    let error = error.err().unwrap().to_string();
+    assert!(
+        error.contains("ermission denied") && !error.contains("openat2"),
+        "{error}"
+    );
+}
