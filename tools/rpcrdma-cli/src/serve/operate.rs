@@ -114,10 +114,11 @@ impl Operation<'_> {
                 hints::warn(self.served.plans(), self.served.addresses());
                 if !settings.same_server(&self.settings) {
                     tracing::warn!(
+                        target: "serve",
                         "options of [server] have changed: but for allow, they take effect at a restart"
                     );
                 }
-                self.settings = settings;
+                self.settings.read_again(settings);
             }
             Err(error) => {
                 let error = format!("{error:#}");

@@ -7,11 +7,12 @@ use super::exports;
 use super::plan::{ClientPlan, Clients, Plan, Presence};
 use super::served::HowToOpen;
 use super::systemd;
-use crate::failure::Usage;
+use crate::failure::{Misconfigured, Usage};
 use anyhow::bail;
 use buffer::Pool;
 use nfs_server::{Changes, ClientOptions, LocalFsOptions, Network, Squash, default_state_dir};
 use rpcrdma::ServerConfig;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// Options of a server, and what it serves.
@@ -33,6 +34,9 @@ impl ServeArgs {
         let Some(file) = &self.config else {
             let mut args = self.clone();
             args.listen = self.activated.unwrap_or(args.listen);
+            if let Some(twice) = args.port_given_twice() {
+                bail!(Usage(twice));
+            }
             let plans = args.plans()?;
             return Ok(Settings {
                 args,
@@ -43,6 +47,12 @@ impl ServeArgs {
         let config = Config::load(file)?;
         let mut args = self.with_options_of(&config)?;
         args.listen = self.activated.unwrap_or(args.listen);
+        if let Some(twice) = args.port_given_twice() {
+            bail!(Misconfigured(format!(
+                "{}: [server]: {twice}",
+                file.display()
+            )));
+        }
         let plans = config.plans(&args.allowed())?;
         let options = config.server.iter();
         let server = options
@@ -54,6 +64,29 @@ impl ServeArgs {
             plans,
             server,
         })
+    }
+
+    /// What is to be said if two of the listeners would have the same port.
+    fn port_given_twice(&self) -> Option<String> {
+        let mount = SocketAddr::new(self.listen.ip(), self.mount_port);
+        let metrics = self.reports.metrics.map(|addr| ("metrics", addr));
+        let listeners = [("listen", self.listen), ("mount_port", mount)];
+        let listeners: Vec<_> = listeners.into_iter().chain(metrics).collect();
+        let meet = |one: SocketAddr, other: SocketAddr| {
+            let anywhere = one.ip().is_unspecified() || other.ip().is_unspecified();
+            one.port() == other.port() && one.port() != 0 && (anywhere || one.ip() == other.ip())
+        };
+        let mut pairs = listeners.iter().enumerate().flat_map(|(at, one)| {
+            let others = listeners.get(at + 1..).unwrap_or_default();
+            others.iter().map(move |other| (one, other))
+        });
+        let (one, other) = pairs.find(|(one, other)| meet(one.1, other.1))?;
+        Some(format!(
+            "{} and {} are both port {}: each needs one of its own",
+            one.0,
+            other.0,
+            one.1.port()
+        ))
     }
 
     /// The exports of the command line.
@@ -104,6 +137,12 @@ impl ServeArgs {
 }
 
 impl Settings {
+    /// Takes what was read again, but for the options that need a restart: those of the start are in force.
+    pub(super) fn read_again(&mut self, read: Self) {
+        let server = std::mem::take(&mut self.server);
+        *self = Self { server, ..read };
+    }
+
     /// Whether the server itself would be the same.
     pub(super) fn same_server(&self, other: &Self) -> bool {
         self.server == other.server

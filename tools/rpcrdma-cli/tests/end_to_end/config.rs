@@ -123,6 +123,10 @@ fn file_is_read_again_without_losing_a_connection() {
     let read_only = export(&around, "stuff", "read_only = true") + &export(&around, "books", "");
     let said = reloaded(&mut served, &read_only);
     assert!(said.contains("changed /stuff; 1 as before"), "{said}");
+    // The options are again those that are in force.
+    served.signal(Signal::USR1);
+    let next = served.hear("");
+    assert!(next.contains("statistics"), "{next}");
 
     let said = reloaded(&mut served, &export(&around, "books", ""));
     assert!(said.contains("removed /stuff; 1 as before"), "{said}");
@@ -247,6 +251,15 @@ fn check_tries_ports_and_state() {
         &[&check[..], &["--metrics", "192.0.2.77:9"]].concat(),
         1,
         "192.0.2.77 is not an address of this machine: choose another with --metrics",
+    );
+    let one_port =
+        "[server]\nlisten = \"127.0.0.1:20049\"\nmount_port = 20049\nallow = [\"::1\"]\n";
+    let one_port = one_port.to_owned() + &export(served.around.path(), "stuff", "");
+    let one_port = served.local("one_port.toml", one_port.as_bytes());
+    fails(
+        &["serve", "--check", "--config", &one_port],
+        78,
+        "listen and mount_port are both port 20049: each needs one of its own",
     );
 
     let own = format!("[server]\nstate_dir = {:?}\n", served.around.path());
