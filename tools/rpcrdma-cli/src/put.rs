@@ -21,11 +21,17 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 /// Memory kept for reading, in bytes.
 const POOL_KEEP: usize = 32 << 20;
+
+/// How long a server may take to remove what is incomplete: who interrupts a copy may do so because it does not
+/// answer.
+const REMOVED_WITHIN: Duration = Duration::from_secs(3);
 
 /// Copy files to a server
 #[derive(Args, Debug)]
@@ -237,8 +243,11 @@ impl Put {
             Ok(()) => upload.complete().await.map_err(Into::into),
             Err(error) => Err(error),
         };
-        if copied.is_err() && upload.abandon().await.is_err() {
-            self.shared.leave_incomplete();
+        if copied.is_err() {
+            let removed = timeout(REMOVED_WITHIN, upload.abandon()).await;
+            if !matches!(removed, Ok(Ok(()))) {
+                self.shared.leave_incomplete();
+            }
         }
         copied
     }

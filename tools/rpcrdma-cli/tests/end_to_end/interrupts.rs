@@ -5,6 +5,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 /// Larger than what can be copied before anybody notices that the copy has begun. It is all hole.
 const LARGE: u64 = 1 << 40;
@@ -37,6 +38,35 @@ fn interrupted_put_leaves_nothing_behind() {
         .unwrap();
     interrupted(&["put", &source, &served.url("")], &served.dir, 0);
     assert!(tree(&served.dir).is_empty());
+}
+
+#[test]
+fn interrupted_put_ends_though_the_server_does_not_answer() {
+    let served = Served::new(&[]);
+    let source = served.local("large", b"");
+    let large = File::options().write(true).open(&source).unwrap();
+    large.set_len(LARGE).unwrap();
+    let put = Command::new(env!("CARGO_BIN_EXE_rpcrdma"))
+        .args(["put", &source, &served.url("")])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while served.dir.read_dir().unwrap().count() == 0 {
+        std::thread::yield_now();
+    }
+    served.signal(Signal::STOP);
+    let since = Instant::now();
+    kill_process(Pid::from_child(&put), Signal::INT).unwrap();
+    let output = put.wait_with_output().unwrap();
+    // A client gives a silent server up after 60 s.
+    assert!(since.elapsed().as_secs() < 40, "{:?}", since.elapsed());
+    served.signal(Signal::CONT);
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("incomplete files are left on the server"),
+        "{said}"
+    );
+    assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]
