@@ -1,7 +1,9 @@
 //! Handling of SIGINT and SIGTERM.
 
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 /// SIGINT or SIGTERM: the first one asks, a second one ends the process at once.
 #[derive(Clone, Debug)]
@@ -56,6 +58,28 @@ impl Interrupt {
             biased;
             () = self.wait() => Err(Interrupted.into()),
             done = done => done,
+        }
+    }
+
+    /// Does something that is not to be left half done, but waits for it no longer than this after the user
+    /// has asked for the end.
+    ///
+    /// # Errors
+    ///
+    /// [`Interrupted`], or the error of what is done.
+    pub(crate) async fn unless_late<T, E: Into<anyhow::Error>>(
+        &self,
+        patience: Duration,
+        done: impl Future<Output = Result<T, E>>,
+    ) -> anyhow::Result<T> {
+        let late = async {
+            self.wait().await;
+            sleep(patience).await;
+        };
+        tokio::select! {
+            biased;
+            done = done => done.map_err(Into::into),
+            () = late => Err(Interrupted.into()),
         }
     }
 }

@@ -5,6 +5,7 @@ mod read;
 
 use crate::copy::{Copy, CopyArgs, FILES_IN_FLIGHT, Shared};
 use crate::failure::Ended;
+use crate::interrupt::Interrupted;
 use crate::session::{Place, Session};
 use crate::show;
 use anyhow::{Context, bail};
@@ -29,8 +30,8 @@ use tokio::time::timeout;
 /// Memory kept for reading, in bytes.
 const POOL_KEEP: usize = 32 << 20;
 
-/// How long a server may take to remove what is incomplete: who interrupts a copy may do so because it does not
-/// answer.
+/// How long a server may take, after an interrupt, to make a file or give it its name, and to remove what is
+/// incomplete: who interrupts a copy may do so because the server does not answer.
 const REMOVED_WITHIN: Duration = Duration::from_secs(3);
 
 /// Copy files to a server
@@ -236,11 +237,21 @@ impl Put {
             mode: Some(mode & 0o777),
             ..SetAttributes::default()
         };
+        let interrupt = &self.shared.interrupt;
         let begun = self.export.upload_in(dir, to, attributes);
-        let mut upload = begun.await?;
+        let begun = interrupt.unless_late(REMOVED_WITHIN, begun).await;
+        let mut upload = begun.inspect_err(|error| {
+            // Whether it was begun is not known.
+            if error.is::<Interrupted>() {
+                self.shared.leave_incomplete();
+            }
+        })?;
         let sent = send(&mut upload);
-        let copied = match self.shared.interrupt.unless(sent).await {
-            Ok(()) => upload.complete().await.map_err(Into::into),
+        let copied = match interrupt.unless(sent).await {
+            Ok(()) => {
+                let completed = upload.complete();
+                interrupt.unless_late(REMOVED_WITHIN, completed).await
+            }
             Err(error) => Err(error),
         };
         if copied.is_err() {
