@@ -79,3 +79,20 @@ impl From<LocalUserError> for io::Error {
         Self::new(io::ErrorKind::PermissionDenied, error)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_of_this_machine_is_one_peer_at_every_address() {
+        let at = |origin: Origin, last| origin.group(IpAddr::from([127, 0, 0, last]));
+        assert_eq!(at(Origin::User(7), 1), at(Origin::User(7), 2));
+        assert_ne!(at(Origin::User(7), 1), at(Origin::User(8), 1));
+        assert_eq!(at(Origin::ThisMachine, 1), at(Origin::ThisMachine, 2));
+        assert_ne!(at(Origin::Remote, 1), at(Origin::Remote, 2));
+
+        let refused = LocalUserError::OtherUser { uid: 7, served: 0 };
+        assert_eq!(refused.group(), at(Origin::User(7), 1));
+    }
+}

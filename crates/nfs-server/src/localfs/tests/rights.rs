@@ -573,7 +573,7 @@ fn directory_that_this_user_may_not_enter_is_refused_for_that_reason() {
     let closed = dir.path().join("closed");
     fs::create_dir(&closed).unwrap();
     fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
-    fs::set_permissions(&closed, PermissionsExt::from_mode(0)).unwrap();
+    fs::set_permissions(&closed, PermissionsExt::from_mode(0o000)).unwrap();
     let nobody = acts().then(|| {
         let nobody = syscalls::FsUser {
             uid: BOB,
