@@ -1,5 +1,6 @@
-# Small files on nfs-ganesha over TCP, on our server over RDMA, and in a local directory, in turn. Run in
-# network, mount and process namespaces of its own, where the ports are free and nothing outlives it.
+# Small files on nfs-ganesha over TCP, as it is and with synced directories, on our server over RDMA, and
+# in a local directory, in turn. Run in network, mount and process namespaces of its own, where the ports
+# are free and nothing outlives it.
 #
 #   PROGRAM    our program
 #   LOAD       file-load
@@ -27,10 +28,14 @@ wait_for() {
 
 ip link set lo up
 mount -t tmpfs none /run
-mkdir -p "$DISK/ganesha" "$DISK/ours" "$DISK/local"
+mkdir -p "$DISK/ganesha" "$DISK/synced" "$DISK/ours" "$DISK/local"
+# ganesha syncs no change of names. Here the file system does it, as with the mount option dirsync.
+chattr +D "$DISK/synced"
 cat >"$DISK/ganesha.conf" <<CONF
 NFS_Core_Param { Protocols = 3; NFS_Port = 2049; MNT_Port = 20048; Enable_NLM = false; Enable_RQUOTA = false; }
 EXPORT { Export_Id = 1; Path = $DISK/ganesha; Pseudo = /; Access_Type = RW; Squash = no_root_squash;
+  SecType = sys; Protocols = 3; Transports = TCP; FSAL { Name = VFS; } }
+EXPORT { Export_Id = 2; Path = $DISK/synced; Pseudo = /synced; Access_Type = RW; Squash = no_root_squash;
   SecType = sys; Protocols = 3; Transports = TCP; FSAL { Name = VFS; } }
 CONF
 
@@ -53,6 +58,7 @@ load() {
 
 for _ in $(seq "$ROUNDS"); do
   load ganesha --tcp 127.0.0.1:2049 --mount 127.0.0.1:20048 --export "$DISK/ganesha"
+  load synced --tcp 127.0.0.1:2049 --mount 127.0.0.1:20048 --export "$DISK/synced"
   load ours --rdma "$OURS"
   load local --local "$DISK/local"
 done
