@@ -1,25 +1,25 @@
 //! `rpcrdma get`: copies files from a server.
 
+mod receive;
+
 use crate::cli::NOT_UTF8;
 use crate::copy::{Copy, CopyArgs, Shared};
 use crate::failure::{Ended, Usage};
-use crate::partial::{self, Partial};
+use crate::partial;
 use crate::session::{Place, Session};
 use crate::show;
 use anyhow::{Context, bail};
 use clap::Args;
 use nfs_client::{Export, NfsUrl, Node};
 use nfs_proto::{Attributes, FileType};
-use oncrpc::xdr::{Gather, gather_len};
 use rpcrdma::Client;
 use std::ffi::{OsStr, OsString};
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, FileExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::task::{JoinHandle, spawn_blocking};
 
 /// Copy files from a server
 #[derive(Args, Debug)]
@@ -173,70 +173,6 @@ impl Remote {
             ),
         }
     }
-
-    async fn file(&self, dest: &Path) -> anyhow::Result<()> {
-        let Attributes { size, mode, .. } = self.node.attributes;
-        let room = self.shared.room(size).await;
-        self.shared.progress.begin(&self.path, size);
-        let mut stream = self.export.read_node(&self.node, &self.path);
-        let first = stream.next().await?.unwrap_or_default();
-        if stream.has_ended() {
-            self.shared.progress.add(gather_len(&first) as u64);
-            let to = dest.to_owned();
-            let written = spawn_blocking(move || write_whole(&to, mode, &first));
-            return written.await.expect(NO_PANIC);
-        }
-        let _room = match room {
-            Some(room) => Some(room),
-            // It is not as small as the server said.
-            None => self.shared.room(u64::MAX).await,
-        };
-        let partial = Partial::create(dest, mode)?;
-        let mut offset = 0;
-        // One write of a disk is in flight while the next data comes.
-        let mut writing: Option<JoinHandle<io::Result<()>>> = None;
-        let mut next = Some(first);
-        while let Some(data) = next {
-            let len = gather_len(&data) as u64;
-            written(writing.take(), dest).await?;
-            let (file, at) = (partial.file().clone(), offset);
-            writing = Some(spawn_blocking(move || write_at(&file, &data, at)));
-            offset += len;
-            self.shared.progress.add(len);
-            next = stream.next().await?;
-        }
-        written(writing, dest).await?;
-        written(Some(spawn_blocking(move || partial.finish())), dest).await
-    }
-}
-
-const NO_PANIC: &str = "a write does not panic";
-
-/// Waits until something is written.
-async fn written(writing: Option<JoinHandle<io::Result<()>>>, dest: &Path) -> anyhow::Result<()> {
-    match writing {
-        Some(writing) => cannot_write(writing.await.expect(NO_PANIC), dest),
-        None => Ok(()),
-    }
-}
-
-/// Writes a whole file.
-fn write_whole(dest: &Path, mode: u32, data: &Gather) -> anyhow::Result<()> {
-    let partial = Partial::create(dest, mode)?;
-    let written = write_at(partial.file(), data, 0).and_then(|()| partial.finish());
-    cannot_write(written, dest)
-}
-
-fn cannot_write(written: io::Result<()>, dest: &Path) -> anyhow::Result<()> {
-    written.with_context(|| format!("cannot write {}", show::path(dest)))
-}
-
-fn write_at(file: &std::fs::File, data: &Gather, mut offset: u64) -> io::Result<()> {
-    for piece in data {
-        file.write_all_at(piece, offset)?;
-        offset += piece.len() as u64;
-    }
-    Ok(())
 }
 
 /// Whether a symbolic link is good for a directory.
@@ -285,6 +221,7 @@ fn link(target: Vec<u8>, dest: &Path) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::partial::Partial;
     use nfs_proto::{Device, FileId, NfsTime};
 
     fn args(paths: &[&str]) -> anyhow::Result<(Vec<NfsUrl>, PathBuf)> {
