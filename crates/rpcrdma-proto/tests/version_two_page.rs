@@ -1,4 +1,4 @@
-//! The messages in docs/version-two.md, against the codec.
+//! The messages in docs/design/version-two.md, against the codec.
 
 use buffer::Buffer;
 use rpcrdma_proto::v2::characteristics::Registry;
@@ -7,7 +7,7 @@ use rpcrdma_proto::v2::header::{
 };
 use rpcrdma_proto::v2::operations::{Operation, Supported};
 
-const PAGE: &str = include_str!("../../../docs/version-two.md");
+const PAGE: &str = include_str!("../../../docs/design/version-two.md");
 
 /// A message of the page: how chunk lists are laid out, what it is said to be, and its bytes.
 struct Vector<'a> {

@@ -51,7 +51,7 @@ pub mod characteristic {
     pub const REQREMINV: u32 = 2;
     /// Backward Request Support.
     pub const BRS: u32 = 3;
-    /// Designs for remote invalidation, which is an experiment (`docs/version-two.md`).
+    /// Designs for remote invalidation, which is an experiment (`docs/design/version-two.md`).
     pub const DESIGNS: u32 = 4_294_967_040;
 }
 

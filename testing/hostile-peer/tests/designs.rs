@@ -24,7 +24,7 @@ const SOURCE: u32 = 0x51;
 const SINK: u32 = 0x52;
 const FOREIGN: u32 = 0x99;
 
-/// The bit of a design (`docs/version-two.md`).
+/// The bit of a design (`docs/design/version-two.md`).
 fn bit(design: Design) -> u32 {
     match design {
         Design::PerVersion => 1,

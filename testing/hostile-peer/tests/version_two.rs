@@ -371,7 +371,7 @@ fn any_receive_size_may_be_requested() {
 #[test]
 fn larger_messages_are_accepted_only_after_they_were_announced() {
     let target = Target::posting();
-    // A server of version two makes its Receives larger by itself (docs/version-two.md).
+    // A server of version two makes its Receives larger by itself (docs/design/version-two.md).
     let mut peer = introduced(&target, &[], &[]);
     peer.send(&vec![0; 4097]);
     peer.assert_terminated(TOO_LONG);

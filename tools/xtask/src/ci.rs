@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::command::cargo;
-use crate::{fuzz, interop, tidy};
+use crate::{docs, fuzz, interop, tidy};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -78,6 +78,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         eprintln!("ci: {error:#}");
     }
     results.push(("tidy", done.is_ok(), start.elapsed()));
+    announce("book");
+    let start = Instant::now();
+    let done = docs::run();
+    if let Err(error) = &done {
+        eprintln!("ci: {error:#}");
+    }
+    results.push(("book", done.is_ok(), start.elapsed()));
     announce("fuzzing");
     let start = Instant::now();
     let done = fuzz::run(&fuzz::Options::for_ci(options.install));

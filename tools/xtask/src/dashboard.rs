@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn every_metric_of_the_dashboard_is_documented() {
-        let documented = fs::read_to_string(crate::root().join("docs/metrics.md")).unwrap();
+        let documented = fs::read_to_string(crate::root().join("docs/guide/metrics.md")).unwrap();
         for expression in expressions(&crate::root().join(DASHBOARD)).unwrap() {
             let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
             for name in words.filter(|word| word.starts_with("rpcrdma_")) {

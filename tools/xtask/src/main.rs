@@ -1,11 +1,12 @@
 //! The project's chores: `cargo xtask` with `ci`, `tidy`, `fuzz`, `soak`, `scale`, `compare`,
-//! `dashboard`, `interop`, `record-mix`, `package`.
+//! `dashboard`, `docs`, `interop`, `record-mix`, `package`.
 
 mod ci;
 mod command;
 mod compare;
 mod compared;
 mod dashboard;
+mod docs;
 mod fuzz;
 mod interop;
 mod lines;
@@ -15,6 +16,7 @@ mod scale;
 mod server;
 mod soak;
 mod tidy;
+mod tool;
 
 use std::process::ExitCode;
 
@@ -38,6 +40,8 @@ enum Chore {
     Tidy(tidy::Options),
     /// Check that Grafana's dashboard shows what a server tells Prometheus
     Dashboard(dashboard::Options),
+    /// Build the documentation as a book, in target/docs/book
+    Docs,
     /// Fuzz the parsers and state machines with libFuzzer
     Fuzz(fuzz::Options),
     /// Play clients and servers under faults, seed after seed, in virtual time
@@ -62,6 +66,7 @@ fn main() -> ExitCode {
         Chore::Ci(options) => ci::run(&options),
         Chore::Tidy(options) => tidy::run(&options),
         Chore::Dashboard(options) => dashboard::run(&options),
+        Chore::Docs => docs::run(),
         Chore::Fuzz(options) => fuzz::run(&options),
         Chore::Soak(options) => soak::run(&options),
         Chore::Scale(options) => scale::run(&options),

@@ -1,5 +1,5 @@
 //! `cargo xtask tidy`: what the compiler does not check. The compliance tables name what exists, the
-//! page of limits is true, and the sources keep the rules of the house.
+//! page of limits is true, links in Markdown lead somewhere, and the sources keep the rules of the house.
 
 mod compliance;
 mod exceptions;
@@ -8,6 +8,7 @@ mod house;
 mod imports;
 mod layers;
 mod limits;
+mod links;
 mod sources;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,8 @@ mod unused;
 use anyhow::{Result, bail};
 use clap::Args;
 use exceptions::EXCEPTIONS;
+
+pub(crate) use links::{Pages, SUMMARY};
 
 /// What is checked, or listed.
 #[derive(Args, Default)]
@@ -44,6 +47,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut faults = Vec::new();
     let counts = compliance::check(root, &sources, &mut faults)?;
     limits::check(root, &sources, &mut faults)?;
+    links::check(&Pages::read(root)?, root, &mut faults);
     house::check(root, &sources, &mut faults)?;
     imports::check(&sources, EXCEPTIONS, &mut faults);
     layers::check(&sources, EXCEPTIONS, &mut faults);

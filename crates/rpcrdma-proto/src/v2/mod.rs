@@ -8,7 +8,7 @@
 //! only what is valid; what is not becomes an error that says what is owed. [`session`] is what the
 //! two ends of a connection make of them.
 //!
-//! What was decided where the texts are silent is in `docs/version-two.md`.
+//! What was decided where the texts are silent is in `docs/design/version-two.md`.
 
 mod answer;
 pub mod characteristics;

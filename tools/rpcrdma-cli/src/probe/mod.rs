@@ -86,7 +86,7 @@ const fn null(prog: u32, vers: u32) -> Procedure {
   rpcrdma probe --remote-invalidation fixed,per_call,per_call_several,inter_call 127.0.0.1
 
 It changes nothing at the server: it makes two connections, and calls procedures that do nothing.
-The fields of --json are explained in docs/probe.md. The verdict is one of: rpcrdma, mpa_only,
+The fields of --json are explained in docs/guide/probe.md. The verdict is one of: rpcrdma, mpa_only,
 rejected, bad_mpa, not_mpa, closed, silent, refused, unreachable.
 
 Ends with exit code 0 if RPC-over-RDMA is spoken there, and 1 if not.")]

@@ -1,4 +1,4 @@
-//! The report of a probe as JSON. docs/probe.md explains each field.
+//! The report of a probe as JSON. docs/guide/probe.md explains each field.
 
 use super::answer::Answer;
 use super::version_two::VersionTwo;

@@ -387,7 +387,7 @@ fn probe_leaves_no_connection_behind() {
 
 #[test]
 fn every_field_is_explained() {
-    const PAGE: &str = include_str!("../../../../docs/probe.md");
+    const PAGE: &str = include_str!("../../../../docs/guide/probe.md");
     fn check(found: &Value) {
         for (name, value) in found.as_object().into_iter().flatten() {
             assert!(PAGE.contains(&format!("`{name}`")), "{name}");

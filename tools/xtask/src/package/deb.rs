@@ -11,10 +11,15 @@ use anyhow::{Context, Result, bail};
 
 use super::facts::{self, Progress};
 use super::share;
-use crate::command::{build, cargo, line, output};
+use crate::command::{build, output};
+use crate::tool::Tool;
 
-/// The version of cargo-deb that the packages are made with.
-const CARGO_DEB: &str = "3.8.0";
+/// What the packages are made with.
+const CARGO_DEB: Tool = Tool {
+    name: "cargo-deb",
+    version: "3.8.0",
+    arguments: &[],
+};
 
 /// Sockets of systemd, by the folder where cargo-deb finds each alone: beside the service it would take the
 /// service for theirs too.
@@ -41,7 +46,7 @@ pub(super) fn make(
     check_tools()?;
     progress.say("the program, with cargo build --release");
     let program = build(&["--release", "--package=rpcrdma-cli"], "rpcrdma")?;
-    let cargo_deb = cargo_deb(progress)?;
+    let cargo_deb = CARGO_DEB.find(&staging().join("tools"), |what| progress.say(what))?;
     progress.say("manual pages, completions and licenses");
     let staging = staging();
     let share = share::make(&staging, &program)?;
@@ -100,37 +105,6 @@ fn check_tools() -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// cargo-deb of the right version; it is installed below `target` if there is none.
-fn cargo_deb(progress: &Progress) -> Result<PathBuf> {
-    let tools = staging().join("tools");
-    let ours = tools.join("bin/cargo-deb");
-    for candidate in [PathBuf::from("cargo-deb"), ours.clone()] {
-        let version = output(Command::new(&candidate).arg("--version"));
-        if version.is_ok_and(|version| version.split_whitespace().any(|word| word == CARGO_DEB)) {
-            return Ok(candidate);
-        }
-    }
-    progress.say("cargo-deb, with cargo install");
-    let mut install = cargo();
-    install
-        .args([
-            "install",
-            "--quiet",
-            "--locked",
-            "--force",
-            "cargo-deb",
-            "--version",
-            CARGO_DEB,
-        ])
-        .arg("--root")
-        .arg(&tools);
-    let status = install.stdin(Stdio::null()).status()?;
-    if !status.success() {
-        bail!("{} failed ({status})", line(&install));
-    }
-    Ok(ours)
 }
 
 /// The maintainer in the program's metadata.

@@ -1,4 +1,4 @@
-//! The tables of `docs/compliance`: complete, and true as far as a program can see.
+//! The tables of `docs/design/compliance`: complete, and true as far as a program can see.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -11,7 +11,7 @@ use super::fault::Fault;
 use super::sources::{Named, Sources};
 
 /// Where the tables are; the ids they must have are below, in `ids`.
-const FOLDER: &str = "docs/compliance";
+const FOLDER: &str = "docs/design/compliance";
 
 /// The columns of a table.
 const COLUMNS: [&str; 8] = [

@@ -8,7 +8,7 @@ use anyhow::Result;
 use super::fault::Fault;
 use super::sources::Sources;
 
-const PAGE: &str = "docs/limits.md";
+const PAGE: &str = "docs/design/limits.md";
 
 /// Compares the page with the sources.
 pub(super) fn check(root: &Path, sources: &Sources, faults: &mut Vec<Fault>) -> Result<()> {

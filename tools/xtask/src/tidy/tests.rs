@@ -40,9 +40,9 @@ impl Tree {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
         for (file, text) in [
-            ("docs/compliance/ids/rfc1.txt", &self.ids),
-            ("docs/compliance/rfc1.tsv", &self.table),
-            ("docs/limits.md", &self.limits),
+            ("docs/design/compliance/ids/rfc1.txt", &self.ids),
+            ("docs/design/compliance/rfc1.tsv", &self.table),
+            ("docs/design/limits.md", &self.limits),
             ("crates/a/src/lib.rs", &self.source),
             ("crates/a/Cargo.toml", &self.manifest),
         ] {
@@ -94,23 +94,23 @@ fn valid_tree_has_no_fault_and_is_counted() {
 fn ids_are_all_there_and_there_once() {
     check(
         |tree| tree.table = [HEADER, ROW_1].concat(),
-        "docs/compliance/rfc1.tsv:1: RFC1-2.1-2 is missing",
+        "docs/design/compliance/rfc1.tsv:1: RFC1-2.1-2 is missing",
     );
     check(
         |tree| tree.table.push_str(ROW_2),
-        "docs/compliance/rfc1.tsv:4: RFC1-2.1-2 is in line 3 already",
+        "docs/design/compliance/rfc1.tsv:4: RFC1-2.1-2 is in line 3 already",
     );
     check(
         |tree| tree.ids = "RFC1-2.1-1\n".to_owned(),
-        "docs/compliance/rfc1.tsv:3: \"RFC1-2.1-2\" is not in ids/rfc1.txt",
+        "docs/design/compliance/rfc1.tsv:3: \"RFC1-2.1-2\" is not in ids/rfc1.txt",
     );
     check(
         |tree| tree.ids.push_str("RFC1-2.1-2\n"),
-        "docs/compliance/ids/rfc1.txt:3: RFC1-2.1-2 is here twice",
+        "docs/design/compliance/ids/rfc1.txt:3: RFC1-2.1-2 is here twice",
     );
     check(
         |tree| tree.ids.push_str("RFC2-2.1-2\n"),
-        "docs/compliance/ids/rfc1.txt:3: \"RFC2-2.1-2\" is no id of rfc1",
+        "docs/design/compliance/ids/rfc1.txt:3: \"RFC2-2.1-2\" is no id of rfc1",
     );
 }
 
@@ -118,14 +118,14 @@ fn ids_are_all_there_and_there_once() {
 fn tables_have_the_agreed_shape() {
     check(
         |tree| tree.table.insert(0, 'x'),
-        "docs/compliance/rfc1.tsv:1: the columns are not id, level, section, requirement, \
+        "docs/design/compliance/rfc1.tsv:1: the columns are not id, level, section, requirement, \
          status, where, tests, note",
     );
     check(
         |tree| tree.table.push('\n'),
-        "docs/compliance/rfc1.tsv:4: a row has eight cells, with a tab between each",
+        "docs/design/compliance/rfc1.tsv:4: a row has eight cells, with a tab between each",
     );
-    let prefix = "docs/compliance/rfc1.tsv";
+    let prefix = "docs/design/compliance/rfc1.tsv";
     check_row("MUST", "OUGHT", &format!("{prefix}:2: no level: \"OUGHT\""));
     check_row(
         "\tdone\t",
@@ -142,7 +142,7 @@ fn tables_have_the_agreed_shape() {
 
 #[test]
 fn rows_name_files_and_tests_that_exist() {
-    let prefix = "docs/compliance/rfc1.tsv:2";
+    let prefix = "docs/design/compliance/rfc1.tsv:2";
     check_row(
         "\tcrates/a/src/lib.rs\t",
         "\tcrates/b/src/lib.rs\t",
@@ -175,17 +175,17 @@ fn rows_say_where_and_why() {
     check_row(
         "\tcrates/a/src/lib.rs\t",
         "\t\t",
-        "docs/compliance/rfc1.tsv:2: done, but where?",
+        "docs/design/compliance/rfc1.tsv:2: done, but where?",
     );
     check_row(
         "crates/a/src/lib.rs::it_is_done",
         "",
-        "docs/compliance/rfc1.tsv:2: done, but no test, and no note why there can be none",
+        "docs/design/compliance/rfc1.tsv:2: done, but no test, and no note why there can be none",
     );
     check_row(
         "it costs too much",
         "",
-        "docs/compliance/rfc1.tsv:3: departure, but no note why",
+        "docs/design/compliance/rfc1.tsv:3: departure, but no note why",
     );
     let mut noted = Tree::good();
     noted.table = noted
@@ -199,16 +199,16 @@ fn limits_are_where_the_page_says_and_have_that_value() {
     let check = |from: &str, to: &str, expected: &str| {
         check(|tree| tree.limits = tree.limits.replace(from, to), expected);
     };
-    check("4", "5", "docs/limits.md:3: MAX is not 5 KiB");
+    check("4", "5", "docs/design/limits.md:3: MAX is not 5 KiB");
     check(
         "MAX",
         "MOST",
-        "docs/limits.md:3: crates/a/src/lib.rs has no MOST",
+        "docs/design/limits.md:3: crates/a/src/lib.rs has no MOST",
     );
     check(
         "crates/a",
         "crates/b",
-        "docs/limits.md:3: there is no source crates/b/src/lib.rs",
+        "docs/design/limits.md:3: there is no source crates/b/src/lib.rs",
     );
 }
 

@@ -8,7 +8,7 @@ use oncrpc::xdr::{Reader, Writer};
 ///
 /// A client says in its ROPT_INITXCH all that it is ready for. A server says in its answer exactly
 /// one of them, which then governs both directions, or nothing. It never changes. The five points of
-/// xcharext §6.1 are in `docs/version-two.md`.
+/// xcharext §6.1 are in `docs/design/version-two.md`.
 ///
 /// It is experimental, so it means this only where an end was told to use it: it is not in
 /// [`Registry::standard`](super::Registry::standard).

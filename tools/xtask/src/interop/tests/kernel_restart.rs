@@ -25,7 +25,7 @@ const WAIT_LIMIT: Duration = Duration::from_secs(120);
 const ENTRIES: usize = 2000;
 
 /// Calls in flight for a large file that is put, of 1 MiB each. Amid 16 of them the end of a connection
-/// is more than Linux' server can take: see docs/linux.md.
+/// is more than Linux' server can take: see docs/guide/linux-server.md.
 const FEW: &str = "--credits=4";
 
 /// What has to pass of a large file between two events, in bytes.
