@@ -2,6 +2,7 @@
 
 use crate::interrupt::Interrupted;
 use crate::log;
+use crate::progress;
 use nfs_client::printable;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -90,7 +91,7 @@ fn report(error: &anyhow::Error) {
     let text = line(error);
     if !log::ends_with(&text) {
         // Of a terminal that has gone nobody reads it.
-        let _ = writeln!(io::stderr(), "rpcrdma: {text}");
+        let _ = progress::suspend(|| writeln!(io::stderr(), "rpcrdma: {text}"));
     }
 }
 

@@ -104,6 +104,7 @@ fn sources(paths: &[OsString]) -> anyhow::Result<(Vec<NfsUrl>, PathBuf)> {
 async fn get(copy: &mut Copy, place: &Place, dest: &Path) -> anyhow::Result<()> {
     let node = place.export.stat(&place.path).await?;
     if node.attributes.file_type != FileType::Directory {
+        copy.shared.progress.expect(1, node.attributes.size);
         let one = Remote::new(copy, place, place.path.clone(), node);
         return copy.begin(one.copied(dest.to_owned())).await;
     }
@@ -156,12 +157,19 @@ impl Remote {
 
     /// Copies it.
     async fn copied(self, dest: PathBuf) -> anyhow::Result<()> {
+        self.copy_to(dest).await?;
+        self.shared.progress.done();
+        Ok(())
+    }
+
+    async fn copy_to(&self, dest: PathBuf) -> anyhow::Result<()> {
         match self.node.attributes.file_type {
             FileType::Regular => {
                 let copied = self.file(&dest);
                 self.shared.interrupt.unless(copied).await
             }
             FileType::Symlink => {
+                self.shared.progress.begin(0);
                 let target = self.export.nfs().read_link(self.node.handle).await;
                 let target = target.map_err(|fault| fault.at("read symbolic link", &self.path))?;
                 link(target, &dest)

@@ -129,7 +129,11 @@ impl Put {
                     // Why there is no directory has been told.
                     if let Some(dir) = dir.handle() {
                         let put = Arc::clone(&self);
-                        let copied = async move { put.one(&path, content, dir, &to).await };
+                        let copied = async move {
+                            put.one(&path, content, dir, &to).await?;
+                            put.shared.progress.done();
+                            Ok(())
+                        };
                         copy.begin(copied).await?;
                     }
                 }
@@ -164,12 +168,13 @@ impl Put {
         to: &[u8],
     ) -> anyhow::Result<()> {
         match content {
-            Content::Small { data, mode } => self.small(source, data, mode, dir, to).await,
+            Content::Small { data, mode } => self.small(data, mode, dir, to).await,
             Content::Large { file, size, mode } => {
                 let _room = self.shared.room(size).await;
                 self.large(source, (file, size, mode), dir, to).await
             }
             Content::Symlink(text) => {
+                self.shared.progress.begin(0);
                 let linked = self.link(&text, dir, to).await;
                 Ok(linked.map_err(|fault| fault.at("make symbolic link", to))?)
             }

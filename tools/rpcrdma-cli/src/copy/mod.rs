@@ -71,7 +71,7 @@ impl Copy {
     pub(crate) fn new(args: &CopyArgs) -> anyhow::Result<Self> {
         let shared = Shared {
             interrupt: Interrupt::listen()?,
-            progress: Progress::new(!args.quiet),
+            progress: Progress::new(!args.quiet, false),
             bytes: Arc::new(Semaphore::new(BYTES_IN_FLIGHT as usize)),
             left: Arc::default(),
         };
@@ -88,7 +88,7 @@ impl Copy {
         }
     }
 
-    /// As [`Ended::check`], without tearing the bar.
+    /// As [`Ended::check`], and counts what failed.
     ///
     /// # Errors
     ///
@@ -100,8 +100,11 @@ impl Copy {
             Err(error) if is_read_only(error) => return part,
             Err(_) => {}
         }
-        let ended = &mut self.ended;
-        self.shared.progress.suspend(|| ended.check(part))
+        let checked = self.ended.check(part);
+        if checked.is_ok() {
+            self.shared.progress.failed();
+        }
+        checked
     }
 
     /// Begins with a file when fewer than [`FILES_IN_FLIGHT`] are in flight.
@@ -213,7 +216,7 @@ mod tests {
     fn copy() -> Copy {
         let shared = Shared {
             interrupt: Interrupt::listen().unwrap(),
-            progress: Progress::new(false),
+            progress: Progress::new(false, false),
             bytes: Arc::new(Semaphore::new(BYTES_IN_FLIGHT as usize)),
             left: Arc::default(),
         };

@@ -16,7 +16,7 @@ impl Remote {
     pub(super) async fn file(&self, dest: &Path) -> anyhow::Result<()> {
         let Attributes { size, mode, .. } = self.node.attributes;
         let room = self.shared.room(size).await;
-        self.shared.progress.begin(&self.path, size);
+        self.shared.progress.begin(size);
         let mut stream = self.export.read_node(&self.node, &self.path);
         let first = stream.next().await?.unwrap_or_default();
         if stream.has_ended() {

@@ -11,7 +11,6 @@ use nfs_proto::{FileHandle, SetAttributes};
 use oncrpc::xdr::Gather;
 use rpcrdma::Client;
 use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -24,14 +23,13 @@ impl Put {
     /// Copies a file that was read as a whole.
     pub(super) async fn small(
         &self,
-        source: &Path,
         data: Bytes,
         mode: u32,
         dir: FileHandle,
         to: &[u8],
     ) -> anyhow::Result<()> {
         let len = data.len() as u64;
-        self.copied(source, (len, mode), dir, to, async |upload| {
+        self.copied((len, mode), dir, to, async |upload| {
             upload.write_last(Gather::from_elem(data, 1)).await?;
             self.shared.progress.add(len);
             Ok(())
@@ -47,7 +45,7 @@ impl Put {
         dir: FileHandle,
         to: &[u8],
     ) -> anyhow::Result<()> {
-        self.copied(source, (size, mode), dir, to, async |upload| {
+        self.copied((size, mode), dir, to, async |upload| {
             self.send(file, source, upload).await
         })
         .await
@@ -56,15 +54,12 @@ impl Put {
     /// Makes a file that gets its name when `send` is through; an interrupt removes it.
     async fn copied(
         &self,
-        source: &Path,
         (size, mode): (u64, u32),
         dir: FileHandle,
         to: &[u8],
         send: impl AsyncFnOnce(&mut Upload<'_, Client>) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        self.shared
-            .progress
-            .begin(source.as_os_str().as_bytes(), size);
+        self.shared.progress.begin(size);
         let attributes = SetAttributes {
             // What runs with the rights of its owner is made so by the owner, not by copying.
             mode: Some(mode & 0o777),
