@@ -9,7 +9,7 @@ use crate::exports::{self, ExportsArgs};
 use crate::failure::Ended;
 use crate::get::{self, GetArgs};
 use crate::ln::{self, LnArgs};
-use crate::log::LogFormat;
+use crate::log::{LogFilter, LogFormat};
 use crate::ls::{self, LsArgs};
 use crate::man_pages::{self, ManPagesArgs};
 use crate::mkdir::{self, MkdirArgs};
@@ -22,7 +22,8 @@ use crate::serve::{self, Given, ServeArgs};
 use crate::stat::{self, StatArgs};
 use crate::stats::{self, StatsArgs};
 use clap::error::ErrorKind;
-use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::str::FromStr;
 
 /// NFS over RDMA in userspace: serve, use, and look into it, with RDMA hardware or with none
 #[derive(Debug, Parser)]
@@ -44,9 +45,11 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
 
-    /// Log what happens to standard error; twice: every work request
-    #[arg(short, long, global = true, action = ArgAction::Count)]
-    verbose: u8,
+    /// What to log to standard error: error, warn, info, debug (connections), trace (every work
+    /// request) or off, also by part of the program, as in warn,rpcrdma=debug; counts more than
+    /// RUST_LOG [default: warn, and info of `serve` itself]
+    #[arg(long, global = true, value_name = "LEVEL", value_parser = LogFilter::from_str)]
+    log: Option<LogFilter>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -101,13 +104,9 @@ impl Cli {
         Ok(cli)
     }
 
-    /// What to log: warnings and what a server tells its administrator, or more with each `-v`. `RUST_LOG` has the last word.
-    pub(crate) fn log_level(&self) -> &'static str {
-        match self.verbose {
-            0 => "warn,serve=info",
-            1 => "debug",
-            _ => "trace",
-        }
+    /// What to log, if the user says.
+    pub(crate) fn log_filter(&self) -> Option<LogFilter> {
+        self.log.clone()
     }
 
     /// In which form to log, if the user says.

@@ -2,7 +2,7 @@
 
 use crate::control::{ClientStatus, ControlArgs, Request};
 use crate::failure::Ended;
-use crate::show;
+use crate::units;
 use clap::Args;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -48,7 +48,7 @@ pub(crate) async fn run(args: &ClientsArgs) -> anyhow::Result<Ended> {
 
 fn table(clients: &[ClientStatus]) -> String {
     let mut text = format!(
-        "{:<24} {:<8} {:>2} {:>6} {:>8} {:>10} {:>5} {:>5} {:>9} {:>9} {:>7} {:>7} {:>7} {:>7}\n",
+        "{:<24} {:<8} {:>2} {:>8} {:>8} {:>10} {:>5} {:>5} {:>9} {:>9} {:>11} {:>11} {:>11} {:>11}\n",
         "client",
         "state",
         "v",
@@ -70,21 +70,21 @@ fn table(clients: &[ClientStatus]) -> String {
         // A string takes all that is written.
         let _ = writeln!(
             text,
-            "{:<24} {:<8} {version:>2} {:>6} {:>8} {:>10} {:>5} {:>5} {:>9} {:>9} {:>7} {:>7} {:>7} \
-             {:>7}",
+            "{:<24} {:<8} {version:>2} {:>8} {:>8} {:>10} {:>5} {:>5} {:>9} {:>9} {:>11} {:>11} {:>11} \
+             {:>11}",
             client.address,
             client.state,
-            show::duration(age),
+            units::duration(age),
             format!("{}/{}", client.credits_in_use, client.credits_granted),
             client.calls,
             client.jobs_in_flight,
             client.duplicate_request_hits,
             client.read_chunks,
             client.write_chunks + client.reply_chunks,
-            show::size(client.rdma_bytes_in),
-            show::size(client.rdma_bytes_out),
-            show::size(client.inline_bytes_in),
-            show::size(client.inline_bytes_out)
+            units::size(client.rdma_bytes_in),
+            units::size(client.rdma_bytes_out),
+            units::size(client.inline_bytes_in),
+            units::size(client.inline_bytes_out)
         );
     }
     text

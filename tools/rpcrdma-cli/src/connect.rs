@@ -2,6 +2,7 @@
 
 use crate::endpoint::Endpoint;
 use crate::transport::TransportArgs;
+use crate::units;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use rpcrdma::{Client, ClientConfig, PersistentArguments};
@@ -16,8 +17,8 @@ pub(crate) struct ConnectArgs {
     #[command(flatten)]
     pub(crate) transport: TransportArgs,
 
-    /// How long a call may take before it fails
-    #[arg(long, default_value = "60", value_name = "SECONDS", value_parser = seconds,
+    /// How long a call may take before it fails; a plain number is in seconds
+    #[arg(long, default_value = "60s", value_name = "DURATION", value_parser = units::parse_duration,
         help_heading = "Connection")]
     pub(crate) timeout: Duration,
 
@@ -26,31 +27,19 @@ pub(crate) struct ConnectArgs {
         value_parser = clap::value_parser!(u8).range(1..=MAX_CONNECTIONS))]
     nconnect: u8,
 
-    /// Copy arguments of up to so many bytes to memory that stays registered: as many times so much as
+    /// Copy arguments of up to this size to memory that stays registered: as many times so much as
     /// there are --credits. The server may read what was there last, and take along handles only if
     /// --remote-invalidation has per_call or per_call_several
-    #[arg(long, value_name = "BYTES", help_heading = "Connection",
-        value_parser = clap::value_parser!(u32).range(1..=MAX_PERSISTENT))]
+    #[arg(long, value_name = "SIZE", help_heading = "Connection",
+        value_parser = units::size_in::<u32>(1..=MAX_PERSISTENT))]
     persistent_memory: Option<u32>,
 }
 
 /// Most bytes of arguments that are copied.
-const MAX_PERSISTENT: i64 = 1 << 20;
+const MAX_PERSISTENT: u64 = 1 << 20;
 
 /// Most connections that can be asked for.
 const MAX_CONNECTIONS: i64 = rpcrdma::MAX_CONNECTIONS as i64;
-
-/// A time in seconds, with a fraction if need be.
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    text.parse()
-        .ok()
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .filter(|time| *time <= MAX_TIME)
-        .ok_or_else(|| format!("it is not a time in seconds up to {}", MAX_TIME.as_secs()))
-}
-
-/// The longest time that can be given: a day.
-const MAX_TIME: Duration = Duration::from_secs(86_400);
 
 impl ConnectArgs {
     fn config(&self) -> ClientConfig {
@@ -111,8 +100,9 @@ fn explain(addr: SocketAddr, error: SetupError) -> anyhow::Error {
         // Its words name the address and say what to look for.
         SetupError::NotOurProtocol(what) => anyhow!(what),
         SetupError::TimedOut(what, after) => anyhow!(
-            "no answer from {addr}: {what} did not come within {after:?}; check host and port, that \
-             RPC-over-RDMA over iWARP is served there, and that no firewall drops the connection"
+            "no answer from {addr}: {what} did not come within {}; check host and port, that \
+             RPC-over-RDMA over iWARP is served there, and that no firewall drops the connection",
+            units::duration(after)
         ),
     }
 }
@@ -128,16 +118,6 @@ fn other_user(addr: SocketAddr) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_limited() {
-        assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
-        assert_eq!(seconds("0"), Ok(Duration::ZERO));
-        assert_eq!(seconds("86400"), Ok(MAX_TIME));
-        for bad in ["", "-1", "86401", "inf", "NaN", "1s", "1e300"] {
-            assert!(seconds(bad).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn refusal_is_reported_with_what_can_be_behind_it() {

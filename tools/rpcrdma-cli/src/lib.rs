@@ -2,7 +2,7 @@
 //!
 //! Each command is a module with its arguments and a `run`. What they share is what a user sees: how
 //! servers and files are named (`endpoint`, `session`), how connections are made (`transport`,
-//! `connect`), how files are shown (`show`), how copies are made (`copy`, `partial`, `progress`),
+//! `connect`), how files are shown (`show`), durations and sizes with units (`units`), how copies are made (`copy`, `partial`, `progress`),
 //! how a command ends (`failure`, `interrupt`), and where it logs (`log`). Here, and nowhere else, a
 //! provider is chosen.
 
@@ -39,6 +39,7 @@ mod show;
 mod stat;
 mod stats;
 mod transport;
+mod units;
 
 use std::process::ExitCode;
 
@@ -48,13 +49,9 @@ use std::process::ExitCode;
 pub fn main(allocations: Option<fn() -> u64>) -> ExitCode {
     allocations::set(allocations);
     let cli = cli::Cli::from_args();
-    let _flushes = match log::start(cli.log_level(), cli.log_format()) {
+    let _flushes = match log::start(cli.log_filter(), cli.log_format()) {
         Ok(flushes) => flushes,
-        Err(error) => {
-            return failure::exit_code(Err(
-                anyhow::Error::new(error).context("cannot start the log")
-            ));
-        }
+        Err(error) => return failure::exit_code(Err(error)),
     };
     let runtime = match tokio::runtime::Builder::new_current_thread()
         .enable_all()

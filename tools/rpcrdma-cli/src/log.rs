@@ -5,14 +5,19 @@
 
 mod journal;
 
+use crate::failure::Usage;
+use anyhow::Context;
 use clap::ValueEnum;
 use journal::Journal;
+use std::env::{self, VarError};
 use std::io::{self, IsTerminal, Write};
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// The form of the log.
@@ -25,6 +30,16 @@ pub(crate) enum LogFormat {
     /// Records of systemd's journal, with fields
     Journald,
 }
+
+/// Directives that say what is logged, known to be valid: those of `tracing_subscriber::EnvFilter`.
+#[derive(Clone, Debug)]
+pub(crate) struct LogFilter(String);
+
+/// What is logged unless the user says: warnings, and what a server tells its administrator.
+const DEFAULT_FILTER: &str = "warn,serve=info";
+
+/// The variable of the environment that says what is logged.
+const FILTER_VARIABLE: &str = "RUST_LOG";
 
 /// Lines that wait to be written; more are lost.
 const MAX_LINES: usize = 1024;
@@ -58,15 +73,65 @@ enum Entry {
 /// Writes what is still to be written when it is dropped, but waits no longer than it should.
 pub(crate) struct FlushOnDrop(Log);
 
-/// Logs from now on: this level of events, or what `RUST_LOG` says. Without a format it is the
-/// journal's where standard error is the journal, and text elsewhere.
+impl FromStr for LogFilter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // A single word is a level or, to `EnvFilter`, a part of the program of which all is logged, and
+        // nothing else: a level that is misspelt would turn off the log.
+        let words = text.split(',').map(str::trim);
+        let mut words = words.filter(|word| !word.contains(['=', '[', ':']));
+        if let Some(word) =
+            words.find(|word| word.is_empty() || word.parse::<LevelFilter>().is_err())
+        {
+            return Err(format!(
+                "'{word}' is no level: there are error, warn, info, debug, trace and off, and \
+                 PART=LEVEL, as in warn,rpcrdma=debug"
+            ));
+        }
+        match EnvFilter::builder().parse(text) {
+            Ok(_) => Ok(Self(text.to_owned())),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl LogFilter {
+    /// What the environment says, if anything.
+    fn from_env() -> Result<Option<Self>, Usage> {
+        let wrong = |what: String| Usage(format!("{FILTER_VARIABLE}: {what}"));
+        match env::var(FILTER_VARIABLE) {
+            Ok(text) if text.trim().is_empty() => Ok(None),
+            Ok(text) => text.parse().map(Some).map_err(wrong),
+            Err(VarError::NotPresent) => Ok(None),
+            Err(VarError::NotUnicode(_)) => Err(wrong("it is not UTF-8".to_owned())),
+        }
+    }
+}
+
+/// Logs from now on what the filter lets through, or else what `RUST_LOG` says. Without a format it
+/// is the journal's where standard error is the journal, and text elsewhere.
 ///
 /// # Errors
 ///
-/// If the system gives no thread, or there is no journal to log to.
-pub(crate) fn start(level: &str, format: Option<LogFormat>) -> io::Result<FlushOnDrop> {
+/// If `RUST_LOG` is not understood, the system gives no thread, or there is no journal to log to.
+pub(crate) fn start(
+    filter: Option<LogFilter>,
+    format: Option<LogFormat>,
+) -> anyhow::Result<FlushOnDrop> {
+    let filter = match filter {
+        Some(filter) => Some(filter),
+        None => LogFilter::from_env()?,
+    };
+    let filter = filter.map_or(DEFAULT_FILTER.to_owned(), |LogFilter(text)| text);
     let (format, journal) = match format {
-        Some(LogFormat::Journald) => (LogFormat::Journald, Some(Journal::connect()?)),
+        Some(LogFormat::Journald) => {
+            let journal = Journal::connect().context(
+                "--log-format journald: systemd's journal does not take records at \
+                 /run/systemd/journal/socket (use text or json where there is none)",
+            )?;
+            (LogFormat::Journald, Some(journal))
+        }
         Some(other) => (other, None),
         None => match Journal::reads_standard_error().then(Journal::connect) {
             Some(Ok(journal)) => (LogFormat::Journald, Some(journal)),
@@ -80,8 +145,9 @@ pub(crate) fn start(level: &str, format: Option<LogFormat>) -> io::Result<FlushO
         .spawn(move || match journal {
             Some(mut journal) => write_all(&entries, format, &lost, &mut journal),
             None => write_all(&entries, format, &lost, &mut io::stderr()),
-        })?;
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+        })
+        .context("cannot start the thread that writes the log")?;
+    let filter = EnvFilter::builder().parse_lossy(filter);
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(log.clone());
@@ -215,6 +281,27 @@ impl Write for &Log {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn filter_with_a_misspelt_level_is_refused() {
+        for good in [
+            "warn",
+            "OFF",
+            "warn,serve=info",
+            "rpcrdma::client=debug",
+            "[call]=trace",
+        ] {
+            assert!(good.parse::<LogFilter>().is_ok(), "{good}");
+        }
+        let check = |text: &str, says: &str| {
+            let error = text.parse::<LogFilter>().unwrap_err();
+            assert!(error.contains(says), "{text}: {error}");
+        };
+        check("", "'' is no level");
+        check("dbug", "'dbug' is no level: there are error, warn");
+        check("warn,serv", "'serv' is no level");
+        check("serve=dbug", "expected one of");
+    }
 
     /// What is written of these lines when the log ends.
     fn written(log: Log, entries: &Receiver<Entry>) -> String {

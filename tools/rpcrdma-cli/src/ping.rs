@@ -1,9 +1,10 @@
 //! `rpcrdma ping`: measures the time of NULL calls.
 
-use crate::connect::{ConnectArgs, seconds};
+use crate::connect::ConnectArgs;
 use crate::endpoint::Endpoint;
 use crate::failure::Ended;
 use crate::interrupt::Interrupt;
+use crate::units;
 use clap::Args;
 use nfs_proto::{NFS_PROGRAM, NFS_V3};
 use oncrpc::xdr;
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma ping 127.0.0.1
-  rpcrdma ping -c 5 -i 0.2 files.example.org:20049
+  rpcrdma ping -c 5 -i 200ms files.example.org:20049
   rpcrdma ping -c 100 -i 0 --json 127.0.0.1
 
 Ends with exit code 1 if a call was not answered.")]
@@ -32,8 +33,8 @@ pub(crate) struct PingArgs {
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// Time between the beginnings of two calls; 0 does not wait
-    #[arg(short, long, default_value = "1", value_name = "SECONDS", value_parser = seconds)]
+    /// Time between the beginnings of two calls; a plain number is in seconds, 0 does not wait
+    #[arg(short, long, default_value = "1s", value_name = "DURATION", value_parser = units::parse_duration)]
     interval: Duration,
 
     /// Print nothing but one JSON object at the end

@@ -3,7 +3,7 @@
 //! The line is drawn by `indicatif`, and what stands in it is chosen here for the width of the terminal at
 //! that moment: a terminal that is resized has a line that fits with the next drawing.
 
-use crate::show;
+use crate::units;
 use console::Term;
 use indicatif::{
     HumanBytes, ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressState, ProgressStyle,
@@ -327,7 +327,7 @@ fn summary(counts: &Counts, bytes: u64, took: Duration) -> String {
     let mut summary = format!(
         "{files} {noun} copied: {} in {}",
         HumanBytes(bytes),
-        show::duration(took)
+        units::duration(took)
     );
     if bytes > 0 && took > Duration::ZERO {
         let rate = rate(bytes as f64 / took.as_secs_f64());

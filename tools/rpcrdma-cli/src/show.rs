@@ -4,7 +4,6 @@ use nfs_client::printable;
 use nfs_proto::{Attributes, FileType, NfsTime};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::Duration;
 
 /// A local path for a terminal, as [`printable`] shows it: below a copy, its names may be those of
 /// a server.
@@ -82,22 +81,6 @@ struct Calendar {
     hour: u32,
     minute: u32,
     second: u32,
-}
-
-/// A length of time in three digits or so, such as `8us`, `1.02ms`, `12s` and `3d4h`.
-pub(crate) fn duration(time: Duration) -> String {
-    let (seconds, micros) = (time.as_secs(), time.as_nanos() as f64 / 1e3);
-    match seconds {
-        0 if micros < 10.0 && micros.fract() != 0.0 => format!("{micros:.1}us"),
-        0 if micros < 1e3 => format!("{micros:.0}us"),
-        0 if micros < 1e4 => format!("{:.2}ms", micros / 1e3),
-        0 => format!("{:.0}ms", micros / 1e3),
-        1..10 => format!("{:.2}s", time.as_secs_f64()),
-        10..60 => format!("{seconds}s"),
-        60..3600 => format!("{}m{}s", seconds / 60, seconds % 60),
-        3600..86_400 => format!("{}h{}m", seconds / 3600, seconds / 60 % 60),
-        _ => format!("{}d{}h", seconds / 86_400, seconds / 3600 % 24),
-    }
 }
 
 /// A time as `2026-11-20 10:34`, in UTC.

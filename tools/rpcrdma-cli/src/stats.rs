@@ -1,10 +1,9 @@
 //! `rpcrdma stats`: shows what a running server does.
 
-use crate::connect::seconds;
 use crate::control::{ControlArgs, ProcedureStatus, ReloadStatus, Request, ServerStatus, shown};
 use crate::failure::{Ended, Usage};
 use crate::interrupt::Interrupt;
-use crate::show;
+use crate::units;
 use anyhow::bail;
 use clap::Args;
 use nfs_client::printable;
@@ -18,7 +17,7 @@ use std::time::Duration;
 #[command(after_help = "Examples:
   rpcrdma stats
       what the server did since it started
-  rpcrdma stats --interval 5
+  rpcrdma stats --interval 5s
       the same, then what it does, every five seconds
   rpcrdma stats --json --socket /run/rpcrdma/control-0.0.0.0:20049.sock
       as one JSON document, of that server
@@ -26,8 +25,8 @@ use std::time::Duration;
 Only the user who runs the server, and root, may ask it. Of calls that are answered at once, the
 times of one in sixteen or so are measured.")]
 pub(crate) struct StatsArgs {
-    /// Show again every so many seconds what was done in between
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// Show again in such intervals what was done in between; a plain number is in seconds
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     interval: Option<Duration>,
 
     /// Show so many times in all [default: until interrupted]
@@ -85,7 +84,7 @@ fn since_start(now: &ServerStatus) -> String {
         now.version,
         now.listening,
         now.pid,
-        show::duration(Duration::try_from_secs_f64(now.uptime_seconds).unwrap_or_default())
+        units::duration(Duration::try_from_secs_f64(now.uptime_seconds).unwrap_or_default())
     );
     let mut line = |name: &str, value: String| text += &format!("{name:<12} {value}\n");
     line("exports", exports(now));
@@ -123,9 +122,9 @@ fn since_start(now: &ServerStatus) -> String {
         "by RDMA",
         format!(
             "{} in {} Read chunks in; {} in {} Write and {} Reply chunks out",
-            show::size(rdma("read_bytes_pulled")),
+            units::size(rdma("read_bytes_pulled")),
             rdma("read_chunks_pulled"),
-            show::size(rdma("write_bytes_posted") + rdma("reply_bytes_posted")),
+            units::size(rdma("write_bytes_posted") + rdma("reply_bytes_posted")),
             rdma("write_chunks_filled"),
             rdma("reply_chunks_filled")
         ),
@@ -134,8 +133,8 @@ fn since_start(now: &ServerStatus) -> String {
         "inline",
         format!(
             "{} in, {} out",
-            show::size(rdma("inline_bytes_received")),
-            show::size(rdma("inline_bytes_sent"))
+            units::size(rdma("inline_bytes_received")),
+            units::size(rdma("inline_bytes_sent"))
         ),
     );
     line(
@@ -155,7 +154,7 @@ fn since_start(now: &ServerStatus) -> String {
         ),
     );
     line("open files", now.open_files.to_string());
-    line("chunk memory", show::size(now.chunk_memory_bytes));
+    line("chunk memory", units::size(now.chunk_memory_bytes));
     text.push('\n');
     text + &table(&now.procedures, None)
 }
@@ -177,7 +176,7 @@ fn exports(now: &ServerStatus) -> String {
 /// How the last reload ended, if there was one.
 fn reload(reloads: &ReloadStatus) -> Option<String> {
     let ago = Duration::try_from_secs_f64(reloads.last_seconds?).unwrap_or_default();
-    let ago = show::duration(ago);
+    let ago = units::duration(ago);
     Some(match &reloads.last_error {
         Some(error) => format!(
             "failed {ago} ago, the exports are those from before: {}",
@@ -209,10 +208,10 @@ fn since(before: &ServerStatus, now: &ServerStatus) -> String {
         "\n{} calls/s; by RDMA {}/s in, {}/s out; inline {}/s in, {}/s out; {} connections, {} credits \
          in use\n{}",
         per_second(calls, seconds),
-        show::size(rate("read_bytes_pulled")),
-        show::size(out),
-        show::size(rate("inline_bytes_received")),
-        show::size(rate("inline_bytes_sent")),
+        units::size(rate("read_bytes_pulled")),
+        units::size(out),
+        units::size(rate("inline_bytes_received")),
+        units::size(rate("inline_bytes_sent")),
         now.connections.now(),
         now.credits_in_use,
         table(&procedures, Some(seconds))
@@ -253,17 +252,17 @@ fn table(procedures: &[ProcedureStatus], seconds: Option<f64>) -> String {
         None => "calls",
     };
     let mut text = format!(
-        "{:<13} {calls:>10} {:>8} {:>8} {:>8} {:>8}  failed by\n",
+        "{:<13} {calls:>10} {:>8} {:>9} {:>9} {:>9}  failed by\n",
         "procedure", "failed", "mean", "p50", "p99"
     );
     for procedure in procedures.iter().filter(|procedure| procedure.calls > 0) {
         let latency = latency(procedure);
         let mean = match latency.count() {
             0 => "-".to_owned(),
-            count => show::duration(latency.sum.div_f64(count as f64)),
+            count => units::duration(latency.sum.div_f64(count as f64)),
         };
         let quantile = |part| match latency.quantile(part) {
-            Some(time) => format!("<{}", show::duration(time)),
+            Some(time) => format!("<{}", units::duration(time)),
             None => "-".to_owned(),
         };
         let classes = procedure.errors.iter();
@@ -273,7 +272,7 @@ fn table(procedures: &[ProcedureStatus], seconds: Option<f64>) -> String {
         // A string takes all that is written.
         let _ = writeln!(
             text,
-            "{:<13} {:>10} {:>8} {mean:>8} {:>8} {:>8}  {}",
+            "{:<13} {:>10} {:>8} {mean:>9} {:>9} {:>9}  {}",
             shown(&procedure.program, &procedure.name),
             seconds.map_or(procedure.calls, |s| per_second(procedure.calls, s)),
             procedure.errors.values().sum::<u64>(),
@@ -326,8 +325,8 @@ mod tests {
         let lines: Vec<_> = lines.lines().collect();
         assert_eq!(lines.len(), 2);
         let words: Vec<_> = lines[1].split_whitespace().collect();
-        let expected = ["READ", "1000", "3", "1.00ms", "<1.02ms", "<1.02ms"];
-        assert_eq!(words[..6], expected);
+        let expected = ["READ", "1000", "3", "1", "ms", "<1.02", "ms", "<1.02", "ms"];
+        assert_eq!(words[..9], expected);
         assert!(lines[1].ends_with("denied 1, stale 2"), "{}", lines[1]);
     }
 

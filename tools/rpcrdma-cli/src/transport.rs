@@ -1,8 +1,10 @@
 //! Chooses and configures the provider.
 
+use crate::units;
 use clap::{Args, ValueEnum};
 use rpcrdma::{Design, InlineThreshold, Spin, Versions};
 use std::net::{SocketAddr, TcpListener};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use verbs::{BoxFuture, Listener, Provider, SetupError, WrapProvider};
 use verbs_iwarp::{Config, CrcMode, Iwarp};
@@ -33,9 +35,9 @@ pub(crate) struct TransportArgs {
         value_parser = clap::value_parser!(u32).range(1..=MAX_CREDITS))]
     pub(crate) credits: u32,
 
-    /// Bytes of the largest message that is sent without registered memory: 1024 to 262144
-    /// [default: 4096, and 8192 from server to client]
-    #[arg(long, value_name = "BYTES", value_parser = inline_size)]
+    /// Largest message that is sent without registered memory: 1 KiB to 256 KiB
+    /// [default: 4 KiB, and 8 KiB from server to client]
+    #[arg(long, value_name = "SIZE", value_parser = units::size_in::<usize>(INLINE_SIZES))]
     inline_size: Option<usize>,
 
     /// How replies may take along a handle of memory that their receiver does not need any more: `on`
@@ -56,6 +58,10 @@ pub(crate) struct TransportArgs {
 
 /// Most credits that can be asked for or granted.
 const MAX_CREDITS: i64 = 1024;
+
+/// Inline thresholds that can be asked for, in bytes.
+const INLINE_SIZES: RangeInclusive<u64> =
+    InlineThreshold::MIN.bytes() as u64..=InlineThreshold::MAX.bytes() as u64;
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum ProviderName {
@@ -95,15 +101,6 @@ enum SpinName {
     Adaptive,
     /// Never wait
     Always,
-}
-
-fn inline_size(text: &str) -> Result<usize, String> {
-    let bytes: usize = text.parse().map_err(|_| "not a number".to_owned())?;
-    let (min, max) = (InlineThreshold::MIN.bytes(), InlineThreshold::MAX.bytes());
-    if !(min..=max).contains(&bytes) {
-        return Err(format!("it is not in {min}..={max}"));
-    }
-    Ok(bytes)
 }
 
 /// Designs for remote invalidation, by their names (reminv §4).

@@ -14,6 +14,7 @@ mod tables;
 mod traffic;
 
 use crate::failure::{Ended, Usage};
+use crate::units::{parse_duration, size_in};
 use anyhow::{Context, Result};
 use bed::{Bed, Simulated, Software};
 use buffer::Pool;
@@ -59,9 +60,9 @@ pub(crate) struct InvalidationArgs {
     #[arg(long, value_name = "NAME")]
     design: Vec<String>,
 
-    /// Bytes of data of a call and its reply; may be given several times
-    #[arg(long, value_name = "BYTES",
-        value_parser = clap::value_parser!(u32).range(16..=MAX_PAYLOAD as i64))]
+    /// Data of a call and its reply, 16 bytes at least; may be given several times
+    #[arg(long, value_name = "SIZE",
+        value_parser = size_in::<u32>(16..=MAX_PAYLOAD as u64))]
     payload: Vec<u32>,
 
     /// Calls of each run [default: as many as move 8 MiB, but 16 to 128]
@@ -69,31 +70,31 @@ pub(crate) struct InvalidationArgs {
     calls: Option<u32>,
 
     /// Host time to post a work request
-    #[arg(long, default_value = "100ns", value_name = "TIME", value_parser = time)]
+    #[arg(long, default_value = "100ns", value_name = "DURATION", value_parser = parse_duration)]
     post: Duration,
 
     /// Host time to take a completion
-    #[arg(long, default_value = "150ns", value_name = "TIME", value_parser = time)]
+    #[arg(long, default_value = "150ns", value_name = "DURATION", value_parser = parse_duration)]
     completion: Duration,
 
     /// From a completion to a host that was asleep
-    #[arg(long, default_value = "4us", value_name = "TIME", value_parser = time)]
+    #[arg(long, default_value = "4us", value_name = "DURATION", value_parser = parse_duration)]
     interrupt: Duration,
 
     /// Host time to register memory
-    #[arg(long, default_value = "800ns", value_name = "TIME", value_parser = time)]
+    #[arg(long, default_value = "800ns", value_name = "DURATION", value_parser = parse_duration)]
     register: Duration,
 
     /// Host time to register memory, beyond that, for each page of 4 KiB
-    #[arg(long, default_value = "20ns", value_name = "TIME", value_parser = time)]
+    #[arg(long, default_value = "20ns", value_name = "DURATION", value_parser = parse_duration)]
     register_page: Duration,
 
     /// RNIC time to invalidate a handle with a Send of the peer
-    #[arg(long, default_value = "500ns", value_name = "TIME", value_parser = time)]
+    #[arg(long, default_value = "500ns", value_name = "DURATION", value_parser = parse_duration)]
     invalidate: Duration,
 
     /// RNIC time to invalidate a handle with a work request of its host
-    #[arg(long, default_value = "1us", value_name = "TIME", value_parser = time)]
+    #[arg(long, default_value = "1us", value_name = "DURATION", value_parser = parse_duration)]
     local_invalidate: Duration,
 
     /// Which of several local invalidations the host is told of
@@ -101,11 +102,11 @@ pub(crate) struct InvalidationArgs {
     signal: Signal,
 
     /// RNIC time for a message, whatever its length
-    #[arg(long, default_value = "200ns", value_name = "TIME", value_parser = time)]
+    #[arg(long, default_value = "200ns", value_name = "DURATION", value_parser = parse_duration)]
     message: Duration,
 
     /// From one RNIC to the other
-    #[arg(long, default_value = "1500ns", value_name = "TIME", value_parser = time)]
+    #[arg(long, default_value = "1500ns", value_name = "DURATION", value_parser = parse_duration)]
     wire: Duration,
 
     /// Gigabits that the wire carries in a second
@@ -119,7 +120,7 @@ pub(crate) struct InvalidationArgs {
     copy_rate: u32,
 
     /// How long the server works on a call
-    #[arg(long, default_value = "10us", value_name = "TIME", value_parser = time)]
+    #[arg(long, default_value = "10us", value_name = "DURATION", value_parser = parse_duration)]
     service: Duration,
 
     /// How much each time varies
@@ -366,19 +367,5 @@ impl InvalidationArgs {
             jitter: self.jitter,
             seed: 0,
         }
-    }
-}
-
-/// A time as a whole number with a unit.
-fn time(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number: u32 = digits
-        .parse()
-        .map_err(|_| format!("{text} is no whole number with ns, us or ms behind it"))?;
-    match &text[digits.len()..] {
-        "ns" => Ok(Duration::from_nanos(number.into())),
-        "us" => Ok(Duration::from_micros(number.into())),
-        "ms" => Ok(Duration::from_millis(number.into())),
-        _ => Err(format!("{text} is to end in ns, us or ms")),
     }
 }

@@ -55,8 +55,8 @@ pub(crate) struct BenchArgs {
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     repetitions: u16,
 
-    /// Approximate length of one run [default: 0.4, with --profile 2]
-    #[arg(long, value_name = "SECONDS", value_parser = crate::connect::seconds)]
+    /// Approximate length of one run [default: 400ms, with --profile 2s]
+    #[arg(long, value_name = "DURATION", value_parser = crate::units::parse_duration)]
     run_time: Option<Duration>,
 
     /// Measure only this; may be given several times

@@ -9,6 +9,7 @@ mod mix;
 mod report;
 
 use crate::failure::{Ended, Usage};
+use crate::units;
 use anyhow::{Context, Result};
 use clap::Args;
 use cost::{Bound, Cost, Form};
@@ -21,7 +22,7 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   rpcrdma bench thresholds
   rpcrdma bench thresholds --part stat --part list
-  rpcrdma bench thresholds --threshold 8 --threshold 9
+  rpcrdma bench thresholds --threshold 8k --threshold 9k
   rpcrdma bench thresholds --svg thresholds.svg
   rpcrdma bench thresholds --json > thresholds.json
 
@@ -45,8 +46,9 @@ pub(crate) struct ThresholdsArgs {
     #[arg(long, value_name = "NAME")]
     part: Vec<String>,
 
-    /// Plan for this threshold instead of the powers of two; may be given several times
-    #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u16).range(1..=256))]
+    /// Plan for this threshold, up to 256 KiB, instead of the powers of two; a plain number is in
+    /// KiB; may be given several times
+    #[arg(long, value_name = "SIZE", value_parser = kibibytes)]
     threshold: Vec<u16>,
 
     /// Draw a plot into this file
@@ -61,6 +63,19 @@ pub(crate) struct ThresholdsArgs {
 /// The thresholds in KiB, from what every peer has to take to the largest that can be told to one
 /// (RFC 8166 §3.3.3, RFC 8797 §4.2).
 const THRESHOLDS: [u16; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+
+/// A threshold in KiB.
+fn kibibytes(text: &str) -> Result<u16, String> {
+    let size = match text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => &format!("{text}k"),
+        false => text,
+    };
+    let bytes: u32 = units::size_in(1 << 10..=256 << 10)(size)?;
+    match bytes % 1024 {
+        0 => u16::try_from(bytes / 1024).map_err(|error| error.to_string()),
+        _ => Err("it is no multiple of 1 KiB".to_owned()),
+    }
+}
 
 pub(crate) fn run(args: &ThresholdsArgs) -> Result<Ended> {
     let calls = calls(args)?;

@@ -53,7 +53,7 @@ pub(super) struct Heard {
 /// Why no reply arrived.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoAnswer {
-    #[error("no answer came within {0:?}")]
+    #[error("no answer came within {}", crate::units::duration(*.0))]
     TimedOut(Duration),
     #[error("no answer came: {0}")]
     Closed(CloseReason),

@@ -12,11 +12,11 @@ mod report;
 mod text;
 mod version_two;
 
-use crate::connect::seconds;
 use crate::endpoint::Endpoint;
 use crate::failure::Ended;
 use crate::ping;
 use crate::transport::{self, Invalidation};
+use crate::units::parse_duration;
 use answer::Answer;
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -100,8 +100,8 @@ pub(crate) struct ProbeArgs {
         value_parser = clap::value_parser!(u16).range(1..=MAX_CALLS))]
     count: u16,
 
-    /// How long to wait for each answer
-    #[arg(long, default_value = "5", value_name = "SECONDS", value_parser = seconds)]
+    /// How long to wait for each answer; a plain number is in seconds
+    #[arg(long, default_value = "5s", value_name = "DURATION", value_parser = parse_duration)]
     timeout: Duration,
 
     /// Designs for remote invalidation to offer in version two, with commas between: fixed, per_call,

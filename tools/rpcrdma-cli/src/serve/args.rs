@@ -6,9 +6,9 @@ use super::listen;
 use super::local_users::Trust;
 use super::plan::Clients;
 use super::reports::ReportArgs;
-use crate::connect::seconds;
 use crate::log::LogFormat;
 use crate::transport::TransportArgs;
+use crate::units;
 use clap::{Args, ValueEnum};
 use nfs_proto::MOUNT_PORT;
 use std::net::SocketAddr;
@@ -100,8 +100,8 @@ pub(crate) struct ServeArgs {
         value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) max_connections: u16,
 
-    /// Close connections on which no call came for so long; 0 never does
-    #[arg(long, value_name = "SECONDS", default_value = "360", value_parser = seconds)]
+    /// Close connections on which no call came for so long; a plain number is in seconds, 0 never does
+    #[arg(long, value_name = "DURATION", default_value = "6m", value_parser = units::parse_duration)]
     pub(super) idle_timeout: Duration,
 
     #[command(flatten)]

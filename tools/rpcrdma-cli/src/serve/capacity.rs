@@ -1,5 +1,6 @@
 //! Limits of the process on connections and open files.
 
+use crate::units;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors for everything but the connections of clients and the files of exports: connections of
@@ -72,9 +73,9 @@ impl Capacity {
                 "{connections} connections, as the limit of open files is {limit} (ulimit -Hn)"
             ),
             Some(Short::Memory(bytes)) => format!(
-                "{connections} connections, as their Receives may take {} MiB (fewer --credits \
+                "{connections} connections, as their Receives may take {} (fewer --credits \
                  take less)",
-                bytes >> 20
+                units::size(bytes as u64)
             ),
         }
     }

@@ -8,6 +8,7 @@ use super::plan::{ClientPlan, Clients, Plan, Presence};
 use super::served::HowToOpen;
 use super::systemd;
 use crate::failure::{Misconfigured, Usage};
+use crate::units;
 use anyhow::bail;
 use buffer::Pool;
 use nfs_server::{Changes, ClientOptions, LocalFsOptions, Network, Squash, default_state_dir};
@@ -212,13 +213,13 @@ pub(super) fn describe_state(dir: Option<&Path>) -> String {
 /// The limits of the server, in words.
 pub(super) fn describe_limits(config: &ServerConfig, capacity: &Capacity) -> String {
     format!(
-        "{}, each with {} calls at a time; messages of {} bytes, READ and WRITE of {} KiB; {} MiB for \
+        "{}, each with {} calls at a time; messages of {}, READ and WRITE of {}; {} for \
          data in flight; {} threads",
         capacity.describe(),
         config.credits,
-        config.receive_size,
-        nfs_server::MAX_READ.min(nfs_server::MAX_WRITE) >> 10,
-        config.chunk_memory >> 20,
+        units::size(config.receive_size.bytes() as u64),
+        units::size(nfs_server::MAX_READ.min(nfs_server::MAX_WRITE).into()),
+        units::size(config.chunk_memory as u64),
         config.workers
     )
 }

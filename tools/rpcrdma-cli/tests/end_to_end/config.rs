@@ -523,7 +523,7 @@ fn export_whose_disk_is_unmounted_does_not_become_the_directory_below_it() {
     let around = tempfile::tempdir().unwrap();
     let disk = Mounted::tmpfs(&around.path().join("stuff"));
     let crossing = |around: &Path| export(around, "stuff", "crossmnt = true");
-    let mut served = Served::configured_in(around, crossing, &["-v"], &[]);
+    let mut served = Served::configured_in(around, crossing, &["--log=debug"], &[]);
     let (file, url) = (served.local("file", b"content"), served.url("stuff"));
     ok(&["put", &file, &url]);
     drop(disk);

@@ -2,6 +2,7 @@
 
 mod bench;
 mod commands;
+mod common_options;
 mod config;
 mod contrib;
 mod designs;
@@ -79,7 +80,7 @@ fn announcement_says_how_to_mount_and_under_which_rules() {
 #[test]
 fn server_whose_standard_error_nobody_reads_goes_on_serving() {
     // Every work request is logged: of a thousand calls more than any pipe holds.
-    let served = Served::new(&["-vv"]);
+    let served = Served::new(&["--log=trace"]);
     let calls = [
         "ping",
         &served.listening,

@@ -128,7 +128,7 @@ fn server_goes_on_without_its_terminal_under_nohup() {
 
 #[test]
 fn server_goes_on_when_its_output_is_closed() {
-    let mut served = Served::new(&["-vv"]);
+    let mut served = Served::new(&["--log=trace"]);
     served.close_log();
     ok(&[
         "ping",

@@ -78,7 +78,7 @@ impl Serve {
             .arg("--trust-local")
             .arg("--state-dir")
             .arg(&state)
-            .arg("-v")
+            .args(["--log", "debug"])
             .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

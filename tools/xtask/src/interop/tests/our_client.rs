@@ -74,13 +74,15 @@ impl OurClient<'_> {
     /// Begins a command on files; what it says and what happens to it goes to a log of this name.
     pub(super) fn begin(&self, name: &str, arguments: &[&str]) -> Result<Running> {
         let mut command = self.command(arguments);
-        Running::start(self.run, name, command.arg("-v"))
+        Running::start(self.run, name, command.args(["--log", "debug"]))
     }
 
     /// Begins `ping` with these options.
     pub(super) fn begin_ping(&self, name: &str, arguments: &[&str]) -> Result<Running> {
         let mut command = Command::new(self.run.program);
-        command.args(["ping", &self.peer(), "-v"]).args(arguments);
+        command
+            .args(["ping", &self.peer(), "--log", "debug"])
+            .args(arguments);
         Running::start(self.run, name, &mut command)
     }
 }

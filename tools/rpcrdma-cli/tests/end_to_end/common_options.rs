@@ -1,0 +1,78 @@
+//! What all commands have in common: durations and sizes with units, and what is logged.
+
+use crate::running::{Served, fails, fails_with, ok, run, text};
+
+#[test]
+fn durations_and_sizes_have_units_on_the_command_line_and_in_the_file() {
+    let ping = |served: &Served, options: &[&str]| {
+        ok(&[&["ping", "-c1", &served.listening], options].concat());
+    };
+    let served = Served::new(&["--idle-timeout", "1m 30s", "--inline-size", "64k"]);
+    ping(
+        &served,
+        &["--timeout", "1m", "-i", "500ms", "--inline-size=16KiB"],
+    );
+    ping(
+        &served,
+        &["--timeout", "60", "-i", "0.5", "--inline-size=4096"],
+    );
+    let in_file = |options: &str| {
+        let exports = |around: &std::path::Path| {
+            format!(
+                "{options}\n[[export]]\npath = \"{}/stuff\"\n",
+                around.display()
+            )
+        };
+        Served::configured(exports, &[])
+    };
+    ping(
+        &in_file("idle_timeout = \"10m\"\ninline_size = \"8K\""),
+        &[],
+    );
+    ping(&in_file("idle_timeout = 600\ninline_size = 8192"), &[]);
+    fails(
+        &["ping", "--timeout", "1x", "host"],
+        2,
+        "such as 500ms, 10s or 1m30s",
+    );
+    fails(
+        &["serve", "--inline-size", "1 GiB"],
+        2,
+        "it is not in 1024..=262144",
+    );
+    fails(
+        &["serve", "--inline-size", "4Q"],
+        2,
+        "such as 4096, 64k or 1MiB",
+    );
+}
+
+#[test]
+fn log_option_counts_more_than_the_environment() {
+    let served = Served::new(&[]);
+    let ping = ["ping", "-c1", &served.listening];
+    let logged = |options: &[&str]| {
+        let output = run(&[&ping[..], options].concat());
+        assert_eq!(output.status.code(), Some(0));
+        text(&output.stderr)
+    };
+    assert_eq!(logged(&[]), "");
+    assert!(logged(&["--log", "debug"]).contains("DEBUG"));
+    assert_eq!(logged(&["--log", "off"]), "");
+    assert_eq!(
+        logged(&["--log", "debug,rpcrdma=off"])
+            .matches("DEBUG rpcrdma")
+            .count(),
+        0
+    );
+    let misspelt = "'dbug' is no level: there are error, warn, info, debug, trace and off";
+    fails(&["ping", "--log", "dbug", "host"], 2, misspelt);
+    fails_with(
+        &["ping", "host"],
+        &[("RUST_LOG", "dbug")],
+        2,
+        &format!("rpcrdma: RUST_LOG: {misspelt}"),
+    );
+    let both = [&ping[..], &["--log=off"]].concat();
+    fails_with(&both, &[("RUST_LOG", "dbug")], 0, "");
+}
