@@ -21,7 +21,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use self::image::Image;
 use self::report::Report;
@@ -67,6 +67,31 @@ impl Options {
             list: false,
         }
     }
+}
+
+/// A test as [`tests`] lists it.
+pub(crate) struct Listed {
+    pub(crate) name: &'static str,
+    /// Part of a run that names no test.
+    pub(crate) usual: bool,
+    /// Has the program take part, and not only the kernel.
+    pub(crate) ours: bool,
+}
+
+/// Every test.
+pub(crate) fn tests() -> Vec<Listed> {
+    let listed = TESTS.iter().map(|test| Listed {
+        name: test.name,
+        usual: test.usual,
+        ours: test.ours,
+    });
+    listed.collect()
+}
+
+/// The kernels that a run can boot.
+pub(crate) fn kernels() -> Vec<&'static str> {
+    let all = Series::value_variants().iter();
+    all.map(|series| series.name()).collect()
 }
 
 /// One run of one test: what it may use, and where it leaves things.

@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: what the compiler does not check. The compliance tables name what exists, the
-//! page of limits is true, links in Markdown lead somewhere, and the sources keep the rules of the house.
+//! page of limits is true, links in Markdown lead somewhere, the page of what works names tests that exist, and the
+//! sources keep the rules of the house.
 
 mod compliance;
 mod exceptions;
@@ -14,10 +15,13 @@ mod sources;
 mod tests;
 mod tokens;
 mod unused;
+mod what_works;
 
 use anyhow::{Result, bail};
 use clap::Args;
 use exceptions::EXCEPTIONS;
+
+use crate::interop;
 
 pub(crate) use links::{Pages, SUMMARY};
 
@@ -48,6 +52,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let counts = compliance::check(root, &sources, &mut faults)?;
     limits::check(root, &sources, &mut faults)?;
     links::check(&Pages::read(root)?, root, &mut faults);
+    let (tests, kernels) = (interop::tests(), interop::kernels());
+    what_works::check(root, &sources, &tests, &kernels, &mut faults)?;
     house::check(root, &sources, &mut faults)?;
     imports::check(&sources, EXCEPTIONS, &mut faults);
     layers::check(&sources, EXCEPTIONS, &mut faults);
