@@ -1,7 +1,7 @@
 //! `rpcrdma cat`: prints files.
 
 use crate::failure::Ended;
-use crate::session::{Session, SessionArgs};
+use crate::session::{Of, Session, SessionArgs};
 use anyhow::Context;
 use clap::Args;
 use nfs_client::NfsUrl;
@@ -35,9 +35,9 @@ pub(crate) async fn run(args: &CatArgs) -> anyhow::Result<Ended> {
 
 async fn one(session: &mut Session, url: &NfsUrl) -> anyhow::Result<()> {
     let place = session.place(url).await?;
-    let mut stream = place.export.read(&place.path).await?;
+    let mut stream = place.export.read(&place.path).await.of(&place)?;
     let mut out = io::stdout();
-    while let Some(pieces) = stream.next().await? {
+    while let Some(pieces) = stream.next().await.of(&place)? {
         for piece in &pieces {
             out.write_all(piece).context("cannot write the output")?;
         }

@@ -1,9 +1,10 @@
 //! `rpcrdma df`: shows the free space of file systems.
 
+use crate::columns::{Align, table};
 use crate::failure::Ended;
-use crate::session::{Session, SessionArgs};
-use crate::show;
-use clap::Args;
+use crate::session::{Of, Session, SessionArgs};
+use crate::show::{self, Units};
+use clap::{ArgAction, Args};
 use nfs_client::NfsUrl;
 use nfs_proto::results::FsStat;
 use serde::Serialize;
@@ -11,17 +12,46 @@ use std::io::{self, Write};
 
 /// Show how full the file systems of a server are
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  rpcrdma df nfs://127.0.0.1/
-  rpcrdma df --json nfs://127.0.0.1/data nfs://127.0.0.1/music")]
+#[command(
+    disable_help_flag = true,
+    after_help = "Examples:
+  rpcrdma df -h nfs://127.0.0.1/
+  rpcrdma df -i nfs://127.0.0.1/data
+  rpcrdma df --json nfs://127.0.0.1/data nfs://127.0.0.1/music
+
+Sizes are in blocks of 1024 bytes unless an option says otherwise, as with df(1) of coreutils. Use% is
+the share of what users can have: space that is reserved for root counts as not there.
+
+With --json there is one object per line, with sizes in bytes."
+)]
 pub(crate) struct DfArgs {
     /// nfs://HOST[:PORT]/PATH of something in the file system
     #[arg(value_name = "URL", required = true)]
     urls: Vec<NfsUrl>,
 
+    /// Sizes in units of 1024, as 1.5M
+    #[arg(short = 'h', long, overrides_with_all = ["si", "kibibytes"])]
+    human_readable: bool,
+
+    /// Sizes in units of 1000, as 1.5M
+    #[arg(short = 'H', long, overrides_with = "kibibytes")]
+    si: bool,
+
+    /// Sizes in blocks of 1024 bytes: what is shown anyway
+    #[arg(short)]
+    kibibytes: bool,
+
+    /// Show how many files there can be instead
+    #[arg(short, long)]
+    inodes: bool,
+
     /// One JSON object per line
     #[arg(long)]
     json: bool,
+
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
 
     #[command(flatten)]
     session: SessionArgs,
@@ -46,25 +76,25 @@ pub(crate) async fn run(args: &DfArgs) -> anyhow::Result<Ended> {
     for url in &args.urls {
         let asked = async {
             let place = session.place(url).await?;
-            let stat = place.export.fs_stat(&place.path).await?;
+            let stat = place.export.fs_stat(&place.path).await.of(&place)?;
             lines.push(line(url, &stat));
             Ok(())
         };
         ended.check(asked.await)?;
     }
     session.close().await;
-    ended.check(print(&lines, args.json))?;
+    ended.check(print(&lines, args))?;
     Ok(ended)
 }
 
-fn print(lines: &[Line], json: bool) -> anyhow::Result<()> {
+fn print(lines: &[Line], args: &DfArgs) -> anyhow::Result<()> {
     let mut out = io::stdout();
-    if json {
+    if args.json {
         for line in lines {
             writeln!(out, "{}", serde_json::to_string(line)?)?;
         }
     } else if !lines.is_empty() {
-        out.write_all(table(lines).as_bytes())?;
+        out.write_all(args.text(lines).as_bytes())?;
     }
     Ok(())
 }
@@ -80,42 +110,127 @@ fn line(url: &NfsUrl, stat: &FsStat) -> Line {
     }
 }
 
-fn table(lines: &[Line]) -> String {
-    let mut text = String::from("  Size   Used  Avail  Use%  URL\n");
-    for line in lines {
-        // Of what users can have, as df counts: what is kept for root is not theirs to use.
-        let all = u128::from(line.used) + u128::from(line.available);
-        let percent = (u128::from(line.used) * 100).div_ceil(all.max(1));
-        text += &format!(
-            "{:>6} {:>6} {:>6} {:>4}%  {}\n",
-            show::size(line.total),
-            show::size(line.used),
-            show::size(line.available),
-            percent,
-            line.url
-        );
+impl DfArgs {
+    /// The units of sizes; none for blocks.
+    fn units(&self) -> Option<Units> {
+        match (self.human_readable, self.si) {
+            (true, _) => Some(Units::Binary),
+            (_, true) => Some(Units::Decimal),
+            (false, false) => None,
+        }
     }
-    text
+
+    fn text(&self, lines: &[Line]) -> String {
+        let size = |bytes: u64| match self.units() {
+            Some(units) => show::size_in(bytes, units),
+            None => bytes.div_ceil(1024).to_string(),
+        };
+        let count = |files: u64| match self.units() {
+            Some(units) => show::size_in(files, units),
+            None => files.to_string(),
+        };
+        let head = match (self.inodes, self.units()) {
+            (true, _) => ["Inodes", "IUsed", "IFree", "IUse%"],
+            (false, Some(_)) => ["Size", "Used", "Avail", "Use%"],
+            (false, None) => ["1K-blocks", "Used", "Available", "Use%"],
+        };
+        let mut rows = vec![row("Filesystem", head.map(str::to_owned))];
+        rows.extend(lines.iter().map(|line| {
+            let cells = match self.inodes {
+                true => {
+                    let used = line.files.saturating_sub(line.files_free);
+                    let free = line.files_free;
+                    [
+                        count(line.files),
+                        count(used),
+                        count(free),
+                        percent(used, free),
+                    ]
+                }
+                false => {
+                    let (used, available) = (line.used, line.available);
+                    [
+                        size(line.total),
+                        size(used),
+                        size(available),
+                        percent(used, available),
+                    ]
+                }
+            };
+            row(&line.url, cells)
+        }));
+        let columns = [
+            Align::Left,
+            Align::Right,
+            Align::Right,
+            Align::Right,
+            Align::Right,
+        ];
+        table(&rows, &columns, 1)
+    }
+}
+
+fn row(url: &str, cells: [String; 4]) -> Vec<String> {
+    [url.to_owned()].into_iter().chain(cells).collect()
+}
+
+/// The share that is used of what users can have.
+fn percent(used: u64, available: u64) -> String {
+    match u128::from(used) + u128::from(available) {
+        // A file system that does not count them.
+        0 => "-".to_owned(),
+        all => format!("{}%", (u128::from(used) * 100).div_ceil(all)),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        args: DfArgs,
+    }
 
     #[test]
-    fn share_in_use_is_of_what_users_can_have() {
+    fn tables_are_those_of_df() {
         let stat = FsStat {
             total_bytes: 1000 << 30,
             free_bytes: 500 << 30,
             available_bytes: 400 << 30,
+            total_files: 1000,
+            free_files: 999,
             ..FsStat::default()
         };
         let url: NfsUrl = "nfs://h/".parse().unwrap();
-        assert_eq!(
-            table(&[line(&url, &stat)]),
-            "  Size   Used  Avail  Use%  URL\n 1000G   500G   400G   56%  nfs://h/\n"
+        let lines = [line(&url, &stat)];
+        let check = |options: &[&str], expected: &str| {
+            let all = [&["df", "nfs://h/"], options].concat();
+            let text = Program::parse_from(all).args.text(&lines);
+            assert_eq!(text, expected);
+        };
+        check(
+            &["-h"],
+            "Filesystem  Size Used Avail Use%\nnfs://h/   1000G 500G  400G  56%\n",
         );
-        let empty = line(&url, &FsStat::default());
-        assert!(table(&[empty]).contains(" 0%"));
+        check(
+            &[],
+            "Filesystem  1K-blocks      Used Available Use%\nnfs://h/   1048576000 524288000 419430400  56%\n",
+        );
+        check(
+            &["-hH"],
+            "Filesystem Size Used Avail Use%\nnfs://h/   1.1T 537G  430G  56%\n",
+        );
+        check(
+            &["-hi"],
+            "Filesystem Inodes IUsed IFree IUse%\nnfs://h/     1000     1   999    1%\n",
+        );
+    }
+
+    #[test]
+    fn file_system_that_counts_nothing_has_no_share() {
+        assert_eq!((percent(0, 0), percent(0, 7)), ("-".into(), "0%".into()));
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Each command is a module with its arguments and a `run`. What they share is what a user sees: how
 //! servers and files are named (`endpoint`, `session`), how connections are made (`transport`,
-//! `connect`), how files are shown (`show`), durations and sizes with units (`units`), how copies are made (`copy`, `partial`, `progress`),
+//! `connect`), how files are shown (`show`, `times`, `owners`, `columns`), durations and sizes with units
+//! (`units`), how copies are made (`copy`, `partial`, `progress`),
 //! how a command ends (`failure`, `interrupt`), and where it logs (`log`). Here, and nowhere else, a
 //! provider is chosen.
 
@@ -11,6 +12,7 @@ mod bench;
 mod cat;
 mod cli;
 mod clients;
+mod columns;
 mod completions;
 mod connect;
 mod control;
@@ -27,6 +29,7 @@ mod ls;
 mod man_pages;
 mod mkdir;
 mod mv;
+mod owners;
 mod partial;
 mod ping;
 mod probe;
@@ -38,6 +41,7 @@ mod session;
 mod show;
 mod stat;
 mod stats;
+mod times;
 mod transport;
 mod units;
 

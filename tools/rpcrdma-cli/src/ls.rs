@@ -1,125 +1,295 @@
 //! `rpcrdma ls`: lists directories.
 
+mod format;
+mod line;
+
 use crate::failure::Ended;
-use crate::session::{Place, Session, SessionArgs};
-use crate::show;
-use clap::Args;
-use nfs_client::{Fault, NfsUrl, Node, printable};
-use nfs_proto::{Attributes, FileType, Status};
-use serde::Serialize;
+use crate::owners::Owners;
+use crate::session::{FileError, Of, Place, Session, SessionArgs};
+use crate::times::TimeStyle;
+use anyhow::anyhow;
+use clap::{ArgAction, Args, ValueEnum};
+use format::{Format, Listing};
+pub(crate) use line::Line;
+use nfs_client::{DirEntry, Fault, NfsUrl, Node};
+use nfs_proto::{Attributes, FileHandle, FileType, NfsTime, Status};
+use std::cmp::{Ordering, Reverse};
 use std::io::{self, Write};
+
+/// Entries that are sorted together. A directory with more is shown in parts, each sorted by itself.
+const MAX_SORTED: usize = 1 << 20;
+
+/// Directories within directories that are listed; a server that invents more is given up.
+const MAX_DEPTH: usize = 1000;
+
+/// Directories that wait to be listed with -R. Further ones are not.
+const MAX_WAITING: usize = 1 << 20;
 
 /// List directories
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(
+    disable_help_flag = true,
+    after_help = "Examples:
   rpcrdma ls nfs://127.0.0.1/
-  rpcrdma ls -lR nfs://files.example.org/photos
-  rpcrdma ls --json nfs://[::1]:20049/a%20name%20with%20blanks
+  rpcrdma ls -lh nfs://files.example.org/photos
+  rpcrdma ls -ltr nfs://127.0.0.1/log          the newest last
+  rpcrdma ls -lR --time-style=long-iso nfs://127.0.0.1/a%20name%20with%20blanks
+  rpcrdma ls --json nfs://[::1]:20049/
 
-Times are in UTC. With --json there is one object per line, in the order of the server; `url` names
-the file exactly, `path` only as far as it is text.")]
+Options mean what they mean to ls(1) of coreutils. Names are sorted by their bytes, and control
+characters in them are shown as \\xNN. Owners have the names that this machine has for their ids, and
+times are in the time zone of TZ. Symbolic links are not followed by -R.
+
+With --json there is one object per line, in the order of the server, with times in UTC; `url` names
+the file exactly, `path` only as far as it is text.
+
+Exit codes: 0 all was listed, 1 something was not, 2 the command line was not understood."
+)]
 pub(crate) struct LsArgs {
     /// nfs://HOST[:PORT]/PATH of directories or files
     #[arg(value_name = "URL", required = true)]
     urls: Vec<NfsUrl>,
 
-    /// Show names that begin with a dot
+    /// Show names that begin with a dot, `.` and `..` among them
     #[arg(short, long)]
     all: bool,
+
+    /// Show names that begin with a dot, except `.` and `..`
+    #[arg(short = 'A', long)]
+    almost_all: bool,
+
+    /// Show directories themselves, and not what is in them
+    #[arg(short, long)]
+    directory: bool,
 
     /// Show type, permissions, links, owner, group, size and time
     #[arg(short, long)]
     long: bool,
 
     /// Sizes in units of 1024, as 1.5M
-    #[arg(short = 'H', long)]
-    human: bool,
+    #[arg(short = 'h', long, overrides_with = "si")]
+    human_readable: bool,
+
+    /// Sizes in units of 1000, as 1.5M
+    #[arg(long)]
+    si: bool,
+
+    /// As -l, with ids of owners and groups instead of names
+    #[arg(short, long)]
+    numeric_uid_gid: bool,
+
+    /// Show the number of each file
+    #[arg(short, long)]
+    inode: bool,
+
+    /// Append what a name stands for: `/` directory, `*` program, `@` symbolic link, `|` pipe, `=` socket
+    #[arg(short = 'F', long)]
+    classify: bool,
+
+    /// Colour names as LS_COLORS says
+    #[arg(
+        long,
+        value_name = "WHEN",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "never",
+        default_missing_value = "always"
+    )]
+    color: When,
 
     /// List directories within directories
     #[arg(short = 'R', long)]
     recursive: bool,
 
+    /// Sort by time, the newest first
+    #[arg(short = 't', overrides_with_all = ["by_size", "unsorted"])]
+    by_time: bool,
+
+    /// Sort by size, the largest first
+    #[arg(short = 'S', overrides_with = "unsorted")]
+    by_size: bool,
+
+    /// Do not sort: the order of the server
+    #[arg(short = 'U')]
+    unsorted: bool,
+
+    /// Reverse the order
+    #[arg(short, long)]
+    reverse: bool,
+
+    /// Show the time of the last change of attributes, and without -l sort by it
+    #[arg(short = 'c', overrides_with = "accessed")]
+    changed: bool,
+
+    /// Show the time of the last access, and without -l sort by it
+    #[arg(short = 'u')]
+    accessed: bool,
+
+    /// One name per line
+    #[arg(short = '1', overrides_with = "columns")]
+    one_per_line: bool,
+
+    /// Names in columns, also where the output is no terminal
+    #[arg(short = 'C')]
+    columns: bool,
+
+    /// Columns of the output, instead of those of the terminal; 0 is as many as there are names
+    #[arg(short, long, value_name = "COLUMNS")]
+    width: Option<u16>,
+
+    /// Show what a symbolic link on the command line leads to
+    #[arg(short = 'H', long)]
+    dereference_command_line: bool,
+
+    /// Show what symbolic links lead to
+    #[arg(short = 'L', long)]
+    dereference: bool,
+
+    /// Form of times: full-iso, long-iso, iso, locale or +FORMAT, as of date(1) [default: locale]
+    #[arg(long, value_name = "STYLE")]
+    time_style: Option<TimeStyle>,
+
+    /// As -l --time-style=full-iso
+    #[arg(long)]
+    full_time: bool,
+
     /// One JSON object per line
     #[arg(long)]
     json: bool,
+
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
 
     #[command(flatten)]
     session: SessionArgs,
 }
 
-/// One entry of a list.
-struct Entry {
+/// When to use colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum When {
+    Always,
+    /// If standard output is a terminal.
+    Auto,
+    Never,
+}
+
+/// What an entry is sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Key {
+    Name,
+    Time,
+    Size,
+    Nothing,
+}
+
+/// An entry of a list.
+pub(crate) struct Entry {
     name: Vec<u8>,
-    node: Node,
+    /// None if the server does not tell; why has been printed.
+    node: Option<Node>,
     /// Text of a symbolic link, where it is shown.
     target: Option<Vec<u8>>,
+    /// What the link leads to, where that is shown.
+    leads_to: Option<Attributes>,
 }
 
-/// An entry as a program reads it.
-#[derive(Serialize)]
-pub(crate) struct Line {
-    /// In the export; bytes that are no text are replaced.
-    path: String,
-    /// With such bytes as `%XX`.
-    url: String,
-    #[serde(rename = "type")]
-    file_type: &'static str,
-    /// Permission bits, in octal.
-    mode: String,
-    links: u32,
-    uid: u32,
-    gid: u32,
-    size: u64,
-    used: u64,
-    fileid: u64,
-    mtime: String,
-    atime: String,
-    ctime: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    target: Option<String>,
+impl Entry {
+    fn file_type(&self) -> Option<FileType> {
+        self.node.map(|node| node.attributes.file_type)
+    }
 }
 
-impl Line {
-    /// The file at a place; `target` is the text of a symbolic link.
-    pub(crate) fn new(place: &Place, attributes: &Attributes, target: Option<&[u8]>) -> Self {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Self {
-            path: text(&place.path),
-            url: place.url.to_string(),
-            file_type: show::file_type(attributes.file_type),
-            mode: format!("{:04o}", attributes.mode & 0o7777),
-            links: attributes.links,
-            uid: attributes.uid,
-            gid: attributes.gid,
-            size: attributes.size,
-            used: attributes.used,
-            fileid: attributes.file_id.0,
-            mtime: show::time_in_full(attributes.mtime),
-            atime: show::time_in_full(attributes.atime),
-            ctime: show::time_in_full(attributes.ctime),
-            target: target.map(text),
+impl LsArgs {
+    fn is_long(&self) -> bool {
+        self.long || self.numeric_uid_gid || self.full_time
+    }
+
+    /// The time that is shown, and sorted by.
+    fn time(&self, attributes: &Attributes) -> NfsTime {
+        match (self.changed, self.accessed) {
+            (true, _) => attributes.ctime,
+            (_, true) => attributes.atime,
+            (false, false) => attributes.mtime,
         }
     }
+
+    fn key(&self) -> Key {
+        let other_time = (self.changed || self.accessed) && !self.is_long();
+        match () {
+            () if self.unsorted => Key::Nothing,
+            () if self.by_size => Key::Size,
+            () if self.by_time || other_time => Key::Time,
+            () => Key::Name,
+        }
+    }
+
+    /// Sorts entries, or anything else that has a name and maybe a node.
+    fn sort<T>(&self, entries: &mut [T], of: impl Fn(&T) -> (&[u8], Option<&Node>)) {
+        let key = self.key();
+        if key == Key::Nothing {
+            return;
+        }
+        entries.sort_by(|one, other| {
+            let ((name, node), (other_name, other)) = (of(one), of(other));
+            let largest = |node: Option<&Node>| match key {
+                Key::Time => node.map(|node| Reverse((self.time(&node.attributes), 0))),
+                Key::Size => node.map(|node| Reverse((NfsTime::default(), node.attributes.size))),
+                Key::Name | Key::Nothing => None,
+            };
+            let order = match (largest(node), largest(other)) {
+                (Some(one), Some(other)) => one.cmp(&other),
+                _ => Ordering::Equal,
+            };
+            let order = order.then_with(|| name.cmp(other_name));
+            match self.reverse {
+                true => order.reverse(),
+                false => order,
+            }
+        });
+    }
+}
+
+/// What the user named.
+struct Named {
+    place: Place,
+    entry: Entry,
+}
+
+/// A directory to be listed, and how many are above it.
+struct Waiting {
+    place: Place,
+    depth: usize,
 }
 
 /// Runs the command.
 pub(crate) async fn run(args: &LsArgs) -> anyhow::Result<Ended> {
     let mut session = Session::new(&args.session);
-    let mut ended = Ended::Well;
     let mut list = List {
         args,
         out: io::BufWriter::new(io::stdout().lock()),
+        owners: Owners::new(args.numeric_uid_gid),
+        format: Format::new(args),
         headings: args.recursive || args.urls.len() > 1,
         begun: false,
+        ended: Ended::Well,
     };
+    let mut named = Vec::new();
     for url in &args.urls {
-        let listed = match session.place(url).await {
-            Ok(place) => list.place(&place, &mut ended).await,
+        let found = match session.place(url).await {
+            Ok(place) => list.named(place).await,
             Err(error) => Err(error),
         };
-        ended.check(list.out.flush().map_err(Into::into))?;
-        ended.check(listed)?;
+        match found {
+            Ok(found) => named.push(found),
+            Err(error) => list.ended.check(Err(error))?,
+        }
     }
+    let listed = list.all(named).await;
+    let flushed = list.out.flush().map_err(Into::into);
+    let mut ended = list.ended;
+    ended.check(flushed)?;
+    ended.check(listed)?;
     session.close().await;
     Ok(ended)
 }
@@ -128,156 +298,279 @@ pub(crate) async fn run(args: &LsArgs) -> anyhow::Result<Ended> {
 struct List<'a> {
     args: &'a LsArgs,
     out: io::BufWriter<io::StdoutLock<'a>>,
+    owners: Owners,
+    format: Format<'a>,
     /// Whether each directory is named above its entries.
     headings: bool,
     /// Whether something was printed already.
     begun: bool,
+    ended: Ended,
 }
 
 impl List<'_> {
-    async fn place(&mut self, place: &Place, ended: &mut Ended) -> anyhow::Result<()> {
-        let node = place.export.stat(&place.path).await?;
-        if node.attributes.file_type != FileType::Directory {
-            // What is shown of a link that was named is the link.
-            let node = place.export.lstat(&place.path).await?;
-            let entry = Entry {
-                name: place.path.clone(),
-                target: self.target(place, &node).await?,
-                node,
-            };
-            self.begun = true;
-            return match self.args.json {
-                true => self.print_line(place, &entry),
-                false => self.print(&[entry]),
-            };
-        }
-        let mut left = vec![place.clone()];
-        while let Some(directory) = left.pop() {
-            match self.directory(&directory).await {
-                Ok(below) => left.extend(below.into_iter().rev()),
-                // The others can still be listed.
-                Err(error) if directory.path != place.path => {
-                    self.out.flush()?;
-                    ended.failed(&error);
+    /// Looks up what the user named: a symbolic link stands for itself where that is shown, and for the
+    /// directory it leads to where that is listed.
+    async fn named(&mut self, place: Place) -> anyhow::Result<Named> {
+        let args = self.args;
+        let mut node = place.export.lstat(&place.path).await.of(&place)?;
+        if node.attributes.file_type == FileType::Symlink {
+            if args.dereference || args.dereference_command_line {
+                node = place.export.stat(&place.path).await.of(&place)?;
+            } else if !args.is_long() && !args.directory && !args.classify {
+                // A link that leads nowhere is shown as it is.
+                match place.export.stat(&place.path).await {
+                    Ok(led) if led.attributes.file_type == FileType::Directory => node = led,
+                    Ok(_) | Err(_) => {}
                 }
-                Err(error) => return Err(error),
             }
+        }
+        let name = match args.json {
+            true => place.path.clone(),
+            false => place.url.to_string().into_bytes(),
+        };
+        let entry = self.entry(&place, name, Some(node)).await?;
+        Ok(Named { place, entry })
+    }
+
+    /// Prints what the user named: first all that is no directory, then each directory.
+    async fn all(&mut self, named: Vec<Named>) -> anyhow::Result<()> {
+        let args = self.args;
+        let listed =
+            |one: &Named| !args.directory && one.entry.file_type() == Some(FileType::Directory);
+        let (mut directories, mut others): (Vec<_>, Vec<_>) = named.into_iter().partition(listed);
+        fn of(named: &Named) -> (&[u8], Option<&Node>) {
+            (&named.entry.name, named.entry.node.as_ref())
+        }
+        args.sort(&mut directories, of);
+        args.sort(&mut others, of);
+        if args.json {
+            for one in &others {
+                self.print_line(&one.place, &one.entry).await?;
+            }
+        } else if !others.is_empty() {
+            let entries: Vec<Entry> = others.into_iter().map(|one| one.entry).collect();
+            self.print(&entries, Listing::Named).await?;
+            self.begun = true;
+        }
+        for one in directories {
+            let listed = self.tree(one.place).await;
+            self.out.flush()?;
+            self.ended.check(listed)?;
         }
         Ok(())
     }
 
-    /// Prints the entries of one directory, and returns the directories in it to be listed too.
-    ///
-    /// Lines for programs are printed as they come; for people all of them are sorted first.
-    async fn directory(&mut self, place: &Place) -> anyhow::Result<Vec<Place>> {
-        let mut directory = place.export.list(&place.path).await?;
-        let dir = directory.handle();
-        let (mut entries, mut below) = (Vec::new(), Vec::new());
-        while let Some(found) = directory.next().await? {
-            if found.name.starts_with(b".") && !self.args.all {
+    /// Lists a directory, and with -R those in it.
+    async fn tree(&mut self, place: Place) -> anyhow::Result<()> {
+        let mut waiting = vec![Waiting { place, depth: 0 }];
+        while let Some(Waiting { place, depth }) = waiting.pop() {
+            let mut below = Vec::new();
+            let listed = self.directory(&place, &mut below).await;
+            if let Err(error) = listed {
+                self.check(Err(error))?;
+            }
+            if below.is_empty() {
                 continue;
             }
-            let at = place.join(&found.name);
-            let node = match place.export.node_of(dir, &found).await {
-                Ok(node) => node,
-                // Removed since the list was made.
-                Err(Fault::Status(Status::NoEntry | Status::Stale)) => continue,
-                Err(fault) => return Err(fault.at("find", &at.path).into()),
-            };
-            let entry = Entry {
-                name: found.name,
-                target: self.target(&at, &node).await?,
-                node,
-            };
-            if self.args.json {
-                self.print_line(&at, &entry)?;
-            } else {
-                entries.push(entry);
+            if depth >= MAX_DEPTH || waiting.len() + below.len() > MAX_WAITING {
+                self.check(Err(anyhow!(
+                    "{}: the directories in it are not listed: there are too many of them within each \
+                     other or to be listed yet",
+                    place.url
+                )))?;
+                continue;
             }
-            if self.args.recursive && node.attributes.file_type == FileType::Directory {
-                below.push(at);
-            }
+            let depth = depth + 1;
+            let below = below.into_iter().rev();
+            waiting.extend(below.map(|place| Waiting { place, depth }));
         }
-        if self.args.json {
-            return Ok(below);
+        Ok(())
+    }
+
+    /// Prints why something cannot be shown, behind what was printed before it.
+    fn check(&mut self, part: anyhow::Result<()>) -> anyhow::Result<()> {
+        if part.is_err() {
+            self.out.flush()?;
         }
-        if self.headings {
+        self.ended.check(part)
+    }
+
+    /// Prints the entries of one directory, and adds the directories in it that are to be listed too.
+    ///
+    /// Lines for programs are printed as they come; for people all of them are sorted first.
+    async fn directory(&mut self, place: &Place, below: &mut Vec<Place>) -> anyhow::Result<()> {
+        let args = self.args;
+        let mut directory = place.export.list(&place.path).await.of(place)?;
+        let dir = directory.handle();
+        // A directory that cannot be read has no heading.
+        let first = directory.next().await.of(place)?;
+        if self.headings && !args.json {
             let gap = if self.begun { "\n" } else { "" };
             writeln!(self.out, "{gap}{}:", place.url)?;
         }
         self.begun = true;
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
-        below.sort_by(|a, b| a.path.cmp(&b.path));
-        self.print(&entries)?;
-        Ok(below)
+        let mut entries = Vec::new();
+        if args.all && !args.json {
+            for name in [&b"."[..], b".."] {
+                let at = place.join(name);
+                match at.export.stat(&at.path).await.of(&at) {
+                    Ok(node) => entries.push(self.entry(&at, name.to_vec(), Some(node)).await?),
+                    Err(error) => self.check(Err(error.into()))?,
+                }
+            }
+        }
+        let mut next: Result<_, FileError> = Ok(first);
+        let end = loop {
+            let found = match next {
+                Ok(Some(found)) => found,
+                Ok(None) => break Ok(()),
+                // What came before is good.
+                Err(error) => break Err(error.into()),
+            };
+            match self.found(place, dir, found).await {
+                Ok(Some((at, entry))) if args.json => {
+                    self.print_line(&at, &entry).await?;
+                    below.extend(self.is_walked(&entry, below).then_some(at));
+                }
+                Ok(Some((_, entry))) => entries.push(entry),
+                Ok(None) => {}
+                Err(error) => break Err(error),
+            }
+            if entries.len() == MAX_SORTED {
+                let part = std::mem::take(&mut entries);
+                self.sorted(place, part, below).await?;
+            }
+            next = directory.next().await.of(place);
+        };
+        if !args.json {
+            self.sorted(place, entries, below).await?;
+        }
+        end
     }
 
-    /// The text of a symbolic link, where it is shown; none if the link is gone.
-    async fn target(&self, place: &Place, node: &Node) -> anyhow::Result<Option<Vec<u8>>> {
-        let shown = self.args.long || self.args.json;
-        if !shown || node.attributes.file_type != FileType::Symlink {
+    /// An entry that was found in a directory, and where it is; nothing if it is not shown.
+    ///
+    /// # Errors
+    ///
+    /// If no entry can be shown any more.
+    async fn found(
+        &mut self,
+        place: &Place,
+        dir: FileHandle,
+        found: DirEntry,
+    ) -> anyhow::Result<Option<(Place, Entry)>> {
+        if found.name.starts_with(b".") && !self.args.all && !self.args.almost_all {
             return Ok(None);
         }
-        match place.export.nfs().read_link(node.handle).await {
-            Ok(target) => Ok(Some(target)),
-            Err(Fault::Status(Status::NoEntry | Status::Stale)) => Ok(None),
-            Err(fault) => Err(fault.at("read symbolic link", &place.path).into()),
-        }
+        let at = place.join(&found.name);
+        let node = match place.export.node_of(dir, &found).await {
+            Ok(node) => Some(node),
+            // Removed since the list was made.
+            Err(Fault::Status(Status::NoEntry | Status::Stale)) => return Ok(None),
+            Err(fault @ Fault::Status(_)) => {
+                self.check(Err(at.fault("find", fault).into()))?;
+                None
+            }
+            Err(fault) => return Err(at.fault("find", fault).into()),
+        };
+        let entry = self.entry(&at, found.name, node).await?;
+        Ok(Some((at, entry)))
     }
 
-    /// Prints an entry for a program.
-    fn print_line(&mut self, place: &Place, entry: &Entry) -> anyhow::Result<()> {
-        let line = Line::new(place, &entry.node.attributes, entry.target.as_deref());
-        Ok(writeln!(self.out, "{}", serde_json::to_string(&line)?)?)
+    /// Whether an entry is a directory that -R goes into, with these before it. What a symbolic link
+    /// leads to is not in the tree.
+    fn is_walked(&self, entry: &Entry, below: &[Place]) -> bool {
+        self.args.recursive
+            && entry.file_type() == Some(FileType::Directory)
+            && entry.leads_to.is_none()
+            && !matches!(&entry.name[..], b"." | b"..")
+            // One more than there is room for, so that it is told.
+            && below.len() <= MAX_WAITING
     }
 
-    /// Prints entries for people.
-    fn print(&mut self, entries: &[Entry]) -> anyhow::Result<()> {
-        if !self.args.long {
-            for entry in entries {
-                writeln!(self.out, "{}", printable(&entry.name))?;
+    /// Sorts and prints entries of a directory, and adds the directories among them.
+    async fn sorted(
+        &mut self,
+        place: &Place,
+        mut entries: Vec<Entry>,
+        below: &mut Vec<Place>,
+    ) -> anyhow::Result<()> {
+        let args = self.args;
+        args.sort(&mut entries, |entry| (&entry.name, entry.node.as_ref()));
+        self.print(&entries, Listing::Directory).await?;
+        for entry in &entries {
+            if self.is_walked(entry, below) {
+                below.push(place.join(&entry.name));
             }
-            return Ok(());
-        }
-        let rows: Vec<[String; 7]> = entries.iter().map(|entry| self.row(entry)).collect();
-        let mut widths = [0; 7];
-        for row in &rows {
-            for (width, column) in widths.iter_mut().zip(row) {
-                *width = (*width).max(column.len());
-            }
-        }
-        let [_, w_links, w_uid, w_gid, w_size, ..] = widths;
-        for [mode, links, uid, gid, size, time, name] in rows {
-            writeln!(
-                self.out,
-                "{mode} {links:>w_links$} {uid:>w_uid$} {gid:>w_gid$} {size:>w_size$} {time} {name}"
-            )?;
         }
         Ok(())
     }
 
-    fn row(&self, entry: &Entry) -> [String; 7] {
-        let attributes = &entry.node.attributes;
-        let size = match attributes.file_type {
-            FileType::Block | FileType::Character => {
-                format!("{},{}", attributes.device.major, attributes.device.minor)
-            }
-            _ if self.args.human => show::size(attributes.size),
-            _ => attributes.size.to_string(),
-        };
-        let mut name = printable(&entry.name);
-        if let Some(target) = &entry.target {
-            name += " -> ";
-            name += &printable(target);
-        }
-        [
-            show::mode(attributes),
-            attributes.links.to_string(),
-            attributes.uid.to_string(),
-            attributes.gid.to_string(),
-            size,
-            show::time(attributes.mtime),
+    /// An entry with all that is shown of it. What a link says or leads to may be missing.
+    async fn entry(
+        &mut self,
+        place: &Place,
+        name: Vec<u8>,
+        node: Option<Node>,
+    ) -> anyhow::Result<Entry> {
+        let args = self.args;
+        let mut entry = Entry {
             name,
-        ]
+            node,
+            target: None,
+            leads_to: None,
+        };
+        let Some(link) = node.filter(|n| n.attributes.file_type == FileType::Symlink) else {
+            return Ok(entry);
+        };
+        if args.dereference {
+            match place.export.stat(&place.path).await.of(place) {
+                Ok(node) => {
+                    entry.node = Some(node);
+                    entry.leads_to = Some(node.attributes);
+                }
+                Err(error) => self.check(Err(error.into()))?,
+            }
+            return Ok(entry);
+        }
+        if args.is_long() || args.json {
+            match place.export.nfs().read_link(link.handle).await {
+                Ok(target) => entry.target = Some(target),
+                // Removed since the list was made.
+                Err(Fault::Status(Status::NoEntry | Status::Stale)) => {}
+                Err(fault) => {
+                    let error = place.fault("read symbolic link", fault);
+                    self.check(Err(error.into()))?;
+                }
+            }
+            if args.classify || self.format.has_colors() {
+                // One that leads nowhere has nothing to be shown.
+                let led = place.export.stat(&place.path).await;
+                entry.leads_to = led.ok().map(|node| node.attributes);
+            }
+        }
+        Ok(entry)
+    }
+
+    /// Prints an entry for a program.
+    async fn print_line(&mut self, place: &Place, entry: &Entry) -> anyhow::Result<()> {
+        let Some(node) = &entry.node else {
+            return Ok(());
+        };
+        let attributes = &node.attributes;
+        self.owners.learn([(attributes.uid, attributes.gid)]).await;
+        let line = Line::new(place, attributes, entry.target.as_deref(), &self.owners);
+        Ok(writeln!(self.out, "{}", serde_json::to_string(&line)?)?)
+    }
+
+    /// Prints entries for people.
+    async fn print(&mut self, entries: &[Entry], listing: Listing) -> anyhow::Result<()> {
+        let nodes = entries.iter().filter_map(|entry| entry.node);
+        if self.args.is_long() {
+            let owners = nodes.map(|node| (node.attributes.uid, node.attributes.gid));
+            self.owners.learn(owners).await;
+        }
+        let text = self.format.text(entries, listing, &self.owners);
+        Ok(self.out.write_all(text.as_bytes())?)
     }
 }

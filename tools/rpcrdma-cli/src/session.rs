@@ -3,13 +3,14 @@
 use crate::connect::ConnectArgs;
 use crate::endpoint::Endpoint;
 use crate::failure::Usage;
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use nfs_client::{Error, Export, Fault, Mount, NfsUrl, current_user, printable};
+use nfs_client::{Error, Export, Fault, Mount, NfsUrl, current_user};
 use nfs_proto::mount::{MountStatus, Mounted};
-use nfs_proto::{FileType, MOUNT_PORT};
+use nfs_proto::{FileType, MOUNT_PORT, Status};
 use oncrpc::RpcError;
 use rpcrdma::Client;
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +38,52 @@ pub(crate) struct Place {
     pub(crate) path: Vec<u8>,
     /// As the user wrote it.
     pub(crate) url: NfsUrl,
+}
+
+/// A file operation that failed, of the file that a URL names.
+#[derive(Debug)]
+pub(crate) struct FileError {
+    url: NfsUrl,
+    /// The operation, as a verb such as `read`.
+    doing: &'static str,
+    fault: Fault,
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.url)?;
+        match self.doing {
+            // That it is not there, or cannot be reached, says it all.
+            "find" | "ask about" | "mount" => {}
+            // What follows such a verb is the path, which stands in front here.
+            doing => {
+                let verb = ["about", "of", "through", "to"]
+                    .iter()
+                    .find_map(|last| doing.strip_suffix(last));
+                write!(f, "cannot {}: ", verb.unwrap_or(doing).trim_end())?;
+            }
+        }
+        write!(f, "{}", self.fault)?;
+        match self.fault.hint() {
+            Some(hint) => write!(f, " ({hint})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The message has everything: there is no source to be told after it.
+impl std::error::Error for FileError {}
+
+/// Names errors of file operations by their URL.
+pub(crate) trait Of<T> {
+    /// The error of an operation in the export of this place; its path says on what.
+    fn of(self, place: &Place) -> Result<T, FileError>;
+}
+
+impl<T> Of<T> for Result<T, Error> {
+    fn of(self, place: &Place) -> Result<T, FileError> {
+        self.map_err(|error| place.error(error))
+    }
 }
 
 /// The servers that one command uses. Each is connected to once.
@@ -70,8 +117,8 @@ impl Session {
     pub(crate) async fn place(&mut self, url: &NfsUrl) -> anyhow::Result<Place> {
         let index = self.server(url).await?;
         let server = &mut self.servers[index];
-        let (mounted, path) = server.mount(&self.args, &url.path).await?;
-        let export = server.export(mounted, above(&url.path, &path)).await?;
+        let (mounted, path) = server.mount(&self.args, url).await?;
+        let export = server.export(mounted, url, &path).await?;
         Ok(Place {
             export,
             path,
@@ -132,16 +179,16 @@ impl Server {
     async fn mount(
         &mut self,
         args: &SessionArgs,
-        path: &[u8],
+        url: &NfsUrl,
     ) -> anyhow::Result<(Mounted, Vec<u8>)> {
         if self.mount.is_none() {
             let over_rdma = Mount::new(self.client.clone(), current_user());
-            match over_rdma.mount_above(path).await {
+            match over_rdma.mount_above(&url.path).await {
                 Err(Error {
                     fault: Fault::Rpc(RpcError::ProgUnavail | RpcError::ProgMismatch { .. }),
                     ..
                 }) => {}
-                mounted => return self.explain(mounted),
+                mounted => return self.explain(url, mounted),
             }
             let addr = SocketAddr::new(self.addr.ip(), args.mount_port);
             let client = oncrpc_tcp::Client::connect(addr, args.connect.timeout)
@@ -156,40 +203,37 @@ impl Server {
             self.mount = Some(Mount::new(client, current_user()));
         }
         let mount = self.mount.as_ref().expect("it was set just now");
-        self.explain(mount.mount_above(path).await)
+        self.explain(url, mount.mount_above(&url.path).await)
     }
 
-    fn explain<T>(&self, mounted: Result<T, Error>) -> anyhow::Result<T> {
+    fn explain<T>(&self, url: &NfsUrl, mounted: Result<T, Error>) -> anyhow::Result<T> {
         let addr = self.addr;
-        match mounted {
+        mounted.map_err(|Error { doing, fault, .. }| match fault {
             // The advice of the library has not got this program.
-            Err(Error {
-                doing,
-                path,
-                fault: fault @ Fault::Mount(MountStatus::NoEntry | MountStatus::Access),
-            }) => {
-                let path = printable(&path);
-                bail!(
-                    "the server at {addr}: cannot {doing} {path}: {fault} (`rpcrdma exports {addr}` lists \
-                     its exports and for whom they are)"
-                )
+            Fault::Mount(MountStatus::NoEntry | MountStatus::Access) => anyhow!(
+                "{url}: {fault} (`rpcrdma exports {addr}` lists the server's exports and for whom they are)"
+            ),
+            fault => {
+                let url = url.clone();
+                FileError { url, doing, fault }.into()
             }
-            mounted => mounted.with_context(|| format!("the server at {addr}")),
-        }
+        })
     }
 
-    /// The export of that name.
+    /// The export that a URL lies in, at this path.
     async fn export(
         &mut self,
         mounted: Mounted,
-        name: Vec<u8>,
+        url: &NfsUrl,
+        path: &[u8],
     ) -> anyhow::Result<Arc<Export<Client>>> {
         let known = |export: &&Arc<Export<Client>>| export.root().handle == mounted.handle;
         if let Some(export) = self.exports.iter().find(known) {
             return Ok(Arc::clone(export));
         }
         let opened = Export::open(self.client.clone(), current_user(), mounted.handle).await;
-        let export = Arc::new(self.explain(opened)?.named(name));
+        let name = above(&url.path, path);
+        let export = Arc::new(self.explain(url, opened)?.named(name));
         self.exports.push(Arc::clone(&export));
         Ok(export)
     }
@@ -224,8 +268,31 @@ impl Place {
     pub(crate) async fn is_directory(&self) -> anyhow::Result<bool> {
         match self.export.stat(&self.path).await {
             Ok(node) => Ok(node.attributes.file_type == FileType::Directory),
-            Err(error) if error.status() == Some(nfs_proto::Status::NoEntry) => Ok(false),
-            Err(error) => Err(error.into()),
+            Err(error) if error.status() == Some(Status::NoEntry) => Ok(false),
+            Err(error) => Err(self.error(error).into()),
+        }
+    }
+
+    /// The error of an operation in the same export, of the file that its path names.
+    pub(crate) fn error(&self, error: Error) -> FileError {
+        let Error { doing, path, fault } = error;
+        let path = match path.starts_with(b"/") {
+            true => path,
+            false => [b"/", &path[..]].concat(),
+        };
+        let url = NfsUrl {
+            path,
+            ..self.url.clone()
+        };
+        FileError { url, doing, fault }
+    }
+
+    /// The error of an operation on this.
+    pub(crate) fn fault(&self, doing: &'static str, fault: impl Into<Fault>) -> FileError {
+        FileError {
+            url: self.url.clone(),
+            doing,
+            fault: fault.into(),
         }
     }
 
@@ -247,6 +314,31 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn error_says_the_url_once_and_what_could_not_be_done() {
+        let check = |doing, fault: Fault, text: &str| {
+            let url = "nfs://h/a%20b".parse().unwrap();
+            let shown = FileError { url, doing, fault }.to_string();
+            assert!(shown.starts_with(text), "{shown}");
+            assert_eq!(shown.matches("a%20b").count(), 1);
+        };
+        let denied = || Fault::from(Status::Access);
+        check("find", denied(), "nfs://h/a%20b: permission denied (check");
+        check(
+            "remove",
+            denied(),
+            "nfs://h/a%20b: cannot remove: permission",
+        );
+        let attributes = "nfs://h/a%20b: cannot change attributes: permission";
+        check("change attributes of", denied(), attributes);
+        let gone = Status::NoEntry.into();
+        check(
+            "rename to",
+            gone,
+            "nfs://h/a%20b: cannot rename: no such file",
+        );
+    }
 
     #[test]
     fn export_is_what_is_above_the_path_in_it() {

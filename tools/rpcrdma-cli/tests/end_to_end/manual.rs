@@ -53,7 +53,7 @@ fn every_command_has_a_manual_page_with_its_options_and_examples() {
         let long_only = help
             .lines()
             .filter_map(|line| line.strip_prefix("      --"));
-        for option in long_only.filter_map(|line| line.split_whitespace().next()) {
+        for option in long_only.filter_map(|line| line.split([' ', '[']).next()) {
             let option = format!("--{option}").replace('-', "\\-");
             assert!(
                 page.contains(&option),
