@@ -1,11 +1,12 @@
 //! The project's chores: `cargo xtask` with `ci`, `tidy`, `fuzz`, `soak`, `scale`, `compare`,
-//! `dashboard`, `docs`, `interop`, `record-mix`, `package`.
+//! `dashboard`, `dissector`, `docs`, `interop`, `record-mix`, `package`.
 
 mod ci;
 mod command;
 mod compare;
 mod compared;
 mod dashboard;
+mod dissector;
 mod docs;
 mod fuzz;
 mod interop;
@@ -40,6 +41,8 @@ enum Chore {
     Tidy(tidy::Options),
     /// Check that Grafana's dashboard shows what a server tells Prometheus
     Dashboard(dashboard::Options),
+    /// Check that Wireshark understands version two with the dissector of contrib/wireshark
+    Dissector(dissector::Options),
     /// Build the documentation as a book, in target/docs/book
     Docs,
     /// Fuzz the parsers and state machines with libFuzzer
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Chore::Ci(options) => ci::run(&options),
         Chore::Tidy(options) => tidy::run(&options),
         Chore::Dashboard(options) => dashboard::run(&options),
+        Chore::Dissector(options) => dissector::run(&options),
         Chore::Docs => docs::run(),
         Chore::Fuzz(options) => fuzz::run(&options),
         Chore::Soak(options) => soak::run(&options),

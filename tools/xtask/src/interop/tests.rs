@@ -43,7 +43,7 @@ pub(super) struct Test {
     pub(super) run: fn(&TestRun<'_>) -> Result<()>,
 }
 
-pub(super) const TESTS: [Test; 24] = [
+pub(super) const TESTS: [Test; 25] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -164,6 +164,13 @@ pub(super) const TESTS: [Test; 24] = [
         run: capture::run,
     },
     Test {
+        name: "tshark-version-two",
+        about: "Wireshark's view of our client on our server in version two, with our dissector",
+        usual: true,
+        ours: true,
+        run: dissector,
+    },
+    Test {
         name: "dashboard",
         about: "a real Prometheus scrapes our server at work: the dashboard for Grafana has its data",
         usual: true,
@@ -213,6 +220,17 @@ pub(super) const TESTS: [Test; 24] = [
         run: kernel_reference::tshark,
     },
 ];
+
+/// [`crate::dissector`], as part of a run.
+fn dissector(run: &TestRun<'_>) -> Result<()> {
+    let say = |done: &str| run.report.say(run.name, done);
+    let captures = if run.keep_captures {
+        &run.logs
+    } else {
+        &run.work
+    };
+    crate::dissector::check(run.program, &run.work, captures, say)
+}
 
 /// [`crate::dashboard`], as part of a run.
 fn dashboard(run: &TestRun<'_>) -> Result<()> {

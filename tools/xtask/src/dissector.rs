@@ -1,0 +1,330 @@
+//! `cargo xtask dissector`: whether Wireshark, with the dissector of `contrib/wireshark`, understands
+//! version two of RPC-over-RDMA.
+//!
+//! Our client and our server talk to each other through a relay that records them. What `tshark` finds in
+//! the recording is compared with the bytes that passed and with the files that were copied. Then it reads
+//! the messages of `docs/design/version-two.md`, and recordings with bytes changed and cut off, which must not
+//! make the script fail.
+
+mod broken;
+mod capture;
+mod conversation;
+mod samples;
+mod tshark;
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+use self::capture::{Capture, MAX_PAYLOAD, SERVER_PORT};
+use self::conversation::{Pieces, Recorder, To, frames};
+use self::tshark::{Row, Tshark};
+use crate::command::{build, within};
+use crate::server::Server;
+
+/// Designs for remote invalidation, and the layout of chunk lists that each leads to.
+const DESIGNS: [(&str, &str); 3] = [
+    ("per_connection", "0"),
+    ("per_call", "1"),
+    ("per_call_several", "2"),
+];
+
+/// Bytes of TCP payload in a packet: as on loopback, and as on Ethernet.
+const SEGMENTS: [usize; 2] = [MAX_PAYLOAD, 1460];
+
+/// Bytes of the file that is copied: it goes by chunk, and its XDR has padding.
+const FILE: usize = (48 << 10) + 3;
+
+/// Files in the directory that is listed: its reply is longer than any message.
+const ENTRIES: usize = 200;
+
+/// NULL calls of `ping`.
+const PINGS: usize = 3;
+
+/// For each command.
+const LIMIT: Duration = Duration::from_secs(60);
+
+const NFS: &str = "100003";
+
+/// What must not be seen in a sound conversation: also nothing of version one.
+const FAULTS: [&str; 7] = [
+    "_ws.malformed",
+    "_ws.short",
+    "rpcordma",
+    "rpcordma2.cut",
+    "rpcordma2.invalid",
+    "rpcordma2.unusual",
+    "rpcordma2.missing",
+];
+
+const FIELDS: [&str; 20] = [
+    "tcp.dstport",
+    "rpcordma2.xid",
+    "rpcordma2.layout",
+    "rpcordma2.inv_handle",
+    "rpcordma2.rbsiz",
+    "rpcordma2.operation",
+    "rpcordma2.procedure",
+    "rpc.program",
+    "rpc.msgtyp",
+    "nfs.procedure_v3",
+    "nfs.data",
+    "rpcrdma_cm.magic",
+    "rpcrdma_cm.receive_size",
+    FAULTS[0],
+    FAULTS[1],
+    FAULTS[2],
+    FAULTS[3],
+    FAULTS[4],
+    FAULTS[5],
+    FAULTS[6],
+];
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Test this program instead of building the one in the work tree
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// Keep the captures in this directory
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+}
+
+/// Records conversations and has `tshark` read them.
+///
+/// # Errors
+///
+/// `tshark` is missing, or does not say what it should.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let program = match &options.program {
+        Some(program) => program.canonicalize().context("no such program")?,
+        None => build(&["--release", "--package=rpcrdma-cli"], "rpcrdma")?,
+    };
+    let scratch = tempfile::tempdir()?;
+    let captures = options.keep.as_deref().unwrap_or(scratch.path());
+    check(&program, scratch.path(), captures, |done| {
+        println!("{done}")
+    })
+}
+
+/// The same with this program, a folder for what the server leaves, and one for captures.
+///
+/// # Errors
+///
+/// Those of [`run`].
+pub(crate) fn check(
+    program: &Path,
+    scratch: &Path,
+    captures: &Path,
+    say: impl Fn(&str),
+) -> Result<()> {
+    let tshark = Tshark::new(captures)?;
+    let mut recorded = Vec::new();
+    for (design, layout) in DESIGNS {
+        let conversation = record(program, &scratch.join(design), design)?;
+        for segment in SEGMENTS {
+            let name = format!("{design}-{segment}");
+            let file = tshark.write(&name, &as_recorded(&conversation.connections, segment)?)?;
+            let messages = compare(&tshark, &file, &conversation, layout).context(name)?;
+            say(&format!(
+                "{design}, segments of {segment} bytes: {messages} messages are decoded"
+            ));
+        }
+        recorded.push(conversation.connections);
+    }
+    let samples = samples::check(&tshark)?;
+    say(&format!(
+        "{samples} messages of the documentation are decoded"
+    ));
+    let broken = broken::check(&tshark, &recorded)?;
+    say(&format!(
+        "{broken} conversations with broken messages make no error in Lua"
+    ));
+    Ok(())
+}
+
+/// What passed between client and server.
+struct Conversation {
+    connections: Vec<Pieces>,
+    /// The content of the file that was put and got.
+    file: Vec<u8>,
+}
+
+/// Has commands of the client do what moves data in every way.
+fn record(program: &Path, scratch: &Path, design: &str) -> Result<Conversation> {
+    let export = scratch.join("export");
+    fs::create_dir_all(export.join("many"))?;
+    for entry in 0..ENTRIES {
+        fs::write(
+            export.join(format!("many/entry-with-a-long-name-{entry}")),
+            "",
+        )?;
+    }
+    let file = noise(FILE);
+    fs::write(scratch.join("put"), &file)?;
+    let options = ["--squash", "none", "--remote-invalidation", design];
+    let server = Server::start(program, &export, scratch, &options)?;
+    let recorder = Recorder::start(server.addr)?;
+    let url = |path: &str| format!("nfs://{}/{path}", recorder.addr);
+    let path = |name: &str| scratch.join(name).display().to_string();
+    let count = PINGS.to_string();
+    let address = recorder.addr.to_string();
+    let commands: [&[&str]; 4] = [
+        &["ping", &address, "-c", &count, "-i", "0.1"],
+        &["put", &path("put"), &url("file")],
+        &["get", &url("file"), &path("got")],
+        &["ls", &url("many")],
+    ];
+    for arguments in commands {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        command.args(["--rpcrdma-version", "2", "--remote-invalidation", design]);
+        within(&mut command, LIMIT, scratch)?;
+    }
+    ensure!(
+        fs::read(scratch.join("got"))? == file,
+        "the file came back different"
+    );
+    Ok(Conversation {
+        connections: recorder.finish()?,
+        file,
+    })
+}
+
+/// Bytes that no compression or repetition makes easy, the same in each run.
+fn noise(bytes: usize) -> Vec<u8> {
+    let mut random = broken::Random::seeded(7);
+    (0..bytes).map(|_| random.byte()).collect()
+}
+
+fn as_recorded(connections: &[Pieces], segment: usize) -> Result<Vec<u8>> {
+    let mut capture = Capture::new()?;
+    for pieces in connections {
+        let mut connection = capture.connect()?;
+        for (to, bytes) in pieces {
+            connection.say(*to, bytes, segment)?;
+        }
+    }
+    Ok(capture.finish())
+}
+
+/// Compares what `tshark` reads with what passed; how many messages there are.
+fn compare(
+    tshark: &Tshark,
+    file: &Path,
+    conversation: &Conversation,
+    layout: &str,
+) -> Result<usize> {
+    let rows = tshark.rows(file, "tcp", &FIELDS)?;
+    for fault in FAULTS {
+        let seen = rows.iter().filter(|row| row.has(fault)).count();
+        ensure!(
+            seen == 0,
+            "{seen} frames of {} show {fault}",
+            file.display()
+        );
+    }
+    let messages = every_send_is_there(&rows, conversation)?;
+    setup_is_there(&rows, conversation, layout)?;
+    files_are_there(&rows, conversation)?;
+    Ok(messages)
+}
+
+/// Each Send that the two ends made is one message of version two.
+fn every_send_is_there(rows: &[Row], conversation: &Conversation) -> Result<usize> {
+    let mut sent = HashMap::from([(To::Server as usize, 0), (To::Client as usize, 0)]);
+    for pieces in &conversation.connections {
+        for (to, frame) in frames(pieces)? {
+            *sent.entry(to as usize).or_default() += usize::from(frame.begins_send());
+        }
+    }
+    let mut messages = 0;
+    for to in [To::Server, To::Client] {
+        let port = SERVER_PORT.to_string();
+        let goes = |row: &&Row| row.is("tcp.dstport", &port) == (to == To::Server);
+        let found: usize = rows
+            .iter()
+            .filter(goes)
+            .map(|row| row.all("rpcordma2.xid").len())
+            .sum();
+        let sent = sent[&(to as usize)];
+        ensure!(
+            found == sent,
+            "{found} messages to the {to:?}, which was sent {sent}"
+        );
+        messages += found;
+    }
+    Ok(messages)
+}
+
+/// Each connection has its private data and characteristics, and chunk lists of the layout agreed on.
+fn setup_is_there(rows: &[Row], conversation: &Conversation, layout: &str) -> Result<()> {
+    let ends = conversation.connections.len() * 2;
+    let count = |field: &str| rows.iter().map(|row| row.all(field).len()).sum::<usize>();
+    for (field, what) in [
+        ("rpcrdma_cm.receive_size", "private data"),
+        ("rpcordma2.rbsiz", "Receive Buffer Sizes"),
+        ("rpcordma2.operation", "operations"),
+    ] {
+        let found = count(field);
+        ensure!(
+            found == ends,
+            "{found} {what}, not one of each of {ends} ends"
+        );
+    }
+    let mut layouts = rows.iter().flat_map(|row| row.all("rpcordma2.layout"));
+    ensure!(
+        layouts.all(|one| one == layout),
+        "chunk lists have another layout than {layout}"
+    );
+    let handles = count("rpcordma2.inv_handle");
+    ensure!(
+        (handles > 0) == (layout != "0"),
+        "{handles} handles to invalidate"
+    );
+    Ok(())
+}
+
+/// The RPC messages: the NULL calls of `ping`, and the file in the arguments of WRITE and in the result of READ.
+fn files_are_there(rows: &[Row], conversation: &Conversation) -> Result<()> {
+    let of = |field: &'static str| rows.iter().flat_map(move |row| row.all(field));
+    let calls = of("rpc.msgtyp").filter(|kind| *kind == "0").count();
+    let replies = of("rpc.msgtyp").filter(|kind| *kind == "1").count();
+    ensure!(
+        calls == replies && calls > 0,
+        "{calls} calls and {replies} replies"
+    );
+    let is_nfs = |row: &&Row| row.all("rpc.program").iter().any(|program| program == NFS);
+    let nulls = rows
+        .iter()
+        .filter(is_nfs)
+        .flat_map(|row| row.all("nfs.procedure_v3"))
+        .filter(|procedure| *procedure == "0")
+        .count();
+    ensure!(
+        nulls == 2 * PINGS,
+        "{nulls} NULL calls and replies, not {PINGS} of each"
+    );
+    let file: String = conversation
+        .file
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let data: Vec<&String> = of("nfs.data").collect();
+    ensure!(
+        data.len() == 2 && data.iter().all(|one| **one == file),
+        "{} READs and WRITEs with data of {:?} bytes, not one of each with {FILE}",
+        data.len(),
+        data.iter().map(|one| one.len() / 2).collect::<Vec<_>>()
+    );
+    let long = of("rpcordma2.procedure")
+        .filter(|procedure| *procedure == "1")
+        .count();
+    ensure!(long > 0, "no RDMA2_NOMSG");
+    Ok(())
+}

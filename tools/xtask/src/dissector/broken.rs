@@ -1,0 +1,106 @@
+//! Conversations with broken messages: bytes changed, cut off and added at random, in whole packets and
+//! in packets that the capture has in part.
+
+use anyhow::{Result, ensure};
+
+use super::capture::Capture;
+use super::conversation::{Frame, Pieces, frames};
+use super::tshark::Tshark;
+
+/// How many times each recorded connection is broken.
+const ROUNDS: u64 = 12;
+
+/// Bytes at the beginning of a ULPDU in which most changes are made: its headers.
+const HEADERS: usize = 200;
+
+/// The control fields of DDP and RDMAP. They stay, so that the rest is read as what it was.
+const CONTROL: usize = 2;
+
+/// At least as often the dissector must have met something that it refuses.
+const LEAST_FAULTS: usize = 100;
+
+/// What it then says.
+const FAULTS: [&str; 2] = ["The message ends before", "(Error/Malformed)"];
+
+/// Xorshift: the same numbers in each run.
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn seeded(seed: u64) -> Self {
+        Self(0x9e37_79b9_7f4a_7c15 ^ seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub(super) fn byte(&mut self) -> u8 {
+        self.next().to_le_bytes()[4]
+    }
+
+    /// A number below `limit`, which is not zero.
+    fn below(&mut self, limit: usize) -> usize {
+        usize::try_from(self.next() % limit as u64).expect("below a usize")
+    }
+}
+
+/// Has `tshark` read broken conversations in full; how many there were.
+pub(super) fn check(tshark: &Tshark, recorded: &[Vec<Pieces>]) -> Result<usize> {
+    let mut capture = Capture::new()?;
+    let mut conversations = 0;
+    for round in 0..ROUNDS {
+        let mut random = Random::seeded(round);
+        for pieces in recorded.iter().flatten() {
+            conversations += 1;
+            let mut connection = capture.connect()?;
+            for (to, mut frame) in frames(pieces)? {
+                if random.below(2) == 0 {
+                    break_one(&mut frame, &mut random);
+                }
+                let bytes = frame.bytes()?;
+                match random.below(16) {
+                    0 => connection.say_cut(to, &bytes, 40 + random.below(bytes.len()))?,
+                    _ => connection.say(to, &bytes, super::MAX_PAYLOAD)?,
+                }
+            }
+        }
+    }
+    let file = tshark.write("broken", &capture.finish())?;
+    let text = tshark.details(&file)?;
+    for fault in FAULTS {
+        let met = text.matches(fault).count();
+        ensure!(
+            met >= LEAST_FAULTS,
+            "only {met} times \"{fault}\" in {}",
+            file.display()
+        );
+    }
+    Ok(conversations)
+}
+
+fn break_one(frame: &mut Frame, random: &mut Random) {
+    let Frame::Ulpdu(bytes) = frame else {
+        return;
+    };
+    match random.below(4) {
+        0 => bytes.truncate(CONTROL + random.below(bytes.len() - CONTROL)),
+        1 => bytes.extend(
+            (0..random.below(64))
+                .map(|_| random.byte())
+                .collect::<Vec<_>>(),
+        ),
+        _ => {
+            for _ in 0..=random.below(4) {
+                let within = bytes.len().min(HEADERS) - CONTROL;
+                bytes[CONTROL + random.below(within)] = match random.below(4) {
+                    0 => 0xff,
+                    1 => 0,
+                    _ => random.byte(),
+                };
+            }
+        }
+    }
+}
