@@ -1,4 +1,4 @@
-//! What a client and a server can be told.
+//! Configuration of clients and servers.
 
 use crate::Backchannels;
 use buffer::Pool;
@@ -10,51 +10,53 @@ use std::sync::Arc;
 use std::time::Duration;
 use verbs::Limits;
 
-/// Most connections of one client; Linux has the same limit.
+/// Largest number of connections of one client; Linux has the same limit.
 pub const MAX_CONNECTIONS: usize = 16;
 
-/// How long a server that did not speak version two is not asked again. It may be another by then.
+/// How long to remember that a server lacks version two. It may be upgraded, so it is asked again
+/// after that.
 pub const REMEMBER_VERSION_ONE: Duration = Duration::from_secs(600);
 
-/// What the owner of a connection does while there is nothing to do.
+/// Busy-polling mode of the task that owns a connection, used while it has no work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spin {
-    /// It waits for the system to wake it: least CPU, several times the latency.
+    /// The task waits until the system wakes it. Uses the least CPU; latency is several times
+    /// higher.
     Park,
-    /// It looks again for 50 µs before it waits, while the machine has more than one CPU and no
-    /// other connection is active: on a server of the same worker, on a client of the process.
+    /// The task polls for 50 µs before it waits. It does so only if the machine has more than one
+    /// CPU and no other connection is active: on a server no other of the same worker, on a client
+    /// no other of the process.
     #[default]
     Adaptive,
-    /// It never waits while no other connection is active: for measurements.
+    /// The task polls without end while no other connection is active. For measurements.
     Always,
 }
 
-/// Whether to ask a peer that says nothing whether it is there.
+/// When to probe a silent peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HealthChecks {
-    /// If what is below does not notice by itself that a peer is dead, as InfiniBand does not. TCP
-    /// does.
+    /// Probe if the provider does not detect a dead peer itself. InfiniBand does not; TCP does.
     #[default]
     Auto,
-    /// Always.
+    /// Probe over every provider.
     On,
-    /// Never.
+    /// Never probe.
     Off,
 }
 
-/// How a peer is asked whether it is there, of which something is wanted and that has said nothing
-/// for a while (RFC 8267 §6.7.2): with a call of the procedure NULL, for which a client keeps one
-/// credit back where this is done. If there is no answer the connection is closed.
+/// Liveness probe for a peer that owes something and has gone silent (RFC 8267 §6.7.2). The probe
+/// is a call of procedure NULL, for which a client reserves one credit. Without an answer the
+/// connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
-    /// Whether it is done.
+    /// When to probe.
     pub checks: HealthChecks,
-    /// After how long a silence.
+    /// How long the peer must have been silent.
     pub after: Duration,
-    /// How long the answer may take.
+    /// How long to wait for the answer.
     pub within: Duration,
-    /// Program and version whose procedure NULL is called. That the peer has no such program is an
-    /// answer too.
+    /// Program number and version whose NULL procedure is called. An error reply, for instance that
+    /// the peer lacks the program, is an answer too.
     pub program: (u32, u32),
 }
 
@@ -70,7 +72,7 @@ impl HealthCheck {
 }
 
 impl Default for HealthCheck {
-    /// NFS version 3 (RFC 1813), after 15 seconds, within 15 seconds.
+    /// NFS version 3 (RFC 1813), after 15 seconds of silence, with 15 seconds for the answer.
     fn default() -> Self {
         Self {
             checks: HealthChecks::default(),
@@ -81,7 +83,7 @@ impl Default for HealthCheck {
     }
 }
 
-/// What answers the calls of a server to its client.
+/// Service that answers a server's calls to its client (RFC 8167).
 #[derive(Clone)]
 pub struct CallbackService(pub Arc<dyn Service>);
 
@@ -91,100 +93,104 @@ impl Debug for CallbackService {
     }
 }
 
-/// How a [`Client`](crate::Client) behaves.
+/// Configuration of a [`Client`](crate::Client).
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// Connections over which calls are spread: 1 to [`MAX_CONNECTIONS`]. All that follows is for
-    /// each of them.
+    /// Number of connections that share the calls: 1 to [`MAX_CONNECTIONS`]. The other limits apply
+    /// to each connection.
     pub connections: usize,
-    /// The versions of RPC-over-RDMA that are spoken. Version two has no RFC, so it is not spoken by
-    /// default. With [`Versions::Auto`] it is offered first, for one round trip of each new
-    /// connection; a server that turns it down, or does not answer, is spoken to in version one, and
-    /// for [`REMEMBER_VERSION_ONE`] without asking.
+    /// Versions of RPC-over-RDMA that the client speaks. The default is version one, since version
+    /// two has no RFC. With [`Versions::Auto`] the client offers version two first, which costs one
+    /// round trip on each new connection. If the server declines or does not answer, the client
+    /// uses version one, and for [`REMEMBER_VERSION_ONE`] it does not offer version two again.
     pub versions: Versions,
-    /// How long a server may take to answer the offer of version two before the connection is given
-    /// up.
+    /// How long to wait for the server to answer the offer of version two, before the connection is
+    /// given up.
     pub version_timeout: Duration,
-    /// Credits asked for, which is also how many replies can be awaited at a time; at least 1.
+    /// Credits to request, at least 1. This is also the largest number of calls in flight on a
+    /// connection.
     pub credits: u32,
-    /// The largest message to send in one Send.
+    /// Largest message to send inline, in one Send.
     pub send_size: InlineThreshold,
-    /// The largest message to receive in one Receive. By default twice what Linux has, so that a
-    /// READ of 4 KiB from a server that knows of it comes in one Send.
+    /// Largest message to receive inline, in one Receive. The default is twice that of Linux, so
+    /// that a server that knows it sends a READ reply of 4 KiB in one Send.
     pub receive_size: InlineThreshold,
-    /// The largest Receive that a server may ask for where version two is spoken (xcharext §4.2). As
-    /// many as there are credits may be posted.
+    /// Largest Receive size that the client grants to a server that asks for larger Receives, in
+    /// version two (xcharext §4.2). The client may post one such Receive per credit.
     pub max_receive_size: InlineThreshold,
-    /// Bytes of the largest chunk, and so of the largest message.
+    /// Bytes of the largest chunk, and therefore of the largest message.
     pub max_chunk: usize,
-    /// Bytes of the largest segment of a chunk that is offered; 0 for chunks of one segment.
+    /// Bytes of the largest segment of an offered chunk; 0 gives each chunk one segment.
     pub max_segment: usize,
-    /// The designs (draft-cel-nfsv4-reminv-design-03 §4) by which the server may invalidate our handles
-    /// with its replies, and we its own; none: nothing is invalidated.
+    /// Remote invalidation designs that the client agrees to (draft-cel-nfsv4-reminv-design-03 §4),
+    /// in both directions. With an empty list no handle is invalidated remotely.
     ///
-    /// [`Design::PerConnection`], the only one by default, is R (RFC 8797 §4.1), and in version two
-    /// XCHAR_REQREMINV (xcharext §3.2). With [`Design::PerVersion`] version two itself allows it: the
-    /// server has to be told the same, and either end may say no by XCHAR_REQREMINV. The others are
-    /// offered where version two is spoken, by an experimental characteristic; if the server takes one,
-    /// that alone governs. For a client their order does not matter.
+    /// The default is [`Design::PerConnection`]: the R flag in version one (RFC 8797 §4.1) and
+    /// XCHAR_REQREMINV in version two (xcharext §3.2). With [`Design::PerVersion`] the use of
+    /// version two implies remote invalidation: the server needs the same configuration, and either
+    /// end may decline with XCHAR_REQREMINV. The client offers the other designs in version two, by
+    /// an experimental characteristic; a design that the server accepts replaces all others. The
+    /// order of the list does not matter to a client.
     ///
-    /// Where the provider cannot have its memory invalidated, or some of ours
-    /// [stays](Self::persistent_arguments), only those are agreed to in which each call says what may
-    /// go, and with [`Design::PerVersion`] version two is not spoken.
+    /// If the provider does not support Send with Invalidate, or some memory [stays
+    /// registered](Self::persistent_arguments), the client agrees only to designs in which each
+    /// call names the handles, and with [`Design::PerVersion`] it does not speak version two.
     pub remote_invalidation: Vec<Design>,
-    /// Memory of each connection that stays registered (reminv §2.2): arguments that are no larger are
-    /// copied there. The server can read what was there last until it is used again, so it is none by
-    /// default. This memory, regions × bytes on each connection, comes on top of
-    /// [`chunk_memory`](Self::chunk_memory).
+    /// Persistent memory for small arguments (reminv §2.2): arguments that fit are copied into
+    /// regions that stay registered. The server can read the previous content of a region until the
+    /// region is reused, so the default is none. Each connection needs regions × bytes for this, in
+    /// addition to [`chunk_memory`](Self::chunk_memory).
     pub persistent_arguments: Option<PersistentArguments>,
-    /// Whether the first connection begins with a call that shows whether the provider does remote
-    /// invalidation as it says: memory that nobody needs is offered, and looked at when the server
-    /// has invalidated it. If it does not, or the test has no end, the client connects again without
-    /// it. For hardware that is not known; a provider that turns out to do it wrong later on is not
-    /// asked for it any more either way.
+    /// Verifies remote invalidation with a scratch region first. If the region is not invalidated
+    /// as the provider promises, or the test does not end, the client reconnects without remote
+    /// invalidation. Meant for unknown hardware. A provider that fails at it later is not asked for
+    /// it again, with or without this test.
     pub test_remote_invalidation: bool,
-    /// How long a call may take, reconnects included, before it fails; up to two seconds more, as
-    /// that is looked at now and then. A connection on which a call got no reply for as long is
-    /// closed, though the call may have been cancelled.
+    /// Time limit of a call, reconnects included. A call may exceed it by up to two seconds,
+    /// because deadlines are checked at intervals. A connection on which a call got no reply for
+    /// this long is closed, even if the call was cancelled.
     pub call_timeout: Duration,
-    /// How long a connection may go without its first reply, while one is owed and nothing moves on it,
-    /// before it is given up and the call goes over another with the same XID. Doubled for each such
-    /// connection in a row, up to [`call_timeout`](Self::call_timeout), so that a slow server is
-    /// served in the end; a call's own time still holds, and such a loss is not held against it. It is
-    /// looked at once a second or so. Without [`reconnect`](Self::reconnect) it is not done.
+    /// First-reply timeout of a connection: if a reply is owed, none has ever come and no data
+    /// moves for this long, the client gives the connection up and sends the call over another one
+    /// with the same XID. The timeout doubles for each such connection in a row, up to
+    /// [`call_timeout`](Self::call_timeout), so that a slow server is served in the end. A call's
+    /// own time limit still applies; the loss does not count against the call. Checked about once a
+    /// second. Not used without [`reconnect`](Self::reconnect).
     pub first_reply_timeout: Duration,
-    /// How long making a connection may take.
+    /// Time limit for connection setup.
     pub setup_timeout: Duration,
-    /// How long to wait before the next try after a failed one, or a connection that was lost before
-    /// it brought a reply; doubled each time.
+    /// Delay before the next attempt after a failed one, or after the loss of a connection that
+    /// brought no reply. Doubles with each attempt.
     pub reconnect_first: Duration,
-    /// The longest wait between two tries.
+    /// Longest delay between two attempts.
     pub reconnect_most: Duration,
-    /// Whether a lost connection is made again at all.
+    /// Whether to reconnect after a connection is lost.
     pub reconnect: bool,
-    /// How long a connection may be without a call before it is closed; the next call makes another.
-    /// None: for ever, as with [`callbacks`](Self::callbacks), or without
-    /// [`reconnect`](Self::reconnect). It is looked at once a second or so.
+    /// How long a connection may be idle before the client closes it; the next call reconnects.
+    /// `None` means no limit, as do [`callbacks`](Self::callbacks) and a client without
+    /// [`reconnect`](Self::reconnect). Checked about once a second.
     pub idle_timeout: Option<Duration>,
-    /// How to find out that the server is dead.
+    /// Liveness probe of the server.
     pub health: HealthCheck,
-    /// What answers calls of the server on our connections (RFC 8167). With it connections are made
-    /// again, and kept, without calls of our own (RFC 8167 §5.4), but after the server has closed one
-    /// on which neither end had called: then with the next call. Without it such calls are answered
-    /// PROG_UNAVAIL. That we are ready for them is for the upper layer to tell the server (RFC 8167
-    /// §6), on each connection; the example `callbacks` does it with NFSv4.1 and Linux' server.
+    /// Service for the server's calls on this client's connections (RFC 8167). With it, the client
+    /// reconnects and keeps connections open even without calls of its own (RFC 8167 §5.4); only if
+    /// the server closes a connection on which neither end had called does the client wait for its
+    /// next call. Without it, calls of the server are answered PROG_UNAVAIL. The upper layer must
+    /// tell the server on each connection that the client is ready for calls (RFC 8167 §6); the
+    /// example `callbacks` does that with NFSv4.1 and the Linux server.
     pub callbacks: Option<CallbackService>,
-    /// Calls of the server that are taken in at a time, if something answers them; at least 1.
+    /// Calls of the server that the client accepts at a time, if it has
+    /// [`callbacks`](Self::callbacks); at least 1.
     pub backward_credits: u32,
-    /// Bytes that chunks of calls of the server and of our replies may occupy at a time, on each
-    /// connection. Where version two is spoken, calls with chunks are taken if something answers
-    /// them.
+    /// Bytes of chunk memory for calls of the server and the replies to them, per connection. In
+    /// version two the client accepts calls with chunks if it has [`callbacks`](Self::callbacks).
     pub chunk_memory: usize,
-    /// How long a server may take to hand over all chunks of a call before its connection is closed.
+    /// How long the client may take to read all chunks of a call from the server, before it closes
+    /// the connection.
     pub pull_timeout: Duration,
-    /// Bytes for the peer's user, sent behind our own private data.
+    /// Private data of the application, sent behind that of RPC-over-RDMA.
     pub private_data: Vec<u8>,
-    /// What to do while there is nothing to do.
+    /// Busy-polling mode while there is no work.
     pub spin: Spin,
 }
 
@@ -221,96 +227,102 @@ impl Default for ClientConfig {
     }
 }
 
-/// How a [`Server`](crate::Server) behaves.
+/// Configuration of a [`Server`](crate::Server).
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// The versions of RPC-over-RDMA that are spoken. With [`Versions::Auto`] each client has the one
-    /// it begins with.
+    /// Versions of RPC-over-RDMA that the server speaks. With [`Versions::Auto`] each client
+    /// chooses by the version of its first message.
     pub versions: Versions,
-    /// Most credits granted to a client, each good for one call at a time; at least 1.
+    /// Largest number of credits granted to a client, at least 1. A credit allows one call at a
+    /// time.
     pub credits: u32,
-    /// The largest message to send in one Send, to a client that takes as much.
+    /// Largest message to send inline, in one Send, if the client receives as much.
     pub send_size: InlineThreshold,
-    /// The largest message to send in one Send where version two is spoken. A client whose replies
-    /// would fit that is asked for Receives as large, and for smaller ones again after a while without
-    /// such replies (xcharext §4.2).
+    /// Largest message to send inline in version two. If a client's replies would fit this size,
+    /// the server asks the client for Receives of that size, and for smaller ones after a while
+    /// without such replies (xcharext §4.2).
     pub max_send_size: InlineThreshold,
-    /// The largest message to receive in one Receive. Each client has as many as it has credits.
-    /// Where version two is spoken it becomes the size of what we send, as an end sends as much as it
+    /// Largest message to receive inline, in one Receive. Each client has one Receive per credit.
+    /// In version two the size grows to what the server sends, because an end sends as much as it
     /// receives (xcharext §3.1).
     pub receive_size: InlineThreshold,
-    /// Bytes that are pulled for one call at most, and of the largest chunk that is written.
+    /// Largest number of bytes to read for one call, and bytes of the largest chunk to write.
     pub max_chunk: usize,
-    /// The designs (draft-cel-nfsv4-reminv-design-03 §4) by which a reply takes a handle of the client's
-    /// along; none: it never does.
+    /// Remote invalidation designs that the server agrees to (draft-cel-nfsv4-reminv-design-03 §4).
+    /// With an empty list, replies invalidate nothing.
     ///
-    /// [`Design::PerConnection`], the only one by default, is R (RFC 8797 §4.1), which both ends have to
-    /// say, and in version two XCHAR_REQREMINV (xcharext §3.2). With [`Design::PerVersion`] version two
-    /// itself allows it: all clients have to be told the same, and a client that says no by
-    /// XCHAR_REQREMINV keeps its handles. Of the others the first is taken that a client of version two
-    /// offers, and that alone governs; if none of them is, the first two do.
+    /// The default is [`Design::PerConnection`]: the R flag of both ends in version one (RFC 8797
+    /// §4.1) and XCHAR_REQREMINV in version two (xcharext §3.2). With [`Design::PerVersion`] the
+    /// use of version two implies remote invalidation: all clients need the same configuration, and
+    /// a client that declines with XCHAR_REQREMINV keeps its handles. Of the other designs, the
+    /// server accepts the first of this list that a client of version two offers, and that design
+    /// replaces all others. If the client offers none of them, the first two apply.
     ///
-    /// What [a client](ClientConfig::remote_invalidation) cannot keep to, a server cannot either.
+    /// The restrictions by the provider are those of [a client](ClientConfig::remote_invalidation).
     pub remote_invalidation: Vec<Design>,
-    /// Finds the users of connections from this machine, which then speak for themselves only
-    /// ([`Caller::local_uid`](oncrpc::Caller::local_uid)), and share limits whatever address of the machine
-    /// they use; none: they are believed as other machines are, and so is each address of 127/8.
-    /// A connection over a provider that [does not say](verbs::Incoming::local_addr) where it ends is
-    /// none from this machine.
+    /// Finds the local users behind connections from this machine. A local user then speaks for
+    /// itself only ([`Caller::local_uid`](oncrpc::Caller::local_uid)), and all its connections
+    /// share limits whatever local address they use. With `None`, the server believes local users
+    /// as it believes other machines, and each address of 127/8 counts as one peer. A connection
+    /// over a provider that [does not report](verbs::Incoming::local_addr) its local address does
+    /// not count as local.
     pub local_users: Option<Arc<dyn LocalUsers>>,
-    /// Connections at a time, those in setup included. One more takes the place of the
-    /// [least useful](oncrpc::admission) of an address that has more, or is refused.
+    /// Largest number of connections at a time, those in setup included. A further one evicts the
+    /// [least useful](oncrpc::admission) connection of an address that has more, or is refused.
     pub max_connections: usize,
-    /// Connections from one address at a time, in use or not. An IPv6 /64 counts as one address.
+    /// Largest number of connections from one address at a time, idle ones included. An IPv6 /64
+    /// counts as one address.
     pub max_connections_per_address: usize,
-    /// Bytes that the Receives of all connections may occupy together.
+    /// Bytes of memory for the Receives of all connections.
     ///
-    /// Over a provider with shared receive queues that [holds back](verbs::Limits::holds_peer_back) a
-    /// peer, calls from one address hold a quarter of it. Over others each credit is backed: when less
-    /// than an eighth of what is left would do for a new connection, it is granted fewer credits than
-    /// [`credits`](Self::credits), and when not even one is left it is refused.
+    /// Over a provider with shared receive queues that can [hold
+    /// back](verbs::Limits::holds_peer_back) a peer, calls from one address may use a quarter of
+    /// it. Over other providers each credit has its own Receive: a new connection gets fewer
+    /// credits than [`credits`](Self::credits) if its Receives would need more than an eighth of
+    /// what is left, and is refused if not even one Receive is left.
     pub receive_memory: usize,
-    /// Threads that serve connections, each with a runtime of its own; none: the runtime on which
-    /// the server is bound serves them.
+    /// Number of threads that serve connections, each with its own runtime. With 0, the runtime on
+    /// which the server was bound serves them.
     pub workers: usize,
-    /// How long a client may take to say what it wants before it is dropped.
+    /// Time limit for connection setup by a client.
     pub setup_timeout: Duration,
-    /// How long a client may take to hand over all chunks of a call, one call after the other, before
-    /// its connection is closed. While calls of others wait for memory, it may take as long for all
-    /// the calls that it has begun, so that none has memory of others for more than twice this time.
+    /// How long a client may take to hand over all chunks of a call, one call after the other,
+    /// before the server closes its connection. While calls of other clients wait for memory, the
+    /// limit applies to all calls that the client has begun together, so that no client holds
+    /// memory from others for more than twice this time.
     pub pull_timeout: Duration,
-    /// How long a connection may be without a call before it is closed; none: for ever. One whose
-    /// client is ready for calls of ours stays.
+    /// How long a connection may be idle before the server closes it; `None` means no limit. The
+    /// connection of a client that is ready for calls of the server stays open.
     pub idle_timeout: Option<Duration>,
-    /// How long calls may take to finish after [`shutdown`](crate::Server::shutdown) was asked for.
+    /// How long calls may take to finish after a call of [`shutdown`](crate::Server::shutdown).
     pub drain_timeout: Duration,
-    /// Where the connections on which clients can be called are to be found (RFC 8167); none: clients
-    /// are not called.
+    /// Registry of the connections on which clients can be called (RFC 8167). With `None`, the
+    /// server does not call clients.
     pub backchannels: Option<Backchannels>,
-    /// Calls to one client that are in flight at a time, if it grants as many; at least 1.
+    /// Largest number of calls in flight to one client, if it grants as many credits; at least 1.
     pub backward_credits: u32,
-    /// How long a call to a client may take, and wait for its turn. A client that leaves calls
-    /// unanswered for longer, until it has no credit left for others, loses its connection.
+    /// Time limit of a call to a client, including its wait for a credit. A client that leaves
+    /// calls unanswered for longer, until it has no credit left for others, loses its connection.
     pub backward_timeout: Duration,
-    /// Bytes that results of calls to clients may take in chunks at a time, on all connections
-    /// together. A call that needs more waits.
+    /// Bytes of chunk memory for the results of calls to clients, on all connections together. A
+    /// call that needs more waits.
     pub backward_memory: usize,
-    /// How to find out that a client is dead that is ready for calls.
+    /// Liveness probe of clients that are ready for calls.
     pub health: HealthCheck,
-    /// Bytes that chunks of calls and replies may occupy at a time, on all connections together.
-    /// A call that needs more waits; calls from one address have a quarter of it, or one of them more.
-    /// A connection whose calls wait is granted fewer credits until none does.
+    /// Bytes of chunk memory for calls and replies, on all connections together. A call that needs
+    /// more waits. Calls from one address may use a quarter of it, or one call more. A connection
+    /// with waiting calls is granted fewer credits until none waits.
     pub chunk_memory: usize,
-    /// Where buffers come from; none: each worker keeps some of its own.
+    /// Pool of buffers. With `None` each worker has a pool of its own.
     pub pool: Option<Pool>,
-    /// Bytes for the peer's user, sent behind our own private data.
+    /// Private data of the application, sent behind that of RPC-over-RDMA.
     pub private_data: Vec<u8>,
-    /// What to do while there is nothing to do.
+    /// Busy-polling mode while there is no work.
     pub spin: Spin,
 }
 
 impl ServerConfig {
-    /// The limits for connections.
+    /// Limits for admission control.
     pub(crate) fn connection_limits(&self) -> ConnectionLimits {
         ConnectionLimits::new(self.max_connections, self.max_connections_per_address)
     }

@@ -1,4 +1,4 @@
-//! How the connections of a client are made.
+//! Connection setup of a client.
 
 use super::shared::ConnectionInfo;
 use crate::config::{ClientConfig, MAX_CONNECTIONS, REMEMBER_VERSION_ONE};
@@ -36,21 +36,21 @@ const KEEP: usize = 16 << 20;
 /// the one that it may send before it was granted any (RFC 8166 §3.3.3).
 const UNSERVED: u32 = 1;
 
-/// How connections of one client are made.
+/// Connection setup of one client.
 pub(crate) struct Connector {
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) to: SocketAddr,
     pub(crate) config: ClientConfig,
     pub(crate) pool: Pool,
-    /// Of all its connections.
+    /// XID source of all its connections.
     pub(crate) xids: Xids,
-    /// Until when the server is taken to speak version one alone.
+    /// Until when the client assumes that the server lacks version two.
     version_one_until: Mutex<Option<Instant>>,
     /// Answers calls of the server.
     service: Arc<dyn Service>,
-    /// The provider says that it understands remote invalidation, and does not.
+    /// Set when the provider was caught not invalidating what it reported as invalidated.
     invalidation_broken: AtomicBool,
-    /// Remote invalidation needs no test any more.
+    /// Set once remote invalidation was verified.
     invalidation_tested: AtomicBool,
 }
 
@@ -78,18 +78,18 @@ impl Connector {
         self.config.connections.clamp(1, MAX_CONNECTIONS)
     }
 
-    /// What answers calls of the server.
+    /// Service for calls of the server.
     pub(crate) fn service(&self) -> Arc<dyn Service> {
         Arc::clone(&self.service)
     }
 
-    /// Whether a connection is worth having without calls of our own, as the server may have some.
+    /// Whether to keep a connection without calls of this client, because the server may call.
     pub(crate) fn keeps_connections(&self) -> bool {
         self.config.callbacks.is_some()
     }
 
-    /// Remote invalidation is not to be used from the next connection on: what the provider says
-    /// about it is not true.
+    /// Turns remote invalidation off from the next connection on: the provider does not do what it
+    /// reports.
     pub(crate) fn distrust_invalidation(&self) {
         if !self.invalidation_broken.swap(true, Relaxed) {
             warn!(to = %self.to, "the provider does not do remote invalidation as it says: it is not used any more");
@@ -314,7 +314,7 @@ impl Connector {
 /// Why there is no connection.
 enum Failure {
     Setup(SetupError),
-    /// It was there, and it was not settled what is spoken on it.
+    /// The connection was set up, but ended before the version was settled.
     Version(CloseReason),
 }
 

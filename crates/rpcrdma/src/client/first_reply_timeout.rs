@@ -1,4 +1,4 @@
-//! The first-reply timeout: how long a server may leave a new connection without a reply.
+//! The first-reply timeout: how long a new connection may go without a reply.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

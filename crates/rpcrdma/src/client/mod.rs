@@ -1,4 +1,4 @@
-//! The calling end.
+//! The client: connections to one server, and the calls that share them.
 
 mod connector;
 mod first_reply_timeout;
@@ -23,19 +23,19 @@ use verbs::{IoCounters, Provider, SetupError};
 
 pub use shared::ConnectionInfo;
 
-/// A client of one server: a handle that is cheap to clone, for use by any number of tasks.
+/// Client of one server. A handle that is cheap to clone and may be used by any number of tasks.
 ///
-/// It has one connection, or [several](ClientConfig::connections) over which its calls are spread:
-/// each goes over the one with the fewest calls. If one is lost its calls go over another, and the
-/// others do not notice. All are closed when the last handle is dropped, or by
+/// It has one connection, or [several](ClientConfig::connections); each call goes over the
+/// connection with the fewest calls. If a connection is lost, its calls go over another one,
+/// without their callers noticing. All connections close when the last handle is dropped, or by
 /// [`close`](Self::close).
 ///
 /// # Users
 ///
-/// Calls for which there is no credit wait, without a bound of ours: each is a future that somebody
-/// holds, and ends with the time that it may take. All clones of a handle wait in one queue, in
-/// order. Who shares a client with others and is not to wait for theirs has a handle
-/// [of a user of its own](Self::new_user): users have their turn, call by call.
+/// Calls without a credit wait in an unbounded queue: each is a future that its caller holds, and
+/// ends by its time limit. All clones of a handle share one queue, in order. For a queue of its
+/// own, a program that shares a client uses [`new_user`](Self::new_user): queues are served
+/// round-robin, one call at a time.
 #[derive(Clone)]
 pub struct Client {
     handle: Arc<Handle>,
@@ -44,7 +44,7 @@ pub struct Client {
     _user: Option<Arc<User>>,
 }
 
-/// A [`Client`] whose calls may take as long as they were given.
+/// A [`Client`] with its own time limit for calls, made by [`Client::within`].
 #[derive(Clone)]
 pub struct TimedClient {
     client: Client,
@@ -77,13 +77,13 @@ impl Drop for User {
 impl Client {
     /// Connects to a server.
     ///
-    /// Each connection is owned by a task on the present tokio runtime, which has its I/O and time
-    /// drivers enabled. If that runtime ends before the client does, calls fail. Of several
-    /// connections the first is made here, and the others with the first call.
+    /// A task on the current tokio runtime owns each connection; the runtime needs its I/O and time
+    /// drivers. If the runtime ends before the client does, calls fail. With several connections,
+    /// this makes the first one; the first call makes the others.
     ///
     /// # Errors
     ///
-    /// If the first connection cannot be made. Later ones are tried again, see [`ClientConfig`].
+    /// If the first connection cannot be made. The client retries later ones, see [`ClientConfig`].
     pub async fn connect(
         provider: Arc<dyn Provider>,
         to: SocketAddr,
@@ -119,8 +119,8 @@ impl Client {
         })
     }
 
-    /// A handle of the same client for somebody else, whose calls wait in a queue of their own:
-    /// each user with calls has its turn, one call at a time.
+    /// Returns a handle of the same client whose calls wait in a queue of their own. The queues of
+    /// all users are served round-robin, one call at a time.
     ///
     /// ```
     /// # async fn calls(client: rpcrdma::Client) {
@@ -140,8 +140,9 @@ impl Client {
         }
     }
 
-    /// The same client for calls that may take `limit`, be it more or less than
-    /// [`call_timeout`](ClientConfig::call_timeout). It begins when the call is made.
+    /// Returns the same client with `limit` as the time limit of each call, which may be more or
+    /// less than [`call_timeout`](ClientConfig::call_timeout). It counts from the moment the call
+    /// is made.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -158,19 +159,19 @@ impl Client {
         }
     }
 
-    /// What was agreed on the present connection, or the first of several; `None` while there is
+    /// Parameters of the current connection, or of the first of several; `None` while there is
     /// none.
     pub fn connection(&self) -> Option<ConnectionInfo> {
         self.handle.shared.all().find_map(|seen| seen.info.clone())
     }
 
-    /// What was agreed on each present connection.
+    /// Parameters of each current connection.
     pub fn connections(&self) -> Vec<ConnectionInfo> {
         let shared = &self.handle.shared;
         shared.all().filter_map(|seen| seen.info.clone()).collect()
     }
 
-    /// What was done so far, on all connections of this client together.
+    /// Protocol counters, summed over all connections of this client.
     pub fn counters(&self) -> Counters {
         let mut all = Counters::default();
         for seen in self.handle.shared.all() {
@@ -180,7 +181,7 @@ impl Client {
         all
     }
 
-    /// What its connections have asked of the system and of memory so far, all together.
+    /// Counters of system calls and memory, summed over all connections.
     pub fn io_counters(&self) -> IoCounters {
         let mut all = IoCounters::default();
         for seen in self.handle.shared.all() {
@@ -190,13 +191,13 @@ impl Client {
         all
     }
 
-    /// Buffers of its connections: those that are out, replies that somebody still holds among
-    /// them, and those kept for use again.
+    /// Buffer pool statistics: buffers in use, including replies that callers still hold, and
+    /// buffers kept for reuse.
     pub fn memory(&self) -> PoolStats {
         self.handle.shared.pool.stats()
     }
 
-    /// Ends the connections in good order, and waits for it. Calls that are on their way fail.
+    /// Closes all connections gracefully and waits until they are closed. Calls in flight fail.
     pub async fn close(&self) {
         let shared = &self.handle.shared;
         shared.calls.close();

@@ -1,4 +1,4 @@
-//! The task that owns a client's connection, and makes the next one when it is lost.
+//! The task that owns a client's connection and reconnects when it is lost.
 
 use super::connector::{Connector, shows_broken_invalidation, shows_version_two};
 use super::shared::{ConnectionInfo, Shared, activity};

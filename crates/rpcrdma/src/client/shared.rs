@@ -1,4 +1,4 @@
-//! What the handles of a client and the owners of its connections share.
+//! State shared by the handles of a client and the tasks that own its connections.
 
 use super::first_reply_timeout::FirstReplyTimeout;
 use crate::driver::calls::Calls;
@@ -11,24 +11,25 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::watch;
 use verbs::IoCounters;
 
-/// What was agreed on a client's present connection.
+/// Parameters of a client's current connection.
 #[derive(Clone, Debug)]
 pub struct ConnectionInfo {
     /// The server's address.
     pub peer: SocketAddr,
-    /// The provider's words for what it agreed.
+    /// The provider's description of the connection, for people.
     pub description: String,
-    /// The version of RPC-over-RDMA that is spoken.
+    /// Version of RPC-over-RDMA in use.
     pub version: Version,
-    /// The largest message in each direction; where version two is spoken they may change.
+    /// Inline thresholds: the largest message of each direction in bytes. In version two they may
+    /// change.
     pub thresholds: Thresholds,
-    /// The design (reminv §4) by which the server may invalidate our handles, if it may.
+    /// Remote invalidation design for this client's handles (reminv §4), if there is one.
     pub remote_invalidation: Option<Design>,
-    /// What the server said about itself, if it said anything we understand (RFC 8797).
+    /// The server's private data, if it has the format of RFC 8797.
     pub peer_private_data: Option<PrivateData>,
-    /// The server's private data as it came.
+    /// The server's private data, verbatim.
     pub raw_private_data: Vec<u8>,
-    /// Calls that may be on their way at a time, as the server said last (RFC 8166 §3.3.1).
+    /// Credits of the last grant: how many calls may be in flight (RFC 8166 §3.3.1).
     pub credits: u32,
 }
 

@@ -1,10 +1,10 @@
-//! Calls of a client's users: from the task that makes one to the tasks that own the connections,
-//! and the reply back.
+//! Calls of a client's users, on their way from the calling task to the task that owns a connection
+//! and back.
 //!
 //! A call has one [slot](slot), which its future and its [`CallHandle`] share. The handle goes with
 //! the message: through the queue here, into the protocol core, and out of it with the reply. Slots
-//! are used again: no allocation and no channel per call. Locks are taken in one order, that of all
-//! calls before that of a slot, and none is held across a wait or a wake-up.
+//! are reused: there is no allocation and no channel per call. Locks are taken in one order, that
+//! of all calls before that of a slot, and none is held across a wait or a wake-up.
 
 mod queue;
 mod retried_alone;
@@ -85,12 +85,12 @@ struct ConnectionQueue {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ConnectionState {
-    /// There is a connection.
+    /// A connection is up.
     Up,
-    /// There is none at present.
+    /// No connection is up at present.
     #[default]
     Down,
-    /// There will be none any more.
+    /// No connection is up, and none will be made.
     Gone,
 }
 

@@ -1,4 +1,4 @@
-//! The time, as the runtime has it: in a test that may be a virtual one.
+//! The runtime's clock, which is virtual in tests.
 
 use std::time::Instant;
 

@@ -5,23 +5,23 @@ use std::time::Instant;
 /// What a connection has to look at when its time comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deadline {
-    /// Calls of this end whose time may be up.
+    /// Time limits of this end's calls.
     Calls,
-    /// A peer that has been silent.
+    /// The liveness probe of a silent peer.
     Liveness,
-    /// Read chunks that the peer owes.
+    /// Read chunks that the peer has not handed over.
     Pull,
-    /// Memory that the peer does not move fast enough.
+    /// The transfer rate that a lease of chunk memory requires.
     Lease,
-    /// A connection that nobody uses.
+    /// The idle timer.
     Idle,
-    /// The first reply on a new connection.
+    /// The first-reply timeout.
     FirstReply,
-    /// The end of a server that was asked to stop.
+    /// The end of draining, when a server stops.
     Drain,
-    /// Jobs that may be stuck.
+    /// The check for jobs that hang.
     Jobs,
-    /// Counters that those who ask do not know yet.
+    /// The next time to publish counters.
     Publish,
 }
 

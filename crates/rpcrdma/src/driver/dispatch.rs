@@ -1,4 +1,4 @@
-//! Calls of the peer, from their arrival to their answers.
+//! Calls of the peer, from arrival to reply.
 
 use super::endpoint::CloseReason;
 use super::jobs::{JobCounts, Jobs, JobsOfConnection, MAX_BLOCKING, Work};

@@ -1,4 +1,4 @@
-//! A queue pair and the protocol state on it, which are driven as one.
+//! A queue pair with its protocol state.
 
 use super::budget::Account;
 use super::clock;
@@ -40,7 +40,7 @@ pub(crate) enum CloseReason {
     Closed(verbs::CloseReason),
     #[error("{0}")]
     Violation(Violation),
-    #[error("work was posted that this connection cannot do")]
+    #[error("posted a work request that this connection does not support")]
     Impossible,
     #[error("the service failed")]
     ServiceFailed,
@@ -48,14 +48,14 @@ pub(crate) enum CloseReason {
     Idle(Duration),
     #[error("no call was made for {0:?}")]
     Unused(Duration),
-    #[error("the peer did not answer within {0:?} when it was asked whether it is there")]
+    #[error("the peer did not answer a liveness probe within {0:?}")]
     Silent(Duration),
-    #[error("the server gave no reply on this connection within {0:?}")]
+    #[error("no first reply from the server within {0:?}")]
     Mute(Duration),
-    #[error("the chunk of a call did not come within {0:?}")]
+    #[error("the peer did not hand over the chunks of a call within {0:?}")]
     PullTimedOut(Duration),
     #[error(
-        "the peer moved less than {} KiB a second while others waited for its chunk memory",
+        "the peer moved less than {} KiB/s while others waited for its chunk memory",
         MIN_RATE >> 10
     )]
     TooSlow,
@@ -63,9 +63,9 @@ pub(crate) enum CloseReason {
     CallTimedOut(Duration),
     #[error("the offer of version two of RPC-over-RDMA was not answered within {0:?}")]
     NoVersion(Duration),
-    #[error("the client leaves its calls unanswered, and has no credit left for others")]
+    #[error("the client left calls of the server unanswered until no credit was left")]
     NoBackwardCredit,
-    #[error("evicted for a connection of an address that has fewer")]
+    #[error("evicted for a connection from an address with fewer connections")]
     Evicted,
     #[error("closed by this end")]
     Asked,

@@ -1,4 +1,4 @@
-//! What one end agrees to on a connection of the designs for remote invalidation that it was given.
+//! Which of its configured remote invalidation designs an end can agree to on a connection.
 
 use rpcrdma_proto::{Design, Registrations, Versions};
 use std::io;

@@ -5,15 +5,16 @@
 //! that whoever comes next finds one: alone it gets half of them, two get a third each. Jobs that no
 //! thread has taken yet end with their connection.
 //!
-//! A job may hang in the kernel for as long as a disk, another server or a local user likes, and nothing
-//! takes its thread away from it. After a while it counts as stuck: others have its turn, on one more
-//! thread. How many are stuck is bounded by a rule like that for threads.
+//! A job may hang in the kernel for as long as a disk, another server or a local user likes, and
+//! its thread cannot be interrupted. After a while the job counts as stuck, and one more thread
+//! runs others. The number of stuck jobs is bounded in the same way as that of threads.
 //!
-//! To wake a thread takes longer than many a job. So no more are woken at a time than there are CPUs: one
-//! that has woken up wakes the next, if jobs wait by then, before it begins its own, and takes another one
-//! after it.
+//! Waking a thread takes longer than many a job. So no more threads are woken at a time than there
+//! are CPUs: a thread that wakes up wakes the next one if jobs wait, before it begins its own job,
+//! and takes another job after it.
 //!
-//! Deferred work gives its thread back and leaves its reply to somebody else. It holds up nothing then.
+//! Deferred work returns its thread at once and replies later from elsewhere, so it holds up no
+//! other job.
 
 use super::clock;
 use super::owner::CallId;

@@ -1,4 +1,4 @@
-//! How fast a peer has to move the bytes for which chunk memory is leased.
+//! Lowest transfer rate of a peer that holds chunk memory.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Watches a quiet connection: liveness of its peer, the first reply that a new one owes, and how long
-//! nobody has used it. Values that are told the time.
+//! Watches a quiet connection: liveness of the peer, the first-reply timeout and the idle timer.
+//! Plain values; the caller passes in the time.
 
 use crate::driver::calls::CallHandle;
 use crate::driver::owner::CallRequest;
@@ -48,11 +48,11 @@ pub(crate) struct Liveness {
 /// State of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
-    /// It has spoken lately, or need not speak.
+    /// The peer has sent something lately, or owes nothing.
     Well,
-    /// It has been silent for too long: call it.
+    /// The peer has been silent for too long: send a probe.
     Ask,
-    /// It was called, and has been silent for this long since.
+    /// The peer has not answered the probe for this long.
     Silent(Duration),
 }
 

@@ -1,7 +1,7 @@
 //! The event loop of one connection, the same for both ends.
 //!
 //! A [`Driver`] owns the queue pair, the protocol state and the deadlines of one connection, and
-//! answers the calls of its peer. A [`Policy`] is what a client and a server do differently.
+//! answers the calls of its peer. A [`Policy`] holds what differs between client and server.
 //!
 //! ```text
 //! loop {

@@ -1,4 +1,4 @@
-//! Calls on their way out over one connection after the other, and their replies back.
+//! Calls from this end's queue to the wire, over one connection after the other, and their replies.
 
 use super::calls::{CallHandle, Calls, Outcome, Work};
 use super::clock;

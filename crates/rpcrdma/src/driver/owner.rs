@@ -1,4 +1,4 @@
-//! What this driver attaches to the calls of a connection.
+//! The types that this driver attaches to calls and leases in the protocol core.
 
 use super::budget::Lease;
 use super::calls::CallHandle;

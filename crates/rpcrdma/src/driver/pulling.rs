@@ -1,4 +1,4 @@
-//! How long a client may take to hand over the chunks of its calls, for which memory is taken.
+//! Time limit for a client to hand over the chunks of its calls, while they hold memory.
 
 use rpcrdma_proto::Pulls;
 use std::time::{Duration, Instant};

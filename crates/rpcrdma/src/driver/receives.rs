@@ -1,4 +1,4 @@
-//! How many calls may be in flight in each direction, given how many Receives there are.
+//! Largest number of calls in flight in each direction, for a number of Receives.
 
 use rpcrdma_proto::limits::{MAX_CREDITS, RECEIVE_SLACK};
 

@@ -1,8 +1,8 @@
-//! What the owner of a connection does while there is nothing to do.
+//! Busy polling of the task that owns a connection.
 //!
-//! Waiting for the system to wake a task costs several times the round trip of a call on loopback,
-//! so an owner looks again for a while before it does. That is of use to nobody when the CPU is
-//! wanted for something else: hence one spinning connection at most, and `sched_yield` often.
+//! To be woken by the system costs several times the round trip of a call on loopback, so the task
+//! polls for a while before it waits. Polling is a waste when other tasks need the CPU: so at most
+//! one connection polls, and it calls `sched_yield` often.
 
 use crate::config::Spin;
 use std::sync::Arc;
@@ -34,11 +34,11 @@ pub(crate) struct Spinner {
 /// What to do now that there was nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Idle {
-    /// Look again.
+    /// Poll again.
     Again,
-    /// Look again after a glance at the clock: others had the CPU.
+    /// Poll again, but read the clock first: other tasks had the CPU meanwhile.
     Yielded,
-    /// Wait.
+    /// Stop polling and wait.
     Park,
 }
 

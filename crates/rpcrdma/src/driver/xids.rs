@@ -1,4 +1,4 @@
-//! The XIDs of one end's calls.
+//! XIDs of one end's calls.
 
 use rpcrdma_proto::Xids;
 use std::hash::{BuildHasher, Hasher, RandomState};

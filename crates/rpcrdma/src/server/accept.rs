@@ -1,4 +1,4 @@
-//! Taking in connections.
+//! Accepting connections.
 
 use super::addresses::Address;
 use super::place::{Kept, Load, Place};
@@ -358,8 +358,8 @@ fn needs_no_memory(limits: &Limits) -> bool {
 }
 
 impl ServerConfig {
-    /// Connections whose [Receives](Self::receive_memory) there is memory for over a provider with
-    /// these limits, up to [`max_connections`](Self::max_connections). The last of them have few
+    /// Returns how many connections [`receive_memory`](Self::receive_memory) allows over a provider
+    /// with these limits, at most [`max_connections`](Self::max_connections). The last ones get few
     /// credits.
     pub fn connections_with_memory(&self, limits: &Limits) -> usize {
         if needs_no_memory(limits) {

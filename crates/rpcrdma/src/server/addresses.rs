@@ -1,4 +1,4 @@
-//! What a server knows of the addresses of its clients: it outlives their connections.
+//! Per-address state of a server, which outlives the connections of the address.
 
 use crate::driver::failed::FailedCalls;
 use oncrpc::PeerGroup;

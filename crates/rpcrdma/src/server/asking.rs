@@ -1,5 +1,5 @@
-//! What a server asks its clients for where version two is spoken: Receives that its replies fit
-//! (xcharext §4.2).
+//! Requests of a server to its clients in version two: Receives as large as its replies (xcharext
+//! §4.2).
 
 use crate::driver::owner::Connection;
 use rpcrdma_proto::v2::characteristics::{ReceiveBufferSize, ReceiveSize, XcharVal};

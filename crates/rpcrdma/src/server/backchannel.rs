@@ -20,9 +20,9 @@ use std::task::Context;
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// The connections on which clients can be called, of one server or of several.
+/// Registry of the connections on which clients can be called, of one server or several.
 ///
-/// A service that calls its clients is made with a clone of what its server is
+/// A service that calls its clients holds a clone of the registry that its server is
 /// [configured](crate::ServerConfig::backchannels) with:
 ///
 /// ```
@@ -70,22 +70,22 @@ pub struct Backchannels {
     open: Arc<Mutex<HashMap<ConnectionId, Arc<Back>>>>,
 }
 
-/// A connection over which its client could be called, if it were known to be ready for that.
+/// A connection on which the client can be called once it is known to be ready.
 ///
-/// A client that is called unprepared may lose its connection for it, and again after it has come
-/// back: nobody may call before the client has said that it is ready (RFC 8167 §6).
+/// A call to a client that is not ready may end its connection, each time it comes back. So a
+/// server must not call before the client has said that it is ready (RFC 8167 §6).
 #[derive(Clone, Debug)]
 pub struct Backchannel {
     back: Arc<Back>,
 }
 
-/// Calls one client, over the one connection for which it was made.
+/// Transport for calls to one client, over one connection.
 ///
-/// In version one, calls go in one Send each, and so do their replies: what is larger fails (RFC 8167
-/// §5.3). Where version two is spoken it is for the client to say what it takes (xcharext §3.3). They
-/// wait for a credit of the client's, and fail with their
-/// [time](crate::ServerConfig::backward_timeout) or with the connection. Whoever wants a call to
-/// survive that makes it again when the client is back and ready, with the same XID (RFC 8167 §5.4).
+/// In version one, each call and each reply must fit one Send; a larger one fails (RFC 8167 §5.3).
+/// In version two the client announces what it accepts (xcharext §3.3). Calls wait for a credit of
+/// the client, and fail when their [time](crate::ServerConfig::backward_timeout) is up or the
+/// connection ends. To have a call survive that, repeat it with the same XID when the client is
+/// back and ready (RFC 8167 §5.4).
 #[derive(Clone, Debug)]
 pub struct BackwardClient {
     back: Arc<Back>,
@@ -124,19 +124,19 @@ impl Drop for Results<'_> {
 }
 
 impl Backchannels {
-    /// The connection over which a call came, as long as it lasts; none if its clients cannot be
-    /// called, or it is over.
+    /// Returns the connection over which a call came, or `None` if it has ended or its clients
+    /// cannot be called.
     pub fn get(&self, connection: ConnectionId) -> Option<Backchannel> {
         let back = Arc::clone(self.lock().get(&connection)?);
         Some(Backchannel { back })
     }
 
-    /// How many there are.
+    /// Number of connections in the registry.
     pub fn len(&self) -> usize {
         self.lock().len()
     }
 
-    /// Whether there is none.
+    /// Whether the registry is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -147,7 +147,7 @@ impl Backchannels {
 }
 
 impl Backchannel {
-    /// The connection.
+    /// Identifier of the connection.
     pub fn connection(&self) -> ConnectionId {
         self.back.caller.connection
     }
@@ -157,9 +157,8 @@ impl Backchannel {
         self.back.caller.addr
     }
 
-    /// States that the client has said, in terms of the upper layer, that it is ready for calls on
-    /// this connection (RFC 8167 §6). Until the connection ends it is not closed for want of calls
-    /// of the client.
+    /// Declares that the client is ready for calls on this connection, as it has said by means of
+    /// the upper layer (RFC 8167 §6). From then on the connection is not closed for being idle.
     pub fn client_is_ready(&self) -> BackwardClient {
         self.back.ready.store(true, Release);
         self.back.calls.wake_owner(ONLY);
@@ -170,7 +169,7 @@ impl Backchannel {
 }
 
 impl BackwardClient {
-    /// The connection.
+    /// Identifier of the connection.
     pub fn connection(&self) -> ConnectionId {
         self.back.caller.connection
     }
@@ -199,28 +198,28 @@ impl Transport for BackwardClient {
         reply
     }
 
-    /// As many calls as the client takes.
+    /// Returns the number of calls that the client accepts at a time.
     fn depth(&self) -> usize {
         self.back.credits.load(Relaxed) as usize
     }
 }
 
-/// Index of the only connection of these calls: a client that comes back is another.
+/// Index of the only connection of these calls: a client that reconnects gets another one.
 const ONLY: usize = 0;
 
-/// The server's side of a backchannel, which goes with its connection.
+/// The server's side of a backchannel; it ends with its connection.
 pub(super) struct BackEnd {
     back: Arc<Back>,
     registry: Backchannels,
     outgoing: Outgoing,
-    /// Whether the connection knows that the client is ready.
+    /// Whether the client was declared ready.
     ready: bool,
-    /// What those are told who still wait when it is over.
+    /// The error for calls that still wait when the connection ends.
     why: TransportError,
 }
 
 impl BackEnd {
-    /// `None` if clients are not called.
+    /// Opens the backchannel of a connection; `None` if the server does not call clients.
     pub(super) fn open(
         config: &ServerConfig,
         endpoint: &Endpoint,
@@ -250,12 +249,13 @@ impl BackEnd {
         })
     }
 
-    /// Whether the client is ready for calls, so that the connection is of use without its own.
+    /// Whether the client is ready for calls, in which case the connection is useful without its
+    /// own.
     pub(super) fn is_ready(&self) -> bool {
         self.ready
     }
 
-    /// Whether a call waits to be sent.
+    /// Whether no call waits to be sent.
     pub(super) fn is_idle(&self) -> bool {
         self.back.calls.is_idle(ONLY)
     }
@@ -272,7 +272,7 @@ impl BackEnd {
         self.back.calls.has_work(ONLY)
     }
 
-    /// Its calls.
+    /// The calls of this backchannel.
     pub(super) fn outgoing(&mut self) -> &mut Outgoing {
         &mut self.outgoing
     }
@@ -282,13 +282,13 @@ impl BackEnd {
         self.back.xids.next()
     }
 
-    /// Tells callers how many calls the client takes.
+    /// Publishes how many calls the client accepts.
     pub(super) fn publish(&self, connection: &Connection) {
         let credits = connection.credits().max(1);
         self.back.credits.store(credits, Relaxed);
     }
 
-    /// Looks after what the client leaves unanswered.
+    /// Checks for calls that the client leaves unanswered.
     pub(super) fn look_around(
         &self,
         now: Instant,
@@ -314,7 +314,7 @@ impl BackEnd {
         work || !self.ready && self.back.ready.load(Acquire)
     }
 
-    /// Ends with the connection: whoever waits is told why.
+    /// Ends with the connection, and tells waiting callers why.
     pub(super) fn end(mut self, over: &CloseReason, connection: &Connection) {
         self.why = TransportError::Disconnected(over.to_string());
         connection.calls().for_each(|call| call.fail(&self.why));

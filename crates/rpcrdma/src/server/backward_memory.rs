@@ -1,21 +1,21 @@
-//! The memory that results of calls to clients may take, on all connections of a server together.
+//! Memory budget for the results of calls to clients, on all connections of a server together.
 //!
-//! A call whose results come in chunks registers memory for them, which stays registered until the
-//! client has replied or its connection is over, also if nobody waits for the call any more.
+//! A call whose results come in chunks registers memory for them. The memory stays registered until
+//! the client has replied or the connection has ended, even if the caller gave the call up.
 
 use oncrpc::{ReplyBound, TransportError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A budget of bytes, which calls wait for in the order in which they came.
+/// A budget of bytes. Calls wait for it first come, first served.
 #[derive(Clone, Debug)]
 pub(super) struct BackwardMemory {
     bytes: usize,
     left: Arc<Semaphore>,
 }
 
-/// What calls on one connection keep that ended without a reply.
+/// Memory of calls on one connection that ended without a reply.
 #[derive(Debug)]
 pub(super) struct Kept(Mutex<State>);
 
@@ -34,7 +34,8 @@ impl BackwardMemory {
         }
     }
 
-    /// Waits for the memory that the results of a call need; none for one without such results.
+    /// Waits for the memory that the results of a call need; `None` for a call without such
+    /// results.
     pub(super) async fn take(
         &self,
         bound: &ReplyBound,
@@ -64,8 +65,8 @@ impl Default for Kept {
 }
 
 impl Kept {
-    /// Keeps the memory of a call that ended without a reply; whether there is a connection on which
-    /// it may be registered.
+    /// Keeps the memory of a call that ended without a reply. Returns whether the connection, on
+    /// which it may be registered, still exists.
     pub(super) fn keep(&self, memory: OwnedSemaphorePermit) -> bool {
         match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             State::Connected(Some(kept)) => kept.merge(memory),
@@ -75,7 +76,7 @@ impl Kept {
         true
     }
 
-    /// Gives back what is kept: nothing is registered any more.
+    /// Returns the kept memory to the budget: nothing is registered any more.
     pub(super) fn release(&self) {
         if let State::Connected(kept) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)
         {
@@ -83,7 +84,7 @@ impl Kept {
         }
     }
 
-    /// Gives back what is kept, now and later: the connection is over.
+    /// Returns the kept memory to the budget, now and from then on: the connection has ended.
     pub(super) fn end(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = State::Over;
     }

@@ -1,19 +1,18 @@
-//! What a client is granted while its calls wait for memory.
+//! Credit grants to a client whose calls wait for memory.
 
 use crate::driver::owner::Connection;
 
-/// Credits that are granted however many calls wait for memory: those that need none are to have a
-/// way beside them.
+/// Smallest grant, however many calls wait for memory, so that calls that need none can pass.
 const LEAST_GRANT: u32 = 8;
 
-/// Credits for each call that does not wait for memory: as many may wait as go on, so that memory
-/// that is free again is taken at once.
+/// Credits per call that does not wait for memory: as many calls may wait as proceed, so that freed
+/// memory is used at once.
 const GRANT_PER_CALL: u32 = 2;
 
 /// The credits of one connection (RFC 8166 §3.3.1).
 #[derive(Debug)]
 pub(super) struct Grants {
-    /// What there were Receives for when it was made.
+    /// Largest grant: the number of Receives at connection setup.
     most: u32,
 }
 
@@ -24,7 +23,7 @@ impl Grants {
         }
     }
 
-    /// Grants less while calls wait for memory, and more again when none does.
+    /// Lowers the grant while calls wait for memory, and raises it when none does.
     pub(super) fn adjust(&self, connection: &mut Connection) {
         let waiting = connection.calls_waiting_for_memory();
         let now = connection.grant();
@@ -34,7 +33,8 @@ impl Grants {
         }
     }
 
-    /// It changes by half or to the double at most, as what is seen may be the case for a moment only.
+    /// Returns the next grant, at least half and at most double the current one, because what is
+    /// observed may be momentary.
     fn next(&self, now: u32, calls: usize, waiting: usize) -> u32 {
         let going_on = u32::try_from(calls - waiting).unwrap_or(u32::MAX);
         let wanted = match waiting {

@@ -1,4 +1,4 @@
-//! The answering end.
+//! The server: accepts connections and answers their calls.
 
 mod accept;
 mod addresses;
@@ -38,17 +38,17 @@ use worker::Worker;
 pub use backchannel::{Backchannel, Backchannels, BackwardClient};
 pub use stats::{ConnectionState, ConnectionStats, ServerStats};
 
-/// A server: it takes in connections and answers their calls on threads of its own, until it is
-/// [shut down](Self::shutdown) or dropped.
+/// RPC-over-RDMA server. It accepts connections and answers their calls on its own threads, until
+/// it is [shut down](Self::shutdown) or dropped.
 pub struct Server {
     local: SocketAddr,
     monitor: ServerMonitor,
     stop: Stop,
-    /// The threads end with it.
+    /// The threads end when this is dropped.
     workers: Arc<Vec<Worker>>,
 }
 
-/// A view of what a server does, which may outlive it.
+/// Read access to a server's statistics, which may outlive the server.
 #[derive(Clone)]
 pub struct ServerMonitor {
     state: Arc<State>,
@@ -57,21 +57,20 @@ pub struct ServerMonitor {
 }
 
 impl ServerMonitor {
-    /// What the server has done so far. Connections add to it within a tenth of a second.
+    /// Totals of the server, at most a tenth of a second old.
     pub fn stats(&self) -> ServerStats {
         let mut stats = *self.state.stats();
         stats.chunk_memory = self.chunk_memory - self.budget.free();
         stats
     }
 
-    /// What each connection has done so far and how it is, within a tenth of a second, in the order in
-    /// which they were accepted.
+    /// Statistics of each connection in the order of acceptance, at most a tenth of a second old.
     pub fn connections(&self) -> Vec<ConnectionStats> {
         self.state.connections()
     }
 }
 
-/// The Receives of all connections of a server, if the provider can share them.
+/// Makes the shared receive queue of all connections, if the provider supports it.
 fn shared_receives(config: &ServerConfig, limits: &Limits) -> Option<SharedReceiveQueue> {
     let size = largest_receive(config).bytes();
     let blocks = config.receive_memory / size;
@@ -81,12 +80,12 @@ fn shared_receives(config: &ServerConfig, limits: &Limits) -> Option<SharedRecei
 }
 
 impl Server {
-    /// Listens on `on` and serves from then on. Works within any tokio runtime.
+    /// Listens on `on` and starts serving. Works in any tokio runtime.
     ///
     /// # Errors
     ///
-    /// If it cannot listen there, the system gives it no threads, or
-    /// [what it was told](ServerConfig::remote_invalidation) leaves it no version to speak.
+    /// If it cannot listen on `on` or start threads, or if [the configured
+    /// designs](ServerConfig::remote_invalidation) leave no version to speak.
     pub async fn bind(
         provider: Arc<dyn Provider>,
         on: SocketAddr,
@@ -146,30 +145,32 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// The address on which the server listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// What it has done so far. Connections add to it within a tenth of a second.
+    /// Totals so far, at most a tenth of a second old.
     pub fn stats(&self) -> ServerStats {
         self.monitor.stats()
     }
 
-    /// Where others see what it does.
+    /// Returns a monitor, which others can read statistics from.
     pub fn monitor(&self) -> ServerMonitor {
         self.monitor.clone()
     }
 
-    /// Waits until each event loop has run a task that is given to it now: for ever, if one hangs.
+    /// Waits until each event loop has run a task that is queued now. Does not return if an event
+    /// loop hangs.
     pub async fn workers_respond(&self) {
         for worker in self.workers.iter() {
             worker.respond().await;
         }
     }
 
-    /// Takes in no more connections, lets calls that are being answered finish (within
-    /// [`drain_timeout`](ServerConfig::drain_timeout)), closes all connections and stops.
+    /// Stops accepting, waits for calls in service (for
+    /// [`drain_timeout`](ServerConfig::drain_timeout) at most), closes all connections and returns
+    /// the totals.
     pub async fn shutdown(self) -> ServerStats {
         self.stop.set();
         loop {

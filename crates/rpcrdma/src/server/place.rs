@@ -1,4 +1,5 @@
-//! What a connection holds as long as it lasts: its place among all, and its part of what is shared.
+//! Resources of a connection: its place in admission control, and its parts of what connections
+//! share.
 
 use super::addresses::Address;
 use super::receive_memory::ReceiveLease;
@@ -8,21 +9,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use verbs::SharedReceiveQueue;
 
-/// The place of one connection among those of the server.
+/// Place of one connection in admission control.
 pub(super) struct Place {
     pub(super) admitted: Admitted,
-    /// Set when another connection got the place.
+    /// Set when the connection is evicted.
     pub(super) evicted: Stop,
 }
 
-/// What a connection holds as long as it lasts.
+/// Resources that a connection holds as long as it exists.
 pub(super) struct Kept {
     pub(super) address: Address,
     pub(super) _receive_memory: Option<ReceiveLease>,
     pub(super) _load: Load,
 }
 
-/// One connection of the load of a worker.
+/// Counts one connection towards the load of a worker while it exists.
 pub(super) struct Load(Arc<AtomicUsize>);
 
 impl Load {
@@ -39,7 +40,7 @@ impl Drop for Load {
 }
 
 impl Kept {
-    /// The Receives that connections of this address share.
+    /// The part of the shared receive queue for connections of this address.
     pub(super) fn receives(&self) -> Option<SharedReceiveQueue> {
         self.address.shared.receives.clone()
     }

@@ -1,22 +1,22 @@
-//! The memory that the Receives of all connections of a server share.
+//! Memory budget for the Receives of all connections of a server.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A connection has Receives for at most such a part of what is left for others.
+/// A new connection gets Receives for at most one `PART`th of what is left.
 const PART: usize = 8;
 
-/// Bytes left for Receives.
+/// The budget: bytes left for Receives.
 #[derive(Clone, Debug)]
 pub(super) struct ReceiveMemory {
     left: Arc<Mutex<usize>>,
 }
 
-/// The part of one connection, which goes back when this is dropped.
+/// The share of one connection, returned to the budget on drop.
 #[derive(Debug)]
 pub(super) struct ReceiveLease {
     memory: ReceiveMemory,
     bytes: usize,
-    /// Receives that there is memory for.
+    /// Number of Receives that the share is good for.
     pub(super) receives: usize,
 }
 
@@ -31,7 +31,7 @@ impl ReceiveMemory {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Memory for as many of `wanted` Receives of `size` bytes as a new connection may have.
+    /// Takes memory for as many of `wanted` Receives of `size` bytes as a new connection may have.
     pub(super) fn take(&self, wanted: usize, size: usize) -> ReceiveLease {
         let mut left = self.lock();
         let receives = granted(*left, wanted, size);
@@ -46,8 +46,8 @@ impl ReceiveMemory {
     }
 }
 
-/// Of `wanted` Receives of `size` bytes, those that a new connection gets where `left` bytes are left:
-/// all, as long as they are at most an eighth of what is left; none if nothing is left.
+/// Returns how many of `wanted` Receives of `size` bytes a new connection gets where `left` bytes
+/// are left: at most an eighth of what is left, and none if nothing is left.
 pub(super) fn granted(left: usize, wanted: usize, size: usize) -> usize {
     let left = left / size;
     // The last ones are given one by one.

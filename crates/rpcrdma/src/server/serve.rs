@@ -1,4 +1,4 @@
-//! The answering end of one connection, until it is over.
+//! The server's side of one connection, until it ends.
 
 use super::asking::Asking;
 use super::backchannel::BackEnd;
@@ -21,11 +21,11 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 use verbs::SharedReceiveQueue;
 
-/// One connection that is served, in memory of its own: what made the connection is gone by then.
+/// A connection in service. Boxed on its own, so that the memory of its setup is free by then.
 pub(super) struct Serving {
     driver: Driver<Answering>,
     settings: Arc<Settings>,
-    /// What the connection holds as long as it lasts.
+    /// Resources of the connection.
     _kept: Option<Kept>,
 }
 
@@ -63,7 +63,7 @@ impl Serving {
         })
     }
 
-    /// Serves the connection to its end.
+    /// Serves the connection until it ends.
     pub(super) async fn run(mut self: Box<Self>) {
         let over = self.driver.run().await;
         let Driver {
@@ -97,7 +97,7 @@ impl Serving {
     }
 }
 
-/// The answering end of one connection.
+/// The server's policy for one connection.
 struct Answering {
     settings: Arc<Settings>,
     tally: Tally,
@@ -105,10 +105,10 @@ struct Answering {
     back: Option<BackEnd>,
     stop: Stop,
     place: Place,
-    /// The part of the shared receive queue that connections of this address have.
+    /// The part of the shared receive queue for connections of this address.
     receives: Option<SharedReceiveQueue>,
     ends: Ends,
-    /// When it has to end, once it was asked to.
+    /// When draining ends; `None` before the server stops.
     drain_until: Option<Instant>,
     grants: Grants,
     asking: Asking,
@@ -148,7 +148,7 @@ impl Policy for Answering {
         back.is_some_and(|back| back.may_call(connection))
     }
 
-    /// Whoever has a reply finds what the client grants now.
+    /// Publishes the client's grant before replies wake their callers.
     fn before_replies(&mut self, endpoint: &Endpoint) {
         if let Some(back) = &self.back {
             back.publish(&endpoint.connection);
@@ -161,7 +161,7 @@ impl Policy for Answering {
             .next_xid()
     }
 
-    /// Only a client that is ready for calls is asked whether it is there.
+    /// The liveness probe is for clients that are ready for calls only.
     fn expects_peer(&self, _: &Connection) -> bool {
         self.back.as_ref().is_some_and(BackEnd::is_ready)
     }
@@ -222,11 +222,11 @@ impl Policy for Answering {
     }
 }
 
-/// What wakes a connection to end it: the stop of the server, and another connection that got its place.
+/// Events that end a connection: the stop of the server, and eviction.
 struct Ends {
-    /// Those that have not come.
+    /// Events that have not happened yet.
     each: Vec<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// Who is woken by them.
+    /// The waker that is registered with them.
     told: Option<Waker>,
 }
 
@@ -242,8 +242,9 @@ impl Ends {
         }
     }
 
-    /// Has the task woken when either comes. It is registered once, as the task is always the same: to do
-    /// it at each pause cost a fifth of the time in a driver with a thousand busy connections.
+    /// Registers the task to be woken by each event. Done once, because the task does not change:
+    /// to do it at each pause cost a fifth of the time in a driver with a thousand busy
+    /// connections.
     fn listen(&mut self, cx: &mut Context<'_>) {
         if self
             .told

@@ -1,4 +1,4 @@
-//! What all connections of a server share, and none changes.
+//! Settings that all connections of a server share.
 
 use super::addresses::Addresses;
 use super::backward_memory::BackwardMemory;
@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use tracing::warn;
 use verbs::{Limits, Provider};
 
-/// What all connections of a server share, and none changes.
+/// Settings that all connections of a server share; none changes them.
 pub(super) struct Settings {
     pub(super) provider: Arc<dyn Provider>,
     pub(super) service: Arc<dyn Service>,
@@ -29,14 +29,14 @@ pub(super) struct Settings {
     pub(super) receive_memory: ReceiveMemory,
     pub(super) addresses: Addresses,
     pub(super) warnings: Warnings,
-    /// A warning was not logged: there is a summary to come.
+    /// Notified when a warning is suppressed: a summary is due later.
     pub(super) suppressed: Notify,
     pub(super) jobs: Jobs,
     pub(super) backward_memory: BackwardMemory,
 }
 
 impl Settings {
-    /// Whether one more warning about this peer is to be logged.
+    /// Whether to log one more warning about this peer.
     pub(super) fn may_warn(&self, peer: PeerGroup) -> bool {
         let allowed = self.warnings.allows(peer, clock::now());
         if !allowed {
@@ -45,7 +45,7 @@ impl Settings {
         allowed
     }
 
-    /// Logs how many warnings were not logged, each time that a period with such is over.
+    /// Logs the number of suppressed warnings after each period that has any.
     pub(super) async fn summarise_when_due(&self) -> Infallible {
         loop {
             match self.warnings.next_summary() {
@@ -58,7 +58,7 @@ impl Settings {
         }
     }
 
-    /// Logs how many warnings were not logged in periods that are over by `now`.
+    /// Logs the number of suppressed warnings of periods that ended by `now`.
     pub(super) fn summarise(&self, now: Instant) {
         for Suppressed { peer, count } in self.warnings.summary(now) {
             match peer {
@@ -69,7 +69,7 @@ impl Settings {
     }
 }
 
-/// What a connection agrees to of the designs for remote invalidation, with a provider of these limits.
+/// Remote invalidation designs that a connection can agree to, over a provider with these limits.
 pub(super) fn terms(config: &ServerConfig, limits: &Limits) -> Terms {
     Terms::new(&config.remote_invalidation, Registrations::OF_CALLS, limits)
 }

@@ -1,4 +1,4 @@
-//! What a server has done, and the share of each connection in it.
+//! Statistics of a server and of each connection.
 
 use crate::driver::clock;
 use crate::driver::endpoint::{CloseReason, Endpoint};
@@ -14,79 +14,79 @@ use tokio::sync::Notify;
 use tracing::debug;
 use verbs::IoCounters;
 
-/// What a server has done so far.
+/// Totals of a server since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerStats {
-    /// Connections served now, those that are being set up included.
+    /// Current connections, those in setup included.
     pub connections: usize,
-    /// Of these, those on which version one of RPC-over-RDMA is spoken. A client's first message
-    /// settles what is spoken on its connection, if the server has both.
+    /// Current connections in version one. The first message of a client settles the version, if
+    /// the server speaks both.
     pub version_one: usize,
-    /// Of these, those on which version two is spoken.
+    /// Current connections in version two.
     pub version_two: usize,
-    /// Connections taken in since the start.
+    /// Connections accepted since the start.
     pub accepted: u64,
-    /// Connections refused because there were too many, or that never said what they wanted.
+    /// Connections refused at a limit, or ended because the client did not finish its setup.
     pub refused: u64,
-    /// Connections [evicted](oncrpc::admission) for those of other addresses.
+    /// Connections [evicted](oncrpc::admission) in favour of other addresses.
     pub evicted: u64,
-    /// Connections closed because their clients left as many calls of the server unanswered as they
-    /// had granted credits for.
+    /// Connections closed because the client left as many calls of the server unanswered as it had
+    /// granted credits.
     pub unanswered: u64,
-    /// What connections did, those that are over included.
+    /// Protocol counters of all connections, past ones included.
     pub counters: Counters,
-    /// What they have asked of the system and of memory.
+    /// Counters of system calls and memory of all connections, past ones included.
     pub io: IoCounters,
-    /// Calls that were answered by [jobs](oncrpc::Answer::Blocking), begun or not.
+    /// Calls handed to [jobs](oncrpc::Answer::Blocking), including those not begun yet.
     pub jobs: u64,
-    /// Bytes of [`chunk_memory`](crate::ServerConfig::chunk_memory) that are taken.
+    /// Bytes of [`chunk_memory`](crate::ServerConfig::chunk_memory) in use.
     pub chunk_memory: usize,
 }
 
-/// What one connection has done so far, and how it is now.
+/// Statistics and state of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionStats {
-    /// What services know it by; none while it is being set up.
+    /// The connection's identifier in services; `None` during setup.
     pub id: Option<ConnectionId>,
     /// Address of the client.
     pub peer: SocketAddr,
-    /// When it was accepted.
+    /// Time of acceptance.
     pub since: Instant,
-    /// What it is doing.
+    /// State of the connection.
     pub state: ConnectionState,
-    /// The version of RPC-over-RDMA that is spoken, once that is settled.
+    /// Version of RPC-over-RDMA in use, once it is settled.
     pub version: Option<Version>,
-    /// Credits that the client is granted with the next reply (RFC 8166 §3.3.1).
+    /// Credits that the next reply grants to the client (RFC 8166 §3.3.1).
     pub credits_granted: u32,
-    /// Calls of the client that are not answered to the end, each on a credit.
+    /// Calls of the client in service, each of which holds a credit.
     pub credits_in_use: usize,
-    /// Calls that were answered by [jobs](oncrpc::Answer::Blocking), begun or not.
+    /// Calls handed to [jobs](oncrpc::Answer::Blocking), including those not begun yet.
     pub jobs: u64,
-    /// Jobs that have brought no reply yet.
+    /// Jobs without a reply yet.
     pub jobs_in_flight: usize,
-    /// Bytes of [`chunk_memory`](crate::ServerConfig::chunk_memory) that its calls hold.
+    /// Bytes of [`chunk_memory`](crate::ServerConfig::chunk_memory) held by its calls.
     pub chunk_memory: usize,
-    /// What the protocol did.
+    /// Protocol counters.
     pub counters: Counters,
-    /// What was asked of the system.
+    /// Counters of system calls and memory.
     pub io: IoCounters,
 }
 
-/// What a connection is doing.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConnectionState {
-    /// It is being set up.
+    /// The connection is being set up.
     Setup,
     /// No call is in flight.
     Idle,
     /// Calls are in flight.
     Active,
-    /// The server stops: calls in flight are answered, and no others.
+    /// The server is stopping: calls in flight are answered, further ones are not.
     Draining,
 }
 
 impl ConnectionState {
-    /// Its name, in lower case.
+    /// Name in lower case, for logs and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Setup => "setup",
@@ -98,7 +98,7 @@ impl ConnectionState {
 }
 
 impl ServerStats {
-    /// Connections on which this version is spoken.
+    /// The count of connections in this version.
     fn speaking(&mut self, version: Version) -> &mut usize {
         match version {
             Version::One => &mut self.version_one,
@@ -107,12 +107,12 @@ impl ServerStats {
     }
 }
 
-/// What a server knows of its connections.
+/// State of all connections of a server.
 #[derive(Default)]
 pub(super) struct State {
     stats: Mutex<ServerStats>,
     connections: Mutex<Connections>,
-    /// Whether connections are still taken in.
+    /// Whether the server still accepts connections.
     pub(super) listening: AtomicBool,
     pub(super) changed: Notify,
 }
@@ -130,7 +130,7 @@ impl State {
         connections.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What each connection has done so far.
+    /// Statistics of each connection.
     pub(super) fn connections(&self) -> Vec<ConnectionStats> {
         let now: Vec<_> = self.lock().now.values().map(Arc::clone).collect();
         now.iter().map(|connection| *lock(connection)).collect()
@@ -145,20 +145,20 @@ fn lock(connection: &Mutex<ConnectionStats>) -> MutexGuard<'_, ConnectionStats> 
     connection.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How long what a connection does may be missing in the [`ServerStats`]. To publish it after each call
-/// would cost a busy server a twentieth of its time.
+/// Interval at which a connection publishes its counters to the [`ServerStats`]. To publish after
+/// each call would cost a busy server a twentieth of its time.
 const PUBLISH: Duration = Duration::from_millis(100);
 
-/// The share of one connection in what the server has done.
+/// The share of one connection in the server's totals.
 pub(super) struct Tally {
     state: Arc<State>,
-    /// What is spoken, once that is settled.
+    /// The version, once it is settled.
     version: Option<Version>,
     /// When to publish next, at the earliest.
     next: Instant,
     /// Its number among those of the server.
     number: u64,
-    /// What others see of it.
+    /// The published statistics.
     published: Arc<Mutex<ConnectionStats>>,
 }
 
@@ -194,7 +194,7 @@ impl Tally {
         }
     }
 
-    /// Publishes what is new now and then; if it is not yet time for that, when it is.
+    /// Publishes changes if it is time; otherwise returns when it will be.
     pub(super) fn look(
         &mut self,
         now: Instant,
@@ -212,7 +212,7 @@ impl Tally {
         None
     }
 
-    /// Adds what is new.
+    /// Adds the changes since the last time.
     pub(super) fn publish(&mut self, endpoint: &Endpoint, draining: bool) {
         let connection = &endpoint.connection;
         let JobCounts { begun, in_flight } = endpoint.jobs;
@@ -250,7 +250,7 @@ impl Tally {
         stats.jobs += now.jobs - before.jobs;
     }
 
-    /// Counts why the connection ended, where there is a count for that.
+    /// Counts the close reason, if there is a counter for it.
     pub(super) fn ended(&self, over: &CloseReason) {
         let mut stats = self.state.stats();
         match over {
@@ -260,7 +260,7 @@ impl Tally {
         }
     }
 
-    /// Counts the connection among those of its version, and tells the operator, if it has one now.
+    /// Counts the connection towards its version and logs the version, once it is settled.
     fn settle(&mut self, endpoint: &Endpoint) {
         let Some(version) = endpoint.connection.version() else {
             return;

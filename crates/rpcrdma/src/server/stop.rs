@@ -1,20 +1,20 @@
-//! That something is over, told to all who wait for it.
+//! A one-time event that any number of tasks can wait for.
 
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// Whether something is over. Those who wait hear of it in the order in which they began to, so
-/// that a run in virtual time goes the same way each time.
+/// A one-time event. Waiters are woken in the order in which they began to wait, so that a run in
+/// virtual time is reproducible.
 #[derive(Clone, Debug)]
 pub(super) struct Stop(Arc<Semaphore>);
 
 impl Stop {
-    /// Not yet.
+    /// An event that has not happened.
     pub(super) fn new() -> Self {
         Self(Arc::new(Semaphore::new(0)))
     }
 
-    /// From now on.
+    /// Triggers the event.
     pub(super) fn set(&self) {
         self.0.close();
     }
@@ -23,7 +23,7 @@ impl Stop {
         self.0.is_closed()
     }
 
-    /// Waits until it is over.
+    /// Waits for the event.
     pub(super) async fn wait(&self) {
         // There is never a permit: this ends with an error, or not at all.
         let _ = self.0.acquire().await;

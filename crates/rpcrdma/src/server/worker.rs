@@ -1,4 +1,4 @@
-//! The threads of a server, each with a runtime of its own.
+//! Worker threads of a server, each with its own runtime.
 
 use super::stop::Stop;
 use crate::driver::jobs::{MAX_BLOCKING, MAX_STUCK};
@@ -10,16 +10,16 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// Bytes of returned memory that a worker keeps for use again.
+/// Bytes of returned buffers that a worker keeps for reuse.
 const KEEP: usize = 16 << 20;
 
-/// What serves connections: a thread of its own, or the present runtime.
+/// A worker serves connections, on a thread of its own or on the current runtime.
 #[derive(Debug)]
 pub(super) struct Worker {
     runtime: Handle,
     pub(super) activity: Activity,
     pub(super) pool: Pool,
-    /// Connections on it.
+    /// Number of connections on this worker.
     pub(super) load: Arc<AtomicUsize>,
     /// Dropped to end the thread, or else what was spawned.
     running: Running,
@@ -57,7 +57,7 @@ impl Worker {
         })
     }
 
-    /// A worker without a thread: it uses the present runtime.
+    /// A worker on the current runtime, without a thread of its own.
     pub(super) fn here(pool: Option<Pool>) -> Self {
         Self {
             runtime: Handle::current(),
@@ -85,7 +85,7 @@ impl Worker {
         }
     }
 
-    /// Waits until it has run a task that is given to it now.
+    /// Waits until the worker has run a task that is queued now.
     pub(super) async fn respond(&self) {
         let (responds, response) = oneshot::channel();
         self.spawn(async {

@@ -38,7 +38,7 @@ pub(super) struct Place {
 enum End {
     Open,
     Ended(Outcome),
-    /// Its future was dropped, or has taken the outcome.
+    /// The call's future was dropped, or has taken the outcome.
     Left,
 }
 
@@ -53,9 +53,9 @@ enum Due {
 /// What a sweep found out about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Swept {
-    /// It has ended, before or just now.
+    /// The call has ended, before or just now.
     Ended,
-    /// It may take so long.
+    /// The call has this much time left.
     Open(Duration),
 }
 
