@@ -27,8 +27,8 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Connections that one address may be setting up before they are the first to be evicted: as many as
-/// a client with `nconnect=16` makes at a time.
+/// Connections in setup that one address may have before they are the first to be evicted: as many
+/// as a client with `nconnect=16` makes at a time.
 pub const FREE_SETUPS: usize = 16;
 
 /// Of the connections that a server may have, one in so many may be in setup.
@@ -48,16 +48,18 @@ const MAX_CHOICES: usize = 4;
 pub struct ConnectionLimits {
     /// Connections in total.
     pub connections: usize,
-    /// From one address.
+    /// Connections from one address.
     pub per_address: usize,
     /// Connections in setup, whose peers have not made a request yet.
     pub in_setup: usize,
-    /// Whether an idle connection gives way to any other, also to one of an address that has as many.
+    /// Whether an idle connection gives way to any new one, including one from an address with as
+    /// many connections.
     pub idle_gives_way: bool,
 }
 
 impl ConnectionLimits {
-    /// Limits for all connections and for those of one address, of which a quarter may be in setup.
+    /// Creates limits for all connections and for those of one address, with a quarter of all
+    /// allowed in setup.
     pub fn new(connections: usize, per_address: usize) -> Self {
         Self {
             connections,
@@ -168,12 +170,12 @@ impl Admission {
         state.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Admits a connection of a peer in `group`, in place of a less useful one if need be. `evict` is called
-    /// when the connection has lost its place: it is to end at once then.
+    /// Admits a connection of a peer in `group`, evicting a less useful one if need be. Calls
+    /// `evict` when the admitted connection is evicted later: it must then end at once.
     ///
     /// # Errors
     ///
-    /// Why there is no place.
+    /// Which limit is reached.
     pub fn admit(
         &self,
         group: PeerGroup,
@@ -205,8 +207,8 @@ impl Admission {
         })
     }
 
-    /// Whether so many evicted connections have not ended yet that no further one is to be accepted
-    /// before some of them have: they still have their descriptors and their memory.
+    /// Whether too many evicted connections have not ended yet: they still hold their descriptors
+    /// and memory, so no further connection should be accepted before some of them have ended.
     pub fn is_crowded(&self) -> bool {
         self.lock().leaving > self.shared.limits.connections / LEAVING_PART
     }
@@ -374,12 +376,12 @@ impl Group {
 }
 
 impl Admitted {
-    /// The address group whose connection this is.
+    /// The peer group of the connection.
     pub fn group(&self) -> PeerGroup {
         self.group
     }
 
-    /// Ends the setup of the connection, which is idle now.
+    /// Marks the setup of the connection as finished; it is idle from then on.
     pub fn set_up(&mut self) {
         let mut state = self.admission.lock();
         let Some(connections) = state.groups.get_mut(&self.group) else {
@@ -394,10 +396,10 @@ impl Admitted {
         self.become_idle();
     }
 
-    /// Tells whether there are calls in flight, in either direction, or a backchannel that may be
-    /// needed; false if the connection was evicted before it came into use.
+    /// Marks the connection as in use (calls in flight in either direction, or a backchannel that
+    /// may be needed) or idle. Returns false if the connection was evicted before it came into use.
     ///
-    /// It costs nothing while that stays the same.
+    /// Costs nothing if the state is unchanged.
     #[must_use]
     pub fn set_in_use(&mut self, in_use: bool) -> bool {
         match (self.last == IN_USE, in_use) {
@@ -408,7 +410,7 @@ impl Admitted {
         }
     }
 
-    /// Whether another connection has got its place.
+    /// Whether the connection was evicted.
     pub fn is_evicted(&self) -> bool {
         self.usage.load(Relaxed) == EVICTED
     }

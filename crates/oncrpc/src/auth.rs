@@ -130,7 +130,7 @@ impl Credential {
     }
 }
 
-/// The body of AUTH_SYS (RFC 5531 Appendix A). It is not authenticated.
+/// The body of AUTH_SYS (RFC 5531 Appendix A). Nothing in it is authenticated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthSys {
     /// Arbitrary number chosen by the caller's machine (`stamp`).

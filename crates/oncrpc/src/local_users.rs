@@ -1,7 +1,7 @@
-//! Clients on the machine of the server: who they are.
+//! Identification of clients on the server's own machine.
 //!
-//! AUTH_SYS is believed of other machines, which are trusted or not as a whole. On the machine of the
-//! server anybody can connect, and the kernel knows who did.
+//! A server trusts the AUTH_SYS credentials of another machine or it does not, as a whole. On its
+//! own machine any user can connect, and the kernel knows which one did.
 
 use crate::PeerGroup;
 use std::fmt::Debug;
@@ -23,16 +23,16 @@ pub trait LocalUsers: Debug + Send + Sync {
 /// Where the client of a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// On another machine, or nobody asked.
+    /// On another machine, or not looked up.
     Remote,
-    /// On the machine of the server. Who it is was not asked: it may claim to be anybody.
+    /// On the server's machine; the user was not looked up, so it may claim to be any.
     ThisMachine,
-    /// On the machine of the server; the uid owns the client's socket.
+    /// On the server's machine; the uid owns the client's socket.
     User(u32),
 }
 
 impl Origin {
-    /// The user of the client, if that is known.
+    /// Returns the uid of the client, if it is known.
     pub fn uid(self) -> Option<u32> {
         match self {
             Self::User(uid) => Some(uid),
@@ -40,7 +40,7 @@ impl Origin {
         }
     }
 
-    /// The clients that this one, at `address`, shares limits with.
+    /// Returns the peer group with which this client, at `address`, shares limits.
     pub fn group(self, address: IpAddr) -> PeerGroup {
         match self {
             Self::Remote => PeerGroup::of(address),
@@ -50,22 +50,24 @@ impl Origin {
     }
 }
 
-/// Why a connection from the machine of the server is closed.
+/// Why a connection from the server's own machine is closed.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each variant is documented by its message")]
 pub enum LocalUserError {
-    #[error("its socket is not found on this machine: it is closed, or its address is translated")]
+    #[error(
+        "the socket of the client was not found on this machine: it is closed, or its address is translated"
+    )]
     Gone,
     #[error(
-        "the socket is of uid {uid}; this server acts as uid {served}, and serves nobody else here"
+        "the socket belongs to uid {uid}; this server runs as uid {served} and serves only that user here"
     )]
     OtherUser { uid: u32, served: u32 },
-    #[error("the user of a connection from this machine is not to be had (sock_diag): {0}")]
+    #[error("cannot look up the user of a connection from this machine (sock_diag): {0}")]
     Unavailable(#[source] io::Error),
 }
 
 impl LocalUserError {
-    /// Whose connection it was, as far as that is known.
+    /// The peer group of the connection, as far as it is known.
     pub fn group(&self) -> PeerGroup {
         match self {
             Self::OtherUser { uid, .. } => PeerGroup::of_user(*uid),

@@ -38,10 +38,10 @@ pub struct CallHeader<'a> {
 /// Why a message cannot be executed as a call, and which error its sender gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// It is not a call; it gets no reply.
+    /// The message is not a call; it gets no reply.
     #[error("the message is not a call")]
     NotACall,
-    /// It is a call of another RPC version; the reply is RPC_MISMATCH.
+    /// The call has another RPC version; the reply is RPC_MISMATCH.
     #[error("RPC version {version} is not 2")]
     RpcVersion {
         /// Transaction id of the call.
@@ -410,11 +410,11 @@ pub enum RpcError {
     Malformed(#[from] Error),
 }
 
-/// The results of the call `xid`: a reader behind the header of its reply.
+/// Parses the header of the reply to call `xid` and returns a reader at its results.
 ///
 /// # Errors
 ///
-/// If the call was not executed, or the reply is not one to this call.
+/// If the call was not executed, or the reply answers another call.
 pub fn read_reply(reply: &Payload, xid: u32) -> Result<Reader<'_>, RpcError> {
     let mut r = Reader::from(reply);
     let start = r.clone();

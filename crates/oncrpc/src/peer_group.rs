@@ -3,11 +3,11 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The clients that count as one peer wherever peers share something.
+/// A group of clients that count as one peer wherever peers share a resource.
 ///
-/// On other machines that is one IPv4 address, or the /64 of an IPv6 address, as one host can use every
-/// address of its /64 (RFC 4291 §2.5.4). On the machine of the server anybody can use every address of
-/// it, all of 127/8 among them: there it is a user, or all of them where nobody says who it is.
+/// For other machines, a group is one IPv4 address or one IPv6 /64, since a host can use every
+/// address of its /64 (RFC 4291 §2.5.4). On the server's machine anybody can use every address of
+/// it, all of 127/8 included: there a group is one user, or all users if they are not identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerGroup(Group);
 
@@ -22,7 +22,7 @@ enum Group {
 const NETWORK: u128 = !(u64::MAX as u128);
 
 impl PeerGroup {
-    /// The clients on the machine of the server whose users are not known.
+    /// Clients on the server's machine whose users are not known.
     pub const THIS_MACHINE: Self = Self(Group::ThisMachine);
 
     /// The group of an address. An IPv4 address mapped to IPv6 is that IPv4 address.
@@ -33,7 +33,7 @@ impl PeerGroup {
         }))
     }
 
-    /// The clients of a user on the machine of the server.
+    /// The group of a user on the server's machine.
     pub fn of_user(uid: u32) -> Self {
         Self(Group::User(uid))
     }

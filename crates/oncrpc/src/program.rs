@@ -128,15 +128,15 @@ impl Call {
         Ok(args)
     }
 
-    /// A reply of status SUCCESS in `buffer`; the results are to be written behind it.
+    /// Writes the header of a SUCCESS reply to `buffer` and returns the writer for its results.
     pub fn success(&self, buffer: Buffer) -> Writer {
         let mut w = Writer::new(buffer);
         write_success(&mut w, self.xid);
         w
     }
 
-    /// The same in the memory of the call, for results that need nothing of it any more and are
-    /// not larger.
+    /// Like [`success`](Self::success), but reuses the memory of the call. For results that are no
+    /// larger than the call and borrow nothing from it.
     pub fn into_success(self) -> Writer {
         let xid = self.xid;
         let mut w = writer_in(self.payload);
@@ -144,17 +144,17 @@ impl Call {
         w
     }
 
-    /// SUCCESS without results, as for the procedure NULL.
+    /// A SUCCESS reply without results, as for the procedure NULL.
     pub fn void(self) -> Reply {
         Reply::Message(self.into_success().finish())
     }
 
-    /// PROC_UNAVAIL: the program has no such procedure.
+    /// A PROC_UNAVAIL reply: the program has no such procedure.
     pub fn proc_unavail(self) -> Reply {
         self.accepted(AcceptStatus::ProcUnavail)
     }
 
-    /// SYSTEM_ERR: an internal error of the server.
+    /// A SYSTEM_ERR reply: an internal error of the server.
     pub fn system_err(self) -> Reply {
         self.accepted(AcceptStatus::SystemErr)
     }
@@ -176,7 +176,7 @@ impl Call {
         }
     }
 
-    /// AUTH_ERROR: authentication failed, or its flavour is not supported.
+    /// An AUTH_ERROR reply: authentication failed, or its flavour is not supported.
     pub fn denied(self, stat: AuthStat) -> Reply {
         let status = ReplyStatus::Denied(RejectStatus::AuthError(stat));
         reply_in(self.payload, self.xid, status)
@@ -187,8 +187,8 @@ impl Call {
     }
 }
 
-/// The programs of a server: a [`Service`] that hands each call to the one it is for, and answers
-/// itself what is for none.
+/// The programs of a server. A [`Service`] that dispatches each call to its program, and answers
+/// calls for unknown programs itself.
 #[derive(Clone, Default)]
 pub struct Programs {
     programs: Vec<Arc<dyn Program>>,

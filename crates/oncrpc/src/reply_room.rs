@@ -2,10 +2,10 @@
 
 use crate::ReplyBound;
 
-/// Capacity for the reply to one call: the size of the message itself, and that of
-/// each chunk that was offered for a result (RFC 8166 §3.4.6).
+/// Capacity for the reply to one call: the size of the message itself, and of each chunk that the
+/// call offers for a result (RFC 8166 §3.4.6).
 ///
-/// A service that looks at it before it does the work saves work whose results could not be returned.
+/// A service can check it first, to avoid work whose results could not be returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyRoom {
     message: usize,
@@ -16,7 +16,7 @@ pub struct ReplyRoom {
 const IN_MESSAGE: u32 = u32::MAX;
 
 impl ReplyRoom {
-    /// Results that can have chunks of their own.
+    /// Largest number of results with chunks of their own.
     pub const MAX_RESULTS: usize = 16;
 
     /// Room for a reply of any size, as over TCP.
@@ -25,8 +25,8 @@ impl ReplyRoom {
         results: [IN_MESSAGE; Self::MAX_RESULTS],
     };
 
-    /// Room for a message of so many bytes, from its XID on: the larger of what fits inline and what
-    /// fits the Reply chunk.
+    /// Room for a message of `bytes` bytes, counted from its XID: the larger of what fits inline
+    /// and what fits the Reply chunk.
     pub fn of_message(bytes: usize) -> Self {
         Self {
             message: bytes,
@@ -34,8 +34,9 @@ impl ReplyRoom {
         }
     }
 
-    /// The same with chunks for results, in the order of these: bytes of each, or none where the
-    /// result is part of the message. Those beyond [`MAX_RESULTS`](Self::MAX_RESULTS) are none.
+    /// Adds chunks for results, in the order of the results: the bytes of each chunk, or `None`
+    /// where the result is part of the message. Chunks beyond [`MAX_RESULTS`](Self::MAX_RESULTS)
+    /// are ignored.
     #[must_use]
     pub fn with_chunks(mut self, chunks: impl IntoIterator<Item = Option<u64>>) -> Self {
         for (result, chunk) in self.results.iter_mut().zip(chunks) {
@@ -49,7 +50,7 @@ impl ReplyRoom {
         self
     }
 
-    /// Whether a reply with this bound can be returned.
+    /// Whether a reply within this bound can be returned.
     pub fn carries(&self, reply: &ReplyBound) -> bool {
         let mut message = reply.fixed;
         for (index, &len) in reply.results.iter().enumerate() {

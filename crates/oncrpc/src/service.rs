@@ -38,13 +38,14 @@ pub struct Caller {
     pub connection: ConnectionId,
     /// Capacity for the reply to the call.
     pub reply_room: ReplyRoom,
-    /// The most calls that the client may have in flight on the connection: the credits that the
-    /// transport grants (RFC 8166 §3.3.1), or what stands for them where it has none.
+    /// Largest number of calls that the client may have in flight on the connection: the credits
+    /// that the transport grants (RFC 8166 §3.3.1), or [`DEFAULT_CREDITS`](Self::DEFAULT_CREDITS)
+    /// over a transport without credits.
     pub credits: u32,
     /// The user that owns the client's socket, if the client is on this machine and
     /// [was identified](crate::LocalUsers).
     pub local_uid: Option<u32>,
-    /// The clients that it shares limits with.
+    /// The peer group with which the client shares limits.
     pub group: PeerGroup,
 }
 
@@ -53,10 +54,10 @@ pub struct Caller {
 pub struct ConnectionId(u64);
 
 impl Caller {
-    /// Credits that stand for those of a transport without any.
+    /// Number of calls in flight assumed for a transport without credits.
     pub const DEFAULT_CREDITS: u32 = 512;
 
-    /// A caller with a new connection identifier, whose replies may have any size, with
+    /// Creates a caller with a new connection identifier, unlimited reply size and
     /// [`DEFAULT_CREDITS`](Self::DEFAULT_CREDITS).
     pub fn new(addr: SocketAddr) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -70,7 +71,7 @@ impl Caller {
         }
     }
 
-    /// The same caller, once it is known where it is.
+    /// Sets the origin of the caller.
     #[must_use]
     pub fn from(self, origin: Origin) -> Self {
         Self {
@@ -80,18 +81,19 @@ impl Caller {
         }
     }
 
-    /// The uid that the caller has for sure: it is on this machine, and neither root nor the kernel,
-    /// which may speak for others.
+    /// Returns the verified uid of the caller: `Some` if the caller is on this machine and is
+    /// neither root nor the kernel, which may speak for others.
     pub fn known_uid(&self) -> Option<u32> {
         self.local_uid.filter(|&uid| uid != 0)
     }
 
-    /// Whether the caller may show this credential to a procedure: one that was identified speaks for
-    /// nobody else, and not as nobody either, whose files are not its own. NULL takes any (RFC 5531 §8).
+    /// Checks whether the caller may use this credential for a procedure. An identified caller may
+    /// use only its own uid; AUTH_NONE is refused too, because the files of nobody are not its own.
+    /// NULL takes any credential (RFC 5531 §8).
     ///
     /// # Errors
     ///
-    /// What the call is denied with.
+    /// The authentication error with which to deny the call.
     pub fn may_claim(&self, credential: &Credential, procedure: u32) -> Result<(), AuthStat> {
         match (self.known_uid(), credential) {
             (Some(uid), Credential::Sys(sys)) if sys.uid != uid => Err(AuthStat::BadCred),
@@ -105,34 +107,35 @@ impl Caller {
 pub enum Answer {
     /// The reply is available.
     Now(Reply),
-    /// By work that may block, such as a slow disk: the transport runs it on a thread of its own
-    /// and goes on with other calls.
+    /// Work that may block, such as on a slow disk: the transport runs it on another thread and
+    /// goes on with other calls.
     Blocking(Box<dyn FnOnce() -> Reply + Send>),
-    /// As [`Blocking`](Self::Blocking), by work that hands its reply over when that is there, from whatever
-    /// thread: calls that wait for the same thing, such as one sync of a disk, need not hold a thread each.
+    /// Like [`Blocking`](Self::Blocking), but the work may pass its reply on later, from any
+    /// thread. Calls that wait for the same event, such as one sync of a disk, then hold no thread
+    /// each.
     Deferred(Box<dyn FnOnce(Respond) + Send>),
-    /// A future, which the transport polls beside other calls.
+    /// A future that the transport polls alongside other calls.
     Later(Pin<Box<dyn Future<Output = Reply> + Send>>),
 }
 
-/// Where the reply of [deferred](Answer::Deferred) work goes. Dropped without one it says that there is
-/// none, as after a panic.
+/// Receiver of the reply of [deferred](Answer::Deferred) work. Dropped without a reply, it reports
+/// that there is none, as after a panic.
 pub struct Respond(Option<Box<dyn FnOnce(Option<Reply>) + Send>>);
 
 impl Respond {
-    /// Has `then` told of the reply, if one comes.
+    /// Calls `then` with the reply, or with `None` if there is none.
     pub fn new(then: impl FnOnce(Option<Reply>) + Send + 'static) -> Self {
         Self(Some(Box::new(then)))
     }
 
-    /// Runs work on this thread and waits for its reply; nothing if it does not come.
+    /// Runs work on this thread and waits for its reply; `None` if there is none.
     pub fn wait(work: impl FnOnce(Self)) -> Option<Reply> {
         let (done, reply) = std::sync::mpsc::channel();
         work(Self::new(move |reply| drop(done.send(reply))));
         reply.recv().ok().flatten()
     }
 
-    /// Hands the reply over.
+    /// Passes the reply on.
     pub fn with(mut self, reply: Reply) {
         if let Some(then) = self.0.take() {
             then(Some(reply));
@@ -155,9 +158,9 @@ pub enum Reply {
     Message(Payload),
     /// No reply: the message was not a call, or the call is being answered already.
     Nothing,
-    /// The call was not executed, as its chunks do not do for it: it had by-reference items where none
-    /// is eligible (RFC 8166 §6.1), or its results fit neither inline nor the chunks that it offers
-    /// (RFC 8166 §4.5.3). The transport knows how to say so.
+    /// The call was not executed because of its chunks: it has by-reference items where none is
+    /// eligible (RFC 8166 §6.1), or its results fit neither inline nor in the chunks it offers (RFC
+    /// 8166 §4.5.3). The transport reports this in its own way.
     Ineligible,
 }
 

@@ -30,22 +30,24 @@ pub trait Transport {
 /// Calls in flight on a transport that does not say how many suit it.
 const USUAL_DEPTH: usize = 8;
 
-/// Upper bound for the size of a reply, so that a transport can provide for it beforehand.
+/// Upper bound for the size of a reply, so that a transport can reserve memory for it beforehand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplyBound {
-    /// Most bytes of the reply, RPC header included, without the data of the results below.
+    /// Largest size of the reply in bytes, RPC header included, without the data of the results
+    /// below.
     pub fixed: usize,
-    /// The results that are eligible for placement, in the order of the reply: most bytes of each.
+    /// Largest size in bytes of each result that is eligible for placement, in the order of the
+    /// reply.
     pub results: SmallVec<[usize; 1]>,
 }
 
 /// Why there is no reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransportError {
-    /// No connection, and none could be made within the time allowed.
+    /// There is no connection, and none could be made in time.
     #[error("{0}")]
     Unreachable(String),
-    /// The connection ended, and the call was not, or could not be, sent again.
+    /// The connection ended, and the call was not or could not be sent again.
     #[error("the connection ended: {0}")]
     Disconnected(String),
     /// No reply came in time. The call may have been executed.

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 /// Warnings about one address in [`WARNING_PERIOD`]; more are only counted.
 pub const MAX_WARNINGS: u64 = 8;
 
-/// How long warnings about an address are counted together.
+/// Period in which warnings about an address are counted together.
 pub const WARNING_PERIOD: Duration = Duration::from_secs(10);
 
-/// Addresses whose warnings are counted separately at a time. All others share one count.
+/// Largest number of addresses whose warnings are counted separately. All others share one count.
 pub const MAX_WARNED: usize = 256;
 
 /// Decides which warnings are logged, and counts the others.
@@ -39,7 +39,7 @@ pub struct Suppressed {
 }
 
 impl Warnings {
-    /// Whether a warning about `peer` is to be logged. If not, it is counted.
+    /// Returns whether to log a warning about `peer`, and counts it if not.
     pub fn allows(&self, peer: PeerGroup, now: Instant) -> bool {
         let mut recent = self.lock();
         let known = recent.contains_key(&Some(peer));
@@ -64,14 +64,14 @@ impl Warnings {
         allowed
     }
 
-    /// When [`summary`](Self::summary) has something to say at the earliest.
+    /// Returns the earliest time at which [`summary`](Self::summary) returns anything.
     pub fn next_summary(&self) -> Option<Instant> {
         let recent = self.lock();
         let owed = recent.values().filter(|counted| counted.suppressed > 0);
         owed.map(|counted| counted.until).min()
     }
 
-    /// Returns what was suppressed in completed periods, to be logged in one line each.
+    /// Returns the warnings suppressed in completed periods, one entry per line to log.
     pub fn summary(&self, now: Instant) -> Vec<Suppressed> {
         let mut recent = self.lock();
         let over = recent.extract_if(|_, counted| now >= counted.until);

@@ -5,8 +5,8 @@
 //! takes one apart. A reader never trusts a length: every variable-length value is read with the
 //! limit its type has, before anything is allocated.
 //!
-//! Nothing here knows which item may be moved by reference: that is the upper-layer binding's
-//! decision, made by calling [`Writer::item`] and [`Reader::item`].
+//! Which item may move by reference is decided by the upper-layer binding, which calls
+//! [`Writer::item`] and [`Reader::item`].
 
 mod payload;
 mod reader;
@@ -48,7 +48,7 @@ pub enum Error {
     /// A string that must be UTF-8 is not, or holds a NUL.
     #[error("not a valid string")]
     NotText,
-    /// A by-reference item stands where none is eligible (RFC 8166 §6.1).
+    /// A by-reference item is in a place where none is eligible (RFC 8166 §6.1).
     #[error("a by-reference item stands where none is eligible")]
     Ineligible,
     /// A by-reference item is longer or shorter than the stream says (RFC 8166 §4.5.2).

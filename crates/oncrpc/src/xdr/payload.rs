@@ -61,7 +61,7 @@ impl Payload {
         }
     }
 
-    /// The same, with by-reference items in ascending order of place.
+    /// Like [`new`](Self::new), with by-reference items in ascending order of place.
     ///
     /// # Panics
     ///
@@ -101,8 +101,8 @@ impl Payload {
         payload
     }
 
-    /// The same reply, if so many chunks with room for results came back unused. An eligible result
-    /// that is in the stream all the same breaks a rule (RFC 8166 §4.3.2, §6.1), and is not read.
+    /// Records that this many chunks with room for results came back unused. An eligible result
+    /// that is inline nevertheless violates RFC 8166 §4.3.2 and §6.1, and is not read.
     #[must_use]
     pub fn with_unused_chunks(mut self, unused: usize) -> Self {
         self.spare = u8::try_from(unused).unwrap_or(u8::MAX);
@@ -118,7 +118,7 @@ impl Payload {
         self.unplaced
     }
 
-    /// Octets in front of the stream in its buffer.
+    /// Offset of the stream in its buffer: octets in front of it.
     pub fn start(&self) -> usize {
         self.start as usize
     }
@@ -180,7 +180,8 @@ impl Payload {
         (self.head(), &self.items)
     }
 
-    /// Appends the stream to `out` without those items, and their padding, that `moved` names by index.
+    /// Appends the stream to `out` without the items that `moved` selects by index, and their
+    /// padding.
     ///
     /// # Panics
     ///
@@ -206,8 +207,9 @@ impl Payload {
         out.extend_from_slice(&head[done..]);
     }
 
-    /// Shows the whole stream from offset `from` of the head on, items and padding included, piece
-    /// by piece. The octets are the same whether an item travelled in the stream or beside it.
+    /// Calls `visit` with each piece of the whole stream from offset `from` of the head on, items
+    /// and padding included. The octets are the same whether an item travelled in the stream or
+    /// beside it.
     ///
     /// # Panics
     ///
@@ -228,7 +230,7 @@ impl Payload {
         visit(&head[done..]);
     }
 
-    /// The whole stream in pieces, without a copy of any item.
+    /// Converts into the whole stream in pieces, without copying items.
     ///
     /// This freezes the head: one small allocation (see [`Buffer::freeze`]), for messages that
     /// move by RDMA as a whole.
@@ -240,8 +242,8 @@ impl Payload {
         self.into_reduced_gather(|_| false)
     }
 
-    /// The same without those items, and their padding, that `moved` names by index. The padding
-    /// of the others is part of the stream (RFC 8166 §3.5.3).
+    /// Like [`into_gather`](Self::into_gather), without the items that `moved` selects by index,
+    /// and their padding. The padding of other items is part of the stream (RFC 8166 §3.5.3).
     ///
     /// # Panics
     ///

@@ -1,12 +1,13 @@
-//! Reading XDR, with a limit on everything that has a length.
+//! XDR reader, with a limit on everything that has a length.
 
 use crate::xdr::{Error, Gather, Item, Payload, gather_len, pad, padded};
 use bytes::Bytes;
 
 /// Reads values from a stream in order.
 ///
-/// A reader over a [`Payload`] knows where its by-reference items stand. Reading across such a
-/// place as if the octets were there is [`Error::Ineligible`]: only [`item`](Self::item) takes one.
+/// A reader over a [`Payload`] knows the places of its by-reference items. Reading across such a
+/// place as if the octets were there is [`Error::Ineligible`]: only [`item`](Self::item) takes an
+/// item.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     stream: &'a [u8],
@@ -103,16 +104,16 @@ impl<'a> Reader<'a> {
         self.at
     }
 
-    /// All that has not been read, as octets; items are not part of it.
+    /// Returns the unread octets, without items.
     pub fn rest(&self) -> &'a [u8] {
         &self.stream[self.at..]
     }
 
-    /// Passes over `len` octets that need not be looked at again.
+    /// Skips `len` octets.
     ///
     /// # Errors
     ///
-    /// [`Error::Short`] if they are not there, [`Error::Ineligible`] if an item stands among them.
+    /// [`Error::Short`] if there are fewer, [`Error::Ineligible`] if an item is among them.
     pub fn skip(&mut self, len: usize) -> Result<(), Error> {
         self.take(len).map(drop)
     }
@@ -197,7 +198,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A length that is at most `limit`.
+    /// Reads a length of at most `limit`.
     #[inline]
     pub fn length(&mut self, limit: u32) -> Result<usize, Error> {
         let len = self.u32()?;
@@ -230,13 +231,13 @@ impl<'a> Reader<'a> {
 
     /// Variable-length opaque data that is eligible to travel by reference (RFC 8166 §6.1).
     ///
-    /// The item at this place is taken if there is one. It must have the length that the stream
-    /// says, or that length with its padding (RFC 8166 §3.4.5.2): the padding is cut off.
+    /// Takes the item at this place, if there is one. The item must have the length in the stream,
+    /// or that length plus padding (RFC 8166 §3.4.5.2), which is cut off.
     ///
     /// # Errors
     ///
-    /// Beside those of [`opaque`](Self::opaque), [`Error::ItemLength`] if it has another length, and
-    /// [`Error::NotReduced`] if it is in the stream though there was a chunk for it.
+    /// Those of [`opaque`](Self::opaque); [`Error::ItemLength`] if the item has another length;
+    /// [`Error::NotReduced`] if the data is inline although a chunk was offered for it.
     pub fn item(&mut self, limit: u32) -> Result<Opaque<'a>, Error> {
         let len = self.length(limit)?;
         match self.items.split_first() {

@@ -1,4 +1,4 @@
-//! Writing XDR.
+//! XDR writer.
 
 use crate::xdr::{Gather, Item, Payload, gather_len, pad};
 use buffer::Buffer;
@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 
 /// Builds a [`Payload`], value by value.
 ///
-/// Lengths are those of our own data: one that does not fit 32 bits is a broken invariant of the
-/// caller and panics, as the limits of this project are far below.
+/// Lengths are those of local data. One that does not fit 32 bits is a broken invariant of the
+/// caller and panics; all limits of this project are far below.
 #[derive(Debug, Default)]
 pub struct Writer {
     head: Buffer,
@@ -109,10 +109,10 @@ impl Writer {
         self.fixed(bytes);
     }
 
-    /// Variable-length opaque data by reference: the length is written, the octets stay where they
-    /// are, and whoever sends the payload decides how they travel.
+    /// Writes variable-length opaque data by reference: its length goes to the stream, its octets
+    /// stay in place, and the sender of the payload decides how they travel.
     ///
-    /// One without octets is an item too: a Write chunk that is offered for it is not for the next.
+    /// Empty data is an item too, and uses up the Write chunk that is offered for it.
     pub fn item(&mut self, data: Gather) {
         self.length(gather_len(&data));
         self.items.push(Item {
