@@ -18,12 +18,13 @@ pub enum Completion {
         /// Our handle that the peer invalidated with the message, and its memory.
         invalidated: Option<Invalidated>,
     },
-    /// A Send completed: the message is on its way and its buffer is free again.
+    /// A Send completed: the message is on its way and its buffer is returned.
     Send {
         /// The identifier that was posted.
         wr: WrId,
     },
-    /// A Write completed: the bytes are on their way, and placed at the peer before the next Send.
+    /// A Write completed: the bytes are on their way, and are placed at the peer before the next
+    /// Send.
     Write {
         /// The identifier that was posted.
         wr: WrId,
@@ -80,7 +81,7 @@ pub enum WorkError {
 /// Why a connection has ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
-    /// We closed it.
+    /// This end closed it.
     #[error("closed by this end")]
     Local,
     /// The peer closed it in an orderly way.
@@ -89,11 +90,11 @@ pub enum CloseReason {
     /// The connection to the peer was lost.
     #[error("connection lost: {0}")]
     Lost(String),
-    /// The peer violated the transport protocol below RPC. It was told so where the protocol allows
-    /// that.
+    /// The peer violated the transport protocol below RPC. The peer was notified where the protocol
+    /// allows it.
     #[error("the peer broke the protocol: {0}")]
     PeerError(String),
-    /// The peer reported a protocol violation of ours.
+    /// The peer reported a protocol violation by this end.
     #[error("the peer ended the connection: {0}")]
     Terminated(String),
     /// No answer within the time allowed.

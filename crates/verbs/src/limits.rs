@@ -14,17 +14,17 @@ pub struct Limits {
     /// Whether a connection can be made with a
     /// [shared receive queue](crate::QpOptions::shared_receives).
     pub shared_receives: bool,
-    /// Whether a message that finds no block in the shared receive queue waits at the peer until
-    /// there is one, as in software that does not read its socket. Otherwise it ends the
-    /// connection, as a message without a posted Receive always does, and whoever grants credits
-    /// backs each with a block.
+    /// Whether a message without a block in the shared receive queue waits at the peer until there
+    /// is one, as in software that stops reading its socket. Otherwise such a message ends the
+    /// connection, like any message without a posted Receive, and each credit granted needs a block
+    /// of its own.
     pub holds_peer_back: bool,
     /// Work requests other than Receives that can be posted at a time.
     pub sends: usize,
-    /// Read requests that we may have outstanding (ORD); 0 means that Read is not possible. Work
-    /// beyond it waits inside the provider.
+    /// Read requests that this end may have outstanding (ORD); 0 means that Read is not possible.
+    /// Further work waits inside the provider.
     pub outstanding_reads: usize,
-    /// Read requests of the peer that we serve at a time (IRD).
+    /// Read requests of the peer that this end serves at a time (IRD).
     pub inbound_reads: usize,
     /// Bytes of the largest message, Write or Read.
     pub max_message: u32,

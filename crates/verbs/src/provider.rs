@@ -103,15 +103,15 @@ pub trait QueuePair: Send {
 /// A provider without system calls or copies leaves them at zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoCounters {
-    /// System calls that took bytes in; those that found nothing are not counted.
+    /// System calls that received bytes; those that found none are not counted.
     pub reads: u64,
     /// System calls that sent bytes.
     pub writes: u64,
-    /// Bytes taken in, framing included.
+    /// Bytes received, framing included.
     pub bytes_in: u64,
     /// Bytes sent, framing included.
     pub bytes_out: u64,
-    /// Bytes of payload that were copied between memory and memory, either way.
+    /// Bytes of payload copied within memory, in both directions.
     pub bytes_copied: u64,
     /// Messages of the peer that had to wait for a block of the shared receive queue.
     pub held_back: u64,
@@ -192,7 +192,7 @@ pub trait Provider: Send + Sync {
 
 /// The result of [`Provider::connect`].
 pub struct Connected {
-    /// Our end of the connection.
+    /// This end of the connection.
     pub qp: Box<dyn QueuePair>,
     /// The peer's private data, as received.
     pub private_data: Vec<u8>,
@@ -287,7 +287,7 @@ pub enum RegisterError {
 #[error("{0:?} is no persistent memory of this size")]
 pub struct NotPersistent(pub Handle);
 
-/// Why a connection could not be established. The text says what to do where that is known.
+/// Why a connection could not be established. The text suggests a remedy where one is known.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     /// An error of the system: connection refused, no route, port in use.

@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 
 use crate::WrId;
 
-/// Bytes of returned blocks that a queue keeps for reuse, at most. What is beyond goes back to the
-/// system.
+/// Largest number of bytes of returned blocks that a queue keeps for reuse. Further blocks go back
+/// to the system.
 pub const SHARED_RECEIVE_KEEP: usize = 16 << 20;
 
 /// A shared receive queue: a bounded number of blocks of one size, for the messages that arrive on
@@ -24,8 +24,8 @@ pub const SHARED_RECEIVE_KEEP: usize = 16 << 20;
 /// bounded together by a [part](Self::part). What happens to a message that finds no block,
 /// [`Limits::holds_peer_back`](crate::Limits::holds_peer_back) says.
 ///
-/// A provider with receive queues in hardware takes all blocks when it makes its own queue, and
-/// each one that comes back later: [`attach`](Self::attach) is the provider's way in.
+/// A provider with receive queues in hardware takes all blocks when it creates its own queue, and
+/// each returned block later, by [`attach`](Self::attach).
 #[derive(Clone)]
 pub struct SharedReceiveQueue {
     part: Arc<Part>,
@@ -47,7 +47,7 @@ pub struct SharedReceiveStats {
 
 /// The share of one queue pair in a [`SharedReceiveQueue`].
 ///
-/// The blocks that it lent outlive it. Dropping it gives up its place among those who wait.
+/// Lent blocks outlive the share. Dropping the share gives up its place in the queue of waiters.
 pub struct ReceiveShare {
     account: Arc<Account>,
     /// Memory whose return is told to the account.
@@ -111,14 +111,14 @@ struct Share {
 /// Where a share stands that needs a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Turn {
-    /// It needs none.
+    /// The share does not wait.
     #[default]
     None,
-    /// It waits for one of its own blocks to come back.
+    /// The share waits for one of its own blocks to come back.
     Own,
-    /// It waits in the queue of its part.
+    /// The share waits in the queue of its part.
     Queued,
-    /// A block is kept for it.
+    /// A block is reserved for the share.
     Granted,
 }
 
@@ -151,8 +151,8 @@ impl SharedReceiveQueue {
         Self::with_part(&queue, blocks)
     }
 
-    /// A part of this queue: the same blocks, of which the queue pairs that are made with the part hold
-    /// at most `most` together. A part of a part is another part of the whole.
+    /// Creates a part of this queue: its queue pairs share the same blocks, and together hold at
+    /// most `most` of them. A part of a part is another part of the whole queue.
     ///
     /// A queue pair that waits while its part is used up waits for blocks of its part, in order,
     /// and others pass it by. Parts whose queue pairs wait for blocks of others are served in
@@ -253,13 +253,13 @@ impl ReceiveShare {
 
     /// Takes a block for a message that has begun to arrive.
     ///
-    /// With `overdraw` there is one though all are lent, up to the end of this share: the way out
-    /// for a queue pair that has to receive what stands behind this message before blocks can come
-    /// back.
+    /// With `overdraw` a block is available even if all are lent, up to the limit of this share:
+    /// the way out for a queue pair that must receive what follows this message before blocks can
+    /// come back.
     ///
     /// # Errors
     ///
-    /// Why there is none. [`poll_ready`](Self::poll_ready) waits for one.
+    /// Why there is no block. [`poll_ready`](Self::poll_ready) waits for one.
     pub fn take(&self, overdraw: bool) -> Result<Buffer, NoBlock> {
         let Account { part, index } = &*self.account;
         let queue = &part.queue;
@@ -285,8 +285,8 @@ impl ReceiveShare {
         Ok(self.pool.take(queue.block_size))
     }
 
-    /// Waits until [`take`](Self::take) has a block. Those of one part who wait are served in the order
-    /// in which they came, and each block that comes back wakes one of them.
+    /// Waits until [`take`](Self::take) has a block. Waiters of one part are served in order, and
+    /// each returned block wakes one of them.
     pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
         let Account { part, index } = &*self.account;
         let queue = &part.queue;
@@ -315,7 +315,7 @@ impl ReceiveShare {
         Poll::Pending
     }
 
-    /// Blocks that this share has lent and that were not returned.
+    /// Number of blocks that this share has lent and not got back.
     pub fn held(&self) -> usize {
         let Account { part, index } = &*self.account;
         part.queue.state().shares[*index].held

@@ -53,13 +53,13 @@ impl Segment {
 pub enum Memory {
     /// The peer may read these bytes (RDMA Read).
     Source(Gather),
-    /// The peer may write anywhere in this buffer's capacity (RDMA Write). On its way back the
-    /// buffer's length is what it was when it was registered: how much was written is for the
-    /// protocol above to know.
+    /// The peer may write anywhere in this buffer's capacity (RDMA Write). When the memory comes
+    /// back, the buffer's length is as at registration: only the protocol above knows how much was
+    /// written.
     Sink(Buffer),
-    /// Memory that stays registered from one use to the next, open for one kind of access in the
-    /// whole capacity of the buffer. Only we can invalidate it: if the peer tries to, the connection
-    /// ends. Its owner reaches it with [`QueuePair::copy_in`] and [`QueuePair::copy_out`].
+    /// Memory that stays registered between uses, open for one kind of access in the whole capacity
+    /// of the buffer. Only this end can invalidate it: if the peer tries to, the connection ends.
+    /// The owner accesses it with [`QueuePair::copy_in`] and [`QueuePair::copy_out`].
     ///
     /// [`QueuePair::copy_in`]: crate::QueuePair::copy_in
     /// [`QueuePair::copy_out`]: crate::QueuePair::copy_out
@@ -117,9 +117,9 @@ pub enum WorkRequest {
         /// the Read comes to its end first.
         invalidate: Option<Handle>,
     },
-    /// Write into the peer's memory. Without bytes it reaches no memory, and nobody looks at the
-    /// handle (RFC 5041 §5.2). One that the peer refuses may have been placed in part, within
-    /// bounds.
+    /// Write into the peer's memory. A Write without bytes touches no memory, and the peer does not
+    /// check its handle (RFC 5041 §5.2). A Write that the peer refuses may have been placed in
+    /// part, within bounds.
     Write {
         /// Its identifier.
         wr: WrId,
@@ -137,7 +137,7 @@ pub enum WorkRequest {
         /// The segments to read, together at most the sink's capacity.
         from: SmallVec<[Segment; 4]>,
     },
-    /// Invalidate our own handle; its memory is returned with the completion.
+    /// Invalidate a handle of this end; its memory is returned with the completion.
     Invalidate {
         /// Its identifier.
         wr: WrId,

@@ -1,7 +1,7 @@
 //! Wrappers: a queue pair around a queue pair, a provider around a provider.
 //!
-//! A wrapper says what it wraps and overrides the methods that it changes. All others go to what
-//! it wraps.
+//! A wrapper names what it wraps and overrides the methods that it changes. All other calls go to
+//! what it wraps.
 
 use crate::{
     BoxFuture, CloseReason, Completion, Connected, Handle, IoCounters, Limits, Listener, Memory,
@@ -11,8 +11,8 @@ use crate::{
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
-/// A queue pair around another. It implements [`QueuePair`], with each method that is overridden
-/// here in the place of that of the inner one.
+/// A queue pair around another one. It implements [`QueuePair`]: methods overridden here replace
+/// those of the inner queue pair.
 #[allow(clippy::missing_errors_doc)] // Those of the method of `QueuePair`.
 pub trait WrapQueuePair: Send {
     /// Type of the wrapped value.
@@ -176,7 +176,7 @@ impl<Q: QueuePair + ?Sized> WrapQueuePair for Box<Q> {
     }
 }
 
-/// A provider around another. It implements [`Provider`], as [`WrapQueuePair`] does for queue
+/// A provider around another one. It implements [`Provider`], as [`WrapQueuePair`] does for queue
 /// pairs.
 pub trait WrapProvider: Send + Sync {
     /// Type of the wrapped value.
