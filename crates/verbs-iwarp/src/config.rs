@@ -20,11 +20,11 @@ pub struct Config {
     pub keepalive_interval: Duration,
     /// How long bytes may stay unacknowledged before the connection is lost.
     pub user_timeout: Duration,
-    /// How long a message may take to arrive, from its first segment on, that has a block of a shared
-    /// receive queue: others may wait for it.
+    /// How long a message with a block of a shared receive queue may take to arrive, from its first
+    /// segment on: other connections may wait for the block.
     pub message_timeout: Duration,
-    /// How long the end of a connection may take: what is posted is sent, and the peer is given
-    /// time to read it.
+    /// How long closing a connection may take: posted work is sent, and the peer gets time to read
+    /// it.
     pub linger: Duration,
     /// How long the first message of an initiator may stay unanswered before a zero-length RDMA
     /// Write is sent behind it. Linux's siw can overlook the first message until more arrives.
@@ -63,7 +63,7 @@ impl Default for Config {
 /// Whether FPDUs carry a CRC32C, and when it is checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CrcMode {
-    /// Requested. Large payload is placed before its CRC is known; a bad CRC ends the connection
+    /// Requested. Large payload is placed before its CRC is checked; a bad CRC ends the connection
     /// before anything is reported.
     #[default]
     On,
@@ -76,10 +76,10 @@ pub enum CrcMode {
 /// Largest size of an FPDU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FpduPolicy {
-    /// Large on this machine, one per TCP segment elsewhere (RFC 5044 §5.1).
+    /// Large FPDUs towards this machine, one FPDU per TCP segment elsewhere (RFC 5044 §5.1).
     #[default]
     Path,
-    /// As large as is useful, for software peers.
+    /// Large FPDUs, for software peers.
     Large,
     /// At most this many bytes of ULPDU, within 128 to 64768.
     Max(u16),

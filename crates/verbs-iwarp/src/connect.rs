@@ -85,7 +85,7 @@ struct Attempt<'a> {
 
 enum Answer {
     Reply(TcpStream, Frame),
-    /// The responder closed without a word: it may not know this revision.
+    /// The responder closed without an answer; it may not support this revision.
     Closed,
 }
 

@@ -14,13 +14,13 @@ pub(crate) const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// Why there is no frame.
 pub(crate) enum NoFrame {
-    /// The peer closed the stream before anything came.
+    /// The peer closed the stream before it sent anything.
     Closed,
-    /// It closed it within a frame.
+    /// The peer closed the stream within a frame.
     Torn,
-    /// Something else came.
+    /// The peer sent something that is no valid frame.
     Frame(FrameError),
-    /// The connection is lost, or never was.
+    /// The TCP connection failed.
     Io(io::Error),
 }
 

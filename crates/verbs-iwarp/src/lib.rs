@@ -56,7 +56,7 @@ impl Iwarp {
         self.shared.pool.stats()
     }
 
-    /// Listens with a socket that somebody else has made, such as a service manager. Works within a tokio
+    /// Listens on an existing socket, for instance one from a service manager. Requires a tokio
     /// runtime.
     ///
     /// # Errors
@@ -68,8 +68,8 @@ impl Iwarp {
         listen::accept_from(Arc::clone(&self.shared), socket)
     }
 
-    /// Connects as [`Provider::connect`] does, and tells what was said on the way: for a look at the
-    /// peer, also at one that does not speak iWARP.
+    /// Connects as [`Provider::connect`] does, and also returns the frames of the setup: for
+    /// diagnosis of a peer, including one that does not speak iWARP.
     pub async fn connect_observed(
         &self,
         to: SocketAddr,

@@ -1,4 +1,4 @@
-//! One end of a connection: an endpoint and its socket.
+//! Queue pair: the protocol state of one end of a connection, with its socket.
 
 use crate::config::CrcMode;
 use crate::shared::Shared;
@@ -81,12 +81,12 @@ pub(crate) fn invalid(why: &str) -> io::Error {
 
 /// What became of reading once.
 enum Read {
-    /// Bytes came, and there may be more.
+    /// Bytes were read, and there may be more.
     More(usize),
-    /// All there was, for now.
+    /// All available bytes were read.
     All,
     Blocked,
-    /// The connection is over, or the peer has closed its half.
+    /// The connection has ended, or the peer has closed its direction.
     End,
 }
 

@@ -1,4 +1,4 @@
-//! Timers of a connection: first answer, linger, and idle.
+//! Timers of a connection: first answer, linger and idle.
 
 use crate::config::Config;
 use iwarp_proto::Endpoint;
@@ -29,22 +29,22 @@ pub(crate) struct Timers {
 
 #[derive(Clone, Copy)]
 enum Wait {
-    /// For nothing.
+    /// No timer runs.
     Nothing,
-    /// For the peer's first bytes, until we nudge it.
+    /// Waits for the peer's first bytes, until a nudge is sent.
     Answer { until: Instant, nudges: u32 },
-    /// For the end of the connection.
+    /// Waits for the end of the connection.
     End { until: Instant },
 }
 
 /// Whether anything moved since a moment.
 #[derive(Clone, Copy)]
 enum Idle {
-    /// Not looked at since memory was given back, or ever.
+    /// Not checked yet, or not since memory was returned.
     Unknown,
-    /// So many bytes had moved when the look-out began.
+    /// `bytes` bytes had moved when the idle period began.
     Since { until: Instant, bytes: u64 },
-    /// So many bytes had moved when memory was given back.
+    /// `bytes` bytes had moved when memory was returned.
     Trimmed { bytes: u64 },
 }
 
