@@ -24,7 +24,7 @@ const QUEUE: usize = 32;
 
 /// One connection to a server, over which any number of calls are in flight at once.
 ///
-/// It does not connect again: after its end every call fails with
+/// It does not reconnect: once the connection has ended, every call fails with
 /// [`TransportError::Disconnected`].
 #[derive(Debug)]
 pub struct Client {
@@ -40,8 +40,7 @@ pub struct Client {
 struct Waiting(Mutex<Result<HashMap<u32, oneshot::Sender<Payload>>, String>>);
 
 impl Client {
-    /// Connects to a TCP server. A call fails when it has no reply within `deadline`, and so does
-    /// connecting.
+    /// Connects to a TCP server. `deadline` is the time limit for connecting and for each call.
     ///
     /// # Errors
     ///
@@ -60,7 +59,8 @@ impl Client {
         Ok(Self::over(stream, deadline))
     }
 
-    /// Calls over a stream that is connected already, such as a Unix socket.
+    /// Makes a client over a connected stream, such as a Unix socket. `deadline` is the time limit
+    /// of each call.
     ///
     /// # Panics
     ///

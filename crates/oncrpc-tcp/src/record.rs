@@ -1,12 +1,12 @@
 //! Record marking: messages on a stream of bytes (RFC 5531 §11).
 //!
-//! It opens nothing: bytes that came are taken apart, messages to send are put together.
+//! A codec without I/O: it decodes received bytes and encodes messages to send.
 
 use buffer::Buffer;
 use oncrpc::xdr::Payload;
 
-/// Most fragments a record may come in. Everybody sends one; a peer that sends empty ones for
-/// ever must come to an end.
+/// Largest number of fragments of a record. Known peers send one; the limit stops a peer that sends
+/// empty fragments without end.
 pub const MAX_FRAGMENTS: u32 = 1024;
 
 /// Set in the mark of the last fragment of a record; the other bits are its length.
@@ -17,7 +17,7 @@ const MARK: usize = 4;
 
 /// Decodes records from a stream, in pieces of any size.
 ///
-/// Memory grows with what has come, never with what a mark promises.
+/// Memory grows with the bytes received, never with the length in a mark.
 #[derive(Debug)]
 pub struct Decoder {
     limit: usize,
@@ -34,7 +34,7 @@ enum State {
     Fragment { left: usize, last: bool },
 }
 
-/// Why a stream cannot be decoded any further: nothing says where its next record begins.
+/// Why a stream cannot be decoded further: the start of the next record is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// A record is larger than allowed.
@@ -65,7 +65,7 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// If a record exceeds a limit. The stream is of no use then.
+    /// If a record exceeds a limit. The stream cannot be used after that.
     pub fn decode(&mut self, input: &mut &[u8]) -> Result<Option<Payload>, RecordError> {
         loop {
             match self.state {
@@ -103,7 +103,7 @@ impl Decoder {
         }
     }
 
-    /// Whether the stream may end here: no record was begun.
+    /// Whether the stream is between records, where it may end.
     pub fn is_between_records(&self) -> bool {
         self.fragments == 0 && matches!(self.state, State::Mark { have: 0, .. })
     }

@@ -19,8 +19,7 @@ pub const PROGRAM: u32 = 100_000;
 /// TCP port of rpcbind.
 pub const PORT: u16 = 111;
 
-/// Where rpcbind listens for its own machine. Only there can a program register that does not
-/// run as root.
+/// Local socket of rpcbind. Only over this socket can a program register that does not run as root.
 pub const LOCAL_SOCKET: &str = "/run/rpcbind.sock";
 
 /// Most bytes of a universal address: the longest is an IPv6 one in full, with its port.
@@ -54,7 +53,7 @@ pub enum NetId {
 }
 
 impl NetId {
-    /// TCP at this kind of address.
+    /// TCP over the IP version of `addr`.
     pub fn tcp(addr: IpAddr) -> Self {
         match addr {
             IpAddr::V4(_) => Self::Tcp,
@@ -62,7 +61,7 @@ impl NetId {
         }
     }
 
-    /// RPC-over-RDMA at this kind of address.
+    /// RPC-over-RDMA over the IP version of `addr`.
     pub fn rdma(addr: IpAddr) -> Self {
         match addr {
             IpAddr::V4(_) => Self::Rdma,
@@ -70,7 +69,7 @@ impl NetId {
         }
     }
 
-    /// Its name in rpcbind messages.
+    /// Name of the identifier in rpcbind messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -106,7 +105,7 @@ pub fn parse_universal_address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-/// A program, and where it is.
+/// A registered program: its number, version and address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registration {
     /// Number of the program.
@@ -119,7 +118,7 @@ pub struct Registration {
     pub addr: SocketAddr,
 }
 
-/// Why rpcbind did not do it.
+/// Why a request to rpcbind failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RpcbindError {
     /// rpcbind cannot be reached, or does not answer.
@@ -140,7 +139,7 @@ pub enum RpcbindError {
         /// What it was to be reached over.
         netid: NetId,
     },
-    /// It is a port mapper of version 2, which knows TCP over IPv4 only.
+    /// The peer is a port mapper of version 2, which supports only TCP over IPv4.
     #[error("only the old port mapper is running, which cannot register {0}")]
     TooOld(NetId),
     /// The address in its answer cannot be read.
@@ -154,7 +153,7 @@ impl From<xdr::Error> for RpcbindError {
     }
 }
 
-/// Talks to rpcbind over a transport.
+/// Client of rpcbind over a transport.
 #[derive(Debug)]
 pub struct Rpcbind<T> {
     transport: T,
@@ -181,7 +180,7 @@ impl Rpcbind<crate::Client> {
     ///
     /// # Errors
     ///
-    /// If none does.
+    /// If no rpcbind listens there.
     pub async fn at_socket(path: &Path, deadline: Duration) -> Result<Self, TransportError> {
         let stream = UnixStream::connect(path).await.map_err(|error| {
             TransportError::Unreachable(format!("no rpcbind at {}: {error}", path.display()))
@@ -191,7 +190,7 @@ impl Rpcbind<crate::Client> {
 }
 
 impl<T: Transport> Rpcbind<T> {
-    /// Talks to the rpcbind that this transport reaches.
+    /// Makes a client of the rpcbind that this transport reaches.
     pub fn new(transport: T) -> Self {
         Self {
             transport,

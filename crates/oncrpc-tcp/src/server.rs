@@ -24,21 +24,22 @@ use tokio::time::Instant;
 /// Limits and timeouts of a [`Server`].
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at a time. One more takes the place of the [least useful](oncrpc::admission), which
-    /// may be any that waits for a call of its client, or for its client to take a reply; it is closed at
-    /// once if there is none.
+    /// Largest number of connections at a time. A further one evicts the [least
+    /// useful](oncrpc::admission) connection that waits for its client, or is closed at once if
+    /// there is none.
     pub connections: usize,
-    /// Connections from one address at a time. An IPv6 /64 counts as one address, and so does a
-    /// [user of this machine](PeerGroup).
+    /// Largest number of connections from one address at a time. An IPv6 /64 counts as one address,
+    /// and so does a [user of this machine](PeerGroup).
     pub connections_of_address: usize,
-    /// Most bytes of one call.
+    /// Largest size of a call in bytes.
     pub record: usize,
-    /// Calls of one connection being answered at a time. Further ones wait in the socket.
+    /// Largest number of calls of one connection in service at a time. Further ones wait in the
+    /// socket.
     pub calls: usize,
     /// How long a connection may be silent.
     pub idle: Duration,
-    /// How long a client may take to send one call, from its first byte to its last: one that
-    /// drips is never silent.
+    /// How long a client may take to send one call, from its first byte to its last. Needed beside
+    /// `idle`, because a client that sends byte by byte is never silent.
     pub receive: Duration,
     /// How long a client may take to accept a reply.
     pub write: Duration,
@@ -84,7 +85,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that admits everybody who reaches `listener`.
+    /// Creates a server that admits every client.
     pub fn new(listener: TcpListener, service: Arc<dyn Service>, limits: Limits) -> Self {
         Self {
             listener,
@@ -95,14 +96,15 @@ impl Server {
         }
     }
 
-    /// The same for those addresses only that `admit` accepts. Others are closed at once.
+    /// Restricts the server to addresses that `admit` accepts. Connections from others are closed
+    /// at once.
     #[must_use]
     pub fn admit(mut self, admit: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
         self.admit = Box::new(admit);
         self
     }
 
-    /// The same, with clients on this machine identified by `users`: they speak for themselves only.
+    /// Identifies clients on this machine with `users`: each then speaks for itself only.
     #[must_use]
     pub fn local_users(mut self, users: Option<Arc<dyn LocalUsers>>) -> Self {
         self.local_users = users;
@@ -113,12 +115,12 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// If the system does not say.
+    /// If the system cannot tell.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop` is ready, then answers what was begun, and returns.
+    /// Serves until `stop` is ready, then finishes the calls in service and returns.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let limits =
             ConnectionLimits::new(self.limits.connections, self.limits.connections_of_address);
@@ -216,7 +218,7 @@ impl Server {
 
 /// The connection ended for one of an address that has fewer.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("evicted for a connection of an address that has fewer")]
+#[error("evicted for a connection from an address with fewer connections")]
 struct Evicted;
 
 /// The warnings of a server, so many for each peer.
