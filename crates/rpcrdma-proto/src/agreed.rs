@@ -1,4 +1,4 @@
-//! What both ends of a connection have agreed on.
+//! Parameters that both ends of a connection have agreed on.
 
 use crate::codec::Codec;
 use crate::invalidation::design::Design;
@@ -49,11 +49,11 @@ pub(crate) struct Sizes {
 /// Whether and how calls of ours go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OurCalls {
-    /// It is not settled yet what is spoken, so that no call can be planned.
+    /// The version is not settled yet, so no call can be planned.
     Unsettled,
-    /// The peer takes none, for this reason.
+    /// The peer accepts no calls, for this reason.
     Never(&'static str),
-    /// They are sent, with chunks or without.
+    /// Calls are sent, with or without chunks.
     Sent(Chunks),
 }
 

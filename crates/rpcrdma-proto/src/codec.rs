@@ -1,7 +1,7 @@
-//! The transport header of a connection, whichever version and layout it has.
+//! Codec of the transport header, one per version and layout.
 //!
-//! The roles know no version: they get a [`Header`] and say a [`Contents`]. The chunk lists are the
-//! same in all versions, so only the words around them are a matter of the codec.
+//! The roles do not depend on the version: they receive a [`Header`] and send a [`Contents`]. The
+//! chunk lists are the same in all versions; the codec handles the words around them.
 
 use crate::wire::direction::Direction;
 use crate::wire::header::Lists;
@@ -48,13 +48,13 @@ pub(crate) struct Header {
 /// What a header says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Body {
-    /// An RPC message is behind it, or in a chunk.
+    /// An RPC message follows the header, or is in a chunk.
     Rpc(Rpc),
-    /// A message of ours was not processed.
+    /// The peer did not process a message of this end.
     Error(PeerError),
-    /// To be discarded (RFC 8166 §4.6.2).
+    /// RDMA_DONE, which is discarded (RFC 8166 §4.6.2).
     Done,
-    /// An operation that is for neither role.
+    /// An operation beyond RPC, for neither role.
     Control(Control),
 }
 
@@ -73,11 +73,12 @@ pub(crate) struct Rpc {
 /// An operation beyond RPC: in version two `rpcrdma2_optional` (cel-01 §3.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Control {
-    /// Which way it goes.
+    /// Direction of the message.
     pub direction: Direction,
-    /// Which operation.
+    /// Number of the operation.
     pub operation: u32,
-    /// Its information: a copy, as such messages are rare and the Receive is needed again.
+    /// Information of the operation. A copy, because such messages are rare and the Receive is
+    /// needed again.
     pub info: Vec<u8>,
 }
 
@@ -92,7 +93,7 @@ pub(crate) struct PeerError {
 /// Why a message is not processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rejection {
-    /// ERR_VERS: these versions are spoken, both inclusive.
+    /// ERR_VERS: the sender supports these versions, both inclusive.
     Versions { low: u32, high: u32 },
     /// ERR_CHUNK, and in version two RDMA2_ERR_BAD_HEADER.
     Header,
@@ -114,13 +115,13 @@ pub(crate) struct Refused {
 /// A message that has no valid header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Invalid {
-    /// Nothing is owed for it.
+    /// The message is discarded without an answer.
     Nothing,
-    /// It says that it is a reply. Nothing is owed for it either.
+    /// The message is a reply. It is discarded without an answer.
     Reply { xid: u32 },
-    /// It is of another version.
+    /// The message has another version.
     OtherVersion,
-    /// An error is owed for it, if it is a call.
+    /// The message is malformed. If it is a call, it is answered with an error.
     Malformed {
         refused: Refused,
         /// Whether it says that it is one.
@@ -138,21 +139,21 @@ pub(crate) struct Contents<'a> {
     pub(crate) lists: &'a Lists,
 }
 
-/// What the word for remote invalidation says, where there is one.
+/// Handles for remote invalidation in a header, if its layout has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Invalidate {
-    /// There is no such word.
+    /// The layout has no handles.
     #[default]
     Unsaid,
-    /// The one handle that may be invalidated, if there is any: on the wire zero is none.
+    /// The one handle that may be invalidated, if any; on the wire zero stands for none.
     One(Option<Handle>),
     /// The handles of which one may be invalidated, at most
-    /// [`MAX_INVALIDATE_HANDLES`](crate::limits::MAX_INVALIDATE_HANDLES); no handle is none.
+    /// [`MAX_INVALIDATE_HANDLES`](crate::limits::MAX_INVALIDATE_HANDLES); none if empty.
     Several(Vec<Handle>),
 }
 
 impl Invalidate {
-    /// The handles it names.
+    /// Returns the named handles.
     pub fn handles(&self) -> &[Handle] {
         match self {
             Self::Unsaid => &[],

@@ -1,7 +1,7 @@
-//! One connection: both roles, and what they share.
+//! Protocol state of one connection: both roles, and their shared state.
 //!
-//! This is version one, complete. What it does with a message depends only on the
-//! [`Agreed`] value; version two stands above it and replaces that value.
+//! This is version one, complete. How it handles a message depends only on the [`Agreed`] value;
+//! version two is a layer above that replaces this value.
 
 use crate::agreed::Agreed;
 use crate::codec::{Body, Header, Invalid, Refused, Rejection};

@@ -1,18 +1,18 @@
-//! What a connection has done, in numbers.
+//! Counters of a connection.
 
 use std::ops::{AddAssign, SubAssign};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What a connection has done so far, after the model of the `xprt: rdma` line that Linux
-        /// shows in `mountstats`. Bytes count payload that moved by RDMA Read and Write.
+        /// Counters of a connection, modelled on the `xprt: rdma` line of `mountstats` in Linux.
+        /// Byte counts are payload that moved by RDMA Read and Write.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)*
         }
 
         impl Counters {
-            /// Each counter with its name, in a fixed order.
+            /// Returns each counter with its name, in a fixed order.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name),)*].into_iter()
             }

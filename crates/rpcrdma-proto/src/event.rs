@@ -1,4 +1,4 @@
-//! What a connection tells its owner.
+//! Events of a connection for its owner.
 
 use crate::owner::Owner;
 use oncrpc::TransportError;
@@ -8,7 +8,7 @@ use verbs::{Handle, WorkError};
 /// An event for the owner of a connection.
 #[derive(Debug)]
 pub enum Event<O: Owner> {
-    /// A call of the peer, whole again. It is to be answered with
+    /// A call of the peer, reassembled. Answer it with
     /// [`Connection::reply`](crate::Connection::reply).
     Call {
         /// Which call.
@@ -16,7 +16,7 @@ pub enum Event<O: Owner> {
         /// The message from its XID on.
         message: Payload,
     },
-    /// The end of a call of ours. None of its memory is exposed any more (RFC 8166 §4.4.1).
+    /// A call of this end has ended. None of its memory is exposed any more (RFC 8166 §4.4.1).
     Reply {
         /// The owner's value of it.
         call: O::Call,
@@ -25,54 +25,58 @@ pub enum Event<O: Owner> {
     },
 }
 
-/// Why a connection cannot go on. Its owner closes the connection.
+/// Why a connection must be closed by its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// The peer invalidated a handle that is not of the call it answers (RFC 8797 §4.1).
-    #[error("the peer invalidated {0:?}, which is not of the call it answered (RFC 8797 §4.1)")]
+    /// The peer invalidated a handle that does not belong to the call it answered (RFC 8797 §4.1).
+    #[error(
+        "the peer invalidated {0:?}, which does not belong to the call it answered (RFC 8797 §4.1)"
+    )]
     ForeignHandle(Handle),
-    /// The peer invalidated a handle though we did not allow it (RFC 8797 §4.1).
-    #[error("the peer invalidated {0:?} though we did not set R (RFC 8797 §4.1)")]
+    /// The peer invalidated a handle without permission (RFC 8797 §4.1).
+    #[error("the peer invalidated {0:?} although this end did not set R (RFC 8797 §4.1)")]
     UnwantedInvalidation(Handle),
-    /// The peer has more calls with us than it was granted credits (RFC 8166 §3.3.1).
-    #[error("the peer has {0} calls here, far beyond its credits (RFC 8166 §3.3.1)")]
+    /// The peer has sent more calls than it was granted credits for (RFC 8166 §3.3.1).
+    #[error("the peer has {0} calls in service, far beyond its credits (RFC 8166 §3.3.1)")]
     BeyondCredits(usize),
-    /// Work failed, and what it was for cannot be kept safe without it (RFC 8166 §4.5.4).
+    /// A work request failed on which the safety of memory depends (RFC 8166 §4.5.4).
     #[error("work failed: {0}")]
     WorkFailed(WorkError),
-    /// A handle of ours was dead before we invalidated it, and no completion had said so: the
-    /// provider takes in remote invalidation and does not tell. The next connection is to be made
-    /// without it.
-    #[error("a handle was invalidated remotely and the provider did not say so")]
+    /// A handle was invalid before this end invalidated it, and no completion had reported it: the
+    /// provider accepts remote invalidation without reporting it. The next connection should be
+    /// made without remote invalidation.
+    #[error("the provider did not report a remote invalidation")]
     LostHandle,
-    /// The peer speaks none of the versions that we do.
-    #[error("the peer speaks versions {low} to {high} of RPC-over-RDMA, and this end none of them")]
+    /// The two ends have no version in common.
+    #[error(
+        "the peer supports versions {low} to {high} of RPC-over-RDMA, and this end none of them"
+    )]
     NoCommonVersion {
         /// The lowest.
         low: u32,
         /// The highest.
         high: u32,
     },
-    /// The peer did not understand the offer to speak version two, and did not say what it speaks.
+    /// The peer did not understand the offer of version two, and did not report which versions it
+    /// supports.
     #[error("the peer did not understand the offer of version two (cel-01 §5)")]
     OfferNotUnderstood,
-    /// The peer sends messages about characteristics and does not take in the answers.
-    #[error("the peer sends more messages about characteristics than it takes in answers")]
+    /// The peer sends control messages without receiving the answers.
+    #[error("the peer sends control messages without receiving the answers")]
     ControlFlood,
     /// The server answered the offer of designs for remote invalidation with something else than one of
     /// them, or none: how its messages are laid out is not known.
     #[error(
-        "the peer was offered designs for remote invalidation, and its answer names neither one of \
-         them nor none"
+        "the peer answered the offer of remote invalidation designs with neither one of them nor none"
     )]
     UnclearDesign,
-    /// Memory could not be registered though there was room.
-    #[error("the provider registers no memory")]
+    /// Registering memory failed although the limits allow it.
+    #[error("the provider could not register memory")]
     NotRegistered,
 }
 
 impl Violation {
-    /// Whether it is the peer that broke a rule.
+    /// Whether the peer violated the protocol.
     pub fn is_of_peer(self) -> bool {
         match self {
             Self::ForeignHandle(_)
@@ -91,10 +95,10 @@ impl Violation {
     }
 }
 
-/// A call of the peer in service. The owner answers it once, by giving this back.
+/// A call of the peer in service. The owner answers it once, by returning this value.
 ///
-/// It keeps the lease of the call's memory, also when the connection ends in the meantime, so it stays
-/// with the call until that is answered.
+/// Holds the lease of the call's memory, even if the connection ends meanwhile, so it stays with
+/// the call until the call is answered.
 #[derive(Debug)]
 pub struct CallId<L> {
     pub(crate) key: u32,
@@ -103,25 +107,26 @@ pub struct CallId<L> {
 }
 
 impl<L> CallId<L> {
-    /// A number that no other call in service on this connection has.
+    /// Returns a number that is unique among the calls in service on this connection.
     pub fn key(&self) -> u32 {
         self.key
     }
 
-    /// The memory leased for the chunks of the call and of its reply, if it has any.
+    /// Returns the lease of memory for the chunks of the call and its reply, if there is one.
     pub fn lease_mut(&mut self) -> Option<&mut L> {
         self.lease.as_mut()
     }
 }
 
-/// What a call of the peer needs before its Read chunks are pulled.
+/// Memory that a call of the peer needs before its Read chunks are pulled.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryNeed<'a> {
     /// Bytes of its Read chunks.
     pub pulls: usize,
-    /// Bytes that the peer offers for the reply: most of it is not needed for most calls.
+    /// Bytes of the chunks that the peer offers for the reply. Most calls need only a small part of
+    /// them.
     pub offered: usize,
-    /// The message from its XID on up to its first Read chunk, if it came in the Send.
+    /// The message from its XID to its first Read chunk, if it came in the Send.
     pub message: Option<&'a [u8]>,
 }
 

@@ -1,8 +1,8 @@
 //! Flow control: credits, and the Receives behind them (RFC 8166 §3.3.1).
 //!
-//! The two directions of a connection have accounts of their own (RFC 8167 §4.1): what we may send as
-//! a Requester, and what we grant as a Responder. The roles say what happened, and ask
-//! [`FlowControl`]; none of them counts.
+//! Each direction of a connection has its own account (RFC 8167 §4.1): credits this end may use as
+//! a Requester, and credits it grants as a Responder. The roles report what happened and ask
+//! [`FlowControl`]; they do not count themselves.
 
 use crate::limits::{CREDIT_TOLERANCE, RECEIVE_SLACK};
 use crate::receives::ReceiveQueue;
@@ -125,7 +125,7 @@ pub(crate) struct Allowance {
 pub(crate) enum Need {
     /// A call of the upper layer.
     Call,
-    /// A look whether the peer is still there.
+    /// A liveness probe.
     HealthCheck,
 }
 
@@ -315,10 +315,10 @@ mod tests {
     enum Step {
         Set(u32),
         Send,
-        /// The call that has been in flight longest arrives.
+        /// The oldest call in flight arrives.
         Arrive,
         Reply,
-        /// The reply that has been in flight longest arrives.
+        /// The oldest reply in flight arrives.
         Hear,
     }
 

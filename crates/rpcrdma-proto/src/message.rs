@@ -1,4 +1,4 @@
-//! Calls of ours before they are sent, and RPC messages as a Send carries them.
+//! Calls of this end before they are sent, and RPC messages as a Send carries them.
 
 use crate::flow::Need;
 use crate::plan::CallSizes;
@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::time::Duration;
 
-/// A call that is not in flight: all that is needed to plan it, on this connection or the next.
+/// A call that is not in flight, with everything needed to send it on this connection or the next.
 #[derive(Debug)]
 pub struct CallRequest<C> {
     /// The owner's value; none once the call was cancelled, and then nobody else has the request.
@@ -25,16 +25,18 @@ pub struct CallRequest<C> {
     pub(crate) mixed_long: bool,
     /// How long the peer may have it, if not as long as other calls.
     pub(crate) limit: Option<Duration>,
-    /// Connections that were lost while it was in flight, and not given up for their silence.
+    /// Connections lost while the call was in flight, except those given up because the peer was
+    /// silent.
     pub losses: u32,
-    /// Those among them that were lost while no other call of this end was.
+    /// Of these, connections on which no other call of this end was in flight.
     pub losses_alone: u32,
 }
 
 const CANCELLED: &str = "a request that was cancelled is with its connection";
 
 impl<C> CallRequest<C> {
-    /// A call message, from its XID on, and how large its reply can be.
+    /// Creates a request from a call message, which begins with its XID, and an upper bound for its
+    /// reply.
     ///
     /// # Panics
     ///
@@ -56,62 +58,62 @@ impl<C> CallRequest<C> {
         }
     }
 
-    /// The same as a health check, which may use the credit that is kept back for it (RFC 8267 §6.7.2, [`Config::reserve_credit`](crate::Config::reserve_credit)).
+    /// Marks the call as a liveness probe, which may use the reserved credit (RFC 8267 §6.7.2,
+    /// [`Config::reserve_credit`](crate::Config::reserve_credit)).
     #[must_use]
     pub fn as_health_check(mut self) -> Self {
         self.need = Need::HealthCheck;
         self
     }
 
-    /// Sets how long the call may take, if that is longer than usual: until then no call on its connection
-    /// is [overdue](crate::Connection::overdue_call).
+    /// Sets a time limit for the call that exceeds the usual one: before that, no call on its
+    /// connection is [overdue](crate::Connection::overdue_call).
     pub fn set_limit(&mut self, limit: Option<Duration>) {
         self.limit = limit;
     }
 
-    /// The same with a Reply chunk, even if the reply fits a Send.
+    /// Adds a Reply chunk even if the reply fits a Send.
     ///
-    /// A call of no consequence with such a chunk shows what becomes of remote invalidation on a
-    /// connection (see [`Violation::LostHandle`](crate::Violation::LostHandle)).
+    /// A NULL call with such a chunk verifies remote invalidation on a connection (see
+    /// [`Violation::LostHandle`](crate::Violation::LostHandle)).
     #[must_use]
     pub fn with_reply_chunk(mut self) -> Self {
         self.reply_chunk = true;
         self
     }
 
-    /// The same with a chunk for each item of the call, and for each result of its reply, even if all
-    /// of it fits a Send: for measuring what chunks cost.
+    /// Uses a chunk for each item of the call and each result of its reply, even if all of it fits
+    /// a Send. For measurements of what chunks cost.
     #[must_use]
     pub fn with_items_moved(mut self) -> Self {
         self.move_items = true;
         self
     }
 
-    /// The owner's value of it.
+    /// Returns the owner's value for the call.
     pub fn call(&self) -> &C {
         self.call.as_ref().expect(CANCELLED)
     }
 
-    /// The same, to be changed.
+    /// Returns the owner's value for the call, mutably.
     pub fn call_mut(&mut self) -> &mut C {
         self.call.as_mut().expect(CANCELLED)
     }
 
-    /// The owner's value, without the request.
+    /// Converts into the owner's value for the call.
     pub fn into_call(self) -> C {
         self.call.expect(CANCELLED)
     }
 
-    /// The same with Read chunks for items beside the Position-Zero one, if it goes as a Long call
-    /// (RFC 8166 §3.5.3). Not every Responder takes that, so no call of a client is made so: it is
-    /// for tests of those that do.
+    /// Uses Read chunks for items beside the Position-Zero chunk if the call is Long (RFC 8166
+    /// §3.5.3). For tests of Responders: not every Responder supports it, so clients do not use it.
     #[must_use]
     pub fn with_mixed_chunks(mut self) -> Self {
         self.mixed_long = true;
         self
     }
 
-    /// Its transaction id.
+    /// Returns the XID.
     pub fn xid(&self) -> u32 {
         self.xid
     }
@@ -132,10 +134,10 @@ impl<C> CallRequest<C> {
 /// The bytes of a call, kept until its reply is there.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// As it was handed down.
+    /// The message as the upper layer passed it.
     Stream(Payload),
-    /// With its head by reference too, since it was sent as a Long message. It can still go in any
-    /// other form.
+    /// The message with its head by reference too, since it was sent as a Long message. It can
+    /// still be sent in any other form.
     Frozen {
         head: Bytes,
         items: SmallVec<[Item; 1]>,
@@ -191,9 +193,9 @@ impl Message {
 
 /// A part of a stream.
 enum Part<'a> {
-    /// These bytes of the stream without its items.
+    /// A range of bytes of the stream without its items.
     Head(Range<usize>),
-    /// An item, with its index; its padding is behind it.
+    /// An item with its index, followed by its padding.
     Item(usize, &'a Item),
 }
 

@@ -1,12 +1,11 @@
-//! What the owner of a connection attaches to calls, and what it is asked about them.
+//! The interface of a connection to its owner.
 
 use crate::wire::header::Lists;
 use std::fmt::Debug;
 
 /// The owner of a [`Connection`](crate::Connection): the driver that posts its work.
 ///
-/// A connection keeps the owner's values with the calls that they are for, and looks into none of
-/// them.
+/// A connection stores the owner's values with their calls, and does not interpret them.
 pub trait Owner: Debug {
     /// The owner's value of one of its calls. It comes back with the end of the call.
     type Call: Debug;

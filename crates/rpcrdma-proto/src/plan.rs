@@ -12,33 +12,33 @@ use verbs::{Handle, Segment};
 
 pub use reply::{ReplyPlan, plan_reply};
 
-/// Whether a direction of a connection has chunks. The version of the protocol says so, or both ends
-/// have agreed on it.
+/// Whether a direction of a connection uses chunks. The version of the protocol determines it, or
+/// both ends have agreed on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chunks {
-    /// As many as the limits allow.
+    /// Chunks up to the limits.
     Allowed,
-    /// None: each message goes in one Send, and chunks that are offered draw ERR_CHUNK (RFC 8167
-    /// §5.3).
+    /// No chunks: each message fits one Send, and a message with chunks is answered with ERR_CHUNK
+    /// (RFC 8167 §5.3).
     Refused,
 }
 
-/// The limits of a connection that a plan keeps to.
+/// Limits of a connection for plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanLimits {
     /// Bytes of a header without chunks.
     pub header: usize,
-    /// Bytes of the largest message that we send.
+    /// Bytes of the largest message that this end sends inline.
     pub send: usize,
-    /// Bytes of the largest reply that comes without a chunk.
+    /// Bytes of the largest reply that can be received inline.
     pub receive: usize,
     /// Bytes of the largest chunk.
     pub max_chunk: usize,
     /// Bytes of the largest segment: a longer chunk has several.
     pub max_segment: usize,
-    /// Regions that a call may have registered.
+    /// Largest number of regions to register for a call.
     pub regions: usize,
-    /// Whether there are chunks at all.
+    /// Whether chunks are allowed.
     pub chunks: Chunks,
 }
 
@@ -47,38 +47,38 @@ pub struct PlanLimits {
 pub struct CallSizes {
     /// Bytes of the whole stream.
     pub stream: usize,
-    /// Bytes of the items, without padding.
+    /// Bytes of each item, without padding.
     pub items: SmallVec<[usize; 1]>,
-    /// Whether a Reply chunk is offered even if the reply fits a Send.
+    /// Whether to offer a Reply chunk even if the reply fits a Send.
     pub reply_chunk: bool,
-    /// Whether each item, and each result, has a chunk of its own even if it fits a Send.
+    /// Whether to use a chunk for each item and each result, even if it fits a Send.
     pub move_items: bool,
-    /// Whether items of a Long call have Read chunks of their own beside the one at Position zero
-    /// (RFC 8166 §3.5.3). Not every Responder takes that.
+    /// Whether to use Read chunks for the items of a Long call, beside the one at Position zero
+    /// (RFC 8166 §3.5.3). Not every Responder supports that.
     pub mixed_long: bool,
 }
 
-/// How the call itself travels.
+/// Form of a call message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallForm {
-    /// In one Send (RFC 8166 §3.5.1).
+    /// One Send (RFC 8166 §3.5.1).
     Short,
-    /// In one Send, some of its items in a Read chunk each (RFC 8166 §3.5.2).
+    /// One Send, with some of its items in a Read chunk each (RFC 8166 §3.5.2).
     Chunked,
-    /// In a Position-Zero Read chunk, but for those of its items that have Read chunks of their own
-    /// (RFC 8166 §3.5.3).
+    /// A Position-Zero Read chunk, without the items that have their own Read chunks (RFC 8166
+    /// §3.5.3).
     Long,
 }
 
-/// The plan of a call: how it travels, and which chunks it offers for its reply.
+/// Plan of a call: its form, and the chunks it offers for its reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallPlan {
-    /// How the call itself travels.
+    /// Form of the call message.
     pub form: CallForm,
-    /// The items that have a Read chunk each, by index, in ascending order.
+    /// Indices of the items that have a Read chunk each, in ascending order.
     pub moved: SmallVec<[usize; 1]>,
-    /// Bytes of the Write chunk for each result that is eligible for placement; none if the reply
-    /// comes in one Send with everything in it.
+    /// Bytes of the Write chunk for each result that is eligible for placement. Empty if the whole
+    /// reply comes inline.
     pub write_chunks: SmallVec<[usize; 1]>,
     /// Bytes of the Reply chunk, if the reply may need one.
     pub reply_chunk: Option<usize>,
@@ -92,7 +92,7 @@ struct Offer {
 }
 
 impl Offer {
-    /// Regions to register for it.
+    /// Returns the number of regions to register.
     fn regions(&self) -> usize {
         let writes = self.write_chunks.iter().filter(|&&len| len > 0).count();
         writes + usize::from(self.reply_chunk.is_some())
@@ -119,13 +119,13 @@ impl From<&Payload> for CallSizes {
 }
 
 impl PlanLimits {
-    /// Segments of a chunk of `len` bytes.
+    /// Returns the number of segments of a chunk of `len` bytes.
     pub fn segments(&self, len: usize) -> usize {
         len.div_ceil(self.max_segment)
     }
 
-    /// Bytes of a header with so many segments in the Read list, in each Write chunk, and in the Reply
-    /// chunk.
+    /// Returns the bytes of a header with these numbers of segments in the Read list, in each Write
+    /// chunk and in the Reply chunk.
     pub fn header_len(
         &self,
         read_segments: usize,
@@ -142,11 +142,11 @@ impl PlanLimits {
 }
 
 impl CallPlan {
-    /// The plan for a call of these sizes, whose reply is at most so large.
+    /// Plans a call of these sizes, with a reply within this bound.
     ///
     /// # Errors
     ///
-    /// If the call, or its reply, is more than this connection can carry.
+    /// If the call or its reply is larger than this connection can carry.
     pub fn new(
         call: &CallSizes,
         bound: &ReplyBound,
@@ -250,20 +250,20 @@ impl CallPlan {
         Ok(plan(CallForm::Long, SmallVec::new()))
     }
 
-    /// Whether it is one Send with nothing offered, as nearly every small call is.
+    /// Whether the call is one Send without chunks, as nearly every small call is.
     pub fn is_plain(&self) -> bool {
         self.form == CallForm::Short && self.write_chunks.is_empty() && self.reply_chunk.is_none()
     }
 
-    /// Bytes of each Read chunk of this plan for a call of these sizes.
+    /// Returns the bytes of each Read chunk of this plan, for a call of these sizes.
     pub fn read_chunks(&self, call: &CallSizes) -> impl Iterator<Item = usize> {
         let stream = (self.form == CallForm::Long).then(|| call.without(&self.moved));
         let items = self.moved.iter().map(|&index| call.items[index]);
         stream.into_iter().chain(items)
     }
 
-    /// The Write list and the Reply chunk, with segments that have their lengths and name no memory:
-    /// as much as [`plan_reply`] has to know.
+    /// Returns the Write list and the Reply chunk with segments of the right lengths and without
+    /// handles: enough for [`plan_reply`].
     pub fn offered(&self, limits: &PlanLimits) -> Lists {
         let chunk = |len: usize| WriteChunk {
             segments: (0..len)
@@ -283,7 +283,7 @@ impl CallPlan {
         }
     }
 
-    /// Bytes of the call that are in the Send, behind the header.
+    /// Returns the bytes of the call that follow the header in the Send.
     pub fn inline(&self, call: &CallSizes) -> usize {
         match self.form {
             CallForm::Short | CallForm::Chunked => call.without(&self.moved),

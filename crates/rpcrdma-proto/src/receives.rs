@@ -1,14 +1,14 @@
-//! Receives: where they come from, how many are posted, and how large they are.
+//! Source, number and size of the Receives of a connection.
 
 use smallvec::SmallVec;
 
-/// Where the Receives of a connection come from.
+/// Source of the Receives of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Receives {
     /// The connection posts them, one for each message that may come (RFC 8166 §3.3.1).
     #[default]
     Posted,
-    /// A pool that several queue pairs share holds them. The connection posts none and counts none.
+    /// A shared receive queue holds them. The connection neither posts nor counts Receives.
     Shared {
         /// Bytes of each. No Receive size that is told to the peer exceeds it.
         size: usize,

@@ -1,15 +1,15 @@
-//! Which end of a connection this is, and which way a message goes.
+//! The role of an end, and the direction of messages.
 
 use crate::codec::Rpc;
 use crate::wire::direction::Direction;
 
-/// Which end of a connection this is. It decides what a message is taken for that does not say
-/// whether it is a call or a reply (RFC 8167 §4.1).
+/// Role of an end of a connection. It decides how to take a message that does not tell whether it
+/// is a call or a reply (RFC 8167 §4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It connected, and calls.
+    /// The end that connected, and calls.
     Client,
-    /// It accepted, and answers.
+    /// The end that accepted, and answers.
     Server,
 }
 

@@ -1,4 +1,4 @@
-//! What both roles of a connection share.
+//! State shared by both roles of a connection.
 
 use crate::agreed::Agreed;
 use crate::counters::Counters;
@@ -11,7 +11,7 @@ use oncrpc::xdr::Payload;
 use std::collections::VecDeque;
 use verbs::{Invalidated, Limits, WorkRequest};
 
-/// What both roles of a connection share.
+/// State shared by both roles of a connection.
 #[derive(Debug)]
 pub(crate) struct Shared<O: Owner> {
     pub(crate) owner: O,

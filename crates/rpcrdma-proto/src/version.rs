@@ -1,4 +1,4 @@
-//! Which version a message is of, and what is owed for one of another version.
+//! Versions of the protocol, and the answer to a message of another version.
 
 use crate::codec::{Body, Codec};
 use crate::role::Role;
@@ -8,18 +8,18 @@ use crate::wire::direction::Direction;
 use crate::wire::header::{self, HeaderView};
 use oncrpc::xdr::Reader;
 
-/// A version of RPC-over-RDMA that is spoken here. A connection has one of them: its first valid
-/// message decides, and nobody changes it.
+/// A supported version of RPC-over-RDMA. The first valid message of a connection determines its
+/// version, which never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
-    /// RFC 8166: [`crate::wire::header`].
+    /// Version one: RFC 8166, [`crate::wire::header`].
     One,
-    /// cel-01: [`crate::v2::header`].
+    /// Version two: cel-01, [`crate::v2::header`].
     Two,
 }
 
 impl Version {
-    /// `rdma_vers`.
+    /// Returns the value of `rdma_vers`.
     pub fn number(self) -> u32 {
         match self {
             Self::One => header::VERSION,
@@ -27,7 +27,7 @@ impl Version {
         }
     }
 
-    /// The version with this `rdma_vers`, if it is spoken here.
+    /// Returns the version with this `rdma_vers`, if it is supported.
     pub fn from_number(number: u32) -> Option<Self> {
         match number {
             header::VERSION => Some(Self::One),
@@ -37,29 +37,30 @@ impl Version {
     }
 }
 
-/// `rdma_vers` of a message, if it has the fixed words, which all versions share (RFC 8166 §4.2,
-/// cel-01 §4.2).
+/// Reads `rdma_vers` of a message that has the fixed words, which all versions share (RFC 8166
+/// §4.2, cel-01 §4.2).
 pub fn version_of(message: &[u8]) -> Option<u32> {
     HeaderView::new(message).map(HeaderView::version)
 }
 
-/// An ERR_VERS that is owed.
+/// An ERR_VERS to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Of the message that is refused.
+    /// XID of the refused message.
     pub xid: u32,
-    /// Its version.
+    /// Version of the refused message.
     pub version: u32,
-    /// Credits it asks for.
+    /// Credits that the refused message requests.
     pub credits: u32,
 }
 
 impl Refusal {
-    /// What is owed for a message whose version is not that of the connection: something for a call,
-    /// nothing for a reply, an error, or what is too short to tell (RFC 8166 §4.5).
+    /// Returns the answer to a message whose version is not that of the connection: an ERR_VERS for
+    /// a call, nothing for a reply, an error, or a message that is too short to tell (RFC 8166
+    /// §4.5).
     ///
-    /// Where the message does not tell which it is, a client has a reply and a server a call, unless
-    /// it awaits a reply with that XID: `awaited` is whether it does.
+    /// If the message does not tell whether it is a call or a reply, a client takes it for a reply,
+    /// and a server for a call unless `awaited` reports that it waits for a reply with that XID.
     pub fn of(message: &[u8], role: Role, awaited: impl Fn() -> bool) -> Option<Self> {
         let view = HeaderView::new(message)?;
         // The length of a header of another version is not known; no version has a shorter one.

@@ -1,4 +1,4 @@
-//! Work requests: what each is for, and the queue of those not yet posted.
+//! Purpose of each work request, and the queue of those not posted yet.
 
 use std::collections::VecDeque;
 use verbs::{WorkRequest, WrId};
@@ -7,13 +7,13 @@ use verbs::{WorkRequest, WrId};
 /// all work for them is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Takes in a message.
+    /// Receives a message.
     Receive,
-    /// Sends a call of ours. Nobody waits for its completion.
+    /// Sends a call of this end. Nothing waits for its completion.
     Call,
-    /// Sends what is no call and no reply. Nobody waits for its completion.
+    /// Sends a message that is neither call nor reply. Nothing waits for its completion.
     Control,
-    /// Takes back a handle of an outstanding call.
+    /// Invalidates a handle of an outstanding call.
     Invalidate { call: u32 },
     /// Pulls a Read chunk of a call in service.
     Pull { call: u32, chunk: u8 },

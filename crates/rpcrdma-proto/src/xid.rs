@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 pub struct Xids(Arc<AtomicU32>);
 
 impl Xids {
-    /// XIDs in sequence, from this one on.
+    /// Creates a sequence of XIDs that begins with `first`.
     pub fn starting_at(first: u32) -> Self {
         Self(Arc::new(AtomicU32::new(first)))
     }
 
-    /// The next one; after 2^32 of them they begin anew.
+    /// Returns the next XID. XIDs repeat after 2^32 calls.
     pub fn next(&self) -> u32 {
         self.0.fetch_add(1, Relaxed)
     }

@@ -248,7 +248,7 @@ pub enum PostError {
     #[error("the queue is full")]
     Full(WorkRequest),
     /// The work is invalid on this connection: too long, or an unsupported operation.
-    #[error("not possible on this connection")]
+    #[error("not supported on this connection")]
     Invalid(WorkRequest),
 }
 
@@ -278,13 +278,13 @@ pub enum RegisterError {
     #[error("a region of this size cannot be registered")]
     Size(Memory),
     /// The connection has ended.
-    #[error("the connection is over")]
+    #[error("the connection has ended")]
     Closed(Memory),
 }
 
 /// A handle does not name [persistent memory](Memory::Persistent), or the range is outside of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no persistent memory of this size")]
+#[error("{0:?} is not persistent memory of this size")]
 pub struct NotPersistent(pub Handle);
 
 /// Why a connection could not be established. The text suggests a remedy where one is known.

@@ -1,35 +1,36 @@
 //! The designs for remote invalidation of draft-cel-nfsv4-reminv-design-03 ("reminv") §4.
 
-/// Who says which handle goes, and how: a design of reminv §4.
+/// A design for remote invalidation (reminv §4): who selects the handle to invalidate, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Design {
-    /// Whoever speaks this version allows it: nothing is announced (reminv §4.1).
+    /// Use of the version implies permission; nothing is announced (reminv §4.1).
     PerVersion,
-    /// Each end announces once whether it allows it (reminv §4.2).
+    /// Each end announces once per connection whether it permits remote invalidation (reminv §4.2).
     PerConnection,
-    /// The first handle of a call, and no other (reminv §4.3).
+    /// Only the first handle of a call may be invalidated (reminv §4.3).
     Fixed,
-    /// Each call names the one handle that may go, or none (reminv §4.4, §5.3).
+    /// Each call names the one handle that may be invalidated, or none (reminv §4.4, §5.3).
     PerCall,
-    /// Each call names the handles of which one may go (reminv §4.5).
+    /// Each call names the handles of which one may be invalidated (reminv §4.5).
     PerCallSeveral,
-    /// Also one that another call exposes to be read, when it has been read (reminv §4.6).
+    /// A reply may also invalidate a handle that another call exposed for reading, once it was read
+    /// (reminv §4.6).
     InterCall,
 }
 
 /// Who selects the handle (reminv §2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// The protocol does.
+    /// The protocol.
     FixedProtocol,
-    /// The Responder does, among all there are: so all of them have to allow it.
+    /// The Responder, among all handles; so all must permit it.
     RespondersChoice,
-    /// The Requester does, and so can expose memory that must not be invalidated.
+    /// The Requester, which can therefore expose memory that must not be invalidated.
     RequestersChoice,
 }
 
 impl Design {
-    /// All of them, in the order of reminv §4.
+    /// All designs, in the order of reminv §4.
     pub const ALL: [Self; 6] = [
         Self::PerVersion,
         Self::PerConnection,
@@ -39,7 +40,7 @@ impl Design {
         Self::InterCall,
     ];
 
-    /// Its name in tables and options.
+    /// Returns the name used in tables and options.
     pub fn name(self) -> &'static str {
         match self {
             Self::PerVersion => "per_version",
@@ -51,7 +52,7 @@ impl Design {
         }
     }
 
-    /// Who selects the handle.
+    /// Returns who selects the handle.
     pub fn selection(self) -> Selection {
         match self {
             Self::Fixed => Selection::FixedProtocol,
@@ -60,8 +61,8 @@ impl Design {
         }
     }
 
-    /// Whether a Requester may expose memory on the same connection that must not be invalidated
-    /// remotely: only if it is the one who selects (reminv §2.3).
+    /// Whether a Requester may also expose memory that must not be invalidated remotely on the same
+    /// connection: only if the Requester selects (reminv §2.3).
     pub fn tolerates_persistent(self) -> bool {
         match self.selection() {
             Selection::RequestersChoice => true,
@@ -78,7 +79,7 @@ impl std::fmt::Display for Design {
 
 /// No design has this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no such design; there are {}", Design::ALL.map(Design::name).join(", "))]
+#[error("unknown design; known designs are {}", Design::ALL.map(Design::name).join(", "))]
 pub struct UnknownDesign;
 
 impl std::str::FromStr for Design {
@@ -92,49 +93,49 @@ impl std::str::FromStr for Design {
     }
 }
 
-/// A set of designs: what an end can do, or is ready to agree to.
+/// A set of designs, for instance those that an end supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Designs(u32);
 
 impl Designs {
-    /// None.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// Those of these bits that we know: bit 0 is [`Design::PerVersion`], bit 5
+    /// Returns the known designs among these bits: bit 0 is [`Design::PerVersion`], bit 5
     /// [`Design::InterCall`].
     pub fn from_bits(bits: u32) -> Self {
         Self(bits & Design::ALL.map(bit).iter().sum::<u32>())
     }
 
-    /// One bit for each of them.
+    /// Returns the set as bits, one per design.
     pub fn bits(self) -> u32 {
         self.0
     }
 
-    /// The same and one more.
+    /// Adds a design.
     #[must_use]
     pub fn with(self, design: Design) -> Self {
         Self(self.0 | bit(design))
     }
 
-    /// Whether this one is among them.
+    /// Whether the set contains the design.
     pub fn has(self, design: Design) -> bool {
         self.0 & bit(design) != 0
     }
 
-    /// Those that are in both.
+    /// Returns the intersection of both sets.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// The only one, if there is exactly one.
+    /// Returns the design if the set has exactly one.
     pub fn only(self) -> Option<Design> {
         let mut all = self.iter();
         all.next().filter(|_| all.next().is_none())
     }
 
-    /// Each of them, in the order of reminv §4.
+    /// Returns the designs in the order of reminv §4.
     pub fn iter(self) -> impl Iterator<Item = Design> {
         Design::ALL
             .into_iter()

@@ -1,6 +1,6 @@
-//! Remote invalidation: which designs there are, which handles go by them, and what is registered.
+//! Remote invalidation: its designs, the rule for handles, and kinds of registered memory.
 //!
-//! Version one knows one design, [`Design::PerConnection`](design::Design::PerConnection): both ends
+//! Version one has one design, [`Design::PerConnection`](design::Design::PerConnection): both ends
 //! set R in their private data (RFC 8797 §4.1). Version two can agree on any.
 
 pub(crate) mod design;

@@ -1,4 +1,4 @@
-//! Memory for arguments that stays registered from one call to the next.
+//! Persistent memory: memory for arguments that stays registered between calls.
 
 use buffer::{Buffer, Gather};
 use verbs::{Access, Limits, Memory, QueuePair, RegisterError, RemoteAddress};
@@ -7,18 +7,18 @@ use verbs::{Access, Limits, Memory, QueuePair, RegisterError, RemoteAddress};
 /// call needs one for itself, and one for its reply.
 const LEFT_FOR_A_CALL: usize = 2;
 
-/// Memory of a Requester that stays registered (reminv §2.2): the arguments of a call are copied
-/// into it, which is cheaper than to register theirs, as long as they are small.
+/// Persistent memory of a Requester (reminv §2.2). Small arguments are copied into it, which is
+/// cheaper than registering their memory.
 ///
-/// It is not out of the peer's reach between calls, as RFC 8166 §4.4.1 has it: the peer can read
-/// what it has been sent before, and nothing else.
+/// Contrary to RFC 8166 §4.4.1 the peer can access this memory between calls: it can read the
+/// arguments sent before, and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PersistentArguments {
-    /// Regions of a connection at most. Beyond them, and for what is larger, memory is registered
-    /// for each call. They are no more than half of those that the provider has, as the rest is for
-    /// that.
+    /// Largest number of regions per connection. If all are in use, or an argument is larger,
+    /// memory is registered for the call. At most half of the regions of the provider are used,
+    /// because the rest is needed for that.
     pub regions: usize,
-    /// Bytes of each; no more than the provider allows.
+    /// Bytes of each region, at most what the provider allows.
     pub bytes: usize,
 }
 

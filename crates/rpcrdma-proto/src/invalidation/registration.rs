@@ -2,20 +2,20 @@
 
 use verbs::{Invalidation, Limits};
 
-/// How memory is exposed to the peer (draft-cel-nfsv4-reminv-design-03 §2.2).
+/// How memory is registered for the peer (draft-cel-nfsv4-reminv-design-03 §2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Registration {
-    /// Its handle is made for one call and is dead when that call is over. The peer may kill it
-    /// too, if the provider can take that.
+    /// The handle is made for one call and is invalid after it. The peer may invalidate it too, if
+    /// the provider supports that.
     Dynamic,
-    /// Its handle lives longer than a call, and nobody but its owner may kill it.
+    /// The handle outlives a call, and only its owner may invalidate it.
     Persistent,
 }
 
 /// The kinds of registrations that one end exposes on one connection.
 ///
-/// A peer cannot tell by which kind a handle was made, so one that must not be invalidated remotely
-/// is enough for none to be (RFC 8797 §3.2).
+/// A peer cannot tell the kind of a handle, so a single kind that must not be invalidated remotely
+/// rules out remote invalidation (RFC 8797 §3.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Registrations {
     dynamic: bool,
@@ -23,14 +23,14 @@ pub struct Registrations {
 }
 
 impl Registrations {
-    /// What a [`Connection`](crate::Connection) exposes by itself: memory of calls, for as long as
+    /// The kinds that every [`Connection`](crate::Connection) uses: memory of calls, for as long as
     /// they last.
     pub const OF_CALLS: Self = Self {
         dynamic: true,
         persistent: false,
     };
 
-    /// The same and one more kind.
+    /// Adds a kind.
     #[must_use]
     pub const fn with(mut self, kind: Registration) -> Self {
         match kind {
@@ -40,7 +40,7 @@ impl Registrations {
         self
     }
 
-    /// Whether this kind is among them.
+    /// Whether the set contains the kind.
     pub const fn has(self, kind: Registration) -> bool {
         match kind {
             Registration::Dynamic => self.dynamic,
@@ -48,8 +48,8 @@ impl Registrations {
         }
     }
 
-    /// What to say in R (RFC 8797 §4.1): whether it is `wanted`, the provider can take it, and each
-    /// handle that is exposed may be invalidated remotely.
+    /// Returns the value for R (RFC 8797 §4.1): true if it is `wanted`, the provider supports it,
+    /// and each exposed handle may be invalidated remotely.
     pub fn remote_invalidation(self, wanted: bool, limits: &Limits) -> bool {
         wanted
             && limits.remote_invalidation == Invalidation::Region

@@ -1,7 +1,7 @@
-//! Which handle goes with a reply, and which may come with one.
+//! The handle that a reply invalidates, and the handles that a received reply may invalidate.
 //!
-//! A Requester exposes memory for a call, and a Responder may invalidate one of its handles with the
-//! Send that replies. The [designs](super::design) differ in who selects the handle.
+//! A Requester exposes memory for a call, and a Responder may invalidate one of its handles with
+//! the Send that replies. The [designs](super::design) differ in who selects the handle.
 
 use super::design::Design;
 use crate::codec::Invalidate;
@@ -14,19 +14,19 @@ use verbs::Handle;
 pub(crate) enum Rule {
     /// Nothing is invalidated remotely.
     Never,
-    /// As this design has it.
+    /// Handles are selected by this design.
     By(Design),
 }
 
 /// Which handles of ours may come with a reply of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Accepts {
-    /// None.
+    /// No handle.
     Nothing,
-    /// Any of the call that is answered, whatever it named: reminv §3.2 has a Requester be prepared
-    /// for any, or none.
+    /// Any handle of the answered call, whichever it named: a Requester must be prepared for any,
+    /// or none (reminv §3.2).
     OfCall,
-    /// Those too that other calls offer to be read.
+    /// Also handles that other calls offer for reading.
     OfAnyCall,
 }
 

@@ -1,17 +1,18 @@
-//! How a reply travels: decided by the Responder from what it was offered (RFC 8166 §3.5.3).
+//! The planner of replies: the Responder decides from the chunks that the call offers (RFC 8166
+//! §3.5.3).
 
 use crate::wire::header::{self, Lists};
 use oncrpc::xdr::padded;
 use smallvec::SmallVec;
 
-/// The plan of a reply: how it travels.
+/// Plan of a reply.
 #[derive(Debug)]
 pub enum ReplyPlan {
-    /// In one Send, its items in the Write chunks that these name by index.
+    /// One Send, with each item inline or in the Write chunk of this index.
     Send(SmallVec<[Option<u8>; 1]>),
-    /// The same, and the rest in the Reply chunk.
+    /// Items as in [`Send`](Self::Send), and the rest in the Reply chunk.
     ReplyChunk(SmallVec<[Option<u8>; 1]>),
-    /// It fits nowhere.
+    /// The reply fits neither inline nor in the offered chunks.
     NoRoom,
 }
 

@@ -1,4 +1,4 @@
-//! The role that calls.
+//! The Requester role.
 
 mod outcome;
 
@@ -30,21 +30,21 @@ use verbs::{
     Segment, WorkRequest,
 };
 
-/// A call that cannot be carried by this connection.
+/// A call that this connection cannot carry.
 #[derive(Debug)]
 pub struct FailedCall<C> {
-    /// The owner's value of it.
+    /// The owner's value for the call.
     pub call: C,
-    /// Why.
+    /// The reason.
     pub error: TransportError,
 }
 
-/// What becomes of a call that had no end when its connection was over.
+/// A call that was not finished when its connection ended.
 #[derive(Debug)]
 pub enum Unfinished<C> {
-    /// It can be sent again on another connection.
+    /// The call can be sent again on another connection.
     Again(CallRequest<C>),
-    /// Its reply was there, and only memory of no use to it was not.
+    /// The reply had arrived; only memory that it does not need was still exposed.
     Ended(C, Result<Payload, TransportError>),
 }
 
@@ -99,14 +99,15 @@ struct Call<C> {
 
 #[derive(Debug)]
 enum State {
-    /// It waits to be sent. The plan was made under these [terms](Shared::terms); there is none before
-    /// it is settled what is spoken.
+    /// The call waits to be sent. The plan was made under these [terms](Shared::terms); there is
+    /// none before the version is settled.
     Waiting { plan: Option<CallPlan>, terms: u32 },
-    /// It has its credit, but its Send was not posted yet when the grant was lowered, and is kept here.
+    /// The call has its credit, but its Send was not posted when the grant was lowered, and is kept
+    /// here.
     Recalled(Box<WorkRequest>),
-    /// Its reply is still to come.
+    /// The call waits for its reply.
     Awaiting,
-    /// Its reply is here; some of its memory is still exposed.
+    /// The reply has arrived; some of the call's memory is still exposed.
     Invalidating { left: usize, outcome: Outcome },
 }
 
@@ -123,9 +124,9 @@ pub(crate) struct NewReply {
 
 /// Why a call was not sent.
 enum NotSent {
-    /// It cannot be carried.
+    /// The connection cannot carry the call.
     Never(TransportError),
-    /// The provider registered nothing: the connection is over, or has to be.
+    /// The provider did not register memory: the connection has ended or must end.
     NotRegistered,
 }
 

@@ -1,4 +1,4 @@
-//! What a reply to a call of ours comes to, and where its bytes are.
+//! The outcome of a call: its reply, and the memory that holds its bytes.
 
 use crate::codec::Rpc;
 use crate::counters::Counters;
@@ -30,11 +30,11 @@ impl Region {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RegionUse {
-    /// The peer reads it.
+    /// An argument, which the peer reads.
     Argument,
-    /// The peer writes the result with this index into it.
+    /// Memory for the result with this index, which the peer writes.
     Result(usize),
-    /// The peer writes the reply into it.
+    /// Memory for the reply, which the peer writes.
     Reply,
 }
 

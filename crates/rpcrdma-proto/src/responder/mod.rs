@@ -1,4 +1,4 @@
-//! The role that answers.
+//! The Responder role.
 
 mod pull;
 
@@ -41,12 +41,13 @@ pub(crate) struct Responder<O: Owner> {
     pulls: Pulls,
 }
 
-/// Calls of the peer whose Read chunks are pulled, one after the other.
+/// Progress of pulling Read chunks, call by call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pulls {
-    /// Calls that have memory for them, since the connection was made.
+    /// Calls that got memory for their Read chunks, since the connection was made.
     pub begun: u64,
-    /// Those of them whose Read chunks are all here. They come in the order in which they were begun.
+    /// Of these, calls whose Read chunks have all arrived. They arrive in the order in which they
+    /// were begun.
     pub done: u64,
 }
 
@@ -76,11 +77,11 @@ pub(crate) struct NewCall {
 
 #[derive(Debug)]
 enum State {
-    /// Its chunks are being pulled, or wait for memory or their turn.
+    /// The chunks of the call are being pulled, or wait for memory or their turn.
     Pulling(Box<Pulling>),
-    /// It is being answered.
+    /// The call is in service.
     Dispatched,
-    /// Its reply is being written and sent.
+    /// The reply is being written and sent.
     Replying { left: usize },
 }
 

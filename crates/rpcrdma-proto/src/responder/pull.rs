@@ -1,4 +1,4 @@
-//! What a call has in Read chunks: checked before anything is pulled, put together afterwards.
+//! Read chunks of a call: validation before they are pulled, reassembly afterwards.
 
 use crate::wire::direction::{PREFIX_LEN, prefix};
 use crate::wire::header::{Malformation, ReadChunk};
@@ -8,9 +8,9 @@ use oncrpc::xdr::{Item, Payload, padded};
 /// Where the stream of a call is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamAt {
-    /// In the message, from this offset on.
+    /// In the Send, from this offset on.
     Message(usize),
-    /// In the first Read chunk, the one at Position zero.
+    /// In the first Read chunk, which is at Position zero.
     FirstChunk,
 }
 

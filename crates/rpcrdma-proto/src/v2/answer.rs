@@ -11,21 +11,21 @@ use crate::wire::header::HeaderView;
 /// What is said to the offer of version two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// This is no answer to it.
+    /// The message does not answer the offer.
     None,
-    /// An operation, so version two is spoken.
+    /// An operation: the peer speaks version two.
     Operation {
         credits: u32,
         control: Control,
         stream: usize,
     },
-    /// An error of version two that does not say that this is not spoken.
+    /// An error of version two other than ERR_VERS: the peer speaks version two.
     Error(PeerError),
     /// A reply of version two that cannot be read.
     Unreadable,
-    /// ERR_VERS: the peer speaks these.
+    /// ERR_VERS: the peer speaks these versions.
     Versions { low: u32, high: u32 },
-    /// An error of version one that does not say that this is spoken.
+    /// An error of version one other than ERR_VERS, which tells nothing about versions.
     Nonsense,
 }
 

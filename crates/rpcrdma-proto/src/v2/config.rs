@@ -1,5 +1,4 @@
-//! What an end of a connection is to be: for version one, and for version two where that may be
-//! spoken.
+//! Configuration of one end of a connection, for version one and two.
 
 use super::characteristics::{BackwardSupport, ReceiveSize, Registry, XcharSpec};
 use super::dialect::Dialect;
@@ -20,74 +19,72 @@ use crate::xid::Xids;
 use buffer::Pool;
 use verbs::{Limits, WorkRequest};
 
-/// What this end of a connection is to be.
+/// Configuration of one end of a connection.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Which end.
+    /// Role of this end.
     pub role: Role,
-    /// What it speaks.
+    /// Versions that this end speaks.
     pub versions: Versions,
-    /// What both ends mean by version two.
+    /// Dialect of version two.
     pub dialect: Dialect,
-    /// XID source for messages that are not calls, in the direction in which this end calls: that of
-    /// its calls, as an error says nothing but the XID.
+    /// XID source for control messages, shared with the calls of this end, because an error message
+    /// names nothing but the XID.
     pub xids: Xids,
-    /// What we say about ourselves.
+    /// Private data of this end.
     pub own: PrivateData,
-    /// The same where version two is spoken.
+    /// Characteristics of this end, for version two.
     pub characteristics: Characteristics,
-    /// Credits to ask for, or to grant at most; taken to be within 1 and
-    /// [`MAX_CREDITS`](crate::limits::MAX_CREDITS). No more are asked for than the provider has room
-    /// for Receives.
+    /// Credits to request, or the largest grant; clamped to 1 to
+    /// [`MAX_CREDITS`](crate::limits::MAX_CREDITS), and requests also to the Receives of the
+    /// provider.
     pub credits: u32,
-    /// The same for calls of the server to the client (RFC 8167 §4.1): what a client grants, or a
-    /// server asks for. At most [`MAX_CREDITS`](crate::limits::MAX_CREDITS); 0 for no such calls.
+    /// Credits of the backward direction (RFC 8167 §4.1): what a client grants, or a server
+    /// requests. At most [`MAX_CREDITS`](crate::limits::MAX_CREDITS); 0 for no backward calls.
     pub backward_credits: u32,
-    /// Whether a client keeps the last credit back for health checks (RFC 8267 §6.7.2). If it is
-    /// granted a single one, that is for all calls.
+    /// Whether a client reserves the last credit for liveness probes (RFC 8267 §6.7.2). A single
+    /// credit is not reserved.
     pub reserve_credit: bool,
     /// Bytes of the largest chunk.
     pub max_chunk: usize,
-    /// Bytes of the largest segment that we offer; 0 for chunks of one segment.
+    /// Bytes of the largest segment to offer; 0 for chunks of one segment.
     pub max_segment: usize,
-    /// What is exposed on this connection: R in `own` has to be in keeping with it.
+    /// Kinds of memory exposed on this connection; R in `own` must match them.
     pub registrations: Registrations,
-    /// Memory that stays registered for arguments, if there is to be any. Then `registrations` has
+    /// Persistent memory for arguments, if any. With it, `registrations` must have
     /// [`Registration::Persistent`](crate::Registration::Persistent).
     pub persistent: Option<PersistentArguments>,
-    /// Where Receives come from.
+    /// Source of Receives.
     pub receives: Receives,
-    /// Where memory comes from.
+    /// Source of memory.
     pub pool: Pool,
 }
 
-/// What an end says about itself where version two is spoken, beside what its private data says:
-/// that is said again (xcharext §3).
+/// Characteristics of an end in version two (xcharext §3), beyond its private data, which they
+/// repeat.
 #[derive(Clone, Debug)]
 pub struct Characteristics {
-    /// The operations it supports.
+    /// Supported operations.
     pub supported: Supported,
-    /// Bytes of the Receives that are posted once it is known that version two is spoken. The peer
-    /// is told when those of its beginning are used up.
+    /// Size of Receives once version two is settled. The peer is notified when the initial ones are
+    /// used up.
     pub raise_to: InlineThreshold,
-    /// Bytes of the largest Receive there may ever be; at least that of `raise_to`.
+    /// Largest size that Receives may ever have; at least `raise_to`.
     pub largest: InlineThreshold,
-    /// Bytes of the largest message that is sent, to a peer that receives as much; at least that of
-    /// the largest Receive.
+    /// Largest message to send, if the peer receives as much; at least `largest`.
     pub largest_sent: InlineThreshold,
-    /// What this end can do in the backward direction: on a client what it says, on a server how far
-    /// it goes itself.
+    /// Backward direction support: what a client announces, or how far a server goes.
     pub backward: BackwardSupport,
-    /// The designs for remote invalidation that may be agreed on, those first that a server would
-    /// rather have; none for the texts as they are.
+    /// Remote invalidation designs to offer or accept, in the order of the server's preference;
+    /// empty for cel-01 without extension.
     pub designs: Vec<Design>,
-    /// Whether version two itself is taken to allow that any handle of a call is invalidated (reminv
-    /// §4.1). It is a matter of configuration, and both ends have to have it. An end that has it says
-    /// so with XCHAR_REQREMINV, and goes by what its peer says there, or else by the default of that.
+    /// Whether the use of version two permits remote invalidation of any handle of a call (reminv
+    /// §4.1). Both ends need the same configuration. An end with this setting announces
+    /// XCHAR_REQREMINV = true, and honours what its peer announces there, or else the default.
     pub remote_invalidation_by_version: bool,
-    /// The characteristics that are understood.
+    /// Known characteristics.
     pub registry: Registry,
-    /// Values of those that a user has added.
+    /// Values of the characteristics that the user has registered.
     pub registered: XcharSpec,
 }
 
@@ -140,30 +137,30 @@ impl Config {
         }
     }
 
-    /// Receives that are posted at a time, at most; none where they are shared.
+    /// Returns the largest number of Receives posted at a time; 0 with a shared receive queue.
     ///
     /// # Panics
     ///
-    /// If shared Receives are smaller than what may be told to the peer.
+    /// If shared Receives are smaller than the size announced to the peer.
     pub fn posted_receives(&self) -> usize {
         self.settings().posted_receives()
     }
 
-    /// Bytes of each Receive at first.
+    /// Returns the initial size of a Receive in bytes.
     pub fn receive_size(&self) -> usize {
         self.versions.receive_size(self.own.receive).bytes()
     }
 
-    /// The Receives to post before the connection is made (RFC 8166 §3.3.2).
+    /// Returns the Receives to post before the connection is made (RFC 8166 §3.3.2).
     ///
     /// # Panics
     ///
-    /// If shared Receives are smaller than what may be told to the peer.
+    /// If shared Receives are smaller than the size announced to the peer.
     pub fn initial_receives(&self) -> Vec<WorkRequest> {
         self.settings().initial_receives()
     }
 
-    /// The largest Receive there may ever be.
+    /// Returns the largest size that Receives may ever have.
     pub fn largest_receive(&self) -> InlineThreshold {
         let size = self.versions.receive_size(self.own.receive);
         match self.versions.speak(Version::Two) {

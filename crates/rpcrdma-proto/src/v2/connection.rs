@@ -1,8 +1,7 @@
-//! A connection on which version two may be spoken: the connection of version one, with a session
-//! above it.
+//! A connection that may use version two: the connection of version one, with a session above it.
 //!
-//! It settles what is spoken, hands the session what no role takes, and replaces what is
-//! [agreed](Agreed) whenever the session comes to something else.
+//! It settles the version, passes control messages to the session, and replaces what is
+//! [agreed](Agreed) when the session agrees on something else.
 
 use super::answer::Answer;
 use super::characteristics::{BackwardRequestSupport, BackwardSupport, ReceiveSize, XcharVal};
@@ -45,8 +44,8 @@ use std::time::{Duration, Instant};
 use tracing::debug;
 use verbs::{Completion, Invalidated, Limits, QueuePair, WorkRequest};
 
-/// The protocol state of one connection. It opens nothing and waits for nothing: its owner hands
-/// in completions and posts what comes out.
+/// Protocol state of one connection, without I/O: its owner passes in completions and posts the
+/// work that comes out.
 #[derive(Debug)]
 pub struct Connection<O: Owner> {
     /// Both roles.
@@ -76,25 +75,25 @@ pub struct Connection<O: Owner> {
 /// How far the two ends have got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// A client has offered version two in a message with this XID, and sends nothing else before
-    /// it is answered (cel-01 §5).
+    /// A client has offered version two in a message with this XID, and sends nothing else until it
+    /// is answered (cel-01 §5).
     Offered { xid: u32 },
     /// A server waits for the first valid header of its client.
     Listening,
-    /// It is known what is spoken.
+    /// The version is settled.
     Settled,
 }
 
 impl<O: Owner> Connection<O> {
-    /// A new connection on a queue pair with these limits, on which the
-    /// [initial Receives](Config::initial_receives) are posted, to a peer that said this about
-    /// itself in its private data, or nothing.
+    /// Creates the state of a new connection on a queue pair with these limits, on which the
+    /// [initial Receives](Config::initial_receives) are posted. `peer` is the peer's private data,
+    /// if it sent any.
     ///
     /// # Panics
     ///
-    /// If R is set though something is exposed that must not be invalidated remotely, if shared
-    /// Receives are smaller than what is told to the peer, or if the characteristics contradict
-    /// themselves or do not fit a message of 1024 bytes.
+    /// If R is set although memory is exposed that must not be invalidated remotely, if shared
+    /// Receives are smaller than the size announced to the peer, or if the characteristics
+    /// contradict each other or do not fit a message of 1024 bytes.
     pub fn new(config: &Config, owner: O, peer: Option<PrivateData>, limits: &Limits) -> Self {
         let core = connection::Connection::new(&config.settings(), owner, peer, limits);
         let by_version = config.by_version(limits);
@@ -122,19 +121,19 @@ impl<O: Owner> Connection<O> {
         this
     }
 
-    /// Says that version one is spoken because the peer lacked version two some time ago. If it turns
-    /// out to lack version one by now, and to have version two, the connection ends with
+    /// Assumes version one, because the peer lacked version two some time ago. If the peer turns
+    /// out to support only version two by now, the connection ends with
     /// [`Violation::NoCommonVersion`], and the call that showed it is unfinished.
     pub fn assume_version_one(&mut self) {
         self.one_is_assumed = self.versions == Versions::One;
     }
 
-    /// Where the XIDs of this connection's own calls come from.
+    /// Returns the XID source of this connection's own calls.
     pub fn xids(&self) -> Xids {
         self.xids.clone()
     }
 
-    /// What is spoken; `None` as long as that is not settled. Until then no call can be sent.
+    /// Returns the version; `None` until it is settled. Until then no call can be sent.
     pub fn version(&self) -> Option<Version> {
         match (self.phase, &self.session) {
             (Phase::Offered { .. } | Phase::Listening, _) => None,
@@ -143,23 +142,23 @@ impl<O: Owner> Connection<O> {
         }
     }
 
-    /// What is meant by version two.
+    /// Returns the dialect of version two.
     pub fn dialect(&self) -> Dialect {
         self.dialect
     }
 
-    /// The largest message in each direction, in whole KiB. Where version two is spoken they change.
+    /// Returns the largest message of each direction, rounded to KiB. It may change in version two.
     pub fn thresholds(&self) -> Thresholds {
         self.core.thresholds()
     }
 
-    /// What the peer said about itself, or is taken to have said.
+    /// Returns the peer's private data, or the default.
     pub fn peer(&self) -> PrivateData {
         self.core.peer()
     }
 
-    /// The design by which the peer may invalidate handles of ours with its replies (reminv §4), if it
-    /// may. Where version two is spoken it is known once the peer has said what it is.
+    /// Returns the design by which the peer's replies may invalidate handles of this end (reminv
+    /// §4), if any. In version two it is known once the peer's characteristics are.
     pub fn design(&self) -> Option<Design> {
         if self.core.shared.agreed.accepts == Accepts::Nothing {
             return None;
@@ -172,89 +171,88 @@ impl<O: Owner> Connection<O> {
         }))
     }
 
-    /// Calls of ours that may be in flight at a time.
+    /// Returns how many calls of this end may be in flight at a time.
     pub fn credits(&self) -> u32 {
         self.core.shared.flow.in_force()
     }
 
-    /// What was done so far.
+    /// Returns the counters.
     pub fn counters(&self) -> &Counters {
         &self.core.shared.counters
     }
 
-    /// Whether a call of ours can be sent now, as far as credits go.
+    /// Whether a credit is available for a call of this end.
     pub fn can_call(&self) -> bool {
         self.room() > 0
     }
 
-    /// Calls of ours that can be sent now, as far as credits go; the credit that is kept back for
-    /// health checks is not counted. 0 until it is settled what is spoken, on a server until the
-    /// client is ready, and while a call waits for room.
+    /// Returns how many calls of this end have a credit now, without the credit reserved for
+    /// liveness probes. 0 until the version is settled, on a server until the client is ready, and
+    /// while a call waits for room.
     pub fn room(&self) -> usize {
         self.core.room()
     }
 
-    /// Whether a [health check](CallRequest::as_health_check) can be sent now, as far as credits
-    /// go.
+    /// Whether a credit is available for a [liveness probe](CallRequest::as_health_check).
     pub fn can_check_health(&self) -> bool {
         self.core.can_check_health()
     }
 
-    /// On a server: the upper layer has learnt that the client is ready for calls, so that they may
-    /// be sent from now on (RFC 8167 §6).
+    /// Declares on a server that the client is ready for calls, as the upper layer has learnt (RFC
+    /// 8167 §6).
     pub fn handle_client_ready(&mut self) {
         self.core.requester.handle_ready();
     }
 
-    /// Bytes of the largest reply since this was last asked that a larger Receive of the peer would
-    /// have let fit one Send, without what went by Write chunks.
+    /// Returns the size of the largest recent reply, which a larger Receive would have let fit one
+    /// Send, without results in Write chunks. Resets it.
     pub fn take_largest_reply(&mut self) -> usize {
         std::mem::take(&mut self.core.shared.largest_reply)
     }
 
-    /// Credits that are granted with the next reply, at most.
+    /// Returns the credits that the next reply grants at most.
     pub fn grant(&self) -> u32 {
         self.core.shared.flow.granted()
     }
 
-    /// Changes the credits that are granted to the peer with the next reply and from then on, within
-    /// 1 and those of the [`Config`]. It may be done at any time: a peer that was granted more has
-    /// Receives for as many calls until it has heard of it.
+    /// Sets the credits that replies grant from the next one on, clamped to 1 to the maximum of the
+    /// [`Config`]. May be called at any time: a peer with a larger grant has Receives for as many
+    /// calls until it learns of the new one.
     pub fn set_grant(&mut self, credits: u32) {
         self.core.set_grant(credits);
     }
 
-    /// Calls of ours that are not over, cancelled ones included, and those that wait.
+    /// Returns the number of this end's unfinished calls, cancelled and waiting ones included.
     pub fn calls_out(&self) -> usize {
         self.core.requester.len()
     }
 
-    /// Calls of ours that wait for a credit or for room for what they expose.
+    /// Returns the number of this end's calls that wait for a credit or for room for their regions.
     pub fn calls_waiting(&self) -> usize {
         self.core.requester.waiting()
     }
 
-    /// Calls of the peer that are not answered to the end.
+    /// Returns the number of the peer's calls in service.
     pub fn calls_in(&self) -> usize {
         self.core.responder.len()
     }
 
-    /// Handles of ours that the peer can use.
+    /// Returns the number of this end's handles that the peer can use.
     pub fn exposed(&self) -> usize {
         self.core.requester.exposed()
     }
 
-    /// Whether nothing is to be posted and nothing posted is outstanding but Receives.
+    /// Whether nothing is left to post, and nothing is outstanding but Receives.
     pub fn is_quiet(&self) -> bool {
         self.core.shared.posts.is_empty()
     }
 
-    /// Why the connection has to be closed, if it has to.
+    /// Returns why the connection must be closed, if it must.
     pub fn violation(&self) -> Option<Violation> {
         self.core.shared.violation
     }
 
-    /// Work was done.
+    /// Handles a completion.
     pub fn handle_completion(&mut self, completion: Completion) {
         match completion {
             Completion::Receive {
@@ -266,10 +264,10 @@ impl<O: Owner> Connection<O> {
         }
     }
 
-    /// Takes a call, and sends it if there is a credit and room for what it exposes. Otherwise it
-    /// waits, in order, until [`send_waiting`](Self::send_waiting) finds room for it. Memory is
-    /// registered on `qp`, the queue pair of this connection, so that handles are known when the call
-    /// is made.
+    /// Takes a call, and sends it if there is a credit and room for its regions. Otherwise it
+    /// waits, in order, until [`send_waiting`](Self::send_waiting) finds room. Memory is registered
+    /// on `qp`, the queue pair of this connection, so that handles are known when the call is
+    /// encoded.
     ///
     /// # Errors
     ///
@@ -283,84 +281,84 @@ impl<O: Owner> Connection<O> {
         self.core.call(now, request, qp)
     }
 
-    /// Sends calls that waited, as far as there is room now. One that this connection cannot carry any
-    /// more ends with an event.
+    /// Sends waiting calls as far as there is room. A call that this connection can no longer carry
+    /// ends with an event.
     pub fn send_waiting(&mut self, now: Instant, qp: &mut dyn QueuePair) {
         self.core.send_waiting(now, qp);
     }
 
-    /// Send time of our oldest outstanding call, cancelled or not. If that is too long ago, only the
-    /// end of the connection brings back its credit and memory.
+    /// Returns the send time of this end's oldest outstanding call, cancelled or not. If it is too
+    /// long ago, only the end of the connection recovers its credit and memory.
     pub fn oldest_call(&self) -> Option<Instant> {
         self.core.requester.oldest()
     }
 
-    /// How long any call in flight may take, if the peer has had one for longer: the longest
-    /// [limit](CallRequest::set_limit) of one, or what is `usual`. That nobody waits for a call any more
-    /// changes nothing.
+    /// Returns the exceeded time limit if a call in flight is overdue: the longest
+    /// [limit](CallRequest::set_limit) of a call, or `usual`. Cancelled calls count too.
     pub fn overdue_call(&self, now: Instant, usual: Duration) -> Option<Duration> {
         self.core.requester.overdue(now, usual)
     }
 
-    /// Keeps back the calls that have not gone out, since this end is about to close the connection: they
+    /// Stops sending calls, because this end is about to close the connection. Calls not sent yet
     /// are among the [unfinished](Self::into_unfinished), and the peer never sees them.
     pub fn withhold_calls(&mut self) {
         self.core.withhold_calls();
     }
 
-    /// The owner's values of its calls that have no end yet.
+    /// Returns the owner's values of unfinished calls.
     pub fn calls(&self) -> impl Iterator<Item = &O::Call> {
         self.core.requester.values()
     }
 
-    /// Cancels the calls that nobody waits for any more, and drops the owner's values of them: there
-    /// will be no event. Returns how many there were. One that was sent keeps its credit and its memory
-    /// until its reply; one that waited is over. Nothing happens to a call whose reply is here.
+    /// Cancels the calls that `is_unwanted` selects, and drops the owner's values of them; they
+    /// cause no event. Returns their number. A sent call keeps its credit and memory until its
+    /// reply; a waiting call ends at once. A call whose reply has arrived is not affected.
     pub fn cancel(&mut self, is_unwanted: impl FnMut(&O::Call) -> bool) -> usize {
         self.core.cancel(is_unwanted)
     }
 
-    /// Answers a call.
+    /// Answers a call of the peer.
     pub fn reply(&mut self, id: CallId<O::Lease>, reply: Reply) {
         self.core.reply(id, reply);
     }
 
-    /// How many calls of the peer were pulled so far, while it owes chunks of some: numbers that stay
-    /// the same for long mean that it does not send them. Chunks are not counted one by one, or a peer
-    /// could hold the memory of a call for as many times as long as it has chunks.
+    /// Returns the progress of pulling, while the peer owes chunks: numbers that stay the same for
+    /// long mean that the peer does not send them. Chunks are not counted one by one; otherwise a
+    /// peer could hold the memory of a call longer, the more chunks it has.
     pub fn waits_for_chunks(&self) -> Option<Pulls> {
         self.core.waits_for_chunks()
     }
 
-    /// Calls of the peer that wait for memory.
+    /// Returns the number of the peer's calls that wait for memory.
     pub fn calls_waiting_for_memory(&self) -> usize {
         self.core.responder.waiting_for_memory()
     }
 
-    /// What the next call of the peer needs before its chunks are pulled: memory for those, and for
-    /// those of its reply. The owner gives it with [`handle_memory`](Self::handle_memory), or
-    /// says that there is none now.
+    /// Returns the memory that the next call of the peer needs, for its chunks and those of its
+    /// reply. The owner provides it with [`handle_memory`](Self::handle_memory), or calls
+    /// [`handle_no_memory`](Self::handle_no_memory).
     pub fn poll_memory(&self) -> Option<MemoryNeed<'_>> {
         self.core.needs_memory()
     }
 
-    /// What the reply to a call can carry, inline and in the chunks that were offered for it.
+    /// Returns the capacity for the reply to a call, inline and in the offered chunks.
     pub fn reply_room(&self, id: &CallId<O::Lease>) -> ReplyRoom {
         self.core.reply_room(id)
     }
 
-    /// The memory that [`poll_memory`](Self::poll_memory) asked for. It is kept until the call is
-    /// over.
+    /// Provides the memory that [`poll_memory`](Self::poll_memory) asked for. The lease is kept
+    /// until the call ends.
     pub fn handle_memory(&mut self, lease: O::Lease) {
         self.core.handle_memory(lease);
     }
 
-    /// There is no memory now: calls of the peer wait for it, and are counted once.
+    /// Reports that no memory is available now. Calls of the peer wait for it, and are counted
+    /// once.
     pub fn handle_no_memory(&mut self) {
         self.core.handle_no_memory();
     }
 
-    /// The next work to post.
+    /// Returns the next work request to post.
     pub fn poll_post(&mut self) -> Option<WorkRequest> {
         let next = self.core.poll_post();
         let next = next.or_else(|| self.poll_control())?;
@@ -368,13 +366,14 @@ impl<O: Owner> Connection<O> {
         Some(next)
     }
 
-    /// The provider had no room for this work after all. It is handed out again, before any other.
+    /// Takes back a work request for which the provider had no room. It is returned again before
+    /// any other.
     pub fn handle_refused(&mut self, work: WorkRequest) {
         self.core.shared.counters.inline_bytes_sent -= bytes_of_send(&work);
         self.core.handle_refused(work);
     }
 
-    /// The next thing to tell our user: the end of a call of ours first, then a call of the peer.
+    /// Returns the next event: ends of this end's calls before calls of the peer.
     pub fn poll_event(&mut self) -> Option<Event<O>> {
         let reply = self.poll_reply();
         reply
@@ -385,82 +384,83 @@ impl<O: Owner> Connection<O> {
             })
     }
 
-    /// Whether a call of ours has ended that was not told yet.
+    /// Whether a call of this end has ended without an event yet.
     pub fn has_replies(&self) -> bool {
         !self.core.shared.replies.is_empty()
     }
 
-    /// The next call of ours that has ended, by the owner's value of it.
+    /// Returns the next finished call of this end, by the owner's value.
     pub fn poll_reply(&mut self) -> Option<(O::Call, Result<Payload, TransportError>)> {
         self.core.poll_reply()
     }
 
-    /// The next call of the peer, whole again. It is to be answered with [`reply`](Self::reply).
+    /// Returns the next call of the peer, reassembled. Answer it with [`reply`](Self::reply).
     pub fn poll_call(&mut self) -> Option<(CallId<O::Lease>, Payload)> {
         self.core.poll_call()
     }
 
-    /// The connection is over, and with it every handle: what becomes of the calls that had no end.
+    /// Ends the state after the connection has ended, which invalidated every handle. Returns the
+    /// unfinished calls.
     pub fn into_unfinished(self) -> Vec<Unfinished<O::Call>> {
         self.core.into_unfinished(true)
     }
 
-    /// The same for a connection that nothing has broken: this end gave it up because its peer did
-    /// not speak. That is no sign against any call, and does not count among
-    /// [their losses](crate::CallRequest::losses).
+    /// Like [`into_unfinished`](Self::into_unfinished), for a connection that this end gave up
+    /// because its peer was silent. The loss does not count against [its
+    /// calls](crate::CallRequest::losses).
     pub fn into_unanswered(self) -> Vec<Unfinished<O::Call>> {
         self.core.into_unfinished(false)
     }
 
-    /// What both ends have said about themselves, unless version one is spoken.
+    /// Returns the session with the characteristics of both ends; `None` in version one.
     pub fn session(&self) -> Option<&Session> {
         self.session.as_deref()
     }
 
-    /// Asks the peer to change its characteristics to these values (xcharext §4.2). Each has its end
-    /// with an event, or with the connection.
+    /// Asks the peer to change its characteristics to these values (xcharext §4.2). Each request
+    /// ends with an event, or with the connection.
     ///
     /// # Errors
     ///
-    /// If one cannot be asked for, or there are no characteristics; then none is.
+    /// If one of them cannot be requested, or there are no characteristics. Then none is requested.
     pub fn request_peer(&mut self, want: Vec<XcharVal>) -> Result<(), RequestError> {
         let none = Err(RequestError::PeerTakesNone);
         self.change(none, |session| session.request_peer(want))
     }
 
-    /// Makes Receives that are posted from now on larger. The peer is told when no smaller one is
-    /// left, for which there have to be messages that use them up.
+    /// Raises the size of Receives posted from now on. The peer is notified once no smaller one is
+    /// left, which takes messages that use them up.
     ///
     /// # Errors
     ///
-    /// If the peer could not be told, or the size is more than the largest, less than now, or the
-    /// peer has asked for less.
+    /// If the peer cannot be notified, the size exceeds the maximum or is less than the current
+    /// one, or the peer has asked for less.
     pub fn raise_receive_size(&mut self, to: ReceiveSize) -> Result<(), RaiseError> {
         let none = Err(RaiseError::Unsupported);
         self.change(none, |session| session.raise_receive_size(to))
     }
 
-    /// Tells the peer another value of a registered characteristic.
+    /// Notifies the peer of a new value of a registered characteristic.
     ///
     /// # Errors
     ///
-    /// If it cannot have that value, or the peer cannot be told.
+    /// If the characteristic cannot have that value, or the peer cannot be notified.
     pub fn tell_peer(&mut self, value: XcharVal) -> Result<(), TellError> {
         let none = Err(TellError::Unsupported);
         self.change(none, |session| session.tell(value))
     }
 
-    /// Ends the request of the peer for a registered characteristic, with the value that it has now.
+    /// Settles the peer's request for a registered characteristic, with its current value.
     ///
     /// # Errors
     ///
-    /// If nothing was asked for, or it cannot have that value.
+    /// If no request is pending, or the characteristic cannot have that value.
     pub fn settle_request(&mut self, value: XcharVal) -> Result<(), TellError> {
         let none = Err(TellError::Unsupported);
         self.change(none, |session| session.settle(value))
     }
 
-    /// The next thing to tell our user about characteristics.
+    /// Returns the next event about characteristics.
     pub fn poll_characteristics(&mut self) -> Option<session::Event> {
         self.session.as_deref_mut()?.poll_event()
     }

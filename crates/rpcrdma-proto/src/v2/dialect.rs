@@ -1,13 +1,13 @@
-//! Which text is meant by version two.
+//! Dialects of version two.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What two ends mean by `rdma_vers` 2. No text about it became an RFC, and they differ in their
-/// bytes, so it is a value of the configuration: both ends have to be told the same.
+/// A dialect of version two: the draft that defines `rdma_vers` 2. None became an RFC, and they
+/// differ on the wire, so the dialect is configuration: both ends need the same.
 ///
-/// Another dialect has another transport header. It gets a module of its own beside
-/// [`header`](super::header), and its name here.
+/// Another dialect has another transport header. It would get a module beside
+/// [`header`](super::header), and a variant here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Dialect {
@@ -16,16 +16,16 @@ pub enum Dialect {
     Cel01,
 }
 
-/// There is no dialect of that name here.
+/// The name is not that of a known dialect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no dialect {0:?} of version two; known is {known}", known = Dialect::Cel01)]
+#[error("unknown dialect {0:?} of version two; known: {known}", known = Dialect::Cel01)]
 pub struct UnknownDialect(pub String);
 
 impl Dialect {
-    /// All of them.
+    /// All dialects.
     pub const ALL: [Self; 1] = [Self::Cel01];
 
-    /// The short name.
+    /// Returns the short name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cel01 => "cel-01",
@@ -59,6 +59,6 @@ mod tests {
             assert_eq!(dialect.to_string().parse(), Ok(dialect));
         }
         let error = "ietf-07".parse::<Dialect>().expect_err("not built");
-        assert!(error.to_string().contains("known is cel-01"), "{error}");
+        assert!(error.to_string().contains("known: cel-01"), "{error}");
     }
 }

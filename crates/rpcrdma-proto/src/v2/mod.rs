@@ -2,13 +2,13 @@
 //! draft-dnoveck-nfsv4-rpcrdma-xcharext-02 ("xcharext") in its RDMA2_OPTIONAL, and the words for
 //! remote invalidation of draft-cel-nfsv4-reminv-design-03 ("reminv") where both ends agree on them.
 //!
-//! [`header`] is the transport header. It takes an RDMA2_OPTIONAL for what cel-01 says it is: a
-//! number and opaque bytes. [`operations`] are those of xcharext, and [`characteristics`] is what
-//! they carry. Each has a view that reads what is there, for decoders, and parsed types that hold
-//! only what is valid; what is not becomes an error that says what is owed. [`session`] is what the
-//! two ends of a connection make of them.
+//! [`header`] is the transport header. To it an RDMA2_OPTIONAL is a number and opaque bytes, as in
+//! cel-01. [`operations`] are those of xcharext, and [`characteristics`] is what they carry. Each
+//! format has a view that reads whatever is there, for decoders, and parsed types that hold only
+//! valid values; an invalid one becomes an error that tells how to answer it. [`session`] is the
+//! protocol of both ends about characteristics.
 //!
-//! What was decided where the texts are silent is in `docs/design/version-two.md`.
+//! Decisions where the drafts are silent are in `docs/design/version-two.md`.
 
 mod answer;
 pub mod characteristics;

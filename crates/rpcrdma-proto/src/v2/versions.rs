@@ -1,22 +1,22 @@
-//! Which versions an end is willing to speak (cel-01 §5).
+//! Versions that an end supports (cel-01 §5).
 
 use crate::version::Version;
 use crate::wire::threshold::InlineThreshold;
 
-/// The versions that one end is willing to speak.
+/// Versions that one end supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Versions {
-    /// Version one alone (RFC 8166).
+    /// Only version one (RFC 8166).
     One,
-    /// Version two alone (cel-01).
+    /// Only version two (cel-01).
     Two,
-    /// Either. A client offers version two; a server takes what its client begins with.
+    /// Both. A client offers version two; a server uses the version of its client's first message.
     #[default]
     Auto,
 }
 
 impl Versions {
-    /// Whether this version is spoken.
+    /// Whether this version is supported.
     pub fn speak(self, version: Version) -> bool {
         match self {
             Self::One => version == Version::One,
@@ -25,9 +25,9 @@ impl Versions {
         }
     }
 
-    /// The size of Receives that are announced with `own` in private data. Whatever is said there, a
-    /// peer may turn out to speak version two, and then it sends as much as that has by default
-    /// (cel-01 §2.3).
+    /// Returns the size of Receives of an end that announces `own` in private data. A peer may turn
+    /// out to use version two, and then sends messages of that version's default size (cel-01
+    /// §2.3).
     pub fn receive_size(self, own: InlineThreshold) -> InlineThreshold {
         match self.speak(Version::Two) {
             true => own.max(DEFAULT_INLINE),
@@ -45,6 +45,6 @@ impl Versions {
     }
 }
 
-/// The largest message of version two in either direction as long as nobody has said otherwise
-/// (cel-01 §2.3, xcharext §3.1).
+/// Default size of the largest message of version two, in either direction (cel-01 §2.3, xcharext
+/// §3.1).
 pub const DEFAULT_INLINE: InlineThreshold = InlineThreshold::DEFAULT;

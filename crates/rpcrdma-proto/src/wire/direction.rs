@@ -1,4 +1,4 @@
-//! Which way a message goes. Both directions share a connection (RFC 8167).
+//! Direction of a message. Both directions share a connection (RFC 8167).
 
 /// Octets of an RPC message that say whose it is: the XID and the direction (RFC 5531 §9).
 pub(crate) const PREFIX_LEN: usize = 8;
@@ -17,19 +17,19 @@ pub(crate) fn prefix(stream: &[u8]) -> Option<(u32, u32)> {
     Some((word(0), word(4)))
 }
 
-/// Which way a message goes, as seen by whoever receives it.
+/// Direction of a message, from the receiver's point of view.
 ///
-/// In version one the RPC message says it, in version two the header (cel-01 §3.2).
+/// In version one the RPC message tells the direction, in version two the header (cel-01 §3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// It is for our Responder.
+    /// A call, for the Responder of this end.
     Call,
-    /// It is for our Requester.
+    /// A reply, for the Requester of this end.
     Reply,
 }
 
 impl Direction {
-    /// From its word on the wire, `msg_type` (RFC 5531 §9).
+    /// Decodes the direction from its word on the wire, `msg_type` (RFC 5531 §9).
     pub fn from_word(word: u32) -> Option<Self> {
         match word {
             CALL => Some(Self::Call),
@@ -38,7 +38,7 @@ impl Direction {
         }
     }
 
-    /// Its word on the wire.
+    /// Returns the word on the wire.
     pub fn word(self) -> u32 {
         match self {
             Self::Call => CALL,

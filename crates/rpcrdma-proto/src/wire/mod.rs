@@ -1,7 +1,7 @@
-//! What version one has on the wire: the transport header and the private data of connection setup.
+//! Wire formats of version one: the transport header, and the private data of connection setup.
 //!
-//! Each format is here twice: a view that reads what is there, for decoders, and a parsed type that
-//! holds only what is valid.
+//! Each format has a view that reads whatever is there, for decoders, and a parsed type that holds
+//! only valid values.
 
 pub(crate) mod codec;
 pub mod direction;

@@ -1,14 +1,14 @@
-//! CM Private Data: what the two ends tell each other in setting up a connection (RFC 8797).
+//! CM Private Data, which both ends exchange in connection setup (RFC 8797).
 //!
-//! Nothing here is remembered: each connection exchanges its own, and the settings may change from
-//! one to the next (RFC 8797 §4).
+//! Nothing carries over: each connection exchanges its own private data, and the values may change
+//! from one to the next (RFC 8797 §4).
 
 use super::threshold::{InlineThreshold, Thresholds};
 
 /// The Format Identifier of RPC-over-RDMA version one.
 pub const FORMAT_IDENTIFIER: u32 = 0xf6ab_0e18;
 
-/// The one version of the format that there is (RFC 8797 §4).
+/// Version of the format, which has only one (RFC 8797 §4).
 pub const VERSION: u8 = 1;
 
 /// The bit of the flags that says that remote invalidation is supported.
@@ -26,18 +26,18 @@ pub const FORMATS: &[Format] = &[Format {
 pub struct Format {
     /// The first four octets.
     pub identifier: u32,
-    /// Octets in all.
+    /// Length in octets.
     pub length: usize,
     /// The registered name.
     pub description: &'static str,
 }
 
-/// View of CM Private Data: every field, no judgement (RFC 8797 §4).
+/// View of CM Private Data: every field as received, without validation (RFC 8797 §4).
 #[derive(Clone, Copy, Debug)]
 pub struct PrivateDataView<'a>(&'a [u8; PrivateData::LEN]);
 
 impl<'a> PrivateDataView<'a> {
-    /// A view of the first eight octets, if there are as many.
+    /// Creates a view of the first eight octets, if present.
     pub fn new(bytes: &'a [u8]) -> Option<Self> {
         bytes.first_chunk().map(Self)
     }
@@ -73,14 +73,14 @@ impl<'a> PrivateDataView<'a> {
     }
 }
 
-/// What one end says about itself.
+/// Private data of one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrivateData {
-    /// Its largest Send.
+    /// Largest Send.
     pub send: InlineThreshold,
-    /// Its largest Receive.
+    /// Largest Receive.
     pub receive: InlineThreshold,
-    /// Whether each STag that it exposes may be invalidated remotely (R).
+    /// Whether each exposed STag may be invalidated remotely (R).
     pub remote_invalidation: bool,
 }
 
@@ -88,15 +88,14 @@ impl PrivateData {
     /// Octets on the wire.
     pub const LEN: usize = 8;
 
-    /// What a peer that sends none is taken to have said (RFC 8797 §5.1).
+    /// Private data assumed for a peer that sends none (RFC 8797 §5.1).
     pub const ABSENT: Self = Self {
         send: InlineThreshold::MIN,
         receive: InlineThreshold::MIN,
         remote_invalidation: false,
     };
 
-    /// What a view holds, if identifier and version are ours. Reserved bits are ignored (RFC 8797
-    /// §4).
+    /// Parses a view if identifier and version match. Reserved bits are ignored (RFC 8797 §4).
     pub fn parse(view: PrivateDataView<'_>) -> Option<Self> {
         if view.identifier() != FORMAT_IDENTIFIER || view.version() != VERSION {
             return None;
@@ -108,20 +107,20 @@ impl PrivateData {
         })
     }
 
-    /// The same, but reserved bits must be zero, as a draft of RFC 8797 had it: for a decoder that
-    /// points at what is odd.
+    /// Like [`parse`](Self::parse), but requires reserved bits to be zero, as a draft of RFC 8797
+    /// did. For a decoder that reports oddities.
     pub fn parse_strict(view: PrivateDataView<'_>) -> Option<Self> {
         Self::parse(view).filter(|_| view.reserved() == 0)
     }
 
-    /// Searches what a peer sent, at every octet offset (RFC 8797 §5.2).
+    /// Searches the private data of a peer at every octet offset (RFC 8797 §5.2).
     ///
-    /// An identifier that is followed by something else is not ours, and the search goes on.
+    /// An identifier that is followed by an unknown format does not match, and the search goes on.
     pub fn find(received: &[u8]) -> Option<Self> {
         Self::locate(received).map(|(_, found)| found)
     }
 
-    /// The same, and how many octets of others are in front of it.
+    /// Like [`find`](Self::find), with the number of octets before the match.
     pub fn locate(received: &[u8]) -> Option<(usize, Self)> {
         let mut places = received.windows(Self::LEN).enumerate();
         places.find_map(|(offset, bytes)| {
@@ -130,7 +129,7 @@ impl PrivateData {
         })
     }
 
-    /// Its octets.
+    /// Encodes the private data.
     pub fn emit(self) -> [u8; Self::LEN] {
         let [a, b, c, d] = FORMAT_IDENTIFIER.to_be_bytes();
         let flags = if self.remote_invalidation { FLAG_R } else { 0 };
@@ -146,10 +145,12 @@ impl PrivateData {
         ]
     }
 
-    /// What to send in a message of connection setup that has room for `capacity` octets: this at
-    /// offset 0, where Linux looks for it, and the octets of our user behind it, cut to the room.
+    /// Returns what to send in a message of connection setup with room for `capacity` octets: this
+    /// private data at offset 0, where Linux looks for it, and then as many octets of `user` as
+    /// fit.
     ///
-    /// Without room for this nothing of it is sent (RFC 8797 §4), and the user has the room.
+    /// If there is no room for this private data, it is left out as a whole (RFC 8797 §4), and the
+    /// room is for `user`.
     pub fn with_user_bytes(self, user: &[u8], capacity: usize) -> Vec<u8> {
         let mut all = Vec::with_capacity(capacity.min(Self::LEN + user.len()));
         if capacity >= Self::LEN {
@@ -160,7 +161,7 @@ impl PrivateData {
         all
     }
 
-    /// The thresholds between this end and a peer (RFC 8797 §4.2).
+    /// Returns the inline thresholds between this end and a peer (RFC 8797 §4.2).
     pub fn thresholds(self, peer: Self) -> Thresholds {
         Thresholds {
             send: self.send.min(peer.receive),

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Bytes of the largest message in one Send: a whole number of KiB from 1024 to 262144, which is
-/// what can be told to a peer (RFC 8797 §4.2).
+/// An inline threshold in bytes: a whole number of KiB from 1024 to 262144, the values that private
+/// data can express (RFC 8797 §4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InlineThreshold(u32);
 
@@ -11,35 +11,35 @@ pub struct InlineThreshold(u32);
 const STEP: u32 = 1024;
 
 impl InlineThreshold {
-    /// What every peer can take, and all that may be assumed of one that says nothing (RFC 8166
-    /// §3.3.3).
+    /// Smallest threshold, which every peer supports and which is assumed of a peer without private
+    /// data (RFC 8166 §3.3.3).
     pub const MIN: Self = Self(STEP);
 
-    /// The largest that can be told to a peer.
+    /// Largest threshold that private data can express.
     pub const MAX: Self = Self(256 * STEP);
 
-    /// What Linux uses, and so do we.
+    /// Default, which is also that of Linux.
     pub const DEFAULT: Self = Self(4 * STEP);
 
-    /// The largest inline threshold that is not above `octets`, or the smallest there is.
+    /// Returns the largest threshold that does not exceed `bytes`, or the smallest one.
     pub fn at_most(bytes: usize) -> Self {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let bytes = bytes.clamp(Self::MIN.0, Self::MAX.0);
         Self(bytes - bytes % STEP)
     }
 
-    /// From its code on the wire, the number of KiB beyond the first (RFC 8797 §4.2). Every code
-    /// is valid.
+    /// Decodes the threshold from its code on the wire, the number of KiB beyond the first (RFC
+    /// 8797 §4.2). Every code is valid.
     pub fn from_code(code: u8) -> Self {
         Self((u32::from(code) + 1) * STEP)
     }
 
-    /// Its code on the wire.
+    /// Returns the code on the wire.
     pub fn code(self) -> u8 {
         u8::try_from(self.0 / STEP - 1).expect("an inline threshold is at most 256 KiB")
     }
 
-    /// In bytes.
+    /// Returns the threshold in bytes.
     pub const fn bytes(self) -> usize {
         self.0 as usize
     }
@@ -57,12 +57,14 @@ impl fmt::Display for InlineThreshold {
     }
 }
 
-/// The largest message in each direction of one connection (RFC 8166 §3.3.2).
+/// Inline thresholds of a connection, one per direction (RFC 8166 §3.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
-    /// Of messages that we send: the smaller of what we can send and the peer receives.
+    /// Threshold of messages that this end sends: the smaller of its own limit and what the peer
+    /// receives.
     pub send: InlineThreshold,
-    /// Of messages that the peer sends: the smaller of what it can send and we receive.
+    /// Threshold of messages that the peer sends: the smaller of the peer's limit and what this end
+    /// receives.
     pub receive: InlineThreshold,
 }
 

@@ -1,16 +1,17 @@
-//! Our experimental characteristic: on which design of remote invalidation both ends agree.
+//! Experimental characteristic by which both ends agree on a remote invalidation design.
 
 use super::{Characteristic, ValueError, XcharId};
 use crate::invalidation::design::{Design, Designs};
 use oncrpc::xdr::{Reader, Writer};
 
-/// The designs for remote invalidation (reminv §4) that a client offers and a server takes one of.
+/// Remote Invalidation Designs: those (reminv §4) that a client offers, and the one that a server
+/// accepts.
 ///
-/// A client says in its ROPT_INITXCH all that it is ready for. A server says in its answer exactly
-/// one of them, which then governs both directions, or nothing. It never changes. The five points of
-/// xcharext §6.1 are in `docs/design/version-two.md`.
+/// A client announces in its ROPT_INITXCH all designs that it supports. A server answers with
+/// exactly one of them, which then governs both directions, or with none. The value never changes.
+/// The five points of xcharext §6.1 are in `docs/design/version-two.md`.
 ///
-/// It is experimental, so it means this only where an end was told to use it: it is not in
+/// The characteristic is experimental and has this meaning only where configured: it is not in
 /// [`Registry::standard`](super::Registry::standard).
 #[derive(Clone, Copy, Debug)]
 pub enum InvalidationDesigns {}
@@ -25,34 +26,34 @@ const AGREED_HERE: [Design; 4] = [
     Design::InterCall,
 ];
 
-/// A bitmap of designs as it is on the wire: bit N is for that of reminv §4.(N+1).
+/// A bitmap of designs in wire format: bit N stands for the design of reminv §4.(N+1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DesignBits(u32);
 
 impl DesignBits {
-    /// What a client offers; those of `designs` that are agreed on in another way are left out.
+    /// Returns the offer of a client. Designs that are agreed on in another way are left out.
     pub fn offer(designs: Designs) -> Self {
         let agreed_here = AGREED_HERE.into_iter().collect();
         Self(designs.and(agreed_here).bits())
     }
 
-    /// What a server answers.
+    /// Returns the answer of a server.
     pub fn answer(design: Design) -> Self {
         Self::offer(Designs::NONE.with(design))
     }
 
-    /// The designs that are offered. Bits without a meaning here are ignored.
+    /// Returns the offered designs. Unknown bits are ignored.
     pub fn offered(self) -> Designs {
         let agreed_here = AGREED_HERE.into_iter().collect();
         Designs::from_bits(self.0).and(agreed_here)
     }
 
-    /// The design that is answered: exactly one bit, with a meaning. Anything else agrees on nothing.
+    /// Returns the accepted design if exactly one known bit is set.
     pub fn answered(self) -> Option<Design> {
         self.offered().only().filter(|_| self.0.count_ones() == 1)
     }
 
-    /// The bits.
+    /// Returns the bits.
     pub fn bits(self) -> u32 {
         self.0
     }

@@ -1,14 +1,14 @@
-//! Transport characteristics (xcharext §2, §3): what each end says about itself.
+//! Transport characteristics, which each end announces (xcharext §2, §3).
 //!
-//! On the wire a characteristic is an [`XcharVal`]: an id, and opaque bytes in which the XDR of its
-//! value is. What an id means is a type that implements [`Characteristic`]; those of the text are
-//! [`ReceiveBufferSize`], [`RequesterRemoteInvalidation`] and [`BackwardRequestSupport`]. A
-//! [`Registry`] has those that an end understands, and checks what a peer sends.
+//! On the wire a characteristic is an [`XcharVal`]: an id, and opaque bytes that hold the XDR of
+//! its value. The meaning of an id is a type that implements [`Characteristic`]; those of the draft
+//! are [`ReceiveBufferSize`], [`RequesterRemoteInvalidation`] and [`BackwardRequestSupport`]. A
+//! [`Registry`] has those that an end knows, and validates the values of a peer.
 //!
 //! # Adding one
 //!
-//! The five points of xcharext §6.1 are an id, an XDR type, what is said and to which use, and how it
-//! may change:
+//! The five points of xcharext §6.1 are an id, an XDR type, what is announced, how it is used, and
+//! how it may change:
 //!
 //! ```
 //! use rpcrdma_proto::v2::characteristics::{Characteristic, MayChange, Registry, ValueError};
@@ -75,7 +75,8 @@ use oncrpc::xdr;
 use oncrpc::xdr::{Reader, Writer};
 use std::fmt;
 
-/// What an id means: the points of xcharext §6.1 as far as a program can use them.
+/// The definition of a characteristic: the points of xcharext §6.1 as far as a program can use
+/// them.
 pub trait Characteristic: 'static {
     /// What is said by it.
     type Value: Clone + PartialEq + fmt::Debug;
@@ -118,24 +119,25 @@ pub trait Characteristic: 'static {
     }
 }
 
-/// How a value may become another one on a connection that is up.
+/// How a value may change during a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MayChange {
-    /// Not at all; a request for it is rejected.
+    /// It may not change; a request to change it is rejected.
     Never,
-    /// When the peer has asked for it.
+    /// It may change if the peer requests it.
     OnRequest,
-    /// Whenever its owner likes, who then tells the peer. It may be asked for, too.
+    /// Its owner may change it at any time and then notifies the peer. The peer may request a
+    /// change, too.
     Unasked,
 }
 
-/// Why bytes are no value of a characteristic.
+/// Why bytes are not a valid value of a characteristic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
-    /// They are not its XDR.
+    /// The bytes are not valid XDR of its type.
     #[error("{0}")]
     Xdr(#[from] xdr::Error),
-    /// They are, but nothing can have such a value.
+    /// The value is below the minimum.
     #[error("{value} is less than {least}")]
     TooSmall {
         /// What the message says.
@@ -143,7 +145,7 @@ pub enum ValueError {
         /// The least that is possible.
         least: u32,
     },
-    /// They are, but for another reason that its type knows it is no value.
+    /// The value is invalid for another reason, which the type knows.
     #[error("{0}")]
     Invalid(&'static str),
 }

@@ -1,4 +1,4 @@
-//! Ids and values as they are in messages (xcharext §2.1).
+//! Ids and values of characteristics in messages (xcharext §2.1).
 
 use super::{Characteristic, ValueError};
 use crate::limits::{MAX_CHARACTERISTIC_LEN, MAX_CHARACTERISTICS};
@@ -7,7 +7,7 @@ use oncrpc::xdr;
 use oncrpc::xdr::{Reader, Writer};
 use std::fmt;
 
-/// `xcharid`: which characteristic.
+/// `xcharid`: the id of a characteristic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct XcharId(pub u32);
 
@@ -15,8 +15,8 @@ impl XcharId {
     /// The first id for experiments (xcharext §6.2).
     pub const FIRST_EXPERIMENTAL: Self = Self(4_294_967_040);
 
-    /// Whether it is in the range for experiments, to the last id there is: no standard will use
-    /// it, and two implementations may mean different things by it (xcharext §6.2).
+    /// Whether the id is in the range for experiments, which extends to the largest id: no standard
+    /// uses it, and two implementations may give it different meanings (xcharext §6.2).
     pub fn is_experimental(self) -> bool {
         self >= Self::FIRST_EXPERIMENTAL
     }
@@ -28,21 +28,21 @@ impl fmt::Display for XcharId {
     }
 }
 
-/// `xcharval`: a characteristic and its value, which nobody has looked at yet.
+/// `xcharval`: a characteristic and its value, unparsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XcharVal {
     /// `xchv_which`.
     pub which: XcharId,
-    /// `xchv_data`: XDR of the value, and perhaps more.
+    /// `xchv_data`: XDR of the value, perhaps with trailing bytes.
     pub data: Vec<u8>,
 }
 
 impl XcharVal {
-    /// A value on its way.
+    /// Encodes a value.
     ///
     /// # Panics
     ///
-    /// If its bytes are more than [`MAX_CHARACTERISTIC_LEN`], or not all in the stream.
+    /// If the encoding exceeds [`MAX_CHARACTERISTIC_LEN`] or has by-reference items.
     pub fn of<C: Characteristic>(value: &C::Value) -> Self {
         let mut w = Writer::new(Buffer::default());
         C::emit(value, &mut w);
@@ -57,11 +57,11 @@ impl XcharVal {
         }
     }
 
-    /// The value, if it is of this characteristic.
+    /// Decodes the value if it is of this characteristic.
     ///
     /// # Errors
     ///
-    /// If it is, and cannot be read.
+    /// If it is of this characteristic and cannot be decoded.
     pub fn read<C: Characteristic>(&self) -> Result<Option<C::Value>, ValueError> {
         if self.which != C::ID {
             return Ok(None);
@@ -84,52 +84,53 @@ impl XcharVal {
 
 /// `xcharspec`: a set of values, at most [`MAX_CHARACTERISTICS`] and no two of one characteristic.
 ///
-/// Their order says nothing, but an [`XcharSubset`](super::XcharSubset) counts by it.
+/// Their order has no meaning, except that an [`XcharSubset`](super::XcharSubset) refers to
+/// positions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct XcharSpec(Vec<XcharVal>);
 
 impl XcharSpec {
-    /// The values in order.
+    /// Returns the values in order.
     pub fn values(&self) -> &[XcharVal] {
         &self.0
     }
 
-    /// How many there are.
+    /// Number of values.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Where a characteristic stands in the order.
+    /// Returns the position of a characteristic.
     pub fn position(&self, which: XcharId) -> Option<usize> {
         self.0.iter().position(|value| value.which == which)
     }
 
-    /// What it says of a characteristic, if it does, and if that can be read: of what cannot, the
-    /// default is to be assumed as of what is not said (xcharext §3).
+    /// Returns the value of a characteristic, if the set has a valid one. For an invalid value the
+    /// default is assumed, as for a missing one (xcharext §3).
     pub fn get<C: Characteristic>(&self) -> Option<C::Value> {
         let value = &self.0[self.position(C::ID)?];
         value.read::<C>().ok().flatten()
     }
 
-    /// Says this of a characteristic, in the place where it stands or at the end.
+    /// Sets the value of a characteristic, in its place or at the end.
     ///
     /// # Panics
     ///
-    /// If it would be more than [`MAX_CHARACTERISTICS`].
+    /// If there would be more than [`MAX_CHARACTERISTICS`] values.
     pub fn set<C: Characteristic>(&mut self, value: &C::Value) {
         self.put(XcharVal::of::<C>(value));
     }
 
-    /// The same with bytes that are the value already.
+    /// Like [`set`](Self::set), with an encoded value.
     ///
     /// # Panics
     ///
-    /// As [`set`](Self::set), and if they are more than [`MAX_CHARACTERISTIC_LEN`].
+    /// Those of [`set`](Self::set), and if the value exceeds [`MAX_CHARACTERISTIC_LEN`].
     pub fn put(&mut self, value: XcharVal) {
         assert!(
             value.data.len() <= MAX_CHARACTERISTIC_LEN as usize,
@@ -172,16 +173,16 @@ impl XcharSpec {
     }
 }
 
-/// Why bytes are no `xcharspec`, whatever its values mean.
+/// Why bytes are not a valid `xcharspec`, regardless of the meaning of its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecMalformed {
-    /// They are not its XDR.
+    /// The bytes are not valid XDR of its type.
     #[error("{0}")]
     Xdr(#[from] xdr::Error),
     /// A characteristic has two values.
-    #[error("characteristic {0} is there twice")]
+    #[error("characteristic {0} occurs twice")]
     Twice(XcharId),
-    /// There are more than [`MAX_CHARACTERISTICS`].
+    /// There are more than [`MAX_CHARACTERISTICS`] values.
     #[error("more than {MAX_CHARACTERISTICS} characteristics")]
     TooMany,
 }

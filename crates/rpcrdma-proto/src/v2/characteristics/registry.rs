@@ -1,4 +1,4 @@
-//! Which characteristics an end understands.
+//! Registry of the characteristics that an end knows.
 
 use super::standard::{BackwardRequestSupport, ReceiveBufferSize, RequesterRemoteInvalidation};
 use super::{Characteristic, MayChange, ValueError, XcharId, XcharSpec, XcharVal};
@@ -6,7 +6,7 @@ use crate::limits::MAX_CHARACTERISTICS;
 use oncrpc::xdr::Reader;
 use std::fmt;
 
-/// The characteristics that this end understands, by id; any user of it may add more.
+/// The characteristics that this end knows, by id. Users of the library may add more.
 #[derive(Clone, Debug)]
 pub struct Registry {
     /// In the order of their ids.
@@ -29,15 +29,15 @@ pub struct Descriptor {
 /// Why a characteristic cannot be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
-    /// Its id has a meaning already.
-    #[error("characteristic {id} is {name} already")]
+    /// The id is registered already.
+    #[error("characteristic {id} is already registered as {name}")]
     Known {
         /// The id.
         id: XcharId,
         /// What it is.
         name: &'static str,
     },
-    /// There are [`MAX_CHARACTERISTICS`] already, and no message has more.
+    /// The registry has [`MAX_CHARACTERISTICS`] already, which is the limit of a message.
     #[error("there are {MAX_CHARACTERISTICS} characteristics already")]
     Full,
 }
@@ -46,20 +46,20 @@ pub enum RegisterError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("characteristic {id}: {error}")]
 pub struct SpecError {
-    /// Of which characteristic.
+    /// The characteristic.
     pub id: XcharId,
-    /// Why it is none.
+    /// Why the value is invalid.
     pub error: ValueError,
 }
 
-/// What is odd in a valid message and does no harm; for counters.
+/// Oddities of a valid message that do no harm, for counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Oddities {
-    /// Values of characteristics that are not known here; they are skipped (xcharext §2.1).
+    /// Values of unknown characteristics, which are skipped (xcharext §2.1).
     pub unknown: usize,
-    /// Values with bytes behind what their XDR type takes; those are ignored.
+    /// Values with trailing bytes, which are ignored.
     pub trailing: usize,
-    /// Bits of a subset that are for no value; they are ignored.
+    /// Bits of a subset beyond the values, which are ignored.
     pub bits_for_nothing: usize,
 }
 
@@ -70,7 +70,7 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// The characteristics of the text (xcharext §3).
+    /// Returns the registry of the draft's characteristics (xcharext §3).
     pub fn standard() -> Self {
         Self {
             known: vec![
@@ -85,7 +85,7 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// If its id has a meaning already, or there are too many.
+    /// If the id is registered already, or the registry is full.
     pub fn register<C: Characteristic>(&mut self) -> Result<(), RegisterError> {
         match self.known.binary_search_by_key(&C::ID, |known| known.id) {
             Ok(at) => Err(RegisterError::Known {
@@ -100,13 +100,13 @@ impl Registry {
         }
     }
 
-    /// What an id means, if it is known.
+    /// Returns the descriptor of an id, if it is known.
     pub fn get(&self, id: XcharId) -> Option<&Descriptor> {
         let at = self.known.binary_search_by_key(&id, |known| known.id);
         at.ok().map(|at| &self.known[at])
     }
 
-    /// All that are known, by id.
+    /// Returns all descriptors, by id.
     pub fn iter(&self) -> impl Iterator<Item = &Descriptor> {
         self.known.iter()
     }
@@ -115,7 +115,7 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// If one of a characteristic that is known cannot be read.
+    /// If a value of a known characteristic is invalid.
     pub fn check(&self, spec: &XcharSpec) -> Result<Oddities, SpecError> {
         let mut oddities = Oddities::default();
         for value in spec.values() {
@@ -141,7 +141,7 @@ impl Registry {
 }
 
 impl Descriptor {
-    /// That of a characteristic.
+    /// Returns the descriptor of a characteristic.
     pub fn of<C: Characteristic>() -> Self {
         Self {
             id: C::ID,
@@ -183,16 +183,16 @@ impl Descriptor {
         self.fixed
     }
 
-    /// [`Characteristic::default`], as it would be on the wire.
+    /// [`Characteristic::default`], encoded.
     pub fn default_value(&self) -> XcharVal {
         (self.default)()
     }
 
-    /// A value as text, for people.
+    /// Formats a value as text, for people.
     ///
     /// # Errors
     ///
-    /// If the bytes are none of it.
+    /// If the bytes are not a valid value.
     pub fn show(&self, data: &[u8]) -> Result<String, ValueError> {
         (self.show)(data)
     }
@@ -201,7 +201,7 @@ impl Descriptor {
     ///
     /// # Errors
     ///
-    /// If the bytes of one are none.
+    /// If one of them is not a valid value.
     pub fn may_change(&self, from: &[u8], to: &[u8]) -> Result<MayChange, ValueError> {
         (self.may_change)(from, to)
     }

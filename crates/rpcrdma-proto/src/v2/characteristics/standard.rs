@@ -5,30 +5,30 @@ use oncrpc::xdr;
 use oncrpc::xdr::{Reader, Writer};
 use std::fmt;
 
-/// Receive Buffer Size, XCHAR_RBSIZ (xcharext §3.1): each Receive of whoever says it has at least
-/// so many bytes, so the peer may send messages of that size.
+/// Receive Buffer Size, XCHAR_RBSIZ (xcharext §3.1): the least size of the sender's Receives, and
+/// therefore the largest message that the peer may send.
 #[derive(Clone, Copy, Debug)]
 pub enum ReceiveBufferSize {}
 
-/// Bytes of the smallest Receive that a peer has.
+/// A Receive Buffer Size in bytes.
 ///
-/// No upper limit: whoever sends has a largest message of its own.
+/// It has no upper limit, because a sender has a maximum of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReceiveSize(u32);
 
 impl ReceiveSize {
-    /// What even the first message of a connection may count on (cel-01 §5).
+    /// Size on which even the first message of a connection may rely (cel-01 §5).
     pub const MIN: Self = Self(1024);
 
-    /// What everybody has who speaks version two (cel-01 §2.3).
+    /// Size that every end of version two supports (cel-01 §2.3).
     pub const DEFAULT: Self = Self(4096);
 
-    /// A size of so many bytes, if that is not too small.
+    /// Creates a size, if it is not below the minimum.
     pub fn new(bytes: u32) -> Option<Self> {
         (bytes >= Self::MIN.0).then_some(Self(bytes))
     }
 
-    /// In bytes.
+    /// Returns the size in bytes.
     pub fn bytes(self) -> usize {
         self.0 as usize
     }
@@ -80,8 +80,8 @@ impl Characteristic for ReceiveBufferSize {
     }
 }
 
-/// Requester Remote Invalidation, XCHAR_REQREMINV (xcharext §3.2): whether whoever says it is
-/// prepared, as a Requester, for replies by Send With Invalidate.
+/// Requester Remote Invalidation, XCHAR_REQREMINV (xcharext §3.2): whether the sender, as a
+/// Requester, accepts replies by Send With Invalidate.
 #[derive(Clone, Copy, Debug)]
 pub enum RequesterRemoteInvalidation {}
 
@@ -106,17 +106,16 @@ impl Characteristic for RequesterRemoteInvalidation {
     }
 }
 
-/// Backward Request Support, XCHAR_BRS (xcharext §3.3): what a client can take of calls of the
-/// server.
+/// Backward Request Support, XCHAR_BRS (xcharext §3.3): which calls of the server a client accepts.
 #[derive(Clone, Copy, Debug)]
 pub enum BackwardRequestSupport {}
 
-/// How much of the backward direction is supported, the least first.
+/// Level of support for the backward direction, in ascending order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BackwardSupport {
-    /// BKREQSUP_NONE: nothing.
+    /// BKREQSUP_NONE: no calls.
     None,
-    /// BKREQSUP_INLINE: messages without chunks.
+    /// BKREQSUP_INLINE: calls without chunks.
     #[default]
     Inline,
     /// BKREQSUP_GENL: the same as in the forward direction.

@@ -1,4 +1,4 @@
-//! Which values of a set are meant (xcharext §2.1).
+//! Subsets of a set of values (xcharext §2.1).
 
 use crate::limits::MAX_CHARACTERISTICS;
 use oncrpc::xdr;
@@ -7,23 +7,23 @@ use oncrpc::xdr::{Reader, Writer};
 /// Words of 32 bits that a subset has at most.
 const MAX_WORDS: u32 = u128::BITS / u32::BITS;
 
-/// `xcharsubset`: of the values of an [`XcharSpec`](super::XcharSpec), by their places in it.
+/// `xcharsubset`: some values of an [`XcharSpec`](super::XcharSpec), by position.
 ///
-/// The value at position N has bit N mod 32 of word N div 32, where bit 0 is the least significant:
-/// the text does not say, and this is what NFS version 4 does with its `bitmap4`.
+/// The value at position N has bit N mod 32 of word N div 32, where bit 0 is the least significant
+/// one. The draft leaves this open; it is what NFS version 4 does with its `bitmap4`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct XcharSubset(u128);
 
 impl XcharSubset {
-    /// None of them.
+    /// The empty subset.
     pub const EMPTY: Self = Self(0);
 
-    /// The first so many.
+    /// Returns the subset of the first `count` values.
     pub fn first(count: usize) -> Self {
         (0..count).collect()
     }
 
-    /// Whether the value at this position is among them.
+    /// Whether the subset contains the value at this position.
     pub fn contains(self, position: usize) -> bool {
         position < MAX_CHARACTERISTICS && self.0 >> position & 1 != 0
     }
@@ -32,7 +32,7 @@ impl XcharSubset {
     ///
     /// # Panics
     ///
-    /// If no set has so many values ([`MAX_CHARACTERISTICS`]).
+    /// If the position is beyond the largest set ([`MAX_CHARACTERISTICS`]).
     pub fn insert(&mut self, position: usize) {
         assert!(
             position < MAX_CHARACTERISTICS,
@@ -41,32 +41,32 @@ impl XcharSubset {
         self.0 |= 1 << position;
     }
 
-    /// Whether there is none among them.
+    /// Whether the subset is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// How many are among them.
+    /// Number of values in the subset.
     pub fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// Those of both.
+    /// Returns the intersection.
     pub fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Those of either.
+    /// Returns the union.
     pub fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Those that are not of `other`.
+    /// Returns the values that are not in `other`.
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// The positions of those among them, in order.
+    /// Returns the positions in ascending order.
     pub fn positions(self) -> impl Iterator<Item = usize> {
         (0..MAX_CHARACTERISTICS).filter(move |at| self.contains(*at))
     }

@@ -1,34 +1,34 @@
-//! What is in sets and subsets, without a judgement.
+//! Views of sets and subsets: every field as received, without validation.
 
 use oncrpc::xdr;
 use oncrpc::xdr::Reader;
 
-/// View of an `xcharval`: what is there of it.
+/// View of an `xcharval`, which may be incomplete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XcharValView<'a> {
     /// `xchv_which`.
     pub which: u32,
     /// The length of `xchv_data` on the wire, if it is there.
     pub len: Option<u32>,
-    /// As many of its bytes as there are.
+    /// The bytes that are present.
     pub data: &'a [u8],
 }
 
-/// View of an `xcharspec`. How much it can hold is bounded by the bytes it is read from.
+/// View of an `xcharspec`. Its size is bounded by the bytes it is read from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpecView<'a> {
-    /// The count on the wire, if it is there.
+    /// The count on the wire, if present.
     pub count: Option<u32>,
-    /// The values that are there; some may be twice.
+    /// The values that are present; ids may occur twice.
     pub values: Vec<XcharValView<'a>>,
 }
 
-/// View of an `xcharsubset`. How much it can hold is bounded by the bytes it is read from.
+/// View of an `xcharsubset`. Its size is bounded by the bytes it is read from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubsetView {
-    /// The count on the wire, if it is there.
+    /// The count on the wire, if present.
     pub count: Option<u32>,
-    /// The words that are there.
+    /// The words that are present.
     pub words: Vec<u32>,
 }
 

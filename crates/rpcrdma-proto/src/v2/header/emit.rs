@@ -1,4 +1,4 @@
-//! From a header to octets.
+//! Encoder of the header.
 
 use super::{ChunkLists, Direction, HeaderView, Invalidate, RdmaError, VERSION, WordLayout};
 use super::{error_code, procedure};
@@ -14,7 +14,7 @@ const PLAIN_LEN: usize = HeaderView::FIXED_LEN + 5 * 4;
 /// Octets of an RDMA2_OPTIONAL without its information.
 const OPTIONAL_LEN: usize = HeaderView::FIXED_LEN + 3 * 4;
 
-/// The header of an RDMA2_MSG without chunks, which most messages have.
+/// An encoded header of an RDMA2_MSG without chunks, as most messages have.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain {
     bytes: [u8; PLAIN_LEN],
@@ -29,7 +29,7 @@ impl Deref for Plain {
     }
 }
 
-/// The header of an RDMA2_MSG without chunks, and so with nothing to invalidate.
+/// Encodes the header of an RDMA2_MSG without chunks and without handles to invalidate.
 pub fn plain(xid: u32, credits: u32, direction: Direction, layout: WordLayout) -> Plain {
     let mut bytes = [0; PLAIN_LEN];
     let words = [xid, VERSION, credits, procedure::MSG, direction.word()].map(u32::to_be_bytes);
@@ -40,8 +40,8 @@ pub fn plain(xid: u32, credits: u32, direction: Direction, layout: WordLayout) -
     Plain { bytes, len }
 }
 
-/// Octets of a header with so many handles for invalidation, segments in the Read list, in each
-/// Write chunk, and in the Reply chunk.
+/// Returns the octets of a header with these numbers of handles for invalidation, and of segments
+/// in the Read list, in each Write chunk and in the Reply chunk.
 pub fn emitted_len(
     layout: WordLayout,
     handles: usize,
@@ -103,9 +103,9 @@ pub(crate) fn emit_chunks(
 
 /// Appends an RDMA2_ERROR for a message with this XID and version.
 ///
-/// It has the octets of version one's RDMA_ERROR: no direction word, and the version of the message
-/// that is refused, whichever that is (RFC 8166 §4.5, cel-01 §4.2.3). So an ERR_VERS can be read by
-/// whoever sent that.
+/// It has the octets of an RDMA_ERROR of version one: no direction word, and the version of the
+/// refused message (RFC 8166 §4.5, cel-01 §4.2.3). So the sender of that message can read an
+/// ERR_VERS.
 pub fn emit_error(out: &mut Buffer, xid: u32, version: u32, credits: u32, error: RdmaError) {
     emit_fixed(out, xid, version, credits, procedure::ERROR);
     match error {
@@ -115,7 +115,7 @@ pub fn emit_error(out: &mut Buffer, xid: u32, version: u32, credits: u32, error:
     }
 }
 
-/// Octets of an RDMA2_OPTIONAL with so many of information.
+/// Returns the octets of an RDMA2_OPTIONAL with `info` octets of information.
 pub fn optional_len(info: usize) -> usize {
     OPTIONAL_LEN + padded(info)
 }

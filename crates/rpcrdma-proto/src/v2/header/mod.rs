@@ -1,7 +1,7 @@
 //! The transport header of version two (cel-01 §4.2).
 //!
-//! [`BodyView`] reads whatever is there behind the four fixed words, for a decoder. [`Header`] holds
-//! only what is valid; what is not becomes a [`HeaderError`], which says what is owed to the peer.
+//! [`BodyView`] reads whatever follows the four fixed words, for a decoder. [`Header`] holds only
+//! valid values; an invalid header becomes a [`HeaderError`], which tells how to answer the peer.
 //! Chunks and their lists are those of version one ([`crate::wire::header`]), octet by octet.
 
 mod emit;
@@ -22,7 +22,7 @@ pub use view::{BodyView, ChunkListsView, ErrorView, InvalidateView, OptionalView
 
 use crate::invalidation::design::Design;
 
-/// The one version of this header.
+/// Version number of this header.
 pub const VERSION: u32 = 2;
 
 /// Values of `rdma_proc` (cel-01 §4.2).
@@ -50,15 +50,15 @@ pub mod error_code {
 /// A valid transport header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The transaction, of the XIDs of the message's direction.
+    /// XID of the transaction, in the message's direction.
     pub xid: u32,
-    /// Credits asked for with a call, granted with a reply; as on the wire, so perhaps zero.
+    /// Credits requested by a call or granted by a reply; unvalidated, so zero is possible.
     pub credits: u32,
-    /// What follows.
+    /// The rest of the header, by procedure.
     pub body: Body,
 }
 
-/// What a header says, by procedure.
+/// Content of a header, by procedure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// RDMA2_MSG: the Payload stream follows the header.
@@ -72,8 +72,8 @@ pub enum Body {
 }
 
 impl Header {
-    /// Which way the message goes. RDMA2_ERROR has no word for it and is always a reply (cel-01
-    /// §4.2.2).
+    /// Returns the direction of the message. RDMA2_ERROR has no direction word and is always a
+    /// reply (cel-01 §4.2.2).
     pub fn direction(&self) -> Direction {
         match &self.body {
             Body::Msg(chunks) | Body::NoMsg(chunks) => chunks.direction,
@@ -88,17 +88,17 @@ impl Header {
 pub struct ChunkLists {
     /// `rdma_direction`.
     pub direction: Direction,
-    /// What may be invalidated, where both ends agreed on a word for it.
+    /// Handles that may be invalidated, if both ends agreed on a layout with handles.
     pub invalidate: Invalidate,
     /// The three lists.
     pub lists: Lists,
 }
 
-/// Which word for remote invalidation the chunk lists of a connection have (reminv §4). It changes
-/// what the octets mean, so both ends have to know it; nothing in a message tells.
+/// Layout of the chunk lists of a connection: with or without handles for remote invalidation
+/// (reminv §4). The messages do not tell, so both ends must agree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum WordLayout {
-    /// None: cel-01 as it is.
+    /// No handles: plain cel-01.
     #[default]
     None,
     /// `uint32 rdma_inv_handle` behind the direction word (reminv §4.4, §5.3).
@@ -108,7 +108,7 @@ pub enum WordLayout {
 }
 
 impl WordLayout {
-    /// The layout under the design that both ends agreed on, if they did.
+    /// Returns the layout of a design, or of none.
     pub fn of(agreed: Option<Design>) -> Self {
         match agreed {
             Some(Design::PerCall) => Self::One,
@@ -122,7 +122,7 @@ impl WordLayout {
 }
 
 impl Invalidate {
-    /// That nothing may be invalidated.
+    /// Returns the value that permits no invalidation.
     pub fn nothing(layout: WordLayout) -> Self {
         match layout {
             WordLayout::None => Self::Unsaid,
@@ -131,7 +131,7 @@ impl Invalidate {
         }
     }
 
-    /// The layout that this is of.
+    /// Returns the layout of this value.
     pub fn layout(&self) -> WordLayout {
         match self {
             Self::Unsaid => WordLayout::None,
@@ -144,7 +144,7 @@ impl Invalidate {
 /// Why a peer did not process a message (cel-01 §4.2.3, RFC 8166 §4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RdmaError {
-    /// RDMA2_ERR_VERS: it supports these versions, both inclusive.
+    /// RDMA2_ERR_VERS: the peer supports these versions, both inclusive.
     Version {
         /// The lowest.
         low: u32,
@@ -153,6 +153,6 @@ pub enum RdmaError {
     },
     /// RDMA2_ERR_BAD_HEADER: nothing of the message took effect.
     BadHeader,
-    /// RDMA2_ERR_INVAL_OPTION: it does not know the operation.
+    /// RDMA2_ERR_INVAL_OPTION: the peer does not know the operation.
     InvalOption,
 }

@@ -1,4 +1,4 @@
-//! From octets to a valid header, or to what is owed for an invalid one.
+//! Parser of the header.
 
 use super::{Body, ChunkLists, Direction, Header, HeaderView, Invalidate, Optional, RdmaError};
 use super::{VERSION, WordLayout, error_code, procedure};
@@ -12,16 +12,16 @@ use verbs::Handle;
 /// information. Anything shorter is discarded, as in version one, whatever its procedure.
 pub const MIN_LEN: usize = 28;
 
-/// Why octets are no valid header.
+/// Why a message has no valid header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    /// Too short to be believed, even in its XID.
+    /// The message is too short; not even its XID is trusted.
     #[error("shorter than its fixed part (RFC 8166 §4.5, cel-01 §4.2.3)")]
     Runt,
-    /// An RDMA2_ERROR that says nothing we understand.
+    /// The message is an RDMA2_ERROR with unknown content.
     #[error("an RDMA2_ERROR that cannot be read (RFC 8166 §4.5, cel-01 §4.2.3)")]
     UnreadableError,
-    /// A version that is not two.
+    /// The version is not two.
     #[error("version {version} is not that of this connection (cel-01 §5)")]
     UnsupportedVersion {
         /// Of the message.
@@ -31,7 +31,7 @@ pub enum HeaderError {
         /// Credits it asks for.
         credits: u32,
     },
-    /// Anything else.
+    /// The header is malformed.
     #[error("{cause} (cel-01 §4.2)")]
     Malformed {
         /// Of the message.
@@ -45,12 +45,12 @@ pub enum HeaderError {
     },
 }
 
-/// What is owed to the peer for a message that is not processed.
+/// How to answer the peer for a message that is not processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
-    /// Nothing.
+    /// Send nothing.
     Discard,
-    /// RDMA2_ERROR with RDMA2_ERR_VERS, the range of versions, and the version echoed.
+    /// Send an RDMA2_ERROR with RDMA2_ERR_VERS, the range of versions, and the version echoed.
     ErrVers {
         /// To echo.
         xid: u32,
@@ -59,14 +59,14 @@ pub enum Disposition {
         /// Credits asked for.
         credits: u32,
     },
-    /// RDMA2_ERROR with RDMA2_ERR_BAD_HEADER.
+    /// Send an RDMA2_ERROR with RDMA2_ERR_BAD_HEADER.
     BadHeader {
         /// To echo.
         xid: u32,
         /// Credits asked for.
         credits: u32,
     },
-    /// RDMA2_ERROR with RDMA2_ERR_INVAL_OPTION.
+    /// Send an RDMA2_ERROR with RDMA2_ERR_INVAL_OPTION.
     InvalOption {
         /// To echo.
         xid: u32,
@@ -76,11 +76,12 @@ pub enum Disposition {
 }
 
 impl HeaderError {
-    /// What is owed to the peer, if the message could be a call. An RDMA2_ERROR is a reply: for a
-    /// message that says it is one itself, it would end some call of the peer, so nothing is owed.
+    /// Returns how to answer the peer, if the message may be a call. A message that claims to be a
+    /// reply gets no answer: an RDMA2_ERROR is a reply itself, and would end an unrelated call of
+    /// the peer.
     ///
-    /// Where [`direction`](Self::direction) is unknown, it is for the receiver to decide what it
-    /// takes the message for, as in version one.
+    /// If the [`direction`](Self::direction) is unknown, the receiver decides what it takes the
+    /// message for, as in version one.
     pub fn disposition(self) -> Disposition {
         match self {
             Self::Runt
@@ -107,7 +108,7 @@ impl HeaderError {
         }
     }
 
-    /// Which way the message goes, if that could be read.
+    /// Returns the direction of the message, if it could be read.
     pub fn direction(self) -> Option<Direction> {
         match self {
             Self::Malformed { direction, .. } => direction,
@@ -118,12 +119,12 @@ impl HeaderError {
 }
 
 impl Header {
-    /// Reads the header at the beginning of a received message, whose chunk lists have this layout;
-    /// also the offset at which the Payload stream begins.
+    /// Parses the header of a received message with this layout. Also returns the offset of the
+    /// Payload stream.
     ///
     /// # Errors
     ///
-    /// If it is no valid header of version two.
+    /// If the message has no valid header of version two.
     pub fn parse(message: &[u8], layout: WordLayout) -> Result<(Self, usize), HeaderError> {
         let view = HeaderView::new(message).ok_or(HeaderError::Runt)?;
         let (xid, credits) = (view.xid(), view.credits());

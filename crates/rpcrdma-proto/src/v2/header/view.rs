@@ -1,31 +1,31 @@
-//! What is in a header, without a judgement.
+//! Views of a header: every field as received, without validation.
 
 use super::{ListsView, WordLayout, procedure};
 use oncrpc::xdr;
 use oncrpc::xdr::Reader;
 
-/// View of what follows the four fixed words, by procedure.
+/// View of the rest of a header after the four fixed words, by procedure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BodyView<'a> {
-    /// Of an RDMA2_MSG or RDMA2_NOMSG.
+    /// Body of an RDMA2_MSG or RDMA2_NOMSG.
     Chunks(ChunkListsView),
-    /// Of an RDMA2_ERROR.
+    /// Body of an RDMA2_ERROR.
     Error(ErrorView),
-    /// Of an RDMA2_OPTIONAL.
+    /// Body of an RDMA2_OPTIONAL.
     Optional(OptionalView<'a>),
-    /// Of a procedure that there is not.
+    /// The procedure is unknown.
     Unknown,
 }
 
 /// View of the chunk lists with the words before them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChunkListsView {
-    /// `rdma_direction`, if it is there.
+    /// `rdma_direction`, if present.
     pub direction: Option<u32>,
     /// The word for remote invalidation, if the layout has one.
     pub invalidate: InvalidateView,
-    /// The three lists. Their `len` is that of everything behind the fixed words, and their `error`
-    /// is where any of it stopped being readable.
+    /// The three lists. Their `len` covers everything after the fixed words, and their `error` is
+    /// where any of it became unreadable.
     pub lists: ListsView,
 }
 
@@ -34,22 +34,22 @@ pub struct ChunkListsView {
 pub struct InvalidateView {
     /// The count on the wire, in the layout that has one.
     pub count: Option<u32>,
-    /// The handles that are there; zero too.
+    /// The handles that are present, zero included.
     pub handles: Vec<u32>,
 }
 
-/// View of the body of an RDMA2_ERROR: what is there of it.
+/// View of the body of an RDMA2_ERROR, which may be incomplete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ErrorView {
     /// `rdma_err`.
     pub code: Option<u32>,
-    /// `rdma_vers_low`, or whatever stands there.
+    /// `rdma_vers_low`, or the word in its place.
     pub low: Option<u32>,
-    /// `rdma_vers_high`, or whatever stands there.
+    /// `rdma_vers_high`, or the word in its place.
     pub high: Option<u32>,
 }
 
-/// View of the body of an RDMA2_OPTIONAL: what is there of it.
+/// View of the body of an RDMA2_OPTIONAL, which may be incomplete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OptionalView<'a> {
     /// `rdma_optdir`.
@@ -58,11 +58,11 @@ pub struct OptionalView<'a> {
     pub operation: Option<u32>,
     /// The length of `rdma_optinfo` on the wire.
     pub info_len: Option<u32>,
-    /// As many of its octets as there are.
+    /// The octets of `rdma_optinfo` that are present.
     pub info: &'a [u8],
-    /// What follows it and its padding.
+    /// Octets after `rdma_optinfo` and its padding.
     pub rest: &'a [u8],
-    /// Where it stopped being readable, if it did.
+    /// Where the body became unreadable, if it did.
     pub error: Option<xdr::Error>,
 }
 

@@ -1,4 +1,4 @@
-//! From an operation to bytes.
+//! Encoder of operations.
 
 use super::Operation;
 use crate::v2::header::{Direction, Optional, emit_optional, optional_len};
@@ -6,13 +6,13 @@ use buffer::Buffer;
 use oncrpc::xdr::Writer;
 
 impl Operation {
-    /// Appends the message that carries it: an RDMA2_OPTIONAL, and nothing behind it.
+    /// Appends the message of the operation: an RDMA2_OPTIONAL with nothing behind it.
     pub fn emit(&self, out: &mut Buffer, xid: u32, credits: u32, direction: Direction) {
         let info = self.info();
         emit_optional(out, xid, credits, direction, self.code(), &info);
     }
 
-    /// The operation as an RDMA2_OPTIONAL holds it.
+    /// Returns the operation as the content of an RDMA2_OPTIONAL.
     pub fn to_optional(&self, direction: Direction) -> Optional {
         Optional {
             direction,
@@ -21,7 +21,7 @@ impl Operation {
         }
     }
 
-    /// Bytes of the message that carries it.
+    /// Returns the bytes of the message of the operation.
     pub fn emitted_len(&self) -> usize {
         optional_len(self.info().len())
     }

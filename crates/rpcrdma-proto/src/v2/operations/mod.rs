@@ -1,8 +1,8 @@
 //! The operations of xcharext §4, which travel in RDMA2_OPTIONAL.
 //!
-//! [`OperationView`] reads whatever is there, for a decoder. [`Operation`] holds only what is valid;
-//! what is not becomes an [`OperationError`], which says what is owed. None of them is followed by
-//! an RPC message.
+//! [`OperationView`] reads whatever is there, for a decoder. [`Operation`] holds only valid values;
+//! an invalid one becomes an [`OperationError`], which tells how to answer it. No operation is
+//! followed by an RPC message.
 
 mod emit;
 mod parse;
@@ -19,13 +19,13 @@ use super::characteristics::{Characteristic, XcharSpec, XcharSubset, XcharVal};
 
 /// Values of `rdma_opttype` (xcharext §4).
 pub mod code {
-    /// ROPT_INITXCH: this is what I am.
+    /// ROPT_INITXCH: announces the characteristics of the sender.
     pub const INITXCH: u32 = 1;
-    /// ROPT_REQXCH: please change.
+    /// ROPT_REQXCH: asks the receiver to change characteristics.
     pub const REQXCH: u32 = 2;
-    /// ROPT_RESPXCH: this became of a request.
+    /// ROPT_RESPXCH: answers a ROPT_REQXCH.
     pub const RESPXCH: u32 = 3;
-    /// ROPT_UPDXCH: I have changed.
+    /// ROPT_UPDXCH: announces a changed characteristic of the sender.
     pub const UPDXCH: u32 = 4;
 }
 
@@ -43,7 +43,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Its `rdma_opttype`.
+    /// Returns the `rdma_opttype`.
     pub fn code(&self) -> u32 {
         match self {
             Self::InitXch(_) => code::INITXCH,
@@ -54,21 +54,21 @@ impl Operation {
     }
 }
 
-/// ROPT_INITXCH: what an end says of itself as its first message (xcharext §4.1).
+/// ROPT_INITXCH: the characteristics of an end, in its first message (xcharext §4.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InitXch {
-    /// `optixch_start`: its characteristics.
+    /// `optixch_start`: the characteristics.
     pub start: XcharSpec,
     /// `optixch_nochg`: those among them that will not change on this connection.
     pub nochg: XcharSubset,
 }
 
 impl InitXch {
-    /// Says this of a characteristic; if it never changes that is said too.
+    /// Sets a characteristic, and marks it as unchanging if its type says so.
     ///
     /// # Panics
     ///
-    /// As [`XcharSpec::set`].
+    /// Those of [`XcharSpec::set`].
     pub fn with<C: Characteristic>(mut self, value: &C::Value) -> Self {
         self.start.set::<C>(value);
         if C::FIXED {
@@ -78,48 +78,48 @@ impl InitXch {
         self
     }
 
-    /// Whether a characteristic is said not to change.
+    /// Whether a characteristic is marked as unchanging.
     pub fn is_fixed<C: Characteristic>(&self) -> bool {
         let at = self.start.position(C::ID);
         at.is_some_and(|at| self.nochg.contains(at))
     }
 }
 
-/// ROPT_REQXCH: what the peer's characteristics are asked to become (xcharext §4.2).
+/// ROPT_REQXCH: requested values of the receiver's characteristics (xcharext §4.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReqXch {
-    /// `optreqxch_want`; none is a question without consequences.
+    /// `optreqxch_want`: the values. An empty set requests nothing, and is answered too.
     pub want: XcharSpec,
 }
 
-/// ROPT_RESPXCH: what became of each value of a ROPT_REQXCH, by its place in that (xcharext §4.3).
+/// ROPT_RESPXCH: the outcome of each value of a ROPT_REQXCH, by position (xcharext §4.3).
 ///
-/// Each place should be in exactly one of the three. Whether it is depends on the request, so that
-/// [`outcome`](Self::outcome) tells; a RESPXCH in which it is not is still an answer.
+/// Each position should be in exactly one of the three subsets. That depends on the request, so
+/// [`outcome`](Self::outcome) checks it; a RESPXCH that violates it is still an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RespXch {
-    /// `optrespxch_done`: changed.
+    /// `optrespxch_done`: values that are in effect.
     pub done: XcharSubset,
-    /// `optrespxch_rej`: not changed.
+    /// `optrespxch_rej`: values that were rejected.
     pub rejected: XcharSubset,
-    /// `optrespxch_pend`: perhaps changed later, which a ROPT_UPDXCH will tell.
+    /// `optrespxch_pend`: values that are pending; a ROPT_UPDXCH announces the outcome.
     pub pending: XcharSubset,
 }
 
-/// What became of one value of a ROPT_REQXCH.
+/// Outcome of one value of a ROPT_REQXCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The value is in effect.
     Done,
-    /// It will not be.
+    /// The value was rejected.
     Rejected,
-    /// A ROPT_UPDXCH with `optupdxch_pendclr` will tell.
+    /// A ROPT_UPDXCH with `optupdxch_pendclr` will announce the outcome.
     Pending,
 }
 
 impl RespXch {
-    /// What became of the value at this place of the request. Nothing, if the answer says nothing or
-    /// several things about it.
+    /// Returns the outcome of the value at this position of the request; `None` if the answer gives
+    /// none or several.
     pub fn outcome(&self, position: usize) -> Option<Outcome> {
         let is_in = |subset: XcharSubset| subset.contains(position);
         match [self.done, self.rejected, self.pending].map(is_in) {
@@ -130,7 +130,8 @@ impl RespXch {
         }
     }
 
-    /// Whether it says one thing about each value of a request with so many, and nothing else.
+    /// Whether it gives exactly one outcome for each of the `wanted` values of a request, and no
+    /// others.
     pub fn is_answer_to(&self, wanted: usize) -> bool {
         let said = self.done.len() + self.rejected.len() + self.pending.len();
         said == wanted && (0..wanted).all(|at| self.outcome(at).is_some())
@@ -157,31 +158,31 @@ impl FromIterator<Outcome> for RespXch {
     }
 }
 
-/// ROPT_UPDXCH: a characteristic of its sender has changed, or a request for it has come to its end
-/// (xcharext §4.4).
+/// ROPT_UPDXCH: a changed characteristic of the sender, or the end of a pending request (xcharext
+/// §4.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpdXch {
-    /// `optupdxch_now`: the value from now on.
+    /// `optupdxch_now`: the current value.
     pub now: XcharVal,
-    /// `optupdxch_pendclr`: no request for it is pending any more.
+    /// `optupdxch_pendclr`: whether this ends a pending request.
     pub pendclr: bool,
 }
 
-/// What a ROPT_UPDXCH means for a request (xcharext §4.4).
+/// Meaning of a ROPT_UPDXCH for a request (xcharext §4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Update {
-    /// It was not asked for.
+    /// No request was pending.
     Unsolicited,
-    /// It is on the way to what was asked for, or beside it: the request is still pending.
+    /// An intermediate value: the request is still pending.
     Intermediate,
-    /// It is the end of the request: its value tells whether that was granted.
+    /// The end of the request. The value tells whether it was granted.
     Final,
-    /// It is the end of a request that there is not. The value holds all the same.
+    /// The end of a request that does not exist. The value is valid nevertheless.
     Stray,
 }
 
 impl UpdXch {
-    /// What it means, where a request for its characteristic `is_pending` or is not.
+    /// Returns the meaning, given whether a request for the characteristic is pending.
     pub fn meaning(&self, is_pending: bool) -> Update {
         match (is_pending, self.pendclr) {
             (false, false) => Update::Unsolicited,

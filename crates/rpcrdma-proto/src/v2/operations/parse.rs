@@ -1,4 +1,4 @@
-//! From the information of an RDMA2_OPTIONAL to a valid operation, or to what is owed.
+//! Parser of operations.
 
 use super::{InitXch, Operation, ReqXch, RespXch, Supported, UpdXch, code};
 use crate::v2::characteristics::{
@@ -8,13 +8,13 @@ use crate::v2::header::{Direction, Disposition, Optional};
 use oncrpc::xdr;
 use oncrpc::xdr::Reader;
 
-/// Why an RDMA2_OPTIONAL is no operation that is processed. Nothing of it takes effect.
+/// Why an RDMA2_OPTIONAL is not processed. Nothing of it takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OperationError {
-    /// It is not known, or not supported.
+    /// The operation is unknown or not supported.
     #[error("operation {0} is not supported (cel-01 §3.1)")]
     Unsupported(u32),
-    /// It is, but not like this.
+    /// The operation is malformed.
     #[error("operation {operation}: {cause} (xcharext §2.1)")]
     Malformed {
         /// Its `rdma_opttype`.
@@ -27,19 +27,19 @@ pub enum OperationError {
 /// What is wrong with an operation: xcharext calls all of it an XDR error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OperationMalformed {
-    /// It is not the XDR of its type.
+    /// The information is not valid XDR of the operation's type.
     #[error("{0}")]
     Xdr(#[from] xdr::Error),
-    /// Its characteristics are no set.
+    /// The characteristics are not a valid set.
     #[error("{0}")]
     Spec(#[from] SpecMalformed),
-    /// A characteristic that is known has no valid value.
+    /// The value of a known characteristic is invalid.
     #[error("{0}")]
     Value(#[from] SpecError),
-    /// It goes the wrong way: a request is a call, and what answers it is a reply (cel-01 §4.2.2).
-    #[error("it goes the wrong way")]
+    /// The direction is wrong: a request is a call, and its answer a reply (cel-01 §4.2.2).
+    #[error("wrong direction")]
     Direction,
-    /// An RPC message follows, which there is in none of these (xcharext §4).
+    /// An RPC message follows, which no operation has (xcharext §4).
     #[error("{len} bytes follow the header")]
     Payload {
         /// Bytes that do.
@@ -48,10 +48,10 @@ pub enum OperationMalformed {
 }
 
 impl OperationError {
-    /// What is owed for it, if it came in a message of this XID and direction and with these credits.
+    /// Returns how to answer the operation, for a message with this XID, direction and credits.
     ///
-    /// Nothing for what says that it is a reply: an RDMA2_ERROR is one itself, and would end some
-    /// call of the peer with that XID.
+    /// A message that claims to be a reply gets no answer: an RDMA2_ERROR is a reply itself, and
+    /// would end an unrelated call of the peer with that XID.
     pub fn disposition(self, xid: u32, credits: u32, direction: Direction) -> Disposition {
         match (direction, self) {
             (Direction::Reply, _) => Disposition::Discard,
@@ -62,11 +62,11 @@ impl OperationError {
 }
 
 impl Operation {
-    /// Reads an operation, of which `rest` follows the header, and what is odd about it.
+    /// Parses an operation, where `rest` follows the header. Also returns its oddities.
     ///
     /// # Errors
     ///
-    /// If it is not among those supported, or is malformed.
+    /// If the operation is not supported, or is malformed.
     pub fn parse(
         optional: &Optional,
         rest: &[u8],

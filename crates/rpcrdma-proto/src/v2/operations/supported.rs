@@ -1,31 +1,32 @@
-//! Which operations an end takes in.
+//! Sets of supported operations.
 
 use super::code;
 
-/// A set of operations that may be supported: all are optional, but some only with others (xcharext
-/// §4). There are no other sets than these.
+/// A set of supported operations. All are optional, but some require others (xcharext §4); no other
+/// sets are valid.
 ///
-/// Whoever supports RESPXCH takes in REQXCH and answers it. What is not supported draws
-/// RDMA2_ERR_INVAL_OPTION.
+/// Support for RESPXCH includes accepting and answering REQXCH. An unsupported operation is
+/// answered with RDMA2_ERR_INVAL_OPTION.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Supported {
-    /// Version two without characteristics.
+    /// No operations: version two without characteristics.
     None,
-    /// Characteristics that do not change.
+    /// INITXCH: characteristics that do not change.
     InitXch,
-    /// INITXCH and RESPXCH: requests are answered, and done or rejected at once.
+    /// INITXCH and RESPXCH: requests are granted or rejected at once.
     InitRespXch,
-    /// INITXCH and UPDXCH: changes are told, but none can be asked for. Two are told in the life of a
-    /// connection ([`MAX_CONTROL_MESSAGES`](crate::limits::MAX_CONTROL_MESSAGES)), as the peer never
-    /// shows that it has taken them in; further ones are refused.
+    /// INITXCH and UPDXCH: changes are announced, but cannot be requested. At most two are
+    /// announced in the life of a connection
+    /// ([`MAX_CONTROL_MESSAGES`](crate::limits::MAX_CONTROL_MESSAGES)), because the peer never
+    /// acknowledges them; further ones are refused.
     InitUpdXch,
-    /// All four. Only then is REQXCH sent.
+    /// All four operations. Only this set sends REQXCH.
     #[default]
     All,
 }
 
 impl Supported {
-    /// Every set there is.
+    /// All valid sets.
     pub const ALL: [Self; 5] = [
         Self::None,
         Self::InitXch,
@@ -34,7 +35,7 @@ impl Supported {
         Self::All,
     ];
 
-    /// Whether an operation of this number is taken in.
+    /// Whether an operation with this number is accepted.
     pub fn takes(self, operation: u32) -> bool {
         let [init, responds, updates] = match self {
             Self::None => [false, false, false],
@@ -51,7 +52,7 @@ impl Supported {
         }
     }
 
-    /// Whether REQXCH may be sent: what it draws has to be understood (xcharext §4).
+    /// Whether REQXCH may be sent, which requires support for its answers (xcharext §4).
     pub fn requests(self) -> bool {
         self.takes(code::RESPXCH) && self.takes(code::UPDXCH)
     }

@@ -1,4 +1,4 @@
-//! What is in an operation, without a judgement.
+//! View of operations: every field as received, without validation.
 
 use super::code;
 use crate::v2::characteristics::{SpecView, SubsetView, XcharValView};
@@ -8,11 +8,11 @@ use oncrpc::xdr::Reader;
 /// View of an operation, from the information of an RDMA2_OPTIONAL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperationView<'a> {
-    /// What is there of it.
+    /// The fields that are present.
     pub fields: OperationFields<'a>,
-    /// Bytes that follow.
+    /// Number of trailing bytes.
     pub trailing: usize,
-    /// Where it stopped being readable, if it did.
+    /// Where the operation became unreadable, if it did.
     pub error: Option<xdr::Error>,
 }
 
@@ -50,7 +50,7 @@ pub enum OperationFields<'a> {
 }
 
 impl<'a> OperationView<'a> {
-    /// Reads what is there of an operation with this number, if it is one of xcharext.
+    /// Reads an operation of xcharext with this number; `None` if the number is unknown.
     pub fn new(operation: u32, info: &'a [u8]) -> Option<Self> {
         let mut fields = match operation {
             code::INITXCH => OperationFields::InitXch {

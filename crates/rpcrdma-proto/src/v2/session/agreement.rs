@@ -18,7 +18,7 @@ pub(super) struct Agreement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     None,
-    /// This server takes it: it holds from its answer on.
+    /// This server accepts the design, which applies from its answer on.
     Chosen(Design),
     Agreed(Design),
 }

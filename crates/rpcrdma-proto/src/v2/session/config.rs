@@ -1,4 +1,4 @@
-//! What one end of a connection is to say about itself.
+//! Configuration of a session.
 
 use super::own::Own;
 use crate::invalidation::design::Design;
@@ -11,54 +11,53 @@ use crate::v2::characteristics::{
 };
 use crate::v2::operations::{InitXch, Supported, code};
 
-/// What one end is to be.
+/// Configuration of one end of a session.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Which end.
+    /// Role of this end.
     pub role: Role,
-    /// The operations it supports.
+    /// Supported operations.
     pub supported: Supported,
-    /// Bytes of each Receive that is posted at first: what is told as Receive Buffer Size.
+    /// Initial size of each Receive in bytes, announced as Receive Buffer Size.
     pub receive_size: ReceiveSize,
-    /// Bytes of the largest Receive there may ever be. Taken to be at least `receive_size`.
+    /// Largest size that Receives may ever have, in bytes; at least `receive_size`.
     pub max_receive_size: ReceiveSize,
-    /// Bytes of the largest message that is sent. Taken to be at least those of the largest Receive,
-    /// as each end sends as much as it receives.
+    /// Largest message to send, in bytes; at least the largest Receive, because each end sends as
+    /// much as it receives.
     pub max_send_size: ReceiveSize,
-    /// Whether each handle may be invalidated with a reply that this end exposes as a Requester
-    /// (xcharext §3.2). A server says it only if its calls may have chunks, as nothing else is exposed
-    /// by it.
+    /// Whether every handle that this end exposes as a Requester may be invalidated by a reply
+    /// (xcharext §3.2). A server announces it only if its calls may have chunks; otherwise it
+    /// exposes nothing.
     pub remote_invalidation: bool,
-    /// What this end can do in the backward direction: on a client what it says, on a server how far it
-    /// goes itself.
+    /// Backward direction support: what a client announces, or how far a server goes.
     pub backward: BackwardSupport,
-    /// The designs for remote invalidation that may be agreed on, those first that a server would
-    /// rather have; none for the texts as they are. Those that are not agreed on by a characteristic
-    /// of their own (reminv §4.1, §4.2) are left out.
+    /// Remote invalidation designs to offer or accept, in the order of the server's preference;
+    /// empty for cel-01 without extension. Designs without the experimental characteristic (reminv
+    /// §4.1, §4.2) are ignored.
     pub designs: Vec<Design>,
-    /// The characteristics that are understood.
+    /// Known characteristics.
     pub registry: Registry,
-    /// Values of those that a user has added. They are [`FIXED`](Characteristic::FIXED), or this end
-    /// tells the peer when they change.
+    /// Values of the characteristics that the user has registered. Each is
+    /// [`FIXED`](Characteristic::FIXED), or this end announces its changes.
     pub registered: XcharSpec,
 }
 
-/// Why a configuration is none.
+/// Why a configuration is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// Everybody takes messages of 4096 bytes.
-    #[error("Receives have {0} bytes, of at least 4096 (cel-01 §2.3)")]
+    /// Receives are below 4096 bytes, which every end of version two must accept.
+    #[error("Receives have {0} bytes, less than the minimum of 4096 (cel-01 §2.3)")]
     SmallReceives(ReceiveSize),
-    /// A value is given for what nobody has registered, or for what has a field of its own.
-    #[error("characteristic {0} is not one that was registered")]
+    /// A value is given for a characteristic that is not registered, or that has its own field.
+    #[error("characteristic {0} is not registered")]
     NotRegistered(XcharId),
-    /// A value is none.
+    /// A value is invalid.
     #[error("{0}")]
     Value(#[from] SpecError),
-    /// The id for designs of remote invalidation has another meaning.
+    /// The id of the remote invalidation designs is registered for something else.
     #[error("designs for remote invalidation cannot be agreed on: {0}")]
     Designs(#[from] RegisterError),
-    /// It all has to fit the first message.
+    /// The characteristics do not fit the first message.
     #[error("characteristics take {0} bytes of a first message of {FIRST_MESSAGE} (cel-01 §5)")]
     TooLong(usize),
 }
@@ -75,7 +74,7 @@ pub(super) fn is_builtin(id: XcharId) -> bool {
 }
 
 impl Config {
-    /// What a connection has that is told nothing else: default sizes, and no design.
+    /// Creates a configuration with default sizes and no designs.
     pub fn new(role: Role) -> Self {
         Self {
             role,

@@ -1,13 +1,13 @@
-//! What a session has done and seen, in numbers.
+//! Counters of a session.
 
 use crate::v2::characteristics::Oddities;
 
-/// What a session has done and seen.
+/// Counters of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Messages sent, answers included.
     pub sent: u64,
-    /// Valid operations taken in.
+    /// Valid operations received.
     pub taken: u64,
     /// RDMA2_ERR_BAD_HEADER queued for a message of the peer.
     pub bad_header: u64,
@@ -15,23 +15,24 @@ pub struct Counters {
     pub inval_option: u64,
     /// RDMA2_ERROR received for a message of the session.
     pub refused: u64,
-    /// Replies that were malformed or not supported, and so had no answer.
+    /// Replies that were malformed or not supported, which are not answered.
     pub bad_replies: u64,
-    /// Replies to nothing.
+    /// Replies that match no message.
     pub stray_replies: u64,
-    /// RESPXCHs whose subsets overlapped, left something out, or named too much.
+    /// RESPXCHs whose subsets overlapped, were incomplete, or named too much.
     pub odd_responses: u64,
-    /// UPDXCHs that ended a request which there was not.
+    /// UPDXCHs that ended a request that does not exist.
     pub stray_ends: u64,
-    /// Values that had no effect: of a second INITXCH, or of what was said not to change.
+    /// Values that had no effect: those of a second INITXCH, or of characteristics announced as
+    /// unchanging.
     pub ignored: u64,
-    /// Designs for remote invalidation that were named, but could not be agreed on.
+    /// Remote invalidation designs that were named but not agreed on.
     pub no_design: u64,
     /// Values of unknown characteristics.
     pub unknown: u64,
-    /// Values with bytes behind their XDR.
+    /// Values with trailing bytes.
     pub trailing: u64,
-    /// Bits of subsets that were for no value.
+    /// Bits of subsets beyond the values.
     pub bits_for_nothing: u64,
 }
 

@@ -1,31 +1,31 @@
-//! What a session tells the user of its connection.
+//! Events of a session.
 
 use crate::v2::characteristics::{XcharId, XcharVal};
 
-/// What a user of the connection may want to know.
+/// An event for the user of the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// What was asked of the peer has come to its end.
+    /// A request to the peer has ended.
     Settled {
         /// What was asked for.
         wanted: XcharVal,
         /// What became of it.
         outcome: Settled,
     },
-    /// The peer asks for this value of a registered characteristic of ours. It is pending until
-    /// [`Session::settle`](super::Session::settle).
+    /// The peer requests this value of a registered characteristic of this end. The request is
+    /// pending until [`Session::settle`](super::Session::settle).
     Wanted(XcharVal),
-    /// A characteristic of the peer has another value.
+    /// A characteristic of the peer has changed.
     PeerChanged(XcharId),
 }
 
-/// What became of something that the peer was asked for.
+/// Outcome of a request to the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// It was done.
+    /// The peer granted the request.
     Done,
-    /// The peer came as far as this value.
+    /// The peer granted the request in part, with this value.
     Partly(XcharVal),
-    /// It was rejected, or the peer takes no requests.
+    /// The peer rejected the request, or accepts none.
     Rejected,
 }

@@ -1,4 +1,4 @@
-//! What a session makes of the messages of its peer.
+//! Handling of received control messages.
 
 use super::agreement::NoDesign;
 use super::outstanding::What;

@@ -1,9 +1,8 @@
-//! What the two ends of one connection tell each other about themselves: the operations of xcharext
-//! §4 as a protocol of their own.
+//! The protocol of both ends about characteristics: the operations of xcharext §4.
 //!
-//! A [`Session`] is the state of one end. It posts nothing and knows no Receive: its owner hands in
-//! the RDMA2_OPTIONAL messages and errors that come, and the facts named below, sends what
-//! [`poll_message`](Session::poll_message) gives, and asks how large a message may be.
+//! A [`Session`] is the state of one end, without I/O. Its owner passes in received RDMA2_OPTIONAL
+//! messages and errors, and the facts named below, sends what
+//! [`poll_message`](Session::poll_message) returns, and asks how large a message may be.
 //!
 //! # What its owner does
 //!
@@ -67,7 +66,7 @@ use crate::limits::{FIRST_MESSAGE, MAX_CONTROL_MESSAGES};
 use crate::role::Role;
 use std::collections::VecDeque;
 
-/// One end's part in agreeing about characteristics, for the life of one connection.
+/// One end's state of the protocol about characteristics, for the life of one connection.
 #[derive(Clone, Debug)]
 pub struct Session {
     role: Role,
@@ -90,22 +89,22 @@ pub struct Session {
     counters: Counters,
 }
 
-/// What this end may send at the beginning.
+/// What this end may send at the beginning of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
-    /// The client's INITXCH, and nothing else until it is answered (cel-01 §5).
+    /// Only the client's INITXCH, until it is answered (cel-01 §5).
     Exchanging,
-    /// One call at a time, in a message of [`FIRST_MESSAGE`] bytes at most, until a reply comes that
-    /// is no error: there are no characteristics (cel-01 §5).
+    /// One call at a time, of at most [`FIRST_MESSAGE`] bytes, until the first reply that is not an
+    /// error: there are no characteristics (cel-01 §5).
     Cautious,
-    /// All that credits and limits allow.
+    /// Everything within credits and limits.
     Done,
 }
 
-/// What to send. Credits are for the owner of the session to put in, by direction (cel-01 §4.2.2).
+/// A message to send. The owner of the session fills in the credits, by direction (cel-01 §4.2.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// An RDMA2_OPTIONAL without anything behind it, of [`FIRST_MESSAGE`] bytes at most.
+    /// An RDMA2_OPTIONAL of at most [`FIRST_MESSAGE`] bytes, with nothing behind it.
     Optional {
         /// The transaction.
         xid: u32,
@@ -124,7 +123,7 @@ pub enum Message {
 /// What the peer is owed for a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Answer {
-    /// Our INITXCH, made when it is sent.
+    /// This end's INITXCH, encoded when it is sent.
     Initial {
         xid: u32,
     },
@@ -139,11 +138,11 @@ enum Answer {
 }
 
 impl Session {
-    /// A session of a new connection.
+    /// Creates the session of a new connection.
     ///
     /// # Errors
     ///
-    /// If the configuration contradicts itself, or does not fit the first message.
+    /// If the configuration is invalid or does not fit the first message.
     pub fn new(mut config: Config) -> Result<Self, ConfigError> {
         config.keep_agreeable_designs();
         let (role, supported) = (config.role, config.supported);
@@ -172,19 +171,20 @@ impl Session {
         })
     }
 
-    /// What may be sent at this stage.
+    /// Returns what may be sent at this stage.
     pub fn opening(&self) -> Opening {
         self.opening
     }
 
-    /// Bytes of the largest message that may be sent: what the peer's Receives hold, or will hold
-    /// if it was asked for less, and no more than we ever send.
+    /// Returns the size of the largest message that may be sent: what the peer's Receives hold, or
+    /// will hold if smaller ones were requested, limited by this end's maximum.
     pub fn send_limit(&self) -> usize {
         self.limit(self.peer_receives)
     }
 
-    /// Bytes of the largest reply to a call that fits no other way. A peer that was asked for smaller
-    /// Receives keeps the old ones until the calls are answered that it sent before that.
+    /// Returns the size of the largest reply to a call that fits no other way. A peer that was
+    /// asked for smaller Receives keeps the old ones until the calls are answered that it sent
+    /// before the request.
     pub fn last_resort_limit(&self) -> usize {
         self.limit(self.peer.receive_size())
     }
@@ -196,35 +196,35 @@ impl Session {
         }
     }
 
-    /// Bytes of the largest reply for which a call needs no Reply chunk: what both ends receive, as
-    /// each sends as much as it receives.
+    /// Returns the size of the largest reply for which a call needs no Reply chunk: the smaller
+    /// Receive size of both ends, because each end sends as much as it receives.
     pub fn reply_limit(&self) -> usize {
         let own = self.own.sizes.for_replies();
         own.min(self.peer_receives).bytes()
     }
 
-    /// Bytes of each Receive that is posted from now on.
+    /// Returns the size of Receives to post from now on, in bytes.
     pub fn receive_size(&self) -> usize {
         self.own.sizes.next().bytes()
     }
 
-    /// What the peer was told last about a characteristic of ours, or its default.
+    /// Returns the last announced value of a characteristic of this end, or the default.
     pub fn own<C: Characteristic>(&self) -> C::Value {
         self.own.said().get::<C>().unwrap_or_else(C::default)
     }
 
-    /// What the peer said last about a characteristic of its own, or the default.
+    /// Returns the last announced value of a characteristic of the peer, or the default.
     pub fn peer<C: Characteristic>(&self) -> C::Value {
         self.peer.values().get::<C>().unwrap_or_else(C::default)
     }
 
-    /// Whether the peer has said its characteristics at all.
+    /// Whether the peer has announced its characteristics.
     pub fn peer_has_characteristics(&self) -> bool {
         self.peer.has_said()
     }
 
-    /// What both ends can do in the backward direction. What a client knows of a server is what the
-    /// server has done (xcharext §3.3).
+    /// Returns the backward direction support of both ends. A client infers that of the server from
+    /// its calls (xcharext §3.3).
     pub fn backward(&self) -> BackwardSupport {
         let said = self.peer::<BackwardRequestSupport>();
         let peer = match self.role {
@@ -237,54 +237,53 @@ impl Session {
         peer.min(self.own.backward())
     }
 
-    /// The design for remote invalidation that both ends have agreed on. It alone governs then, in
-    /// both directions.
+    /// Returns the remote invalidation design that both ends agreed on, which then governs both
+    /// directions.
     pub fn design(&self) -> Option<Design> {
         self.agreement.design()
     }
 
-    /// Whether replies to the peer may be sent with Invalidate because it said so for all of its calls
-    /// (xcharext §3.2). Where a design is agreed on this says nothing, and is false.
+    /// Whether replies to the peer may use Send with Invalidate because the peer permitted it for
+    /// all its calls (xcharext §3.2). False if a design was agreed on.
     pub fn peer_allows_invalidation(&self) -> bool {
         self.design().is_none() && self.peer::<RequesterRemoteInvalidation>()
     }
 
-    /// Messages of ours that may still occupy a Receive of the peer; answers are not among them.
+    /// Returns the number of this end's messages that may still occupy a Receive of the peer,
+    /// answers not counted.
     pub fn outstanding(&self) -> usize {
         self.outstanding.len()
     }
 
-    /// Whether it is awaited that no Receive is posted any more that is smaller than
+    /// Whether the session waits until no Receive is smaller than
     /// [`receive_size`](Self::receive_size).
     pub fn awaits_receives(&self) -> bool {
         self.own.sizes.raising()
     }
 
-    /// Whether it is awaited that those calls of ours are answered which were on their way when this
-    /// became true.
+    /// Whether the session waits for the replies to the calls that were in flight when this became
+    /// true.
     pub fn awaits_calls(&self) -> bool {
         self.own.sizes.draining()
     }
 
-    /// Whether the peer sends faster than it takes in what it is owed. The connection is to be
-    /// closed.
+    /// Whether the peer sends faster than it receives answers. The connection must then be closed.
     pub fn is_flooded(&self) -> bool {
         self.flooded
     }
 
-    /// Whether the server has answered the offer of designs for remote invalidation with something else
-    /// than one of them, or none. How it lays out its messages is then not known, and the connection
-    /// is to be closed.
+    /// Whether the server's answer to the offered designs is neither one of them nor none. The
+    /// layout of its messages is then unknown, and the connection must be closed.
     pub fn is_unclear(&self) -> bool {
         self.unclear_design
     }
 
-    /// What was done and seen so far.
+    /// Returns the counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// An RDMA2_OPTIONAL has come, with `rest` behind its header.
+    /// Handles an RDMA2_OPTIONAL with `rest` behind its header.
     pub fn handle_optional(&mut self, xid: u32, optional: &Optional, rest: &[u8]) {
         let first = !std::mem::replace(&mut self.heard, true);
         let registry = self.own.registry();
@@ -306,7 +305,7 @@ impl Session {
         self.refresh();
     }
 
-    /// An RDMA2_ERROR has come. Whether it is for a message of this session.
+    /// Handles an RDMA2_ERROR. Returns whether it is for a message of this session.
     pub fn handle_error(&mut self, xid: u32, error: RdmaError) -> bool {
         let Some(what) = self.answered(xid, |_| true) else {
             return false;
@@ -329,8 +328,8 @@ impl Session {
         true
     }
 
-    /// A reply has come with this XID that cannot be read. It is not answered; if it was for a message
-    /// of this session, it is still the end of that.
+    /// Handles a malformed reply with this XID. It is not answered; if it was for a message of this
+    /// session, that message has ended.
     pub fn handle_unreadable_reply(&mut self, xid: u32) {
         self.counters.bad_replies += 1;
         match self.answered(xid, What::has_answer) {
@@ -347,44 +346,43 @@ impl Session {
         self.refresh();
     }
 
-    /// A valid message has come that carries RPC, or belongs to it. Only the first one matters.
+    /// Handles the arrival of a valid RPC message. Only the first one matters.
     pub fn handle_message(&mut self) {
         if self.opening == Opening::Cautious {
             self.opening = Opening::Done;
         }
     }
 
-    /// A message has come, of whatever kind, and was looked at: a design for remote invalidation counts
-    /// only in the first of each direction.
+    /// Handles the end of the processing of any message: a remote invalidation design counts only
+    /// in the first message of each direction.
     pub fn handle_heard(&mut self) {
         self.heard = true;
     }
 
-    /// A call of the server has come to this client, with chunks or without. It takes replies of the
-    /// same kind (xcharext §3.3).
+    /// Handles the arrival of a call of the server at this client, with or without chunks. The
+    /// server then accepts replies of the same kind (xcharext §3.3).
     pub fn handle_backward_call(&mut self, chunks: bool) {
         self.peer.handle_backward_call(chunks);
     }
 
-    /// The smallest Receive that is posted now holds so many bytes: Receives of former sizes are
-    /// gone.
+    /// Handles a change of the smallest posted Receive, in bytes: smaller ones are used up.
     pub fn handle_old_receives_gone(&mut self, smallest: usize) {
         self.own.sizes.handle_receives(smallest);
     }
 
-    /// Each call of ours is answered that was on its way when [`awaits_calls`](Self::awaits_calls)
-    /// became true.
+    /// Handles the end of the last call that was in flight when
+    /// [`awaits_calls`](Self::awaits_calls) became true.
     pub fn handle_calls_drained(&mut self) {
         self.own.sizes.handle_drained();
     }
 
-    /// Makes Receives that are posted from now on larger. The peer is told when there are no smaller
-    /// ones any more.
+    /// Raises the size of Receives posted from now on. The peer is notified once no smaller ones
+    /// are left.
     ///
     /// # Errors
     ///
-    /// If the peer could not be told, or the size is more than the largest, less than now, or the
-    /// peer has asked for less.
+    /// If the peer cannot be notified, the size exceeds the maximum or is less than the current
+    /// one, or the peer has asked for less.
     pub fn raise_receive_size(&mut self, to: ReceiveSize) -> Result<(), RaiseError> {
         if !self.own.updates() {
             return Err(RaiseError::Unsupported);
@@ -402,13 +400,13 @@ impl Session {
         room && !self.peer.refuses_updates()
     }
 
-    /// Asks the peer to change its characteristics to these values. Of a size that is lower than now
-    /// this end makes use at once (xcharext §3.1). Each has its end with an [`Event::Settled`], or
-    /// with the connection.
+    /// Asks the peer to change its characteristics to these values. This end keeps to a lower size
+    /// at once (xcharext §3.1). Each request ends with an [`Event::Settled`], or with the
+    /// connection.
     ///
     /// # Errors
     ///
-    /// If one cannot be asked for; then none is.
+    /// If one of them cannot be requested. Then none is.
     pub fn request_peer(&mut self, want: Vec<XcharVal>) -> Result<(), RequestError> {
         if !self.supported.requests() {
             return Err(RequestError::Unsupported);
@@ -418,40 +416,41 @@ impl Session {
         Ok(())
     }
 
-    /// Tells the peer another value of a registered characteristic, with no regard to what it may
-    /// have asked for: that is still pending.
+    /// Notifies the peer of a new value of a registered characteristic. A pending request of the
+    /// peer stays pending.
     ///
     /// # Errors
     ///
-    /// If it cannot have that value, or the peer cannot be told.
+    /// If the characteristic cannot have that value, or the peer cannot be notified.
     pub fn tell(&mut self, value: XcharVal) -> Result<(), TellError> {
         let can_tell = self.can_tell(self.own.is_untold(value.which));
         self.own.tell(value, can_tell)
     }
 
-    /// Ends the request of the peer for a registered characteristic, with the value that it has now:
-    /// what was asked for, what it was before, or something else.
+    /// Settles the peer's request for a registered characteristic with its current value, which may
+    /// be the requested one, the old one or another.
     ///
     /// # Errors
     ///
-    /// If nothing was asked for, or it cannot have that value.
+    /// If no request is pending, or the characteristic cannot have that value.
     pub fn settle(&mut self, value: XcharVal) -> Result<(), TellError> {
         let can_tell = self.can_tell(self.own.is_untold(value.which));
         self.own.settle(value, can_tell)
     }
 
-    /// The next thing to tell our user.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// What was asked of the peer and has no end yet, and will have none if the connection is over.
+    /// Returns the values of unsettled requests to the peer. If the connection has ended, they
+    /// remain unsettled.
     pub fn unsettled(&self) -> impl Iterator<Item = &XcharVal> {
         self.peer.unsettled()
     }
 
-    /// The next message to send, with an XID from `next_xid` if it needs one: it is from the numbers
-    /// of our calls, so that an error is for one of them only.
+    /// Returns the next message to send. If it needs an XID, that comes from `next_xid`, the XIDs
+    /// of this end's calls, so that an error is unambiguous.
     pub fn poll_message(&mut self, next_xid: &mut dyn FnMut() -> u32) -> Option<Message> {
         let message = match self.opening {
             Opening::Exchanging => self.poll_initial(next_xid),

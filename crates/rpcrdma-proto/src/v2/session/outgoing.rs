@@ -1,4 +1,4 @@
-//! What a session sends: answers, and messages of its own as far as the peer has Receives for them.
+//! Messages to send: answers, and this end's own messages as far as the peer has Receives for them.
 
 use super::outstanding::What;
 use super::{Answer, Message, Session};

@@ -1,4 +1,4 @@
-//! Control messages of ours that may still occupy a Receive of the peer.
+//! Control messages of this end that may still occupy a Receive of the peer.
 
 use crate::limits::MAX_CONTROL_MESSAGES;
 use crate::v2::characteristics::XcharId;
@@ -31,7 +31,7 @@ pub(super) enum What {
     Initial,
     /// REQXCH, answered with RESPXCH: the characteristics it names, in this order.
     Request(Vec<XcharId>),
-    /// UPDXCH, which nobody answers.
+    /// UPDXCH, which has no answer.
     Update,
 }
 

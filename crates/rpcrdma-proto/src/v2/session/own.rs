@@ -1,4 +1,4 @@
-//! Our own characteristics: what the peer was told, and what it is still to be told.
+//! Characteristics of this end: announced values, and changes still to announce.
 
 use super::config::{Config, is_builtin};
 use super::event::Event;
@@ -35,28 +35,28 @@ pub(super) struct Own {
     changed: VecDeque<UpdXch>,
 }
 
-/// Why the peer cannot be told another value.
+/// Why the peer cannot be notified of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TellError {
-    /// This end says nothing after its INITXCH.
+    /// This end does not support ROPT_UPDXCH.
     #[error("this end does not support ROPT_UPDXCH (xcharext §4)")]
     Unsupported,
-    /// It is not one that this end was configured with a value of, or has another way to change.
+    /// The characteristic has no configured value, or changes in another way.
     #[error("characteristic {0} is not one that was registered, with a value")]
     NotRegistered(XcharId),
-    /// It is not one of its values.
+    /// The value is invalid.
     #[error("{0}")]
     Value(#[from] SpecError),
-    /// It may not become this value, or not unless the peer asks.
+    /// The characteristic may not change to this value, or only on request of the peer.
     #[error("characteristic {0} does not change like this")]
     Fixed(XcharId),
-    /// The peer has not asked for it.
+    /// The peer has not requested a change.
     #[error("no request for characteristic {0} is pending")]
     NotAsked(XcharId),
-    /// Nothing more can be told.
+    /// No further notification is possible.
     #[error("{CANNOT_TELL}")]
     NotTold,
-    /// With it, all that is to be said would not fit a message any more.
+    /// With this value, the characteristics would no longer fit a message.
     #[error("characteristics would take {0} bytes of a message of {FIRST_MESSAGE}")]
     TooLong(usize),
 }

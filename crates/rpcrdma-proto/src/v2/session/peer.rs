@@ -1,4 +1,4 @@
-//! The peer's characteristics: what it has said, and what was asked of it.
+//! Characteristics of the peer: announced values, and requests to change them.
 
 use super::event::{Event, Settled};
 use crate::limits::FIRST_MESSAGE;
@@ -38,39 +38,39 @@ struct Wanted {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// To be sent.
+    /// The request waits to be sent.
     Queued,
-    /// In a REQXCH that has no answer.
+    /// The request is in a REQXCH without an answer yet.
     Sent,
-    /// Answered, and not decided.
+    /// The request was answered as pending.
     Pending,
 }
 
-/// Why something cannot be asked of the peer.
+/// Why a change cannot be requested of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// This end would not understand what the peer says to it.
+    /// This end does not support the answers.
     #[error("this end does not support ROPT_RESPXCH and ROPT_UPDXCH (xcharext §4)")]
     Unsupported,
-    /// The peer has not sent INITXCH, or has refused a request.
+    /// The peer has not sent an INITXCH, or has refused a request.
     #[error("the peer takes no requests")]
     PeerTakesNone,
-    /// Nothing of that id is registered.
+    /// The id is not registered.
     #[error("characteristic {0} is not known here")]
     Unknown(XcharId),
-    /// Two values for one.
+    /// The request has two values for one characteristic.
     #[error("characteristic {0} is asked for twice")]
     Twice(XcharId),
-    /// It is not one of its values.
+    /// The value is invalid.
     #[error("{0}")]
     Value(#[from] SpecError),
-    /// The peer has said that it will not change.
+    /// The peer has announced that the characteristic does not change.
     #[error("characteristic {0} of the peer does not change on this connection (xcharext §4.1)")]
     Fixed(XcharId),
-    /// It was asked for before, and that has no end yet.
+    /// An earlier request is still pending.
     #[error("a request for characteristic {0} is pending")]
     Pending(XcharId),
-    /// It is too large for a message.
+    /// The request is too large for a message.
     #[error("a request of {0} bytes, of {FIRST_MESSAGE} at most")]
     TooLong(usize),
 }

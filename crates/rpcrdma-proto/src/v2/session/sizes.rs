@@ -1,5 +1,4 @@
-//! How large our own Receives are, what the peer was told about it, and how that changes (xcharext
-//! §3.1).
+//! Size of this end's Receives: current, announced, and how it changes (xcharext §3.1).
 
 use crate::v2::characteristics::ReceiveSize;
 use crate::v2::operations::Outcome;
@@ -23,13 +22,14 @@ pub(super) struct ReceiveSizes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     None,
-    /// New Receives hold `to` bytes; there are smaller ones before them.
+    /// New Receives hold `to` bytes; smaller ones are still posted before them.
     Raising {
         to: ReceiveSize,
         /// What the peer asked for, as far as we go along, if it asked.
         asked: Option<ReceiveSize>,
     },
-    /// The peer asked for less. Replies to calls of ours may still need the old size.
+    /// The peer asked for smaller Receives. Replies to calls of this end may still need the old
+    /// size.
     Draining {
         to: ReceiveSize,
     },
@@ -39,28 +39,29 @@ enum Change {
     },
 }
 
-/// Why our Receives cannot be made larger.
+/// Why the size of Receives cannot be raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RaiseError {
-    /// No UPDXCH could tell it.
+    /// This end does not support ROPT_UPDXCH.
     #[error("this end does not support ROPT_UPDXCH, which would tell the peer (xcharext §4)")]
     Unsupported,
-    /// It is more than this end was configured for.
+    /// The size exceeds the configured maximum.
     #[error("a Receive may have {most} bytes at most")]
     TooLarge {
         /// The limit.
         most: ReceiveSize,
     },
-    /// It is less than there is, and that is lowered only if the peer asks (xcharext §3.1).
+    /// The size is below the current one, which is lowered only on request of the peer (xcharext
+    /// §3.1).
     #[error("Receives have {now} bytes, and are made smaller only if the peer asks for it")]
     Smaller {
         /// Of new Receives.
         now: ReceiveSize,
     },
-    /// The peer has asked for less, and is not yet told that it has it.
+    /// A request of the peer for a smaller size is pending.
     #[error("the peer asked for smaller Receives, which is not done yet")]
     BeingLowered,
-    /// Nothing more can be told.
+    /// No further notification is possible.
     #[error("{CANNOT_TELL}")]
     NotTold,
 }

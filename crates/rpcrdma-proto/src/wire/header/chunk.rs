@@ -8,46 +8,47 @@ use verbs::{Handle, Segment};
 /// The segments of one chunk, in order; most chunks have one.
 pub type Segments = SmallVec<[Segment; 1]>;
 
-/// One argument, or a whole call, for the Responder to pull.
+/// A Read chunk: one argument, or a whole call, for the Responder to pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadChunk {
     /// Offset of the item in the unreduced Payload stream, a multiple of four.
     pub position: u32,
-    /// Where the octets are.
+    /// The memory that holds the octets.
     pub segments: Segments,
 }
 
-/// Room for one result, or for a whole reply, in the Requester's memory.
+/// A Write or Reply chunk: memory of the Requester for one result, or for a whole reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteChunk {
-    /// Where the octets go; on return, how many went there.
+    /// The memory for the octets; in a reply, with the lengths that were written.
     pub segments: Segments,
 }
 
 impl ReadChunk {
-    /// Octets of the chunk.
+    /// Returns the octets of the chunk.
     pub fn len(&self) -> u64 {
         chunk_len(&self.segments)
     }
 
-    /// Whether there is nothing to pull.
+    /// Whether the chunk has no octets to pull.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 impl WriteChunk {
-    /// Octets of the chunk.
+    /// Returns the octets of the chunk.
     pub fn len(&self) -> u64 {
         chunk_len(&self.segments)
     }
 
-    /// Whether there is no room in it: an empty or an unused chunk (RFC 8166 §3.4.6).
+    /// Whether the chunk has no room: it is empty or unused (RFC 8166 §3.4.6).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The same segments, saying that the first `filled` octets of them were written.
+    /// Returns the chunk for the reply, with the lengths of the first `filled` octets that were
+    /// written.
     pub fn returned(&self, filled: usize) -> Self {
         let mut left = filled;
         let segments = self.segments.iter().map(|segment| {

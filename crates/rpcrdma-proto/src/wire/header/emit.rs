@@ -1,11 +1,11 @@
-//! From a header to octets.
+//! Encoder of the header.
 
 use super::chunk::emit_segment;
 use super::view::HeaderView;
 use super::{Lists, RdmaError, VERSION, WriteChunk, error_code, procedure};
 use buffer::Buffer;
 
-/// Octets of a header without chunks, the least that a message of version one has.
+/// Octets of a header without chunks, which is the shortest message of version one.
 pub const MIN_LEN: usize = HeaderView::FIXED_LEN + 3 * 4;
 
 /// Octets of one segment of a Write or Reply chunk.
@@ -14,8 +14,8 @@ const SEGMENT_LEN: usize = 16;
 /// Octets of one segment of the Read list: its mark, its Position and the segment.
 const READ_SEGMENT_LEN: usize = 8 + SEGMENT_LEN;
 
-/// Octets of a header with so many segments in the Read list, in each Write chunk, and in the
-/// Reply chunk.
+/// Returns the octets of a header with these numbers of segments in the Read list, in each Write
+/// chunk and in the Reply chunk.
 pub fn emitted_len(
     read_segments: usize,
     write_chunks: impl Iterator<Item = usize>,
@@ -49,7 +49,7 @@ pub(crate) fn read_segments_len(segments: usize) -> usize {
     segments * READ_SEGMENT_LEN
 }
 
-/// The header of an RDMA_MSG without chunks.
+/// Encodes the header of an RDMA_MSG without chunks.
 pub fn plain(xid: u32, credits: u32) -> [u8; MIN_LEN] {
     let mut header = [0; MIN_LEN];
     let words = [xid, VERSION, credits, procedure::MSG].map(u32::to_be_bytes);

@@ -1,7 +1,7 @@
 //! The transport header of version one (RFC 8166 §4).
 //!
-//! [`HeaderView`] reads whatever is there, for a decoder. [`Header`] holds only what is valid, for
-//! the two roles; what is not becomes a [`HeaderError`], which says what is owed to the peer.
+//! [`HeaderView`] reads whatever is there, for a decoder. [`Header`] holds only valid values, for
+//! the two roles; an invalid header becomes a [`HeaderError`], which tells how to answer the peer.
 
 mod chunk;
 mod emit;
@@ -19,43 +19,43 @@ pub(crate) use parse::parse_lists;
 pub use parse::{Disposition, HeaderError, Malformation};
 pub use view::{ChunkView, HeaderView, ListsView};
 
-/// The one version of this header.
+/// Version number of this header.
 pub const VERSION: u32 = 1;
 
 /// Values of `rdma_proc` (RFC 8166 §4.2.4).
 pub mod procedure {
-    /// A message with its Payload stream behind the header.
+    /// RDMA_MSG: a message with its Payload stream behind the header.
     pub const MSG: u32 = 0;
-    /// A message whose Payload stream is in a chunk.
+    /// RDMA_NOMSG: a message whose Payload stream is in a chunk.
     pub const NOMSG: u32 = 1;
-    /// No longer in use (RFC 8166 §4.6.1).
+    /// RDMA_MSGP: no longer in use (RFC 8166 §4.6.1).
     pub const MSGP: u32 = 2;
-    /// No longer in use (RFC 8166 §4.6.2).
+    /// RDMA_DONE: no longer in use (RFC 8166 §4.6.2).
     pub const DONE: u32 = 3;
-    /// The peer could not process a header.
+    /// RDMA_ERROR: the peer could not process a header.
     pub const ERROR: u32 = 4;
 }
 
 /// Values of `rdma_err` (RFC 8166 §4.5).
 pub mod error_code {
-    /// The version is not supported.
+    /// ERR_VERS: the version is not supported.
     pub const VERS: u32 = 1;
-    /// The chunks, or anything else in the header, cannot be processed.
+    /// ERR_CHUNK: the chunks, or anything else in the header, cannot be processed.
     pub const CHUNK: u32 = 2;
 }
 
 /// A valid transport header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The transaction, the same as in the RPC message.
+    /// XID of the transaction, the same as in the RPC message.
     pub xid: u32,
-    /// Credits asked for with a call, granted with a reply; as on the wire, so perhaps zero.
+    /// Credits requested by a call or granted by a reply; unvalidated, so zero is possible.
     pub credits: u32,
-    /// What follows.
+    /// The rest of the header, by procedure.
     pub body: Body,
 }
 
-/// What a header says, by procedure.
+/// Content of a header, by procedure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// RDMA_MSG: the Payload stream follows the header.
@@ -70,11 +70,12 @@ pub enum Body {
 
 /// The three chunk lists (RFC 8166 §4.3).
 ///
-/// Most calls have none, and what is known of a call is moved several times: room for chunks in
-/// here would cost every call more than an allocation costs those that have some.
+/// Most calls have no chunks, and the state of a call is moved several times, so the lists are on
+/// the heap: room for them inline would cost every call more than an allocation costs those with
+/// chunks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lists {
-    /// The Read list, grouped by Position, each Position where it is first in the list.
+    /// The Read list, grouped by Position, in the order of the first segment of each Position.
     pub reads: Vec<ReadChunk>,
     /// The Write list, in its order.
     pub writes: Vec<WriteChunk>,
@@ -83,7 +84,7 @@ pub struct Lists {
 }
 
 impl Lists {
-    /// Whether there is no chunk at all.
+    /// Whether there are no chunks.
     pub fn is_empty(&self) -> bool {
         self.reads.is_empty() && self.writes.is_empty() && self.reply.is_none()
     }
@@ -92,13 +93,13 @@ impl Lists {
 /// Why a peer did not process a header (RFC 8166 §4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RdmaError {
-    /// ERR_VERS: it supports these versions, both inclusive.
+    /// ERR_VERS: the peer supports these versions, both inclusive.
     Version {
         /// The lowest.
         low: u32,
         /// The highest.
         high: u32,
     },
-    /// ERR_CHUNK: it cannot process the chunks, or there is no room for the reply.
+    /// ERR_CHUNK: the peer cannot process the chunks, or has no room for the reply.
     Chunk,
 }

@@ -1,4 +1,4 @@
-//! From octets to a valid header, or to what is owed for an invalid one.
+//! Parser of the header.
 
 use super::chunk::parse_segment;
 use super::emit::plain;
@@ -9,16 +9,16 @@ use crate::limits::{MAX_READ_CHUNKS, MAX_READ_SEGMENTS, MAX_SEGMENTS_PER_CHUNK, 
 use oncrpc::xdr;
 use oncrpc::xdr::Reader;
 
-/// Why octets are no valid header.
+/// Why a message has no valid header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    /// Too short to be believed, even in its XID.
+    /// The message is too short; not even its XID is trusted.
     #[error("shorter than any header (RFC 8166 §4.5)")]
     Runt,
-    /// An RDMA_ERROR that says nothing we understand.
+    /// The message is an RDMA_ERROR with unknown content.
     #[error("an RDMA_ERROR that cannot be read (RFC 8166 §4.5)")]
     UnreadableError,
-    /// A version that is not one.
+    /// The version is not one.
     #[error("version {version} is not supported (RFC 8166 §4.5.1)")]
     UnsupportedVersion {
         /// Of the message.
@@ -28,7 +28,7 @@ pub enum HeaderError {
         /// Credits it asks for.
         credits: u32,
     },
-    /// Anything else.
+    /// The header is malformed.
     #[error("{cause} (RFC 8166 §4.5.2)")]
     Malformed {
         /// Of the message.
@@ -40,19 +40,19 @@ pub enum HeaderError {
     },
 }
 
-/// What is wrong with a header, or with what came with it.
+/// What is wrong with a header or its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformation {
-    /// The lists are not XDR.
+    /// The lists are not valid XDR.
     #[error("{0}")]
     Xdr(#[from] xdr::Error),
-    /// There is no such procedure, or it is no longer in use.
+    /// The procedure is unknown or no longer in use.
     #[error("procedure {0}")]
     Procedure(u32),
     /// A Position is not a multiple of four (RFC 8166 §3.4.5).
     #[error("position {0} is not aligned")]
     UnalignedPosition(u32),
-    /// More than the named limit.
+    /// A number exceeds a limit.
     #[error("more than {limit} {what}")]
     TooMany {
         /// Of what.
@@ -60,40 +60,41 @@ pub enum Malformation {
         /// The limit.
         limit: usize,
     },
-    /// An RDMA_NOMSG without a chunk that could hold the message, or the reverse.
-    #[error("the payload stream is in no chunk, or in two places")]
+    /// The message is an RDMA_NOMSG without a chunk for the RPC message, or an RDMA_MSG that has it
+    /// in a chunk too.
+    #[error("the payload stream is in no chunk, or both inline and in a chunk")]
     NoStream,
-    /// The XID of the RPC message is another one, or there is none.
+    /// The RPC message has another XID than the header, or none.
     #[error("the XID of the RPC message differs from that of the header")]
     XidMismatch,
-    /// A Read chunk overlaps the one before it, or lies beyond the end of the stream.
-    #[error("a read chunk at position {0} lies over another or beyond the stream")]
+    /// A Read chunk overlaps the one before it, or is beyond the end of the stream.
+    #[error("the read chunk at position {0} overlaps another one or is beyond the stream")]
     MisplacedChunk(u32),
-    /// The Read chunks are larger than what we move for one call.
-    #[error("read chunks of {len} bytes, of at most {limit}")]
+    /// The Read chunks exceed the limit of one call.
+    #[error("read chunks of {len} bytes exceed the limit of {limit}")]
     ChunkTooLarge {
         /// Its octets.
         len: u64,
         /// The limit.
         limit: usize,
     },
-    /// Its chunks broke a connection before (RFC 8166 §4.5.3).
+    /// The chunks of this call broke a connection before (RFC 8166 §4.5.3).
     #[error("the chunks of this call broke a connection before (RFC 8166 §4.5.3)")]
     FailedBefore,
-    /// There are chunks in a direction that has none (RFC 8167 §5.3).
+    /// The message has chunks in a direction without chunks (RFC 8167 §5.3).
     #[error("chunks in the backward direction (RFC 8167 §5.3)")]
     ChunksBackward,
-    /// This connection cannot do RDMA Read.
-    #[error("a read chunk where no read is possible")]
+    /// The connection does not support RDMA Read.
+    #[error("a read chunk on a connection without RDMA Read")]
     ReadImpossible,
 }
 
-/// What a Responder owes the peer for an invalid header (RFC 8166 §4.5). A Requester discards.
+/// How a Responder answers an invalid header (RFC 8166 §4.5). A Requester discards it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
-    /// Nothing.
+    /// Send nothing.
     Discard,
-    /// RDMA_ERROR with ERR_VERS, 1 to 1, and the version echoed.
+    /// Send an RDMA_ERROR with ERR_VERS, the range 1 to 1, and the version echoed.
     ErrVers {
         /// To echo.
         xid: u32,
@@ -102,7 +103,7 @@ pub enum Disposition {
         /// Credits asked for.
         credits: u32,
     },
-    /// RDMA_ERROR with ERR_CHUNK.
+    /// Send an RDMA_ERROR with ERR_CHUNK.
     ErrChunk {
         /// To echo.
         xid: u32,
@@ -112,7 +113,7 @@ pub enum Disposition {
 }
 
 impl HeaderError {
-    /// What a Responder owes the peer.
+    /// Returns how a Responder answers.
     pub fn disposition(self) -> Disposition {
         match self {
             Self::Runt | Self::UnreadableError => Disposition::Discard,
@@ -131,12 +132,11 @@ impl HeaderError {
 }
 
 impl Header {
-    /// Reads the header at the beginning of a received message; also the offset at which the
-    /// Payload stream begins.
+    /// Parses the header of a received message. Also returns the offset of the Payload stream.
     ///
     /// # Errors
     ///
-    /// If it is no valid header of version one.
+    /// If the message has no valid header of version one.
     pub fn parse(message: &[u8]) -> Result<(Self, usize), HeaderError> {
         let view = HeaderView::new(message).ok_or(HeaderError::Runt)?;
         let (xid, credits) = (view.xid(), view.credits());

@@ -1,4 +1,4 @@
-//! What is in a header, without a judgement.
+//! Views of a header: every field as received, without validation.
 
 use super::chunk::parse_segment;
 use oncrpc::xdr;
@@ -13,7 +13,7 @@ impl<'a> HeaderView<'a> {
     /// Octets of the fixed words.
     pub const FIXED_LEN: usize = 16;
 
-    /// A view of the first sixteen octets, if there are as many.
+    /// Creates a view of the first sixteen octets, if present.
     pub fn new(message: &'a [u8]) -> Option<Self> {
         message.first_chunk().map(Self)
     }
@@ -45,8 +45,8 @@ impl<'a> HeaderView<'a> {
     }
 }
 
-/// View of the three chunk lists, as they stand. How much it can hold is bounded by the octets it
-/// is read from: each segment takes sixteen of them.
+/// View of the three chunk lists, as received. Its size is bounded by the octets it is read from:
+/// each segment takes sixteen of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListsView {
     /// The Read list: each segment with its Position.
@@ -55,9 +55,9 @@ pub struct ListsView {
     pub writes: Vec<ChunkView>,
     /// The Reply chunk.
     pub reply: Option<ChunkView>,
-    /// Octets behind the fixed words that the lists take.
+    /// Octets of the lists after the fixed words.
     pub len: usize,
-    /// Where the lists stopped being readable, if they did.
+    /// Where the lists became unreadable, if they did.
     pub error: Option<xdr::Error>,
 }
 
@@ -66,7 +66,7 @@ pub struct ListsView {
 pub struct ChunkView {
     /// The count on the wire.
     pub count: u32,
-    /// The segments that are there.
+    /// The segments that are present.
     pub segments: Vec<Segment>,
 }
 
