@@ -3,7 +3,8 @@
 use crate::error::{At, Full};
 use crate::path::{Last, split};
 use crate::{
-    DirEntry, Directory, Error, Fault, Nfs3, Node, ReadStream, Tuning, Upload, Walk, WriteStream,
+    DirEntry, Directory, Error, Fault, Mount, Nfs3, Node, ReadStream, Tuning, Upload, Walk,
+    WriteStream,
 };
 use nfs_proto::args::CreateHow;
 use nfs_proto::{Access, FileHandle, FileType, Name, SetAttributes, Status, results};
@@ -52,6 +53,27 @@ impl<T: Transport + Send + Sync> Export<T> {
             },
             info,
         })
+    }
+
+    /// Mounts an export by exactly this path, over a transport on which MOUNT is served too. The paths in
+    /// errors begin with it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Mount::mount`](crate::Mount::mount) and of [`open`](Self::open).
+    pub async fn mount(
+        transport: T,
+        credential: Credential,
+        path: impl AsRef<[u8]>,
+    ) -> Result<Self, Error>
+    where
+        T: Clone,
+    {
+        let path = path.as_ref();
+        let mount = Mount::new(transport.clone(), credential.clone());
+        let mounted = mount.mount(path).await?;
+        let export = Self::open(transport, credential, mounted.handle).await?;
+        Ok(export.named(path))
     }
 
     /// The same under a name: paths in its errors begin with it, as `/data/dir/file`.

@@ -21,6 +21,7 @@ pub use name::{MAX_NAME, Name, Step};
 pub(crate) use outcome::{Change, Failed};
 pub use outcome::{Changed, Deferred, Linked, Outcome, Renamed, Seen, Then};
 
+use crate::permission;
 use bytes::Bytes;
 use oncrpc::xdr;
 use oncrpc::xdr::Gather;
@@ -196,7 +197,8 @@ impl DirPage {
         })
     }
 
-    pub(crate) fn push(&mut self, name: &[u8], fileid: u64, cookie: u64, found: Option<Found>) {
+    /// Adds an entry for which [`DirBudget::take`] had room.
+    pub fn push(&mut self, name: &[u8], fileid: u64, cookie: u64, found: Option<Found>) {
         self.names.extend_from_slice(name);
         self.entries.push(DirEntry {
             name_end: self.names.len(),
@@ -234,6 +236,9 @@ pub struct Space {
 }
 
 /// What a file system can do, for FSINFO and PATHCONF (RFC 1813 §3.3.19, §3.3.20).
+///
+/// By default times in nanoseconds, names of 255 bytes, one link to a file, and sizes up to
+/// what fits a signed number of 64 bits.
 #[derive(Clone, Copy, Debug)]
 pub struct Abilities {
     /// Largest file, in bytes.
@@ -246,7 +251,22 @@ pub struct Abilities {
     pub max_name: u32,
 }
 
+impl Default for Abilities {
+    fn default() -> Self {
+        Self {
+            max_file_size: i64::MAX.unsigned_abs(),
+            time_step: 1,
+            max_links: 1,
+            max_name: 255,
+        }
+    }
+}
+
 /// A file system to be exported.
+///
+/// What has to be written for one that is only read is `root`, `attributes`, `lookup`, `read` and
+/// `read_directory`. The operations that change something fail with [`Error::ReadOnly`] unless they are
+/// written too. The example `custom_file_system` of the crate `rpcrdma` has one.
 ///
 /// Each operation returns its result at once where it need not wait, else a job for a thread that
 /// may ([`Outcome`]). One value is shared by all connections. Operations by `who` follow the Unix
@@ -256,11 +276,15 @@ pub trait FileSystem: Send + Sync {
     fn root(&self) -> FileId;
 
     /// What it can do.
-    fn abilities(&self) -> Abilities;
+    fn abilities(&self) -> Abilities {
+        Abilities::default()
+    }
 
     /// Changes whenever written data that was not committed may have been lost, as at a restart
-    /// (RFC 1813 §3.3.7).
-    fn write_verifier(&self) -> u64;
+    /// (RFC 1813 §3.3.7). By default 0, for file systems to which nobody writes.
+    fn write_verifier(&self) -> u64 {
+        0
+    }
 
     /// Files and directories that it keeps open between calls, for statistics.
     fn open_files(&self) -> usize {
@@ -277,16 +301,38 @@ pub trait FileSystem: Send + Sync {
         file: FileId,
         set: SetAttributes,
         guard: Option<Time>,
-    ) -> Outcome<Changed<()>>;
+    ) -> Outcome<Changed<()>> {
+        let _ = (who, file, set, guard);
+        Outcome::Ready(Changed::failed(Error::ReadOnly))
+    }
 
     /// A file by its name in a directory. Attributes beside the result are the directory's.
     fn lookup(&self, who: &Identity, dir: FileId, step: Step<'_>) -> Outcome<Seen<Found>>;
 
-    /// Which of `wanted` the caller may do.
-    fn access(&self, who: &Identity, file: FileId, wanted: Access) -> Outcome<Seen<Access>>;
+    /// Which of `wanted` the caller may do. By default what the mode grants to the owner, the group and
+    /// others.
+    fn access(&self, who: &Identity, file: FileId, wanted: Access) -> Outcome<Seen<Access>> {
+        let who = who.clone();
+        self.attributes(file).map(move |attributes| {
+            let file = match attributes {
+                Ok(file) => file,
+                Err(error) => return Seen::failed(error),
+            };
+            let granted = permission::access(file.is_directory(), wanted, |want| {
+                Ok(permission::granted(&who, &file, want))
+            });
+            Seen {
+                attributes: Some(file),
+                result: granted,
+            }
+        })
+    }
 
-    /// The text of a symbolic link.
-    fn read_link(&self, who: &Identity, file: FileId) -> Outcome<Seen<Bytes>>;
+    /// The text of a symbolic link. By default there are none.
+    fn read_link(&self, who: &Identity, file: FileId) -> Outcome<Seen<Bytes>> {
+        let _ = (who, file);
+        Outcome::Ready(Seen::failed(Error::Invalid))
+    }
 
     /// Up to `count` bytes from `offset`.
     fn read(&self, who: &Identity, file: FileId, offset: u64, count: u32)
@@ -300,11 +346,22 @@ pub trait FileSystem: Send + Sync {
         offset: u64,
         data: Gather,
         stability: Stability,
-    ) -> Outcome<Changed<WriteOut>>;
+    ) -> Outcome<Changed<WriteOut>> {
+        let _ = (who, file, offset, data, stability);
+        Outcome::Ready(Changed::failed(Error::ReadOnly))
+    }
 
     /// Makes data written before durable. `count` 0 means to the end of the file.
-    fn commit(&self, who: &Identity, file: FileId, offset: u64, count: u32)
-    -> Outcome<Changed<()>>;
+    fn commit(
+        &self,
+        who: &Identity,
+        file: FileId,
+        offset: u64,
+        count: u32,
+    ) -> Outcome<Changed<()>> {
+        let _ = (who, file, offset, count);
+        Outcome::Ready(Changed::failed(Error::ReadOnly))
+    }
 
     /// Makes a file in a directory.
     fn make(
@@ -313,14 +370,27 @@ pub trait FileSystem: Send + Sync {
         dir: FileId,
         name: Name<'_>,
         what: Make,
-    ) -> Outcome<Changed<Found>>;
+    ) -> Outcome<Changed<Found>> {
+        let _ = (who, dir, name, what);
+        Outcome::Ready(Changed::failed(Error::ReadOnly))
+    }
 
     /// Removes a name that is not a directory's.
-    fn remove(&self, who: &Identity, dir: FileId, name: Name<'_>) -> Outcome<Changed<()>>;
+    fn remove(&self, who: &Identity, dir: FileId, name: Name<'_>) -> Outcome<Changed<()>> {
+        let _ = (who, dir, name);
+        Outcome::Ready(Changed::failed(Error::ReadOnly))
+    }
 
     /// Removes an empty directory.
-    fn remove_directory(&self, who: &Identity, dir: FileId, name: Name<'_>)
-    -> Outcome<Changed<()>>;
+    fn remove_directory(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        name: Name<'_>,
+    ) -> Outcome<Changed<()>> {
+        let _ = (who, dir, name);
+        Outcome::Ready(Changed::failed(Error::ReadOnly))
+    }
 
     /// Gives a file another name, in place of what has that name already.
     fn rename(
@@ -328,10 +398,16 @@ pub trait FileSystem: Send + Sync {
         who: &Identity,
         from: (FileId, Name<'_>),
         to: (FileId, Name<'_>),
-    ) -> Outcome<Renamed>;
+    ) -> Outcome<Renamed> {
+        let _ = (who, from, to);
+        Outcome::Ready(Renamed::failed(Error::ReadOnly))
+    }
 
     /// Gives a file one more name.
-    fn link(&self, who: &Identity, file: FileId, dir: FileId, name: Name<'_>) -> Outcome<Linked>;
+    fn link(&self, who: &Identity, file: FileId, dir: FileId, name: Name<'_>) -> Outcome<Linked> {
+        let _ = (who, file, dir, name);
+        Outcome::Ready(Linked::failed(Error::ReadOnly))
+    }
 
     /// Entries of a directory; with their files if `plus`.
     fn read_directory(
@@ -343,8 +419,12 @@ pub trait FileSystem: Send + Sync {
         plus: bool,
     ) -> Outcome<Seen<DirPage>>;
 
-    /// Room in the file system.
-    fn space(&self, file: FileId) -> Outcome<Seen<Space>>;
+    /// Room in the file system. By default there is none at all.
+    fn space(&self, file: FileId) -> Outcome<Seen<Space>> {
+        let seen = |attributes| Seen::new(attributes, Space::default());
+        self.attributes(file)
+            .map(move |attributes| attributes.map_or_else(Seen::failed, seen))
+    }
 
     /// Access control lists of a file. By default they are not supported.
     fn acls(&self, file: FileId) -> Outcome<Seen<Acls>> {

@@ -41,6 +41,23 @@ pub struct ReplyBound {
     pub results: SmallVec<[usize; 1]>,
 }
 
+impl ReplyBound {
+    /// A reply of at most `fixed` bytes, RPC header included, without results eligible for placement.
+    pub fn new(fixed: usize) -> Self {
+        Self {
+            fixed,
+            results: SmallVec::new(),
+        }
+    }
+
+    /// The same with one more eligible result, of at most `bytes`.
+    #[must_use]
+    pub fn with_result(mut self, bytes: usize) -> Self {
+        self.results.push(bytes);
+        self
+    }
+}
+
 /// Why there is no reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransportError {

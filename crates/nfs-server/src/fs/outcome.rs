@@ -66,6 +66,34 @@ pub struct Seen<T> {
     pub result: Result<T, Error>,
 }
 
+impl<T> Seen<T> {
+    /// A result, with the attributes of the file that it is about.
+    pub fn new(attributes: Attributes, result: T) -> Self {
+        Self {
+            attributes: Some(attributes),
+            result: Ok(result),
+        }
+    }
+
+    /// A failure, without attributes.
+    pub fn failed(error: Error) -> Self {
+        Self {
+            attributes: None,
+            result: Err(error),
+        }
+    }
+}
+
+impl<T> Changed<T> {
+    /// A failure, without attributes.
+    pub fn failed(error: Error) -> Self {
+        Self {
+            wcc: Wcc::default(),
+            result: Err(error),
+        }
+    }
+}
+
 /// The result of an operation that changes one file or directory, and the attributes of that
 /// before and after.
 #[derive(Clone, Debug)]
@@ -144,19 +172,13 @@ impl<T> Failed for Result<T, Error> {
 
 impl<T> Failed for Seen<T> {
     fn failed(error: Error) -> Self {
-        Self {
-            attributes: None,
-            result: Err(error),
-        }
+        Self::failed(error)
     }
 }
 
 impl<T> Failed for Changed<T> {
     fn failed(error: Error) -> Self {
-        Self {
-            wcc: Wcc::default(),
-            result: Err(error),
-        }
+        Self::failed(error)
     }
 }
 

@@ -5,8 +5,7 @@ use super::sys::{Pace, Stop, Try};
 use super::turns::lock_at;
 use super::{INLINE_WRITE, INLINE_WRITE_IN_MEMORY, Inner, LocalFs};
 use crate::fs::{
-    Attributes, Changed, Error, Failed, FileId, Identity, Outcome, ReadOut, Seen, Stability, Wcc,
-    WriteOut,
+    Attributes, Changed, Error, FileId, Identity, Outcome, ReadOut, Seen, Stability, Wcc, WriteOut,
 };
 use crate::permission;
 use buffer::Buffer;
