@@ -40,11 +40,9 @@ async fn server(provider: &Arc<dyn Provider>) -> (Server, FileHandle) {
 }
 
 async fn client(provider: &Arc<dyn Provider>, server: &Server, inline: usize) -> Client {
-    let config = ClientConfig {
-        send_size: InlineThreshold::at_most(inline),
-        receive_size: InlineThreshold::at_most(inline),
-        ..ClientConfig::default()
-    };
+    let config = ClientConfig::default()
+        .with_send_size(InlineThreshold::at_most(inline))
+        .with_receive_size(InlineThreshold::at_most(inline));
     Client::connect(provider.clone(), server.local_addr(), config)
         .await
         .unwrap()

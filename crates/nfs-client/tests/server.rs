@@ -79,10 +79,7 @@ async fn over_rdma(
     let server = rpcrdma::Server::bind(provider.clone(), anywhere, server(fs), config)
         .await
         .unwrap();
-    let config = ClientConfig {
-        reconnect_first: Duration::from_millis(1),
-        ..ClientConfig::default()
-    };
+    let config = ClientConfig::default().with_reconnect_first(Duration::from_millis(1));
     let client = rpcrdma::Client::connect(provider, server.local_addr(), config)
         .await
         .unwrap();

@@ -1,6 +1,7 @@
 //! Configuration of clients and servers.
 
 use crate::Backchannels;
+use crate::characteristics::CustomCharacteristics;
 use buffer::Pool;
 use oncrpc::admission::ConnectionLimits;
 use oncrpc::{LocalUsers, Service};
@@ -17,8 +18,23 @@ pub const MAX_CONNECTIONS: usize = 16;
 /// after that.
 pub const REMEMBER_VERSION_ONE: Duration = Duration::from_secs(600);
 
+/// Methods that set one field each, for configurations that are written in one expression.
+macro_rules! setters {
+    ($($method:ident($field:ident: $kind:ty),)+) => {
+        $(
+            #[doc = concat!("Sets [`", stringify!($field), "`](Self#structfield.", stringify!($field), ").")]
+            #[must_use]
+            pub fn $method(mut self, $field: $kind) -> Self {
+                self.$field = $field.into();
+                self
+            }
+        )+
+    };
+}
+
 /// Busy-polling mode of the task that owns a connection, used while it has no work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Spin {
     /// The task waits until the system wakes it. Uses the least CPU; latency is several times
     /// higher.
@@ -34,6 +50,7 @@ pub enum Spin {
 
 /// When to probe a silent peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum HealthChecks {
     /// Probe if the provider does not detect a dead peer itself. InfiniBand does not; TCP does.
     #[default]
@@ -47,7 +64,18 @@ pub enum HealthChecks {
 /// Liveness probe for a peer that owes something and has gone silent (RFC 8267 §6.7.2). The probe
 /// is a call of procedure NULL, for which a client reserves one credit. Without an answer the
 /// connection is closed.
+///
+/// ```
+/// use rpcrdma::{HealthCheck, HealthChecks};
+/// use std::time::Duration;
+///
+/// let check = HealthCheck::default()
+///     .with_checks(HealthChecks::On)
+///     .with_after(Duration::from_secs(5));
+/// assert_eq!(check.within, Duration::from_secs(15));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HealthCheck {
     /// When to probe.
     pub checks: HealthChecks,
@@ -61,6 +89,13 @@ pub struct HealthCheck {
 }
 
 impl HealthCheck {
+    setters! {
+        with_checks(checks: HealthChecks),
+        with_after(after: Duration),
+        with_within(within: Duration),
+        with_program(program: (u32, u32)),
+    }
+
     /// Whether it is done over a provider that can do this.
     pub(crate) fn is_done(&self, limits: &Limits) -> bool {
         match self.checks {
@@ -87,6 +122,18 @@ impl Default for HealthCheck {
 #[derive(Clone)]
 pub struct CallbackService(pub Arc<dyn Service>);
 
+impl<S: Service + 'static> From<Arc<S>> for CallbackService {
+    fn from(service: Arc<S>) -> Self {
+        Self(service)
+    }
+}
+
+impl From<Arc<dyn Service>> for CallbackService {
+    fn from(service: Arc<dyn Service>) -> Self {
+        Self(service)
+    }
+}
+
 impl Debug for CallbackService {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str("CallbackService")
@@ -94,7 +141,22 @@ impl Debug for CallbackService {
 }
 
 /// Configuration of a [`Client`](crate::Client).
+///
+/// Start with the [default](Self::default) and change fields by their methods:
+///
+/// ```
+/// use rpcrdma::{ClientConfig, InlineThreshold, Versions};
+/// use std::time::Duration;
+///
+/// let config = ClientConfig::default()
+///     .with_connections(4)
+///     .with_versions(Versions::Auto)
+///     .with_receive_size(InlineThreshold::at_most(16 << 10))
+///     .with_call_timeout(Duration::from_secs(20));
+/// assert_eq!(config.credits, 128);
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ClientConfig {
     /// Number of connections that share the calls: 1 to [`MAX_CONNECTIONS`]. The other limits apply
     /// to each connection.
@@ -118,6 +180,8 @@ pub struct ClientConfig {
     /// Largest Receive size that the client grants to a server that asks for larger Receives, in
     /// version two (xcharext §4.2). The client may post one such Receive per credit.
     pub max_receive_size: InlineThreshold,
+    /// Transport characteristics beside the standard ones, in version two.
+    pub characteristics: CustomCharacteristics,
     /// Bytes of the largest chunk, and therefore of the largest message.
     pub max_chunk: usize,
     /// Bytes of the largest segment of an offered chunk; 0 gives each chunk one segment.
@@ -194,6 +258,44 @@ pub struct ClientConfig {
     pub spin: Spin,
 }
 
+impl ClientConfig {
+    setters! {
+        with_connections(connections: usize),
+        with_versions(versions: Versions),
+        with_version_timeout(version_timeout: Duration),
+        with_credits(credits: u32),
+        with_send_size(send_size: InlineThreshold),
+        with_receive_size(receive_size: InlineThreshold),
+        with_max_receive_size(max_receive_size: InlineThreshold),
+        with_characteristics(characteristics: CustomCharacteristics),
+        with_max_chunk(max_chunk: usize),
+        with_max_segment(max_segment: usize),
+        with_remote_invalidation(remote_invalidation: Vec<Design>),
+        with_persistent_arguments(persistent_arguments: PersistentArguments),
+        with_test_remote_invalidation(test_remote_invalidation: bool),
+        with_call_timeout(call_timeout: Duration),
+        with_first_reply_timeout(first_reply_timeout: Duration),
+        with_setup_timeout(setup_timeout: Duration),
+        with_reconnect_first(reconnect_first: Duration),
+        with_reconnect_most(reconnect_most: Duration),
+        with_reconnect(reconnect: bool),
+        with_idle_timeout(idle_timeout: Option<Duration>),
+        with_health(health: HealthCheck),
+        with_backward_credits(backward_credits: u32),
+        with_chunk_memory(chunk_memory: usize),
+        with_pull_timeout(pull_timeout: Duration),
+        with_private_data(private_data: Vec<u8>),
+        with_spin(spin: Spin),
+    }
+
+    /// Sets [`callbacks`](Self#structfield.callbacks).
+    #[must_use]
+    pub fn with_callbacks(mut self, callbacks: impl Into<CallbackService>) -> Self {
+        self.callbacks = Some(callbacks.into());
+        self
+    }
+}
+
 impl Default for ClientConfig {
     fn default() -> Self {
         Self {
@@ -204,6 +306,7 @@ impl Default for ClientConfig {
             send_size: InlineThreshold::DEFAULT,
             receive_size: InlineThreshold::at_most(2 * InlineThreshold::DEFAULT.bytes()),
             max_receive_size: InlineThreshold::at_most(8 * InlineThreshold::DEFAULT.bytes()),
+            characteristics: CustomCharacteristics::default(),
             max_chunk: 4 << 20,
             max_segment: 0,
             remote_invalidation: vec![Design::PerConnection],
@@ -228,7 +331,22 @@ impl Default for ClientConfig {
 }
 
 /// Configuration of a [`Server`](crate::Server).
+///
+/// Start with the [default](Self::default) and change fields by their methods:
+///
+/// ```
+/// use rpcrdma::{ServerConfig, Spin};
+/// use std::time::Duration;
+///
+/// let config = ServerConfig::default()
+///     .with_workers(2)
+///     .with_max_connections(64)
+///     .with_idle_timeout(None)
+///     .with_spin(Spin::Park);
+/// assert_eq!(config.drain_timeout, Duration::from_secs(10));
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ServerConfig {
     /// Versions of RPC-over-RDMA that the server speaks. With [`Versions::Auto`] each client
     /// chooses by the version of its first message.
@@ -246,6 +364,8 @@ pub struct ServerConfig {
     /// In version two the size grows to what the server sends, because an end sends as much as it
     /// receives (xcharext §3.1).
     pub receive_size: InlineThreshold,
+    /// Transport characteristics beside the standard ones, in version two.
+    pub characteristics: CustomCharacteristics,
     /// Largest number of bytes to read for one call, and bytes of the largest chunk to write.
     pub max_chunk: usize,
     /// Remote invalidation designs that the server agrees to (draft-cel-nfsv4-reminv-design-03 §4).
@@ -322,6 +442,35 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
+    setters! {
+        with_versions(versions: Versions),
+        with_credits(credits: u32),
+        with_send_size(send_size: InlineThreshold),
+        with_max_send_size(max_send_size: InlineThreshold),
+        with_receive_size(receive_size: InlineThreshold),
+        with_characteristics(characteristics: CustomCharacteristics),
+        with_max_chunk(max_chunk: usize),
+        with_remote_invalidation(remote_invalidation: Vec<Design>),
+        with_local_users(local_users: Arc<dyn LocalUsers>),
+        with_max_connections(max_connections: usize),
+        with_max_connections_per_address(max_connections_per_address: usize),
+        with_receive_memory(receive_memory: usize),
+        with_workers(workers: usize),
+        with_setup_timeout(setup_timeout: Duration),
+        with_pull_timeout(pull_timeout: Duration),
+        with_idle_timeout(idle_timeout: Option<Duration>),
+        with_drain_timeout(drain_timeout: Duration),
+        with_backchannels(backchannels: Backchannels),
+        with_backward_credits(backward_credits: u32),
+        with_backward_timeout(backward_timeout: Duration),
+        with_backward_memory(backward_memory: usize),
+        with_health(health: HealthCheck),
+        with_chunk_memory(chunk_memory: usize),
+        with_pool(pool: Pool),
+        with_private_data(private_data: Vec<u8>),
+        with_spin(spin: Spin),
+    }
+
     /// Limits for admission control.
     pub(crate) fn connection_limits(&self) -> ConnectionLimits {
         ConnectionLimits::new(self.max_connections, self.max_connections_per_address)
@@ -336,6 +485,7 @@ impl Default for ServerConfig {
             send_size: InlineThreshold::at_most(2 * InlineThreshold::DEFAULT.bytes()),
             max_send_size: InlineThreshold::at_most(8 * InlineThreshold::DEFAULT.bytes()),
             receive_size: InlineThreshold::DEFAULT,
+            characteristics: CustomCharacteristics::default(),
             max_chunk: 4 << 20,
             remote_invalidation: vec![Design::PerConnection],
             local_users: None,

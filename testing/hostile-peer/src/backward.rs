@@ -5,7 +5,7 @@ use crate::victim::{Calling, echoing};
 use bytes::Bytes;
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, ConnectionId, Procedure, Programs, Service};
-use rpcrdma::{Backchannels, Server, ServerConfig};
+use rpcrdma::{Backchannels, Server};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -59,13 +59,11 @@ impl BackwardTarget {
             last: Mutex::new(None),
         });
         let backchannels = Backchannels::default();
-        let config = ServerConfig {
-            backchannels: Some(backchannels.clone()),
-            backward_credits: 4,
-            backward_timeout,
-            backward_memory,
-            ..steady()
-        };
+        let config = steady()
+            .with_backchannels(backchannels.clone())
+            .with_backward_credits(4)
+            .with_backward_timeout(backward_timeout)
+            .with_backward_memory(backward_memory);
         let on = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let provider = Arc::new(Iwarp::default());
         let service = Arc::clone(&last) as Arc<dyn Service>;

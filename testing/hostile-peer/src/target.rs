@@ -111,22 +111,18 @@ pub struct Target {
 
 /// A server with timeouts that no passing test reaches, however slow the machine.
 pub(crate) fn steady() -> ServerConfig {
-    ServerConfig {
-        credits: 16,
-        setup_timeout: Duration::from_secs(60),
-        pull_timeout: Duration::from_secs(60),
-        workers: 2,
-        ..ServerConfig::default()
-    }
+    ServerConfig::default()
+        .with_credits(16)
+        .with_setup_timeout(Duration::from_secs(60))
+        .with_pull_timeout(Duration::from_secs(60))
+        .with_workers(2)
 }
 
 /// A server with short timeouts, which a peer that is merely slow does not reach.
 pub fn quick() -> ServerConfig {
-    ServerConfig {
-        setup_timeout: Duration::from_secs(1),
-        pull_timeout: Duration::from_secs(1),
-        ..steady()
-    }
+    steady()
+        .with_setup_timeout(Duration::from_secs(1))
+        .with_pull_timeout(Duration::from_secs(1))
 }
 
 impl Target {
@@ -342,11 +338,9 @@ fn assert_success(reply: &mut Reader<'_>) {
 
 /// A client that would notice any loss of its connection.
 fn patient() -> ClientConfig {
-    ClientConfig {
-        credits: 4,
-        reconnect: false,
-        call_timeout: Duration::from_secs(60),
-        setup_timeout: Duration::from_secs(60),
-        ..ClientConfig::default()
-    }
+    ClientConfig::default()
+        .with_credits(4)
+        .with_reconnect(false)
+        .with_call_timeout(Duration::from_secs(60))
+        .with_setup_timeout(Duration::from_secs(60))
 }

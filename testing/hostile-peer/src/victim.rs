@@ -10,7 +10,7 @@ use buffer::Gather;
 use bytes::Bytes;
 use oncrpc::xdr::{Payload, Writer};
 use oncrpc::{Procedure, ReplyBound, TransportError};
-use rpcrdma::{CallbackService, Client, ClientConfig, Versions};
+use rpcrdma::{Client, ClientConfig, Versions};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,14 +68,12 @@ pub struct Offered {
 
 /// A client that does not try again.
 fn once() -> ClientConfig {
-    ClientConfig {
-        credits: 4,
-        reconnect: false,
-        call_timeout: Duration::from_secs(60),
-        setup_timeout: Duration::from_secs(60),
-        version_timeout: Duration::from_secs(60),
-        ..ClientConfig::default()
-    }
+    ClientConfig::default()
+        .with_credits(4)
+        .with_reconnect(false)
+        .with_call_timeout(Duration::from_secs(60))
+        .with_setup_timeout(Duration::from_secs(60))
+        .with_version_timeout(Duration::from_secs(60))
 }
 
 /// A client that speaks this version, and no other.
@@ -88,7 +86,7 @@ fn speaking(version: Version) -> ClientConfig {
 
 /// A client that speaks these versions, and does not try again.
 pub fn offering(versions: Versions) -> ClientConfig {
-    ClientConfig { versions, ..once() }
+    once().with_versions(versions)
 }
 
 fn runtime() -> Runtime {
@@ -101,10 +99,7 @@ fn runtime() -> Runtime {
 
 /// A client of version two that takes calls of its server.
 fn with_service() -> ClientConfig {
-    ClientConfig {
-        callbacks: Some(CallbackService(Arc::new(echo()))),
-        ..speaking(Version::Two)
-    }
+    speaking(Version::Two).with_callbacks(Arc::new(echo()))
 }
 
 /// A client on its way to a server, of which there is only the socket.
@@ -133,10 +128,7 @@ pub fn connect_to(serve: impl FnOnce(&TcpListener)) -> SetupError {
 ///
 /// If it comes to a connection.
 pub fn connect_within(setup_timeout: Duration, serve: impl FnOnce(&TcpListener)) -> SetupError {
-    let config = ClientConfig {
-        setup_timeout,
-        ..once()
-    };
+    let config = once().with_setup_timeout(setup_timeout);
     let runtime = runtime();
     let (listener, connecting) = connecting(&runtime, config);
     serve(&listener);
@@ -236,10 +228,7 @@ impl Victim {
     ///
     /// If the connection cannot be established.
     pub fn that_keeps_its_handles() -> (Self, Peer) {
-        let config = ClientConfig {
-            remote_invalidation: Vec::new(),
-            ..speaking(Version::Two)
-        };
+        let config = speaking(Version::Two).with_remote_invalidation(Vec::new());
         Self::agreeing(config, &initial(&[], &[]))
     }
 
@@ -285,10 +274,7 @@ impl Victim {
     ///
     /// If the connection cannot be established.
     pub fn with_timeout(call_timeout: Duration) -> (Self, Peer) {
-        let config = ClientConfig {
-            call_timeout,
-            ..once()
-        };
+        let config = once().with_call_timeout(call_timeout);
         Self::meeting(config, Peer::accept)
     }
 

@@ -3,7 +3,6 @@
 use hostile_peer::{Heard, PROGRAM, Peer, Target, quick, rpc, wait_until, words};
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Call, Caller, LocalUserError, LocalUsers, Origin, Reply, Service};
-use rpcrdma::ServerConfig;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -24,14 +23,14 @@ const CLIENTS: u8 = 20;
 const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 fn target() -> Target {
-    Target::configured(ServerConfig {
-        max_connections: PLACES,
-        max_connections_per_address: PLACES,
-        // No silent connection ends by itself as long as the test takes.
-        setup_timeout: Duration::from_secs(300),
-        idle_timeout: None,
-        ..quick()
-    })
+    Target::configured(
+        quick()
+            .with_max_connections(PLACES)
+            .with_max_connections_per_address(PLACES)
+            // No silent connection ends by itself as long as the test takes.
+            .with_setup_timeout(Duration::from_secs(300))
+            .with_idle_timeout(None),
+    )
 }
 
 /// Whether a call is answered.
@@ -106,13 +105,13 @@ impl LocalUsers for UserByNetwork {
 
 #[test]
 fn user_of_the_servers_machine_is_one_peer_whatever_address_it_uses() {
-    let target = Target::configured(ServerConfig {
-        max_connections: PLACES,
-        max_connections_per_address: PLACES / 2,
-        local_users: Some(Arc::new(UserByNetwork)),
-        idle_timeout: None,
-        ..quick()
-    });
+    let target = Target::configured(
+        quick()
+            .with_max_connections(PLACES)
+            .with_max_connections_per_address(PLACES / 2)
+            .with_local_users(Arc::new(UserByNetwork))
+            .with_idle_timeout(None),
+    );
     let held: Vec<Peer> = (0..ATTEMPTS)
         .filter_map(|number| {
             let last = u8::try_from(number % 250).unwrap();
@@ -215,12 +214,10 @@ impl Drop for ReleaseOnDrop {
 fn connection_with_a_call_in_flight_keeps_its_place() {
     const FEW: usize = 8;
     let service = Holding::default();
-    let config = ServerConfig {
-        max_connections: FEW,
-        max_connections_per_address: FEW,
-        idle_timeout: None,
-        ..quick()
-    };
+    let config = quick()
+        .with_max_connections(FEW)
+        .with_max_connections_per_address(FEW)
+        .with_idle_timeout(None);
     let target = Target::of_configured(config, service.clone(), PROGRAM, 2);
     let _released = ReleaseOnDrop(service.clone());
     let mut busy = Peer::connect_from(ATTACKER, target.addr()).expect("there is room");

@@ -184,10 +184,7 @@ fn design_alone_governs_where_there_is_one() {
 
 /// A client that offers these designs.
 fn config(designs: &[Design]) -> ClientConfig {
-    ClientConfig {
-        remote_invalidation: designs.to_vec(),
-        ..offering(Versions::Two)
-    }
+    offering(Versions::Two).with_remote_invalidation(designs.to_vec())
 }
 
 /// Answers an offer with these designs.
@@ -418,14 +415,12 @@ fn handle_list_of_a_reply_is_ignored_if_well_formed() {
 
 #[test]
 fn persistent_memory_cannot_be_invalidated_and_is_not_listed() {
-    let config = ClientConfig {
-        remote_invalidation: Design::ALL[1..].to_vec(),
-        persistent_arguments: Some(PersistentArguments {
+    let config = offering(Versions::Two)
+        .with_remote_invalidation(Design::ALL[1..].to_vec())
+        .with_persistent_arguments(PersistentArguments {
             regions: 4,
             bytes: 64 << 10,
-        }),
-        ..offering(Versions::Two)
-    };
+        });
     let design = Design::PerCall;
     let (client, mut server) = meeting(config, bit(design));
     let before = naming(design, &[]);

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use hostile_peer::{PROGRAM, Peer, Segment, Target, opcode, quick, rpc, wait_until, words};
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Call, Caller, Reply, ReplyBound, Service};
-use rpcrdma::ServerConfig;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -133,12 +132,10 @@ impl Drop for OpenOnDrop {
 /// A server whose chunk memory is enough for four READs, and which does not time out chunks
 /// that do not come.
 fn target(service: &Files) -> Target {
-    let config = ServerConfig {
-        credits: CALLS,
-        chunk_memory: CHUNK_MEMORY,
-        pull_timeout: Duration::from_secs(60),
-        ..quick()
-    };
+    let config = quick()
+        .with_credits(CALLS)
+        .with_chunk_memory(CHUNK_MEMORY)
+        .with_pull_timeout(Duration::from_secs(60));
     Target::of_configured(config, service.clone(), PROGRAM, 2)
 }
 
@@ -320,14 +317,12 @@ const BLOCKS: usize = 1024;
 const SHARE: usize = BLOCKS / 4;
 
 fn target_with_few_receives(service: &Files) -> Target {
-    let config = ServerConfig {
-        credits: 64,
+    let config = quick()
+        .with_credits(64)
         // Those of a server that speaks both versions have as many bytes.
-        receive_memory: BLOCKS * (8 << 10),
+        .with_receive_memory(BLOCKS * (8 << 10))
         // Longer than anybody waits in vain.
-        pull_timeout: Duration::from_secs(300),
-        ..quick()
-    };
+        .with_pull_timeout(Duration::from_secs(300));
     Target::of_configured(config, service.clone(), PROGRAM, 2)
 }
 

@@ -3,7 +3,6 @@
 
 use hostile_peer::rpc::accept;
 use hostile_peer::{Heard, PROGRAM, Peer, Target, Version, procedure, quick, rpc, words};
-use rpcrdma::ServerConfig;
 
 const XID: u32 = 0x5a5a_0001;
 
@@ -529,10 +528,7 @@ fn takes_in_nothing(target: &Target, version: Version) {
 
 #[test]
 fn chunks_that_never_come_take_no_memory_from_others_for_long() {
-    let target = Target::configured(ServerConfig {
-        chunk_memory: 1 << 20,
-        ..quick()
-    });
+    let target = Target::configured(quick().with_chunk_memory(1 << 20));
     target.assert_echoes(&[7; 100_000]);
     for version in Version::BOTH {
         // All the memory there is, for a chunk that is promised and not handed over.

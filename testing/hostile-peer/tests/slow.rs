@@ -2,7 +2,6 @@
 
 use hostile_peer::header::{direction, initial, operation, optional};
 use hostile_peer::{PROGRAM, Peer, Segment, Target, Version, opcode, quick, rpc, words};
-use rpcrdma::ServerConfig;
 use std::time::{Duration, Instant};
 
 const XID: u32 = 0x0051_0e00;
@@ -58,10 +57,7 @@ fn half_a_frame_and_half_a_message_delay_nobody() {
 #[test]
 fn connection_that_stops_in_the_middle_ends_when_it_is_idle_for_too_long() {
     let idle = Duration::from_millis(500);
-    let target = Target::configured(ServerConfig {
-        idle_timeout: Some(idle),
-        ..quick()
-    });
+    let target = Target::configured(quick().with_idle_timeout(Some(idle)));
     let began = Instant::now();
     let mut peers: Vec<_> = stops().map(|stop| stopped(&target, stop)).collect();
     // One that was answered, and makes no call.

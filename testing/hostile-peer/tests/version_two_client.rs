@@ -121,10 +121,7 @@ fn version_ranges_with_version_one_are_used_on_this_connection() {
 #[test]
 fn unanswered_initxch_times_out() {
     let limit = Duration::from_millis(300);
-    let config = || rpcrdma::ClientConfig {
-        version_timeout: limit,
-        ..offering(Versions::Two)
-    };
+    let config = || offering(Versions::Two).with_version_timeout(limit);
     let given_up = |serve: fn(&mut Peer, u32)| {
         let began = Instant::now();
         let error = offer_to(config(), |server, offer| {

@@ -93,53 +93,50 @@ fn health(scenario: &Scenario, dice: &mut Dice, usual: HealthCheck) -> HealthChe
     if !scenario.health {
         return usual;
     }
-    HealthCheck {
-        checks: HealthChecks::On,
-        after: Duration::from_secs(dice.of(&[1, 5, 15])),
-        within: Duration::from_secs(dice.of(&[1, 5])),
-        ..usual
-    }
+    usual
+        .with_checks(HealthChecks::On)
+        .with_after(Duration::from_secs(dice.of(&[1, 5, 15])))
+        .with_within(Duration::from_secs(dice.of(&[1, 5])))
 }
 
 fn server_config(scenario: &Scenario, dice: &mut Dice, pool: Pool) -> ServerConfig {
     let terms = Terms::draw(scenario, dice);
     let usual = ServerConfig::default();
     let tiny = scenario.sizes == Sizes::Tiny;
-    ServerConfig {
-        versions: dice.of(scenario.versions.1),
-        max_send_size: InlineThreshold::at_most(dice.of(scenario.inline)),
-        credits: terms.credits,
-        send_size: terms.send,
-        receive_size: terms.receive,
-        remote_invalidation: terms.remote_invalidation,
-        workers: 0,
-        spin: Spin::Park,
-        pool: Some(pool),
-        setup_timeout: Duration::from_secs(4),
-        pull_timeout: Duration::from_secs(30),
+    usual
+        .clone()
+        .with_versions(dice.of(scenario.versions.1))
+        .with_max_send_size(InlineThreshold::at_most(dice.of(scenario.inline)))
+        .with_credits(terms.credits)
+        .with_send_size(terms.send)
+        .with_receive_size(terms.receive)
+        .with_remote_invalidation(terms.remote_invalidation)
+        .with_workers(0)
+        .with_spin(Spin::Park)
+        .with_pool(pool)
+        .with_setup_timeout(Duration::from_secs(4))
+        .with_pull_timeout(Duration::from_secs(30))
         // Little enough that calls wait for each other.
-        chunk_memory: match scenario.memory {
+        .with_chunk_memory(match scenario.memory {
             [] if tiny => dice.of(&[300_000, 2_000_000]),
             [] => usual.chunk_memory,
             several => dice.of(several),
-        },
-        drain_timeout: Duration::from_secs(3),
-        idle_timeout: Some(Duration::from_secs(dice.of(&[3, 60, 360]))),
-        max_connections: match scenario.max_connections {
+        })
+        .with_drain_timeout(Duration::from_secs(3))
+        .with_idle_timeout(Some(Duration::from_secs(dice.of(&[3, 60, 360]))))
+        .with_max_connections(match scenario.max_connections {
             0 => usual.max_connections,
             several => several,
-        },
-        backward_credits: match scenario.backward {
+        })
+        .with_backward_credits(match scenario.backward {
             Some(_) => dice.of(&[1, 2, 5, 16]),
             None => usual.backward_credits,
-        },
-        backward_timeout: match scenario.backward {
+        })
+        .with_backward_timeout(match scenario.backward {
             Some(_) => Duration::from_millis(dice.of(scenario.timeouts)),
             None => usual.backward_timeout,
-        },
-        health: health(scenario, dice, usual.health),
-        ..usual
-    }
+        })
+        .with_health(health(scenario, dice, usual.health))
 }
 
 impl TestServer {
@@ -158,10 +155,8 @@ impl TestServer {
         };
         let pool = Pool::new(KEEP);
         let backchannels = backchannels(back);
-        let config = ServerConfig {
-            backchannels: backchannels.clone(),
-            ..server_config(&stage.scenario, dice, pool.clone())
-        };
+        let mut config = server_config(&stage.scenario, dice, pool.clone());
+        config.backchannels = backchannels.clone();
         let at = stage.net.listen_at();
         let server = Server::bind(Arc::clone(&provider), at, service(), config).await;
         let server = server.expect("a server that was never there can listen");
@@ -195,10 +190,8 @@ impl TestServer {
         let pool = Pool::new(KEEP);
         let pools = &self.pools;
         { pools.lock().unwrap_or_else(PoisonError::into_inner) }.push(pool.clone());
-        let config = ServerConfig {
-            backchannels: self.backchannels.clone(),
-            ..server_config(&self.stage.scenario, dice, pool)
-        };
+        let mut config = server_config(&self.stage.scenario, dice, pool);
+        config.backchannels = self.backchannels.clone();
         for _ in 0..BINDS {
             let (provider, config) = (Arc::clone(&self.provider), config.clone());
             let bound = Server::bind(provider, self.listens_at, (self.service)(), config);
@@ -287,40 +280,40 @@ impl TestClient {
         let terms = Terms::draw(scenario, dice);
         let usual = ClientConfig::default();
         let call_timeout = Duration::from_millis(dice.of(scenario.timeouts));
-        let config = ClientConfig {
-            connections: match scenario.connections {
-                (1, 1) => 1,
-                (least, most) => dice.within(least, most),
-            },
-            callbacks: { back.as_ref() }
-                .and_then(|back| back.client(number, dice))
-                .map(|service| CallbackService(party.service(service))),
-            backward_credits: match back {
+        let mut config = usual.clone().with_connections(match scenario.connections {
+            (1, 1) => 1,
+            (least, most) => dice.within(least, most),
+        });
+        config.callbacks = back
+            .as_ref()
+            .and_then(|back| back.client(number, dice))
+            .map(|service| CallbackService(party.service(service)));
+        let mut config = config
+            .with_backward_credits(match back {
                 Some(_) => dice.of(&[1, 2, 5, 16]),
                 None => usual.backward_credits,
-            },
-            idle_timeout: match scenario.idle {
+            })
+            .with_idle_timeout(match scenario.idle {
                 [] => usual.idle_timeout,
                 several => Some(Duration::from_secs(dice.of(several))),
-            },
-            health: health(scenario, dice, usual.health),
-            versions: dice.of(scenario.versions.0),
-            max_receive_size: InlineThreshold::at_most(dice.of(scenario.inline)),
-            version_timeout: Duration::from_secs(2),
-            credits: terms.credits,
-            send_size: terms.send,
-            receive_size: terms.receive,
-            remote_invalidation: terms.remote_invalidation,
-            persistent_arguments: persistent(scenario, dice),
-            max_segment: dice.of(scenario.segments),
-            call_timeout,
-            first_reply_timeout: call_timeout / dice.of(&[1, 4, 20]),
-            setup_timeout: Duration::from_secs(2),
-            reconnect_first: Duration::from_millis(dice.of(&[1, 20, 100])),
-            reconnect_most: Duration::from_secs(1),
-            spin: Spin::Park,
-            ..usual
-        };
+            })
+            .with_health(health(scenario, dice, usual.health))
+            .with_versions(dice.of(scenario.versions.0))
+            .with_max_receive_size(InlineThreshold::at_most(dice.of(scenario.inline)))
+            .with_version_timeout(Duration::from_secs(2))
+            .with_credits(terms.credits)
+            .with_send_size(terms.send)
+            .with_receive_size(terms.receive)
+            .with_remote_invalidation(terms.remote_invalidation);
+        config.persistent_arguments = persistent(scenario, dice);
+        let config = config
+            .with_max_segment(dice.of(scenario.segments))
+            .with_call_timeout(call_timeout)
+            .with_first_reply_timeout(call_timeout / dice.of(&[1, 4, 20]))
+            .with_setup_timeout(Duration::from_secs(2))
+            .with_reconnect_first(Duration::from_millis(dice.of(&[1, 20, 100])))
+            .with_reconnect_most(Duration::from_secs(1))
+            .with_spin(Spin::Park);
         for _ in 0..CONNECTS {
             let made = Client::connect(Arc::clone(&provider), to, config.clone()).await;
             if let Ok(client) = made {

@@ -44,23 +44,23 @@ const MAX_CONNECTIONS: i64 = rpcrdma::MAX_CONNECTIONS as i64;
 impl ConnectArgs {
     fn config(&self) -> ClientConfig {
         let usual = ClientConfig::default();
-        ClientConfig {
-            connections: self.nconnect.into(),
-            versions: self.transport.versions(),
-            version_timeout: usual.version_timeout.min(self.timeout),
-            credits: self.transport.credits,
-            send_size: self.transport.inline_size_or(usual.send_size),
-            receive_size: self.transport.inline_size_or(usual.receive_size),
-            remote_invalidation: self.transport.remote_invalidation(),
-            persistent_arguments: self.persistent_memory.map(|bytes| PersistentArguments {
-                regions: self.transport.credits as usize,
-                bytes: bytes as usize,
-            }),
-            call_timeout: self.timeout,
-            setup_timeout: usual.setup_timeout.min(self.timeout),
-            spin: self.transport.spin(),
-            ..usual
-        }
+        let mut config = usual
+            .clone()
+            .with_connections(self.nconnect.into())
+            .with_versions(self.transport.versions())
+            .with_version_timeout(usual.version_timeout.min(self.timeout))
+            .with_credits(self.transport.credits)
+            .with_send_size(self.transport.inline_size_or(usual.send_size))
+            .with_receive_size(self.transport.inline_size_or(usual.receive_size))
+            .with_remote_invalidation(self.transport.remote_invalidation())
+            .with_call_timeout(self.timeout)
+            .with_setup_timeout(usual.setup_timeout.min(self.timeout))
+            .with_spin(self.transport.spin());
+        config.persistent_arguments = self.persistent_memory.map(|bytes| PersistentArguments {
+            regions: self.transport.credits as usize,
+            bytes: bytes as usize,
+        });
+        config
     }
 
     /// Connects to the first address of the server that answers, and says which it is.

@@ -240,6 +240,8 @@ impl Connector {
                 },
                 remote_invalidation_by_version: terms.by_version(),
                 designs: terms.designs(),
+                registry: self.config.characteristics.registry.clone(),
+                registered: self.config.characteristics.values.clone(),
                 ..Characteristics::default()
             },
             credits,
@@ -371,6 +373,10 @@ fn info(endpoint: &Endpoint, version: Version, private_data: Vec<u8>) -> Connect
         peer_private_data: PrivateData::find(&private_data),
         raw_private_data: private_data,
         credits: connection.credits(),
+        peer_characteristics: connection
+            .session()
+            .map(|session| session.peer_values().clone())
+            .unwrap_or_default(),
     }
 }
 

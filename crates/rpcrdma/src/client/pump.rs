@@ -382,7 +382,7 @@ impl Policy for Calling<'_> {
         (self.outgoing.calls.made(), in_use)
     }
 
-    fn before_calls(&mut self) -> Result<(), CloseReason> {
+    fn before_calls(&mut self, _endpoint: &Endpoint) -> Result<(), CloseReason> {
         Ok(())
     }
 

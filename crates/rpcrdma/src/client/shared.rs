@@ -5,6 +5,7 @@ use crate::driver::calls::Calls;
 use crate::driver::owner::Connection;
 use crate::driver::spin::Activity;
 use buffer::Pool;
+use rpcrdma_proto::v2::characteristics::XcharSpec;
 use rpcrdma_proto::{Counters, Design, PrivateData, Thresholds, Version, Xids};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -13,6 +14,7 @@ use verbs::IoCounters;
 
 /// Parameters of a client's current connection.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ConnectionInfo {
     /// The server's address.
     pub peer: SocketAddr,
@@ -31,6 +33,9 @@ pub struct ConnectionInfo {
     pub raw_private_data: Vec<u8>,
     /// Credits of the last grant: how many calls may be in flight (RFC 8166 §3.3.1).
     pub credits: u32,
+    /// What the server said last about the characteristics that are known here; empty where version one
+    /// is spoken. [`XcharSpec::get`] reads one of them.
+    pub peer_characteristics: XcharSpec,
 }
 
 /// What handles and the owners of the connections share.
@@ -82,6 +87,11 @@ impl Shared {
         if let Some(info) = &mut seen.info {
             info.credits = connection.credits();
             info.thresholds = connection.thresholds();
+            if let Some(session) = connection.session()
+                && *session.peer_values() != info.peer_characteristics
+            {
+                info.peer_characteristics = session.peer_values().clone();
+            }
         }
     }
 

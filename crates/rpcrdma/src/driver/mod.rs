@@ -99,7 +99,7 @@ pub(crate) trait Policy: Send {
     fn usage(&self, connection: &Connection) -> (u64, bool);
 
     /// Calls of the peer are about to be answered. An error ends the connection instead.
-    fn before_calls(&mut self) -> Result<(), CloseReason>;
+    fn before_calls(&mut self, endpoint: &Endpoint) -> Result<(), CloseReason>;
 
     /// How long the connection may be without use, and how it ends then.
     fn idle_timeout(&self) -> Option<(Duration, CloseReason)>;
@@ -264,7 +264,7 @@ impl<P: Policy> Driver<P> {
             delivered.any |= self.answers.finish(&mut self.endpoint.connection)?;
         }
         if self.endpoint.connection.calls_in() > 0 {
-            self.policy.before_calls()?;
+            self.policy.before_calls(&self.endpoint)?;
         }
         let (mut calls, mut bytes, mut piece, mut is_full) = (0, 0, 0, false);
         while self.answers.not_stuck() < jobs::MAX_JOBS {

@@ -259,6 +259,8 @@ impl Arrival {
                 backward: BackwardSupport::General,
                 remote_invalidation_by_version: terms.by_version(),
                 designs: terms.designs(),
+                registry: settings.characteristics.registry.clone(),
+                registered: settings.characteristics.values.clone(),
                 ..Characteristics::default()
             },
             credits,
@@ -398,11 +400,10 @@ mod tests {
         let mut posted = verbs_sim::EndOptions::default().limits;
         posted.shared_receives = false;
         let with = |max_connections, receive_memory| {
-            let config = ServerConfig {
-                max_connections,
-                receive_memory,
-                ..config.clone()
-            };
+            let config = config
+                .clone()
+                .with_max_connections(max_connections)
+                .with_receive_memory(receive_memory);
             config.connections_with_memory(&posted)
         };
         assert_eq!(with(100, 512 << 20), 100);

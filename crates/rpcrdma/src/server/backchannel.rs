@@ -58,10 +58,7 @@ use tokio::sync::OwnedSemaphorePermit;
 /// }
 ///
 /// let backchannels = Backchannels::default();
-/// let config = ServerConfig {
-///     backchannels: Some(backchannels.clone()),
-///     ..ServerConfig::default()
-/// };
+/// let config = ServerConfig::default().with_backchannels(backchannels.clone());
 /// let service = Callbacks { backchannels };
 /// # drop((config, service));
 /// ```

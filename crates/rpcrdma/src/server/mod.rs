@@ -20,10 +20,11 @@ use crate::driver::jobs::{Jobs, MAX_BLOCKING};
 use accept::{Acceptor, largest_receive};
 use addresses::Addresses;
 use backward_memory::BackwardMemory;
-use oncrpc::Service;
 use oncrpc::admission::Admission;
 use oncrpc::warnings::Warnings;
+use oncrpc::{ConnectionId, Service};
 use receive_memory::ReceiveMemory;
+use rpcrdma_proto::v2::characteristics::XcharSpec;
 use settings::{Settings, terms};
 use stats::State;
 use std::net::SocketAddr;
@@ -67,6 +68,13 @@ impl ServerMonitor {
     /// Statistics of each connection in the order of acceptance, at most a tenth of a second old.
     pub fn connections(&self) -> Vec<ConnectionStats> {
         self.state.connections()
+    }
+
+    /// What the client of a connection has said about the characteristics that are known here: nothing
+    /// where version one is spoken, `None` if there is no such connection. What it says at the beginning is
+    /// there before its first call is answered, later changes within a tenth of a second.
+    pub fn peer_characteristics(&self, connection: ConnectionId) -> Option<XcharSpec> {
+        self.state.characteristics(connection)
     }
 }
 

@@ -176,7 +176,9 @@ impl Policy for Answering {
         (calls, self.is_in_use(connection))
     }
 
-    fn before_calls(&mut self) -> Result<(), CloseReason> {
+    fn before_calls(&mut self, endpoint: &Endpoint) -> Result<(), CloseReason> {
+        self.tally
+            .before_calls(endpoint, self.drain_until.is_some());
         self.set_in_use(true)
     }
 

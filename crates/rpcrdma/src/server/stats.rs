@@ -4,6 +4,7 @@ use crate::driver::clock;
 use crate::driver::endpoint::{CloseReason, Endpoint};
 use crate::driver::jobs::JobCounts;
 use oncrpc::ConnectionId;
+use rpcrdma_proto::v2::characteristics::XcharSpec;
 use rpcrdma_proto::{Counters, Version};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use verbs::IoCounters;
 
 /// Totals of a server since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ServerStats {
     /// Current connections, those in setup included.
     pub connections: usize,
@@ -45,6 +47,7 @@ pub struct ServerStats {
 
 /// Statistics and state of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ConnectionStats {
     /// The connection's identifier in services; `None` during setup.
     pub id: Option<ConnectionId>,
@@ -121,7 +124,14 @@ pub(super) struct State {
 #[derive(Default)]
 struct Connections {
     accepted: u64,
-    now: BTreeMap<u64, Arc<Mutex<ConnectionStats>>>,
+    now: BTreeMap<u64, Arc<Mutex<Published>>>,
+}
+
+/// Published state of one connection.
+struct Published {
+    stats: ConnectionStats,
+    /// Characteristics of the client, in version two.
+    characteristics: XcharSpec,
 }
 
 impl State {
@@ -133,7 +143,16 @@ impl State {
     /// Statistics of each connection.
     pub(super) fn connections(&self) -> Vec<ConnectionStats> {
         let now: Vec<_> = self.lock().now.values().map(Arc::clone).collect();
-        now.iter().map(|connection| *lock(connection)).collect()
+        now.iter().map(|shown| lock(shown).stats).collect()
+    }
+
+    /// Characteristics of the client of a connection.
+    pub(super) fn characteristics(&self, id: ConnectionId) -> Option<XcharSpec> {
+        let now: Vec<_> = self.lock().now.values().map(Arc::clone).collect();
+        now.iter().find_map(|shown| {
+            let shown = lock(shown);
+            (shown.stats.id == Some(id)).then(|| shown.characteristics.clone())
+        })
     }
 
     pub(super) fn stats(&self) -> MutexGuard<'_, ServerStats> {
@@ -141,7 +160,7 @@ impl State {
     }
 }
 
-fn lock(connection: &Mutex<ConnectionStats>) -> MutexGuard<'_, ConnectionStats> {
+fn lock(connection: &Mutex<Published>) -> MutexGuard<'_, Published> {
     connection.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -158,15 +177,17 @@ pub(super) struct Tally {
     next: Instant,
     /// Its number among those of the server.
     number: u64,
-    /// The published statistics.
-    published: Arc<Mutex<ConnectionStats>>,
+    /// The published state.
+    published: Arc<Mutex<Published>>,
+    /// Whether the characteristics that the client announced are published.
+    heard: bool,
 }
 
 impl Tally {
     pub(super) fn new(state: Arc<State>, peer: SocketAddr) -> Self {
         state.stats().connections += 1;
         let now = clock::now();
-        let published = Arc::new(Mutex::new(ConnectionStats {
+        let stats = ConnectionStats {
             id: None,
             peer,
             since: now,
@@ -179,6 +200,10 @@ impl Tally {
             chunk_memory: 0,
             counters: Counters::default(),
             io: IoCounters::default(),
+        };
+        let published = Arc::new(Mutex::new(Published {
+            stats,
+            characteristics: XcharSpec::default(),
         }));
         let mut connections = state.lock();
         let number = connections.accepted;
@@ -191,6 +216,7 @@ impl Tally {
             next: now,
             number,
             published,
+            heard: false,
         }
     }
 
@@ -212,14 +238,30 @@ impl Tally {
         None
     }
 
-    /// Adds the changes since the last time.
+    /// Publishes the client's characteristics before its first call is answered.
+    pub(super) fn before_calls(&mut self, endpoint: &Endpoint, draining: bool) {
+        if !self.heard
+            && let Some(session) = endpoint.connection.session()
+            && session.peer_has_characteristics()
+        {
+            self.publish(endpoint, draining);
+        }
+    }
+
+    /// Adds what is new.
     pub(super) fn publish(&mut self, endpoint: &Endpoint, draining: bool) {
         let connection = &endpoint.connection;
         let JobCounts { begun, in_flight } = endpoint.jobs;
         let calls = connection.calls_in();
         let mut published = lock(&self.published);
-        let before = *published;
-        *published = ConnectionStats {
+        if let Some(session) = connection.session() {
+            self.heard = session.peer_has_characteristics();
+            if *session.peer_values() != published.characteristics {
+                published.characteristics = session.peer_values().clone();
+            }
+        }
+        let before = published.stats;
+        published.stats = ConnectionStats {
             id: Some(endpoint.caller.connection),
             state: match (draining, calls) {
                 (true, _) => ConnectionState::Draining,
@@ -236,7 +278,7 @@ impl Tally {
             io: endpoint.qp.io_counters(),
             ..before
         };
-        let now = *published;
+        let now = published.stats;
         drop(published);
         if (now.counters, now.io, now.jobs) == (before.counters, before.io, before.jobs) {
             return;

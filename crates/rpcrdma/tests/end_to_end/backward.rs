@@ -9,7 +9,7 @@ use oncrpc::{
     Answer, Caller, Credential, MAX_REPLY_HEADER, Procedure, ReplyBound, RpcError, Service,
     Transport, TransportError, read_reply, write_call,
 };
-use rpcrdma::{CallbackService, Client, ClientConfig, ServerConfig};
+use rpcrdma::{Client, ClientConfig, ServerConfig};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
@@ -43,16 +43,11 @@ fn server_calls_its_client_on_the_connection_of_its_calls() {
 fn both_directions_are_busy_at_once() {
     run_in_each_version(async || {
         for provider in providers() {
-            let config = ServerConfig {
-                credits: 5,
-                backward_credits: 4,
-                ..ServerConfig::default()
-            };
+            let config = ServerConfig::default()
+                .with_credits(5)
+                .with_backward_credits(4);
             let stage = Stage::new(provider, config).await;
-            let config = ClientConfig {
-                backward_credits: 3,
-                ..answering(&Noting::new())
-            };
+            let config = answering(&Noting::new()).with_backward_credits(3);
             let client = stage.client(config).await;
             exchange(&client, &[], &[]).await;
             let back = stage.back();
@@ -309,10 +304,7 @@ fn call_that_a_client_does_not_answer_ends_in_time_and_costs_no_connection() {
 #[test]
 fn client_that_leaves_every_call_unanswered_loses_its_connection() {
     run_in_each_version_in_virtual_time(async || {
-        let config = ServerConfig {
-            backward_credits: 4,
-            ..ServerConfig::default()
-        };
+        let config = ServerConfig::default().with_backward_credits(4);
         let limit = config.backward_timeout;
         let stage = Stage::new(sim().1, config).await;
         let client = stage.client(answering(&Noting::new())).await;
@@ -436,11 +428,9 @@ fn panic_of_a_clients_service_costs_a_connection_and_not_the_client() {
             called: AtomicBool::new(false),
             rest: Noting::new(),
         });
-        let config = ClientConfig {
-            callbacks: Some(CallbackService(service)),
-            reconnect_first: Duration::from_millis(1),
-            ..ClientConfig::default()
-        };
+        let config = ClientConfig::default()
+            .with_callbacks(service)
+            .with_reconnect_first(Duration::from_millis(1));
         let client = stage.client(config).await;
         exchange(&client, &[], &[]).await;
         let back = stage.back();

@@ -38,22 +38,18 @@ async fn survives(mute: Mute, cut: Cut) -> bool {
         Mute::Server => (provider(false), provider(true)),
     };
     let service = Arc::new(echo::Shared(Arc::new(Echo::default())));
-    let config = ServerConfig {
-        workers: 1,
-        spin: Spin::Park,
-        ..ServerConfig::default()
-    };
+    let config = ServerConfig::default()
+        .with_workers(1)
+        .with_spin(Spin::Park);
     let server = TestServer::bind(of_server, anywhere(), service, config).await;
-    let config = ClientConfig {
+    let config = ClientConfig::default()
         // Who loses a connection with the offer of version two goes on in version one.
-        versions: match SPOKEN.get() {
+        .with_versions(match SPOKEN.get() {
             Versions::One => Versions::One,
             Versions::Auto | Versions::Two => Versions::Auto,
-        },
-        reconnect_first: Duration::from_millis(1),
-        spin: Spin::Park,
-        ..ClientConfig::default()
-    };
+        })
+        .with_reconnect_first(Duration::from_millis(1))
+        .with_spin(Spin::Park);
     let client = server.client(of_client, config).await;
     let client = client.expect("it connects");
     let mut calls = JoinSet::new();

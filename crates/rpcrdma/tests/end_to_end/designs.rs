@@ -4,7 +4,7 @@
 use crate::echo::{self, exchange};
 use crate::invalidation::Silent;
 use crate::run;
-use crate::stage::{Noting, Stage, answering, providers, sim};
+use crate::stage::{Noting, Stage, providers, sim};
 use oncrpc::Transport;
 use rpcrdma::{
     Client, ClientConfig, Counters, Design, PersistentArguments, ServerConfig, Spin, Version,
@@ -17,20 +17,15 @@ use verbs::{Invalidation, Provider};
 use verbs_sim::{EndOptions, Fabric};
 
 fn offering(designs: &[Design]) -> ClientConfig {
-    ClientConfig {
-        versions: Versions::Auto,
-        remote_invalidation: designs.to_vec(),
-        reconnect_first: Duration::from_millis(1),
-        spin: Spin::Park,
-        ..ClientConfig::default()
-    }
+    ClientConfig::default()
+        .with_versions(Versions::Auto)
+        .with_remote_invalidation(designs.to_vec())
+        .with_reconnect_first(Duration::from_millis(1))
+        .with_spin(Spin::Park)
 }
 
 fn taking(designs: &[Design]) -> ServerConfig {
-    ServerConfig {
-        remote_invalidation: designs.to_vec(),
-        ..ServerConfig::default()
-    }
+    ServerConfig::default().with_remote_invalidation(designs.to_vec())
 }
 
 /// Handles that were offered, if no chunk was empty.
@@ -129,15 +124,9 @@ fn version_one_has_r_and_no_other_design() {
                 // It is turned down, and goes on on the same connection.
                 (Versions::Auto, Versions::One),
             ] {
-                let config = ServerConfig {
-                    versions: serves,
-                    ..taking(designs)
-                };
+                let config = taking(designs).with_versions(serves);
                 let stage = Stage::new(sim().1, config).await;
-                let config = ClientConfig {
-                    versions: speaks,
-                    ..offering(designs)
-                };
+                let config = offering(designs).with_versions(speaks);
                 let client = stage.client(config).await;
                 for &(args, results) in echo::SHAPES {
                     exchange(&client, args, results).await;
@@ -177,10 +166,7 @@ fn end_that_cannot_have_every_handle_go_does_not_speak_a_version_that_says_so() 
             exchange(&client, &[50_000], &[50_000]).await;
         }
         let stage = Stage::new(able, taking(&designs)).await;
-        let config = ClientConfig {
-            versions: Versions::Two,
-            ..offering(&designs)
-        };
+        let config = offering(&designs).with_versions(Versions::Two);
         let client = Client::connect(unable, stage.server.local_addr(), config).await;
         let error = client.err().expect("nothing is left to speak").to_string();
         assert!(error.contains("per_version"), "{error}");
@@ -248,13 +234,10 @@ fn memory_that_stays_is_for_designs_in_which_calls_say_what_may_go() {
     run(async {
         for design in Design::ALL {
             let stage = Stage::new(sim().1, taking(&[design])).await;
-            let config = ClientConfig {
-                persistent_arguments: Some(PersistentArguments {
-                    regions: 2,
-                    bytes: 60_000,
-                }),
-                ..offering(&[design])
-            };
+            let config = offering(&[design]).with_persistent_arguments(PersistentArguments {
+                regions: 2,
+                bytes: 60_000,
+            });
             let client = stage.client(config).await;
             for _ in 0..5 {
                 exchange(&client, &[50_000], &[50_000]).await;
@@ -295,10 +278,7 @@ fn calls_of_a_server_with_chunks_keep_to_the_design_too() {
             for design in Design::ALL {
                 let stage = Stage::new(Arc::clone(&provider), taking(&[design])).await;
                 let service = Noting::new();
-                let config = ClientConfig {
-                    callbacks: answering(&service).callbacks,
-                    ..offering(&[design])
-                };
+                let config = offering(&[design]).with_callbacks(Arc::clone(&service));
                 let client = stage.client(config).await;
                 exchange(&client, &[], &[]).await;
                 let back = stage.back();
@@ -324,10 +304,8 @@ fn provider_that_does_not_tell_is_found_out_under_each_design() {
             for test_remote_invalidation in [true, false] {
                 let stage = Stage::new(sim().1, taking(&[design])).await;
                 let silent = Arc::new(Silent(Arc::clone(&stage.provider)));
-                let config = ClientConfig {
-                    test_remote_invalidation,
-                    ..offering(&[design])
-                };
+                let config =
+                    offering(&[design]).with_test_remote_invalidation(test_remote_invalidation);
                 let client = Client::connect(silent, stage.server.local_addr(), config).await;
                 let client = client.expect("it connects");
                 for _ in 0..3 {

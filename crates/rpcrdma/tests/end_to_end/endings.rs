@@ -12,17 +12,11 @@ use verbs::QpOptions;
 use verbs_sim::{Fabric, Outstanding, Side};
 
 fn once() -> ClientConfig {
-    ClientConfig {
-        reconnect: false,
-        ..ClientConfig::default()
-    }
+    ClientConfig::default().with_reconnect(false)
 }
 
 fn quick() -> ClientConfig {
-    ClientConfig {
-        reconnect_first: Duration::from_millis(1),
-        ..ClientConfig::default()
-    }
+    ClientConfig::default().with_reconnect_first(Duration::from_millis(1))
 }
 
 /// Makes so many calls that are not answered, ends the connection when `begun` of them are with the
@@ -61,10 +55,7 @@ async fn heard(
 #[test]
 fn everybody_hears_why_when_a_connection_is_cut_with_every_credit_used() {
     run_in_each_version(async || {
-        let config = ServerConfig {
-            credits: 8,
-            ..ServerConfig::default()
-        };
+        let config = ServerConfig::default().with_credits(8);
         let cut = |fabric: &Fabric| fabric.cut(fabric.connections()[0]);
         let heard = heard(config, (30, 8), cut).await;
         assert_eq!(heard.len(), 30);
@@ -93,13 +84,11 @@ fn everybody_hears_of_the_rule_that_was_broken() {
 
 /// What a server is to be like.
 fn sized(bytes: usize, remote_invalidation: bool) -> ServerConfig {
-    ServerConfig {
-        send_size: InlineThreshold::at_most(bytes),
-        receive_size: InlineThreshold::at_most(bytes),
-        remote_invalidation: vec![Design::PerConnection; remote_invalidation.into()],
-        drain_timeout: Duration::from_millis(1),
-        ..ServerConfig::default()
-    }
+    ServerConfig::default()
+        .with_send_size(InlineThreshold::at_most(bytes))
+        .with_receive_size(InlineThreshold::at_most(bytes))
+        .with_remote_invalidation(vec![Design::PerConnection; remote_invalidation.into()])
+        .with_drain_timeout(Duration::from_millis(1))
 }
 
 /// Makes calls of 3000 bytes both ways, which one server after the other fails to answer until the
@@ -203,11 +192,9 @@ fn call_whose_chunks_broke_a_connection_is_refused_on_the_next() {
 #[test]
 fn connections_for_which_there_is_no_memory_are_granted_less_and_then_refused() {
     run(async {
-        let config = ServerConfig {
+        let config = ServerConfig::default()
             // What a Receive comes to have in version two (xcharext §3.1).
-            receive_memory: 200 * 8192,
-            ..ServerConfig::default()
-        };
+            .with_receive_memory(200 * 8192);
         let stage = Stage::new(sim_with_posted_receives(), config).await;
         let mut clients = Vec::new();
         let mut granted = Vec::new();
@@ -239,10 +226,7 @@ fn connections_for_which_there_is_no_memory_are_granted_less_and_then_refused() 
 #[test]
 fn one_address_has_only_so_many_connections() {
     run(async {
-        let config = ServerConfig {
-            max_connections_per_address: 2,
-            ..ServerConfig::default()
-        };
+        let config = ServerConfig::default().with_max_connections_per_address(2);
         let stage = Stage::new(sim().1, config).await;
         let first = stage.client(once()).await;
         let second = stage.client(once()).await;

@@ -54,22 +54,18 @@ async fn calls_under_faults(seed: u64) {
     let of_client: Arc<dyn Provider> = Arc::new(fabric.provider(choices.end()));
     let of_server: Arc<dyn Provider> = Arc::new(fabric.provider(choices.end()));
     let service = Arc::new(echo::Shared(Arc::new(Echo::default())));
-    let config = ServerConfig {
-        workers: 1,
-        credits: choices.one_of(&[1, 3, 128]),
-        spin: Spin::Park,
-        ..ServerConfig::default()
-    };
+    let config = ServerConfig::default()
+        .with_workers(1)
+        .with_credits(choices.one_of(&[1, 3, 128]))
+        .with_spin(Spin::Park);
     let server = TestServer::bind(of_server, anywhere(), service, config).await;
     let mut calls = JoinSet::new();
     let mut clients = Vec::new();
     for _ in 0..2 {
-        let config = ClientConfig {
-            credits: choices.one_of(&[1, 4, 128]),
-            reconnect: false,
-            spin: Spin::Park,
-            ..ClientConfig::default()
-        };
+        let config = ClientConfig::default()
+            .with_credits(choices.one_of(&[1, 4, 128]))
+            .with_reconnect(false)
+            .with_spin(Spin::Park);
         let client = server.client(Arc::clone(&of_client), config).await;
         clients.push(client.expect("it connects"));
     }

@@ -64,12 +64,10 @@ impl WrapQueuePair for SilentQp {
 }
 
 fn config(test: bool) -> ClientConfig {
-    ClientConfig {
-        test_remote_invalidation: test,
-        reconnect_first: Duration::from_millis(1),
-        spin: Spin::Park,
-        ..ClientConfig::default()
-    }
+    ClientConfig::default()
+        .with_test_remote_invalidation(test)
+        .with_reconnect_first(Duration::from_millis(1))
+        .with_spin(Spin::Park)
 }
 
 #[test]

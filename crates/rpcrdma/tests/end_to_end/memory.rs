@@ -18,23 +18,19 @@ use verbs_sim::{EndOptions, Fabric, Outstanding};
 const SECOND: Duration = Duration::from_secs(1);
 
 fn once() -> ClientConfig {
-    ClientConfig {
-        reconnect: false,
-        call_timeout: 1000 * SECOND,
-        ..ClientConfig::default()
-    }
+    ClientConfig::default()
+        .with_reconnect(false)
+        .with_call_timeout(1000 * SECOND)
 }
 
 #[test]
 fn client_whose_calls_wait_for_memory_is_granted_less_until_none_does() {
     run_in_each_version_in_virtual_time(async || {
         let (fabric, provider) = sim();
-        let config = ServerConfig {
-            credits: 64,
+        let config = ServerConfig::default()
+            .with_credits(64)
             // One connection has a quarter of it: one call below at a time.
-            chunk_memory: 400_000,
-            ..ServerConfig::default()
-        };
+            .with_chunk_memory(400_000);
         let stage = Stage::new(provider, config).await;
         let client = stage.client(once()).await;
         exchange(&client, &[], &[]).await;
@@ -78,10 +74,7 @@ impl Slow {
         tokio::spawn(keeping);
         let mut of_server = EndOptions::default();
         of_server.limits.outstanding_reads = 1;
-        let config = ServerConfig {
-            chunk_memory: 400_000,
-            ..ServerConfig::default()
-        };
+        let config = ServerConfig::default().with_chunk_memory(400_000);
         let provider = Arc::new(fabric.provider(of_server));
         Self {
             stage: Stage::new(provider, config).await,
@@ -97,10 +90,7 @@ impl Slow {
         };
         slow.faults.latency = 10 * SECOND..=10 * SECOND;
         let slow: Arc<dyn Provider> = Arc::new(self.fabric.provider(slow));
-        let config = ClientConfig {
-            send_size: InlineThreshold::MIN,
-            ..once()
-        };
+        let config = once().with_send_size(InlineThreshold::MIN);
         let client = self.stage.server.client(slow, config);
         let client = client.await.expect("it connects");
         exchange(&client, &[], &[]).await;

@@ -57,18 +57,16 @@ fn calls_of_every_shape_are_answered_with_and_without_crc() {
 fn inline_sizes_of_the_two_ends_may_differ() {
     run(async {
         for (ours, theirs) in [(1024, 8192), (8192, 1024), (65536, 65536)] {
-            let server = server(ServerConfig {
-                send_size: InlineThreshold::at_most(theirs),
-                receive_size: InlineThreshold::at_most(theirs),
-                ..ServerConfig::default()
-            })
+            let server = server(
+                ServerConfig::default()
+                    .with_send_size(InlineThreshold::at_most(theirs))
+                    .with_receive_size(InlineThreshold::at_most(theirs)),
+            )
             .await;
-            let config = ClientConfig {
-                send_size: InlineThreshold::at_most(ours),
-                receive_size: InlineThreshold::at_most(ours),
-                credits: 4,
-                ..ClientConfig::default()
-            };
+            let config = ClientConfig::default()
+                .with_send_size(InlineThreshold::at_most(ours))
+                .with_receive_size(InlineThreshold::at_most(ours))
+                .with_credits(4);
             let client = client(&server, CrcMode::On, config).await;
             let info = client.connection().expect("connected");
             assert_eq!(info.thresholds.send.bytes(), ours.min(theirs));
@@ -102,11 +100,8 @@ fn several_clients_move_bulk_data_at_once() {
 #[test]
 fn those_who_speak_something_else_or_nothing_hold_up_nobody() {
     run(async {
-        let server = server(ServerConfig {
-            setup_timeout: Duration::from_millis(300),
-            ..ServerConfig::default()
-        })
-        .await;
+        let server =
+            server(ServerConfig::default().with_setup_timeout(Duration::from_millis(300))).await;
         let on = server.local_addr();
         let mut silent = TcpStream::connect(on).await.expect("it listens");
         let mut other = TcpStream::connect(on).await.expect("it listens");
@@ -139,10 +134,7 @@ fn client_is_told_that_nobody_listens() {
 fn client_outlives_a_restart_of_the_server() {
     run(async {
         let mut server = server(ServerConfig::default()).await;
-        let config = ClientConfig {
-            reconnect_first: Duration::from_millis(1),
-            ..ClientConfig::default()
-        };
+        let config = ClientConfig::default().with_reconnect_first(Duration::from_millis(1));
         let client = client(&server, CrcMode::On, config).await;
         exchange(&client, &[], &[]).await;
         let config = ServerConfig::default();
@@ -173,10 +165,8 @@ impl LocalUsers for Everybody {
 fn identified_as(uid: Option<u32>) -> (Arc<Everybody>, ServerConfig) {
     let asked = AtomicUsize::new(0);
     let users = Arc::new(Everybody { uid, asked });
-    let config = ServerConfig {
-        local_users: Some(Arc::clone(&users) as Arc<dyn LocalUsers>),
-        ..ServerConfig::default()
-    };
+    let config =
+        ServerConfig::default().with_local_users(Arc::clone(&users) as Arc<dyn LocalUsers>);
     (users, config)
 }
 

@@ -51,10 +51,7 @@ fn anywhere() -> SocketAddr {
 }
 
 fn server_config() -> ServerConfig {
-    ServerConfig {
-        workers: 2,
-        ..ServerConfig::default()
-    }
+    ServerConfig::default().with_workers(2)
 }
 
 #[test]
@@ -79,17 +76,8 @@ fn calls_of_every_shape_are_answered() {
 fn each_spin_policy_works() {
     run_in_each_version(async || {
         for spin in [Spin::Park, Spin::Adaptive, Spin::Always] {
-            let world = World::new(ServerConfig {
-                spin,
-                ..server_config()
-            })
-            .await;
-            let client = world
-                .client(ClientConfig {
-                    spin,
-                    ..ClientConfig::default()
-                })
-                .await;
+            let world = World::new(server_config().with_spin(spin)).await;
+            let client = world.client(ClientConfig::default().with_spin(spin)).await;
             for _ in 0..20 {
                 exchange(&client, &[], &[]).await;
             }
@@ -102,12 +90,12 @@ fn each_spin_policy_works() {
 #[test]
 fn more_calls_than_credits_from_several_clients_are_all_answered() {
     run_in_each_version(async || {
-        let world = World::new(ServerConfig {
-            credits: 3,
-            // Two chunks of those below at a time.
-            chunk_memory: 150_000,
-            ..server_config()
-        })
+        let world = World::new(
+            server_config()
+                .with_credits(3)
+                // Two chunks of those below at a time.
+                .with_chunk_memory(150_000),
+        )
         .await;
         let mut tasks = tokio::task::JoinSet::new();
         for _ in 0..4 {
@@ -192,10 +180,7 @@ fn panicking_service_costs_one_connection_and_no_other() {
         let world = World::new(server_config()).await;
         let good = world.client(ClientConfig::default()).await;
         let bad = world
-            .client(ClientConfig {
-                reconnect: false,
-                ..ClientConfig::default()
-            })
+            .client(ClientConfig::default().with_reconnect(false))
             .await;
         let answer = ask(&bad, echo::PANIC).await;
         assert_disconnected(&answer);
@@ -232,10 +217,7 @@ fn calls_that_gave_their_threads_back_hold_up_no_others() {
 fn reply_that_nobody_sends_any_more_costs_the_connection() {
     run_in_each_version(async || {
         let world = World::new(server_config()).await;
-        let config = ClientConfig {
-            reconnect: false,
-            ..ClientConfig::default()
-        };
+        let config = ClientConfig::default().with_reconnect(false);
         let client = world.client(config).await;
         assert_disconnected(&ask(&client, echo::FORGOTTEN).await);
         world.server.shutdown().await;
@@ -317,10 +299,7 @@ fn call_that_loses_every_connection_fails() {
     run_in_each_version(async || {
         let world = World::new(server_config()).await;
         let client = world
-            .client(ClientConfig {
-                reconnect_first: Duration::from_millis(1),
-                ..ClientConfig::default()
-            })
+            .client(ClientConfig::default().with_reconnect_first(Duration::from_millis(1)))
             .await;
         let answer = ask(&client, echo::PANIC).await;
         assert_disconnected(&answer);
@@ -336,10 +315,7 @@ fn connection_that_brought_nothing_is_not_made_again_at_once() {
         let world = World::new(server_config()).await;
         let first = Duration::from_millis(40);
         let client = world
-            .client(ClientConfig {
-                reconnect_first: first,
-                ..ClientConfig::default()
-            })
+            .client(ClientConfig::default().with_reconnect_first(first))
             .await;
         let start = Instant::now();
         let answer = ask(&client, echo::PANIC).await;
@@ -355,11 +331,11 @@ fn call_without_a_server_ends_in_time_and_says_why() {
     run_in_each_version(async || {
         let world = World::new(server_config()).await;
         let client = world
-            .client(ClientConfig {
-                call_timeout: Duration::from_millis(200),
-                reconnect_first: Duration::from_millis(1),
-                ..ClientConfig::default()
-            })
+            .client(
+                ClientConfig::default()
+                    .with_call_timeout(Duration::from_millis(200))
+                    .with_reconnect_first(Duration::from_millis(1)),
+            )
             .await;
         exchange(&client, &[], &[]).await;
         world.server.shutdown().await;
@@ -378,11 +354,11 @@ fn call_without_a_reply_ends_in_time() {
     run_in_each_version(async || {
         let world = World::new(server_config()).await;
         let client = world
-            .client(ClientConfig {
-                call_timeout: Duration::from_millis(200),
-                reconnect_first: Duration::from_millis(1),
-                ..ClientConfig::default()
-            })
+            .client(
+                ClientConfig::default()
+                    .with_call_timeout(Duration::from_millis(200))
+                    .with_reconnect_first(Duration::from_millis(1)),
+            )
             .await;
         let answer = ask(&client, echo::NOTHING).await;
         assert!(
@@ -397,17 +373,13 @@ fn call_without_a_reply_ends_in_time() {
 #[test]
 fn cancelled_call_without_a_reply_does_not_keep_the_only_credit_for_ever() {
     run_in_each_version(async || {
-        let world = World::new(ServerConfig {
-            credits: 1,
-            ..server_config()
-        })
-        .await;
+        let world = World::new(server_config().with_credits(1)).await;
         let client = world
-            .client(ClientConfig {
-                call_timeout: Duration::from_millis(200),
-                reconnect_first: Duration::from_millis(1),
-                ..ClientConfig::default()
-            })
+            .client(
+                ClientConfig::default()
+                    .with_call_timeout(Duration::from_millis(200))
+                    .with_reconnect_first(Duration::from_millis(1)),
+            )
             .await;
         let ask = |what| {
             let call = call(client.next_xid(), what, &[], &[]);
@@ -453,11 +425,7 @@ fn closed_client_fails_its_calls_and_later_ones() {
 #[test]
 fn silent_peers_hold_up_nobody_and_are_dropped() {
     run(async {
-        let world = World::new(ServerConfig {
-            setup_timeout: Duration::from_secs(10),
-            ..server_config()
-        })
-        .await;
+        let world = World::new(server_config().with_setup_timeout(Duration::from_secs(10))).await;
         let on = world.server.local_addr();
         let mute: Vec<_> = (0..20)
             .map(|_| world.provider.connect_mute(on).expect("it listens"))
@@ -491,11 +459,7 @@ fn shutdown_does_not_wait_for_silent_peers() {
 #[test]
 fn one_connection_too_many_is_refused() {
     run_in_each_version(async || {
-        let world = World::new(ServerConfig {
-            max_connections: 1,
-            ..server_config()
-        })
-        .await;
+        let world = World::new(server_config().with_max_connections(1)).await;
         let client = world.client(ClientConfig::default()).await;
         let provider = Arc::clone(&world.provider) as Arc<dyn Provider>;
         let second = world.server.client(provider, ClientConfig::default());
@@ -509,11 +473,8 @@ fn one_connection_too_many_is_refused() {
 #[test]
 fn idle_connection_is_closed() {
     run_in_each_version(async || {
-        let world = World::new(ServerConfig {
-            idle_timeout: Some(Duration::from_millis(50)),
-            ..server_config()
-        })
-        .await;
+        let world =
+            World::new(server_config().with_idle_timeout(Some(Duration::from_millis(50)))).await;
         let client = world.client(ClientConfig::default()).await;
         exchange(&client, &[], &[]).await;
         while world.server.stats().connections > 0 {
@@ -529,11 +490,7 @@ fn idle_connection_is_closed() {
 #[test]
 fn private_data_of_the_user_arrives_behind_ours() {
     run(async {
-        let world = World::new(ServerConfig {
-            private_data: b"hello".to_vec(),
-            ..server_config()
-        })
-        .await;
+        let world = World::new(server_config().with_private_data(b"hello".to_vec())).await;
         let client = world.client(ClientConfig::default()).await;
         let info = client.connection().expect("connected");
         assert_eq!(&info.raw_private_data[8..], b"hello");

@@ -31,11 +31,9 @@ fn cut_after(messages: &[u64]) -> (Fabric, Arc<dyn Provider>) {
 }
 
 fn quick() -> ClientConfig {
-    ClientConfig {
-        reconnect_first: Duration::from_millis(1),
-        reconnect_most: Duration::from_millis(10),
-        ..ClientConfig::default()
-    }
+    ClientConfig::default()
+        .with_reconnect_first(Duration::from_millis(1))
+        .with_reconnect_most(Duration::from_millis(10))
 }
 
 /// Calls with large arguments, all at the same time.

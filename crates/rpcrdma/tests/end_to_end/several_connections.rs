@@ -14,11 +14,9 @@ use tokio::task::JoinSet;
 use verbs_sim::Outstanding;
 
 fn several(connections: usize) -> ClientConfig {
-    ClientConfig {
-        connections,
-        reconnect_first: Duration::from_millis(1),
-        ..ClientConfig::default()
-    }
+    ClientConfig::default()
+        .with_connections(connections)
+        .with_reconnect_first(Duration::from_millis(1))
 }
 
 /// Calls that wait until the service lets them go on.
@@ -104,10 +102,7 @@ fn calls_fail_when_the_last_connection_is_lost_for_good_and_not_before() {
     run_in_each_version(async || {
         let (fabric, provider) = sim();
         let stage = Stage::new(provider, ServerConfig::default()).await;
-        let config = ClientConfig {
-            reconnect: false,
-            ..several(2)
-        };
+        let config = several(2).with_reconnect(false);
         let client = stage.client(config).await;
         let first = stuck(&client, 1);
         until(|| client.connections().len() == 2).await;
@@ -134,10 +129,7 @@ fn calls_fail_when_the_last_connection_is_lost_for_good_and_not_before() {
 #[test]
 fn server_that_takes_fewer_connections_answers_all_calls() {
     run_in_each_version(async || {
-        let config = ServerConfig {
-            max_connections: 2,
-            ..ServerConfig::default()
-        };
+        let config = ServerConfig::default().with_max_connections(2);
         let stage = Stage::new(sim().1, config).await;
         let client = stage.client(several(4)).await;
         let mut calls = JoinSet::new();
@@ -157,10 +149,7 @@ fn server_that_takes_fewer_connections_answers_all_calls() {
 #[test]
 fn user_with_many_calls_does_not_hold_up_another() {
     run_in_each_version(async || {
-        let config = ServerConfig {
-            credits: 1,
-            ..ServerConfig::default()
-        };
+        let config = ServerConfig::default().with_credits(1);
         let stage = Stage::new(sim().1, config).await;
         let client = stage.client(ClientConfig::default()).await;
         exchange(&client, &[], &[]).await;

@@ -64,13 +64,11 @@ impl Scene {
             xids: Mutex::default(),
             echo: echo::Shared(Arc::new(Echo::default())),
         });
-        let config = ServerConfig {
-            workers: 0,
-            idle_timeout: None,
-            drain_timeout: SECOND,
-            spin: Spin::Park,
-            ..ServerConfig::default()
-        };
+        let config = ServerConfig::default()
+            .with_workers(0)
+            .with_idle_timeout(None)
+            .with_drain_timeout(SECOND)
+            .with_spin(Spin::Park);
         let shared = Arc::clone(&service) as Arc<dyn Service>;
         let server = TestServer::bind(provider, anywhere(), shared, config).await;
         Self {
@@ -82,10 +80,7 @@ impl Scene {
 
     async fn client(&self, config: ClientConfig) -> Watched<Client> {
         let provider = Arc::new(self.fabric.provider(EndOptions::default()));
-        let config = ClientConfig {
-            spin: Spin::Park,
-            ..config
-        };
+        let config = config.with_spin(Spin::Park);
         let client = self.server.client(provider, config).await;
         client.expect("it connects")
     }
@@ -165,10 +160,7 @@ fn call_of_a_connection_that_stays_silent_goes_over_the_next_with_the_same_xid()
 fn connection_without_a_call_is_not_silent() {
     run_in_each_version_in_virtual_time(async || {
         let scene = Scene::new(Some(0), Duration::ZERO).await;
-        let config = ClientConfig {
-            first_reply_timeout: Duration::ZERO,
-            ..ClientConfig::default()
-        };
+        let config = ClientConfig::default().with_first_reply_timeout(Duration::ZERO);
         let client = scene.client(config).await;
         tokio::time::sleep(200 * SECOND).await;
         assert!(client.connection().is_some());
@@ -244,10 +236,7 @@ fn call_that_has_no_answer_does_not_keep_others_from_theirs() {
 fn several_connections_to_a_slow_server_are_not_all_given_up() {
     run_in_virtual_time(async {
         let scene = Scene::new(Some(0), 20 * SECOND).await;
-        let config = ClientConfig {
-            connections: 4,
-            ..ClientConfig::default()
-        };
+        let config = ClientConfig::default().with_connections(4);
         let client = scene.client(config).await;
         let took = seconds(all_answered(spread(&client, 4).await)).await;
         // The one whose connection was given up waits until another has more credits.
@@ -260,10 +249,7 @@ fn several_connections_to_a_slow_server_are_not_all_given_up() {
 fn calls_of_silent_connections_go_over_another_that_is_up() {
     run_in_each_version_in_virtual_time(async || {
         let scene = Scene::new(Some(2), Duration::ZERO).await;
-        let config = ClientConfig {
-            connections: 3,
-            ..ClientConfig::default()
-        };
+        let config = ClientConfig::default().with_connections(3);
         let client = scene.client(config).await;
         let took = seconds(all_answered(spread(&client, 3).await)).await;
         // The time begins when the last byte was seen to move, at a look once a second.
@@ -276,10 +262,7 @@ fn calls_of_silent_connections_go_over_another_that_is_up() {
 fn only_connection_there_will_be_is_not_given_up_for_its_silence() {
     run_in_each_version_in_virtual_time(async || {
         let scene = Scene::new(Some(0), 50 * SECOND).await;
-        let config = ClientConfig {
-            reconnect: false,
-            ..ClientConfig::default()
-        };
+        let config = ClientConfig::default().with_reconnect(false);
         let client = scene.client(config).await;
         assert_eq!(seconds(exchange(&client, &[], &[])).await, 50);
         assert_eq!(scene.end(client).await, 1);

@@ -4,9 +4,7 @@ use crate::echo::{Echo, Shared};
 use crate::test_server::TestServer;
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Answer, Caller, ConnectionId, Programs, Service};
-use rpcrdma::{
-    Backchannels, BackwardClient, CallbackService, Client, ClientConfig, ServerConfig, Spin,
-};
+use rpcrdma::{Backchannels, BackwardClient, Client, ClientConfig, ServerConfig, Spin};
 use rpcrdma_watch::Watched;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -124,10 +122,7 @@ impl Stage {
         &self,
         config: ClientConfig,
     ) -> Result<Watched<Client>, SetupError> {
-        let config = ClientConfig {
-            spin: Spin::Park,
-            ..config
-        };
+        let config = config.with_spin(Spin::Park);
         self.server.client(Arc::clone(&self.provider), config).await
     }
 
@@ -140,21 +135,15 @@ impl Stage {
 }
 
 fn calling_back(config: ServerConfig, backchannels: &Backchannels) -> ServerConfig {
-    ServerConfig {
-        workers: 0,
-        spin: Spin::Park,
-        backchannels: Some(backchannels.clone()),
-        ..config
-    }
+    config
+        .with_workers(0)
+        .with_spin(Spin::Park)
+        .with_backchannels(backchannels.clone())
 }
 
 /// A client that answers calls with this service.
 pub(crate) fn answering(service: &Arc<Noting>) -> ClientConfig {
-    let service = Arc::clone(service) as Arc<dyn Service>;
-    ClientConfig {
-        callbacks: Some(CallbackService(service)),
-        ..ClientConfig::default()
-    }
+    ClientConfig::default().with_callbacks(Arc::clone(service))
 }
 
 pub(crate) fn anywhere() -> SocketAddr {

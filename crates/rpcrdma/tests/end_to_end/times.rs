@@ -27,10 +27,7 @@ fn deaf() -> (Fabric, Arc<dyn Provider>) {
 }
 
 fn patient() -> ServerConfig {
-    ServerConfig {
-        idle_timeout: None,
-        ..ServerConfig::default()
-    }
+    ServerConfig::default().with_idle_timeout(None)
 }
 
 #[test]
@@ -129,10 +126,7 @@ fn idle_client_disconnects_and_is_back_with_its_next_call() {
 fn client_with_a_slow_call_is_not_idle() {
     run_in_each_version_in_virtual_time(async || {
         let stage = Stage::new(sim().1, patient()).await;
-        let config = ClientConfig {
-            call_timeout: 10_000 * SECOND,
-            ..ClientConfig::default()
-        };
+        let config = ClientConfig::default().with_call_timeout(10_000 * SECOND);
         let client = stage.client(config).await;
         exchange(&client, &[], &[]).await;
         let slow = call(client.next_xid(), echo::LATER, &[], &[]);
@@ -151,10 +145,7 @@ fn dead_server_is_noticed_by_a_health_check_and_the_call_is_sent_again() {
     run_in_each_version_in_virtual_time(async || {
         let (fabric, provider) = deaf();
         let stage = Stage::new(provider, patient()).await;
-        let config = ClientConfig {
-            call_timeout: 1000 * SECOND,
-            ..ClientConfig::default()
-        };
+        let config = ClientConfig::default().with_call_timeout(1000 * SECOND);
         let client = stage.client(config).await;
         exchange(&client, &[], &[]).await;
         fabric.stall(
@@ -176,15 +167,9 @@ fn dead_server_is_noticed_by_a_health_check_and_the_call_is_sent_again() {
 fn slow_server_answers_health_checks_while_every_other_credit_is_used() {
     run_in_each_version_in_virtual_time(async || {
         let (_fabric, provider) = deaf();
-        let config = ServerConfig {
-            credits: 4,
-            ..patient()
-        };
+        let config = patient().with_credits(4);
         let stage = Stage::new(provider, config).await;
-        let config = ClientConfig {
-            call_timeout: 1000 * SECOND,
-            ..ClientConfig::default()
-        };
+        let config = ClientConfig::default().with_call_timeout(1000 * SECOND);
         let client = stage.client(config).await;
         exchange(&client, &[], &[]).await;
         let mut calls = tokio::task::JoinSet::new();
@@ -212,14 +197,9 @@ fn dead_client_that_was_ready_for_calls_is_noticed() {
     run_in_each_version_in_virtual_time(async || {
         let (fabric, provider) = deaf();
         let stage = Stage::new(provider, ServerConfig::default()).await;
-        let config = ClientConfig {
-            reconnect: false,
-            health: HealthCheck {
-                checks: HealthChecks::Off,
-                ..HealthCheck::default()
-            },
-            ..answering(&Noting::new())
-        };
+        let config = answering(&Noting::new())
+            .with_reconnect(false)
+            .with_health(HealthCheck::default().with_checks(HealthChecks::Off));
         let client = stage.client(config).await;
         exchange(&client, &[], &[]).await;
         let back = stage.back();

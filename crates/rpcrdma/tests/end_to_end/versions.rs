@@ -1,7 +1,7 @@
 //! Which version of RPC-over-RDMA is spoken, and with whom it is not tried again.
 
 use crate::echo::{self, Peer, exchange};
-use crate::stage::{Noting, Stage, answering, anywhere, providers, sim, sim_with_posted_receives};
+use crate::stage::{Noting, Stage, anywhere, providers, sim, sim_with_posted_receives};
 use crate::test_server::TestServer;
 use crate::{run, run_in_virtual_time};
 use oncrpc::Transport;
@@ -17,19 +17,14 @@ use verbs::{Invalidation, Listener, Provider, QpOptions};
 use verbs_sim::{EndOptions, Fabric};
 
 fn speaking(versions: Versions) -> ClientConfig {
-    ClientConfig {
-        versions,
-        reconnect_first: Duration::from_millis(1),
-        spin: Spin::Park,
-        ..ClientConfig::default()
-    }
+    ClientConfig::default()
+        .with_versions(versions)
+        .with_reconnect_first(Duration::from_millis(1))
+        .with_spin(Spin::Park)
 }
 
 fn serving(versions: Versions) -> ServerConfig {
-    ServerConfig {
-        versions,
-        ..ServerConfig::default()
-    }
+    ServerConfig::default().with_versions(versions)
 }
 
 #[test]
@@ -105,10 +100,7 @@ fn sizes_grow_with_the_traffic_of_version_two() {
 fn client_is_asked_for_receives_that_its_replies_fit_and_for_smaller_ones_again() {
     run_in_virtual_time(async {
         let stage = Stage::new(sim().1, ServerConfig::default()).await;
-        let config = ClientConfig {
-            idle_timeout: None,
-            ..speaking(Versions::Two)
-        };
+        let config = speaking(Versions::Two).with_idle_timeout(None);
         let client = stage.client(config).await;
         // So many small results that the reply is long.
         let results = [5; 900];
@@ -161,10 +153,7 @@ fn client_that_speaks_version_two_takes_calls_with_chunks() {
         for (versions, takes) in [(Versions::One, false), (Versions::Two, true)] {
             let stage = Stage::new(sim().1, ServerConfig::default()).await;
             let service = Noting::new();
-            let config = ClientConfig {
-                callbacks: answering(&service).callbacks,
-                ..speaking(versions)
-            };
+            let config = speaking(versions).with_callbacks(Arc::clone(&service));
             let client = stage.client(config).await;
             exchange(&client, &[], &[]).await;
             let back = stage.back();
@@ -196,10 +185,7 @@ fn client_that_answers_no_calls_says_so_in_version_two() {
 fn server_that_turns_version_two_down_is_asked_once() {
     run(async {
         let stage = Stage::new(sim().1, serving(Versions::One)).await;
-        let config = ClientConfig {
-            connections: 3,
-            ..speaking(Versions::Auto)
-        };
+        let config = speaking(Versions::Auto).with_connections(3);
         let client = stage.client(config).await;
         while client.connections().len() < 3 {
             exchange(&client, &[], &[]).await;
@@ -304,10 +290,8 @@ fn server_that_leaves_open_which_design_it_took_is_spoken_to_in_version_one() {
             answer_in_version_one(next).await;
         };
         let client = async {
-            let config = ClientConfig {
-                remote_invalidation: vec![Design::Fixed, Design::PerCall],
-                ..speaking(Versions::Auto)
-            };
+            let config = speaking(Versions::Auto)
+                .with_remote_invalidation(vec![Design::Fixed, Design::PerCall]);
             let client = Client::connect(provider.clone(), to, config).await;
             let client = client.expect("it connects");
             let info = client.connection().expect("connected");
@@ -328,10 +312,7 @@ fn server_that_is_left_no_version_does_not_start() {
         unable.limits.remote_invalidation = Invalidation::None;
         let unable: Arc<dyn Provider> = Arc::new(Fabric::new(5).provider(unable));
         let bind = async |versions| {
-            let config = ServerConfig {
-                remote_invalidation: vec![Design::PerVersion],
-                ..serving(versions)
-            };
+            let config = serving(versions).with_remote_invalidation(vec![Design::PerVersion]);
             Server::bind(Arc::clone(&unable), anywhere(), Noting::new(), config).await
         };
         let error = bind(Versions::Two).await.err();
@@ -393,10 +374,7 @@ fn connection_lost_after_version_two_was_turned_down_is_followed_by_version_one_
             answer_in_version_one(peer).await;
         };
         let client = async {
-            let config = ClientConfig {
-                idle_timeout: None,
-                ..speaking(Versions::Auto)
-            };
+            let config = speaking(Versions::Auto).with_idle_timeout(None);
             let client = Client::connect(provider.clone(), to, config).await;
             let client = client.expect("it connects");
             exchange(&client, &[], &[]).await;

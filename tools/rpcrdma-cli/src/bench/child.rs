@@ -162,11 +162,9 @@ pub(super) async fn serve() -> Result<Ended> {
                 crc,
                 ..Config::default()
             }));
-            let config = ServerConfig {
-                workers: 1,
-                spin: spinning.policy(),
-                ..ServerConfig::default()
-            };
+            let config = ServerConfig::default()
+                .with_workers(1)
+                .with_spin(spinning.policy());
             let on = (Ipv4Addr::LOCALHOST, 0).into();
             servers.push(Server::bind(provider, on, Arc::clone(&service), config).await?);
         }

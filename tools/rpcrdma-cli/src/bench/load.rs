@@ -164,10 +164,7 @@ async fn connect(to: SocketAddr, crc: bool, spinning: Spinning) -> Result<Client
         crc,
         ..Config::default()
     }));
-    let config = ClientConfig {
-        spin: spinning.policy(),
-        ..ClientConfig::default()
-    };
+    let config = ClientConfig::default().with_spin(spinning.policy());
     Ok(Client::connect(provider, to, config).await?)
 }
 

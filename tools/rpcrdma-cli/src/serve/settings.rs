@@ -179,18 +179,19 @@ impl Settings {
     /// How the server behaves, with as many connections as it can have.
     pub(super) fn config(&self) -> (ServerConfig, Capacity) {
         let usual = ServerConfig::default();
-        let mut config = ServerConfig {
-            versions: self.args.transport.versions(),
-            credits: self.args.transport.credits,
-            send_size: self.args.transport.inline_size_or(usual.send_size),
-            receive_size: self.args.transport.inline_size_or(usual.receive_size),
-            remote_invalidation: self.args.transport.remote_invalidation(),
-            max_connections: self.args.max_connections.into(),
-            idle_timeout: (!self.args.idle_timeout.is_zero()).then_some(self.args.idle_timeout),
-            workers: self.args.threads.map_or(usual.workers, usize::from),
-            spin: self.args.transport.spin(),
-            ..usual
-        };
+        let mut config = usual
+            .clone()
+            .with_versions(self.args.transport.versions())
+            .with_credits(self.args.transport.credits)
+            .with_send_size(self.args.transport.inline_size_or(usual.send_size))
+            .with_receive_size(self.args.transport.inline_size_or(usual.receive_size))
+            .with_remote_invalidation(self.args.transport.remote_invalidation())
+            .with_max_connections(self.args.max_connections.into())
+            .with_idle_timeout(
+                (!self.args.idle_timeout.is_zero()).then_some(self.args.idle_timeout),
+            )
+            .with_workers(self.args.threads.map_or(usual.workers, usize::from))
+            .with_spin(self.args.transport.spin());
         let with_memory = config.connections_with_memory(&self.args.transport.provider().limits());
         let capacity = Capacity::find(
             self.args.max_connections.into(),

@@ -56,10 +56,6 @@ const API: &[(&str, &str)] = &[
         "for users who register a characteristic of their own",
     ),
     (
-        "system_err",
-        "a reply of RFC 5531 §9 that a program may have to give",
-    ),
-    (
         "tell_peer",
         "for users who register a characteristic of their own",
     ),

@@ -57,7 +57,7 @@ use self::own::Own;
 use self::peer::Peer;
 use super::characteristics::{
     BackwardRequestSupport, BackwardSupport, Characteristic, ReceiveSize,
-    RequesterRemoteInvalidation, XcharVal,
+    RequesterRemoteInvalidation, XcharSpec, XcharVal,
 };
 use super::header::{Direction, Optional, RdmaError};
 use super::operations::{Operation, RespXch, Supported};
@@ -216,6 +216,11 @@ impl Session {
     /// Returns the last announced value of a characteristic of the peer, or the default.
     pub fn peer<C: Characteristic>(&self) -> C::Value {
         self.peer.values().get::<C>().unwrap_or_else(C::default)
+    }
+
+    /// Latest values of the peer's characteristics, of those in the registry.
+    pub fn peer_values(&self) -> &XcharSpec {
+        self.peer.values()
     }
 
     /// Whether the peer has announced its characteristics.
