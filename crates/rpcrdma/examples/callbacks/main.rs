@@ -22,7 +22,7 @@ mod nfs41;
 use callback_program::{CALLBACK_PROGRAM, CallbackProgram, Recalls};
 use nfs41::{Delegation, SEQ4_STATUS_BACKCHANNEL_FAULT, SEQ4_STATUS_CB_PATH_DOWN, Session};
 use oncrpc::Programs;
-use rpcrdma::{CallbackService, Client, ClientConfig};
+use rpcrdma::{Client, ClientConfig};
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -59,10 +59,10 @@ async fn main() -> Result<()> {
     let server = server.ok_or("the host has no address")?;
 
     let (callbacks, recalls) = CallbackProgram::new();
-    let service = CallbackService(Arc::new(Programs::new().with(callbacks.clone())));
-    let config = ClientConfig {
-        callbacks: (!deaf).then_some(service),
-        ..ClientConfig::default()
+    let service = Arc::new(Programs::new().with(callbacks.clone()));
+    let config = match deaf {
+        true => ClientConfig::default(),
+        false => ClientConfig::default().with_callbacks(service),
     };
     let client = Client::connect(Arc::new(Iwarp::default()), server, config).await?;
     let info = client.connection().ok_or("the connection is gone")?;
