@@ -259,7 +259,7 @@ fn id_means_one_thing() {
     let error = registry.register::<InvalidationDesigns>();
     assert_eq!(
         error.expect_err("taken").to_string(),
-        "characteristic 4294967040 is Remote Invalidation Designs already"
+        "characteristic 4294967040 is already registered as Remote Invalidation Designs"
     );
     assert!(registry.register::<ReceiveBufferSize>().is_err());
 }
