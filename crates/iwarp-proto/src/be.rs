@@ -1,4 +1,4 @@
-//! Big-endian fields of fixed layouts. The offsets are constants of the caller's layout.
+//! Big-endian fields of fixed layouts, at constant offsets.
 
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])

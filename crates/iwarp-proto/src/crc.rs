@@ -1,6 +1,6 @@
-//! CRC32C as MPA uses it (RFC 5044 §4.4, RFC 3720 §12.1).
+//! CRC32C for MPA (RFC 5044 §4.4, RFC 3720 §12.1).
 //!
-//! A thin wrapper, so that the library that computes it can be exchanged in one place.
+//! A thin wrapper, so that the CRC library can be exchanged in one place.
 
 use crc_fast::{CrcAlgorithm, Digest as Inner};
 

@@ -2,7 +2,7 @@
 
 use crate::be;
 
-/// The version of DDP spoken here (RFC 5041 §4.1).
+/// The supported version of DDP (RFC 5041 §4.1).
 pub const VERSION: u8 = 1;
 
 /// Octets of the header of a tagged segment (RFC 5041 §4.2).
@@ -14,7 +14,7 @@ pub const UNTAGGED_LEN: usize = 18;
 /// Octets of the longer of the two headers.
 pub const MAX_HEADER_LEN: usize = UNTAGGED_LEN;
 
-/// The first octet: which header follows (RFC 5041 §4.1).
+/// The control octet, which determines the header (RFC 5041 §4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Control(pub u8);
 
@@ -29,7 +29,7 @@ impl Control {
         Self(tagged | last | VERSION)
     }
 
-    /// T: the segment names its place by STag and offset.
+    /// T: the segment is tagged, with an STag and an offset.
     pub fn tagged(self) -> bool {
         self.0 & Self::TAGGED != 0
     }
@@ -39,7 +39,7 @@ impl Control {
         self.0 & Self::LAST != 0
     }
 
-    /// DV.
+    /// DV: the version.
     pub fn version(self) -> u8 {
         self.0 & 0x03
     }
@@ -110,7 +110,7 @@ impl<'a> UntaggedView<'a> {
         be::u32_at(self.0, 2)
     }
 
-    /// QN.
+    /// QN: the queue number.
     pub fn queue(self) -> u32 {
         be::u32_at(self.0, 6)
     }
@@ -129,7 +129,7 @@ impl<'a> UntaggedView<'a> {
 /// A DDP header, tagged or untagged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// Into memory the peer named (RFC 5041 §4.2).
+    /// Header of a segment for memory that the peer named (RFC 5041 §4.2).
     Tagged {
         /// The first octet.
         control: Control,
@@ -140,7 +140,7 @@ pub enum Header {
         /// Offset in the region (TO).
         offset: u64,
     },
-    /// Into the next buffer of a queue (RFC 5041 §4.3).
+    /// Header of a segment for the next buffer of a queue (RFC 5041 §4.3).
     Untagged {
         /// The first octet.
         control: Control,
@@ -148,7 +148,7 @@ pub enum Header {
         rsvd_ulp: u8,
         /// The other four.
         rsvd_ulp_word: u32,
-        /// QN.
+        /// QN: the queue number.
         queue: u32,
         /// MSN.
         sequence: u32,

@@ -1,4 +1,4 @@
-//! How messages are cut into FPDUs (RFC 5044 §4).
+//! Sizes of FPDUs, and segmentation of messages (RFC 5044 §4).
 
 /// Smallest MULPDU, however small the TCP segments are (RFC 5044 §4.5).
 pub const MIN_MULPDU: usize = 128;
@@ -15,7 +15,7 @@ pub const LARGE_MULPDU: usize = 61_696 + crate::ddp::MAX_HEADER_LEN;
 /// Octets of the length field that begins an FPDU.
 pub const LENGTH_LEN: usize = 2;
 
-/// Octets of the CRC field that ends an FPDU, whether a CRC is in it or not (RFC 5044 §4.1).
+/// Octets of the CRC field that ends an FPDU, with or without CRCs (RFC 5044 §4.1).
 pub const CRC_LEN: usize = 4;
 
 /// Octets between one marker and the next, counted from the first octet of one to the first of

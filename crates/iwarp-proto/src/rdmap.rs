@@ -2,7 +2,7 @@
 
 use crate::be;
 
-/// The version of RDMAP spoken here (RFC 5040 §4.1).
+/// The supported version of RDMAP (RFC 5040 §4.1).
 pub const VERSION: u8 = 1;
 
 /// Queue of the Send Message Types (RFC 5040 §5.3).
@@ -47,7 +47,7 @@ impl Opcode {
         Self::Terminate,
     ];
 
-    /// From its number; the rest are reserved.
+    /// Decodes the number; other numbers are reserved.
     pub fn parse(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
@@ -57,7 +57,7 @@ impl Opcode {
         self as u8
     }
 
-    /// Whether the message names an STag of the receiver's that it takes away.
+    /// Whether the message invalidates an STag of the receiver.
     pub fn invalidates(self) -> bool {
         matches!(self, Self::SendInvalidate | Self::SendSolicitedInvalidate)
     }
@@ -73,7 +73,7 @@ impl Control {
         Self((VERSION << 6) | opcode.number())
     }
 
-    /// RV.
+    /// RV: the version.
     pub fn version(self) -> u8 {
         self.0 >> 6
     }
@@ -84,18 +84,18 @@ impl Control {
     }
 }
 
-/// RDMA Read Request (RFC 5040 §4.4). Every value is possible; memory decides what is valid.
+/// RDMA Read Request (RFC 5040 §4.4). Unvalidated; validity depends on the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadRequest {
     /// STag of the data sink, at the requester.
     pub sink_stag: u32,
-    /// Offset in the region.
+    /// Offset in the region of the data sink.
     pub sink_offset: u64,
-    /// Octets.
+    /// Length in octets.
     pub length: u32,
     /// STag of the data source, at the responder.
     pub source_stag: u32,
-    /// Offset in the region.
+    /// Offset in the region of the data source.
     pub source_offset: u64,
 }
 
@@ -103,7 +103,7 @@ impl ReadRequest {
     /// Octets on the wire.
     pub const LEN: usize = 28;
 
-    /// From its octets.
+    /// Decodes the request.
     pub fn parse(bytes: &[u8; Self::LEN]) -> Self {
         Self {
             sink_stag: be::u32_at(bytes, 0),
@@ -114,7 +114,7 @@ impl ReadRequest {
         }
     }
 
-    /// Returns its octets.
+    /// Encodes the request.
     pub fn emit(self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         bytes[0..4].copy_from_slice(&self.sink_stag.to_be_bytes());

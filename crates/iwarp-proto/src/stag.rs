@@ -1,4 +1,4 @@
-//! The table behind STags: what the peer may reach, and how (RFC 5040 §8.1.1, RFC 5042 §6.2).
+//! The table of STags: memory that the peer may access, and how (RFC 5040 §8.1.1, RFC 5042 §6.2).
 
 use std::hash::{DefaultHasher, Hasher};
 use verbs::{Access, Handle, Memory, WrId};
@@ -36,13 +36,13 @@ struct Slot {
 
 /// What an STag names.
 pub(crate) enum Entry {
-    /// Nothing.
+    /// The entry is free.
     Free,
-    /// A region registered by our user.
+    /// A region registered by the user of the endpoint.
     Region(Memory),
-    /// A region whose STag is dead, but which is still in use: the Invalidate waits.
+    /// A region with an invalid STag that is still in use: its Invalidate waits.
     Draining(Memory, WrId),
-    /// The sink of a Read of ours: the memory is with the Read.
+    /// The sink of a Read of this end; the Read holds the memory.
     ReadSink,
 }
 

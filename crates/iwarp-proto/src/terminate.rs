@@ -1,13 +1,13 @@
-//! The Terminate Message (RFC 5040 §4.8): why a connection ends, in numbers and in words.
+//! The Terminate Message (RFC 5040 §4.8), with names of its errors.
 
 use crate::be;
 use crate::ddp;
 use crate::rdmap::ReadRequest;
 
-/// An error as the Terminate Message names it: layer, type and code.
+/// An error in a Terminate Message: layer, type and code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cause {
-    /// 0 RDMA, 1 DDP, 2 LLP, that is MPA.
+    /// Layer: 0 is RDMA, 1 is DDP, 2 is the LLP, which is MPA.
     pub layer: u8,
     /// Error type within the layer.
     pub etype: u8,
@@ -124,20 +124,20 @@ impl std::fmt::Display for Cause {
 /// A Terminate Message, without its DDP header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terminate {
-    /// Why.
+    /// The error.
     pub cause: Cause,
-    /// The segment that is to blame: its length, and its DDP header.
+    /// The segment that caused the error.
     pub segment: Option<TerminatedSegment>,
 }
 
-/// The segment that a Terminate Message is about.
+/// The segment that caused a Terminate Message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TerminatedSegment {
     /// ULPDU length.
     pub length: u16,
     /// Its DDP header.
     pub header: ddp::Header,
-    /// Its RDMA Read Request, if it is one.
+    /// Its RDMA Read Request, if it has one.
     pub read_request: Option<ReadRequest>,
 }
 
@@ -146,10 +146,10 @@ const HAS_DDP: u8 = 0x40;
 const HAS_RDMA: u8 = 0x20;
 
 impl Terminate {
-    /// Octets of the longest.
+    /// Length of the longest Terminate Message in octets.
     pub const MAX_LEN: usize = 4 + 2 + ddp::MAX_HEADER_LEN + ReadRequest::LEN;
 
-    /// Returns its octets.
+    /// Encodes the message.
     pub fn emit(&self) -> Vec<u8> {
         let Cause { layer, etype, code } = self.cause;
         let mut out = Vec::with_capacity(Self::MAX_LEN);
@@ -166,11 +166,12 @@ impl Terminate {
         out
     }
 
-    /// From its octets; `None` if not even the cause is there.
+    /// Decodes the message; `None` if it is too short for the cause.
     ///
     /// Linux's siw writes the nibbles of the first octet, and the flags, in the other order, so
-    /// both are understood: the flags tell which it is, and without flags the cause that exists.
-    /// What does not parse behind the cause is left out: a connection that ends needs no more.
+    /// both orders are accepted: the flags tell which it is, and without flags the one with a known
+    /// cause. Unparseable parts after the cause are dropped, since a connection that ends needs no
+    /// more.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let control: &[u8; 4] = bytes.first_chunk()?;
         let straight = Cause {
@@ -198,7 +199,7 @@ impl Terminate {
         })
     }
 
-    /// The RDMA Read Request that it is about.
+    /// Returns the RDMA Read Request that caused the error, if one did.
     pub fn read_request(&self) -> Option<ReadRequest> {
         self.segment.as_ref()?.read_request
     }

@@ -391,7 +391,7 @@ async fn incoming(provider: &Iwarp) -> (TcpStream, Box<dyn Listener>, Box<dyn ve
 fn malformed_requests_are_refused_with_a_reason() {
     let cases: [(&[u8], &str); 6] = [
         (&[0x80, 0, 0, 0x28, 1, 2, 3, 4], "RPC over plain TCP"),
-        (b"GET / HTTP/1.1\r\n", "does not begin like MPA"),
+        (b"GET / HTTP/1.1\r\n", "does not speak MPA"),
         (REPLY, "the same part"),
         (
             b"MPA ID Req Frame\x00\x03\x00\x00",

@@ -1,6 +1,6 @@
 //! Checks segments of the peer and finds their destination, without changing any state.
 //!
-//! This is where the attacks of RFC 5042 §6 end: every field is judged before a single octet of
+//! Defends against the attacks of RFC 5042 §6: every field is validated before a single octet of
 //! payload is placed.
 
 use super::places::{Places, Target};

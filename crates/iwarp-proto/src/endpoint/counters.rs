@@ -3,22 +3,22 @@
 /// I/O counters of an endpoint. Calls that would have blocked are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Calls that took octets in.
+    /// Calls that received octets.
     pub reads: u64,
-    /// Calls that handed octets out.
+    /// Calls that sent octets.
     pub writes: u64,
-    /// Octets taken in, headers included.
+    /// Octets received, headers included.
     pub bytes_in: u64,
-    /// Octets handed out, headers included.
+    /// Octets sent, headers included.
     pub bytes_out: u64,
-    /// FPDUs taken in.
+    /// FPDUs received.
     pub fpdus_in: u64,
-    /// FPDUs made.
+    /// FPDUs sent.
     pub fpdus_out: u64,
     /// Times that a message had to wait for a block of the shared receive queue.
     pub held_back: u64,
-    /// Octets of payload that were copied on their way in.
+    /// Octets of received payload that were copied.
     pub copied_in: u64,
-    /// Octets of payload that were copied on their way out.
+    /// Octets of sent payload that were copied.
     pub copied_out: u64,
 }

@@ -21,8 +21,7 @@ impl Endpoint {
         };
     }
 
-    /// Whether all that was to be sent before the end is out, so that the stream can be closed
-    /// towards the peer.
+    /// Whether everything was sent, so that the stream can be closed in the direction of the peer.
     pub fn wants_shutdown(&self) -> bool {
         matches!(self.phase, Phase::Ending { .. }) && !self.has_output()
     }
@@ -40,7 +39,7 @@ impl Endpoint {
         }
     }
 
-    /// Tells the endpoint that the stream below was lost.
+    /// Handles the loss of the stream.
     pub fn lost(&mut self, reason: CloseReason) {
         match &self.phase {
             Phase::Open => self.over(reason),
@@ -95,8 +94,8 @@ impl Endpoint {
         }
     }
 
-    /// Ends the connection because this end cannot go on with what was negotiated
-    /// (RFC 6581 §9.1 and §9.2): a Terminate says so.
+    /// Ends the connection with a Terminate, because this end cannot accept what was negotiated
+    /// (RFC 6581 §9.1 and §9.2).
     pub fn refuse(&mut self, cause: Cause) {
         if matches!(self.phase, Phase::Open) {
             self.violation(cause, None);

@@ -1,4 +1,4 @@
-//! Outgoing messages and how they are cut into segments.
+//! Outgoing messages and their segmentation.
 
 use crate::ddp::{self, Header};
 use crate::rdmap::{self, Opcode, ReadRequest};
@@ -37,13 +37,13 @@ enum Kind {
 /// What happens when the last octet of a message was handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// Nothing.
+    /// The message has no completion.
     Nothing,
     /// The completion of a Send.
     Send(WrId),
     /// The completion of a Write.
     Write(WrId),
-    /// The peer may send another Read Request, and this region is not in use for it any more.
+    /// The peer may send another Read Request, and the Read Response no longer uses the region.
     ReadResponse(Option<SlotId>),
 }
 
@@ -59,21 +59,21 @@ pub(super) struct Body {
 
 /// The part of a message that is not shared with anybody.
 enum Head {
-    /// There is none, or it is taken.
+    /// There is no payload, or it was taken.
     None,
-    /// Made here.
+    /// Payload made by the endpoint.
     Short(SmallVec<[u8; ReadRequest::LEN]>),
-    /// As it was posted.
+    /// The posted buffer.
     Buffer(Buffer),
 }
 
 /// Octets of a body, by copy or by reference.
 pub(super) enum Part<'a> {
-    /// By copy.
+    /// Payload to copy.
     Copy(&'a [u8]),
-    /// As the buffer that they are in.
+    /// Payload as a whole buffer.
     Whole(Buffer),
-    /// By reference.
+    /// Payload by reference.
     Shared(Bytes),
 }
 

@@ -1,8 +1,8 @@
-//! One end of an established connection: work in, completions out, octets both ways.
+//! One end of an established connection: takes work requests, yields completions, moves octets.
 //!
-//! Nothing happens but in a call: [`Endpoint::post`] and [`Endpoint::register`] queue work,
+//! It acts only when called: [`Endpoint::post`] and [`Endpoint::register`] queue work,
 //! [`Endpoint::send_with`] and [`Endpoint::recv_with`] move octets through a closure that stands
-//! for the socket, and [`Endpoint::poll_cq`] hands out what is done.
+//! for the socket, and [`Endpoint::poll_cq`] returns completions.
 
 mod admit;
 mod counters;
@@ -36,7 +36,7 @@ use verbs::{
     SharedReceiveQueue, WorkError, WorkRequest, WrId,
 };
 
-/// Most regions that can be registered at a time on one connection.
+/// Largest number of regions registered at a time on one connection.
 pub const MAX_REGIONS: usize = 2048;
 
 /// Octets of the largest region.
@@ -45,15 +45,15 @@ pub const MAX_REGION: usize = 1 << 30;
 /// Octets of the largest message, Write or Read.
 pub const MAX_MESSAGE: u32 = 1 << 30;
 
-/// Most work requests other than Receives that can be posted at a time.
+/// Largest number of work requests, Receives not counted, posted at a time.
 pub const MAX_SENDS: usize = 4096;
 
 /// Role of this end in connection setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It sent the MPA Request, and may send first.
+    /// The end that sent the MPA Request, and may send first.
     Initiator,
-    /// It sent the MPA Reply, and sends nothing before it has heard from the initiator
+    /// The end that sent the MPA Reply, and sends nothing before it has received from the initiator
     /// (RFC 5044 §7.1.2 rule 4).
     Responder,
 }
@@ -78,7 +78,7 @@ pub struct EndpointConfig {
     pub receives: usize,
     /// Shared receive queue to use instead of posted Receives.
     pub shared_receives: Option<SharedReceiveQueue>,
-    /// Lends memory while there is something to receive or to send.
+    /// Pool of memory, which is held only while there is something to receive or to send.
     pub pool: Pool,
     /// Octets of the largest ULPDU to send; clamped to what RFC 5044 §3 allows.
     pub max_ulpdu: usize,
@@ -104,7 +104,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An end that has not sent or received anything yet.
+    /// Creates an endpoint that has not sent or received anything.
     pub fn new(config: EndpointConfig) -> Self {
         let max_ulpdu = config.max_ulpdu.clamp(fpdu::MIN_MULPDU, fpdu::MAX_MULPDU);
         // RFC 6581 §9.1: the responder has a place for the zero-length Read, whatever our ORD is.
@@ -146,7 +146,7 @@ impl Endpoint {
         self.counters
     }
 
-    /// The next completion.
+    /// Returns the next completion.
     pub fn poll_cq(&mut self) -> Option<Completion> {
         self.cq.pop_front()
     }
@@ -160,8 +160,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// The work back, if the queue is full or the work can never be done. Once the connection
-    /// ends, work is taken and completes as flushed.
+    /// Returns the work if the queue is full or the connection can never do it. Once the connection
+    /// ends, work is accepted and completes as flushed.
     #[allow(clippy::result_large_err)] // The work itself goes back: that is what it is for.
     pub fn post(&mut self, work: WorkRequest) -> Result<(), PostError> {
         if let WorkRequest::Receive { wr, buffer } = work {
@@ -235,11 +235,11 @@ impl Endpoint {
         }
     }
 
-    /// Lets the peer reach memory, from offset 0 on.
+    /// Registers memory for the peer, at offset 0.
     ///
     /// # Errors
     ///
-    /// The memory back, if there is no place for it, or the connection is over.
+    /// Returns the memory if the table is full or the connection has ended.
     #[allow(clippy::result_large_err)] // As above.
     pub fn register(&mut self, memory: Memory) -> Result<Handle, RegisterError> {
         if !matches!(self.phase, Phase::Open) {
@@ -253,11 +253,11 @@ impl Endpoint {
         }
     }
 
-    /// Returns octets of our persistent memory.
+    /// Returns a range of this end's persistent memory.
     ///
     /// # Errors
     ///
-    /// If there is no such memory behind the handle, or not so much of it.
+    /// If the handle does not name persistent memory, or the range is outside of it.
     pub fn persistent(
         &mut self,
         handle: Handle,
@@ -334,7 +334,7 @@ impl Endpoint {
         self.complete(Completion::Failed { wr, error });
     }
 
-    /// Why the connection is over, once it is.
+    /// Returns the close reason, once the connection has ended.
     pub fn closed(&self) -> Option<&CloseReason> {
         match &self.phase {
             Phase::Closed(reason) => Some(reason),
@@ -342,7 +342,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether the initiator has spoken and heard nothing yet.
+    /// Whether the initiator has sent something and received nothing yet.
     pub fn is_unanswered(&self) -> bool {
         matches!(self.phase, Phase::Open)
             && self.config.role == Role::Initiator
@@ -350,22 +350,22 @@ impl Endpoint {
             && self.counters.bytes_out > 0
     }
 
-    /// Queues a zero-length RDMA Write: valid, without effect (RFC 5041 §7.1 has no check for
-    /// it), but more octets for a peer that overlooked the first.
+    /// Queues a zero-length RDMA Write. It is valid and has no effect (RFC 5041 §7.1 has no check
+    /// for it), but gives more octets to a peer that overlooked the first ones.
     pub fn nudge(&mut self) {
         if matches!(self.phase, Phase::Open) {
             self.tx.push(Message::empty_write());
         }
     }
 
-    /// Returns memory to the pool that holds no data: for when there is
-    /// nothing more to receive or to send for now.
+    /// Returns memory without data to the pool. For when there is nothing more to receive or send
+    /// for now.
     pub fn release(&mut self) {
         self.rx.release();
         self.tx.release();
     }
 
-    /// Shrinks internal queues: for a connection that has been idle for a while.
+    /// Shrinks internal queues. For a connection that has been idle for a while.
     pub fn trim(&mut self) {
         self.release();
         self.tx.trim();

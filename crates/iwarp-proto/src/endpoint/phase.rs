@@ -4,13 +4,13 @@ use verbs::CloseReason;
 
 /// State of a connection.
 pub(super) enum Phase {
-    /// Work is taken and bytes go both ways.
+    /// Work is accepted, and bytes move in both directions.
     Open,
-    /// What is framed or was posted before the end still goes out; what comes in is dropped.
+    /// Work posted before the end is still sent; received bytes are dropped.
     Ending {
         /// Why the connection ends.
         reason: CloseReason,
     },
-    /// Nothing moves any more.
+    /// The connection is closed.
     Closed(CloseReason),
 }

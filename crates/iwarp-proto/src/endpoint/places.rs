@@ -17,9 +17,9 @@ pub(super) struct Receive {
 /// Which memory a segment goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
-    /// The first of the Receives.
+    /// The first posted Receive.
     Receive,
-    /// The sink of the first of the Reads.
+    /// The sink of the first outstanding Read.
     ReadSink,
     /// A region.
     Region(SlotId),

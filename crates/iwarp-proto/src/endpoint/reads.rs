@@ -1,4 +1,4 @@
-//! Our own RDMA Reads: which Read Requests are out, and which Read Response is next.
+//! RDMA Reads of this end: outstanding Read Requests, and the next expected Read Response.
 
 use crate::rdmap::ReadRequest;
 use crate::stag::StagTable;

@@ -1,11 +1,11 @@
 //! Receiving: FPDUs are parsed from the stream, verified and placed.
 //!
-//! Small FPDUs come through the staging buffer: they are verified whole, then placed by a copy.
-//! For a large one only the header does; as soon as it is admitted, the rest of its payload is
-//! read straight into the memory it is for, and its CRC is checked over that memory. This departs
-//! from RFC 5044 §6, which wants the CRC first: a header that was corrupted on the way can only
-//! name memory that this very connection exposes, and with a bad CRC nothing is reported done, so
-//! nobody is told to look at what was placed. `strict` keeps to the letter.
+//! A small FPDU goes through the staging buffer: it is verified whole, then placed by a copy. For a
+//! large one only the header does; once admitted, the rest of its payload is read straight into its
+//! destination, and its CRC is checked over that memory. This departs from RFC 5044 §6, which wants
+//! the CRC first: a corrupted header can name only memory that this very connection exposes, and
+//! with a bad CRC nothing is reported as done, so nobody looks at what was placed. `strict` follows
+//! the letter.
 
 use super::Endpoint;
 use super::admit::{Admitted, What};
@@ -26,8 +26,9 @@ use verbs::{Buffer, Completion, Invalidated, NoBlock, ReceiveShare};
 /// on.
 const STAGING: usize = 256 << 10;
 
-/// FPDUs that are handled at a time. Without payload an FPDU costs its sender 20 bytes and no
-/// memory, and a full staging buffer has 13,000 of them: others have their turn in between.
+/// Largest number of FPDUs handled per turn. An FPDU without payload costs its sender 20 bytes and
+/// no memory, and a full staging buffer has 13,000 of them: other connections have their turn in
+/// between.
 pub const FPDUS_PER_TURN: usize = 256;
 
 /// Bytes to discard at a time when the connection is about to end.
@@ -62,11 +63,11 @@ pub(super) struct Rx {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
-    /// There are none.
+    /// No FPDUs are left.
     No,
-    /// So many were handled that others have their turn.
+    /// The turn has ended.
     Turn,
-    /// A Send begins for which there is no block.
+    /// A Send begins, and no block is available for it.
     NoBlock,
 }
 
@@ -74,16 +75,16 @@ enum Stop {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Moved,
-    /// More must come.
+    /// More octets are needed.
     Short,
-    /// There must be a block of the shared receive queue.
+    /// A block of the shared receive queue is needed.
     NoBlock,
 }
 
 enum State {
-    /// At the beginning of an FPDU, or somewhere in one that comes through the staging buffer.
+    /// At the beginning of an FPDU, or within one that goes through the staging buffer.
     Framing,
-    /// Reading payload to its place, then pad and CRC.
+    /// Reading payload into its destination, then pad and CRC.
     Placing(Placing),
 }
 
@@ -220,16 +221,16 @@ impl Rx {
 }
 
 impl Endpoint {
-    /// Receives once from `io`, and processes what is complete: at most
-    /// [`FPDUS_PER_TURN`] FPDUs. What is left is for [`resume`](Self::resume).
+    /// Receives once from `io`, and processes complete FPDUs, at most [`FPDUS_PER_TURN`]. The rest
+    /// is for [`resume`](Self::resume).
     ///
-    /// `io` is given the places to fill, in order, and says how many octets it filled; 0 means
-    /// that the peer has closed its half of the stream.
+    /// `io` gets the slices to fill, in order, and returns how many octets it filled; 0 means that
+    /// the peer has closed its direction of the stream.
     ///
     /// # Errors
     ///
-    /// Those of `io`. Nothing is lost if it would have blocked. It is not asked, and would block,
-    /// unless the endpoint [wants input](Self::wants_input).
+    /// Those of `io`. Nothing is lost if it would block. If the endpoint does not [want
+    /// input](Self::wants_input), `io` is not called, and the result is "would block".
     pub fn recv_with(
         &mut self,
         io: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
@@ -251,13 +252,13 @@ impl Endpoint {
         Ok(read)
     }
 
-    /// Whether [`recv_with`](Self::recv_with) takes octets in: nothing whole is left of what came
+    /// Whether [`recv_with`](Self::recv_with) receives octets: no complete FPDU is left from
     /// before.
     pub fn wants_input(&self) -> bool {
         self.rx.stop == Stop::No || !matches!(self.phase, Phase::Open)
     }
 
-    /// Whether [`resume`](Self::resume) has something to do.
+    /// Whether [`resume`](Self::resume) has work.
     pub fn has_staged(&self) -> bool {
         match self.rx.stop {
             _ if self.wants_input() => false,
@@ -267,21 +268,21 @@ impl Endpoint {
         }
     }
 
-    /// The share of the shared receive queue that has to have a block before anything else can be
-    /// taken in.
+    /// Returns the share of the shared receive queue that needs a block before anything else can be
+    /// received.
     pub fn awaited_share(&self) -> Option<&ReceiveShare> {
         let waits = self.rx.stop == Stop::NoBlock && !self.wants_input() && !self.has_staged();
         self.places.share.as_ref().filter(|_| waits)
     }
 
-    /// The number of the message that has a block of the shared receive queue and is not whole.
+    /// Returns the number of the message that has a block of the shared receive queue and is
+    /// incomplete.
     pub fn arriving(&self) -> Option<u32> {
         let has_block = self.places.share.is_some() && !self.places.receives.is_empty();
         has_block.then_some(self.places.send_sequence)
     }
 
-    /// Processes what was left staged, at most [`FPDUS_PER_TURN`] FPDUs of it. Returns whether
-    /// anything moved.
+    /// Processes staged FPDUs, at most [`FPDUS_PER_TURN`]. Returns whether there was any progress.
     pub fn resume(&mut self) -> bool {
         !self.wants_input() && self.handle_staged()
     }
@@ -314,8 +315,8 @@ impl Endpoint {
         moved
     }
 
-    /// Receives the octets of a slice. Returns how many it left, because a Send waits for a block of
-    /// the shared receive queue.
+    /// Receives the octets of a slice. Returns how many are left because a Send waits for a block
+    /// of the shared receive queue.
     pub fn recv_slice(&mut self, mut bytes: &[u8]) -> usize {
         loop {
             while self.resume() {}

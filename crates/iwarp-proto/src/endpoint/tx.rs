@@ -1,4 +1,4 @@
-//! Sending: messages are cut into FPDUs and handed to the socket a window at a time.
+//! Sending: messages are segmented into FPDUs and passed to the socket, a window at a time.
 
 use super::counters::Counters;
 use super::message::{End, Message};
@@ -113,7 +113,7 @@ impl Tx {
 }
 
 impl Endpoint {
-    /// Whether there is something that [`send_with`](Self::send_with) would hand out.
+    /// Whether [`send_with`](Self::send_with) has octets to send.
     pub fn has_output(&self) -> bool {
         let open = match self.phase {
             Phase::Open | Phase::Ending { .. } => true,
@@ -124,13 +124,14 @@ impl Endpoint {
         open && may_talk && !self.tx.is_empty()
     }
 
-    /// Hands octets to `io` once: as many slices as are ready, in order. Says how many it took.
+    /// Passes octets to `io` once: as many slices as are ready, in order. `io` returns how many
+    /// octets it took.
     ///
-    /// Where a CRC is made it is made here, right before the octets are handed out.
+    /// CRCs are computed here, right before the octets are sent.
     ///
     /// # Errors
     ///
-    /// Those of `io`. Nothing is lost if it would have blocked.
+    /// Those of `io`. Nothing is lost if it would block.
     pub fn send_with(
         &mut self,
         io: impl FnOnce(&[IoSlice<'_>]) -> io::Result<usize>,

@@ -1,4 +1,4 @@
-//! FPDUs that are framed and not yet taken by the socket.
+//! FPDUs that are framed, and that the socket has not taken yet.
 
 use super::counters::Counters;
 use super::message::{Body, COPY_PIECE_BELOW, End, Part};

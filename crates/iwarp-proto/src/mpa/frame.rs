@@ -14,7 +14,7 @@ const ENHANCED_LEN: usize = 4;
 /// Largest private data, the Enhanced word included (RFC 5044 §7.1.1).
 pub const MAX_PRIVATE_DATA: usize = 512;
 
-/// IRD or ORD that says "not to be negotiated" (RFC 6581 §9.1). Also the mask of the field.
+/// Value of IRD or ORD for "not negotiated" (RFC 6581 §9.1). Also the mask of the field.
 pub const NOT_NEGOTIATED: u16 = 0x3fff;
 
 const MARKERS: u8 = 0x80;
@@ -25,14 +25,14 @@ const ENHANCED: u8 = 0x10;
 /// Kind of an MPA frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// From the initiator.
+    /// MPA Request, from the initiator.
     Request,
-    /// From the responder.
+    /// MPA Reply, from the responder.
     Reply,
 }
 
 impl Kind {
-    /// The octets that begin such a frame.
+    /// Returns the octets that begin such a frame.
     pub fn key(self) -> &'static [u8; KEY_LEN] {
         match self {
             Self::Request => b"MPA ID Req Frame",
@@ -57,7 +57,7 @@ pub enum Revision {
     Two = 2,
 }
 
-/// View of the fixed part of a frame: every field, no judgement.
+/// View of the fixed part of a frame: every field as received, without validation.
 #[derive(Clone, Copy)]
 pub struct HeaderView<'a>(&'a [u8; HEADER_LEN]);
 
@@ -75,7 +75,7 @@ impl<'a> HeaderView<'a> {
         &self.0[..KEY_LEN]
     }
 
-    /// M: the sender's receiver needs markers.
+    /// M: the sender requires markers in what it receives.
     pub fn markers(self) -> bool {
         self.0[16] & MARKERS != 0
     }
@@ -85,7 +85,7 @@ impl<'a> HeaderView<'a> {
         self.0[16] & CRC != 0
     }
 
-    /// R: the connection is rejected. Means nothing in a Request.
+    /// R: the connection is rejected. Without meaning in a Request.
     pub fn reject(self) -> bool {
         self.0[16] & REJECT != 0
     }
@@ -95,7 +95,7 @@ impl<'a> HeaderView<'a> {
         self.0[16] & ENHANCED != 0
     }
 
-    /// Rev.
+    /// Rev: the revision.
     pub fn revision(self) -> u8 {
         self.0[17]
     }
@@ -109,10 +109,9 @@ impl<'a> HeaderView<'a> {
 /// The Enhanced word (RFC 6581 §9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enhanced {
-    /// A, and with it B, C and D: the peer-to-peer model, and how the initiator may say that it is
-    /// ready.
+    /// A, and with it B, C and D: the peer-to-peer model, and the RTR messages that are possible.
     pub peer_to_peer: Option<Rtr>,
-    /// Read Requests that the sender takes in at a time.
+    /// Read Requests that the sender serves at a time.
     pub ird: u16,
     /// Read Requests that the sender wants to have outstanding.
     pub ord: u16,
@@ -162,15 +161,15 @@ impl Enhanced {
 /// A valid frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Its kind.
+    /// Kind of the frame.
     pub kind: Kind,
-    /// M: the sender's receiver needs markers.
+    /// M: the sender requires markers in what it receives.
     pub markers: bool,
     /// C: the sender wants CRCs.
     pub crc: bool,
     /// R: the connection is rejected. Never set in a Request.
     pub reject: bool,
-    /// Rev.
+    /// Rev: the revision.
     pub revision: Revision,
     /// The Enhanced word, if there is one.
     pub enhanced: Option<Enhanced>,
@@ -179,12 +178,12 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Octets of private data that its user may have in a frame.
+    /// Returns the octets of private data that fit a frame.
     pub fn capacity(enhanced: bool) -> usize {
         MAX_PRIVATE_DATA - if enhanced { ENHANCED_LEN } else { 0 }
     }
 
-    /// Returns its octets.
+    /// Encodes the frame.
     ///
     /// # Panics
     ///
@@ -266,27 +265,27 @@ fn check_key(kind: Kind, begun: &[u8]) -> Result<(), FrameError> {
     Err(FrameError::NotMpa(first))
 }
 
-/// Why octets are not a frame. The connection is closed without an answer (RFC 5044 §7.1.2).
+/// Why octets are not a valid frame. The connection is closed without an answer (RFC 5044 §7.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// The key is another; the first octets are kept for the message.
-    #[error("what arrived does not begin like MPA (first bytes {0:02x?})")]
+    /// The key is not that of MPA; the first octets are kept for diagnosis.
+    #[error("the peer does not speak MPA (first bytes {0:02x?})")]
     NotMpa([u8; 4]),
     /// Both ends initiate, or both respond (RFC 5044 §7.1.2 rule 8).
-    #[error("both ends of the connection want to play the same part in MPA")]
+    #[error("both ends have the same role in MPA")]
     SameRole,
-    /// A revision of MPA that is not known here.
+    /// The revision of MPA is not supported.
     #[error("MPA revision {0} is not supported")]
     Revision(u8),
     /// The private data is longer than allowed.
-    #[error("{0} bytes of MPA private data, 512 are allowed")]
+    #[error("{0} bytes of MPA private data exceed the limit of 512")]
     PrivateDataTooLong(u16),
-    /// An Enhanced frame too short for its word.
-    #[error("an enhanced MPA frame without its IRD and ORD")]
+    /// The frame has the Enhanced flag and is too short for the word.
+    #[error("an enhanced MPA frame without IRD and ORD")]
     NoEnhancedWord,
 }
 
-/// Reads one frame from a stream, never taking an octet behind it.
+/// Reads one frame from a stream, and no octet behind it.
 #[derive(Debug)]
 pub struct FrameReader {
     kind: Kind,
@@ -302,7 +301,7 @@ impl FrameReader {
         }
     }
 
-    /// Largest number of octets to read next; never 0 before the frame is complete.
+    /// Returns the largest number of octets to read next; never 0 before the frame is complete.
     pub fn wanted(&self) -> usize {
         match HeaderView::new(&self.bytes) {
             None => HEADER_LEN - self.bytes.len(),
@@ -315,7 +314,7 @@ impl FrameReader {
         self.bytes.is_empty()
     }
 
-    /// All that has arrived, a frame or not.
+    /// Returns all octets received so far, valid or not.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -325,8 +324,7 @@ impl FrameReader {
     ///
     /// # Errors
     ///
-    /// As soon as the octets cannot become a valid frame; nothing is kept for a length that is
-    /// not allowed.
+    /// As soon as the octets cannot become a valid frame. An invalid length allocates nothing.
     ///
     /// # Panics
     ///

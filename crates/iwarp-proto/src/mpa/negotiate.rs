@@ -3,21 +3,20 @@
 use super::frame::{Enhanced, Frame, Kind, NOT_NEGOTIATED, Revision, Rtr};
 use crate::terminate::Cause;
 
-/// Reads to have outstanding towards a peer that negotiated nothing (RFC 5044 says nothing; one
-/// is what any RNIC serves).
+/// ORD towards a peer that did not negotiate it. RFC 5044 is silent; any RNIC serves one.
 pub const REV1_ORD: u16 = 1;
 
-/// The deepest IRD or ORD that is ever agreed to.
+/// Largest IRD or ORD to agree to.
 pub const MAX_DEPTH: u16 = 256;
 
 /// What one end offers in negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// CRCs. They are used when either end wants them.
+    /// Whether to request CRCs. They are used if either end requests them.
     pub crc: bool,
     /// Read Requests of the peer to serve at a time, at most [`MAX_DEPTH`].
     pub ird: u16,
-    /// Read Requests of our own to have outstanding, at most [`MAX_DEPTH`].
+    /// Read Requests of this end to have outstanding, at most [`MAX_DEPTH`].
     pub ord: u16,
     /// As initiator: use the peer-to-peer model, with a zero-length message before anything else.
     pub peer_to_peer: bool,
@@ -30,19 +29,19 @@ pub struct Agreed {
     pub revision: Revision,
     /// Whether IRD and ORD were negotiated.
     pub enhanced: bool,
-    /// Whether CRCs are made and checked, in both directions.
+    /// Whether CRCs are computed and checked, in both directions.
     pub crc: bool,
-    /// Whether we insert markers.
+    /// Whether this end inserts markers.
     pub markers: bool,
-    /// Read Requests of the peer that we serve at a time.
+    /// Read Requests of the peer that this end serves at a time (IRD).
     pub ird: u16,
-    /// Read Requests that we may have outstanding.
+    /// Read Requests that this end may have outstanding (ORD).
     pub ord: u16,
     /// The RTR message that the initiator sends first.
     pub rtr: Option<RtrMessage>,
 }
 
-/// The message that says that the initiator is ready (RFC 6581 §5).
+/// The RTR message, by which the initiator declares that it is ready (RFC 6581 §5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RtrMessage {
     /// A zero-length RDMA Write.
@@ -51,14 +50,14 @@ pub enum RtrMessage {
     Read,
 }
 
-/// Why an initiator does not go on.
+/// Why an initiator gives up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The responder rejects, with this private data.
+    /// The responder rejected the connection, with this private data.
     Rejected(Vec<u8>),
-    /// The Reply does not fit the Request: the connection is closed.
+    /// The Reply does not match the Request: the connection is closed.
     Invalid(&'static str),
-    /// The demands of the responder cannot be met: a Terminate reports that.
+    /// The demands of the responder cannot be met: a Terminate reports this error.
     Terminate(Cause),
 }
 
@@ -86,7 +85,7 @@ impl Initiator {
         }
     }
 
-    /// The frame to send.
+    /// Returns the frame to send.
     pub fn request(&self, private_data: &[u8]) -> Frame {
         Frame {
             kind: Kind::Request,
@@ -107,7 +106,7 @@ impl Initiator {
     ///
     /// # Errors
     ///
-    /// Why the connection is not made.
+    /// Why the setup fails.
     pub fn reply(&self, reply: &Frame) -> Result<Agreed, Refusal> {
         if reply.reject {
             return Err(Refusal::Rejected(reply.private_data.clone()));
@@ -177,7 +176,7 @@ const RTR_SUPPORTED: Rtr = Rtr {
 pub struct Responder;
 
 impl Responder {
-    /// Accepts a parsed Request; any valid one can be answered.
+    /// Takes a parsed Request. Any valid one can be answered.
     pub fn request(self, request: Frame) -> Requested {
         Requested { request }
     }
@@ -195,12 +194,12 @@ impl Requested {
         &self.request.private_data
     }
 
-    /// Octets of private data that fit the Reply.
+    /// Returns the octets of private data that fit the Reply.
     pub fn capacity(&self) -> usize {
         Frame::capacity(self.request.enhanced.is_some())
     }
 
-    /// The Reply that accepts, and what is agreed with it.
+    /// Returns the accepting Reply, and the agreed parameters.
     pub fn accept(&self, offer: Offer, private_data: &[u8]) -> (Frame, Agreed) {
         let (enhanced, ird, ord) = match self.request.enhanced {
             None => (None, offer.ird, offer.ord.min(REV1_ORD)),
@@ -223,7 +222,7 @@ impl Requested {
         (reply, agreed)
     }
 
-    /// The Reply that rejects. It answers model and depths as any Reply does; nothing is served.
+    /// Returns the rejecting Reply. It answers model and depths as any Reply does, without effect.
     pub fn reject(&self, private_data: &[u8]) -> Frame {
         let nothing = Offer {
             crc: self.request.crc,
