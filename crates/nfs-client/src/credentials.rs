@@ -3,10 +3,10 @@
 use oncrpc::auth::{MAX_GIDS, MAX_MACHINE_NAME};
 use oncrpc::{AuthSys, Credential};
 
-/// AUTH_SYS credentials of the present process: its effective user and groups, and this machine's
-/// name.
+/// Returns the AUTH_SYS credential of the current process: effective user and groups, and the
+/// machine's name.
 ///
-/// AUTH_SYS carries 16 supplementary groups (RFC 5531 Appendix A): of more, the first 16.
+/// AUTH_SYS carries at most 16 supplementary groups (RFC 5531 Appendix A): the first 16 are used.
 pub fn current_user() -> Credential {
     let machine = rustix::system::uname();
     let name = machine.nodename().to_bytes();

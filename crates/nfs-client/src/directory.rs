@@ -1,4 +1,4 @@
-//! The entries of a directory, page by page.
+//! Directory listing, page by page.
 
 use crate::error::At;
 use crate::{Error, Fault, Nfs3};
@@ -10,17 +10,17 @@ use std::collections::VecDeque;
 /// An entry of a directory; never `.` or `..`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirEntry {
-    /// Its name: any bytes but `/` and NUL.
+    /// Name of the entry: any bytes but `/` and NUL.
     pub name: Vec<u8>,
-    /// Number of the file.
+    /// File number (inode number).
     pub file_id: FileId,
-    /// Its attributes, if the server sent them along.
+    /// Attributes, if the server returned them with the entry.
     pub attributes: Option<Attributes>,
-    /// Its handle, if the server sent it along.
+    /// Handle, if the server returned it with the entry.
     pub handle: Option<FileHandle>,
 }
 
-/// A directory that is being listed. It holds one page at a time, however large the directory is.
+/// A directory listing in progress. It holds one page at a time, however large the directory is.
 #[derive(Debug)]
 pub struct Directory<'c, T> {
     nfs: &'c Nfs3<T>,
@@ -64,12 +64,12 @@ impl<'c, T: Transport> Directory<'c, T> {
         self.dir
     }
 
-    /// The next entry, in the server's order; nothing at the end.
+    /// Returns the next entry, in the server's order; `None` at the end.
     ///
     /// # Errors
     ///
-    /// What the server says: [`Status::BadCookie`] if the directory changed so much that the rest
-    /// cannot be told from what was listed.
+    /// The server's error: [`Status::BadCookie`] if the directory changed so much that the listing
+    /// cannot continue.
     pub async fn next(&mut self) -> Result<Option<DirEntry>, Error> {
         loop {
             if let Some(entry) = self.page.pop_front() {
@@ -85,11 +85,11 @@ impl<'c, T: Transport> Directory<'c, T> {
         }
     }
 
-    /// The entries of the next call that has any, at once; empty at the end.
+    /// Returns all entries of the next reply that has any; empty at the end.
     ///
     /// # Errors
     ///
-    /// As [`next`](Self::next).
+    /// Those of [`next`](Self::next).
     pub async fn next_page(&mut self) -> Result<Vec<DirEntry>, Error> {
         let Some(first) = self.next().await? else {
             return Ok(Vec::new());

@@ -6,13 +6,13 @@ use oncrpc::xdr;
 use oncrpc::{RpcError, TransportError};
 use std::fmt;
 
-/// Why a call, or several calls together, did not have the result they were made for.
+/// Why an operation of one or several calls failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// The server says no, as NFS.
+    /// The server returned an NFS error.
     #[error(transparent)]
     Status(#[from] Status),
-    /// The server says no, as MOUNT.
+    /// The server returned a MOUNT error.
     #[error(transparent)]
     Mount(#[from] MountStatus),
     /// The server did not execute the call, or its reply cannot be read.
@@ -21,19 +21,19 @@ pub enum Fault {
     /// The transport returned no reply.
     #[error(transparent)]
     Transport(#[from] TransportError),
-    /// The reply can be read and makes no sense.
+    /// The reply is well-formed and contradicts itself or the request.
     #[error("the server's reply makes no sense: {0}")]
     Nonsense(&'static str),
     /// The server lost written data again and again.
     #[error("the server restarted {0} times while the data was on its way to its disk")]
     KeepsRestarting(u32),
-    /// A path goes through more symbolic links than anybody follows.
+    /// A path goes through too many symbolic links.
     #[error("too many levels of symbolic links")]
     TooManySymlinks,
     /// Gave up after this many failed removals in one directory.
     #[error("more than {0} things in it cannot be removed")]
     TooManyLeft(usize),
-    /// A path names the root of the export, `.` or `..` where an entry of a directory is needed.
+    /// A path names the root of the export, `.` or `..` where a directory entry is needed.
     #[error("this is not the name of an entry of a directory")]
     NotAnEntry,
 }
@@ -45,7 +45,7 @@ impl From<xdr::Error> for Fault {
 }
 
 impl Fault {
-    /// The error of doing this to that path.
+    /// Makes an error of an operation on a path.
     pub fn at(self, doing: &'static str, path: &[u8]) -> Error {
         Error {
             doing,
@@ -54,7 +54,7 @@ impl Fault {
         }
     }
 
-    /// Advice for the user, if there is any.
+    /// Returns advice for the user, if there is any.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Status(status) => status_hint(*status),
@@ -114,15 +114,15 @@ fn denied_hint(root: bool) -> &'static str {
 pub struct Error {
     /// The operation that failed, as a verb such as `read`.
     pub doing: &'static str,
-    /// To what: a path from the root of the export, or of the server where the export has a
-    /// [name](crate::Export::named), and for what MOUNT does.
+    /// The path: from the root of the export, or of the server if the export has a
+    /// [name](crate::Export::named) or the operation is one of MOUNT.
     pub path: Vec<u8>,
-    /// Why.
+    /// The cause.
     pub fault: Fault,
 }
 
 impl Error {
-    /// The error of the server, if it said one.
+    /// Returns the server's NFS error, if it returned one.
     pub fn status(&self) -> Option<Status> {
         match self.fault {
             Fault::Status(status) => Some(status),
@@ -180,7 +180,7 @@ impl Full<'_> {
 
 /// Says to what something was done.
 pub(crate) trait At<T> {
-    /// The error of doing this to that path.
+    /// Makes an error of an operation on a path.
     fn at<'a>(self, doing: &'static str, path: impl Into<Full<'a>>) -> Result<T, Error>;
 }
 

@@ -12,8 +12,8 @@ use oncrpc::xdr::Gather;
 use oncrpc::{Credential, Transport};
 use std::time::Instant;
 
-/// A mounted export. Paths begin at its root, with or without a slash; they are bytes, as names
-/// on a server need not be text.
+/// A mounted export. Paths begin at its root, with or without a slash. They are bytes, because
+/// names on a server need not be text.
 #[derive(Debug)]
 pub struct Export<T> {
     nfs: Nfs3<T>,
@@ -23,11 +23,11 @@ pub struct Export<T> {
 }
 
 impl<T: Transport + Send + Sync> Export<T> {
-    /// The export whose root [`Mount`](crate::Mount) has found.
+    /// Opens the export whose root [`Mount`](crate::Mount) has found.
     ///
     /// # Errors
     ///
-    /// If the server does not answer FSINFO and GETATTR for it.
+    /// If FSINFO or GETATTR of the root fails.
     pub async fn open(
         transport: T,
         credential: Credential,
@@ -76,7 +76,7 @@ impl<T: Transport + Send + Sync> Export<T> {
         Ok(export.named(path))
     }
 
-    /// The same under a name: paths in its errors begin with it, as `/data/dir/file`.
+    /// Sets a prefix for paths in errors, as in `/data/dir/file`.
     #[must_use]
     pub fn named(mut self, path: impl AsRef<[u8]>) -> Self {
         self.nfs.name_export(path.as_ref());
@@ -88,29 +88,29 @@ impl<T: Transport + Send + Sync> Export<T> {
         self.nfs.full(path)
     }
 
-    /// Sets sizes and depth, within what the server allows.
+    /// Sets transfer sizes and depth, within the limits of the server.
     #[must_use]
     pub fn with_tuning(mut self, tuning: Tuning) -> Self {
         self.tuning = tuning.within(&self.info);
         self
     }
 
-    /// Sizes and depth.
+    /// Returns the transfer sizes and depth.
     pub fn tuning(&self) -> Tuning {
         self.tuning
     }
 
-    /// Single calls.
+    /// Returns the client for single calls.
     pub fn nfs(&self) -> &Nfs3<T> {
         &self.nfs
     }
 
-    /// The root of the export, with its attributes when it was mounted.
+    /// Returns the root of the export, with its attributes at the time of mounting.
     pub fn root(&self) -> Node {
         self.root
     }
 
-    /// FSINFO of the file system, as of the time of mounting.
+    /// Returns FSINFO of the file system at the time of mounting.
     pub fn info(&self) -> &results::FsInfo {
         &self.info
     }
@@ -119,7 +119,8 @@ impl<T: Transport + Send + Sync> Export<T> {
     ///
     /// # Errors
     ///
-    /// What the server says, such as [`Status::NoEntry`]; or no answer. So for everything below.
+    /// The server's error, such as [`Status::NoEntry`], or a failed call. The same applies to the
+    /// methods below.
     pub async fn stat(&self, path: impl AsRef<[u8]>) -> Result<Node, Error> {
         let path = path.as_ref();
         self.find(path, Last::Follow)
@@ -149,7 +150,7 @@ impl<T: Transport + Send + Sync> Export<T> {
             .at(doing, self.full(path))
     }
 
-    /// The entries of a directory, page by page.
+    /// Lists a directory, page by page.
     pub async fn list(&self, path: impl AsRef<[u8]>) -> Result<Directory<'_, T>, Error> {
         let path = path.as_ref();
         let node = self
@@ -162,12 +163,12 @@ impl<T: Transport + Send + Sync> Export<T> {
         Ok(self.list_dir(node.handle, path))
     }
 
-    /// The entries of a directory whose handle is known; the path is for messages.
+    /// Lists a directory whose handle is known. The path is for errors.
     pub fn list_dir(&self, dir: FileHandle, path: &[u8]) -> Directory<'_, T> {
         Directory::new(&self.nfs, dir, path, self.tuning.list_size)
     }
 
-    /// All entries of a directory at once.
+    /// Returns all entries of a directory.
     pub async fn entries(&self, path: impl AsRef<[u8]>) -> Result<Vec<DirEntry>, Error> {
         let mut directory = self.list(path).await?;
         let mut entries = Vec::new();
@@ -177,13 +178,13 @@ impl<T: Transport + Send + Sync> Export<T> {
         Ok(entries)
     }
 
-    /// Everything below a directory, each directory before what is in it. Symbolic links are not
+    /// Walks the tree below a directory, each directory before its entries. Symbolic links are not
     /// followed.
     pub async fn walk(&self, path: impl AsRef<[u8]>) -> Result<Walk<'_, T>, Error> {
         Ok(Walk::new(self, self.list(path).await?))
     }
 
-    /// The data of a file, in order, with several READs in flight.
+    /// Reads a file in order, with several READs in flight.
     pub async fn read(&self, path: impl AsRef<[u8]>) -> Result<ReadStream<'_, T>, Error> {
         let path = path.as_ref();
         let node = self
@@ -197,16 +198,16 @@ impl<T: Transport + Send + Sync> Export<T> {
         }
     }
 
-    /// The data of a file that was looked up; the path is for messages.
+    /// Reads a file that was looked up. The path is for errors.
     pub fn read_node(&self, node: &Node, path: &[u8]) -> ReadStream<'_, T> {
         ReadStream::new(&self.nfs, node, path, self.tuning)
     }
 
-    /// All data of a file of at most `limit` bytes.
+    /// Reads a whole file of at most `limit` bytes.
     ///
     /// # Errors
     ///
-    /// [`Status::TooBig`] for a larger one.
+    /// [`Status::TooBig`] for a larger file.
     pub async fn read_all(&self, path: impl AsRef<[u8]>, limit: usize) -> Result<Vec<u8>, Error> {
         let path = path.as_ref();
         let mut stream = self.read(path).await?;
@@ -222,10 +223,10 @@ impl<T: Transport + Send + Sync> Export<T> {
         Ok(all)
     }
 
-    /// A new file, or an existing one as `how` says, ready to be written from its beginning.
+    /// Creates a file, or opens an existing one as `how` allows, to be written from its beginning.
     ///
-    /// The file is there from now on, with part of its data until the stream is finished; where
-    /// that matters, use [`upload`](Self::upload).
+    /// The file is visible at once, with part of its data until the stream is finished. To avoid
+    /// that, use [`upload`](Self::upload).
     pub async fn create(
         &self,
         path: impl AsRef<[u8]>,
@@ -240,13 +241,13 @@ impl<T: Transport + Send + Sync> Export<T> {
         Ok(self.write_at(handle, 0, path))
     }
 
-    /// Writes to a file from `offset` on; the path is for messages.
+    /// Writes to a file from `offset` on. The path is for errors.
     pub fn write_at(&self, file: FileHandle, offset: u64, path: &[u8]) -> WriteStream<'_, T> {
         WriteStream::new(&self.nfs, file, offset, path, self.tuning)
     }
 
-    /// A new file that gets its name, replacing what has it, when it is whole and on stable
-    /// storage; until then it has a temporary one.
+    /// Creates a file under a temporary name, which replaces the entry at `path` when the file is
+    /// complete and on stable storage.
     pub async fn upload(
         &self,
         path: impl AsRef<[u8]>,
@@ -257,9 +258,8 @@ impl<T: Transport + Send + Sync> Export<T> {
         Upload::begin(self, dir, name, path, attributes).await
     }
 
-    /// As [`upload`](Self::upload), in a directory whose handle is known: that saves a LOOKUP for
-    /// each component of the path. Of the path the last component is the name; the rest is for
-    /// messages.
+    /// Like [`upload`](Self::upload), in a directory whose handle is known, which saves a LOOKUP
+    /// per path component. The last component of the path is the name; the rest is for errors.
     pub async fn upload_in(
         &self,
         dir: FileHandle,
@@ -288,11 +288,11 @@ impl<T: Transport + Send + Sync> Export<T> {
         upload.finish().await
     }
 
-    /// A directory.
+    /// Creates a directory.
     ///
-    /// A call that is sent again after its connection was lost may be executed twice: where the
-    /// server does not remember the first time, the second one fails with [`Status::Exist`] though
-    /// all is done.
+    /// A call that is repeated after a lost connection may be executed twice: if the server's
+    /// duplicate request cache lacks the first one, the second fails with [`Status::Exist`]
+    /// although the operation succeeded.
     pub async fn make_dir(
         &self,
         path: impl AsRef<[u8]>,
@@ -308,8 +308,9 @@ impl<T: Transport + Send + Sync> Export<T> {
         Ok(())
     }
 
-    /// A directory in one whose handle is known, and its handle. A directory that has the name is as
-    /// good, also at the end of a symbolic link. Of the path the last component is the name.
+    /// Creates a directory in one whose handle is known, and returns its handle. An existing
+    /// directory of that name is accepted, also through a symbolic link. The last component of the
+    /// path is the name.
     ///
     /// # Errors
     ///
@@ -346,7 +347,7 @@ impl<T: Transport + Send + Sync> Export<T> {
         }
     }
 
-    /// A directory and those it is in, as far as they are not there.
+    /// Creates a directory and its missing parents.
     pub async fn make_dirs(
         &self,
         path: impl AsRef<[u8]>,
@@ -372,11 +373,11 @@ impl<T: Transport + Send + Sync> Export<T> {
         }
     }
 
-    /// Removes a name of something that is no directory.
+    /// Removes an entry that is not a directory.
     ///
-    /// A call that is sent again after its connection was lost may be executed twice: where the
-    /// server does not remember the first time, the second one fails with [`Status::NoEntry`] though
-    /// all is done.
+    /// A call that is repeated after a lost connection may be executed twice: if the server's
+    /// duplicate request cache lacks the first one, the second fails with [`Status::NoEntry`]
+    /// although the operation succeeded.
     pub async fn remove(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
         let path = path.as_ref();
         let (dir, name) = self.place(path).await.at("remove", self.full(path))?;
@@ -386,7 +387,7 @@ impl<T: Transport + Send + Sync> Export<T> {
             .at("remove", self.full(path))
     }
 
-    /// Removes an empty directory. Of a lost connection, see [`remove`](Self::remove).
+    /// Removes an empty directory. For lost connections, see [`remove`](Self::remove).
     pub async fn remove_dir(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
         let path = path.as_ref();
         let (dir, name) = self.place(path).await.at("remove", self.full(path))?;
@@ -398,9 +399,9 @@ impl<T: Transport + Send + Sync> Export<T> {
 
     /// Renames a file or directory, and replaces an existing target.
     ///
-    /// A call that is sent again after its connection was lost may be executed twice: where the
-    /// server does not remember the first time, the second one fails with [`Status::NoEntry`] though
-    /// all is done.
+    /// A call that is repeated after a lost connection may be executed twice: if the server's
+    /// duplicate request cache lacks the first one, the second fails with [`Status::NoEntry`]
+    /// although the operation succeeded.
     pub async fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<(), Error> {
         let (from, to) = (from.as_ref(), to.as_ref());
         let source = self.place(from).await.at("rename", self.full(from))?;
@@ -411,7 +412,7 @@ impl<T: Transport + Send + Sync> Export<T> {
             .at("rename", self.full(from))
     }
 
-    /// A further name of a file.
+    /// Creates a hard link to a file.
     pub async fn link(&self, file: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<(), Error> {
         let (file, path) = (file.as_ref(), path.as_ref());
         let node = self
@@ -425,7 +426,7 @@ impl<T: Transport + Send + Sync> Export<T> {
             .at("link", self.full(path))
     }
 
-    /// A symbolic link with this text.
+    /// Creates a symbolic link with this text.
     pub async fn symlink(
         &self,
         target: impl AsRef<[u8]>,
@@ -443,7 +444,7 @@ impl<T: Transport + Send + Sync> Export<T> {
         Ok(())
     }
 
-    /// The text of a symbolic link.
+    /// Returns the text of a symbolic link.
     pub async fn read_link(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>, Error> {
         let path = path.as_ref();
         let doing = "read symbolic link";
@@ -488,7 +489,7 @@ impl<T: Transport + Send + Sync> Export<T> {
             .at("ask about", self.full(path))
     }
 
-    /// Limits of POSIX for a path.
+    /// Returns the POSIX limits of a path.
     pub async fn path_conf(&self, path: impl AsRef<[u8]>) -> Result<results::PathConf, Error> {
         let path = path.as_ref();
         let node = self
@@ -501,7 +502,7 @@ impl<T: Transport + Send + Sync> Export<T> {
             .at("ask about", self.full(path))
     }
 
-    /// Handle of the directory that a path's last component is in.
+    /// Returns the handle of the parent directory of a path.
     pub async fn parent(&self, path: impl AsRef<[u8]>) -> Result<FileHandle, Error> {
         let path = path.as_ref();
         Ok(self.place(path).await.at("find", self.full(path))?.0)

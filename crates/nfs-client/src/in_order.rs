@@ -1,4 +1,4 @@
-//! Runs several futures concurrently and returns their results in the order in which they began.
+//! Runs several futures concurrently and returns their results in the order of their start.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};

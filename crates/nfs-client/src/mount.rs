@@ -6,7 +6,7 @@ use crate::{Error, Fault, Rpc};
 use nfs_proto::mount::{self, DirPath, MountStatus, Mounted};
 use oncrpc::{Credential, Transport};
 
-/// Asks a server for its exports.
+/// Client of MOUNT version 3.
 #[derive(Debug)]
 pub struct Mount<T> {
     rpc: Rpc<T>,
@@ -15,21 +15,21 @@ pub struct Mount<T> {
 /// A directory that a server exports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportedDir {
-    /// Its path on the server.
+    /// Path on the server.
     pub path: Vec<u8>,
-    /// Names of those who may mount it; nobody named is everybody.
+    /// Names of the hosts and groups that may mount it; empty means everybody.
     pub groups: Vec<Vec<u8>>,
 }
 
 impl<T: Transport> Mount<T> {
-    /// Calls over this transport with these credentials.
+    /// Creates a client over this transport with this credential.
     pub fn new(transport: T, credential: Credential) -> Self {
         Self {
             rpc: Rpc::new(transport, credential),
         }
     }
 
-    /// Whether MOUNT is served over this transport.
+    /// Calls NULL, to check whether MOUNT is served over this transport.
     ///
     /// # Errors
     ///
@@ -38,11 +38,11 @@ impl<T: Transport> Mount<T> {
         self.rpc.call(&mount::Null).await?.results()
     }
 
-    /// The root of an export, by exactly this path.
+    /// Returns the root of the export with exactly this path.
     ///
     /// # Errors
     ///
-    /// [`Fault::Mount`] if it is not exported, or not to us.
+    /// [`Fault::Mount`] if the path is not exported, or not to this client.
     pub async fn mount(&self, path: impl AsRef<[u8]>) -> Result<Mounted, Error> {
         let path = path.as_ref();
         self.mount_path(path).await.at("mount", path)
@@ -54,17 +54,17 @@ impl<T: Transport> Mount<T> {
         Ok(reply.results()??)
     }
 
-    /// The export that a path lies in, and what of the path is left below its root.
+    /// Returns the export that contains a path, and the rest of the path below its root.
     ///
-    /// It is the longest one in the server's list. A server that keeps its list to itself is asked
-    /// for the path and then for each directory above it.
+    /// Uses the longest match in the server's list. If the server does not disclose the list, tries
+    /// the path and then each directory above it.
     ///
-    /// The server is told at once that the export is not mounted: its list of mounts must not keep
-    /// an entry that nobody takes away (RFC 2224 §7). The handle stays valid.
+    /// Tells the server at once that the export is unmounted, so that its list of mounts keeps no
+    /// stale entry (RFC 2224 §7). The handle stays valid.
     ///
     /// # Errors
     ///
-    /// As [`mount`](Self::mount), for the path itself.
+    /// Those of [`mount`](Self::mount), for the path itself.
     pub async fn mount_above(&self, path: impl AsRef<[u8]>) -> Result<(Mounted, Vec<u8>), Error> {
         let names: Vec<&[u8]> = components(path.as_ref()).collect();
         let listed = match self.exports().await {
@@ -106,11 +106,11 @@ impl<T: Transport> Mount<T> {
         Err(first.expect("at least one path was tried"))
     }
 
-    /// All exports.
+    /// Lists all exports.
     ///
     /// # Errors
     ///
-    /// If there is no reply, or the call was not executed; so for the rest.
+    /// If there is no reply, or the call was not executed. The same applies to the methods below.
     pub async fn exports(&self) -> Result<Vec<ExportedDir>, Error> {
         self.list_exports()
             .await

@@ -11,7 +11,8 @@ use nfs_proto::{
 use oncrpc::xdr::{Gather, Opaque, padded};
 use oncrpc::{Credential, Transport};
 
-/// A client of NFS version 3. Each method is one call, which is repeated only for `NFS3ERR_JUKEBOX`.
+/// Client of NFS version 3. Each method makes one call, which is repeated only for
+/// `NFS3ERR_JUKEBOX`.
 #[derive(Debug)]
 pub struct Nfs3<T> {
     rpc: Rpc<T>,
@@ -22,31 +23,31 @@ pub struct Nfs3<T> {
 /// Result of READ.
 #[derive(Clone, Debug)]
 pub struct ReadAt {
-    /// The bytes: at most as many as were asked for.
+    /// The data: at most as many bytes as requested.
     pub data: Gather,
-    /// Whether the file ends behind them.
+    /// Whether the file ends after the data.
     pub eof: bool,
-    /// Attributes of the file after reading.
+    /// Attributes of the file after the READ.
     pub attributes: Option<Attributes>,
 }
 
 /// Result of WRITE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteAt {
-    /// Bytes written: at least one, if there were any to write.
+    /// Bytes written: at least one, if any were to be written.
     pub count: usize,
-    /// How stable the data is now.
+    /// Stability of the data.
     pub committed: Stable,
-    /// Changes when uncommitted data may have been lost.
+    /// Write verifier, which changes when uncommitted data may have been lost.
     pub verifier: WriteVerifier,
 }
 
 /// Result of CREATE, MKDIR, SYMLINK and MKNOD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Created {
-    /// The new object's handle; servers may leave it out.
+    /// Handle of the new object; optional for servers.
     pub handle: Option<FileHandle>,
-    /// Its attributes.
+    /// Attributes of the new object.
     pub attributes: Option<Attributes>,
 }
 
@@ -60,7 +61,7 @@ impl From<results::Create> for Created {
 }
 
 impl<T: Transport> Nfs3<T> {
-    /// Calls over this transport with these credentials.
+    /// Creates a client over this transport with this credential.
     pub fn new(transport: T, credential: Credential) -> Self {
         Self {
             rpc: Rpc::new(transport, credential),
@@ -81,12 +82,12 @@ impl<T: Transport> Nfs3<T> {
         }
     }
 
-    /// The transport.
+    /// Returns the transport.
     pub fn transport(&self) -> &T {
         self.rpc.transport()
     }
 
-    /// Any call, for all that the server returns.
+    /// Makes any call and returns the whole reply.
     ///
     /// # Errors
     ///
@@ -99,7 +100,7 @@ impl<T: Transport> Nfs3<T> {
     ///
     /// # Errors
     ///
-    /// Here and for every method below: if there is no reply, or the call was not executed; and
+    /// For this and every method below: if there is no reply, or the call was not executed; and
     /// where the server returns a status, [`Fault::Status`].
     pub async fn null(&self) -> Result<(), Fault> {
         self.call(&args::Null).await?.results()
@@ -111,7 +112,7 @@ impl<T: Transport> Nfs3<T> {
         Ok(ok(reply.results()?)?.attributes)
     }
 
-    /// SETATTR: sets attributes, with a guard only if the object's ctime is still that.
+    /// SETATTR: sets attributes. With a guard, only if the object's ctime is equal to it.
     pub async fn set_attributes(
         &self,
         object: FileHandle,
@@ -127,7 +128,7 @@ impl<T: Transport> Nfs3<T> {
         Ok(())
     }
 
-    /// LOOKUP: what a name in a directory stands for.
+    /// LOOKUP: finds a name in a directory.
     pub async fn lookup(
         &self,
         dir: FileHandle,
@@ -150,7 +151,7 @@ impl<T: Transport> Nfs3<T> {
         Ok(ok(reply.results()?)?.target.bytes().into_owned())
     }
 
-    /// READ: up to `count` bytes from `offset` on. They are not copied.
+    /// READ: reads up to `count` bytes at `offset`, without a copy.
     pub async fn read(&self, file: FileHandle, offset: u64, count: u32) -> Result<ReadAt, Fault> {
         let args = args::Read {
             file,
@@ -177,7 +178,7 @@ impl<T: Transport> Nfs3<T> {
         })
     }
 
-    /// WRITE: bytes to `offset` and on, by reference.
+    /// WRITE: writes bytes at `offset`, by reference.
     pub async fn write(
         &self,
         file: FileHandle,
@@ -211,7 +212,7 @@ impl<T: Transport> Nfs3<T> {
         })
     }
 
-    /// CREATE: a regular file.
+    /// CREATE: creates a regular file.
     pub async fn create(
         &self,
         dir: FileHandle,
@@ -222,7 +223,7 @@ impl<T: Transport> Nfs3<T> {
         Ok(ok(self.call(&args::Create { place, how }).await?.results()?)?.into())
     }
 
-    /// MKDIR: a directory.
+    /// MKDIR: creates a directory.
     pub async fn make_dir(
         &self,
         dir: FileHandle,
@@ -234,7 +235,7 @@ impl<T: Transport> Nfs3<T> {
         Ok(ok(self.call(&args).await?.results()?)?.into())
     }
 
-    /// SYMLINK: a symbolic link with this text.
+    /// SYMLINK: creates a symbolic link with this text.
     pub async fn symlink(
         &self,
         dir: FileHandle,
@@ -250,7 +251,7 @@ impl<T: Transport> Nfs3<T> {
         Ok(ok(self.call(&args).await?.results()?)?.into())
     }
 
-    /// MKNOD: a device, socket or pipe.
+    /// MKNOD: creates a device, socket or pipe.
     pub async fn make_node(
         &self,
         dir: FileHandle,
@@ -261,21 +262,21 @@ impl<T: Transport> Nfs3<T> {
         Ok(ok(self.call(&args::MkNod { place, what }).await?.results()?)?.into())
     }
 
-    /// REMOVE: a name of something that is no directory.
+    /// REMOVE: removes an entry that is not a directory.
     pub async fn remove(&self, dir: FileHandle, name: Name<'_>) -> Result<(), Fault> {
         let object = place(dir, name);
         ok(self.call(&args::Remove { object }).await?.results()?)?;
         Ok(())
     }
 
-    /// RMDIR: an empty directory.
+    /// RMDIR: removes an empty directory.
     pub async fn remove_dir(&self, dir: FileHandle, name: Name<'_>) -> Result<(), Fault> {
         let object = place(dir, name);
         ok(self.call(&args::RmDir { object }).await?.results()?)?;
         Ok(())
     }
 
-    /// RENAME: replaces what has the new name.
+    /// RENAME: renames an entry, replacing an existing target.
     pub async fn rename(
         &self,
         from: (FileHandle, Name<'_>),
@@ -289,7 +290,7 @@ impl<T: Transport> Nfs3<T> {
         Ok(())
     }
 
-    /// LINK: a further name of a file.
+    /// LINK: creates a hard link to a file.
     pub async fn link(
         &self,
         file: FileHandle,
@@ -301,7 +302,7 @@ impl<T: Transport> Nfs3<T> {
         Ok(())
     }
 
-    /// READDIR: names from a place in a directory on. The reply borrows; see
+    /// READDIR: lists names from a cookie on. The reply borrows; see
     /// [`Directory`](crate::Directory) for entries.
     pub async fn read_dir(
         &self,
@@ -318,7 +319,7 @@ impl<T: Transport> Nfs3<T> {
         self.call(&args).await
     }
 
-    /// READDIRPLUS: names with attributes and handles from a place in a directory on.
+    /// READDIRPLUS: lists names with attributes and handles from a cookie on.
     pub async fn read_dir_plus(
         &self,
         dir: FileHandle,
@@ -335,17 +336,17 @@ impl<T: Transport> Nfs3<T> {
         self.call(&args).await
     }
 
-    /// FSSTAT: how full a file system is.
+    /// FSSTAT: free and used space of a file system.
     pub async fn fs_stat(&self, root: FileHandle) -> Result<results::FsStat, Fault> {
         Ok(ok(self.call(&args::FsStat { root }).await?.results()?)?)
     }
 
-    /// FSINFO: what a file system can do.
+    /// FSINFO: limits and properties of a file system.
     pub async fn fs_info(&self, root: FileHandle) -> Result<results::FsInfo, Fault> {
         Ok(ok(self.call(&args::FsInfo { root }).await?.results()?)?)
     }
 
-    /// PATHCONF: limits of POSIX.
+    /// PATHCONF: POSIX limits of an object.
     pub async fn path_conf(&self, object: FileHandle) -> Result<results::PathConf, Fault> {
         Ok(ok(self
             .call(&args::PathConf { object })
@@ -353,7 +354,7 @@ impl<T: Transport> Nfs3<T> {
             .results()?)?)
     }
 
-    /// COMMIT: puts written data on stable storage; `count` 0 is to the end of the file.
+    /// COMMIT: commits written data to stable storage; with `count` 0, up to the end of the file.
     pub async fn commit(
         &self,
         file: FileHandle,

@@ -2,11 +2,11 @@
 
 use nfs_proto::{Attributes, FileHandle};
 
-/// A file, directory or anything else that a path leads to.
+/// A file system object found by path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its handle.
+    /// File handle.
     pub handle: FileHandle,
-    /// Its attributes when it was looked up.
+    /// Attributes at the time of the lookup.
     pub attributes: Attributes,
 }

@@ -9,10 +9,10 @@ use oncrpc::Transport;
 use oncrpc::xdr::{Gather, gather_len};
 use std::time::{Duration, Instant};
 
-/// A file that is being read.
+/// A file being read.
 ///
-/// At most [`Tuning::in_flight`] bytes are in flight or wait to be taken.
-/// Dropping it cancels what is in flight.
+/// At most [`Tuning::in_flight`] bytes are in flight or buffered. Dropping the stream cancels the
+/// calls in flight.
 pub struct ReadStream<'c, T> {
     nfs: &'c Nfs3<T>,
     file: FileHandle,
@@ -52,7 +52,7 @@ impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
         }
     }
 
-    /// Begins at this byte.
+    /// Sets the offset of the first byte to read.
     ///
     /// # Panics
     ///
@@ -67,24 +67,24 @@ impl<'c, T: Transport + Send + Sync> ReadStream<'c, T> {
         self
     }
 
-    /// Bytes that the file has, as far as the server has told.
+    /// Returns the size of the file in bytes, as last reported by the server.
     pub fn expected_size(&self) -> u64 {
         self.expected
     }
 
-    /// Whether all data was handed out: known with the last of it, if the server tells the end of the
-    /// file along with it.
+    /// Whether all data was returned. Known with the last data if the server reports the end of the
+    /// file with it.
     pub fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// The next bytes, up to [`Tuning::read_size`] of them; nothing at the end of the file.
+    /// Returns the next bytes, up to [`Tuning::read_size`]; `None` at the end of the file.
     ///
-    /// A file that grows is read to its new end; one that shrinks ends there.
+    /// A file that grows meanwhile is read to its new end; one that shrinks ends there.
     ///
     /// # Errors
     ///
-    /// What the server says. The stream has ended then.
+    /// The server's error, or a failed call. The stream ends with it.
     pub async fn next(&mut self) -> Result<Option<Gather>, Error> {
         while !self.ended {
             self.read_ahead();

@@ -54,26 +54,26 @@ impl Doomed {
 /// What became of an entry.
 enum Fate {
     Removed,
-    /// Somebody else removed it.
+    /// Another client removed it.
     Gone,
-    /// It is a directory.
+    /// The object is a directory.
     Directory(Node),
 }
 
 impl<T: Transport + Send + Sync> Export<T> {
-    /// Removes whatever a path names, a directory with all that is in it. Symbolic links are
-    /// removed, not followed.
+    /// Removes the object at a path, directories with their contents. Symbolic links are removed,
+    /// not followed.
     ///
-    /// What is in a directory and cannot be removed is told to `failed` and left, and so are the
-    /// directories it is in; the rest is removed.
+    /// An entry that cannot be removed is reported to `failed` and left, and so are its parent
+    /// directories; the rest is removed.
     ///
-    /// A directory is listed from its beginning again after each page was removed: removing may
-    /// invalidate any place in it (RFC 1813 §3.3.16).
+    /// After each removed page a directory is listed from its beginning again, because removing may
+    /// invalidate any cookie (RFC 1813 §3.3.16).
     ///
     /// # Errors
     ///
-    /// If the path names nothing that can be removed, or the server does not answer any more; what
-    /// was removed by then is gone.
+    /// If the path names nothing that can be removed, or the server stops answering. Entries
+    /// removed by then stay removed.
     pub async fn remove_all(
         &self,
         path: impl AsRef<[u8]>,

@@ -1,4 +1,4 @@
-//! One call of any program: encoding, sending, and the reply.
+//! Single calls of any program.
 
 use crate::Fault;
 use buffer::Pool;
@@ -20,7 +20,7 @@ const JUKEBOX_FIRST: Duration = Duration::from_millis(100);
 /// How often a call is made again because of `NFS3ERR_JUKEBOX`: for 51 seconds.
 const JUKEBOX_RETRIES: u32 = 9;
 
-/// Makes calls over a transport with a credential.
+/// RPC client over a transport, with a credential.
 #[derive(Debug)]
 pub struct Rpc<T> {
     transport: T,
@@ -31,7 +31,7 @@ pub struct Rpc<T> {
 /// A reply holds no arguments, but is of their type.
 type Of<'a, A> = (&'a (), fn() -> A);
 
-/// The reply to a call with arguments `A`: executed, its results not read yet.
+/// The reply to an executed call with arguments `A`, with its results not decoded yet.
 #[derive(Debug)]
 pub struct Reply<'a, A> {
     payload: Payload,
@@ -41,7 +41,7 @@ pub struct Reply<'a, A> {
 }
 
 impl<T: Transport> Rpc<T> {
-    /// Calls over this transport with these credentials.
+    /// Creates a client over this transport with this credential.
     pub fn new(transport: T, credential: Credential) -> Self {
         Self {
             transport,
@@ -50,13 +50,13 @@ impl<T: Transport> Rpc<T> {
         }
     }
 
-    /// The transport.
+    /// Returns the transport.
     pub fn transport(&self) -> &T {
         &self.transport
     }
 
-    /// Makes a call and waits for its reply. If the server answers that it needs more time, the
-    /// call is made again, as a new one (RFC 1813 §2.6, `NFS3ERR_JUKEBOX`).
+    /// Makes a call and waits for its reply. If the server answers jukebox (`NFS3ERR_JUKEBOX`),
+    /// makes the call again as a new one (RFC 1813 §2.6).
     ///
     /// # Errors
     ///
@@ -95,11 +95,11 @@ impl<T: Transport> Rpc<T> {
 }
 
 impl<'a, A: Arguments<'a>> Reply<'a, A> {
-    /// The results, which borrow from the reply.
+    /// Decodes the results, which borrow from the reply.
     ///
     /// # Errors
     ///
-    /// If they cannot be read, or something follows them.
+    /// If the results cannot be decoded, or bytes follow them.
     pub fn results(&self) -> Result<A::Reply<'_>, Fault> {
         let mut r = self.reader();
         let results = A::Reply::parse(&mut r)?;
@@ -107,7 +107,7 @@ impl<'a, A: Arguments<'a>> Reply<'a, A> {
         Ok(results)
     }
 
-    /// The message.
+    /// Returns the message.
     pub fn into_payload(self) -> Payload {
         self.payload
     }

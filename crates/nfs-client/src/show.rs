@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-/// A name or path for a terminal: what is not printable text is written `\xNN`, so that a name
-/// cannot steer the terminal.
+/// Formats a name or path for a terminal: bytes that are not printable text become `\xNN`, so that
+/// a name cannot control the terminal.
 pub fn printable(bytes: &[u8]) -> String {
     let mut shown = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

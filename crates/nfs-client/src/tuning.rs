@@ -1,4 +1,4 @@
-//! Sizes of READs and WRITEs, and how many are in flight at once.
+//! Transfer sizes and depth.
 
 use crate::window::Window;
 use nfs_proto::limits::{MAX_DATA, MAX_DIRECTORY_REPLY};
@@ -21,32 +21,32 @@ const MOST_CALLS: usize = 1024;
 /// Bytes of a READDIRPLUS reply: between these two, whatever the server prefers.
 const LIST_SIZES: std::ops::RangeInclusive<u32> = 32 << 10..=256 << 10;
 
-/// Sizes of READs and WRITEs, and how many are in flight at once.
+/// Sizes of READs and WRITEs, and how many are in flight at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
     /// Bytes of one READ.
     pub read_size: u32,
     /// Bytes of one WRITE.
     pub write_size: u32,
-    /// Most calls in flight for one file or tree. There are fewer where the transport takes fewer
+    /// Largest number of calls in flight for one file or tree; limited by the transport
     /// ([`Transport::depth`]).
     pub depth: usize,
-    /// Most bytes of data that READs or WRITEs in flight for one file may carry, all together; one of
-    /// them is always in flight.
+    /// Largest number of data bytes in flight for one file, over all its READs or WRITEs. One call
+    /// is always allowed.
     pub in_flight: usize,
-    /// How long a call takes that moves no data, measured when the export is opened. Where that is
-    /// short, less than [`in_flight`](Self::in_flight) is: at least 4 MiB, if allowed.
+    /// Duration of a call without data, measured when the export is opened. If it is short, fewer
+    /// bytes than [`in_flight`](Self::in_flight) are in flight, at least 4 MiB if allowed.
     pub round_trip: Duration,
-    /// Bytes that are written before a COMMIT: they are kept until then, to be written again if
-    /// the server lost them.
+    /// Bytes to write before a COMMIT. They are kept until then, to be written again if the server
+    /// lost them.
     pub uncommitted: usize,
     /// Bytes of one READDIRPLUS reply.
     pub list_size: u32,
 }
 
 impl Tuning {
-    /// Chooses sizes for a server with this FSINFO: 1 MiB if it can, 16 MiB in flight. The round trip is
-    /// taken to be long.
+    /// Chooses sizes for a server with this FSINFO: transfers of 1 MiB if the server supports it,
+    /// and 16 MiB in flight. Assumes a long round trip.
     pub fn new(info: &results::FsInfo) -> Self {
         let io = |max: u32| match max {
             0 => IO_SIZE_UNKNOWN,

@@ -21,10 +21,10 @@ const WRITABLE: u32 = 0o600;
 /// Temporary names that are tried before giving up.
 const MAX_TRIES: u32 = 8;
 
-/// A new file that is being written under a temporary name.
+/// A new file being written under a temporary name.
 ///
-/// Dropping it leaves the temporary file behind (nothing can be sent then); its name begins with a
-/// dot and has `.rpcrdma-` in it. [`abandon`](Self::abandon) removes it.
+/// Dropping it leaves the temporary file behind, because a drop cannot send anything. The temporary
+/// name begins with a dot and contains `.rpcrdma-`. [`abandon`](Self::abandon) removes the file.
 pub struct Upload<'c, T> {
     export: &'c Export<T>,
     dir: FileHandle,
@@ -68,7 +68,7 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
         &mut self.stream
     }
 
-    /// Name of the file until it is finished.
+    /// Returns the name of the file until it is finished.
     pub fn temporary_name(&self) -> &[u8] {
         &self.temporary
     }
@@ -77,7 +77,7 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
     ///
     /// # Errors
     ///
-    /// What the server says. Only [`abandon`](Self::abandon) is left to do then.
+    /// The server's error, or a failed call. Only [`abandon`](Self::abandon) is useful after that.
     pub async fn write(&mut self, data: Gather) -> Result<(), Error> {
         self.stream.write(data).await
     }
@@ -87,7 +87,7 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
     ///
     /// # Errors
     ///
-    /// As [`write`](Self::write).
+    /// Those of [`write`](Self::write).
     pub async fn write_last(&mut self, data: Gather) -> Result<(), Error> {
         self.stream.write_last(data).await
     }
@@ -97,7 +97,7 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
     ///
     /// # Errors
     ///
-    /// What the server says; what had the name before is still there then.
+    /// The server's error, or a failed call. The previous entry of the name is untouched then.
     pub async fn finish(mut self) -> Result<(), Error> {
         let finished = self.complete().await;
         if finished.is_err() {
@@ -107,12 +107,12 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
         finished
     }
 
-    /// As [`finish`](Self::finish), but leaves it to [`abandon`](Self::abandon) to remove the temporary file
-    /// on failure.
+    /// Like [`finish`](Self::finish), but leaves removing the temporary file on failure to
+    /// [`abandon`](Self::abandon).
     ///
     /// # Errors
     ///
-    /// The same. Only [`abandon`](Self::abandon) is left to do then.
+    /// Those of [`finish`](Self::finish). Only [`abandon`](Self::abandon) is useful after that.
     pub async fn complete(&mut self) -> Result<(), Error> {
         self.stream.finish().await?;
         let nfs = self.export.nfs();
@@ -136,8 +136,8 @@ impl<'c, T: Transport + Send + Sync> Upload<'c, T> {
     ///
     /// # Errors
     ///
-    /// The server does not let us: the file is left behind, under its
-    /// [temporary name](Self::temporary_name).
+    /// If the server refuses. The file is left behind under its [temporary
+    /// name](Self::temporary_name).
     pub async fn abandon(self) -> Result<(), Error> {
         let Self {
             export,
@@ -206,8 +206,8 @@ async fn create_temporary<T: Transport + Send + Sync>(
     Err(Status::Exist.into())
 }
 
-/// Name of a file that is not complete: `.NAME.rpcrdma-NUMBER`, with as much of the final name as
-/// there is room for. The number is one that nobody else uses.
+/// Returns the name of an incomplete file: `.NAME.rpcrdma-NUMBER`, with as much of the final name
+/// as fits. The number must be unique.
 pub fn temporary_name(name: &[u8], number: u64) -> Vec<u8> {
     let end = format!("{MARK}{number:016x}");
     let room = MAX_NAME - 1 - end.len();

@@ -1,4 +1,4 @@
-//! NFS URLs (RFC 2224), of servers that speak RDMA.
+//! NFS URLs (RFC 2224) of servers on RDMA.
 
 use nfs_proto::NFS_RDMA_PORT;
 use std::fmt;
@@ -6,47 +6,47 @@ use std::str::FromStr;
 
 /// An NFS URL, `nfs://HOST[:PORT]/PATH`.
 ///
-/// The port is that of NFS over RDMA, 20049, unless it is given; RFC 2224 has 2049, which is NFS
-/// over TCP. The path begins at the server's root: RFC 2224 §6.1 writes that with two slashes, and
-/// both forms mean the same here, as paths are mounted and not looked up from a public handle.
+/// The default port is 20049, that of NFS over RDMA; in RFC 2224 it is 2049, that of NFS over TCP.
+/// The path begins at the server's root. RFC 2224 §6.1 writes that with two slashes; both forms
+/// mean the same here, because paths are mounted and not looked up from a public handle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NfsUrl {
-    /// Name or address, an IPv6 address without its brackets.
+    /// Host name or address; an IPv6 address without brackets.
     pub host: String,
-    /// Port.
+    /// TCP port.
     pub port: u16,
-    /// Path with a slash at its beginning: any bytes but NUL.
+    /// Path with a leading slash: any bytes but NUL.
     pub path: Vec<u8>,
 }
 
-/// Why something is no NFS URL.
+/// Why a text is not a valid NFS URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
-    /// It does not begin with `nfs://`.
+    /// The text does not begin with `nfs://`.
     #[error("it does not begin with nfs://, as in nfs://HOST/PATH")]
     Scheme,
-    /// There is no host.
+    /// The host is missing.
     #[error("there is no host")]
     NoHost,
-    /// The host is not one.
+    /// The host is invalid.
     #[error("\"{0}\" is neither a host name nor an address (an IPv6 address needs brackets)")]
     BadHost(String),
-    /// The port is not one.
+    /// The port is invalid.
     #[error("\"{0}\" is not a port: 1 to 65535")]
     BadPort(String),
     /// A `%` is not followed by two hexadecimal digits.
     #[error("a % is not followed by two hexadecimal digits (write %25 for a % itself)")]
     BadEscape,
-    /// An escape stands for something that no name has.
+    /// An escape stands for a byte that no name may have.
     #[error("%{0:02X} is in no name")]
     BadByte(u8),
-    /// A character that means something else in URLs.
+    /// A reserved character is not escaped.
     #[error("\"{0}\" has a meaning of its own in URLs: write %{code:02X}", code = u32::from(*.0))]
     Reserved(char),
 }
 
 impl NfsUrl {
-    /// The same with this added to the path.
+    /// Appends a name to the path.
     #[must_use]
     pub fn join(&self, name: &[u8]) -> Self {
         Self {
@@ -77,8 +77,8 @@ impl FromStr for NfsUrl {
     }
 }
 
-/// Host and port as a URL has them, `HOST[:PORT]`; an IPv6 address is in brackets. The port is 20049
-/// unless it is given.
+/// Parses host and port as in a URL, `HOST[:PORT]`, with an IPv6 address in brackets. The default
+/// port is 20049.
 ///
 /// # Errors
 ///

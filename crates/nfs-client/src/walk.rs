@@ -9,17 +9,17 @@ use oncrpc::Transport;
 /// Directories within directories that are walked; a server that invents more is given up.
 const MAX_DEPTH: usize = 1000;
 
-/// Something found by a [`Walk`].
+/// An entry found by a [`Walk`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WalkEntry {
-    /// Its path, which begins with that of the directory where the walk began.
+    /// Path of the entry, which begins with that of the walk's root.
     pub path: Vec<u8>,
-    /// Its handle and attributes.
+    /// Handle and attributes.
     pub node: Node,
 }
 
-/// A walk through a tree, directories before what is in them. It holds one page of entries for
-/// each directory on the way down.
+/// A walk through a tree, each directory before its entries. It holds one page of entries per
+/// level.
 #[derive(Debug)]
 pub struct Walk<'c, T> {
     export: &'c Export<T>,
@@ -37,12 +37,12 @@ impl<'c, T: Transport + Send + Sync> Walk<'c, T> {
         }
     }
 
-    /// The next thing; nothing at the end. What vanished since its directory was listed is left
-    /// out.
+    /// Returns the next entry; `None` at the end. Entries that vanished since their directory was
+    /// listed are skipped.
     ///
     /// # Errors
     ///
-    /// What the server says. The walk can go on: it leaves out what the error is about.
+    /// The server's error, or a failed call. The walk may continue without the affected entry.
     pub async fn next(&mut self) -> Result<Option<WalkEntry>, Error> {
         if let Some(found) = self.enter.take() {
             if self.way.len() >= MAX_DEPTH {
@@ -79,18 +79,18 @@ impl<'c, T: Transport + Send + Sync> Walk<'c, T> {
         Ok(None)
     }
 
-    /// Does not go into the directory that was found last.
+    /// Skips the contents of the directory that was returned last.
     pub fn skip(&mut self) {
         self.enter = None;
     }
 }
 
 impl<T: Transport + Send + Sync> Export<T> {
-    /// Handle and attributes of an entry, asked for where the listing did not have them.
+    /// Returns the handle and attributes of an entry, and looks them up if the listing lacks them.
     ///
     /// # Errors
     ///
-    /// What LOOKUP says: [`Status::NoEntry`] if the entry has vanished.
+    /// The error of LOOKUP: [`Status::NoEntry`] if the entry has vanished.
     pub async fn node_of(
         &self,
         dir: nfs_proto::FileHandle,

@@ -1,9 +1,8 @@
-//! Bytes of data in flight for one file: enough for the way to the server and back, and no more.
+//! Window of data in flight for one file: enough for one round trip, and no more.
 //!
-//! Data that is in flight for longer than it takes to move waits somewhere, and is no longer in the caches
-//! of the processors when its turn comes: over loopback, a file of 1 GiB takes a tenth less time with
-//! 4 MiB in flight than with 16 MiB. Where calls take long, be it on the way or for a disk, everything
-//! that is allowed is in flight.
+//! Data in flight beyond that waits somewhere, and has left the CPU caches when its turn comes:
+//! over loopback, a file of 1 GiB takes a tenth less time with 4 MiB in flight than with 16 MiB. If
+//! calls take long, on the network or for a disk, everything that is allowed is in flight.
 
 use crate::Tuning;
 use std::time::Duration;

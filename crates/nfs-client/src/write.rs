@@ -1,4 +1,4 @@
-//! Writing a file, with several WRITEs in flight, and to stable storage in the end.
+//! Writing a file, with several WRITEs in flight and a COMMIT.
 
 use crate::error::At;
 use crate::in_order::InOrder;
@@ -14,12 +14,13 @@ use std::time::{Duration, Instant};
 /// How often in a row data is written again because the server lost it.
 const MAX_REWRITES: u32 = 4;
 
-/// A file that is being written from one place on.
+/// A file being written from an offset on.
 ///
 /// WRITEs are UNSTABLE and followed by COMMIT (RFC 1813 §3.3.7, §3.3.21). Until then the data is
-/// kept, by reference: if the server's verifier changes it may have lost the data, and it is
-/// written again. A file that fits one WRITE needs no COMMIT: see [`write_last`](Self::write_last).
-/// Dropping the stream cancels what is in flight; what is written by then stays.
+/// kept, by reference: if the server's verifier changes, the server may have lost the data, and it
+/// is written again. A file that fits one WRITE needs no COMMIT: see
+/// [`write_last`](Self::write_last). Dropping the stream cancels the calls in flight; written data
+/// stays.
 pub struct WriteStream<'c, T> {
     nfs: &'c Nfs3<T>,
     file: FileHandle,
@@ -65,9 +66,9 @@ struct Answered {
 /// How far a stream is driven.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Until {
-    /// Everything accepted is on its way.
+    /// All accepted data was sent.
     Accepted,
-    /// Everything accepted is on stable storage.
+    /// All accepted data is on stable storage.
     Stable,
 }
 
@@ -97,39 +98,41 @@ impl<'c, T: Transport + Send + Sync> WriteStream<'c, T> {
         }
     }
 
-    /// Handle of the file.
+    /// Returns the handle of the file.
     pub fn handle(&self) -> FileHandle {
         self.file
     }
 
-    /// Offset of the next byte.
+    /// Returns the offset of the next byte.
     pub fn offset(&self) -> u64 {
         self.next
     }
 
-    /// Bytes that had to be written again because the server lost them.
+    /// Returns the number of bytes written again because the server lost them.
     pub fn rewritten(&self) -> u64 {
         self.rewritten
     }
 
-    /// Adds data at the end, and waits until all of it is on its way.
+    /// Appends data, and waits until all of it was sent.
     ///
-    /// The data is accepted at once: if this is cancelled, it will be written with what follows.
+    /// The data is accepted at once: if the future is dropped, the data is written with what
+    /// follows.
     ///
     /// # Errors
     ///
-    /// What the server says about this or any earlier data. The stream has ended then.
+    /// The server's error about this or any earlier data, or a failed call. The stream ends with
+    /// it.
     pub async fn write(&mut self, data: Gather) -> Result<(), Error> {
         self.accept(data, Stable::Unstable);
         self.drive(Until::Accepted).await
     }
 
-    /// Adds data at the end, and waits until all data is on stable storage. Data that is alone and
-    /// fits one WRITE goes as FILE_SYNC, and so in one call instead of two.
+    /// Appends data, and waits until all data is on stable storage. If the whole data fits one
+    /// WRITE, it goes as FILE_SYNC, in one call instead of two.
     ///
     /// # Errors
     ///
-    /// As [`finish`](Self::finish).
+    /// Those of [`finish`](Self::finish).
     pub async fn write_last(&mut self, data: Gather) -> Result<(), Error> {
         let alone = self.backlog.is_empty() && self.running.is_empty() && self.unstable.is_empty();
         let stable = match alone && gather_len(&data) <= self.tuning.write_size as usize {
@@ -140,7 +143,7 @@ impl<'c, T: Transport + Send + Sync> WriteStream<'c, T> {
         self.drive(Until::Stable).await
     }
 
-    /// Leaves out bytes: a hole, if the file has none there.
+    /// Skips bytes, which leaves a hole if the file has no data there.
     pub fn skip(&mut self, bytes: u64) {
         self.next = self.next.saturating_add(bytes);
     }
@@ -149,7 +152,8 @@ impl<'c, T: Transport + Send + Sync> WriteStream<'c, T> {
     ///
     /// # Errors
     ///
-    /// What the server says; [`Fault::KeepsRestarting`] if it loses the data again and again.
+    /// The server's error, or a failed call; [`Fault::KeepsRestarting`] if the server loses the
+    /// data again and again.
     pub async fn finish(&mut self) -> Result<(), Error> {
         self.drive(Until::Stable).await
     }
