@@ -4,15 +4,15 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// A range of addresses, written as in `192.0.2.0/24` or `2001:db8::/32`; an address alone is a
-/// range of one.
+/// A range of addresses, as in `192.0.2.0/24` or `2001:db8::/32`. An address alone is a range of
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network {
     address: IpAddr,
     prefix: u8,
 }
 
-/// Why a text is no [`Network`].
+/// Why a text is not a valid [`Network`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each variant is documented by its message")]
 pub enum NetworkError {
@@ -37,18 +37,18 @@ impl Network {
         },
     ];
 
-    /// Whether it has every address of its family.
+    /// Whether it contains every address of its family.
     pub fn is_everybody(self) -> bool {
         self.prefix == 0
     }
 
-    /// Whether every address of the other is in it.
+    /// Whether it contains every address of the other network.
     pub fn covers(self, other: Self) -> bool {
         self.prefix <= other.prefix && self.contains(other.address)
     }
 
-    /// Whether the address is in it. An IPv4 address that a dual-stack socket reports in its IPv6
-    /// form is the IPv4 address.
+    /// Whether it contains the address. An IPv4-mapped IPv6 address, as a dual-stack socket reports
+    /// it, counts as the IPv4 address.
     pub fn contains(self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(network), IpAddr::V4(address)) => {
@@ -130,7 +130,7 @@ impl fmt::Display for Network {
     }
 }
 
-/// The addresses that are served. By default those of this machine.
+/// List of the addresses that are served; by default those of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessList(Vec<Network>);
 
@@ -141,17 +141,17 @@ impl Default for AccessList {
 }
 
 impl AccessList {
-    /// These networks; none of them serves nobody.
+    /// Creates a list of these networks. An empty list serves nobody.
     pub fn new(networks: impl IntoIterator<Item = Network>) -> Self {
         Self(networks.into_iter().collect())
     }
 
-    /// Whether somebody with this address is served.
+    /// Whether clients with this address are served.
     pub fn allows(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(address))
     }
 
-    /// The networks.
+    /// Returns the networks.
     pub fn networks(&self) -> &[Network] {
         &self.0
     }

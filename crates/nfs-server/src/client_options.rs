@@ -1,4 +1,4 @@
-//! Rules of an export: which clients are served, what they may do, and as whom.
+//! Rules of an export: which clients are served, with which rights, and as which users.
 
 use crate::access_list::{AccessList, Network};
 use crate::fs::Identity;
@@ -6,15 +6,15 @@ use oncrpc::{Caller, Credential};
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 
-/// User and group of those who are not believed, or have none: `nobody` on most systems.
+/// User and group id of anonymous callers: `nobody` on most systems.
 pub const ANONYMOUS: u32 = 65_534;
 
-/// The user that callers are mapped to who are not believed or have no Unix identity.
+/// The user to which squashed callers and callers without a Unix identity are mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Anonymous {
-    /// User number.
+    /// User id.
     pub uid: u32,
-    /// Group number.
+    /// Group id.
     pub gid: u32,
 }
 
@@ -27,29 +27,29 @@ impl Default for Anonymous {
     }
 }
 
-/// Which callers are mapped to the [`Anonymous`] user.
+/// Squashing: which callers are mapped to the [`Anonymous`] user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Squash {
     /// Root and its group.
     #[default]
     Root,
-    /// Root and its group, unless the caller is known to be root of this machine: that one can do to the
-    /// files what it likes anyway.
+    /// Root and its group, unless the caller is verified as root of this machine, who has full
+    /// access to the files anyway.
     RemoteRoot,
-    /// Everybody.
+    /// All callers.
     All,
-    /// None, except callers without a Unix identity.
+    /// No callers, except those without a Unix identity.
     None,
 }
 
-/// What a client may do with an export, and as whom.
+/// Rights of a client on an export, and its user mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ClientOptions {
-    /// Whether the client can change nothing.
+    /// Whether the client has read-only access.
     pub read_only: bool,
-    /// Which of its callers are mapped to the anonymous user.
+    /// Which of the client's callers are mapped to the anonymous user.
     pub squash: Squash,
-    /// Who that is.
+    /// The anonymous user.
     pub anonymous: Anonymous,
 }
 
@@ -78,14 +78,14 @@ impl ClientOptions {
     }
 }
 
-/// A rule of an export: some clients, and what they may do.
+/// A rule of an export: clients and their options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientRule {
-    /// The clients as people call them, a network or the name of a host: MOUNT shows it.
+    /// Name of the clients for people, a network or a host name, which MOUNT lists.
     pub name: String,
-    /// Their addresses.
+    /// Addresses of the clients.
     pub networks: Vec<Network>,
-    /// What they may do.
+    /// Options of the clients.
     pub options: ClientOptions,
 }
 
@@ -98,18 +98,18 @@ pub struct ExportOptions {
     pub squash: Squash,
     /// Who the anonymous user is, for clients of `allow`.
     pub anonymous: Anonymous,
-    /// Addresses that are served with these options.
+    /// Addresses that are served with the options above.
     pub allow: AccessList,
-    /// Clients with options of their own, looked at in order and before `allow`.
+    /// Rules for clients with their own options. The first match counts, before `allow`.
     pub rules: Vec<ClientRule>,
-    /// The number of the export in file handles and of its file system in attributes. By default one
-    /// made of its name.
+    /// Number of the export in file handles, and of its file system in attributes. By default
+    /// derived from its name.
     pub fsid: Option<NonZeroU32>,
 }
 
 impl ExportOptions {
-    /// What a client with this address may do, if it is served: what the first rule with the address
-    /// says.
+    /// Returns the options for a client with this address, by the first matching rule; `None` if it
+    /// is not served.
     pub fn for_client(&self, address: IpAddr) -> Option<ClientOptions> {
         let has = |rule: &&ClientRule| rule.networks.iter().any(|some| some.contains(address));
         match self.rules.iter().find(has) {
@@ -134,7 +134,7 @@ impl ExportOptions {
         Some(options)
     }
 
-    /// Who is served, as people call them.
+    /// Returns the names of the clients that are served, for people.
     pub fn client_names(&self) -> impl Iterator<Item = String> {
         let rules = self.rules.iter().map(|rule| rule.name.clone());
         let allow = self.allow.networks().iter();

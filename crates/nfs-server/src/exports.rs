@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Why something cannot be exported.
+/// Why an export is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each variant is documented by its message")]
 pub enum ExportError {
@@ -31,8 +31,8 @@ pub enum ExportError {
     NotReached(String),
 }
 
-/// Everything that is served. Cloning it gives the same list, which can be [replaced](Self::replace)
-/// while it is in use.
+/// The list of exports. Clones share the list, which can be [replaced](Self::replace) while it is
+/// in use.
 #[derive(Clone)]
 pub struct Exports {
     inner: Arc<Inner>,
@@ -64,9 +64,10 @@ struct Absent {
 /// Why a path is in no export that can be mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unresolved {
-    /// No export is above it.
+    /// No export contains the path.
     NoExport,
-    /// The export above it has no file system now, or another one was unmounted on the way, for this reason.
+    /// The export that contains the path has no file system now, or one was unmounted on the way,
+    /// for this reason.
     Absent(String),
 }
 
@@ -107,7 +108,7 @@ impl Deref for ServedExport {
 }
 
 impl Exports {
-    /// No export yet. Handles are sealed with `key`.
+    /// Creates an empty list. Handles are sealed with `key`.
     pub fn new(key: HandleKey) -> Self {
         Self {
             inner: Arc::new(Inner {
@@ -117,21 +118,22 @@ impl Exports {
         }
     }
 
-    /// No export yet, with the same key: what [`replace`](Self::replace) takes is made of it.
+    /// Creates an empty list with the same key, to build the argument of
+    /// [`replace`](Self::replace).
     #[must_use]
     pub fn none(&self) -> Self {
         Self::new(self.inner.key.clone())
     }
 
-    /// The same with one more export, named as in `/data`.
+    /// Adds an export with a name such as `/data`.
     ///
-    /// Handles hold a number made of the name, or the [number that was
-    /// given](ExportOptions::fsid): they stay good while that stays, in whatever order the exports are
-    /// given.
+    /// Handles contain a number derived from the name, or the [configured
+    /// number](ExportOptions::fsid). They stay valid as long as it does, whatever the order of
+    /// exports.
     ///
     /// # Errors
     ///
-    /// If the name is none, or taken.
+    /// If the name is invalid or taken.
     pub fn with(
         self,
         name: &str,
@@ -151,13 +153,13 @@ impl Exports {
         Ok(self.with_list(list))
     }
 
-    /// The same with one more export whose file system is not there now, and why. It cannot be mounted and
-    /// is in no list, and calls with its handles are to come again later (NFS3ERR_JUKEBOX): clients wait
-    /// until the file system is back.
+    /// Adds an export whose file system is missing now, with the reason. It cannot be mounted and
+    /// is not listed, and calls with its handles are answered jukebox (NFS3ERR_JUKEBOX): clients
+    /// wait until the file system is back.
     ///
     /// # Errors
     ///
-    /// If the name is none, or taken.
+    /// If the name is invalid or taken.
     pub fn with_absent(
         self,
         name: &str,
@@ -181,13 +183,13 @@ impl Exports {
         other
     }
 
-    /// Serves what `others` has from now on, in all clones too. Calls that have begun go on with what
-    /// there was; handles of exports that are in both stay good if the keys are the same.
+    /// Replaces the list by that of `others`, in all clones too. Calls in service go on with the
+    /// old list. Handles of exports in both lists stay valid if the keys are equal.
     pub fn replace(&self, others: &Self) {
         self.inner.current.store(others.inner.current.load_full());
     }
 
-    /// Names of the exports, and their rules. What is mounted below them is not among them.
+    /// Returns the names of the exports and their rules, without file systems mounted below them.
     pub fn list(&self) -> Vec<(String, ExportOptions)> {
         let all = self.all();
         let named = all.exports.iter().filter(|export| export.above.is_none());
@@ -196,7 +198,8 @@ impl Exports {
             .collect()
     }
 
-    /// Whether any export is served to this address, or would be if its file system were there.
+    /// Whether any export is served to this address, including exports without a file system at
+    /// present.
     pub fn admits(&self, address: IpAddr) -> bool {
         let list = self.inner.current.load();
         let present = list.exports.iter().map(|export| &*export.options);

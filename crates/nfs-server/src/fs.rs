@@ -1,8 +1,8 @@
 //! The interface between the NFS service and a file system.
 //!
-//! The vocabulary is that of files, not of a protocol version: who asks, which file, what is wanted.
-//! Export rules (squash, read-only, who may mount) are applied before a file system is asked, and
-//! handles are sealed after it has answered.
+//! The terms are those of files, not of a protocol version: which caller, which file, which
+//! operation. Export rules (squash, read-only, access list) are applied before a file system is
+//! called, and handles are sealed after it has answered.
 
 mod acl;
 mod attributes;
@@ -27,7 +27,7 @@ use oncrpc::xdr;
 use oncrpc::xdr::Gather;
 
 bitflags::bitflags! {
-    /// What a caller may do with a file (RFC 1813 §3.3.4; the values are those of the wire).
+    /// Rights of a caller on a file (RFC 1813 §3.3.4; the values are those on the wire).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Access: u32 {
         /// Read data or a directory.
@@ -45,10 +45,10 @@ bitflags::bitflags! {
     }
 }
 
-/// A file that was looked up or made, and its attributes.
+/// A file that was looked up or created, with its attributes.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
-    /// Its name within the file system.
+    /// Identifier of the file within the file system.
     pub file: FileId,
     /// Its attributes.
     pub attributes: Attributes,
@@ -59,65 +59,65 @@ pub struct Found {
 pub struct ReadOut {
     /// The bytes, by reference.
     pub data: Gather,
-    /// Whether they reach to the end of the file.
+    /// Whether the data reaches the end of the file.
     pub eof: bool,
 }
 
 /// How durable written data must be before the call is answered (RFC 1813 §3.3.7, `stable_how`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stability {
-    /// Not at all: the client commits later.
+    /// Not durable: the client commits later.
     Unstable,
-    /// The data, and what is needed to find it.
+    /// The data is durable, and the metadata needed to read it.
     DataSync,
-    /// The data and all attributes.
+    /// The data and all attributes are durable.
     FileSync,
 }
 
-/// What became of written data.
+/// Result of a write.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteOut {
     /// Bytes written.
     pub count: u32,
-    /// How durable they are.
+    /// Durability of the data.
     pub committed: Stability,
 }
 
 /// How to create a regular file (RFC 1813 §3.3.8, `createhow3`).
 #[derive(Clone, Copy, Debug)]
 pub enum CreateHow {
-    /// An existing file is used as it is, but for its size.
+    /// An existing file is used unchanged, except for its size.
     Unchecked(SetAttributes),
     /// An existing file is an error.
     Guarded(SetAttributes),
-    /// An existing file is an error unless it was made by this very call, which is sent again.
+    /// An existing file is an error unless this very call, repeated, created it.
     Exclusive([u8; 8]),
 }
 
-/// What to make in a directory.
+/// Object to create in a directory.
 #[derive(Clone, Debug)]
 pub enum Make {
     /// A regular file.
     File(CreateHow),
     /// A directory.
     Directory(SetAttributes),
-    /// A symbolic link with this text, which is the client's to interpret.
+    /// A symbolic link with this text, which clients interpret.
     Symlink(Bytes, SetAttributes),
-    /// A named pipe, a socket or a device: a kind, and device numbers (major, minor).
+    /// A named pipe, socket or device: its kind, and device numbers (major, minor).
     Special(FileKind, (u32, u32), SetAttributes),
 }
 
-/// How much of a directory a reply can hold.
+/// Room for directory entries in a reply.
 #[derive(Clone, Copy, Debug)]
 pub struct DirBudget {
-    /// Most bytes of entries in the reply.
+    /// Bytes of entries in the reply, at most.
     pub total: usize,
     /// Bytes of an entry in the reply, without its name and without a handle.
     pub per_entry: usize,
     /// Bytes of a handle beside its [`FileId`].
     pub per_handle: usize,
-    /// Most bytes of names, cookies and ids (READDIRPLUS `dircount`, RFC 1813 §3.3.17): a hint,
-    /// of which one entry may be more.
+    /// Bytes of names, cookies and ids (READDIRPLUS `dircount`, RFC 1813 §3.3.17), at most. A hint,
+    /// which a single entry may exceed.
     pub names: usize,
 }
 
@@ -143,8 +143,8 @@ impl DirBudget {
     /// Bytes of the fileid, the length of the name, the cookie and the "one more follows" of an entry.
     pub const BASE: usize = 8 + 4 + 8 + 4;
 
-    /// Takes the room for one more entry, and for a handle if it comes with its file; `first` says
-    /// that it is the only one so far.
+    /// Takes room for one more entry, and for a handle if it comes with its file. `first` tells
+    /// that no other entry is in the reply.
     pub fn take(&mut self, name: &[u8], file: Option<FileId>, first: bool) -> bool {
         let name = xdr::padded(name.len());
         let handle = file.map_or(0, |file| {
@@ -163,31 +163,31 @@ impl DirBudget {
 /// One entry of a directory.
 #[derive(Clone, Debug)]
 pub struct DirEntry {
-    /// Where its name ends in [`DirPage::names`]; it begins where that of the entry before ends.
+    /// End of the name in [`DirPage::names`]. It begins at the end of the previous one.
     pub name_end: usize,
     /// Number of the file.
     pub fileid: u64,
-    /// Where reading goes on behind it.
+    /// Cookie to continue after this entry.
     pub cookie: u64,
-    /// The file, if it was asked for and could be had.
+    /// The file, if it was requested and could be looked up.
     pub found: Option<Found>,
 }
 
-/// Some entries of a directory, in its order.
+/// A page of entries of a directory, in the directory's order.
 #[derive(Clone, Debug, Default)]
 pub struct DirPage {
-    /// All names behind each other.
+    /// All names, concatenated.
     pub names: Vec<u8>,
     /// The entries.
     pub entries: Vec<DirEntry>,
-    /// Whether the last entry of the directory is among them, or was given before.
+    /// Whether the directory has no further entries.
     pub eof: bool,
-    /// Says that cookies are still good (RFC 1813 §3.3.16).
+    /// Cookie verifier (RFC 1813 §3.3.16).
     pub verifier: u64,
 }
 
 impl DirPage {
-    /// The entries with their names.
+    /// Returns the entries with their names.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &DirEntry)> {
         let mut start = 0;
         self.entries.iter().map(move |entry| {
@@ -209,43 +209,43 @@ impl DirPage {
     }
 }
 
-/// Where to begin reading a directory.
+/// Position in a directory at which to start reading.
 #[derive(Clone, Copy, Debug)]
 pub struct DirFrom {
-    /// Cookie of the entry before; 0 is the beginning.
+    /// Cookie of the previous entry; 0 is the beginning.
     pub cookie: u64,
-    /// What came with that cookie.
+    /// Cookie verifier that came with the cookie.
     pub verifier: u64,
 }
 
-/// Room in a file system, in bytes and files (RFC 1813 §3.3.18).
+/// Space of a file system, in bytes and files (RFC 1813 §3.3.18).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Space {
-    /// Bytes in all.
+    /// Total bytes.
     pub total: u64,
-    /// Bytes free.
+    /// Free bytes.
     pub free: u64,
-    /// Bytes free to this caller.
+    /// Bytes available to this caller.
     pub available: u64,
-    /// Files in all, existing and possible.
+    /// Total files, existing and possible.
     pub total_files: u64,
-    /// Files that can still be made.
+    /// Files that can still be created.
     pub free_files: u64,
-    /// Files that this caller can still make.
+    /// Files that this caller can still create.
     pub available_files: u64,
 }
 
-/// What a file system can do, for FSINFO and PATHCONF (RFC 1813 §3.3.19, §3.3.20).
+/// Limits and properties of a file system, for FSINFO and PATHCONF (RFC 1813 §3.3.19, §3.3.20).
 ///
-/// By default times in nanoseconds, names of 255 bytes, one link to a file, and sizes up to
-/// what fits a signed number of 64 bits.
+/// The default has times in nanoseconds, names of 255 bytes, one link per file, and sizes up to the largest
+/// signed 64-bit number.
 #[derive(Clone, Copy, Debug)]
 pub struct Abilities {
     /// Largest file, in bytes.
     pub max_file_size: u64,
     /// Resolution of times, in nanoseconds.
     pub time_step: u32,
-    /// Most hard links to a file.
+    /// Largest number of hard links to a file.
     pub max_links: u32,
     /// Longest name, in bytes.
     pub max_name: u32,
@@ -262,15 +262,15 @@ impl Default for Abilities {
     }
 }
 
-/// A file system to be exported.
+/// A file system that can be exported.
 ///
-/// What has to be written for one that is only read is `root`, `attributes`, `lookup`, `read` and
-/// `read_directory`. The operations that change something fail with [`Error::ReadOnly`] unless they are
-/// written too. The example `custom_file_system` of the crate `rpcrdma` has one.
+/// Each operation returns its result at once if it need not wait, and otherwise a job for a thread
+/// that may wait ([`Outcome`]). All connections share one value. Operations by `who` follow the
+/// Unix permission rules, as far as the file system can act for others than itself.
 ///
-/// Each operation returns its result at once where it need not wait, else a job for a thread that
-/// may ([`Outcome`]). One value is shared by all connections. Operations by `who` follow the Unix
-/// rules of permission, as far as the file system can act for others than itself.
+/// A file system that is only read implements `root`, `attributes`, `lookup`, `read` and `read_directory`. The
+/// operations that change something fail with [`Error::ReadOnly`] by default. The example `custom_file_system`
+/// of the crate `rpcrdma` implements one.
 pub trait FileSystem: Send + Sync {
     /// The directory everything is in.
     fn root(&self) -> FileId;

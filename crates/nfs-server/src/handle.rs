@@ -1,9 +1,9 @@
 //! Sealed file handles.
 //!
-//! A handle has 25 to 64 bytes: a format number, the export, the [`FileId`] by which the file system
-//! knows the file, and a message authentication code (SipHash-2-4 with 128 bits) over all of that
-//! under a key that only the server has. Who cannot compute the code cannot make a handle, not even
-//! of a file whose inode number is known.
+//! A handle has 25 to 64 bytes: a format number, the export, the [`FileId`] of the file in its file
+//! system, and a message authentication code (SipHash-2-4 with 128 bits) over all of that, under a
+//! key of the server. Without the key nobody can make a handle, not even of a file with a known
+//! inode number.
 
 use crate::fs::FileId;
 use nfs_proto::limits::MAX_HANDLE;
@@ -35,7 +35,7 @@ const _: () = assert!(HANDLE_FRAME + FileId::MAX == MAX_HANDLE as usize);
 #[derive(Clone)]
 pub struct HandleKey([u8; Self::LEN]);
 
-/// Why there is no key.
+/// Why the key cannot be loaded or created.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each variant is documented by its message")]
 pub enum KeyError {
@@ -61,7 +61,7 @@ impl HandleKey {
     /// Name of the file with the key in a state directory.
     const FILE: &'static str = "handle.key";
 
-    /// A key for this run: handles are not good after a restart.
+    /// Creates a key for this run: handles are invalid after a restart.
     ///
     /// # Errors
     ///
@@ -72,11 +72,11 @@ impl HandleKey {
         Ok(Self(key))
     }
 
-    /// The key kept in a state directory, which is made, with the key, if it is not there yet.
+    /// Loads the key from a state directory. Creates the directory and the key if they are missing.
     ///
     /// # Errors
     ///
-    /// If there is something else in its place, or it cannot be read or made.
+    /// If something else has its name, or it cannot be read or created.
     pub fn load_or_create(state_dir: &Path) -> Result<Self, KeyError> {
         if let Some(key) = Self::load(state_dir)? {
             return Ok(key);
@@ -92,11 +92,11 @@ impl HandleKey {
         Self::parse(&std::fs::read(&path).map_err(failed)?, &path)
     }
 
-    /// The key kept in a state directory, if there is one.
+    /// Loads the key from a state directory, if there is one.
     ///
     /// # Errors
     ///
-    /// If there is something else in its place, or it cannot be read.
+    /// If something else has its name, or it cannot be read.
     pub fn load(state_dir: &Path) -> Result<Option<Self>, KeyError> {
         let path = state_dir.join(Self::FILE);
         let failed = |error| KeyError::File {

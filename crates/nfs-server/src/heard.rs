@@ -1,4 +1,4 @@
-//! What a test logs.
+//! Captures the log of a test.
 
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};

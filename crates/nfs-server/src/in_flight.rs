@@ -1,4 +1,4 @@
-//! How many calls of a program may wait for a thread or a disk, in all and of one client.
+//! Limits on the calls of a program that wait for a thread or a disk, in total and per client.
 
 use oncrpc::{Caller, PeerGroup};
 use std::collections::HashMap;

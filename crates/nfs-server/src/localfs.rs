@@ -1,31 +1,31 @@
-//! A directory of this machine as a file system to export.
+//! A local directory as a file system to export.
 //!
-//! It never leaves the directory: every name is opened by `openat2` as one component beneath a
+//! It is confined to the directory: every name is opened by `openat2` as one component beneath a
 //! directory that was reached in the same way from the root, without following symbolic links and
-//! without crossing into other mounts. Symbolic links are the client's business.
+//! without crossing mounts. Symbolic links are left to clients.
 //!
-//! Run by root, it acts for the caller: what changes something is done with the caller's identity, and
-//! for what only looks the kernel is asked whether the caller may; see `caller.rs`. Access control
-//! lists, quotas and reserved blocks are so those of the caller. Run by anybody else, everything is
-//! done as that user.
+//! Run by root, it acts for the caller: changes are made with the caller's identity, and before a
+//! read-only operation the kernel is asked whether the caller has the right; see `caller.rs`. So
+//! access control lists, quotas and reserved blocks are those of the caller. Run by another user,
+//! everything is done as that user.
 //!
-//! What it cannot do: where a file system does not tell when a file was made (overlayfs, some in FUSE) and
-//! there are no handles of the kernel, a new file with the inode number of an old one has its handle; that
-//! is warned of at the start. A directory that somebody on this machine moves out of the export is served
-//! for one more second. A file that is moved out stays served to whom has its handle, as by a kernel server
-//! with `no_subtree_check`: that it is the same file can be seen, but not that it has left.
+//! Limitations: on a file system without birth times (overlayfs, some in FUSE) and without kernel
+//! handles, a new file with the inode number of an old one has its handle; the server warns of that
+//! at start. A directory that a local user moves out of the export is served for one more second. A
+//! file that is moved out stays accessible to clients with its handle, as with `no_subtree_check`
+//! of the kernel's server: that it is the same file is visible, but not that it has left.
 //!
-//! **Handles** hold a handle of the kernel, where the file system has them and this process may open
-//! them (`kernel.rs`): that needs no state, and neither renames by others nor restarts matter to it.
-//! Otherwise they hold inode number, a hash of the time of birth, and the inode number of the directory in
-//! which the file was first seen. How a file is found again from that, after a restart too, is told in
+//! **Handles** contain a kernel handle, if the file system has them and this process may open them
+//! (`kernel.rs`). That needs no state, and survives renames by others and restarts. Otherwise they
+//! contain the inode number, a hash of the birth time, and the inode number of the directory in
+//! which the file was first seen. How a file is found again from that, also after a restart, is in
 //! `find.rs`, `places.rs` and `table.rs`.
 //!
 //! **Mount points** within the export are not crossed (`mounts.rs`): a client sees the directory under the
 //! mount, where this process may reach it.
 //!
-//! **Nothing idle stays open** (`sweep.rs`): the space of a file that somebody on this machine removes is
-//! free within two seconds, and a program can be executed as long after the last write to it.
+//! **Idle files are closed** (`sweep.rs`): the space of a file that a local user removes is free
+//! within two seconds, and a program can be executed that long after the last write to it.
 //!
 //! **What waits.** GETATTR, ACCESS, LOOKUP and READ are tried without waiting (`RESOLVE_CACHED`,
 //! `RWF_NOWAIT`) and become a job when the kernel would have to read a disk. Unstable writes of up
@@ -103,7 +103,7 @@ use sys::{Pace, ProcFd, Stat, Stop, Try};
 use table::Table;
 use turns::Turns;
 
-/// Largest unstable write that is tried without waiting, in bytes.
+/// Largest unstable write to try without waiting, in bytes.
 pub const INLINE_WRITE: usize = 64 << 10;
 
 /// Largest write to a file system in memory that is done without a job, in bytes: it takes as long as a
@@ -121,7 +121,7 @@ const REMEMBERED_PLACES: usize = 65_536;
 /// disk.
 const SHORT_LINK: u64 = 59;
 
-/// A directory of this machine.
+/// A local directory.
 #[derive(Clone)]
 pub struct LocalFs {
     inner: Arc<Inner>,
@@ -199,9 +199,9 @@ struct Inner {
 
 /// How files are found from their handles.
 enum Resolver {
-    /// By handles of the kernel.
+    /// Files are found by kernel handles.
     Kernel(KernelHandles),
-    /// By their places.
+    /// Files are found by their locations.
     Table(Table),
 }
 
@@ -215,11 +215,11 @@ struct Caches {
 }
 
 impl LocalFs {
-    /// Opens a directory to be exported.
+    /// Opens a directory for export.
     ///
     /// # Errors
     ///
-    /// If it is none, cannot be opened, or the state cannot be kept.
+    /// If it is not a directory, cannot be opened, or the state cannot be stored.
     pub fn open(path: impl AsRef<Path>, options: LocalFsOptions) -> Result<Self, OpenError> {
         let path = path.as_ref();
         let path = std::fs::canonicalize(path).map_err(|error| OpenError::Directory {
@@ -235,22 +235,23 @@ impl LocalFs {
         Ok(Self { inner })
     }
 
-    /// Whether this process does operations for the caller, with its rights, rather than all as the user
-    /// who runs it: it is run by root, and can act as others.
+    /// Whether this process acts for the caller with the caller's rights, instead of as the user
+    /// who runs it: it runs as root and can change its identity.
     pub fn acts_for_callers() -> bool {
         open::acts_for_callers().is_ok_and(|acts| acts)
     }
 
-    /// Has a mount point within the directory be [`Error::Busy`] instead of the directory under the mount,
-    /// unless the mount is one of these, by their ids (`statx`, `STATX_MNT_ID`). For exports that cross
-    /// mounts: nobody sees, and writes to, what is under a mount that will be served in a moment. None:
-    /// every mount is known, as it is at first.
+    /// Makes lookups of unknown mount points within the directory fail with [`Error::Busy`],
+    /// instead of showing the directory under the mount. `known` has the ids of known mounts
+    /// (`statx`, `STATX_MNT_ID`). For exports that cross mounts: clients must not see or write to
+    /// the directory under a mount that is about to be served. With `None`, which is the default,
+    /// every mount is known.
     pub fn know_mounts(&self, known: Option<Arc<HashSet<u64>>>) {
         self.inner.known_mounts.store(known);
     }
 
-    /// Whether files are found by handles of the kernel, which need no state and survive renames by others
-    /// and restarts, rather than with a table.
+    /// Whether files are found by kernel handles, which need no state and survive renames by others
+    /// and restarts, instead of by a table.
     pub fn has_kernel_handles(&self) -> bool {
         self.inner.table().is_none()
     }

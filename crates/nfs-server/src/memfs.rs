@@ -1,8 +1,8 @@
 //! A file system in memory, of bounded size, for tests and measurements.
 //!
-//! READ hands out what WRITE brought in, by reference: no data is copied, but for pieces so small
-//! that holding their whole buffer would cost more. It follows all rules of permission, and forgets
-//! everything when it is dropped.
+//! READ returns what WRITE stored, by reference: no data is copied, except pieces so small that
+//! holding their whole buffer would cost more. It enforces all permission rules. Everything is lost
+//! when it is dropped.
 
 mod change;
 mod content;
@@ -34,9 +34,9 @@ pub struct MemFs {
 }
 
 impl MemFs {
-    /// An empty file system that holds up to `limit` bytes, those for its own keeping included.
+    /// Creates an empty file system of up to `limit` bytes, including its own bookkeeping.
     ///
-    /// Everybody may write to its root.
+    /// All users may write to its root.
     pub fn new(limit: u64) -> Self {
         Self {
             tree: RwLock::new(Tree::new(limit)),

@@ -1,9 +1,9 @@
 //! Counts and latencies of calls, by procedure.
 //!
-//! They are counted in memory that threads share as little as they can, and added up when somebody
-//! looks: a call costs one or two additions, no lock and no memory. The time of a call that is answered at
-//! once is taken about once in [`SAMPLED`] calls, at random, and counts for those since the last one that
-//! was; that of a job always is.
+//! Counters are sharded so that threads rarely share memory, and summed when read: a call costs one
+//! or two additions, no lock and no allocation. The latency of a call that is answered at once is
+//! measured in about one of [`SAMPLED`] calls, at random, and counts for those since the last
+//! measured one; that of a job is always measured.
 
 use nfs_proto::{Procedure, Status};
 use oncrpc::{Answer, Reply, Respond};
@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Of so many calls that are answered at once, the time of one is taken, on average: to read the clock twice for each
-/// would cost a small call a fiftieth of its time.
+/// Sampling rate of latencies: one of this many calls that are answered at once is measured, on
+/// average. To read the clock twice for each call would cost a small call a fiftieth of its time.
 pub const SAMPLED: u32 = 16;
 
 /// Buckets of a [`LatencyHistogram`].
@@ -25,60 +25,61 @@ const SHARDS: usize = 16;
 /// Procedures of NFS version 3.
 const PROCEDURES: usize = Procedure::Commit as usize + 1;
 
-/// What calls of a program were made, and what came of them, by procedure.
+/// Statistics of a program, by procedure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramStats {
-    /// The program: `nfs`, `mount` or `nfsacl`.
+    /// Name of the program: `nfs`, `mount` or `nfsacl`.
     pub program: &'static str,
     /// Every procedure of the program, in the order of their numbers.
     pub procedures: Vec<ProcedureStats>,
 }
 
-/// The calls of one procedure.
+/// Statistics of one procedure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcedureStats {
-    /// Its name, for NFS and MOUNT as in RFC 1813 §3.3 and §5.2.
+    /// Name of the procedure, for NFS and MOUNT as in RFC 1813 §3.3 and §5.2.
     pub name: &'static str,
     /// Calls that were answered.
     pub calls: u64,
-    /// Of these, those that failed, by the kind of failure.
+    /// Failed calls, by class of error.
     pub errors: [(ErrorClass, u64); ErrorClass::ALL.len()],
-    /// How long it took to answer them.
+    /// Latencies of the calls.
     pub latency: LatencyHistogram,
 }
 
 impl ProcedureStats {
-    /// Calls that failed.
+    /// Number of failed calls.
     pub fn failed(&self) -> u64 {
         self.errors.iter().map(|(_, count)| count).sum()
     }
 }
 
-/// Kinds of failures.
+/// Class of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorClass {
-    /// There is no such file.
+    /// The file does not exist.
     NotFound,
-    /// The handle is of a file that is gone, or is none.
+    /// The handle is invalid, or its file is gone.
     Stale,
-    /// The caller may not do it, or nobody may.
+    /// Permission is denied to the caller, or to everybody.
     Denied,
-    /// There is something of that name, or in that directory, or it is of another kind.
+    /// The target exists, is not empty, or is of another kind.
     Exists,
-    /// There is no space left, or the quota is used up.
+    /// No space is left, or the quota is exceeded.
     Space,
-    /// The client is to come again later.
+    /// The client should retry later (jukebox).
     Jukebox,
-    /// Arguments that are invalid, or not supported.
+    /// Arguments are invalid or not supported.
     Invalid,
-    /// The server failed.
+    /// The server had an internal error.
     Server,
-    /// RPC failed: arguments could not be read, a credential was refused, or a reply had no room.
+    /// RPC failed: arguments could not be decoded, a credential was refused, or a reply had no
+    /// room.
     Rpc,
 }
 
 impl ErrorClass {
-    /// Every kind.
+    /// All classes.
     pub const ALL: [Self; 9] = [
         Self::NotFound,
         Self::Stale,
@@ -91,7 +92,7 @@ impl ErrorClass {
         Self::Rpc,
     ];
 
-    /// Its name, in lower case with underscores.
+    /// Returns the name in lower case with underscores.
     pub fn name(self) -> &'static str {
         match self {
             Self::NotFound => "not_found",
@@ -128,28 +129,28 @@ impl ErrorClass {
     }
 }
 
-/// Latencies in buckets, each twice as wide as the one before.
+/// Histogram of latencies, with buckets of doubling width.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencyHistogram {
     /// Calls in each bucket; the last one has no bound.
     pub buckets: [u64; LATENCY_BUCKETS],
-    /// All their times together.
+    /// Sum of all latencies.
     pub sum: Duration,
 }
 
 impl LatencyHistogram {
-    /// The time up to which calls are in this bucket, none for the last one.
+    /// Returns the upper bound of a bucket; `None` for the last one.
     pub fn bound(bucket: usize) -> Option<Duration> {
         (bucket + 1 < LATENCY_BUCKETS).then(|| Duration::from_micros(1 << bucket))
     }
 
-    /// Calls in all buckets.
+    /// Returns the number of calls in all buckets.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// The time that this part of the calls does not exceed, as the bound of a bucket; none without
-    /// calls. What is beyond all bounds counts as the largest one.
+    /// Returns the latency that this fraction of the calls does not exceed, as the bound of a
+    /// bucket; `None` without calls. Calls in the last bucket count as the largest bound.
     pub fn quantile(&self, part: f64) -> Option<Duration> {
         let count = self.count();
         let mut below = 0;
@@ -160,7 +161,7 @@ impl LatencyHistogram {
         Self::bound(bucket.min(LATENCY_BUCKETS - 2))
     }
 
-    /// The calls since an earlier snapshot.
+    /// Returns the difference to an earlier snapshot.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let mut since = *self;

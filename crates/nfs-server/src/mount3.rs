@@ -96,7 +96,7 @@ impl Refusal {
 }
 
 impl Mount3 {
-    /// The program for these exports.
+    /// Creates the program for these exports.
     pub fn new(exports: Exports) -> Self {
         Self {
             exports,
@@ -108,12 +108,12 @@ impl Mount3 {
         }
     }
 
-    /// What calls were answered so far, over any transport.
+    /// Returns the statistics of all calls, over any transport.
     pub fn stats(&self) -> ProgramStats {
         self.metrics.stats()
     }
 
-    /// The same with the groups of callers from here.
+    /// Sets the source of callers' groups.
     #[must_use]
     pub fn with_users(mut self, users: UserGroups) -> Self {
         self.users = users;
@@ -200,8 +200,9 @@ impl Mount3 {
         reply(call, &Err::<Mounted, _>(refusal.status))
     }
 
-    /// Logs how many refusals were not logged, as those for one address are limited, in periods of
-    /// [`WARNING_PERIOD`](oncrpc::warnings::WARNING_PERIOD) that are over by `now`. To be called now and then.
+    /// Logs the number of suppressed warnings about refusals, in periods of
+    /// [`WARNING_PERIOD`](oncrpc::warnings::WARNING_PERIOD) that ended by `now`. Call it now and
+    /// then.
     pub fn summarise(&self, now: Instant) {
         for Suppressed { peer, count } in self.warnings.summary(now) {
             match peer {

@@ -1,8 +1,8 @@
 //! The NFS version 3 program (RFC 1813 §3).
 //!
-//! Each procedure reads its arguments, opens the handles in them, asks the file system, and writes
-//! what it says in the form of the protocol. A result that is there at once is answered on the
-//! connection's own task, without a hop to another thread.
+//! Each procedure decodes its arguments, opens the handles in them, calls the file system, and
+//! encodes the result. A result that is available at once is returned on the connection's own task,
+//! without a hop to another thread.
 
 #![expect(
     clippy::result_large_err,
@@ -40,10 +40,10 @@ use std::time::Instant;
 
 pub use duplicate_requests::DuplicateRequestStats;
 
-/// Most bytes of a READ (RFC 1813 §3.3.19, `rtmax`). A call for more gets this much.
+/// Largest READ in bytes (RFC 1813 §3.3.19, `rtmax`). A call for more gets this much.
 pub const MAX_READ: u32 = 1 << 20;
 
-/// Most bytes of a WRITE (RFC 1813 §3.3.19, `wtmax`). Of more, this much is written.
+/// Largest WRITE in bytes (RFC 1813 §3.3.19, `wtmax`). Of a larger one, this much is written.
 pub const MAX_WRITE: u32 = 1 << 20;
 
 /// Most calls of all clients together that wait for a thread or a disk: those of some hundred busy
@@ -64,7 +64,7 @@ pub struct Nfs3 {
 type PostOp = Option<Attributes>;
 
 impl Nfs3 {
-    /// The program for these exports. Memory for directory listings comes from `pool`.
+    /// Creates the program for these exports. Memory for directory listings comes from `pool`.
     pub fn new(exports: Exports, pool: Pool) -> Self {
         Self {
             exports,
@@ -76,32 +76,33 @@ impl Nfs3 {
         }
     }
 
-    /// What calls were answered so far.
+    /// Returns the statistics of all calls.
     pub fn stats(&self) -> ProgramStats {
         self.metrics.stats()
     }
 
-    /// Files and directories that the exported file systems keep open between calls.
+    /// Returns the number of files and directories that the exported file systems keep open between
+    /// calls.
     pub fn open_files(&self) -> usize {
         let exports = self.exports.all();
         let files = exports.exports.iter();
         files.map(|export| export.fs.open_files()).sum()
     }
 
-    /// What the duplicate request cache has done so far.
+    /// Returns the statistics of the duplicate request cache.
     pub fn duplicate_requests(&self) -> DuplicateRequestStats {
         self.duplicates.stats()
     }
 
-    /// The same with the groups of callers from here.
+    /// Sets the source of callers' groups.
     #[must_use]
     pub fn with_users(mut self, users: UserGroups) -> Self {
         self.users = users;
         self
     }
 
-    /// Calls that came again on a connection, and were not executed: of the connections that had any, the
-    /// last thousands are known.
+    /// Returns how many repeated calls on a connection were answered from the duplicate request
+    /// cache. Known for the last few thousand connections that had any.
     pub fn duplicate_requests_on(&self, connection: ConnectionId) -> u64 {
         self.duplicates.hits_on(connection)
     }

@@ -1,8 +1,8 @@
-//! Groups of users as the user database of this machine has them, instead of those that callers claim.
+//! Groups of users from the user database of this machine, instead of those that callers claim.
 //!
-//! AUTH_SYS has room for 16 groups (RFC 5531 Appendix A), and everybody can claim any. The database may
-//! be far away, so that it is asked by jobs only, and what it said is kept for a while. One that hangs
-//! holds some of their threads, and no more.
+//! AUTH_SYS has room for 16 groups (RFC 5531 Appendix A), and any caller can claim any group. The
+//! database may be remote, so only jobs query it, and results are cached. If it hangs, it blocks a
+//! bounded number of their threads.
 
 use crate::client_options::ANONYMOUS;
 use nix::unistd::{Uid, User, getgrouplist};
@@ -32,7 +32,7 @@ const MAX_LOOKUPS: usize = 16;
 /// to come again.
 const LOOKUP_WAIT: Duration = Duration::from_secs(2);
 
-/// Where the groups of users are to be had.
+/// Source of the groups of users.
 pub trait UserDatabase: Send + Sync {
     /// The entry of a user; `None` if there is none. It may take long.
     ///
@@ -42,12 +42,12 @@ pub trait UserDatabase: Send + Sync {
     fn user(&self, uid: u32) -> io::Result<Option<UserEntry>>;
 }
 
-/// What the database has about a user.
+/// Entry of a user in the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserEntry {
-    /// The user's own group.
+    /// Primary group.
     pub gid: u32,
-    /// All groups, that one included.
+    /// All groups, including the primary one.
     pub groups: Vec<u32>,
 }
 
@@ -69,10 +69,10 @@ impl UserDatabase for SystemUsers {
     }
 }
 
-/// Replaces the groups that callers claim by those of the user database.
+/// Replaces claimed groups by those of the user database.
 ///
-/// It does so for users of this machine that were [identified](oncrpc::Caller::local_uid), and for all
-/// callers if it was told to. Cloning it gives the same one.
+/// Applies to users of this machine that were [identified](oncrpc::Caller::local_uid), and to all
+/// callers if configured. Clones share their state.
 #[derive(Clone)]
 pub struct UserGroups {
     of_everybody: bool,
@@ -112,7 +112,7 @@ impl Default for UserGroups {
 }
 
 impl UserGroups {
-    /// For users of this machine only.
+    /// Creates it for users of this machine only.
     pub fn new(database: impl UserDatabase + 'static) -> Self {
         Self {
             of_everybody: false,
@@ -125,8 +125,8 @@ impl UserGroups {
         }
     }
 
-    /// For all callers with AUTH_SYS, on other machines too. These keep the group that they claim to act
-    /// in, so that newgrp(1) works there.
+    /// Extends it to all callers with AUTH_SYS, on other machines too. These keep their claimed
+    /// primary group, so that newgrp(1) works there.
     #[must_use]
     pub fn of_everybody(mut self) -> Self {
         self.of_everybody = true;

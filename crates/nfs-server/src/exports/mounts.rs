@@ -1,8 +1,8 @@
 //! File systems that are mounted below an export and served with it (`crossmnt` of exports(5)).
 //!
-//! Such a file system is an export with the rules of the one above and a number of its own, so that clients
-//! see where one file system ends and the next begins. It is reached by the LOOKUP of its name in the
-//! directory above, and left by that of `..`; lists of exports do not have it.
+//! Such a file system is an export with the rules of the one above and a number of its own, so that
+//! clients see the boundary between file systems. LOOKUP of its name in the directory above enters
+//! it, and LOOKUP of `..` leaves it; it is not in lists of exports.
 
 use super::{Export, ExportError, Exports, List, below};
 use crate::fs::{Access, Attributes, Error, FileId, FileSystem, Identity, Name, Seen, Step};
@@ -48,15 +48,15 @@ pub(crate) struct Crossing {
 }
 
 impl Exports {
-    /// The same with a file system that is mounted at `path`, which is named as clients see it: it begins
-    /// with the name of an export, whose rules it has. Mounts above it have to be there already.
+    /// Adds a file system that is mounted at `path`, as clients see it: the path begins with the
+    /// name of an export, whose rules apply. Mounts above it must have been added before.
     ///
-    /// Handles of its files hold a number made of that of the export and the path below it. This may wait
-    /// for a disk.
+    /// Handles of its files contain a number derived from that of the export and the path below it.
+    /// This may wait for a disk.
     ///
     /// # Errors
     ///
-    /// If there is no export above the path, something there has this name, or the path does not lead there.
+    /// If no export contains the path, the name is taken, or the path does not lead there.
     pub fn with_mount(self, path: &str, fs: Arc<dyn FileSystem>) -> Result<Self, ExportError> {
         let mut list = List::clone(&self.inner.current.load());
         let point = MountPoint::find(&list, path)?;
@@ -79,15 +79,15 @@ impl Exports {
         Ok(self.with_list(list))
     }
 
-    /// The same with a path at which a file system was mounted that is not there any more. The directory that
-    /// it was mounted on is not shown in its place: clients would write there what belongs elsewhere. They
-    /// are told that their handles are stale.
+    /// Adds a path at which a file system was mounted that is gone now. The underlying directory is
+    /// not shown in its place: clients would write there what belongs elsewhere. Their handles are
+    /// stale.
     ///
     /// This may wait for a disk.
     ///
     /// # Errors
     ///
-    /// If there is no export above the path, something there has this name, or the path does not lead there.
+    /// If no export contains the path, the name is taken, or the path does not lead there.
     pub fn with_unmounted(self, path: &str) -> Result<Self, ExportError> {
         let mut list = List::clone(&self.inner.current.load());
         let point = MountPoint::find(&list, path)?;

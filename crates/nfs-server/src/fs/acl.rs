@@ -2,7 +2,7 @@
 
 use super::Identity;
 
-/// Whom an entry of a list is about, in the order that lists have.
+/// Subject of an entry, in the order of lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AclWho {
     /// The owner of the file.
@@ -13,7 +13,7 @@ pub enum AclWho {
     OwningGroup,
     /// A group.
     Group(u32),
-    /// Nobody: the most that users, groups and the owning group of the list have.
+    /// The mask: an upper bound for users, groups and the owning group of the list.
     Mask,
     /// All others.
     Other,
@@ -22,13 +22,13 @@ pub enum AclWho {
 /// One entry of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AclEntry {
-    /// Whom it is about.
+    /// Subject of the entry.
     pub who: AclWho,
-    /// Read (4), write (2), execute (1).
+    /// Rights: read (4), write (2), execute (1).
     pub rights: u32,
 }
 
-/// A list that says of everybody what it may do.
+/// A complete access control list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acl {
     /// In the order of [`AclWho`].
@@ -36,8 +36,9 @@ pub struct Acl {
 }
 
 impl Acl {
-    /// A list of these entries in any order; `None` if they are none: the owner, the owning group and
-    /// others have one entry each, nobody has two, and there is a mask where users or groups are named.
+    /// Creates a list from entries in any order; `None` if they are not a valid list: the owner,
+    /// the owning group and others need one entry each, no subject may have two, and named users or
+    /// groups need a mask.
     pub fn new(mut entries: Vec<AclEntry>) -> Option<Self> {
         entries.sort_by_key(|entry| entry.who);
         let twice = entries.windows(2).any(|pair| pair[0].who == pair[1].who);
@@ -60,7 +61,7 @@ impl Acl {
         (!twice && all_there && possible).then_some(list)
     }
 
-    /// The list of a file that has none: what its mode says.
+    /// Returns the list that is equivalent to a mode.
     pub fn of_mode(mode: u32) -> Self {
         let entry = |who, shift: u32| AclEntry {
             who,
@@ -75,12 +76,12 @@ impl Acl {
         }
     }
 
-    /// The entries, in order.
+    /// Returns the entries, in order.
     pub fn entries(&self) -> &[AclEntry] {
         &self.entries
     }
 
-    /// What the entry about `who` says.
+    /// Returns the rights in the entry of `who`.
     pub fn rights(&self, who: AclWho) -> Option<u32> {
         let entry = self.entries.iter().find(|entry| entry.who == who)?;
         Some(entry.rights)
@@ -117,25 +118,25 @@ impl Acl {
 /// The lists of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acls {
-    /// Who may do what.
+    /// The access list.
     pub access: Acl,
-    /// Of a directory that has one: what the access list of what is made in it is made of.
+    /// The default list of a directory, from which new entries inherit theirs.
     pub default: Option<Acl>,
 }
 
-/// What to do with a list.
+/// Change of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum SetAcl {
-    /// Leave it.
+    /// Keep the list.
     #[default]
     Keep,
-    /// Remove it: an access list leaves the mode behind.
+    /// Remove the list; without an access list the mode applies.
     Remove,
-    /// Set it.
+    /// Set the list.
     To(Acl),
 }
 
-/// Lists to set.
+/// Changes of both lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetAcls {
     /// The access list.

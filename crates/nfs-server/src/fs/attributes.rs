@@ -3,36 +3,36 @@
 use smallvec::SmallVec;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Bits of a mode beside the nine of permission.
+/// Bits of a mode beside the nine permission bits.
 pub mod mode {
-    /// All bits that a mode has.
+    /// All bits of a mode.
     pub const ALL: u32 = 0o7777;
     /// Set user id on execution.
     pub const SET_UID: u32 = 0o4000;
-    /// Set group id on execution; of a directory: what is made in it is of its group.
+    /// Set group id on execution; on a directory: new entries inherit its group.
     pub const SET_GID: u32 = 0o2000;
-    /// Of a directory: only the owner of an entry may remove it.
+    /// On a directory: only the owner of an entry may remove it.
     pub const STICKY: u32 = 0o1000;
 }
 
 /// Identity of a caller, after squashing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// User.
+    /// User id.
     pub uid: u32,
-    /// Group of what it makes.
+    /// Primary group id, the group of new files.
     pub gid: u32,
-    /// Other groups it is in.
+    /// Supplementary groups.
     pub groups: SmallVec<[u32; 16]>,
 }
 
 impl Identity {
-    /// The user who may do everything.
+    /// Returns the identity of root.
     pub fn root() -> Self {
         Self::new(0, 0)
     }
 
-    /// A user of one group.
+    /// Creates the identity of a user with one group.
     pub fn new(uid: u32, gid: u32) -> Self {
         Self {
             uid,
@@ -41,12 +41,12 @@ impl Identity {
         }
     }
 
-    /// Whether it is in that group.
+    /// Whether it is a member of the group.
     pub fn in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)
     }
 
-    /// Whether it may do everything.
+    /// Whether it is root.
     pub fn is_root(&self) -> bool {
         self.uid == 0
     }
@@ -75,7 +75,7 @@ pub struct Time {
 }
 
 impl Time {
-    /// The system's time.
+    /// Returns the current time.
     pub fn now() -> Self {
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -90,19 +90,19 @@ impl Time {
 /// Attributes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// Its type.
+    /// Type of the file.
     pub kind: FileKind,
     /// Permissions and the bits of [`mode`].
     pub mode: u32,
-    /// Names it has.
+    /// Number of hard links.
     pub links: u32,
     /// Owner.
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Bytes in it.
+    /// Size in bytes.
     pub size: u64,
-    /// Bytes it takes on the disk.
+    /// Bytes allocated on the disk.
     pub used: u64,
     /// Major and minor number of a device.
     pub device: (u32, u32),
@@ -117,12 +117,12 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// Whether it is a directory.
+    /// Whether the file is a directory.
     pub fn is_directory(&self) -> bool {
         self.kind == FileKind::Directory
     }
 
-    /// The part of them by which a client sees whether a file changed.
+    /// Returns the attributes by which a client detects changes of a file.
     pub fn before(&self) -> Before {
         Before {
             size: self.size,
@@ -135,7 +135,7 @@ impl Attributes {
 /// Attributes of a file from before an operation (RFC 1813 §2.6, `wcc_attr`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Before {
-    /// Bytes in it.
+    /// Size in bytes.
     pub size: u64,
     /// Last change of the data.
     pub mtime: Time,
@@ -143,28 +143,29 @@ pub struct Before {
     pub ctime: Time,
 }
 
-/// Weak cache consistency: a file before and after an operation (RFC 1813 §2.6, `wcc_data`).
+/// Weak cache consistency data: attributes before and after an operation (RFC 1813 §2.6,
+/// `wcc_data`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wcc {
-    /// Before, if it is known.
+    /// Attributes before the operation, if known.
     pub before: Option<Before>,
-    /// After, if it is known.
+    /// Attributes after the operation, if known.
     pub after: Option<Attributes>,
 }
 
-/// How to set a time.
+/// Change of a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetTime {
-    /// Leave it.
+    /// Keep the time.
     #[default]
     Keep,
-    /// To the time of the server.
+    /// Set it to the server's time.
     Now,
-    /// To this.
+    /// Set it to this time.
     To(Time),
 }
 
-/// Attributes to set; the others are left.
+/// Attributes to set; `None` leaves one unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttributes {
     /// Permissions and the bits of [`mode`].
@@ -182,7 +183,7 @@ pub struct SetAttributes {
 }
 
 impl SetAttributes {
-    /// Only a mode.
+    /// Sets only a mode.
     pub fn mode(mode: u32) -> Self {
         Self {
             mode: Some(mode),
@@ -190,7 +191,7 @@ impl SetAttributes {
         }
     }
 
-    /// Only a size.
+    /// Sets only a size.
     pub fn size(size: u64) -> Self {
         Self {
             size: Some(size),

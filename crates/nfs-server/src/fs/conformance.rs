@@ -1,4 +1,4 @@
-//! One set of tests that every file system here passes.
+//! Conformance tests for all file systems of this crate.
 //!
 //! Each test is a function over a [`Subject`]; the macro at the end runs all of them over a fresh
 //! [`MemFs`] and a fresh [`LocalFs`], with handles of the kernel, where there are any, and with the table.

@@ -4,8 +4,8 @@ use std::fmt;
 
 /// Identifies a file within its file system, for as long as the file exists.
 ///
-/// Between 1 and 40 bytes that only the file system understands. A client gets them inside of a
-/// sealed handle, so that they come back as they were given out, or not at all.
+/// Between 1 and 40 bytes that only the file system interprets. Clients get them within sealed
+/// handles, so that they come back unchanged or not at all.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileId {
     len: u8,
@@ -14,10 +14,11 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// Most bytes of an id: with format, export and code they are a handle of 64 bytes.
+    /// Largest length of an id in bytes; with format, export and code it makes a handle of 64
+    /// bytes.
     pub const MAX: usize = 40;
 
-    /// The id of these bytes; nothing if there are none, or more than [`MAX`](Self::MAX).
+    /// Creates an id from bytes; `None` if there are none, or more than [`MAX`](Self::MAX).
     pub fn new(bytes: &[u8]) -> Option<Self> {
         if bytes.is_empty() {
             return None;
@@ -30,7 +31,7 @@ impl FileId {
         })
     }
 
-    /// The id of these words, of 24 bytes.
+    /// Creates an id of 24 bytes from three words.
     pub fn of_words(words: [u64; 3]) -> Self {
         let mut all = [0; Self::MAX];
         for (place, word) in all.chunks_exact_mut(8).zip(words) {
@@ -42,14 +43,14 @@ impl FileId {
         }
     }
 
-    /// The words of an id that was made of words; of any other id of 24 bytes, what they are as words.
+    /// Returns the three words of an id of 24 bytes.
     pub fn words(&self) -> Option<[u64; 3]> {
         let (words, rest) = self.as_bytes().as_chunks::<8>();
         let words: &[[u8; 8]; 3] = words.try_into().ok()?;
         rest.is_empty().then(|| words.map(u64::from_be_bytes))
     }
 
-    /// Its bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }

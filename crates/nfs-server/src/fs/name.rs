@@ -4,10 +4,9 @@ use super::Error;
 use nfs_proto::Status;
 pub use nfs_proto::limits::MAX_NAME;
 
-/// A name that may be given to a file: 1 to [`MAX_NAME`] bytes without `/` and NUL, and neither
-/// `.` nor `..`.
+/// A valid file name: 1 to [`MAX_NAME`] bytes without `/` and NUL, and neither `.` nor `..`.
 ///
-/// A file system that is handed one can put it behind a directory without thinking of paths.
+/// A file system can append it to a directory without further checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Name<'a>(&'a [u8]);
 
@@ -16,9 +15,9 @@ impl<'a> Name<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::NameTooLong`]; [`Error::Access`] for bytes that no name may have, and for no name
-    /// at all (RFC 1813 §3.2 leaves names that a server cannot represent to it);
-    /// [`Error::Invalid`] for `.` and `..`.
+    /// [`Error::NameTooLong`]; [`Error::Access`] for invalid bytes and for an empty name (RFC 1813
+    /// §3.2 leaves names that a server cannot represent to it); [`Error::Invalid`] for `.` and
+    /// `..`.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Error> {
         match bytes {
             b"." | b".." => Err(Error::Invalid),
@@ -30,7 +29,7 @@ impl<'a> Name<'a> {
         }
     }
 
-    /// Its bytes.
+    /// Returns the bytes.
     pub fn bytes(self) -> &'a [u8] {
         self.0
     }
@@ -39,11 +38,11 @@ impl<'a> Name<'a> {
 /// One step of a LOOKUP from a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// `.`: it stays.
+    /// `.`: the same directory.
     Here,
-    /// `..`: to the directory that this one is in; from the root nowhere.
+    /// `..`: the parent directory; at the root, the root.
     Parent,
-    /// To an entry.
+    /// An entry of the directory.
     Name(Name<'a>),
 }
 
@@ -52,7 +51,7 @@ impl<'a> Step<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`Name::new`], but for `.` and `..`.
+    /// Those of [`Name::new`], except for `.` and `..`.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Error> {
         match bytes {
             b"." => Ok(Self::Here),

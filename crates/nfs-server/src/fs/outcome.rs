@@ -2,21 +2,21 @@
 
 use super::{Attributes, Error, Wcc};
 
-/// A result, or the work that leads to it.
+/// A result, or the work that computes it.
 pub enum Outcome<T> {
     /// The result is available.
     Ready(T),
-    /// The operation may block on a disk, and has to run on a thread that may.
+    /// The operation may block on a disk, and must run on a thread that may wait.
     Slow(Box<dyn FnOnce() -> T + Send>),
-    /// The same, for one whose result is there later, such as when a sync has ended that it shares with
-    /// others: the thread is free then.
+    /// Like [`Slow`](Self::Slow), but the result comes later, for instance after a sync that is
+    /// shared with others. The thread is free meanwhile.
     Deferred(Deferred<T>),
 }
 
-/// An operation that hands its result over when that is there, from whatever thread.
+/// An operation that passes its result on later, from any thread.
 pub type Deferred<T> = Box<dyn FnOnce(Then<T>) + Send>;
 
-/// What is done with the result of an operation; dropped if it panics.
+/// Consumer of the result of an operation; dropped if the operation panics.
 pub type Then<T> = Box<dyn FnOnce(T) + Send>;
 
 impl<T: Send + 'static> Outcome<T> {
@@ -24,7 +24,7 @@ impl<T: Send + 'static> Outcome<T> {
     ///
     /// # Panics
     ///
-    /// If the work does.
+    /// If the work panics.
     pub fn wait(self) -> T {
         match self {
             Self::Ready(value) => value,
@@ -39,7 +39,7 @@ impl<T: Send + 'static> Outcome<T> {
         }
     }
 
-    /// The outcome with `then` applied to its result.
+    /// Applies `then` to the result.
     pub fn map<U: 'static>(self, then: impl FnOnce(T) -> U + Send + 'static) -> Outcome<U> {
         match self {
             Self::Ready(value) => Outcome::Ready(then(value)),
@@ -50,14 +50,13 @@ impl<T: Send + 'static> Outcome<T> {
         }
     }
 
-    /// Whether it is there.
+    /// Whether the result is available.
     pub fn is_ready(&self) -> bool {
         matches!(self, Self::Ready(_))
     }
 }
 
-/// The result of an operation that changes nothing, and the attributes of the file it was for,
-/// where they are known.
+/// Result of a read-only operation, with the attributes of its file, if known.
 #[derive(Clone, Debug)]
 pub struct Seen<T> {
     /// Attributes after the operation.
@@ -94,8 +93,7 @@ impl<T> Changed<T> {
     }
 }
 
-/// The result of an operation that changes one file or directory, and the attributes of that
-/// before and after.
+/// Result of an operation that changes one file or directory, with its attributes before and after.
 #[derive(Clone, Debug)]
 pub struct Changed<T> {
     /// Attributes before and after.
@@ -104,18 +102,18 @@ pub struct Changed<T> {
     pub result: Result<T, Error>,
 }
 
-/// The result of renaming.
+/// Result of a rename.
 #[derive(Clone, Debug)]
 pub struct Renamed {
-    /// The directory the file was in.
+    /// The source directory.
     pub from: Wcc,
-    /// The directory it is in.
+    /// The target directory.
     pub to: Wcc,
     /// The result.
     pub result: Result<(), Error>,
 }
 
-/// The result of linking.
+/// Result of a link operation.
 #[derive(Clone, Debug)]
 pub struct Linked {
     /// Attributes of the file.

@@ -1,11 +1,13 @@
-//! Syncs of a directory in a file system with a journal: two at a time, each for many.
+//! Group commit on file systems with a journal: at most two syncs of a directory at a time, each
+//! for many callers.
 //!
-//! The journal is written in steps, and takes what comes during one into the next. With a sync in each
-//! of two steps it never waits for a thread to be woken. Who comes while two are on their way leaves
-//! word, and whoever ends first does the next one for all of these. Nobody waits for another thread.
+//! The journal is written in steps, and what arrives during one goes into the next. With a sync in
+//! each of two steps it never waits for a thread to wake up. A caller that arrives while two syncs
+//! are in flight registers, and the first sync to end starts the next one for all of these. No
+//! caller waits for another thread.
 //!
-//! Where there is no journal the kernel may tell one of two syncs of an error that is also the other's;
-//! `group_commit.rs` is for that.
+//! Without a journal the kernel may report an error that concerns both of two syncs to only one of
+//! them; `group_commit.rs` is for that.
 
 use super::group_commit::Then;
 use rustix::io::Errno;

@@ -1,17 +1,19 @@
 //! Acting as the caller, and asking the kernel what a caller may do.
 //!
-//! Run by root, what changes something is done as the caller ([`Inner::as_caller`]): the thread has its
-//! fsuid, fsgid and groups for that one system call, and none of the capabilities by which root is above
-//! checks and limits. Access control lists, default ones, quotas, reserved blocks, sticky and
-//! set-group-id bits are the kernel's business then.
+//! Run by root, changes are made as the caller ([`Inner::as_caller`]): for that one system call the
+//! thread has the caller's fsuid, fsgid and groups, and none of the capabilities by which root
+//! bypasses checks and limits. So the kernel enforces access control lists, default lists, quotas,
+//! reserved blocks, sticky and set-group-id bits.
 //!
-//! What only looks at files is done by the process, through descriptors that all callers share, after
-//! the kernel was asked whether this caller may ([`Inner::may`]). Its answers are kept beside the open
-//! file, for as long as the file's time of change says that nobody changed its mode, owner or lists. Where
-//! lists are those of POSIX, the mode decides for the owner and about files without one, as in the kernel.
+//! Read-only operations are done by the process, through descriptors that all callers share, after
+//! the kernel was asked whether this caller has the right ([`Inner::may`]). Answers are cached
+//! beside the open file, as long as the file's ctime shows no change of mode, owner or lists. Where
+//! lists are those of POSIX, the mode decides for the owner and for files without a list, as in the
+//! kernel.
 //!
-//! The owner of a file reads and writes it whatever its mode, and who may execute it reads it (RFC 1813
-//! §4.4): the client's open is not known here, and may have been before the mode was changed.
+//! The owner of a file may read and write it whatever its mode, and whoever may execute it may read
+//! it (RFC 1813 §4.4): the client's open is unknown here, and may have been before a change of
+//! mode.
 
 use super::Inner;
 use super::acl::access_list;

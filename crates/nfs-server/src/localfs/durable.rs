@@ -1,4 +1,4 @@
-//! What has to be on the disk before a call is answered.
+//! What must be on the disk before a call is answered.
 
 use super::node::Node;
 use super::owed::Owed;
@@ -13,11 +13,11 @@ use std::time::Instant;
 
 /// How a file comes to the disk.
 enum Way<'a> {
-    /// It need not.
+    /// Nothing.
     None,
-    /// By a sync of this descriptor.
+    /// The file of this descriptor.
     File(&'a OwnedFd),
-    /// By one of the file system as a whole: this user may not read it.
+    /// The whole file system, because this user may not read the file.
     FileSystem,
 }
 

@@ -1,9 +1,10 @@
 //! Finding a file from its handle.
 //!
-//! With handles of the kernel that is `kernel.rs`. With the table it goes in this order: among the open files; where it was last seen, by memory and by the table; by
-//! searching its home, the directory it was first seen in. At each place it must be the same inode
-//! with the same birth, else the handle is stale. Directories on the way are found likewise, so
-//! that every path begins at the root of the export.
+//! With kernel handles that is `kernel.rs`. With the table, the search goes in this order: among
+//! the open files; where it was last seen, by memory and by the table; by searching its home, the
+//! directory it was first seen in. At each place it must be the same inode with the same birth
+//! time, otherwise the handle is stale. Directories on the way are found in the same way, so that
+//! every path begins at the root of the export.
 
 use super::id::TableId;
 use super::node::{Link, Node, NodeFd};

@@ -1,7 +1,7 @@
-//! Concurrent syncs of one directory are one.
+//! Group commit: concurrent syncs of one directory share one sync.
 //!
-//! Who comes while one is on its way takes part in the next one. The first of them waits for that one on
-//! its thread, to do the next; the others leave word what is to be done then, and their threads are free.
+//! A caller that arrives during a sync takes part in the next one. The first such caller waits on
+//! its thread, to do the next sync; the others register a continuation, and their threads are free.
 
 use rustix::io::Errno;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,8 +1,8 @@
 //! Files on which calls hang in the kernel.
 //!
-//! A job may wait for a disk, or for a lock that a user of this machine holds, for as long as these like.
-//! Further calls on the same file would only take more threads, so they are put off, and those threads go
-//! to calls on other files.
+//! A job may wait for a disk, or for a lock that a local user holds, without bound. Further calls
+//! on the same file would only block more threads, so they are answered jukebox, and those threads
+//! serve other files.
 
 use super::sys::Try;
 use crate::fs::{Error, FileId};

@@ -1,6 +1,6 @@
-//! What a [`FileId`] of a local file system holds.
+//! Content of a [`FileId`] of a local file system.
 //!
-//! Its first byte says which of two kinds it is. Numbers are big-endian.
+//! Its first byte is the kind, of which there are two. Numbers are big-endian.
 
 use crate::fs::FileId;
 use siphasher::sip::SipHasher24;

@@ -1,7 +1,6 @@
-//! Handles of the kernel (name_to_handle_at(2)).
+//! Kernel handles (name_to_handle_at(2)).
 //!
-//! The file system knows a file by its handle, whatever its name, for as long as it exists; nothing has
-//! to be remembered here.
+//! A kernel handle identifies a file as long as it exists, whatever its name. No state is needed.
 
 use super::id;
 use super::sys::{self, ProcFd, Stop, Try};

@@ -1,4 +1,4 @@
-//! Kinds of file systems, and what is known of each.
+//! Kinds of file systems and their properties.
 
 use crate::fs::Abilities;
 use rustix::fd::BorrowedFd;
@@ -46,9 +46,9 @@ pub(super) enum FsKind {
     Overlay,
     /// tmpfs and ramfs.
     Memory,
-    /// Others on disks of this machine: f2fs, ZFS, bcachefs.
+    /// Other file systems on local disks: f2fs, ZFS, bcachefs.
     Disk,
-    /// Perhaps behind a network or another process.
+    /// Unknown: perhaps behind a network or another process.
     Other,
 }
 

@@ -1,7 +1,7 @@
 //! Reading directories.
 //!
-//! Cookies are the kernel's own (`d_off`): they stay good while entries come and go, and nothing
-//! need be remembered between two calls, however large the directory is.
+//! Cookies are those of the kernel (`d_off`): they stay valid while entries come and go, and need
+//! no state between calls, however large the directory is.
 
 use super::Inner;
 use super::find::DIRECTORY_BUFFER;

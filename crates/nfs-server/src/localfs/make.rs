@@ -60,7 +60,7 @@ impl Inner {
 enum OpenedFor {
     Nothing,
     Reading,
-    /// And for reading.
+    /// For reading and writing.
     Writing,
 }
 

@@ -1,10 +1,10 @@
 //! Mount points within an export.
 //!
-//! What is mounted there is not exported. To clients a mount point is the directory under the mount, as it
-//! was before, if this process may reach that: through a private copy of the mount that the export is in,
-//! on which nothing is mounted. The kernel's handle of what is found there leads to it in the export's own
-//! mount, so that the copy is gone at once. Where mounts are served as exports of their own, one that is not
-//! known yet is waited for.
+//! File systems mounted there are not exported. To clients a mount point is the directory under the
+//! mount, as it was before, if this process can reach it: through a private copy of the mount of
+//! the export, on which nothing is mounted. The kernel handle of what is found there opens it in
+//! the export's own mount, so the copy is closed at once. If mounts are served as exports of their
+//! own, calls wait for a mount that is not known yet.
 
 use super::node::Node;
 use super::sys::{self, Pace, Stat, Stop, Try};

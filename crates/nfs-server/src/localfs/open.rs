@@ -1,4 +1,4 @@
-//! Opening a directory to be exported.
+//! Opening a directory for export.
 
 use super::group_commit::GroupCommit;
 use super::hung::Working;
@@ -54,40 +54,40 @@ impl Drop for Counted {
 /// Options for exporting a directory.
 #[derive(Clone, Debug)]
 pub struct LocalFsOptions {
-    /// Where what must outlast the server is kept, for all exports; see [`default_state_dir`].
-    /// Without one, handles are good until the server ends.
+    /// Directory for persistent state of all exports; see [`default_state_dir`]. Without one,
+    /// handles are valid until the server ends.
     pub state_dir: Option<PathBuf>,
     /// Pool for the memory of data.
     pub pool: Pool,
-    /// When changes of names and attributes are on the disk.
+    /// When changes of names and attributes reach the disk.
     pub changes: Changes,
     /// How files are found from their handles.
     pub handles: Handles,
-    /// Most files kept open between calls, each with up to three descriptors. By default all
-    /// exports together keep as many as a quarter of the descriptors that the process may have.
+    /// Largest number of files kept open between calls, each with up to three descriptors. By
+    /// default all exports together use a quarter of the process's descriptors.
     pub open_files: Option<usize>,
 }
 
 /// How files are found from their handles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Handles {
-    /// By handles of the kernel, if the file system has them and this process may open them
-    /// (`CAP_DAC_READ_SEARCH`); else with a table.
+    /// By kernel handles, if the file system has them and this process may open them
+    /// (`CAP_DAC_READ_SEARCH`); otherwise by a table.
     #[default]
     Auto,
-    /// With a table of the places of files, in the state directory.
+    /// By a table of file locations, in the state directory.
     Table,
 }
 
-/// When a change of names or attributes is on the disk. Data has its own rules: WRITE says how
-/// durable it is to be, and COMMIT makes it so.
+/// When a change of names or attributes reaches the disk. Data has its own rules: a WRITE names its
+/// stability, and COMMIT makes data durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Changes {
     /// Before the call is answered, as RFC 1813 §4.7 demands.
     #[default]
     Durable,
-    /// When the kernel comes to it. A crash of the machine may undo what clients were told is
-    /// done; one of the server does not.
+    /// When the kernel writes it back. A crash of the machine may undo changes that clients were
+    /// told are done; a crash of the server does not.
     Cached,
 }
 
@@ -103,8 +103,8 @@ impl Default for LocalFsOptions {
     }
 }
 
-/// Where servers of this user keep their state: `$XDG_STATE_HOME/rpcrdma`, or
-/// `~/.local/state/rpcrdma`; none without a home.
+/// Returns the default state directory of this user: `$XDG_STATE_HOME/rpcrdma`, or
+/// `~/.local/state/rpcrdma`; `None` without a home directory.
 pub fn default_state_dir() -> Option<PathBuf> {
     let absolute = |name| {
         std::env::var_os(name)

@@ -1,4 +1,4 @@
-//! The files that are open between calls.
+//! Cache of files that stay open between calls.
 
 use super::lru::Lru;
 use super::node::Node;

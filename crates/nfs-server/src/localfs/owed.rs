@@ -1,4 +1,4 @@
-//! What a change leaves to be synced.
+//! Pending syncs of a change.
 
 use super::node::Node;
 use smallvec::SmallVec;

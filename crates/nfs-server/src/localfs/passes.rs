@@ -1,9 +1,9 @@
-//! Which inodes a directory has: one pass over it for each of its changes.
+//! Cache of the inode numbers in a directory: one pass per change of the directory.
 //!
-//! Without a handle of the kernel, a file that is not where it was last seen has to be searched for by its
-//! inode number. A pass over its directory answers that for all entries, and for all that are none, until
-//! the directory changes. What is kept of an entry is its number and where the kernel goes on reading
-//! before it, not its name.
+//! Without a kernel handle, a file that is not where it was last seen must be searched for by its
+//! inode number. One pass over its directory answers that for all entries, and for all missing
+//! ones, until the directory changes. For each entry its number and the offset before it are kept,
+//! not its name.
 
 use super::lru::Lru;
 use crate::fs::{Attributes, Time};

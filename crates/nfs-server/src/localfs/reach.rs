@@ -1,9 +1,9 @@
 //! Whether other users of this machine can reach an export.
 //!
-//! Who has a file open can have it locked in the kernel for as long as it likes: write(2) and
-//! getdents(2) hold the lock of the inode while they wait for memory of the process, which may be
-//! mapped from a FUSE file system that never answers. Whoever else changes that file or directory waits
-//! in the kernel, and cannot be woken.
+//! A user with an open file can hold its lock in the kernel for any time: write(2) and getdents(2)
+//! hold the lock of the inode while they wait for memory of the process, which may be mapped from a
+//! FUSE file system that never answers. Other changes of that file or directory wait in the kernel,
+//! and cannot be interrupted.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

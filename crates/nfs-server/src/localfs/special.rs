@@ -1,8 +1,8 @@
-//! Making the attributes of symbolic links, FIFOs, sockets and devices durable.
+//! Durability of the attributes of symbolic links, FIFOs, sockets and devices.
 //!
-//! fsync(2) needs a descriptor of the file itself, and these have none: to open a FIFO or a device is to
-//! use it, and a symbolic link cannot be opened at all. What works is what their file system does for
-//! another file of it.
+//! fsync(2) needs a descriptor of the file itself, which these do not have: opening a FIFO or a
+//! device uses it, and a symbolic link cannot be opened. What works is what their file system does
+//! for another file of it.
 
 use super::kind::FsKind;
 use super::node::Node;

@@ -1,13 +1,13 @@
-//! Closing files that nobody uses.
+//! Closing of idle files.
 //!
-//! An open descriptor keeps the space of a file that somebody on this machine removes, and one that is
-//! open for writing keeps it from being executed. About once a second a thread of the export looks at
-//! those that were not used since. With handles of the kernel it closes them: they are found again in one
-//! step. With the table an open file is worth keeping, as nothing else may lead to it: there only those are
-//! closed that have no name left. The thread sleeps while nothing is open.
+//! An open descriptor keeps the space of a removed file, and one open for writing keeps the file
+//! from being executed. About once a second a thread of the export looks for files not used since.
+//! With kernel handles it closes them: they are found again in one step. With the table an open
+//! file is worth keeping, as nothing else may lead to it: only files without a name are closed. The
+//! thread sleeps while nothing is open.
 //!
-//! Of data that was written and not committed the kernel tells only those who have the file open that it
-//! was lost. So such a file stays open, for reading, for as long as the kernel takes to write back.
+//! The kernel reports the loss of uncommitted data only through open descriptors. So such a file
+//! stays open, for reading, for as long as the kernel takes to write back.
 
 use super::Inner;
 use super::node::Node;

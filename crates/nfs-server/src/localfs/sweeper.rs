@@ -1,4 +1,4 @@
-//! When the thread that closes idle files runs.
+//! Schedule of the thread that closes idle files.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

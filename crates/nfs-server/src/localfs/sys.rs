@@ -12,18 +12,18 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Whether an operation may block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// No: it fails with [`Stop::WouldBlock`] instead.
+    /// The call must not wait: it fails with [`Stop::WouldBlock`] instead.
     Quick,
-    /// Yes: it runs on a thread that may wait for a disk.
+    /// The call may wait: it runs on a thread for that.
     Patient,
 }
 
 /// Why an operation did not succeed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stop {
-    /// For good.
+    /// The call failed.
     Fail(Error),
-    /// It would have to wait.
+    /// The call would have to wait.
     WouldBlock,
 }
 

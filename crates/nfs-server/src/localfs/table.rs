@@ -1,14 +1,15 @@
 //! Persistent table of the locations of files that cannot be found from their handle alone.
 //!
-//! A handle holds the inode of the file and of the directory in which it was first seen, its home.
-//! That is enough for a file which stayed there. A row is needed for each directory, so that the
-//! way from the root to it is known, and for files that left their home or have several names.
-//! Rows are collected and committed in the background; looking one up may read the disk, and the
-//! lock is held while one is removed, so that nothing here is done in haste. A crash of the server or
-//! the machine loses the rows of the last [`COMMIT_DELAY`], but those that a caller waited for with
-//! [`Table::wait`]. While rows cannot be committed, as to a disk that is full, that is an error to all who
-//! need one. A lost row of what was only looked up is made anew when it is looked up again; a
-//! client that holds the handle and does not look it up finds it stale.
+//! A handle contains the inode of the file and of the directory in which it was first seen, its
+//! home. That is enough for a file that stayed there. A row is needed for each directory, so that
+//! its path from the root is known, and for files that left their home or have several names. Rows
+//! are collected and committed in the background. Lookups may read the disk, and hold the lock
+//! while a row is removed, so they are not for tasks that must not wait. A crash of the server or
+//! the machine loses the rows of the last [`COMMIT_DELAY`], except those that a caller waited for
+//! with [`Table::wait`]. If rows cannot be committed, for instance because the disk is full, all
+//! operations that need one fail. A lost row of a file that was only looked up is restored by the
+//! next lookup; for a client that holds the handle and does not look it up again, the handle is
+//! stale.
 
 use crate::fs::Error;
 use redb::backends::InMemoryBackend;

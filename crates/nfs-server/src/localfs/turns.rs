@@ -1,12 +1,13 @@
-//! Which calls change the same file or directory at the same time.
+//! Serialization of calls that change the same file or directory.
 //!
-//! What a client is told of a file from before and after its call covers no change of another client, or
-//! it is not told what was before (RFC 1813 §2.6): it would take all that lies between for its own
-//! doing. Names of a directory change one call at a time, so that nearly all of these are told; data is
-//! written side by side, and calls that overlap find out that they do.
+//! The attributes before and after a call, as returned to a client, must not cover changes by
+//! another client; otherwise those before are left out (RFC 1813 §2.6), because the client would
+//! take all changes in between for its own. Names of a directory change one call at a time, so that
+//! nearly all of these calls return both; data is written concurrently, and overlapping calls
+//! detect each other.
 //!
-//! Everything here is by inode number and in stripes: two files may share one, which costs time or an
-//! attribute, and never more. A lock of names is never held while another directory is waited for.
+//! State is by inode number and striped: two files may share a stripe, which costs time or an
+//! attribute, and nothing else. A lock of names is never held while waiting for another directory.
 //!
 //! Exports of one file system share it: the same file may be in several of them, one below the other.
 

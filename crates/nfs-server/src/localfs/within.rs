@@ -1,7 +1,7 @@
-//! Finding files by handles of the kernel, and seeing to it that they are within the export.
+//! Finding files by kernel handles, and checking that they are within the export.
 //!
-//! A handle also opens what is not in the export, so that a directory has to be seen below the root of
-//! the export at least once in [`DIRECTORY_TRUST`](super::DIRECTORY_TRUST).
+//! A kernel handle opens files outside of the export too, so a directory must be seen below the
+//! root of the export at least once in [`DIRECTORY_TRUST`](super::DIRECTORY_TRUST).
 
 use super::Inner;
 use super::id;

@@ -1,4 +1,4 @@
-//! Entries of a directory, by name and in the order they were made.
+//! Entries of a directory, by name and in the order of their creation.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! All files, by number, and the memory they take.
+//! All files by number, and the memory they use.
 
 use super::content::Content;
 use super::directory::Directory;

@@ -1,5 +1,5 @@
-//! The NFSACL version 3 program: access control lists beside NFS version 3, as Linux calls it on the
-//! connection of NFS.
+//! The NFSACL version 3 program: access control lists beside NFS version 3, as Linux uses it on the
+//! NFS connection.
 
 use super::{Nfs3, PostOp, finish, jukebox, refused, seen, write};
 use crate::client_options::is_understood;
@@ -21,8 +21,9 @@ use std::ops::RangeInclusive;
 
 /// The NFSACL version 3 program.
 ///
-/// GETACL tells everybody who has a handle the lists of the file, as GETATTR does its mode. A file
-/// without lists has that of its mode. SETACL takes effect list by list, as far as the mask says so.
+/// GETACL returns the lists of a file to any caller with its handle, as GETATTR returns its mode. A
+/// file without lists has the one that its mode implies. SETACL applies each list that the mask
+/// selects.
 #[derive(Clone)]
 pub struct NfsAcl3 {
     nfs: Nfs3,
@@ -45,7 +46,7 @@ const COUNTED: Counted = Counted {
 };
 
 impl NfsAcl3 {
-    /// The program for the exports of `nfs`, within the same limits.
+    /// Creates the program for the exports of `nfs`, within the same limits.
     pub fn new(nfs: &Nfs3) -> Self {
         Self {
             nfs: nfs.clone(),
@@ -53,7 +54,7 @@ impl NfsAcl3 {
         }
     }
 
-    /// What calls were answered so far.
+    /// Returns the statistics of all calls.
     pub fn stats(&self) -> ProgramStats {
         self.metrics.stats()
     }

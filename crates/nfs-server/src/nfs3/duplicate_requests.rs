@@ -1,18 +1,18 @@
 //! Duplicate request cache: the results of calls that must not be executed twice.
 //!
-//! A client that lost its connection sends again what was not answered. A REMOVE that was executed
-//! would then fail, as the file is gone. So the results of such calls are kept for a while, and the
-//! same call draws the same results. It is known by its transaction id, by who sends it from which
-//! address and machine, and by all that it says, but not by its port or connection, which are others by
-//! then.
+//! A client that lost its connection repeats unanswered calls. A repeated REMOVE that was executed
+//! would fail, because the file is gone. So the results of such calls are kept for a while, and the
+//! same call gets the same results. A call is identified by its XID, its sender's address and
+//! machine name, and all of its content, but not by its port or connection, which differ by then.
 //!
-//! Neither does it matter how it travelled: inline sizes may be others on the next connection, so
-//! that data which came in a chunk comes inline. What is compared are the arguments in bytes, what
-//! is kept are results without a header of RPC or of the transport.
+//! The form of transfer does not matter either: inline thresholds may differ on the next
+//! connection, so data that came in a chunk may come inline. Arguments are compared as bytes, and
+//! results are kept without headers of RPC or the transport.
 //!
-//! A call that comes again while it is executed is not executed a second time. On the connection of
-//! the first it is dropped, as the results will go there. On others the last that came waits for the
-//! results, as the connection of the first is gone by then, and those before it are dropped.
+//! A call that is repeated during its execution is not executed again. On the connection of the
+//! first call the repetition is dropped, as the results will go there. On other connections the
+//! last repetition waits for the results, as the connection of the first is gone by then, and
+//! earlier repetitions are dropped.
 
 mod entry;
 mod fingerprint;

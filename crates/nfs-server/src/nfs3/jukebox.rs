@@ -1,4 +1,4 @@
-//! NFS3ERR_JUKEBOX, the answer to a call for which there is no room.
+//! NFS3ERR_JUKEBOX, the answer to a call without room.
 
 use nfs_proto::{AclProcedure, NFSACL_PROGRAM, Procedure, Status};
 use oncrpc::{Call, Reply};

@@ -1,4 +1,4 @@
-//! Procedures about one object: attributes, names, rights, and the file system it is in.
+//! Procedures on one object: attributes, names, rights and its file system.
 
 use super::{Nfs3, PostOp, changed, convert, refused, seen};
 use crate::fs::{self, FileSystem, Outcome, Step};

@@ -108,7 +108,11 @@ fn unknown_design_is_reported_with_the_known_ones() {
     for command in ["serve", "ping"] {
         for how in ["often", "fixed,", "none,fixed", ""] {
             let args = [command, &invalidation(how), "127.0.0.1"];
-            fails(&args, 2, "known designs are per_version, per_connection, fixed,");
+            fails(
+                &args,
+                2,
+                "known designs are per_version, per_connection, fixed,",
+            );
         }
     }
 }

@@ -22,9 +22,9 @@ pub(super) struct Entry {
 
 pub(super) enum Progress {
     Running(Repeated),
-    /// The results of the successful call, and since when they are there.
+    /// The results of the successful call, and the time of its end.
     Done(Instant, Box<[u8]>),
-    /// It came to no result that could be given again.
+    /// The call had no result that can be repeated.
     Lost,
 }
 

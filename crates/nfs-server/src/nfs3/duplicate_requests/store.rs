@@ -1,13 +1,13 @@
-//! Calls that were executed or are being executed: which are kept, and for how long.
+//! Entries of the duplicate request cache: which are kept, and for how long.
 //!
-//! Each connection keeps the results of its last calls, twice as many as it was granted credits. That is
-//! enough: a client that has so many calls in flight has had the replies to all before them. What was
-//! kept for a connection that is gone stays for [`MAX_AGE`](super::entry::MAX_AGE), however busy the next connection of its
-//! client is. All connections together share a number of calls: an address may have as many as it leaves
-//! free, and then its own oldest results go.
+//! Each connection keeps the results of its last calls, twice as many as it was granted credits.
+//! That is enough: a client with that many calls in flight has had the replies to all earlier ones.
+//! Results of a lost connection stay for [`MAX_AGE`](super::entry::MAX_AGE), however busy the
+//! client's next connection is. All connections share a total number of entries: an address may
+//! have as many as it leaves free; beyond that its own oldest results are evicted.
 //!
-//! Nothing is searched: results are evicted from the front of a queue of their connection, old ones are
-//! found a few at a time, with each call that comes. The calls are spread over locks by address.
+//! Nothing is searched: results are evicted from the front of a queue per connection, and old ones
+//! are found a few at a time, with each arriving call. Entries are spread over locks by address.
 
 use super::entry::Entry;
 use oncrpc::{Caller, ConnectionId, PeerGroup};
@@ -45,20 +45,20 @@ pub(super) struct Store {
     sweep: AtomicUsize,
 }
 
-/// What the duplicate request cache has done so far, and what it keeps.
+/// Statistics of the duplicate request cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DuplicateRequestStats {
-    /// Calls that were not known, and executed.
+    /// New calls, which were executed.
     pub misses: u64,
-    /// Calls that came again, and were not executed.
+    /// Repeated calls, which were not executed.
     pub hits: u64,
-    /// Calls that were answered with NFS3ERR_JUKEBOX, as there was no room for them.
+    /// Calls that were answered NFS3ERR_JUKEBOX, because the cache was full.
     pub refused: u64,
-    /// Results that gave way to newer ones.
+    /// Results evicted by newer ones.
     pub evicted: u64,
-    /// Results that were forgotten as they were old.
+    /// Results that expired.
     pub expired: u64,
-    /// Calls that are kept now, in flight or with their results.
+    /// Current entries, in flight or with results.
     pub entries: usize,
 }
 
@@ -84,11 +84,11 @@ struct Address {
 
 /// What is known of a call.
 pub(super) enum Entered {
-    /// Nothing: it is to be executed.
+    /// The call is new and must be executed.
     First(Arc<Entry>),
-    /// It is being executed, or was.
+    /// The call is a repetition.
     Again(Arc<Entry>),
-    /// Nothing, and there is no room for it.
+    /// The call is new, and the cache is full.
     Full,
 }
 
