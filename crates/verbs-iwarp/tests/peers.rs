@@ -326,7 +326,7 @@ fn malformed_replies_close_the_connection_without_a_terminate() {
     key[15] ^= 1;
     let cases = [
         (key, "does not speak MPA"),
-        (frame(REQUEST, ENHANCED, 2, &DEPTHS), "the same part"),
+        (frame(REQUEST, ENHANCED, 2, &DEPTHS), "the same role"),
         (enhanced(3, &DEPTHS), "revision 3"),
         (enhanced(2, &DEPTHS[..3]), "IRD and ORD"),
         (enhanced(1, &DEPTHS), "another revision"),
@@ -392,7 +392,7 @@ fn malformed_requests_are_refused_with_a_reason() {
     let cases: [(&[u8], &str); 6] = [
         (&[0x80, 0, 0, 0x28, 1, 2, 3, 4], "RPC over plain TCP"),
         (b"GET / HTTP/1.1\r\n", "does not speak MPA"),
-        (REPLY, "the same part"),
+        (REPLY, "the same role"),
         (
             b"MPA ID Req Frame\x00\x03\x00\x00",
             "revision 3 is not supported",
