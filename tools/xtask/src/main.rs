@@ -25,7 +25,7 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use root::root;
 
-/// The project's chores.
+/// Development tasks of the project
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
 struct Arguments {
@@ -35,32 +35,32 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Everything a change must pass: format, lints, documentation, tests, interoperability
+    /// Run all checks that a change must pass: format, lints, documentation, tests, interoperability
     Ci(ci::Options),
-    /// Check the compliance tables against the work tree, and the rules of the house
+    /// Check what the compiler does not: compliance tables, limits, links, layers, import cycles
     Tidy(tidy::Options),
-    /// Check that Grafana's dashboard shows what a server tells Prometheus
+    /// Check the Grafana dashboard against a real Prometheus and a server under load
     Dashboard(dashboard::Options),
-    /// Check that Wireshark understands version two with the dissector of contrib/wireshark
+    /// Check the dissector of contrib/wireshark against tshark and conversations in version two
     Dissector(dissector::Options),
     /// Build the documentation as a book, in target/docs/book
     Docs,
     /// Fuzz the parsers and state machines with libFuzzer
     Fuzz(fuzz::Options),
-    /// Play clients and servers under faults, seed after seed, in virtual time
+    /// Run clients and servers under faults, seed after seed, in virtual time
     Soak(soak::Options),
-    /// Measure what thousands of connections cost a server
+    /// Measure memory, rate and CPU time of a server with thousands of connections
     Scale(scale::Options),
-    /// Compare the times of whole commands with those of what people use today
+    /// Time whole commands beside cp, Linux' NFS server and nfs-ganesha
     Compare(compare::Options),
     /// Be clients of the server that is measured
     #[command(hide = true)]
     ScaleClients(scale::ClientOptions),
-    /// Drive a stock Debian kernel, booted in QEMU, against the program
+    /// Test the program against a stock Debian kernel, booted in QEMU
     Interop(interop::Options),
-    /// Record the calls of Linux' NFS clients at work, for `rpcrdma bench thresholds`
+    /// Record calls of Linux' NFS client, for `rpcrdma bench thresholds`
     RecordMix(interop::MixOptions),
-    /// Make a Debian package and an image for containers
+    /// Build the Debian package and the container image
     Package(package::Options),
 }
 
