@@ -29,11 +29,12 @@ use std::time::Instant;
 use tracing::{debug, warn};
 use verbs::{Connected, Provider, QpOptions, SetupError};
 
-/// Bytes of returned memory that a client keeps for use again.
+/// Bytes of returned buffers that a client keeps for reuse.
 const KEEP: usize = 16 << 20;
 
-/// Calls of the server that are taken in at a time where nobody answers them but with PROG_UNAVAIL:
-/// the one that it may send before it was granted any (RFC 8166 §3.3.3).
+/// Calls of the server accepted at a time by a client without a service, which answers
+/// PROG_UNAVAIL: the one call that the server may send before it was granted credits (RFC 8166
+/// §3.3.3).
 const UNSERVED: u32 = 1;
 
 /// Connection setup of one client.
@@ -73,7 +74,7 @@ impl Connector {
         }
     }
 
-    /// Connections of the client at a time.
+    /// Returns the number of connections of the client.
     pub(crate) fn conns(&self) -> usize {
         self.config.connections.clamp(1, MAX_CONNECTIONS)
     }
@@ -96,7 +97,7 @@ impl Connector {
         }
     }
 
-    /// What is exposed.
+    /// Returns the kinds of memory that the client exposes.
     fn registrations(&self) -> Registrations {
         match self.config.persistent_arguments {
             Some(_) => Registrations::OF_CALLS.with(Registration::Persistent),
@@ -104,7 +105,7 @@ impl Connector {
         }
     }
 
-    /// How the next connection may have its handles invalidated.
+    /// Returns the remote invalidation terms of the next connection.
     fn terms(&self) -> Terms {
         let wanted = &self.config.remote_invalidation;
         match self.invalidation_broken.load(Relaxed) {
@@ -113,7 +114,7 @@ impl Connector {
         }
     }
 
-    /// A new connection: nothing of an earlier one carries over.
+    /// Makes a new connection, to which nothing of an earlier one carries over.
     pub(crate) async fn connect(&self) -> Result<(Endpoint, ConnectionInfo), SetupError> {
         let (mut endpoint, info) = self.connect_once().await?;
         if self.invalidation_tested.load(Relaxed) || info.remote_invalidation.is_none() {
@@ -133,7 +134,7 @@ impl Connector {
         }
     }
 
-    /// A connection on which it is settled what is spoken.
+    /// Makes a connection and settles its version.
     async fn connect_once(&self) -> Result<(Endpoint, ConnectionInfo), SetupError> {
         // The provider may say something else by the time that it connects.
         let terms = self.terms();
@@ -153,7 +154,7 @@ impl Connector {
         }
     }
 
-    /// What the next connection is to speak of these.
+    /// Returns which of these versions the next connection offers.
     fn versions(&self, versions: Versions) -> Versions {
         let until = *self.version_one_until();
         match versions {
@@ -162,7 +163,7 @@ impl Connector {
         }
     }
 
-    /// The server lacks version one by now: it is asked for version two again.
+    /// Forgets that the server lacks version two, because it turned out to lack version one.
     pub(crate) fn forget_version_one(&self) {
         *self.version_one_until() = None;
     }
@@ -204,8 +205,8 @@ impl Connector {
         Err(Failure::Version(over))
     }
 
-    /// A connection, and the private data of the server. What is spoken is not settled yet, if there
-    /// is a choice.
+    /// Makes a connection, and returns it with the server's private data. The version is not
+    /// settled yet if there is a choice.
     async fn establish(
         &self,
         versions: Versions,
@@ -278,8 +279,8 @@ impl Connector {
         ))
     }
 
-    /// Has the server invalidate memory of ours, and looks whether the provider tells us of it. The
-    /// call does nothing, and its reply is read by nobody.
+    /// Verifies remote invalidation: has the server invalidate a scratch region, and checks that
+    /// the provider reports it. The call does nothing, and its reply is discarded.
     async fn test_invalidation(&self, endpoint: &mut Endpoint) -> Result<(), CloseReason> {
         let limit = self.config.setup_timeout;
         let test = async {
@@ -313,7 +314,7 @@ impl Connector {
     }
 }
 
-/// Why there is no connection.
+/// Why a connection attempt failed.
 enum Failure {
     Setup(SetupError),
     /// The connection was set up, but ended before the version was settled.
@@ -337,9 +338,9 @@ impl Failure {
     }
 }
 
-/// Whether a server may speak version one, and nothing else: its connection was lost, it did not
-/// answer in time, or its answer was none of version two, or left it open how its messages are laid out.
-/// Whatever else went wrong says nothing of that.
+/// Whether the server may support only version one: its connection was lost, it did not answer in
+/// time, or its answer was not one of version two, or left the layout of its messages open. Other
+/// failures tell nothing about versions.
 fn may_speak_version_one(over: &CloseReason) -> bool {
     match over {
         CloseReason::Closed(_) | CloseReason::NoVersion(_) => true,
@@ -380,8 +381,8 @@ fn info(endpoint: &Endpoint, version: Version, private_data: Vec<u8>) -> Connect
     }
 }
 
-/// A service that costs a connection if it panics, and not the task that owns it: with that all calls
-/// of ours would end.
+/// A wrapper that turns a panic of the service into the end of the connection. Otherwise the task
+/// that owns the connection would end, and with it all calls of the client.
 struct Guarded(Arc<dyn Service>);
 
 impl Service for Guarded {
@@ -394,7 +395,8 @@ impl Service for Guarded {
     }
 }
 
-/// Whether a connection ended because the server lacks version one, which was only assumed.
+/// Whether a connection ended because the assumption that the server supports version one was
+/// wrong.
 pub(crate) fn shows_version_two(over: &CloseReason) -> bool {
     matches!(
         over,
@@ -402,7 +404,7 @@ pub(crate) fn shows_version_two(over: &CloseReason) -> bool {
     )
 }
 
-/// Whether a connection ended because remote invalidation is not what the provider says it is.
+/// Whether a connection ended because the provider does not do remote invalidation as it reports.
 pub(crate) fn shows_broken_invalidation(over: &CloseReason) -> bool {
     matches!(over, CloseReason::Violation(Violation::LostHandle))
 }

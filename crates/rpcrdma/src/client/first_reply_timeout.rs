@@ -22,18 +22,18 @@ impl FirstReplyTimeout {
         }
     }
 
-    /// The timeout now.
+    /// Returns the current timeout.
     pub(super) fn present(&self) -> Duration {
         *self.lock()
     }
 
-    /// A connection was given up after this time. Others that are given up at the same time change nothing.
+    /// Handles a connection that was given up after this time. Several at the same time count once.
     pub(super) fn given_up(&self, after: Duration) {
         let mut present = self.lock();
         *present = present.max(after.saturating_mul(2));
     }
 
-    /// A message came over a connection.
+    /// Handles a message on any connection.
     pub(super) fn heard(&self) {
         *self.lock() = self.first;
     }

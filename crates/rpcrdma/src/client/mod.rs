@@ -40,7 +40,7 @@ pub use shared::ConnectionInfo;
 pub struct Client {
     handle: Arc<Handle>,
     user: usize,
-    /// Held as long as somebody may call in this user's name.
+    /// Keeps the user as long as a handle may make calls for it.
     _user: Option<Arc<User>>,
 }
 
@@ -62,7 +62,7 @@ impl Drop for Handle {
     }
 }
 
-/// A user of a client beside the first.
+/// A further user of a client.
 struct User {
     calls: Arc<Calls>,
     user: usize,
@@ -229,8 +229,8 @@ impl Transport for Client {
         self.waiting(call, bound)
     }
 
-    /// As many calls as the server takes (RFC 8166 §3.3.1), on all connections; one while there is
-    /// none.
+    /// Returns the number of calls that the server accepts at a time (RFC 8166 §3.3.1), on all
+    /// connections; one while there is none.
     fn depth(&self) -> usize {
         let all = self.handle.shared.all();
         let credits = all.filter_map(|seen| Some(seen.info.as_ref()?.credits as usize));

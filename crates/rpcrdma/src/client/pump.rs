@@ -21,31 +21,31 @@ use std::time::{Duration, Instant};
 use tracing::debug;
 use verbs::SetupError;
 
-/// The owner of one of the connections of a client, and of those that replace it.
+/// Owner of one connection of a client, and of the connections that replace it.
 pub(crate) struct Pump {
     shared: Arc<Shared>,
     connector: Arc<Connector>,
     outgoing: Outgoing,
-    /// How long to wait before the next connection: not at all if the last one was of use.
+    /// Delay before the next connection; zero if the last one was of use.
     backoff: Duration,
-    /// The server closed the last connection, and neither end had called on it.
+    /// Whether the server closed the last connection without a call by either end.
     unwanted: bool,
 }
 
-/// The calling end of one connection.
+/// The client's policy for one connection.
 struct Calling<'a> {
     shared: &'a Shared,
     connector: &'a Connector,
     outgoing: &'a mut Outgoing,
     first_reply: FirstReply,
-    /// What was published last.
+    /// Counters as last published.
     published: Counters,
-    /// When to look at the oldest call again: that goes through all of them.
+    /// Next check of the oldest call, which iterates over all calls.
     next_look: Instant,
 }
 
 impl Drop for Pump {
-    /// However this ends, nobody waits in vain.
+    /// Ends all waiting calls, so that no caller waits for ever.
     fn drop(&mut self) {
         let error = TransportError::Disconnected("the runtime of the client has ended".into());
         self.calls().leave(self.outgoing.conn, &error);
@@ -70,7 +70,7 @@ impl Pump {
         &self.outgoing.calls
     }
 
-    /// Until the client is closed, or its connection is lost for good.
+    /// Runs until the client is closed, or its connection is lost and not made again.
     pub(crate) async fn run(mut self, mut endpoint: Option<Endpoint>) {
         let conn = self.outgoing.conn;
         loop {
@@ -132,7 +132,7 @@ impl Pump {
         }
     }
 
-    /// One connection, from its beginning to its end.
+    /// Drives one connection until it ends.
     async fn drive(&mut self, endpoint: Endpoint) -> (Endpoint, CloseReason) {
         let now = clock::now();
         let config = &self.connector.config;
@@ -163,9 +163,9 @@ impl Pump {
         (endpoint, over)
     }
 
-    /// Calls that had no end are planned, registered and sent anew on another connection, with
-    /// the same XID. One that was alone on its way time after time is what breaks them (RFC 8166
-    /// §4.5.3).
+    /// Queues unfinished calls for another connection, where they are planned, registered and sent
+    /// again with the same XID. A call that was alone in flight each time is the one that breaks
+    /// connections (RFC 8166 §4.5.3).
     fn take_unfinished(&mut self, endpoint: Endpoint, over: &CloseReason) {
         self.outgoing.connection_lost();
         let mut again = Vec::new();
@@ -198,8 +198,8 @@ impl Pump {
         }
     }
 
-    /// A new connection, once a call wants one, or the server may; `None` if the client is closed
-    /// before.
+    /// Makes a new connection once a call needs one, or the server may call; `None` if the client
+    /// is closed before.
     async fn reconnect(&mut self) -> Option<Endpoint> {
         let timeout = self.connector.config.call_timeout;
         let mut last = TransportError::TimedOut(timeout);
@@ -221,7 +221,7 @@ impl Pump {
         }
     }
 
-    /// One attempt; `None` if the client is closed before its end.
+    /// Makes one attempt; `None` if the client is closed meanwhile.
     async fn attempt(
         &mut self,
         last: &TransportError,
@@ -243,8 +243,8 @@ impl Pump {
         }
     }
 
-    /// Whether the client is closed. While there is no connection, nothing is on its way that could
-    /// be cancelled.
+    /// Whether the client is closed. Without a connection no call is in flight that could be
+    /// cancelled.
     fn is_closing(&mut self) -> bool {
         let Outgoing {
             calls, conn, work, ..
@@ -307,9 +307,9 @@ impl Pump {
 }
 
 impl Calling<'_> {
-    /// A connection may have been set up by a server that knows nothing of it any more, or cannot
-    /// use it: that shows before anything was heard on it, and another connection may be better.
-    /// Whether a first reply is owed.
+    /// Checks the first-reply timeout. The server may have forgotten the connection, or be unable
+    /// to use it; that shows as silence from the start, and another connection may work. Returns
+    /// whether a first reply is owed.
     fn check_first_reply(
         &mut self,
         now: Instant,
@@ -335,7 +335,7 @@ impl Calling<'_> {
         Err(CloseReason::Mute(first_reply_timeout))
     }
 
-    /// Notes it if the server has spoken on this connection.
+    /// Records whether the server has sent anything on this connection.
     fn listen(&mut self, endpoint: &Endpoint) {
         if self
             .first_reply
@@ -355,7 +355,7 @@ impl Policy for Calling<'_> {
         true
     }
 
-    /// Whoever has a reply finds its call counted.
+    /// Publishes counters before replies wake their callers.
     fn before_replies(&mut self, endpoint: &Endpoint) {
         let io = endpoint.qp.io_counters();
         let conn = self.outgoing.conn;
@@ -371,8 +371,8 @@ impl Policy for Calling<'_> {
         connection.calls_out() > 0 || self.connector.keeps_connections()
     }
 
-    /// Calls of all connections count: they come and go together.
-    /// A client has Receives of its own.
+    /// Calls of all connections count, because they share their users. A client has its own
+    /// Receives.
     fn others_wait(&self) -> bool {
         false
     }
@@ -386,7 +386,7 @@ impl Policy for Calling<'_> {
         Ok(())
     }
 
-    /// RFC 8167 §5.4: where the server may have calls for us, a connection is kept without use.
+    /// RFC 8167 §5.4: a client that accepts calls keeps an idle connection.
     fn idle_timeout(&self) -> Option<(Duration, CloseReason)> {
         let config = &self.connector.config;
         let may_end = config.reconnect && !self.connector.keeps_connections();

@@ -38,23 +38,23 @@ pub struct ConnectionInfo {
     pub peer_characteristics: XcharSpec,
 }
 
-/// What handles and the owners of the connections share.
+/// State shared by handles and connection owners.
 pub(super) struct Shared {
     pub(super) xids: Xids,
     pub(super) calls: Arc<Calls>,
     pub(super) first_reply_timeout: FirstReplyTimeout,
     pub(super) pool: Pool,
-    /// Of each connection.
+    /// Published state of each connection.
     pub(super) seen: Vec<Mutex<Seen>>,
-    /// Owners of connections that have ended.
+    /// Number of connection owners that have ended.
     pub(super) ended: watch::Sender<usize>,
 }
 
-/// What can be asked about one connection of a client, and those before it.
+/// Published state of one connection of a client, and of its predecessors.
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) info: Option<ConnectionInfo>,
-    /// Of the connections that are over.
+    /// Counters of ended connections.
     pub(super) past: Counters,
     pub(super) present: Counters,
     pub(super) past_io: IoCounters,
@@ -105,7 +105,8 @@ impl Shared {
     }
 }
 
-/// Of all clients of this process: they have runtimes of their own, but share the CPUs.
+/// Returns the activity shared by all clients of this process, which have their own runtimes but
+/// share the CPUs.
 pub(super) fn activity() -> Activity {
     static ACTIVITY: OnceLock<Activity> = OnceLock::new();
     ACTIVITY.get_or_init(Activity::default).clone()

@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-/// The part of a budget that the connections of one address may have together, so that an address
-/// which gives nothing back leaves most of it to others.
+/// Divisor for the share of one address: its connections together hold at most a quarter of a
+/// budget, so that an address that returns nothing leaves most of it to others.
 const SHARE: usize = 4;
 
-/// So many bytes for the chunks of calls in service, on all connections that share it.
+/// Budget of bytes for the chunks of calls in service, on all connections that share it.
 ///
-/// A call takes what it needs at once, for what it pulls and for its reply, so that no call waits for
-/// more while it holds some. Addresses with calls that wait have one call served in turn; the
-/// connections of one address are served in the order in which they began to wait.
+/// A call takes all it needs at once, for its chunks and its reply, so that no call waits for more
+/// while it holds some. Addresses with waiting calls are served round-robin, one call each;
+/// connections of one address are served first come, first served.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget(Arc<Shared>);
 
@@ -29,7 +29,7 @@ struct Shared {
 struct State {
     free: usize,
     groups: HashMap<PeerGroup, Group>,
-    /// Groups with a call that waits for bytes of others, the next one first.
+    /// Round-robin queue of groups with waiting calls.
     turns: VecDeque<PeerGroup>,
     waiters: Slab<Waiter>,
 }
@@ -39,17 +39,17 @@ struct State {
 struct Group {
     accounts: usize,
     taken: usize,
-    /// Waiters, the next one first.
+    /// Queue of waiters.
     queue: VecDeque<usize>,
     in_turns: bool,
 }
 
-/// An account whose next call waits.
+/// An account with a waiting call.
 #[derive(Debug)]
 struct Waiter {
     bytes: usize,
     waker: Waker,
-    /// The bytes are taken for it already.
+    /// Whether the bytes are already reserved for it.
     granted: bool,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Account {
     held: Arc<AtomicUsize>,
 }
 
-/// Bytes taken from a [`Budget`], which gets them back when this is dropped.
+/// Bytes taken from a [`Budget`], returned on drop.
 #[derive(Debug)]
 pub(crate) struct Lease {
     budget: Budget,
@@ -72,7 +72,7 @@ pub(crate) struct Lease {
 }
 
 impl Budget {
-    /// A budget of `total` bytes.
+    /// Creates a budget of `total` bytes.
     pub(crate) fn new(total: usize) -> Self {
         let state = State {
             free: total,
@@ -84,12 +84,12 @@ impl Budget {
         }))
     }
 
-    /// Bytes not taken.
+    /// Returns the number of free bytes.
     pub(crate) fn free(&self) -> usize {
         self.lock().free
     }
 
-    /// Access to it for one more connection from this address.
+    /// Opens an account for a new connection from this address.
     pub(crate) fn account(&self, group: PeerGroup) -> Account {
         self.lock().groups.entry(group).or_default().accounts += 1;
         Account {
@@ -105,12 +105,12 @@ impl Budget {
         state.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a group may have so many more. The first call of each always may.
+    /// Whether a group may take this many more bytes. The first call of a group always may.
     fn allows(&self, group: &Group, bytes: usize) -> bool {
         group.taken == 0 || group.taken + bytes <= self.0.total / SHARE
     }
 
-    /// Gives back bytes of a group, and wakes whoever has got them.
+    /// Returns bytes of a group, and wakes the accounts that got them.
     fn give_back(&self, mut state: MutexGuard<'_, State>, of: PeerGroup, bytes: usize) {
         state.free += bytes;
         let group = state.group(of);
@@ -124,7 +124,7 @@ impl Budget {
         self.serve(state);
     }
 
-    /// Gives free bytes to those whose turn it is.
+    /// Assigns free bytes to waiters in turn.
     fn serve(&self, mut state: MutexGuard<'_, State>) {
         let mut wakers = Vec::new();
         let inner = &mut *state;
@@ -171,9 +171,9 @@ impl State {
 }
 
 impl Account {
-    /// Takes `bytes`, or the whole budget if they are more than that. If they are not free, or others
-    /// wait for them, the account waits in line with this demand: `waker` is woken when taking them
-    /// again gives what was asked for first.
+    /// Takes `bytes`, or the whole budget if it is smaller. If they are not free, or others wait
+    /// for them, the account queues with this demand, and `waker` is woken when a repeated call
+    /// returns them.
     pub(crate) fn take(&mut self, bytes: usize, waker: &Waker) -> Option<Lease> {
         let budget = &self.budget;
         let bytes = bytes.min(budget.0.total);
@@ -214,8 +214,8 @@ impl Account {
         None
     }
 
-    /// Whether another connection waits for bytes that this one may hold: one of another address that
-    /// is within its share, or one of the same address.
+    /// Whether another connection waits for bytes that this one holds: one of another address
+    /// within its share, or one of the same address.
     pub(crate) fn others_wait(&self) -> bool {
         let mut state = self.budget.lock();
         let own = self.waiter;
@@ -225,7 +225,7 @@ impl Account {
         neighbour_waits || turns.any(|&group| group != self.group)
     }
 
-    /// Bytes that leases of this account hold.
+    /// Returns the bytes held by leases of this account.
     pub(crate) fn held(&self) -> usize {
         self.held.load(Relaxed)
     }
@@ -242,7 +242,7 @@ impl Account {
 }
 
 impl Lease {
-    /// Gives back what is beyond `bytes`.
+    /// Shrinks the lease to `bytes`.
     pub(crate) fn shrink(&mut self, bytes: usize) {
         let surplus = self.bytes.saturating_sub(bytes);
         if surplus > 0 {
@@ -269,7 +269,7 @@ impl Drop for Lease {
 }
 
 impl Drop for Account {
-    /// Those behind it move up.
+    /// Leaves the queue, and serves the next waiters.
     fn drop(&mut self) {
         let mut state = self.budget.lock();
         state.group(self.group).accounts -= 1;

@@ -1,7 +1,7 @@
 //! Calls of a client's users, on their way from the calling task to the task that owns a connection
 //! and back.
 //!
-//! A call has one [slot](slot), which its future and its [`CallHandle`] share. The handle goes with
+//! A call has one [slot], which its future and its [`CallHandle`] share. The handle goes with
 //! the message: through the queue here, into the protocol core, and out of it with the reply. Slots
 //! are reused: there is no allocation and no channel per call. Locks are taken in one order, that
 //! of all calls before that of a slot, and none is held across a wait or a wake-up.
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 pub(crate) use retried_alone::MAX_LOSSES;
 pub(crate) use slot::{CallHandle, Outcome};
 
-/// Slots of calls that are over, kept for calls to come; more are freed.
+/// Largest number of free slots kept for reuse.
 const SPARE_SLOTS: usize = 1024;
 
 /// The calls of one client.
@@ -38,48 +38,48 @@ pub(crate) struct Calls {
     inner: Mutex<Inner>,
 }
 
-/// What users want of the owner of a connection.
+/// Work for the owner of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
     /// Calls to send, in order.
     pub(crate) calls: VecDeque<CallRequest>,
-    /// Nobody waits any more for some of those in flight.
+    /// Whether some calls in flight were cancelled.
     pub(crate) cancelled: bool,
 }
 
 #[derive(Debug)]
 struct Inner {
-    /// Slots to be used again.
+    /// Free slots.
     spare: Vec<Arc<Slot>>,
-    /// Calls so far.
+    /// Number of calls made so far.
     made: u64,
     conns: Vec<ConnectionQueue>,
     users: Slab<()>,
     closing: bool,
-    /// Why there will be no more replies.
+    /// The error for all further calls, once the client has ended.
     over: Option<TransportError>,
 }
 
-/// What goes over one connection, and over those that come after it.
+/// Queue of one connection and its successors.
 #[derive(Debug, Default)]
 struct ConnectionQueue {
     state: ConnectionState,
-    /// Calls to send. Their bytes are their callers', so that these decide how many there are.
-    /// One that nobody waits for any more stays until it is its turn, or the next sweep.
+    /// Calls to send. Callers hold their bytes, so they determine the number. A cancelled call
+    /// stays until its turn, or the next sweep.
     queue: Queue,
-    /// Calls to send that may be the ones that break connections.
+    /// Calls retried alone.
     retried_alone: RetriedAlone,
-    /// Nobody waits any more for some of the calls in flight.
+    /// Whether some calls in flight were cancelled.
     cancelled: bool,
-    /// The owner of the connection, while it waits.
+    /// Waker of the connection's owner, while it waits.
     owner: Option<Waker>,
-    /// It waits for calls too, and not only for the time of its next try.
+    /// Whether the owner waits for calls too, and not only for its next attempt.
     waits_for_calls: bool,
-    /// Calls that were given to it, and whose futures have not ended.
+    /// Number of calls assigned to this queue whose futures have not ended.
     calls: usize,
-    /// A reply has come over its present connection.
+    /// Whether the current connection has brought a reply.
     has_replied: bool,
-    /// Why there is no connection, once that is known.
+    /// Why there is no connection, if known.
     trouble: Option<TransportError>,
 }
 
@@ -94,13 +94,13 @@ enum ConnectionState {
     Gone,
 }
 
-/// The end of one call. Dropping it cancels the call.
+/// Future of one call. Dropping it cancels the call.
 #[derive(Debug)]
 pub(crate) struct PendingCall {
     calls: Arc<Calls>,
-    /// Whose call it is.
+    /// The user who makes the call.
     user: usize,
-    /// How long it may take, if not as long as others.
+    /// Time limit of the call, if not the usual one.
     limit: Option<Duration>,
     state: PendingState,
 }
@@ -112,13 +112,13 @@ enum PendingState {
     Done,
 }
 
-/// Whether somebody waits for the end of a call.
+/// Whether the caller still waits for the call.
 fn is_open(request: &CallRequest) -> bool {
     request.call().is_open()
 }
 
 impl ConnectionQueue {
-    /// Whose turn it is with so many calls on their way.
+    /// Returns whose turn it is, with `out` calls in flight.
     fn turn(&self, out: usize) -> Turn {
         self.retried_alone.turn(out, !self.queue.is_empty())
     }
@@ -144,27 +144,27 @@ impl ConnectionQueue {
         }
     }
 
-    /// Forgets the calls that nobody waits for.
+    /// Removes cancelled calls.
     fn forget(&mut self) {
         self.queue.retain(is_open);
         self.retried_alone.retain(is_open);
     }
 
-    /// All calls that wait.
+    /// Returns all waiting calls.
     fn waiting(&self) -> impl Iterator<Item = &CallRequest> {
         self.queue.iter().chain(self.retried_alone.iter())
     }
 }
 
 impl Inner {
-    /// The queue for a call that has none yet: of those with a connection, if there are any, the
-    /// one with the fewest calls.
+    /// Chooses the queue for a new call: the one with the fewest calls, among those with a
+    /// connection if there are any.
     fn choose(&self) -> Option<usize> {
         self.best(|conn| (conn.state != ConnectionState::Up, conn.calls))
     }
 
-    /// The queue for a call that has lost its own: the same, but rather one that has brought a reply.
-    /// Another may be as silent as the one that was given up.
+    /// Chooses the queue for a call that has lost its connection. Prefers connections that have
+    /// brought a reply, because another may be as silent as the lost one.
     fn choose_again(&self) -> Option<usize> {
         self.best(|conn| {
             (
@@ -183,8 +183,8 @@ impl Inner {
             .map(|(index, _)| index)
     }
 
-    /// The queue for a call that was given to `conn`: another only if that one is gone, or has no connection
-    /// and the other has.
+    /// Returns the queue for a call that was assigned to `conn`: another one only if that one has
+    /// ended, or has no connection and the other has.
     fn instead_of(&self, conn: usize) -> usize {
         let state = self.conns[conn].state;
         if self.conns.len() == 1 || state == ConnectionState::Up {
@@ -197,8 +197,8 @@ impl Inner {
         }
     }
 
-    /// Chooses the queue for a call that is in no queue, and notes that it waits for that; where it was
-    /// and is. None if nobody waits for it any more.
+    /// Assigns a queue to a call that is in none, and returns the old and new place; `None` if the
+    /// call was cancelled.
     fn assign(&mut self, request: &CallRequest) -> Option<(usize, Place)> {
         let (from, place) = request.call().requeue(|conn| self.instead_of(conn))?;
         self.conns[from].calls -= 1;
@@ -206,7 +206,7 @@ impl Inner {
         Some((from, place))
     }
 
-    /// Has a call wait again, on its queue or on another that has a connection; who is to be woken.
+    /// Queues a call again, on its queue or on another with a connection. Returns whom to wake.
     fn queue(
         &mut self,
         request: CallRequest,
@@ -218,7 +218,7 @@ impl Inner {
         (place.conn != from).then(|| conn.owner.take()).flatten()
     }
 
-    /// Gives the calls that wait for a queue without a connection to those that have one.
+    /// Moves the calls of a queue without a connection to queues with one.
     fn hand_over(&mut self, from: usize) -> SmallVec<[Waker; 4]> {
         let mut owners = SmallVec::new();
         while self.instead_of(from) != from {
@@ -235,7 +235,7 @@ impl Inner {
         owners
     }
 
-    /// Whether calls are made on other connections of the client, so that one more may be of use.
+    /// Whether other connections of the client are busy, so that one more may help.
     fn others_busy(&self, conn: usize) -> bool {
         self.conns.len() > 1
             && self.conns[conn].state != ConnectionState::Up
@@ -246,7 +246,7 @@ impl Inner {
                 .any(|(index, other)| index != conn && other.calls > 0)
     }
 
-    /// There will be no more replies; the calls that wait, which are to be ended with that error.
+    /// Ends all queues. Returns the waiting calls, which end with that error.
     fn end(&mut self, error: &TransportError) -> Vec<CallRequest> {
         self.over.get_or_insert_with(|| error.clone());
         let mut waiting = Vec::new();
@@ -258,7 +258,7 @@ impl Inner {
         waiting
     }
 
-    /// The future of a call has ended that was given to this queue.
+    /// Handles the end of the future of a call of this queue.
     fn forget_call(&mut self, conn: usize, slot: Arc<Slot>) {
         self.conns[conn].calls -= 1;
         if self.spare.len() < SPARE_SLOTS && Arc::strong_count(&slot) == 1 {
@@ -273,11 +273,11 @@ fn fail_all(calls: Vec<CallRequest>, error: &TransportError) {
     }
 }
 
-/// The user that everybody is who is no other.
+/// The default user.
 pub(crate) const FIRST_USER: usize = 0;
 
 impl Calls {
-    /// No calls yet, for so many queues, none of which has a connection.
+    /// Creates empty queues for `conns` connections, none of which is up.
     pub(crate) fn new(timeout: Duration, conns: usize) -> Self {
         let mut users = Slab::new();
         assert_eq!(
@@ -302,17 +302,17 @@ impl Calls {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more user, whose calls have their turn like those of any other.
+    /// Adds a user, whose queue is served round-robin with the others.
     pub(crate) fn add_user(&self) -> usize {
         self.lock().users.insert(())
     }
 
-    /// Somebody makes no more calls.
+    /// Removes a user.
     pub(crate) fn remove_user(&self, user: usize) {
         self.lock().users.remove(user);
     }
 
-    /// Asks the owners to end their connections.
+    /// Asks the owners to close their connections.
     pub(crate) fn close(&self) {
         let mut inner = self.lock();
         inner.closing = true;
@@ -322,7 +322,7 @@ impl Calls {
         owners.into_iter().for_each(wake);
     }
 
-    /// Notes that a queue has a connection. Calls that wait for one in other queues go over it.
+    /// Records that a queue has a connection. Calls waiting in queues without one move to it.
     pub(crate) fn connected(&self, conn: usize) {
         let mut inner = self.lock();
         let conn = &mut inner.conns[conn];
@@ -342,8 +342,8 @@ impl Calls {
         owners.into_iter().for_each(Waker::wake);
     }
 
-    /// Notes that a queue has lost its connection, for this reason if it is known. Its calls go over
-    /// another that has one.
+    /// Records that a queue has lost its connection, with the reason if known. Its calls move to a
+    /// queue with a connection.
     pub(crate) fn lost(&self, conn: usize, trouble: Option<TransportError>) {
         let mut inner = self.lock();
         inner.conns[conn].state = ConnectionState::Down;
@@ -354,8 +354,8 @@ impl Calls {
         owners.into_iter().for_each(Waker::wake);
     }
 
-    /// Notes that a queue will have no connection any more. Its calls go over another, if there is
-    /// one; otherwise every call ends with `error`, those to come too.
+    /// Records that a queue will have no connection again. Its calls move to another queue; if
+    /// there is none, every call ends with `error`, future ones too.
     pub(crate) fn leave(&self, conn: usize, error: &TransportError) {
         let mut inner = self.lock();
         inner.conns[conn].state = ConnectionState::Gone;
@@ -370,12 +370,12 @@ impl Calls {
         owners.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether there will be no more replies.
+    /// Whether all queues have ended.
     pub(crate) fn is_over(&self) -> bool {
         self.lock().over.is_some()
     }
 
-    /// Why a call has no reply after so long, as far as that is known.
+    /// Returns the error for a call that has exceeded `limit`, with its cause if known.
     pub(crate) fn reason(&self, limit: Duration) -> TransportError {
         let inner = self.lock();
         let up = inner
@@ -389,8 +389,8 @@ impl Calls {
         }
     }
 
-    /// Takes up to `room` calls to send, while so many are on their way, and the calls that were
-    /// cancelled since; whether the owner is to end the connection.
+    /// Takes up to `room` calls to send, with `out` calls in flight, and the cancellations since
+    /// the last time. Returns whether the owner should close the connection.
     pub(crate) fn take(&self, conn: usize, room: usize, out: usize, work: &mut Work) -> bool {
         let mut inner = self.lock();
         if inner.closing {
@@ -433,7 +433,8 @@ impl Calls {
         false
     }
 
-    /// Some time has passed on a connection: neither calls retried alone nor others wait for ever.
+    /// Handles a sweep interval on a connection, so that neither calls retried alone nor others
+    /// wait for ever.
     pub(crate) fn release(&self, conn: usize) {
         let mut inner = self.lock();
         let ConnectionQueue {
@@ -448,13 +449,12 @@ impl Calls {
         }
     }
 
-    /// Puts a call back in front of those that wait, because its connection was lost. If nobody
-    /// waits for it any more it is forgotten.
+    /// Requeues a call at the front, because its connection was lost. A cancelled call is dropped.
     pub(crate) fn put_back(&self, request: CallRequest) {
         self.queue(request, ConnectionQueue::put_back);
     }
 
-    /// The same, behind those that wait.
+    /// Like [`put_back`](Self::put_back), at the back.
     pub(crate) fn put_last(&self, request: CallRequest) {
         self.queue(request, ConnectionQueue::put_last);
     }
@@ -474,8 +474,8 @@ impl Calls {
         wake(owner);
     }
 
-    /// Whether the owner of a queue has something to do for its users, be it now or by a wake-up
-    /// from now on. A call can be sent if it is known how many are on their way.
+    /// Whether the owner of a queue has work now; otherwise registers it for a wake-up. A call can
+    /// be sent if the number of calls in flight is known.
     pub(crate) fn poll_work(&self, conn: usize, cx: &Context<'_>, out: Option<usize>) -> bool {
         let mut inner = self.lock();
         let others_busy = out.is_some() && inner.others_busy(conn);
@@ -496,7 +496,7 @@ impl Calls {
         work
     }
 
-    /// Whether a queue that has no connection should have one.
+    /// Whether a queue without a connection should have one.
     pub(crate) fn wants_connection(&self, conn: usize) -> bool {
         let mut inner = self.lock();
         if inner.others_busy(conn) {
@@ -511,7 +511,7 @@ impl Calls {
         false
     }
 
-    /// A number that changes with each call, over whatever connection.
+    /// Returns a number that changes with each call, on any connection.
     pub(crate) fn made(&self) -> u64 {
         self.lock().made
     }
@@ -521,7 +521,7 @@ impl Calls {
         self.lock().conns[conn].is_idle()
     }
 
-    /// Whether the owner of a queue has something to do for its users.
+    /// Whether the owner of a queue has work.
     pub(crate) fn has_work(&self, conn: usize) -> bool {
         let inner = self.lock();
         let conn = &inner.conns[conn];
@@ -534,14 +534,14 @@ impl Calls {
         wake(owner);
     }
 
-    /// The present connection of a queue has brought a reply.
+    /// Records that the current connection of a queue has brought a reply.
     pub(crate) fn replied(&self, conn: usize) {
         self.lock().conns[conn].has_replied = true;
     }
 
-    /// Ends the calls of a queue whose time is up with `error`: those that wait, and those `in_flight`.
-    /// The time of a call begins with the first such sweep. Says how long one of those that are left
-    /// may take at most, or any other that is made.
+    /// Ends the calls of a queue whose time is up with `error`, waiting ones and those `in_flight`.
+    /// The time of a call begins with the first sweep that finds it. Returns the longest time limit
+    /// of the remaining calls, or of new ones.
     pub(crate) fn expire<'a>(
         &self,
         conn: usize,
@@ -566,8 +566,8 @@ impl Calls {
         longest
     }
 
-    /// There will be no more replies: the calls that wait end with `error`, and those to come. Those in
-    /// flight are with their connections.
+    /// Ends the waiting calls and all future ones with `error`. Those in flight are with their
+    /// connections.
     pub(crate) fn end(&self, error: &TransportError) {
         let waiting = self.lock().end(error);
         fail_all(waiting, error);
@@ -591,7 +591,7 @@ impl PendingCall {
         }
     }
 
-    /// The same with a limit of its own; it is looked at now and then.
+    /// Sets a time limit for the call. It is checked at intervals.
     pub(crate) fn within(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
         self
@@ -635,7 +635,7 @@ impl PendingCall {
 }
 
 impl Inner {
-    /// A slot for a call.
+    /// Takes a slot for a call.
     fn slot(&mut self, place: Place, limit: Duration, waker: Waker) -> Arc<Slot> {
         let slot = Slot::new(place, limit, waker);
         match self.spare.pop() {
@@ -650,7 +650,8 @@ impl Inner {
         }
     }
 
-    /// The owners of queues that have no connection: now that there are calls, they may want one.
+    /// Takes the wakers of owners without a connection: there are calls now, for which they may
+    /// connect.
     fn sleepers(&mut self) -> SmallVec<[Waker; 4]> {
         if self.conns.len() == 1 {
             return SmallVec::new();

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-/// Now.
+/// Returns the current time.
 pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-/// What a connection has to look at when its time comes.
+/// Kind of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deadline {
     /// Time limits of this end's calls.
@@ -25,20 +25,20 @@ pub(crate) enum Deadline {
     Publish,
 }
 
-/// Kinds of deadlines.
+/// Number of kinds of deadlines.
 const KINDS: usize = 9;
 
-/// When each of them is due. Whoever looks after one sets it anew each time.
+/// Table of deadlines. The handler of a deadline sets it again each time.
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines([Option<Instant>; KINDS]);
 
 impl Deadlines {
-    /// Sets one, or clears it.
+    /// Sets or clears a deadline.
     pub(crate) fn set(&mut self, deadline: Deadline, at: Option<Instant>) {
         self.0[deadline as usize] = at;
     }
 
-    /// The earliest of all.
+    /// Returns the earliest deadline.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.0.iter().flatten().min().copied()
     }

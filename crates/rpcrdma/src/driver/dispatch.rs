@@ -18,24 +18,24 @@ const _: () = assert!(
     "a service is told of every Write chunk"
 );
 
-/// What answers the calls of one connection. It goes with the connection: work that was not begun
-/// by then never is, and nobody waits for what was.
+/// Dispatcher of the calls of one connection. It ends with the connection: work that was not begun
+/// is dropped, and the results of running work are discarded.
 pub(crate) struct Dispatch {
     service: Arc<dyn Service>,
     caller: Caller,
-    /// Calls that are answered by work that may block.
+    /// Calls answered by blocking work.
     jobs: JobsOfConnection,
-    /// Calls that are answered by a future.
+    /// Calls answered by a future.
     later: JoinSet<(CallId, Reply)>,
 }
 
 impl Dispatch {
-    /// Answers calls on threads of its own.
+    /// Creates a dispatcher with its own threads.
     pub(crate) fn new(service: Arc<dyn Service>, caller: Caller) -> Self {
         Self::sharing(service, caller, &Jobs::new(MAX_BLOCKING))
     }
 
-    /// Answers calls on threads that it shares with other connections.
+    /// Creates a dispatcher that shares threads with other connections.
     pub(crate) fn sharing(service: Arc<dyn Service>, caller: Caller, jobs: &Jobs) -> Self {
         Self {
             jobs: jobs.of_connection(&caller),
@@ -45,27 +45,27 @@ impl Dispatch {
         }
     }
 
-    /// Calls that are being answered beside others.
+    /// Returns the number of calls answered by jobs or futures.
     pub(crate) fn in_flight(&self) -> usize {
         self.jobs.in_flight() + self.later.len()
     }
 
-    /// The same without calls whose jobs are stuck.
+    /// Like [`in_flight`](Self::in_flight), without calls whose jobs are stuck.
     pub(crate) fn not_stuck(&self) -> usize {
         self.jobs.not_stuck() + self.later.len()
     }
 
-    /// Has calls that wait for a thread go on beside stuck ones; when that is to be looked at again.
+    /// Checks for stuck jobs, so that waiting ones get threads. Returns when to check again.
     pub(crate) fn look(&mut self, now: Instant) -> Option<Instant> {
         self.jobs.look(now)
     }
 
-    /// What was and is answered by jobs.
+    /// Returns the job counters.
     pub(crate) fn jobs(&self) -> JobCounts {
         self.jobs.counts()
     }
 
-    /// Hands a call to the service; bytes of its reply, if that is here already.
+    /// Passes a call to the service. Returns the bytes of its reply, if available at once.
     pub(crate) fn call(
         &mut self,
         connection: &mut Connection,
@@ -93,7 +93,7 @@ impl Dispatch {
         }
     }
 
-    /// Sends the answers of calls that took longer; whether there was one.
+    /// Sends the replies of finished jobs and futures. Returns whether there was one.
     pub(crate) fn finish(&mut self, connection: &mut Connection) -> Result<bool, CloseReason> {
         let mut finished = false;
         while let Some((id, reply)) = self.jobs.take_done() {
@@ -108,7 +108,7 @@ impl Dispatch {
         Ok(finished)
     }
 
-    /// Waits for the next of them, and sends it.
+    /// Waits for the next reply of a job or future, and sends it.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -127,7 +127,7 @@ impl Dispatch {
         }
     }
 
-    /// The connection ends: what was not begun is not worth beginning.
+    /// Drops work that was not begun, because the connection ends.
     pub(crate) fn give_up(&mut self) {
         self.jobs.give_up();
         self.later.abort_all();
@@ -151,8 +151,8 @@ impl Dispatch {
     }
 }
 
-/// Sends a reply; its bytes. What was leased for the call and is more than that goes to others: what was
-/// pulled is used up, and a reply is mostly smaller than what was offered for it.
+/// Sends a reply and returns its bytes. Returns excess leased memory to the budget: the chunks were
+/// consumed, and a reply is mostly smaller than what was offered for it.
 fn send(connection: &mut Connection, mut id: CallId, reply: Reply) -> usize {
     let bytes = match &reply {
         Reply::Message(reply) => reply.stream_len(),

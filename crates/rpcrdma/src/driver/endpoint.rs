@@ -14,26 +14,25 @@ use std::time::Duration;
 use tracing::{debug, error, trace, warn};
 use verbs::{PostError, QueuePair};
 
-/// How long a connection may take to end in good order. Providers have a bound of their own, which
-/// is to come first.
+/// Time limit for a graceful close. Providers have a shorter one of their own.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One connection, owned by one task.
 pub(crate) struct Endpoint {
     pub(crate) qp: Box<dyn QueuePair>,
     pub(crate) connection: Connection,
-    /// How the service knows the connection.
+    /// The caller that the service sees.
     pub(crate) caller: Caller,
-    /// Answers calls of the peer, and knows how large its replies can get.
+    /// Service for calls of the peer, which also bounds the size of replies.
     pub(crate) service: Arc<dyn Service>,
-    /// Memory for the chunks of the peer's calls.
+    /// Account for the chunk memory of the peer's calls.
     pub(crate) account: Account,
-    /// Jobs for calls of the peer, as of the last look around.
+    /// Job counters at the last look around.
     pub(crate) jobs: JobCounts,
     impossible: bool,
 }
 
-/// Why a connection is over, or has to be.
+/// Why a connection has ended, or must end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CloseReason {
     #[error("{0}")]
@@ -72,7 +71,7 @@ pub(crate) enum CloseReason {
 }
 
 impl CloseReason {
-    /// Whether the peer is to blame, so that the end is a warning.
+    /// Whether the peer caused the end, which is then logged as a warning.
     pub(crate) fn is_of_peer(&self) -> bool {
         match self {
             Self::Violation(violation) => violation.is_of_peer(),
@@ -105,11 +104,11 @@ impl Endpoint {
         }
     }
 
-    /// Posts what the protocol has to post, moves what can move, and hands completions to the
-    /// protocol; whether anything happened.
+    /// Posts pending work requests, makes progress on the queue pair, and passes completions to the
+    /// protocol. Returns whether anything happened.
     ///
-    /// What the protocol posts in answer to them goes out with the next turn, together with what
-    /// its user has to say by then, in one write.
+    /// Work requests in reaction to these completions go out with the next turn, together with
+    /// those of the user, in one write.
     pub(crate) fn turn(&mut self) -> bool {
         self.post();
         let mut moved = self.qp.progress();
@@ -122,8 +121,8 @@ impl Endpoint {
         moved
     }
 
-    /// Lends memory to the peer's calls that need it; whether one got some. If one still waits, `waker`
-    /// is woken when there is memory for it.
+    /// Leases memory to the peer's calls that need it. Returns whether one got some. If one still
+    /// waits, `waker` is woken when memory is available.
     pub(crate) fn lend_memory(&mut self, waker: &Waker) -> bool {
         let mut lent = false;
         while let Some(need) = self.connection.poll_memory() {
@@ -138,8 +137,8 @@ impl Endpoint {
         lent
     }
 
-    /// Bytes of chunk memory that the reply to a call can take: what its arguments bound it to, of what
-    /// the peer offers.
+    /// Returns the bytes of chunk memory that the reply to a call may need: the bound by its
+    /// arguments, limited by what the peer offers.
     fn for_reply(&self, need: &MemoryNeed<'_>) -> usize {
         if need.offered == 0 {
             return 0;
@@ -151,7 +150,7 @@ impl Endpoint {
         })
     }
 
-    /// Posts what the protocol has to post; whether there was something.
+    /// Posts pending work requests. Returns whether there were any.
     pub(crate) fn post(&mut self) -> bool {
         if self.connection.calls_waiting() > 0 {
             self.connection.send_waiting(clock::now(), self.qp.as_mut());
@@ -176,12 +175,12 @@ impl Endpoint {
         posted
     }
 
-    /// Whether this can go on, and why not.
+    /// Checks whether the connection can go on.
     pub(crate) fn check(&self) -> Result<(), CloseReason> {
         self.over().map_or(Ok(()), Err)
     }
 
-    /// Why this cannot go on, if it cannot.
+    /// Returns why the connection cannot go on, if it cannot.
     pub(crate) fn over(&self) -> Option<CloseReason> {
         if let Some(violation) = self.connection.violation() {
             return Some(CloseReason::Violation(violation));
@@ -196,8 +195,8 @@ impl Endpoint {
         self.qp.poll_ready(cx)
     }
 
-    /// Waits until there may be something to do. After something moved that is only the turn of
-    /// others, and of timeouts: a peer that goes on sending must not keep them from it.
+    /// Waits until there may be work. After progress it only yields to other tasks and timeouts: a
+    /// peer that keeps sending must not starve them.
     pub(crate) async fn pause(&mut self, moved: bool) {
         if moved {
             tokio::task::yield_now().await;
@@ -206,7 +205,7 @@ impl Endpoint {
         }
     }
 
-    /// Goes on until it is settled what is spoken.
+    /// Runs until the version is settled.
     pub(crate) async fn settle(&mut self) -> Result<Version, CloseReason> {
         loop {
             if let Some(version) = self.connection.version() {
@@ -220,7 +219,7 @@ impl Endpoint {
         }
     }
 
-    /// Tells the operator and the developer why it ended.
+    /// Logs why the connection ended.
     pub(crate) fn log_end(&self, over: &CloseReason) {
         let peer = self.qp.peer_addr();
         match over {
@@ -232,8 +231,7 @@ impl Endpoint {
         }
     }
 
-    /// Ends the connection in good order, as far as the peer takes part. Nothing of what still
-    /// comes in is looked at.
+    /// Closes the connection gracefully, if the peer cooperates. Further received data is ignored.
     pub(crate) async fn close(&mut self) {
         self.connection.withhold_calls();
         self.post();

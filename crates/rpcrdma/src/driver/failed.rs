@@ -5,20 +5,19 @@ use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Calls of one client that are remembered because their chunks broke a connection (RFC 8166
+/// Largest number of calls of one client that are remembered for breaking a connection (RFC 8166
 /// §4.5.3).
 pub(crate) const MAX_FAILED_CALLS: usize = 64;
 
-/// The calls of one client whose chunks could not be used, so that a connection was lost with them.
+/// Calls of one client whose chunks broke a connection.
 ///
-/// When the client sends such a call again, on its next connection, it is answered ERR_CHUNK, once,
-/// and not tried: otherwise client and server would lose one connection after the other. All
-/// connections of one client share one of these; it holds the last
-/// [`MAX_FAILED_CALLS`].
+/// When the client repeats such a call on its next connection, it is answered once with ERR_CHUNK
+/// and not executed: otherwise client and server would lose one connection after the other. All
+/// connections of one client share this set, which holds the last [`MAX_FAILED_CALLS`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FailedCalls(Arc<Mutex<VecDeque<FailedCall>>>);
 
-/// A call as it is recognised: by its XID and the sizes of its chunks. Handles are others each time.
+/// Identity of a call: its XID and the sizes of its chunks. Handles differ each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FailedCall {
     xid: u32,
@@ -26,7 +25,7 @@ struct FailedCall {
 }
 
 impl FailedCalls {
-    /// None yet.
+    /// Creates an empty set.
     pub(crate) fn new() -> Self {
         Self::default()
     }
@@ -44,8 +43,8 @@ impl FailedCalls {
         calls.push_back(call);
     }
 
-    /// Whether this call is among them, which it is no more: the error ends it, and its XID may
-    /// come to name another.
+    /// Removes the call, and returns whether it was in the set: the error ends the call, and its
+    /// XID may be reused.
     pub(crate) fn take(&self, xid: u32, lists: &Lists) -> bool {
         let mut calls = self.lock();
         if calls.is_empty() {

@@ -4,17 +4,18 @@ use rpcrdma_proto::{Design, Registrations, Versions};
 use std::io;
 use verbs::{Limits, SetupError};
 
-/// The designs of one end (reminv §4), as far as it can keep to them.
+/// Remote invalidation designs (reminv §4) that an end can agree to.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     designs: Vec<Design>,
-    /// Whether any handle that is exposed may go.
+    /// Whether any exposed handle may be invalidated.
     any: bool,
 }
 
 impl Terms {
-    /// Of those `designs`, with what is exposed and a provider with these limits. Where its peer must
-    /// not choose among all handles, only those are kept in which the Requester does (reminv §2.3).
+    /// Selects from `designs`, for the exposed memory and a provider with these limits. If the peer
+    /// must not choose among all handles, only designs remain in which the Requester selects
+    /// (reminv §2.3).
     pub(crate) fn new(designs: &[Design], exposed: Registrations, limits: &Limits) -> Self {
         Self {
             any: exposed.remote_invalidation(true, limits),
@@ -22,7 +23,7 @@ impl Terms {
         }
     }
 
-    /// The same with a provider that does not do it as it says.
+    /// Selects from `designs` for a provider that does not do remote invalidation as it reports.
     pub(crate) fn without(designs: &[Design]) -> Self {
         // What needs no agreement still decides what is spoken.
         let needs_none = |design: &Design| *design == Design::PerVersion;
@@ -32,28 +33,28 @@ impl Terms {
         }
     }
 
-    /// What to say in R, and in XCHAR_REQREMINV.
+    /// Returns the value for R and XCHAR_REQREMINV.
     pub(crate) fn announces(&self) -> bool {
         self.any && self.designs.contains(&Design::PerConnection)
     }
 
-    /// Whether version two says by itself that any handle may go (reminv §4.1).
+    /// Whether the use of version two permits invalidation of any handle (reminv §4.1).
     pub(crate) fn by_version(&self) -> bool {
         self.any && self.designs.contains(&Design::PerVersion)
     }
 
-    /// The designs that are offered, or taken, in their order.
+    /// Returns the designs to offer or accept, in order.
     pub(crate) fn designs(&self) -> Vec<Design> {
         let kept = |design: &Design| self.any || design.tolerates_persistent();
         self.designs.iter().copied().filter(kept).collect()
     }
 
-    /// What is spoken of these versions. One that says by itself that any handle may go is not for an
-    /// end that cannot have that (reminv §4.1.4).
+    /// Restricts the versions: version two with [`Design::PerVersion`] is not for an end with
+    /// handles that must not be invalidated (reminv §4.1.4).
     ///
     /// # Errors
     ///
-    /// If nothing is left.
+    /// If no version remains.
     pub(crate) fn versions(&self, versions: Versions) -> Result<Versions, SetupError> {
         if self.any || !self.designs.contains(&Design::PerVersion) {
             return Ok(versions);

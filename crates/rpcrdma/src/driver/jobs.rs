@@ -31,16 +31,17 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
-/// Jobs that run at a time, on all connections together; more wait for their turn. Those of
-/// connections that are over meanwhile are among them until they return.
+/// Largest number of running jobs, on all connections together; more wait for their turn. Jobs of
+/// ended connections count until they return.
 pub(crate) const MAX_BLOCKING: usize = 128;
 
-/// Jobs that are stuck at a time, on all connections together. An address may have as many as it leaves
-/// free. Of more, each holds one of the [`MAX_BLOCKING`] threads for good.
+/// Largest number of stuck jobs, on all connections together. An address may have as many as it
+/// leaves free. Each further one occupies one of the [`MAX_BLOCKING`] threads for good.
 pub(crate) const MAX_STUCK: usize = 256;
 
-/// Calls of one connection that are answered beside others at a time, stuck ones aside; more wait. Their replies are
-/// not accounted for while they are made, and may be as large as a chunk even if none was offered.
+/// Largest number of calls of one connection in jobs or futures, without stuck ones; more wait.
+/// Their replies are not accounted for until they are complete, and may be as large as a chunk even
+/// if none was offered.
 pub(super) const MAX_JOBS: usize = 64;
 
 /// How long a job runs before it counts as stuck.
@@ -49,7 +50,7 @@ const STUCK_AFTER: Duration = Duration::from_secs(5);
 /// How often a connection with jobs in flight looks for stuck ones, of others too.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// What is done for a call.
+/// Work of a job.
 pub(crate) enum Work {
     /// See [`Answer::Blocking`](oncrpc::Answer::Blocking).
     Blocking(Box<dyn FnOnce() -> Reply + Send>),
@@ -57,10 +58,10 @@ pub(crate) enum Work {
     Deferred(Box<dyn FnOnce(Respond) + Send>),
 }
 
-/// What came of a job; no reply if it panicked.
+/// Result of a job; no reply if it panicked.
 pub(crate) type Done = (CallId, Option<Reply>);
 
-/// The threads for jobs, and the jobs that wait for them.
+/// The threads for jobs, and the queue of waiting jobs.
 #[derive(Clone)]
 pub(crate) struct Jobs {
     shared: Arc<Shared>,
@@ -69,7 +70,7 @@ pub(crate) struct Jobs {
 struct Shared {
     threads: usize,
     most_stuck: usize,
-    /// Threads that are woken at a time.
+    /// Largest number of threads woken at a time.
     most_waking: usize,
     queue: Mutex<Queue<Job>>,
 }
@@ -78,7 +79,7 @@ struct Job {
     id: CallId,
     work: Work,
     done: UnboundedSender<Done>,
-    /// The jobs of its connection that hold up nothing.
+    /// Number of the connection's jobs that occupy no thread.
     stuck: Arc<AtomicUsize>,
 }
 
@@ -87,44 +88,44 @@ pub(crate) struct JobsOfConnection {
     jobs: Jobs,
     group: PeerGroup,
     connection: ConnectionId,
-    /// Made with the first job: most connections of most servers have none, and it takes kilobytes.
+    /// Created with the first job, because it takes kilobytes and most connections have no jobs.
     results: Option<(UnboundedSender<Done>, UnboundedReceiver<Done>)>,
     counts: JobCounts,
-    /// Those of them that hold up nothing: they are stuck, or have given their threads back.
+    /// Number of jobs that occupy no thread: they are stuck, or have returned their threads.
     stuck: Arc<AtomicUsize>,
-    /// When stuck jobs are looked for next, while any is in flight.
+    /// Next check for stuck jobs, while any job is in flight.
     next_look: Option<Instant>,
 }
 
-/// How many jobs a connection has.
+/// Job counters of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JobCounts {
-    /// Jobs so far.
+    /// Jobs begun so far.
     pub(crate) begun: u64,
-    /// Jobs that have not brought their replies yet.
+    /// Jobs without a reply yet.
     pub(crate) in_flight: usize,
 }
 
-/// Jobs in the order of their turns; the policy alone, without threads.
+/// Round-robin queue of jobs: the policy alone, without threads.
 struct Queue<T> {
-    /// Those that run and are not stuck.
+    /// Running jobs that are not stuck.
     running: usize,
-    /// The same, by their numbers, which are in the order in which they began.
+    /// Running jobs by number, in the order of their start.
     begun: BTreeMap<u64, Running>,
     stuck: HashMap<u64, Running>,
     next_number: u64,
     /// Threads that are being woken.
     waking: usize,
     addresses: HashMap<PeerGroup, Address<T>>,
-    /// The addresses that have jobs waiting, the next one first.
+    /// Round-robin queue of addresses with waiting jobs.
     turns: VecDeque<PeerGroup>,
 }
 
-/// A job that runs.
+/// A running job.
 struct Running {
     group: PeerGroup,
     since: Instant,
-    /// The jobs of its connection that are stuck.
+    /// Number of the connection's stuck jobs.
     stuck: Arc<AtomicUsize>,
 }
 
@@ -132,7 +133,7 @@ struct Address<T> {
     running: usize,
     stuck: usize,
     waiting: HashMap<ConnectionId, VecDeque<T>>,
-    /// The connections that have jobs waiting, the next one first.
+    /// Round-robin queue of connections with waiting jobs.
     turns: VecDeque<ConnectionId>,
 }
 
@@ -181,8 +182,8 @@ impl<T> Queue<T> {
         left > 0 && (running == 0 || running < left)
     }
 
-    /// Counts a job of this address as running without queueing it, which costs no memory, if no other
-    /// waits and it has a thread; whether it does.
+    /// Starts a job of this address without queueing it, which needs no memory, if no other waits
+    /// and a thread is free. Returns whether it did.
     fn start_at_once(&mut self, group: PeerGroup, threads: usize) -> bool {
         let starts = self.turns.is_empty() && self.has_thread(group, threads);
         if starts {
@@ -192,7 +193,7 @@ impl<T> Queue<T> {
         starts
     }
 
-    /// The next job for one of `threads` threads, and its address, which counts it as running.
+    /// Takes the next job for one of `threads` threads, with its address, and counts it as running.
     fn next(&mut self, threads: usize) -> Option<(PeerGroup, T)> {
         if self.running >= threads {
             return None;
@@ -216,7 +217,7 @@ impl<T> Queue<T> {
         Some((group, job))
     }
 
-    /// Notes a job that counts as running; its number.
+    /// Records a running job and returns its number.
     fn began(&mut self, job: Running) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
@@ -224,7 +225,7 @@ impl<T> Queue<T> {
         number
     }
 
-    /// A job has returned.
+    /// Records the return of a job.
     fn returned(&mut self, number: u64) {
         let (group, was_stuck) = match (self.begun.remove(&number), self.stuck.remove(&number)) {
             (Some(job), _) => (job.group, false),
@@ -247,8 +248,8 @@ impl<T> Queue<T> {
         self.forget(group);
     }
 
-    /// Counts jobs that have run for too long by `now` as stuck, up to `most` of them, so that others have
-    /// their threads; how many are new.
+    /// Marks jobs as stuck that have run for too long by `now`, up to `most`, so that others get
+    /// their threads. Returns how many are new.
     fn write_off(&mut self, now: Instant, most: usize) -> usize {
         let long = |job: &Running| now.saturating_duration_since(job.since) >= STUCK_AFTER;
         let old = self.begun.iter().take_while(|(_, job)| long(job));
@@ -276,7 +277,7 @@ impl<T> Queue<T> {
         self.stuck.len() - before
     }
 
-    /// Forgets the jobs of a connection that wait.
+    /// Drops the waiting jobs of a connection.
     fn cancel(&mut self, group: PeerGroup, connection: ConnectionId) -> Option<VecDeque<T>> {
         let address = self.addresses.get_mut(&group)?;
         let cancelled = address.waiting.remove(&connection)?;
@@ -288,7 +289,7 @@ impl<T> Queue<T> {
         Some(cancelled)
     }
 
-    /// Forgets an address that has no jobs any more.
+    /// Removes the state of an address without jobs.
     fn forget(&mut self, group: PeerGroup) {
         if let Some(address) = self.addresses.get(&group)
             && address.running == 0
@@ -301,7 +302,7 @@ impl<T> Queue<T> {
 }
 
 impl Jobs {
-    /// So many threads.
+    /// Creates the queue for `threads` threads.
     pub(crate) fn new(threads: usize) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -313,7 +314,7 @@ impl Jobs {
         }
     }
 
-    /// The jobs of a new connection.
+    /// Opens the jobs of a new connection.
     pub(crate) fn of_connection(&self, caller: &Caller) -> JobsOfConnection {
         JobsOfConnection {
             jobs: self.clone(),
@@ -326,7 +327,7 @@ impl Jobs {
         }
     }
 
-    /// Wakes a thread of the present runtime for a job, which goes on with those that wait.
+    /// Wakes a thread of the current runtime for a job. The thread then goes on with waiting jobs.
     fn run(&self, number: u64, job: Job) {
         let waking = Waking(self.clone());
         tokio::task::spawn_blocking(move || {
@@ -337,7 +338,7 @@ impl Jobs {
         });
     }
 
-    /// Runs this job, and those that are next after it, on this thread.
+    /// Runs this job and the next ones on this thread.
     fn run_here(&self, mut number: u64, mut job: Job) {
         loop {
             job.run();
@@ -357,7 +358,7 @@ impl Jobs {
         }
     }
 
-    /// Wakes a thread, if jobs wait for one.
+    /// Wakes a thread if jobs wait.
     fn wake_next(&self) {
         let mut queue = self.shared.lock();
         if queue.waking >= self.shared.most_waking {
@@ -371,7 +372,7 @@ impl Jobs {
         }
     }
 
-    /// Gives the threads of stuck jobs to those that wait, if any does: a job may take as long as it likes.
+    /// Gives the threads of stuck jobs to waiting jobs, if there are any.
     fn replace_stuck(&self, now: Instant, some_wait: bool) {
         let mut queue = self.shared.lock();
         if !some_wait && queue.turns.is_empty() {
@@ -401,7 +402,7 @@ impl Jobs {
     }
 }
 
-/// A thread that is being woken, until this is dropped: it runs, or its runtime has ended.
+/// Counts a thread that is being woken, until it runs or its runtime has ended.
 struct Waking(Jobs);
 
 impl Drop for Waking {
@@ -450,14 +451,14 @@ impl Job {
     }
 }
 
-/// Says what came of a job. Its connection may be over, and dropping what nobody takes must not cost this
-/// thread's turn.
+/// Sends the result of a job. Its connection may have ended, and dropping the result must not cost
+/// this thread its turn.
 fn send(done: &UnboundedSender<Done>, id: CallId, reply: Option<Reply>) {
     let _ = catch_unwind(AssertUnwindSafe(move || drop(done.send((id, reply)))));
 }
 
 impl Queue<Job> {
-    /// The next job, which begins now, and its number.
+    /// Takes and starts the next job, and returns it with its number.
     fn begin_next(&mut self, threads: usize, now: Instant) -> Option<(u64, Job)> {
         let (group, job) = self.next(threads)?;
         let stuck = Arc::clone(&job.stuck);
@@ -476,14 +477,15 @@ impl JobsOfConnection {
         self.counts.in_flight
     }
 
-    /// The same without those that are stuck, or have given their threads back.
+    /// Like [`in_flight`](Self::in_flight), without jobs that are stuck or have returned their
+    /// threads.
     pub(crate) fn not_stuck(&self) -> usize {
         let stuck = self.stuck.load(Relaxed);
         self.counts.in_flight.saturating_sub(stuck)
     }
 
-    /// Has those that wait go on beside stuck jobs, those of other connections too; when that is to be
-    /// looked at again.
+    /// Checks for stuck jobs, so that waiting ones of all connections get threads. Returns when to
+    /// check again.
     pub(crate) fn look(&mut self, now: Instant) -> Option<Instant> {
         if self.counts.in_flight == 0 {
             self.next_look = None;
@@ -501,7 +503,7 @@ impl JobsOfConnection {
         self.counts
     }
 
-    /// Has a call answered by this work.
+    /// Adds a job for a call.
     pub(crate) fn add(&mut self, id: CallId, work: Work) {
         let (done, _) = self.results.get_or_insert_with(mpsc::unbounded_channel);
         let done = done.clone();
@@ -543,7 +545,7 @@ impl JobsOfConnection {
         }
     }
 
-    /// What has come of a job, if anything has.
+    /// Takes the result of a job, if there is one.
     pub(crate) fn take_done(&mut self) -> Option<Done> {
         let (_, results) = self.results.as_mut()?;
         let done = results.try_recv().ok()?;
@@ -551,7 +553,7 @@ impl JobsOfConnection {
         Some(done)
     }
 
-    /// Waits until something has come of one.
+    /// Waits for the result of a job.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Done> {
         let Some((_, results)) = self.results.as_mut() else {
             return Poll::Pending;
@@ -564,7 +566,7 @@ impl JobsOfConnection {
         Poll::Ready(done)
     }
 
-    /// The connection ends: jobs that no thread has taken yet are not worth beginning.
+    /// Drops the waiting jobs, because the connection ends.
     pub(crate) fn give_up(&mut self) {
         let mut queue = self.jobs.shared.lock();
         let cancelled = queue.cancel(self.group, self.connection);

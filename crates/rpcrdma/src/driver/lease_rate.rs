@@ -2,23 +2,24 @@
 
 use std::time::{Duration, Instant};
 
-/// Bytes a second that a peer has to take, or to give, while others wait for the memory.
+/// Lowest transfer rate of a peer, in bytes per second, while others wait for the memory.
 pub(crate) const MIN_RATE: u64 = 64 << 10;
 
-/// How long the rate is measured before it counts.
+/// Length of a measurement.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// The rate at which one peer moves bytes while it owes some.
+/// Transfer rate of one peer while it owes bytes.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseRate {
-    /// When the present measurement began, and how many bytes had moved by then.
+    /// Start of the current measurement, and the bytes moved by then.
     window: Option<(Instant, u64)>,
-    /// The result of the last one.
+    /// Result of the last measurement.
     slow: bool,
 }
 
 impl LeaseRate {
-    /// Measures. `owes` is whether the peer has to move bytes, `moved` how many have moved so far.
+    /// Measures the rate. `owes` tells whether the peer must move bytes, `moved` how many have
+    /// moved so far.
     pub(crate) fn look(&mut self, now: Instant, owes: bool, moved: u64) {
         if !owes {
             *self = Self::default();
@@ -33,12 +34,12 @@ impl LeaseRate {
         }
     }
 
-    /// Whether the peer was slower than it may be while others wait.
+    /// Whether the peer was slower than allowed while others wait.
     pub(crate) fn is_slow(&self) -> bool {
         self.slow
     }
 
-    /// When to look again.
+    /// Returns when to measure again.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.window.map(|(since, _)| since + WINDOW)
     }

@@ -8,7 +8,8 @@ use oncrpc::{Credential, MAX_REPLY_HEADER, Procedure, ReplyBound, write_call};
 use rpcrdma_proto::Counters;
 use std::time::{Duration, Instant};
 
-/// A call of the procedure NULL of a program. Any reply will do, also that the peer lacks the program.
+/// Creates a call of procedure NULL of a program. Any reply counts, also that the peer lacks the
+/// program.
 pub(crate) fn null_call(xid: u32, (prog, vers): (u32, u32)) -> CallRequest {
     let mut w = xdr::Writer::default();
     let proc = 0;
@@ -25,7 +26,7 @@ pub(crate) fn null_call(xid: u32, (prog, vers): (u32, u32)) -> CallRequest {
     CallRequest::new(CallHandle::of_nobody(), w.finish(), bound)
 }
 
-/// Number of messages of the peer so far that show that it is alive.
+/// Returns the number of messages of the peer so far that prove that it is alive.
 pub(crate) fn heard(counters: &Counters) -> u64 {
     counters.replies_received
         + counters.errors_received
@@ -40,7 +41,7 @@ pub(crate) struct Liveness {
     after: Duration,
     within: Duration,
     heard: u64,
-    /// Since when the peer has been silent though it is expected to speak.
+    /// Start of the peer's silence, while it is expected to send.
     since: Instant,
     asked: Option<Instant>,
 }
@@ -57,7 +58,7 @@ pub(crate) enum Health {
 }
 
 impl Liveness {
-    /// Calls a peer `after` this much silence, and gives it up if it does not answer `within` that time.
+    /// Creates a probe `after` this much silence, which the peer must answer `within` that time.
     pub(crate) fn new(now: Instant, after: Duration, within: Duration) -> Self {
         Self {
             after,
@@ -68,8 +69,8 @@ impl Liveness {
         }
     }
 
-    /// The state now. `heard` is the number of messages of the peer so far, `wanted` whether the peer is
-    /// expected to speak.
+    /// Returns the current state. `heard` is the number of messages of the peer so far, `wanted`
+    /// whether the peer is expected to send.
     pub(crate) fn look(&mut self, now: Instant, heard: u64, wanted: bool) -> Health {
         if heard != self.heard || !wanted && self.asked.is_none() {
             self.heard = heard;
@@ -83,12 +84,12 @@ impl Liveness {
         }
     }
 
-    /// The peer was called.
+    /// Records that a probe was sent.
     pub(crate) fn asked(&mut self, now: Instant) {
         self.asked = Some(now);
     }
 
-    /// When to check again at the latest.
+    /// Returns the latest time of the next check.
     pub(crate) fn next(&self) -> Instant {
         match self.asked {
             Some(asked) => asked + self.within,
@@ -97,12 +98,12 @@ impl Liveness {
     }
 }
 
-/// The wait for the first message on a new connection.
+/// Waits for the first message on a new connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FirstReply {
     heard: u64,
     moved: u64,
-    /// Since when nothing has moved on it.
+    /// Start of the time without progress on the connection.
     since: Instant,
 }
 
@@ -115,8 +116,9 @@ impl FirstReply {
         }
     }
 
-    /// How long the peer has owed its first message while no byte moved. `owed` is the send time of the
-    /// oldest call in flight, `moved` the bytes moved so far: a large call may take long on a slow path.
+    /// Returns for how long the peer has owed its first message without a byte moving. `owed` is
+    /// the send time of the oldest call in flight, `moved` the bytes moved so far: a large call may
+    /// take long on a slow path.
     pub(crate) fn look(
         &mut self,
         now: Instant,
@@ -131,7 +133,8 @@ impl FirstReply {
         Some(now.saturating_duration_since(owed.max(self.since)))
     }
 
-    /// Whether messages of the peer have arrived since the last call of this. `heard` is their number.
+    /// Returns whether messages of the peer have arrived since the last call of this method.
+    /// `heard` is their number.
     pub(crate) fn listen(&mut self, heard: u64) -> bool {
         std::mem::replace(&mut self.heard, heard) != heard
     }
@@ -152,7 +155,8 @@ impl IdleTimer {
         }
     }
 
-    /// How long it has been idle. `used` counts its uses so far, `in_use` is whether it is in use now.
+    /// Returns for how long the connection has been idle. `used` counts its uses so far, `in_use`
+    /// tells whether it is in use now.
     pub(crate) fn look(&mut self, now: Instant, used: u64, in_use: bool) -> Duration {
         if in_use || used != self.used {
             self.used = used;

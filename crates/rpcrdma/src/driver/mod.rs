@@ -46,65 +46,65 @@ use tokio::time::Sleep;
 
 use crate::config::HealthCheck;
 
-/// Turns without a pause before other tasks of the runtime have theirs.
+/// Turns without a pause before the driver yields to other tasks of the runtime.
 const TURNS: u32 = 4;
 
-/// Turns without a pause before the driver looks around all the same.
+/// Turns without a pause before the driver looks around.
 const LOOK_AROUND: u32 = 64;
 
-/// Calls of the peer that are answered in one turn at most, before what there is goes out and others
-/// have their turn. A client takes in one half of its replies while the other half is made: with all
-/// of them in one turn each end waited for the other (measured with 32 calls in flight: 280 kop/s
-/// with no limit, 460 with 16 or 8, 360 with 4).
+/// Largest number of calls answered per turn, before replies go out and other tasks have their
+/// turn. A client processes one half of its replies while the other half is made: with all of them
+/// in one turn each end waited for the other (measured with 32 calls in flight: 280 kop/s with no
+/// limit, 460 with 16 or 8, 360 with 4).
 pub(crate) const CALLS: usize = 16;
 
 /// Bytes of calls of the peer and their replies after which a turn ends.
 const TURN_BYTES: usize = 1 << 20;
 
-/// Bytes that a system passes through TCP in one piece. What small replies are beyond that goes as a
-/// second, short piece, for all that a piece costs either end (measured with READs of 4 KiB, 32 in
-/// flight: 555 kop/s with 15 in a turn, 488 with the 16 that are more than this).
+/// Bytes that the system passes through TCP in one piece. Small replies beyond that go as a second,
+/// short piece, at the full cost of a piece at either end (measured with READs of 4 KiB, 32 in
+/// flight: 555 kop/s with 15 in a turn, 488 with 16, which exceed this).
 pub(crate) const PIECE: usize = 64 << 10;
 
-/// Replies of up to this size are small: of larger ones a piece is full soon.
+/// Largest small reply in bytes: a few larger ones fill a piece.
 const SMALL: usize = 8 << 10;
 
-/// Bytes of the headers and of the framing around a small reply, or a little more.
+/// Upper bound of the bytes of headers and framing around a small reply.
 pub(crate) const AROUND: usize = 64;
 
-/// How long a connection sleeps that has no deadline: a bound for the timer, no promise.
+/// Timer of a connection without a deadline: a bound, without meaning of its own.
 const NO_DEADLINE: Duration = Duration::from_secs(3600);
 
-/// What client and server do differently with a connection that is driven.
+/// The difference between client and server for a driven connection.
 pub(crate) trait Policy: Send {
     /// The calls of this end, if it makes any.
     fn outgoing(&mut self) -> Option<&mut Outgoing>;
 
-    /// Whether a call of this end could be sent now, credits aside.
+    /// Whether a call of this end could be sent now, apart from credits.
     fn may_call(&mut self, connection: &mut Connection) -> bool;
 
-    /// Replies are about to be delivered.
+    /// Called before replies are delivered.
     fn before_replies(&mut self, endpoint: &Endpoint);
 
-    /// An XID for a call of the driver's own.
+    /// Returns an XID for a call of the driver.
     fn next_xid(&mut self) -> u32;
 
-    /// Whether the peer owes something, or may have something to say, so that its silence counts.
+    /// Whether the peer owes something, or may call, so that its silence counts.
     fn expects_peer(&self, connection: &Connection) -> bool;
 
     /// Whether peers at other addresses wait for Receives that calls of this one hold.
     fn others_wait(&self) -> bool;
 
-    /// How often the connection was used so far, and whether it is in use now.
+    /// Returns how often the connection was used so far, and whether it is in use now.
     fn usage(&self, connection: &Connection) -> (u64, bool);
 
-    /// Calls of the peer are about to be answered. An error ends the connection instead.
+    /// Called before calls of the peer are answered. An error ends the connection instead.
     fn before_calls(&mut self, endpoint: &Endpoint) -> Result<(), CloseReason>;
 
-    /// How long the connection may be without use, and how it ends then.
+    /// Returns the idle timeout, and the close reason for it.
     fn idle_timeout(&self) -> Option<(Duration, CloseReason)>;
 
-    /// What else the policy looks at now and then.
+    /// Further periodic checks of the policy.
     fn look_around(
         &mut self,
         now: Instant,
@@ -112,22 +112,22 @@ pub(crate) trait Policy: Send {
         deadlines: &mut Deadlines,
     ) -> Result<(), CloseReason>;
 
-    /// Whether there is something to do for the policy, be it now or by a wake-up from now on.
+    /// Whether the policy has work now; otherwise registers for a wake-up.
     fn poll(&mut self, cx: &mut Context<'_>, endpoint: &Endpoint) -> bool;
 }
 
-/// One connection that is driven, from its beginning to its end.
+/// Driver of one connection, from its beginning to its end.
 pub(crate) struct Driver<P> {
     pub(crate) endpoint: Endpoint,
     pub(crate) policy: P,
     pub(crate) answers: Dispatch,
     spinner: Spinner,
-    /// Wakes the driver at the next deadline; made once, as it waits often.
+    /// Timer for the next deadline, created once because the driver waits often.
     timer: Pin<Box<Sleep>>,
     deadlines: Deadlines,
-    /// The time, as of the last look around or wake-up.
+    /// Time of the last look around or wake-up.
     now: Instant,
-    /// Whether the peer is there, where no layer below looks.
+    /// Liveness of the peer, if the provider does not check it.
     liveness: Option<Liveness>,
     health: HealthCheck,
     pulling: Pulling,
@@ -136,14 +136,14 @@ pub(crate) struct Driver<P> {
     idle_timer: IdleTimer,
 }
 
-/// What was delivered in one turn.
+/// Result of delivery in one turn.
 #[derive(Clone, Copy, Debug, Default)]
 struct Delivered {
-    /// Something was.
+    /// Whether anything was delivered.
     any: bool,
-    /// Callers have replies, and may have other calls to make.
+    /// Whether callers got replies, and may make further calls.
     replies: bool,
-    /// More calls of the peer wait than are answered in one turn.
+    /// Whether more calls of the peer wait than one turn answers.
     more: bool,
 }
 
@@ -175,7 +175,7 @@ impl<P: Policy> Driver<P> {
         }
     }
 
-    /// Drives the connection until it is over.
+    /// Drives the connection until it ends.
     pub(crate) async fn run(&mut self) -> CloseReason {
         let over = match self.turns().await {
             Ok(never) => match never {},
@@ -236,7 +236,7 @@ impl<P: Policy> Driver<P> {
         }
     }
 
-    /// Sends calls of this end; whether there was one.
+    /// Sends calls of this end. Returns whether there was one.
     fn send(&mut self) -> Result<bool, CloseReason> {
         if !self.policy.may_call(&mut self.endpoint.connection) {
             return Ok(false);
@@ -247,8 +247,8 @@ impl<P: Policy> Driver<P> {
         }
     }
 
-    /// Hands replies to their callers, takes the answers of calls that took longer, and hands calls
-    /// of the peer to the service.
+    /// Delivers replies to callers, sends finished replies of jobs, and passes calls of the peer to
+    /// the service.
     fn deliver(&mut self, waker: &Waker) -> Result<Delivered, CloseReason> {
         let mut delivered = Delivered::default();
         self.endpoint.lend_memory(waker);
@@ -289,7 +289,7 @@ impl<P: Policy> Driver<P> {
         Ok(delivered)
     }
 
-    /// Looks after deadlines, which is not to be done in every turn.
+    /// Handles due deadlines. Too expensive for every turn.
     fn look_around(&mut self) -> Result<(), CloseReason> {
         self.now = clock::now();
         let calls = self.check_calls();
@@ -315,8 +315,7 @@ impl<P: Policy> Driver<P> {
         Some(outgoing.next_sweep).filter(|_| outgoing.has_calls(&self.endpoint.connection))
     }
 
-    /// RFC 8267 §6.7.2: a silent peer that owes something is asked with a call that has a credit of
-    /// its own.
+    /// RFC 8267 §6.7.2: probes a silent peer that owes something, with a call on a reserved credit.
     fn check_liveness(&mut self) -> Result<Option<Instant>, CloseReason> {
         let Some(liveness) = &mut self.liveness else {
             return Ok(None);
@@ -345,7 +344,7 @@ impl<P: Policy> Driver<P> {
         Ok(expected.then_some(if next > self.now { next } else { soon }))
     }
 
-    /// A peer has a limited time to hand over the Read chunks of its calls.
+    /// Enforces the time limit for the Read chunks of the peer's calls.
     fn check_pulls(&mut self) -> Result<Option<Instant>, CloseReason> {
         let owed = self.endpoint.connection.waits_for_chunks();
         let short = || self.endpoint.account.others_wait() || self.policy.others_wait();
@@ -355,9 +354,9 @@ impl<P: Policy> Driver<P> {
         Ok(self.pulling.next(self.now))
     }
 
-    /// A peer has to move the bytes for which memory is leased while others wait for that, or for the
-    /// Receives that its calls hold until their chunks are here. What
-    /// the service takes its time with is not the peer's fault.
+    /// Enforces the transfer rate of a peer with leased memory, while others wait for that memory
+    /// or for the Receives that its calls hold until their chunks have arrived. Time spent in the
+    /// service does not count.
     fn check_leases(&mut self) -> Result<Option<Instant>, CloseReason> {
         let owes = self.endpoint.account.held() > 0 && !self.endpoint.connection.is_quiet();
         let io = self.endpoint.qp.io_counters();

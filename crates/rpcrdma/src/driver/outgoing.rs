@@ -9,23 +9,23 @@ use std::sync::Arc;
 use std::task::Context;
 use std::time::{Duration, Instant};
 
-/// How often deadlines are looked at, at least.
+/// Longest interval between checks of deadlines.
 pub(crate) const SWEEP: Duration = Duration::from_secs(1);
 
-/// What the owner of a connection does for those who call over it.
+/// The owner's side of the calls on one connection.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) calls: Arc<Calls>,
     pub(crate) conn: usize,
-    /// How long a call may take.
+    /// Time limit of a call.
     timeout: Duration,
-    /// How long one of those that are made now may take.
+    /// Longest time limit of the current calls.
     longest: Duration,
     pub(crate) next_sweep: Instant,
-    /// When a call was last sent.
+    /// Time of the last sent call.
     pub(crate) last_sent: Instant,
     pub(crate) work: Work,
-    /// The present connection has brought a reply.
+    /// Whether the current connection has brought a reply.
     has_replied: bool,
 }
 
@@ -43,8 +43,8 @@ impl Outgoing {
         }
     }
 
-    /// Sends as many calls as there are credits for, and forgets those that were cancelled;
-    /// whether there was one to send.
+    /// Sends as many calls as there are credits for, and drops cancelled ones. Returns whether
+    /// there was one to send.
     pub(crate) fn send(
         &mut self,
         now: Instant,
@@ -73,12 +73,12 @@ impl Outgoing {
         }
     }
 
-    /// The connection is over, and its calls wait to be sent over another.
+    /// Handles the end of the connection: its calls wait for another one.
     pub(crate) fn connection_lost(&mut self) {
         self.has_replied = false;
     }
 
-    /// Hands replies to their callers.
+    /// Delivers replies to their callers.
     pub(crate) fn deliver(&mut self, replies: impl Iterator<Item = (CallHandle, Outcome)>) {
         for (call, outcome) in replies {
             if outcome.is_ok() && !self.has_replied {
@@ -89,7 +89,7 @@ impl Outgoing {
         }
     }
 
-    /// Ends the calls whose time is up, if it is time to look; whether it was.
+    /// Ends the calls whose time is up, if a check is due. Returns whether it was.
     pub(crate) fn sweep(&mut self, now: Instant, endpoint: &mut Endpoint) -> bool {
         if now < self.next_sweep {
             return false;
@@ -105,7 +105,7 @@ impl Outgoing {
         true
     }
 
-    /// Ends the calls whose time is up with `error`: those that wait, and those `in_flight`.
+    /// Ends the calls whose time is up with `error`, waiting ones and those `in_flight`.
     pub(crate) fn expire<'a>(
         &mut self,
         now: Instant,
@@ -116,15 +116,14 @@ impl Outgoing {
         self.longest = self.calls.expire(self.conn, now, error, in_flight);
     }
 
-    /// How long the server has had a call, if that is longer than any call may take: it is not
-    /// there any more, or the call is lost. Only a new connection can bring back its memory and its
-    /// credit. That nobody waits for it any more changes nothing; that it waited before it was sent
-    /// is not the server's fault.
+    /// Returns for how long the server has had a call, if that exceeds every time limit: the server
+    /// is gone, or the call is lost. Only a new connection recovers its memory and credit.
+    /// Cancelled calls count too; the wait before a call was sent does not count.
     pub(crate) fn overdue(&self, now: Instant, endpoint: &Endpoint) -> Option<Duration> {
         endpoint.connection.overdue_call(now, self.timeout)
     }
 
-    /// How long any call may take, those included that have more time than others.
+    /// Returns the longest time limit of any call.
     pub(crate) fn longest(&self) -> Duration {
         self.longest
     }
@@ -134,7 +133,7 @@ impl Outgoing {
         connection.calls_out() > 0 || !self.calls.is_idle(self.conn)
     }
 
-    /// Whether there is something to do for those who call, be it now or by a wake-up from now on.
+    /// Whether there is work for callers now; otherwise registers for a wake-up.
     pub(crate) fn poll_work(&self, cx: &Context<'_>, endpoint: &Endpoint) -> bool {
         let can_call = endpoint.connection.can_call();
         let out = endpoint.connection.calls_out();
@@ -142,7 +141,7 @@ impl Outgoing {
     }
 }
 
-/// Tells the connection which calls nobody waits for any more.
+/// Cancels the calls in flight whose callers have left.
 fn cancel_unwanted(connection: &mut Connection) {
     connection.cancel(CallHandle::is_unwanted);
 }

@@ -3,15 +3,15 @@
 use rpcrdma_proto::Pulls;
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether memory is short, where that decides.
+/// Interval of checks for a shortage of memory, if it matters.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// What one client owes.
+/// Read chunks that one client owes.
 ///
-/// One call after the other is to come in whole, each within the time for that. That lets a slow
-/// client be, but one that means it holds the memory of its last call for as many times as it has
-/// calls. So while others wait for memory, all that was begun at some time is to be here after the
-/// same time: none keeps memory from them for more than twice as long.
+/// One call after the other must arrive completely, each within the time limit. That tolerates a
+/// slow client, but a malicious one could hold the memory of its last call for the time limit times
+/// the number of its calls. So while others wait for memory, everything begun by some moment must
+/// arrive within the limit: no client holds memory from others for more than twice as long.
 #[derive(Debug)]
 pub(crate) struct Pulling {
     timeout: Duration,
@@ -20,9 +20,9 @@ pub(crate) struct Pulling {
 
 #[derive(Clone, Copy, Debug)]
 struct Owed {
-    /// Calls that were here, and since when there was no other.
+    /// Number of complete calls, and the time of the last one.
     done: (u64, Instant),
-    /// Calls that were begun at this time, the last of which was not here since.
+    /// Number of calls begun at this time, the last of which is still incomplete.
     begun: (u64, Instant),
 }
 
@@ -34,7 +34,7 @@ impl Pulling {
         }
     }
 
-    /// Whether the time for something is over.
+    /// Whether a time limit is exceeded.
     pub(crate) fn is_late(
         &mut self,
         now: Instant,
@@ -60,7 +60,7 @@ impl Pulling {
         late(owed.done.1) || late(owed.begun.1) && memory_is_short()
     }
 
-    /// When to look again at the latest.
+    /// Returns the latest time of the next check.
     pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
         let owed = self.owed?;
         let whole = owed.begun.1 + self.timeout;

@@ -2,12 +2,13 @@
 
 use rpcrdma_proto::limits::{MAX_CREDITS, RECEIVE_SLACK};
 
-/// Of Receives that are too few for both, calls of the server get one in so many at most.
+/// Divisor for backward calls: if Receives are scarce, at most one in this many is for calls of the
+/// server.
 const BACKWARD_SHARE: usize = 4;
 
-/// Credits for calls of the client and of the server, if so many are wanted and there is room for so
-/// many Receives: each call, and each reply, needs one (RFC 8166 §3.3.1, RFC 8167 §4.1). `None` if
-/// there is not even room for one call in each direction that is used.
+/// Returns the credits for calls of the client and of the server, given those wanted and the number
+/// of Receives: each call and each reply needs one (RFC 8166 §3.3.1, RFC 8167 §4.1). `None` if
+/// there is no room for one call in each direction in use.
 pub(crate) fn share(receives: usize, forward: u32, backward: u32) -> Option<(u32, u32)> {
     let room = receives.checked_sub(RECEIVE_SLACK)?;
     let most =

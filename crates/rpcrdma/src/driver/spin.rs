@@ -10,18 +10,18 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How long to look before waiting. On a quiet machine nothing shorter helps the 99th percentile.
+/// How long to poll before waiting. On a quiet machine nothing shorter helps the 99th percentile.
 const LIMIT: Duration = Duration::from_micros(50);
 
-/// Rounds between two offers of the CPU to others.
+/// Rounds between two calls of `sched_yield`.
 const ROUNDS: u32 = 8;
 
-/// Connections that are not waiting, of those that share CPUs: of one worker of a server, or of all
+/// Number of active connections among those that share CPUs: of one worker of a server, or of all
 /// clients of the process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Activity(Arc<AtomicUsize>);
 
-/// The spinning of one connection.
+/// Busy polling of one connection.
 #[derive(Debug)]
 pub(crate) struct Spinner {
     policy: Spin,
@@ -31,7 +31,7 @@ pub(crate) struct Spinner {
     since: Option<Instant>,
 }
 
-/// What to do now that there was nothing to do.
+/// What to do after a round without work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Idle {
     /// Poll again.
@@ -55,7 +55,7 @@ impl Spinner {
         spinner
     }
 
-    /// There was something to do.
+    /// Records a round with work.
     pub(crate) fn busy(&mut self) {
         self.since = None;
         if !self.active {
@@ -64,7 +64,7 @@ impl Spinner {
         }
     }
 
-    /// There was nothing to do.
+    /// Records a round without work, and decides what to do next.
     pub(crate) async fn idle(&mut self) -> Idle {
         let alone = self.activity.0.load(Relaxed) <= 1;
         if self.policy == Spin::Park || !alone || !several_cpus() {
@@ -91,7 +91,8 @@ impl Spinner {
         Idle::Park
     }
 
-    /// It does not count until the next [`busy`](Self::busy): its connection ends, or there is none.
+    /// Stops counting as active until the next [`busy`](Self::busy), because the connection ends or
+    /// there is none.
     pub(crate) fn leave(&mut self) {
         if self.active {
             self.active = false;
@@ -111,7 +112,7 @@ fn several_cpus() -> bool {
     *SEVERAL.get_or_init(|| std::thread::available_parallelism().is_ok_and(|n| n.get() > 1))
 }
 
-/// Lets the tasks that were woken run before this one goes on, without a look at the system.
+/// Yields to the tasks that were woken, without polling the system.
 pub(crate) async fn after_others() {
     let mut waited = false;
     std::future::poll_fn(|cx| {

@@ -3,8 +3,8 @@
 use rpcrdma_proto::Xids;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// XIDs that begin elsewhere in each run, so that a server's duplicate request cache does not take the
-/// calls of this run for those of the last.
+/// Returns XIDs with a random start, so that a server's duplicate request cache does not confuse
+/// the calls of this run with those of the last.
 pub(crate) fn random() -> Xids {
     let random = RandomState::new().build_hasher().finish();
     Xids::starting_at(u32::try_from(random >> 32).expect("32 bits"))

@@ -1,16 +1,16 @@
-//! Calls that wait to be sent, taken from their users in turn.
+//! Round-robin queue of calls, by user.
 
 use crate::driver::owner::CallRequest;
 use std::collections::VecDeque;
 
-/// Calls that wait for one connection. Each user has a queue of its own, in order; one call is
-/// taken from each in turn, so that a user with a thousand of them holds up nobody.
+/// Calls that wait for one connection. Each user has its own queue, and users are served
+/// round-robin, one call each, so that a user with a thousand calls holds up nobody.
 ///
-/// It has no bound: a call that waits here is a future that somebody else holds, with its bytes.
+/// Unbounded: a waiting call is a future that its caller holds, with its bytes.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     users: Vec<VecDeque<CallRequest>>,
-    /// Users that have calls here, the next one first.
+    /// Round-robin queue of users with calls.
     turns: VecDeque<usize>,
     len: usize,
 }
@@ -24,7 +24,7 @@ impl Queue {
         self.len == 0
     }
 
-    /// Appends the call in `request`, straight from one place to the other: it is large.
+    /// Appends the call in `request` without moving it twice, because it is large.
     pub(super) fn push(&mut self, user: usize, request: &mut Option<CallRequest>) {
         debug_assert!(request.is_some(), "there is a call to append");
         let queue = self.of(user);
@@ -36,7 +36,7 @@ impl Queue {
         }
     }
 
-    /// Puts a call before all others of its user, whose turn it is if it had none.
+    /// Puts a call before all others of its user. A user without calls gets the next turn.
     pub(super) fn push_front(&mut self, user: usize, request: CallRequest) {
         let queue = self.of(user);
         let was_empty = queue.is_empty();
@@ -59,8 +59,8 @@ impl Queue {
         request
     }
 
-    /// Takes all calls into `into`, which is empty. Those of one user are not moved for that: a
-    /// call is larger than it looks.
+    /// Takes all calls into `into`, which is empty. Calls of a single user are not moved, because a
+    /// call is large.
     pub(super) fn take_all(&mut self, into: &mut VecDeque<CallRequest>) {
         debug_assert!(into.is_empty(), "what is there would be lost");
         while let Some(user) = self.turns.pop_front() {
@@ -74,12 +74,12 @@ impl Queue {
         self.len = 0;
     }
 
-    /// All calls, in no order between users.
+    /// Returns all calls, in no order between users.
     pub(super) fn iter(&self) -> impl Iterator<Item = &CallRequest> {
         self.users.iter().flatten()
     }
 
-    /// Forgets the calls that `keep` does not want.
+    /// Removes the calls that `keep` rejects.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&CallRequest) -> bool) {
         self.users
             .iter_mut()

@@ -6,11 +6,12 @@ use std::collections::VecDeque;
 /// Connections lost with a call in flight before that call is retried alone, where possible.
 const ALONE_FROM: u32 = 2;
 
-/// Connections lost with nothing but this call in flight before the call fails: nothing else of ours broke
-/// them.
+/// Connections lost with only this call in flight before the call fails: no other call of this end
+/// can have broken them.
 pub(crate) const MAX_LOSSES: u32 = 3;
 
-/// Sweeps for which other calls wait at most while one is retried alone: at least one whole one.
+/// Largest number of sweeps for which other calls wait while one is retried alone: at least one
+/// whole interval.
 const SWEEPS_ALONE: u8 = 2;
 
 pub(super) fn is_retried_alone(request: &CallRequest) -> bool {
@@ -26,9 +27,10 @@ pub(super) fn is_retried_alone(request: &CallRequest) -> bool {
 /// beside what is in flight.
 #[derive(Debug, Default)]
 pub(super) struct RetriedAlone {
-    /// Those first that were lost alone least often, so that each has its turn before one is given up.
+    /// Calls in the order of their losses alone, fewest first, so that each has its turn before one
+    /// is given up.
     calls: VecDeque<CallRequest>,
-    /// Sweeps for which others still wait because a call is being retried alone.
+    /// Remaining sweeps for which others wait while a call is retried alone.
     alone: u8,
     /// Others wait until the calls retried alone have had their turn.
     turn: bool,
@@ -43,7 +45,8 @@ pub(super) enum Turn {
 }
 
 impl RetriedAlone {
-    /// Whose turn it is on a connection with so many calls on their way, and whether others wait.
+    /// Returns whose turn it is on a connection with `out` calls in flight; `others` tells whether
+    /// other calls wait.
     pub(super) fn turn(&self, out: usize, others: bool) -> Turn {
         let alone = self.alone > 0 && out > 0;
         match (alone, self.calls.is_empty()) {
@@ -59,19 +62,19 @@ impl RetriedAlone {
         self.calls.is_empty()
     }
 
-    /// Before those that were lost alone as often.
+    /// Inserts a call before those with as many losses alone.
     pub(super) fn push(&mut self, request: CallRequest) {
         let less = |other: &CallRequest| other.losses_alone < request.losses_alone;
         let at = self.calls.partition_point(less);
         self.calls.insert(at, request);
     }
 
-    /// Takes the next one, be it to send it or not.
+    /// Takes the next call.
     pub(super) fn pop(&mut self) -> Option<CallRequest> {
         self.calls.pop_front()
     }
 
-    /// A call is sent alone.
+    /// Records that a call is sent alone.
     pub(super) fn sent_alone(&mut self) {
         self.alone = SWEEPS_ALONE;
     }
@@ -84,8 +87,7 @@ impl RetriedAlone {
         self.calls.retain(keep);
     }
 
-    /// Some time has passed on a connection: the calls to be sent beside others, the last
-    /// one first.
+    /// Handles a sweep interval. Returns the calls to send beside others, the last one first.
     pub(super) fn sweep(&mut self) -> impl Iterator<Item = CallRequest> {
         let mut released = VecDeque::new();
         if self.alone > 0 {
@@ -100,7 +102,7 @@ impl RetriedAlone {
         released.into_iter().rev()
     }
 
-    /// The connection is another, or there is none.
+    /// Handles a new connection, or the end of one.
     pub(super) fn begin(&mut self) {
         self.alone = 0;
         self.turn = false;

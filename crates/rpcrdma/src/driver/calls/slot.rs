@@ -1,4 +1,4 @@
-//! The slot of one call: what its future shares with the owner of a connection.
+//! The slot of one call: state shared by its future and the owner of a connection.
 
 use oncrpc::TransportError;
 use oncrpc::xdr::Payload;
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// How a call ended.
+/// Outcome of a call.
 pub(crate) type Outcome = Result<Payload, TransportError>;
 
 /// The slot of one call, from its first poll to its end.
@@ -16,21 +16,21 @@ pub(super) struct Slot(Mutex<State>);
 #[derive(Debug)]
 struct State {
     place: Place,
-    /// It waits in a queue, and is not with a connection.
+    /// Whether the call waits in a queue, and is not with a connection.
     queued: bool,
     due: Due,
     waker: Option<Waker>,
     end: End,
 }
 
-/// Which call it is, and where it belongs.
+/// Identity of a call, and its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Calls of a client are numbered in their order.
+    /// Number of the call, in the order of the client's calls.
     pub(super) number: u64,
-    /// Whose it is.
+    /// The user who made the call.
     pub(super) user: usize,
-    /// The connection that is to carry it.
+    /// The connection to which the call is assigned.
     pub(super) conn: usize,
 }
 
@@ -42,7 +42,7 @@ enum End {
     Left,
 }
 
-/// When the time of a call is up. It begins with the first sweep that finds the call: a look at the
+/// Deadline of a call. Its time begins with the first sweep that finds it, because reading the
 /// clock costs more than all else here.
 #[derive(Clone, Copy, Debug)]
 enum Due {
@@ -50,7 +50,7 @@ enum Due {
     At(Instant, Duration),
 }
 
-/// What a sweep found out about a call.
+/// Result of a sweep for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Swept {
     /// The call has ended, before or just now.
@@ -74,7 +74,7 @@ impl Slot {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the call, unless it has ended; who is to be woken when no lock is held.
+    /// Ends the call, unless it has ended. Returns the waker to wake when no lock is held.
     #[must_use]
     fn end(&self, outcome: Outcome) -> Option<Waker> {
         let mut state = self.lock();
@@ -85,7 +85,7 @@ impl Slot {
         state.waker.take()
     }
 
-    /// The outcome, once there is one, and the connection that was to carry the call.
+    /// Returns the outcome, once there is one, and the connection to which the call was assigned.
     pub(super) fn poll(&self, cx: &Context<'_>) -> Poll<(Outcome, usize)> {
         let mut state = self.lock();
         match std::mem::replace(&mut state.end, End::Left) {
@@ -101,7 +101,8 @@ impl Slot {
         }
     }
 
-    /// The future is gone: the connection that was to carry the call, and whether that has it.
+    /// Handles the drop of the future. Returns the connection to which the call was assigned, and
+    /// whether the connection has the call.
     pub(super) fn leave(&self) -> (usize, bool) {
         let mut state = self.lock();
         let waker = state.waker.take();
@@ -121,7 +122,7 @@ impl Slot {
 pub(crate) struct CallHandle(Option<Arc<Slot>>);
 
 impl CallHandle {
-    /// For a call that no caller waits for.
+    /// Creates a handle for a call without a caller.
     pub(crate) fn of_nobody() -> Self {
         Self(None)
     }
@@ -130,23 +131,24 @@ impl CallHandle {
         Self(Some(slot))
     }
 
-    /// Whether somebody waits for the end of the call.
+    /// Whether the caller still waits for the call.
     pub(crate) fn is_open(&self) -> bool {
         self.if_open(|_| ()).is_some()
     }
 
-    /// Whether the caller has left, or heard the end of the call.
+    /// Whether the caller has left or has the outcome.
     pub(crate) fn is_unwanted(&self) -> bool {
         self.0.is_some() && !self.is_open()
     }
 
-    /// Calls of a client are numbered in their order.
+    /// Returns the number of the call, in the order of the client's calls.
     pub(crate) fn number(&self) -> u64 {
         let slot = self.0.as_ref();
         slot.map_or(0, |slot| slot.lock().place.number)
     }
 
-    /// Ends the call, and wakes its caller. No lock may be held that the caller could need.
+    /// Ends the call and wakes its caller. The caller of this method must not hold a lock that the
+    /// woken one could need.
     pub(crate) fn complete(mut self, outcome: Outcome) {
         let slot = self.0.take();
         let waker = slot.as_ref().and_then(|slot| slot.end(outcome));
@@ -155,24 +157,24 @@ impl CallHandle {
         wake(waker);
     }
 
-    /// The same for a call that somebody else has.
+    /// Ends the call with an error, without consuming the handle.
     pub(crate) fn fail(&self, error: &TransportError) {
         let slot = self.0.as_ref();
         wake(slot.and_then(|slot| slot.end(Err(error.clone()))));
     }
 
-    /// Where the call belongs, if somebody waits for it.
+    /// Returns the place of the call, if its caller still waits.
     pub(super) fn place(&self) -> Option<Place> {
         self.if_open(|state| state.place)
     }
 
-    /// Takes the call from its queue to be sent; whether somebody waits for it.
+    /// Marks the call as sent. Returns whether its caller still waits.
     pub(super) fn take(&self) -> bool {
         self.if_open(|state| state.queued = false).is_some()
     }
 
-    /// Notes that the call waits to be sent, over the connection that `choose` makes of that which it
-    /// had; both, if somebody waits for it.
+    /// Requeues the call for the connection that `choose` returns for the previous one. Returns
+    /// both, if the caller still waits.
     pub(super) fn requeue(&self, choose: impl FnOnce(usize) -> usize) -> Option<(usize, Place)> {
         self.if_open(|state| {
             let from = state.place.conn;
@@ -187,7 +189,7 @@ impl CallHandle {
         matches!(state.end, End::Open).then(|| f(&mut state))
     }
 
-    /// Ends the call with `error` if its time is up, and appends who is to be woken to `wakers`.
+    /// Ends the call with `error` if its time is up, and appends the waker to wake to `wakers`.
     pub(super) fn sweep(
         &self,
         now: Instant,
