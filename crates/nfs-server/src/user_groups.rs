@@ -274,7 +274,7 @@ impl State {
     fn warn(&mut self, uid: u32, error: &str, now: Instant) {
         if self.quiet_until.is_none_or(|until| until <= now) {
             self.quiet_until = Some(now + NO_GROUPS_MAX_AGE);
-            tracing::warn!(uid, %error, "the groups of a user are not to be had");
+            tracing::warn!(uid, %error, "cannot look up the groups of a user");
         }
     }
 

@@ -98,7 +98,7 @@ fn version_ranges_without_a_supported_version_end_the_connection() {
                     server.send(&words(&[offer[0], version, 32, ERROR, 1, low, high]));
                     server.drain();
                 });
-                let said = format!("speaks versions {low} to {high}");
+                let said = format!("supports versions {low} to {high}");
                 assert!(error.to_string().contains(&said), "{error}");
             }
         }

@@ -224,7 +224,7 @@ fn client_that_wants_version_two_alone_says_what_the_server_speaks() {
         let provider = Arc::clone(&stage.provider);
         let client = Client::connect(provider, to, speaking(Versions::Two)).await;
         let error = client.err().expect("no common version").to_string();
-        assert!(error.contains("speaks versions 1 to 1"), "{error}");
+        assert!(error.contains("supports versions 1 to 1"), "{error}");
     });
 }
 

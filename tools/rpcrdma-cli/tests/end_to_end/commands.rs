@@ -321,7 +321,7 @@ fn protocol_version_can_be_chosen_at_either_end() {
     fails(
         &["ping", "--rpcrdma-version=2", "-c1", &served.listening],
         1,
-        "the peer speaks versions 1 to 1",
+        "the peer supports versions 1 to 1",
     );
 }
 

@@ -42,7 +42,7 @@ pub enum TellError {
     #[error("this end does not support ROPT_UPDXCH (xcharext §4)")]
     Unsupported,
     /// The characteristic has no configured value, or changes in another way.
-    #[error("characteristic {0} is not one that was registered, with a value")]
+    #[error("characteristic {0} is not registered with a value")]
     NotRegistered(XcharId),
     /// The value is invalid.
     #[error("{0}")]

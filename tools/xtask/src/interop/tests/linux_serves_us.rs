@@ -103,7 +103,7 @@ fn check_versions(run: &TestRun<'_>, server: &KernelServer<'_>) -> Result<()> {
     let Err(refused) = client.ping_speaking("2", SHORT_LIMIT) else {
         bail!("the kernel speaks version two");
     };
-    let words = "the peer speaks versions 1 to 1";
+    let words = "the peer supports versions 1 to 1";
     ensure!(
         format!("{refused:#}").contains(words),
         "it is not ERR_VERS that turned it down: {refused:#}"
