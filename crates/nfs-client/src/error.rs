@@ -18,9 +18,9 @@ pub enum Fault {
     /// The server did not execute the call, or its reply cannot be read.
     #[error(transparent)]
     Rpc(#[from] RpcError),
-    /// The transport returned no reply.
-    #[error(transparent)]
-    Transport(#[from] TransportError),
+    /// The transport returned no reply. The message has that of its sources.
+    #[error("{}", told(.0))]
+    Transport(TransportError),
     /// The reply is well-formed and contradicts itself or the request.
     #[error("the server's reply makes no sense: {0}")]
     Nonsense(&'static str),
@@ -36,6 +36,24 @@ pub enum Fault {
     /// A path names the root of the export, `.` or `..` where a directory entry is needed.
     #[error("this is not the name of an entry of a directory")]
     NotAnEntry,
+}
+
+/// The messages of an error and its sources, in one.
+fn told(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        text.push_str(": ");
+        text.push_str(&source.to_string());
+        next = source.source();
+    }
+    text
+}
+
+impl From<TransportError> for Fault {
+    fn from(error: TransportError) -> Self {
+        Self::Transport(error)
+    }
 }
 
 impl From<xdr::Error> for Fault {

@@ -1,9 +1,9 @@
 //! RPC client over a byte stream.
 
-use crate::record::{self, Decoder};
+use crate::record::{self, Decoder, RecordError};
 use buffer::Buffer;
 use oncrpc::xdr::{Payload, Reader};
-use oncrpc::{ReplyBound, Transport, TransportError};
+use oncrpc::{Cause, ReplyBound, Transport, TransportError};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -35,9 +35,42 @@ pub struct Client {
     tasks: [AbortHandle; 2],
 }
 
+/// A server that cannot be reached. The source is the error of the system.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot connect to {what}")]
+pub struct ConnectError {
+    what: String,
+    source: io::Error,
+}
+
+impl ConnectError {
+    /// `what` is its address, or the path of its socket.
+    pub(crate) fn new(what: String, source: io::Error) -> Self {
+        Self { what, source }
+    }
+}
+
+/// Why a connection is over.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectionEnd {
+    /// The server closed it.
+    #[error("the server closed it")]
+    ByServer,
+    /// The client was dropped.
+    #[error("the connection is closed")]
+    Closed,
+    /// The system reported an error.
+    #[error(transparent)]
+    Io(io::Error),
+    /// The server broke the record marks (RFC 5531 §11).
+    #[error(transparent)]
+    Record(RecordError),
+}
+
 /// The calls that wait for a reply, or why there will be none.
 #[derive(Debug)]
-struct Waiting(Mutex<Result<HashMap<u32, oneshot::Sender<Payload>>, String>>);
+struct Waiting(Mutex<Result<HashMap<u32, oneshot::Sender<Payload>>, Cause>>);
 
 impl Client {
     /// Connects to a TCP server. `deadline` is the time limit for connecting and for each call.
@@ -46,16 +79,15 @@ impl Client {
     ///
     /// [`TransportError::Unreachable`] if nobody answers at that address.
     pub async fn connect(addr: SocketAddr, deadline: Duration) -> Result<Self, TransportError> {
-        let unreachable = |error: &dyn std::fmt::Display| {
-            TransportError::Unreachable(format!("cannot connect to {addr}: {error}"))
+        let unreachable = |source| {
+            let error = ConnectError::new(addr.to_string(), source);
+            TransportError::Unreachable(error.into())
         };
         let stream = tokio::time::timeout(deadline, TcpStream::connect(addr))
             .await
-            .map_err(|_| unreachable(&format_args!("no answer within {deadline:?}")))?
-            .map_err(|error| unreachable(&error))?;
-        stream
-            .set_nodelay(true)
-            .map_err(|error| unreachable(&error))?;
+            .map_err(|_| unreachable(io::ErrorKind::TimedOut.into()))?
+            .map_err(unreachable)?;
+        stream.set_nodelay(true).map_err(unreachable)?;
         Ok(Self::over(stream, deadline))
     }
 
@@ -150,7 +182,7 @@ impl Drop for Registered<'_> {
 }
 
 impl Waiting {
-    fn lock(&self) -> MutexGuard<'_, Result<HashMap<u32, oneshot::Sender<Payload>>, String>> {
+    fn lock(&self) -> MutexGuard<'_, Result<HashMap<u32, oneshot::Sender<Payload>>, Cause>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -182,16 +214,16 @@ impl Waiting {
     }
 
     /// Fails every call that waits, and every later one. The first reason stays.
-    fn close(&self, why: String) {
+    fn close(&self, why: ConnectionEnd) {
         let mut state = self.lock();
         if state.is_ok() {
-            *state = Err(why);
+            *state = Err(why.into());
         }
     }
 
     fn why(&self) -> TransportError {
         TransportError::Disconnected(match &*self.lock() {
-            Ok(_) => "the connection is closed".to_owned(),
+            Ok(_) => ConnectionEnd::Closed.into(),
             Err(why) => why.clone(),
         })
     }
@@ -202,9 +234,9 @@ async fn read(mut stream: impl AsyncRead + Unpin, waiting: Arc<Waiting>) {
     let mut bytes = vec![0; super::READ_SIZE];
     let why = loop {
         let mut input = match stream.read(&mut bytes).await {
-            Ok(0) => break "the server closed it".to_owned(),
+            Ok(0) => break ConnectionEnd::ByServer,
             Ok(len) => &bytes[..len],
-            Err(error) => break error.to_string(),
+            Err(error) => break ConnectionEnd::Io(error),
         };
         let end = loop {
             match decoder.decode(&mut input) {
@@ -214,7 +246,7 @@ async fn read(mut stream: impl AsyncRead + Unpin, waiting: Arc<Waiting>) {
             }
         };
         if let Some(error) = end {
-            break error.to_string();
+            break ConnectionEnd::Record(error);
         }
     };
     waiting.close(why);
@@ -228,7 +260,7 @@ async fn write(
     while let Some(record) = calls.recv().await {
         let written: io::Result<()> = stream.write_all(&record).await;
         if let Err(error) = written {
-            waiting.close(error.to_string());
+            waiting.close(ConnectionEnd::Io(error));
             return;
         }
     }

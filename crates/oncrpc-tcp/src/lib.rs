@@ -3,13 +3,42 @@
 //! (RFC 1833).
 //!
 //! Made for MOUNT and rpcbind, whose messages are small: by-reference items are copied here.
+//!
+//! # Example
+//!
+//! A server without programs, and a client that is told so:
+//!
+//! ```
+//! use oncrpc::xdr::Writer;
+//! use oncrpc::{Credential, Procedure, Programs, ReplyBound, RpcError, Transport, read_reply, write_call};
+//! use oncrpc_tcp::{Client, Limits, Server};
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//! use tokio::net::TcpListener;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//! # runtime.block_on(async {
+//! let listener = TcpListener::bind("127.0.0.1:0").await?;
+//! let server = Server::new(listener, Arc::new(Programs::new()), Limits::default());
+//! let address = server.local_addr()?;
+//! tokio::spawn(server.run(std::future::pending()));
+//!
+//! let client = Client::connect(address, Duration::from_secs(10)).await?;
+//! let (mut call, xid) = (Writer::default(), client.next_xid());
+//! write_call(&mut call, xid, Procedure { prog: 100_003, vers: 3, proc: 0 }, &Credential::None);
+//! let reply = client.call(call.finish(), ReplyBound::new(64)).await?;
+//! assert_eq!(read_reply(&reply, xid).err(), Some(RpcError::ProgUnavail));
+//! # Ok(()) })
+//! # }
+//! ```
 
 mod client;
 pub mod record;
 pub mod rpcbind;
 mod server;
 
-pub use client::Client;
+pub use client::{Client, ConnectError, ConnectionEnd};
 pub use server::{Limits, Server};
 
 /// Most bytes read at once.

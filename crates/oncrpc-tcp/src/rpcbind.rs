@@ -183,7 +183,8 @@ impl Rpcbind<crate::Client> {
     /// If no rpcbind listens there.
     pub async fn at_socket(path: &Path, deadline: Duration) -> Result<Self, TransportError> {
         let stream = UnixStream::connect(path).await.map_err(|error| {
-            TransportError::Unreachable(format!("no rpcbind at {}: {error}", path.display()))
+            let what = format!("rpcbind at {}", path.display());
+            TransportError::Unreachable(crate::ConnectError::new(what, error).into())
         })?;
         Ok(Self::new(crate::Client::over(stream, deadline)))
     }

@@ -3,9 +3,61 @@
 //!
 //! A [`Service`] answers calls and a [`Transport`] carries them; neither knows the other. The same
 //! NFS code therefore runs over RDMA and over TCP (crate `oncrpc-tcp`).
+//!
+//! # Example
+//!
+//! A program that answers in memory, without a transport:
+//!
+//! ```
+//! use oncrpc::xdr::Writer;
+//! use oncrpc::{
+//!     Answer, Call, Caller, Credential, Procedure, Program, Programs, Reply, Service, read_reply, write_call,
+//! };
+//! use std::ops::RangeInclusive;
+//!
+//! /// Answers procedure 1 with the number of bytes of its argument.
+//! struct Length;
+//!
+//! impl Program for Length {
+//!     fn number(&self) -> u32 {
+//!         0x2000_0001
+//!     }
+//!
+//!     fn versions(&self) -> RangeInclusive<u32> {
+//!         1..=1
+//!     }
+//!
+//!     fn call(&self, call: Call) -> Answer {
+//!         Answer::Now(match call.decode(|r| Ok(r.opaque(1024)?.len())) {
+//!             Ok(len) => {
+//!                 let mut w = call.into_success();
+//!                 w.length(len);
+//!                 Reply::Message(w.finish())
+//!             }
+//!             Err(error) => call.unreadable(error),
+//!         })
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let service = Programs::new().with(Length);
+//! let procedure = Procedure { prog: 0x2000_0001, vers: 1, proc: 1 };
+//! let mut w = Writer::default();
+//! write_call(&mut w, 7, procedure, &Credential::None);
+//! w.opaque(b"hello");
+//!
+//! let caller = Caller::new("192.0.2.1:700".parse()?);
+//! let Answer::Now(Reply::Message(reply)) = service.call(w.finish(), &caller) else {
+//!     panic!("this program answers at once");
+//! };
+//! assert_eq!(read_reply(&reply, 7)?.u32()?, 5);
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod admission;
 pub mod auth;
+mod cause;
 mod local_users;
 mod message;
 mod peer_group;
@@ -17,6 +69,7 @@ pub mod warnings;
 pub mod xdr;
 
 pub use auth::{AuthStat, AuthSys, Credential};
+pub use cause::Cause;
 pub use local_users::{LocalUserError, LocalUsers, Origin};
 pub use message::{
     AcceptStatus, CallError, CallHeader, EncodedCredential, MAX_REPLY_HEADER, Procedure,

@@ -1,7 +1,10 @@
 //! The trait for transports that carry RPC calls to a server.
 
+use crate::Cause;
 use crate::xdr::Payload;
 use smallvec::SmallVec;
+use std::error::Error;
+use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
@@ -59,23 +62,21 @@ impl ReplyBound {
 }
 
 /// Why there is no reply.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TransportError {
-    /// There is no connection, and none could be made in time.
-    #[error("{0}")]
-    Unreachable(String),
-    /// The connection ended, and the call was not or could not be sent again.
-    #[error("the connection ended: {0}")]
-    Disconnected(String),
+    /// There is no connection, and none could be made in time. The cause is the transport's error of
+    /// connecting, and stands for this one.
+    Unreachable(Cause),
+    /// The connection ended, and the call was not or could not be sent again. The cause is the
+    /// [source](Error::source) of this error.
+    Disconnected(Cause),
     /// No reply came in time. The call may have been executed.
-    #[error("no reply within {0:?}")]
     TimedOut(Duration),
     /// The server could not take the call or send the reply as this transport offered it
     /// (an RDMA_ERROR, RFC 8166 §4.5).
-    #[error("the server's transport refused the call: {0}")]
     Refused(&'static str),
     /// The call or its reply is larger than this transport can carry.
-    #[error("a message of {len} bytes is more than the {limit} this transport can carry")]
     TooLarge {
         /// What it would have been.
         len: usize,
@@ -83,6 +84,33 @@ pub enum TransportError {
         limit: usize,
     },
     /// The reply broke the rules of the transport.
-    #[error("the server's reply is invalid: {0}")]
     BadReply(&'static str),
+}
+
+impl fmt::Display for TransportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable(cause) => write!(f, "{}", cause.error()),
+            Self::Disconnected(_) => f.write_str("the connection ended"),
+            Self::TimedOut(limit) => write!(f, "no reply within {limit:?}"),
+            Self::Refused(why) => write!(f, "the server's transport refused the call: {why}"),
+            Self::TooLarge { len, limit } => write!(
+                f,
+                "a message of {len} bytes is more than the {limit} this transport can carry"
+            ),
+            Self::BadReply(why) => write!(f, "the server's reply is invalid: {why}"),
+        }
+    }
+}
+
+impl Error for TransportError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Unreachable(cause) => cause.error().source(),
+            Self::Disconnected(cause) => Some(cause.error()),
+            Self::TimedOut(_) | Self::Refused(_) | Self::TooLarge { .. } | Self::BadReply(_) => {
+                None
+            }
+        }
+    }
 }

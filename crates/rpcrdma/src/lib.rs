@@ -144,16 +144,17 @@ pub use verbs_iwarp as iwarp;
 
 pub use buffer::{Buffer, Gather, Pool, PoolStats};
 pub use bytes::Bytes;
-pub use client::{Client, ConnectionInfo, TimedClient};
+pub use client::{Client, ConnectError, ConnectionInfo, TimedClient};
 pub use config::{
     CallbackService, ClientConfig, HealthCheck, HealthChecks, MAX_CONNECTIONS,
     REMEMBER_VERSION_ONE, ServerConfig, Spin,
 };
+pub use driver::endpoint::CloseReason;
 pub use oncrpc::xdr::{self, Payload};
 pub use oncrpc::{
-    Answer, AuthStat, AuthSys, Call, Caller, ConnectionId, Credential, LocalUserError, LocalUsers,
-    Origin, PeerGroup, Procedure, Program, Programs, Reply, ReplyBound, ReplyRoom, Respond,
-    RpcError, Service, Transport, TransportError, read_reply, write_call,
+    Answer, AuthStat, AuthSys, Call, Caller, Cause, ConnectionId, Credential, LocalUserError,
+    LocalUsers, Origin, PeerGroup, Procedure, Program, Programs, Reply, ReplyBound, ReplyRoom,
+    Respond, RpcError, Service, Transport, TransportError, read_reply, write_call,
 };
 pub use rpcrdma_proto::{
     Counters, Design, InlineThreshold, PersistentArguments, PrivateData, Thresholds, Version,

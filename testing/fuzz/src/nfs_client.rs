@@ -214,7 +214,7 @@ impl Transport for &Wrong {
         }
         state.calls += 1;
         if state.calls > CALLS {
-            return Err(TransportError::Disconnected("gone".into()));
+            return Err(TransportError::Disconnected(std::fmt::Error.into()));
         }
         let State { decisions, at, .. } = &mut *state;
         let before = decisions.len() - *at;

@@ -314,6 +314,17 @@ impl Connector {
     }
 }
 
+/// A server to which a client could not connect again. The source says why.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot connect to {to}")]
+#[non_exhaustive]
+pub struct ConnectError {
+    /// Address of the server.
+    pub to: SocketAddr,
+    /// The last error.
+    pub source: SetupError,
+}
+
 /// Why a connection attempt failed.
 enum Failure {
     Setup(SetupError),
@@ -359,7 +370,8 @@ fn may_speak_version_one(over: &CloseReason) -> bool {
         | CloseReason::CallTimedOut(_)
         | CloseReason::NoBackwardCredit
         | CloseReason::Evicted
-        | CloseReason::Asked => false,
+        | CloseReason::Asked
+        | CloseReason::TaskEnded => false,
     }
 }
 

@@ -21,6 +21,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use verbs::{IoCounters, Provider, SetupError};
 
+pub use connector::ConnectError;
 pub use shared::ConnectionInfo;
 
 /// Client of one server. A handle that is cheap to clone and may be used by any number of tasks.

@@ -1,6 +1,6 @@
 //! The task that owns a client's connection and reconnects when it is lost.
 
-use super::connector::{Connector, shows_broken_invalidation, shows_version_two};
+use super::connector::{ConnectError, Connector, shows_broken_invalidation, shows_version_two};
 use super::shared::{ConnectionInfo, Shared, activity};
 use crate::ClientConfig;
 use crate::driver::calls::{Calls, MAX_LOSSES};
@@ -47,7 +47,7 @@ struct Calling<'a> {
 impl Drop for Pump {
     /// Ends all waiting calls, so that no caller waits for ever.
     fn drop(&mut self) {
-        let error = TransportError::Disconnected("the runtime of the client has ended".into());
+        let error = TransportError::Disconnected(CloseReason::TaskEnded.into());
         self.calls().leave(self.outgoing.conn, &error);
         self.shared.ended.send_modify(|ended| *ended += 1);
     }
@@ -79,7 +79,7 @@ impl Pump {
                 None => match self.reconnect().await {
                     Some(endpoint) => endpoint,
                     None => {
-                        let error = TransportError::Disconnected(CloseReason::Asked.to_string());
+                        let error = TransportError::Disconnected(CloseReason::Asked.into());
                         return self.calls().end(&error);
                     }
                 },
@@ -93,7 +93,7 @@ impl Pump {
             if shows_version_two(&over) {
                 self.connector.forget_version_one();
             }
-            let error = TransportError::Disconnected(over.to_string());
+            let error = TransportError::Disconnected(over.clone().into());
             let last = over == CloseReason::Asked || !self.connector.config.reconnect;
             match over {
                 CloseReason::Asked => self.calls().end(&error),
@@ -180,7 +180,7 @@ impl Pump {
                     again.push(request);
                 }
                 Unfinished::Again(request) => {
-                    let error = TransportError::Disconnected(over.to_string());
+                    let error = TransportError::Disconnected(over.clone().into());
                     request.into_call().complete(Err(error));
                 }
                 Unfinished::Ended(call, reply) => call.complete(reply),
@@ -213,7 +213,8 @@ impl Pump {
                 Err(error) => {
                     debug!(to = %self.connector.to, %error, "no connection");
                     let to = self.connector.to;
-                    last = TransportError::Unreachable(format!("cannot connect to {to}: {error}"));
+                    let error = ConnectError { to, source: error };
+                    last = TransportError::Unreachable(error.into());
                     self.calls().lost(self.outgoing.conn, Some(last.clone()));
                     self.back_off();
                 }

@@ -242,7 +242,7 @@ impl BackEnd {
             registry,
             outgoing: Outgoing::new(calls, ONLY, timeout),
             ready: false,
-            why: TransportError::Disconnected("the server has ended".into()),
+            why: TransportError::Disconnected(CloseReason::TaskEnded.into()),
         })
     }
 
@@ -313,7 +313,7 @@ impl BackEnd {
 
     /// Ends with the connection, and tells waiting callers why.
     pub(super) fn end(mut self, over: &CloseReason, connection: &Connection) {
-        self.why = TransportError::Disconnected(over.to_string());
+        self.why = TransportError::Disconnected(over.clone().into());
         connection.calls().for_each(|call| call.fail(&self.why));
     }
 }

@@ -1,5 +1,6 @@
 //! The slot of one call: state shared by its future and the owner of a connection.
 
+use crate::driver::endpoint::CloseReason;
 use oncrpc::TransportError;
 use oncrpc::xdr::Payload;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -223,8 +224,7 @@ impl State {
 impl Drop for CallHandle {
     fn drop(&mut self) {
         if self.0.is_some() {
-            let error = "the task that owned the connection has ended";
-            self.fail(&TransportError::Disconnected(error.into()));
+            self.fail(&TransportError::Disconnected(CloseReason::TaskEnded.into()));
         }
     }
 }

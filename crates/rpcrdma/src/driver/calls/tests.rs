@@ -1,6 +1,7 @@
 //! What becomes of calls.
 
 use super::*;
+use crate::driver::endpoint::CloseReason;
 use oncrpc::ReplyBound;
 use oncrpc::xdr;
 use std::pin::pin;
@@ -160,7 +161,7 @@ fn after_the_end_every_call_fails_with_the_reason() {
     let calls = calls();
     let mut before = pin!(waiting(&calls, 1));
     assert!(poll(before.as_mut()).is_pending());
-    let error = TransportError::Disconnected("gone".into());
+    let error = TransportError::Disconnected(CloseReason::Asked.into());
     calls.end(&error);
     assert_eq!(poll(before), Poll::Ready(Err(error.clone())));
     assert_eq!(poll(pin!(waiting(&calls, 2))), Poll::Ready(Err(error)));
@@ -376,7 +377,7 @@ fn calls_end_when_the_last_connection_is_gone_and_not_before() {
     let (mut a, mut b) = (pin!(waiting(&calls, 1)), pin!(waiting(&calls, 2)));
     assert!(poll(a.as_mut()).is_pending() && poll(b.as_mut()).is_pending());
     let sent = next_on(0, &calls).expect("sent");
-    let error = TransportError::Disconnected("gone".into());
+    let error = TransportError::Disconnected(CloseReason::Asked.into());
     calls.leave(0, &error);
     assert!(poll(a.as_mut()).is_pending());
     calls.put_back(sent);
@@ -394,7 +395,7 @@ fn reason_is_what_is_wrong_with_the_connection() {
     let calls = calls();
     let limit = Duration::from_secs(1);
     assert_eq!(calls.reason(limit), TransportError::TimedOut(limit));
-    let trouble = TransportError::Unreachable("nobody listens".into());
+    let trouble = TransportError::Unreachable(CloseReason::Asked.into());
     calls.lost(0, Some(trouble.clone()));
     assert_eq!(calls.reason(limit), trouble);
     calls.connected(0);
