@@ -6,6 +6,28 @@
 //! copy; the memory then returns when the last of them is dropped.
 //!
 //! Nothing here knows of RDMA, RPC or sockets.
+//!
+//! # Example
+//!
+//! ```
+//! use buffer::Pool;
+//!
+//! let pool = Pool::new(1 << 20);
+//! let mut buffer = pool.take(4096);
+//! buffer.extend_from_slice(b"hello");
+//!
+//! // Shared and immutable from here on, without a copy.
+//! let shared = buffer.freeze();
+//! let part = shared.slice(1..);
+//! drop(shared);
+//! assert_eq!(&part[..], b"ello");
+//! assert_eq!(pool.stats().out, 4096);
+//!
+//! // The last reference returns the memory.
+//! drop(part);
+//! assert_eq!(pool.stats().out, 0);
+//! assert_eq!(pool.stats().free, 4096);
+//! ```
 
 mod near;
 mod pool;

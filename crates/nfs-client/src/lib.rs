@@ -6,6 +6,42 @@
 //!
 //! Everything that waits can be cancelled by dropping its future; a stream that was interrupted
 //! goes on where it was. Data is handed over as [`Bytes`](bytes::Bytes), never copied here.
+//!
+//! # Example
+//!
+//! A file on a server in the same process, over RPC-over-RDMA:
+//!
+//! ```
+//! use nfs_client::{Export, current_user};
+//! use nfs_proto::SetAttributes;
+//! use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3};
+//! use rpcrdma::{Client, ClientConfig, Programs, Server, ServerConfig};
+//! use std::sync::Arc;
+//! use verbs_iwarp::Iwarp;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//! # runtime.block_on(async {
+//! # let exports = Exports::new(HandleKey::random()?);
+//! # let exports = exports.with("/data", Arc::new(MemFs::new(1 << 20)), ExportOptions::default())?;
+//! # let nfs = Nfs3::new(exports.clone(), buffer::Pool::new(1 << 20));
+//! # let programs = Arc::new(Programs::new().with(nfs).with(Mount3::new(exports)));
+//! # let (iwarp, any) = (Arc::new(Iwarp::default()), "127.0.0.1:0".parse()?);
+//! # let server = Server::bind(iwarp.clone(), any, programs, ServerConfig::default()).await?;
+//! let client = Client::connect(iwarp, server.local_addr(), ClientConfig::default()).await?;
+//! let export = Export::mount(client, current_user(), "/data").await?;
+//!
+//! // The file gets its name when it is complete and on stable storage.
+//! export.write_all("greeting", "hello", SetAttributes::default()).await?;
+//! assert_eq!(export.stat("greeting").await?.attributes.size, 5);
+//!
+//! let mut stream = export.read("greeting").await?;
+//! while let Some(pieces) = stream.next().await? {
+//!     assert_eq!(pieces.concat(), b"hello");
+//! }
+//! # Ok(()) })
+//! # }
+//! ```
 
 mod credentials;
 mod directory;

@@ -8,6 +8,28 @@
 //!
 //! Only [`Data`] and [`Path`] are ever moved by reference: they are the DDP-eligible items of
 //! RFC 8267 §4. Nothing here opens a file or a connection.
+//!
+//! # Example
+//!
+//! A READ in XDR, and the room that its reply needs (RFC 8267 §4):
+//!
+//! ```
+//! use nfs_proto::{Arguments, FileHandle, Wire, args};
+//! use oncrpc::xdr::{Reader, Writer};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let file = FileHandle::new(b"a handle").ok_or("a handle has 1 to 64 bytes")?;
+//! let read = args::Read { file, offset: 0, count: 65_536 };
+//! let mut w = Writer::default();
+//! read.write(&mut w);
+//! let payload = w.finish();
+//! assert_eq!(args::Read::parse(&mut Reader::from(&payload))?, read);
+//!
+//! // The data is DDP-eligible: it may go into a Write chunk of this size.
+//! assert_eq!(read.reply_bound().results[..], [65_536]);
+//! # Ok(())
+//! # }
+//! ```
 
 #[macro_use]
 mod macros;

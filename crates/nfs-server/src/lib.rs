@@ -7,6 +7,42 @@
 //!
 //! A client names files by handles that are sealed with a [`HandleKey`]: one that was not given out
 //! here is refused before any file system sees it.
+//!
+//! # Example
+//!
+//! A call that is answered in memory. The crates `rpcrdma` and `oncrpc-tcp` have servers that carry calls:
+//!
+//! ```
+//! use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3};
+//! use oncrpc::xdr::Writer;
+//! use oncrpc::{Answer, Caller, Credential, Procedure, Programs, Reply, Service, read_reply, write_call};
+//! use std::sync::Arc;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let exports = Exports::new(HandleKey::random()?);
+//! let exports = exports.with("/scratch", Arc::new(MemFs::new(1 << 20)), ExportOptions::default())?;
+//! let service = Programs::new()
+//!     .with(Nfs3::new(exports.clone(), buffer::Pool::new(1 << 20)))
+//!     .with(Mount3::new(exports));
+//!
+//! // MOUNTPROC3_EXPORT: the list of exports.
+//! let mut w = Writer::default();
+//! write_call(&mut w, 1, Procedure { prog: 100_005, vers: 3, proc: 5 }, &Credential::None);
+//! let caller = Caller::new("127.0.0.1:700".parse()?);
+//! let reply = match service.call(w.finish(), &caller) {
+//!     Answer::Now(Reply::Message(reply)) => reply,
+//!     Answer::Blocking(job) => match job() {
+//!         Reply::Message(reply) => reply,
+//!         _ => panic!("MOUNT answers each call"),
+//!     },
+//!     _ => panic!("MOUNT waits for nothing else"),
+//! };
+//! let mut results = read_reply(&reply, 1)?;
+//! assert!(results.bool()?, "there is an export");
+//! assert_eq!(results.opaque(1024)?, b"/scratch");
+//! # Ok(())
+//! # }
+//! ```
 
 mod access_list;
 mod client_options;

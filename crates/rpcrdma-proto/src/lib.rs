@@ -76,6 +76,34 @@
 //! travels, `flow` counts credits, `requester` and `responder` are the two roles, and `connection` holds
 //! both. They know one value, `Agreed`, of what both ends have agreed on. [`v2`] stands above them and
 //! replaces that value; all about designs for remote invalidation is in `invalidation`.
+//!
+//! # Example
+//!
+//! Private data of RPC-over-RDMA within what a peer sent (RFC 8797 §5.2), and an RDMA_MSG header without chunks
+//! (RFC 8166 §4):
+//!
+//! ```
+//! use rpcrdma_proto::header::{Body, Header};
+//! use rpcrdma_proto::{InlineThreshold, PrivateData};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let own = PrivateData {
+//!     send: InlineThreshold::at_most(8 << 10),
+//!     receive: InlineThreshold::at_most(4 << 10),
+//!     remote_invalidation: true,
+//! };
+//! let mut received = b"of others".to_vec();
+//! received.extend_from_slice(&own.emit());
+//! assert_eq!(PrivateData::find(&received), Some(own));
+//!
+//! let words: [u32; 7] = [0x1234_5678, 1, 32, 0, 0, 0, 0];
+//! let bytes: Vec<u8> = words.into_iter().flat_map(u32::to_be_bytes).collect();
+//! let (header, payload_at) = Header::parse(&bytes).map_err(|error| format!("{error:?}"))?;
+//! assert_eq!((header.xid, header.credits, payload_at), (0x1234_5678, 32, 28));
+//! assert!(matches!(header.body, Body::Msg(lists) if lists.reads.is_empty()));
+//! # Ok(())
+//! # }
+//! ```
 
 mod agreed;
 mod codec;

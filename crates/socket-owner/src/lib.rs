@@ -5,6 +5,25 @@
 //! another machine or in another network namespace, which is another machine for this purpose. If it
 //! is not found, but has an address of this machine, it was closed meanwhile, or there is address
 //! translation between the ends: whose it was is not known then, though what it sent may still be read.
+//!
+//! # Example
+//!
+//! ```
+//! use oncrpc::{LocalUsers, Origin};
+//! use socket_owner::SocketOwners;
+//! use std::net::{TcpListener, TcpStream};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let listener = TcpListener::bind("127.0.0.1:0")?;
+//! let client = TcpStream::connect(listener.local_addr()?)?;
+//! let (server, peer) = listener.accept()?;
+//!
+//! let origin = SocketOwners::new().find(server.local_addr()?, peer)?;
+//! assert_eq!(origin, Origin::User(rustix::process::geteuid().as_raw()));
+//! # drop(client);
+//! # Ok(())
+//! # }
+//! ```
 
 mod diag;
 mod netlink;

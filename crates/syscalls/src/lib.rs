@@ -1,5 +1,23 @@
 //! Calls of the C library and the kernel that have no safe wrapper elsewhere: with the provider for
 //! hardware the one place where `unsafe` is allowed. Each block says why it is sound.
+//!
+//! # Example
+//!
+//! ```
+//! use rustix::fs::Access;
+//! use std::fs::File;
+//!
+//! # fn main() -> std::io::Result<()> {
+//! let root = File::open("/")?;
+//! match syscalls::check_access(&root, Access::READ_OK) {
+//!     Ok(()) => println!("this thread may list /"),
+//!     // Before Linux 5.8.
+//!     Err(rustix::io::Errno::NOSYS) => println!("the kernel does not tell"),
+//!     Err(error) => return Err(error.into()),
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 #[cfg(target_os = "linux")]
 mod access;

@@ -4,6 +4,59 @@
 //! speaks MPA, DDP and RDMAP over a TCP connection, to itself, to Linux's siw, and to iWARP
 //! hardware. The protocol is in the `iwarp-proto` crate; here are the sockets, the timers and the
 //! exchange that sets a connection up.
+//!
+//! # Example
+//!
+//! A message over loopback:
+//!
+//! ```
+//! use std::future::poll_fn;
+//! use std::time::Duration;
+//! use verbs::{Buffer, Completion, Gather, Provider, QpOptions, QueuePair, WorkRequest, WrId};
+//! use verbs_iwarp::Iwarp;
+//!
+//! /// Drives a queue pair until its next completion.
+//! async fn completion(qp: &mut dyn QueuePair) -> Completion {
+//!     loop {
+//!         qp.progress();
+//!         if let Some(completion) = qp.poll_cq() {
+//!             return completion;
+//!         }
+//!         poll_fn(|cx| qp.poll_ready(cx)).await;
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//! # runtime.block_on(async {
+//! let iwarp = Iwarp::default();
+//! let options = QpOptions::default();
+//! let mut listener = iwarp.listen("127.0.0.1:0".parse()?).await?;
+//! let address = listener.local_addr();
+//!
+//! let server = async {
+//!     let mut incoming = listener.accept().await?;
+//!     let private_data = incoming.request(Duration::from_secs(10)).await?;
+//!     assert_eq!(private_data, b"who I am");
+//!     let receive = WorkRequest::Receive { wr: WrId(1), buffer: Buffer::with_capacity(64) };
+//!     incoming.accept(&options, b"", vec![receive]).await
+//! };
+//! let client = iwarp.connect(address, &options, b"who I am", Vec::new());
+//! let (server, client) = tokio::join!(server, client);
+//! let (mut server, mut client) = (server?, client?.qp);
+//!
+//! let mut buffer = Buffer::with_capacity(64);
+//! buffer.extend_from_slice(b"hello");
+//! client.post(WorkRequest::Send { wr: WrId(2), buffer, rest: Gather::new(), invalidate: None })?;
+//! let sent = completion(&mut *client).await;
+//! assert!(matches!(sent, Completion::Send { wr: WrId(2) }));
+//! let Completion::Receive { buffer, .. } = completion(&mut *server).await else {
+//!     panic!("the message arrives");
+//! };
+//! assert_eq!(&buffer[..], b"hello");
+//! # Ok(()) })
+//! # }
+//! ```
 
 mod config;
 mod connect;

@@ -15,6 +15,38 @@
 //! The same seed and the same calls give the same run: [`Fabric::trace`] says so in one number.
 //! Each connection draws from its own stream of numbers, so that adding one does not change the
 //! others.
+//!
+//! # Example
+//!
+//! ```
+//! use verbs::{Buffer, Completion, Gather, QueuePair, WorkRequest, WrId};
+//! use verbs_sim::{Fabric, PairOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let fabric = Fabric::new(7);
+//! let (mut left, mut right) = fabric.pair(&PairOptions::default());
+//!
+//! let buffer = Buffer::with_capacity(64);
+//! right.post(WorkRequest::Receive { wr: WrId(1), buffer })?;
+//! let mut buffer = Buffer::with_capacity(64);
+//! buffer.extend_from_slice(b"hello");
+//! let (rest, invalidate) = (Gather::new(), None);
+//! left.post(WorkRequest::Send { wr: WrId(2), buffer, rest, invalidate })?;
+//!
+//! loop {
+//!     while left.progress() | right.progress() {}
+//!     match fabric.next_event() {
+//!         Some(time) => fabric.advance_to(time),
+//!         None => break,
+//!     }
+//! }
+//! let Some(Completion::Receive { buffer, .. }) = right.poll_cq() else {
+//!     panic!("the message arrives");
+//! };
+//! assert_eq!(&buffer[..], b"hello");
+//! # Ok(())
+//! # }
+//! ```
 
 mod connection;
 mod costs;

@@ -7,6 +7,54 @@
 //!
 //! A provider never sees RPC. What a provider can and cannot do is in its [`Limits`], and nothing
 //! above asks which provider it is.
+//!
+//! # Example
+//!
+//! A queue pair around another one, which lets only one Read be outstanding. [`WrapQueuePair`] passes on all
+//! methods that are not written:
+//!
+//! ```
+//! use verbs::{PostError, QueuePair, WorkRequest, WrapQueuePair};
+//! use verbs::{Completion, WorkError};
+//!
+//! struct OneRead<Q> {
+//!     inner: Q,
+//!     reading: bool,
+//! }
+//!
+//! impl<Q: QueuePair> WrapQueuePair for OneRead<Q> {
+//!     type Inner = Q;
+//!
+//!     fn inner(&self) -> &Q {
+//!         &self.inner
+//!     }
+//!
+//!     fn inner_mut(&mut self) -> &mut Q {
+//!         &mut self.inner
+//!     }
+//!
+//!     fn wrap_post(&mut self, work: WorkRequest) -> Result<(), PostError> {
+//!         let reads = matches!(work, WorkRequest::Read { .. });
+//!         if reads && self.reading {
+//!             // The refused work comes back with the error, and its memory with it.
+//!             return Err(PostError::Full(work));
+//!         }
+//!         self.inner.post(work)?;
+//!         self.reading |= reads;
+//!         Ok(())
+//!     }
+//!
+//!     fn wrap_poll_cq(&mut self) -> Option<Completion> {
+//!         let completion = self.inner.poll_cq()?;
+//!         let ended = matches!(
+//!             completion,
+//!             Completion::Read { .. } | Completion::Failed { error: WorkError::Flushed, .. }
+//!         );
+//!         self.reading &= !ended;
+//!         Some(completion)
+//!     }
+//! }
+//! ```
 
 mod completion;
 mod limits;
