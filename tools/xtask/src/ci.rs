@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::command::cargo;
-use crate::{docs, fuzz, interop, tidy};
+use crate::{docs, fuzz, interop, library, tidy};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -71,35 +71,28 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             .status()?;
         results.push((check.name, status.success(), start.elapsed()));
     }
-    announce("tidy");
-    let start = Instant::now();
-    let done = tidy::run(&tidy::Options::default());
-    if let Err(error) = &done {
-        eprintln!("ci: {error:#}");
-    }
-    results.push(("tidy", done.is_ok(), start.elapsed()));
-    announce("book");
-    let start = Instant::now();
-    let done = docs::run();
-    if let Err(error) = &done {
-        eprintln!("ci: {error:#}");
-    }
-    results.push(("book", done.is_ok(), start.elapsed()));
-    announce("fuzzing");
-    let start = Instant::now();
-    let done = fuzz::run(&fuzz::Options::for_ci(options.install));
-    if let Err(error) = &done {
-        eprintln!("ci: {error:#}");
-    }
-    results.push(("fuzzing", done.is_ok(), start.elapsed()));
-    if !options.no_interop {
-        announce("interoperability");
+    let mut step = |name, step: &dyn Fn() -> Result<()>| {
+        announce(name);
         let start = Instant::now();
-        let done = interop::run(&interop::Options::for_ci(options.install));
+        let done = step();
         if let Err(error) = &done {
             eprintln!("ci: {error:#}");
         }
-        results.push(("interoperability", done.is_ok(), start.elapsed()));
+        results.push((name, done.is_ok(), start.elapsed()));
+    };
+    step("tidy", &|| tidy::run(&tidy::Options::default()));
+    step("examples", &library::examples);
+    step("features", &library::features);
+    step("minimum Rust", &library::rust_version);
+    step("packages", &library::publish);
+    step("book", &docs::run);
+    step("fuzzing", &|| {
+        fuzz::run(&fuzz::Options::for_ci(options.install))
+    });
+    if !options.no_interop {
+        step("interoperability", &|| {
+            interop::run(&interop::Options::for_ci(options.install))
+        });
     }
     summary(&results)
 }

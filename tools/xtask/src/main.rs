@@ -1,5 +1,6 @@
 //! The project's chores: `cargo xtask` with `ci`, `tidy`, `fuzz`, `soak`, `scale`, `compare`,
-//! `dashboard`, `dissector`, `docs`, `interop`, `record-mix`, `package`.
+//! `dashboard`, `dissector`, `docs`, `interop`, `record-mix`, `package`, `examples`, `features`,
+//! `rust-version`, `publish`, `semver`.
 
 mod ci;
 mod command;
@@ -10,6 +11,7 @@ mod dissector;
 mod docs;
 mod fuzz;
 mod interop;
+mod library;
 mod lines;
 mod package;
 mod root;
@@ -62,6 +64,16 @@ enum Chore {
     RecordMix(interop::MixOptions),
     /// Build the Debian package and the container image
     Package(package::Options),
+    /// Run the examples of the library
+    Examples,
+    /// Build the library with each set of features
+    Features,
+    /// Check that the minimum version of Rust is the one in use, or build with it
+    RustVersion,
+    /// Package each published crate and build it from the packages, without an upload
+    Publish,
+    /// Compare the public interface of published crates with the last release (cargo-semver-checks)
+    Semver(library::SemverOptions),
 }
 
 fn main() -> ExitCode {
@@ -79,6 +91,11 @@ fn main() -> ExitCode {
         Chore::Interop(options) => interop::run(&options),
         Chore::RecordMix(options) => interop::record_mix(&options),
         Chore::Package(options) => package::run(&options),
+        Chore::Examples => library::examples(),
+        Chore::Features => library::features(),
+        Chore::RustVersion => library::rust_version(),
+        Chore::Publish => library::publish(),
+        Chore::Semver(options) => library::semver(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
