@@ -64,7 +64,7 @@ impl<'a> TaggedView<'a> {
         segment.first_chunk().map(Self)
     }
 
-    /// The first octet.
+    /// The control octet.
     pub fn control(self) -> Control {
         Control(self.0[0])
     }
@@ -95,7 +95,7 @@ impl<'a> UntaggedView<'a> {
         segment.first_chunk().map(Self)
     }
 
-    /// The first octet.
+    /// The control octet.
     pub fn control(self) -> Control {
         Control(self.0[0])
     }
@@ -131,7 +131,7 @@ impl<'a> UntaggedView<'a> {
 pub enum Header {
     /// Header of a segment for memory that the peer named (RFC 5041 §4.2).
     Tagged {
-        /// The first octet.
+        /// The control octet.
         control: Control,
         /// The octet that belongs to RDMAP.
         rsvd_ulp: u8,
@@ -142,17 +142,17 @@ pub enum Header {
     },
     /// Header of a segment for the next buffer of a queue (RFC 5041 §4.3).
     Untagged {
-        /// The first octet.
+        /// The control octet.
         control: Control,
         /// The first of the octets that belong to RDMAP.
         rsvd_ulp: u8,
-        /// The other four.
+        /// The other four octets that belong to RDMAP.
         rsvd_ulp_word: u32,
         /// QN: the queue number.
         queue: u32,
-        /// MSN.
+        /// MSN: the message sequence number.
         sequence: u32,
-        /// MO.
+        /// MO: the message offset.
         offset: u32,
     },
 }
@@ -225,7 +225,7 @@ impl Header {
         self.wire_len()
     }
 
-    /// The first octet.
+    /// The control octet.
     pub fn control(self) -> Control {
         match self {
             Self::Tagged { control, .. } | Self::Untagged { control, .. } => control,

@@ -272,29 +272,29 @@ impl Default for Abilities {
 /// operations that change something fail with [`Error::ReadOnly`] by default. The example `custom_file_system`
 /// of the crate `rpcrdma` implements one.
 pub trait FileSystem: Send + Sync {
-    /// The directory everything is in.
+    /// Returns the root directory.
     fn root(&self) -> FileId;
 
-    /// What it can do.
+    /// Returns the limits and properties.
     fn abilities(&self) -> Abilities {
         Abilities::default()
     }
 
-    /// Changes whenever written data that was not committed may have been lost, as at a restart
-    /// (RFC 1813 §3.3.7). By default 0, for file systems to which nobody writes.
+    /// Returns the write verifier, which changes whenever uncommitted data may have been lost, as
+    /// at a restart (RFC 1813 §3.3.7). By default 0, for read-only file systems.
     fn write_verifier(&self) -> u64 {
         0
     }
 
-    /// Files and directories that it keeps open between calls, for statistics.
+    /// Returns the number of files and directories kept open between calls, for statistics.
     fn open_files(&self) -> usize {
         0
     }
 
-    /// Attributes of a file.
+    /// Returns the attributes of a file.
     fn attributes(&self, file: FileId) -> Outcome<Result<Attributes, Error>>;
 
-    /// Changes attributes, if the file's change time is still `guard`.
+    /// Sets attributes. With a `guard`, only if the file's ctime is equal to it.
     fn set_attributes(
         &self,
         who: &Identity,
@@ -306,11 +306,11 @@ pub trait FileSystem: Send + Sync {
         Outcome::Ready(Changed::failed(Error::ReadOnly))
     }
 
-    /// A file by its name in a directory. Attributes beside the result are the directory's.
+    /// Looks up a name in a directory. The attributes beside the result are those of the directory.
     fn lookup(&self, who: &Identity, dir: FileId, step: Step<'_>) -> Outcome<Seen<Found>>;
 
-    /// Which of `wanted` the caller may do. By default what the mode grants to the owner, the group and
-    /// others.
+    /// Returns which of the `wanted` rights the caller has. By default those that the mode grants
+    /// to the owner, the group and others.
     fn access(&self, who: &Identity, file: FileId, wanted: Access) -> Outcome<Seen<Access>> {
         let who = who.clone();
         self.attributes(file).map(move |attributes| {
@@ -328,17 +328,17 @@ pub trait FileSystem: Send + Sync {
         })
     }
 
-    /// The text of a symbolic link. By default there are none.
+    /// Returns the text of a symbolic link. By default there are none.
     fn read_link(&self, who: &Identity, file: FileId) -> Outcome<Seen<Bytes>> {
         let _ = (who, file);
         Outcome::Ready(Seen::failed(Error::Invalid))
     }
 
-    /// Up to `count` bytes from `offset`.
+    /// Reads up to `count` bytes at `offset`.
     fn read(&self, who: &Identity, file: FileId, offset: u64, count: u32)
     -> Outcome<Seen<ReadOut>>;
 
-    /// Writes data at `offset`, growing the file where it ends before.
+    /// Writes data at `offset`, and extends the file if needed.
     fn write(
         &self,
         who: &Identity,
@@ -351,7 +351,7 @@ pub trait FileSystem: Send + Sync {
         Outcome::Ready(Changed::failed(Error::ReadOnly))
     }
 
-    /// Makes data written before durable. `count` 0 means to the end of the file.
+    /// Makes written data durable. With `count` 0, up to the end of the file.
     fn commit(
         &self,
         who: &Identity,
@@ -363,7 +363,7 @@ pub trait FileSystem: Send + Sync {
         Outcome::Ready(Changed::failed(Error::ReadOnly))
     }
 
-    /// Makes a file in a directory.
+    /// Creates a file in a directory.
     fn make(
         &self,
         who: &Identity,
@@ -375,7 +375,7 @@ pub trait FileSystem: Send + Sync {
         Outcome::Ready(Changed::failed(Error::ReadOnly))
     }
 
-    /// Removes a name that is not a directory's.
+    /// Removes an entry that is not a directory.
     fn remove(&self, who: &Identity, dir: FileId, name: Name<'_>) -> Outcome<Changed<()>> {
         let _ = (who, dir, name);
         Outcome::Ready(Changed::failed(Error::ReadOnly))
@@ -392,7 +392,7 @@ pub trait FileSystem: Send + Sync {
         Outcome::Ready(Changed::failed(Error::ReadOnly))
     }
 
-    /// Gives a file another name, in place of what has that name already.
+    /// Renames a file, replacing an existing target.
     fn rename(
         &self,
         who: &Identity,
@@ -403,13 +403,13 @@ pub trait FileSystem: Send + Sync {
         Outcome::Ready(Renamed::failed(Error::ReadOnly))
     }
 
-    /// Gives a file one more name.
+    /// Creates a hard link to a file.
     fn link(&self, who: &Identity, file: FileId, dir: FileId, name: Name<'_>) -> Outcome<Linked> {
         let _ = (who, file, dir, name);
         Outcome::Ready(Linked::failed(Error::ReadOnly))
     }
 
-    /// Entries of a directory; with their files if `plus`.
+    /// Reads entries of a directory, with their files if `plus`.
     fn read_directory(
         &self,
         who: &Identity,
@@ -419,20 +419,20 @@ pub trait FileSystem: Send + Sync {
         plus: bool,
     ) -> Outcome<Seen<DirPage>>;
 
-    /// Room in the file system. By default there is none at all.
+    /// Returns the space of the file system. By default zero.
     fn space(&self, file: FileId) -> Outcome<Seen<Space>> {
         let seen = |attributes| Seen::new(attributes, Space::default());
         self.attributes(file)
             .map(move |attributes| attributes.map_or_else(Seen::failed, seen))
     }
 
-    /// Access control lists of a file. By default they are not supported.
+    /// Returns the access control lists of a file. By default not supported.
     fn acls(&self, file: FileId) -> Outcome<Seen<Acls>> {
         let _ = file;
         Outcome::Ready(Seen::failed(Error::NotSupported))
     }
 
-    /// Sets access control lists, and the mode with the access list. By default they are not supported.
+    /// Sets access control lists; the access list also sets the mode. By default not supported.
     fn set_acls(&self, who: &Identity, file: FileId, set: SetAcls) -> Outcome<Seen<()>> {
         let _ = (who, file, set);
         Outcome::Ready(Seen::failed(Error::NotSupported))

@@ -34,11 +34,11 @@ const LOOKUP_WAIT: Duration = Duration::from_secs(2);
 
 /// Source of the groups of users.
 pub trait UserDatabase: Send + Sync {
-    /// The entry of a user; `None` if there is none. It may take long.
+    /// Returns the entry of a user; `None` if there is none. May take long.
     ///
     /// # Errors
     ///
-    /// The database does not answer.
+    /// If the database does not answer.
     fn user(&self, uid: u32) -> io::Result<Option<UserEntry>>;
 }
 

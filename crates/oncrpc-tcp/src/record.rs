@@ -40,9 +40,9 @@ pub enum RecordError {
     /// A record is larger than allowed.
     #[error("a record of {len} bytes or more exceeds the limit of {limit}")]
     TooLarge {
-        /// What its marks say so far.
+        /// Length of the record so far, by its marks.
         len: usize,
-        /// The most allowed.
+        /// The limit.
         limit: usize,
     },
     /// A record has more than [`MAX_FRAGMENTS`].

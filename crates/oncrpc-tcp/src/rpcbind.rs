@@ -127,7 +127,7 @@ pub enum RpcbindError {
     /// rpcbind answers with an error.
     #[error("rpcbind: {0}")]
     Rpc(#[from] RpcError),
-    /// It refused: another owner has registered the program, or the caller may not.
+    /// rpcbind refused: another owner has registered the program, or the caller lacks the right.
     #[error(
         "rpcbind refused program {prog} version {vers} on {netid}: it is registered already, or this user may not register it"
     )]
@@ -136,7 +136,7 @@ pub enum RpcbindError {
         prog: u32,
         /// Version of the program.
         vers: u32,
-        /// What it was to be reached over.
+        /// Network identifier of its transport.
         netid: NetId,
     },
     /// The peer is a port mapper of version 2, which supports only TCP over IPv4.

@@ -10,13 +10,14 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Finds the user behind a connection from the machine of the server.
 pub trait LocalUsers: Debug + Send + Sync {
-    /// Where the client is. `local` and `peer` are the addresses of the server's socket.
+    /// Returns the origin of a client. `local` and `peer` are the addresses of the server's socket.
     ///
-    /// It is asked once for each connection, on the task that accepts them: it must not wait for long.
+    /// Called once per connection, on the task that accepts connections, so it must not wait for
+    /// long.
     ///
     /// # Errors
     ///
-    /// Why the connection is not to be served.
+    /// Why the connection must not be served.
     fn find(&self, local: SocketAddr, peer: SocketAddr) -> Result<Origin, LocalUserError>;
 }
 

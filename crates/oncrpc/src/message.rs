@@ -46,7 +46,7 @@ pub enum CallError {
     RpcVersion {
         /// Transaction id of the call.
         xid: u32,
-        /// The version it has.
+        /// RPC version of the call.
         version: u32,
     },
     /// Credential or verifier are malformed; the reply is AUTH_ERROR.
@@ -54,7 +54,7 @@ pub enum CallError {
     Auth {
         /// Transaction id of the call.
         xid: u32,
-        /// What is wrong.
+        /// Reason of the authentication error.
         stat: AuthStat,
     },
     /// The header cannot be parsed; the reply is GARBAGE_ARGS, or what the transport has for a
@@ -63,7 +63,7 @@ pub enum CallError {
     Garbage {
         /// Transaction id of the call.
         xid: u32,
-        /// What is wrong.
+        /// Why the header cannot be parsed.
         error: Error,
     },
 }
@@ -192,7 +192,7 @@ pub enum ReplyStatus<'a> {
     Accepted {
         /// The server's verifier.
         verf: OpaqueAuth<'a>,
-        /// Whether it was executed.
+        /// Status of the execution.
         status: AcceptStatus,
     },
     /// The call was denied (MSG_DENIED).
@@ -208,9 +208,9 @@ pub enum AcceptStatus {
     ProgUnavail,
     /// The server does not have this version of the program.
     ProgMismatch {
-        /// Lowest version it has.
+        /// Lowest supported version.
         low: u32,
-        /// Highest version it has.
+        /// Highest supported version.
         high: u32,
     },
     /// The program does not have the procedure.
@@ -226,9 +226,9 @@ pub enum AcceptStatus {
 pub enum RejectStatus {
     /// The RPC version of the call is not supported.
     RpcMismatch {
-        /// Lowest version supported.
+        /// Lowest supported RPC version.
         low: u32,
-        /// Highest version supported.
+        /// Highest supported RPC version.
         high: u32,
     },
     /// The caller was not believed.
@@ -377,9 +377,9 @@ pub enum RpcError {
     /// PROG_MISMATCH.
     #[error("the server has versions {low} to {high} of this program, not the one asked for")]
     ProgMismatch {
-        /// Lowest version it has.
+        /// Lowest supported version.
         low: u32,
-        /// Highest version it has.
+        /// Highest supported version.
         high: u32,
     },
     /// PROC_UNAVAIL.
@@ -394,9 +394,9 @@ pub enum RpcError {
     /// RPC_MISMATCH.
     #[error("the server speaks RPC versions {low} to {high}, not 2")]
     RpcMismatch {
-        /// Lowest version it speaks.
+        /// Lowest supported RPC version.
         low: u32,
-        /// Highest version it speaks.
+        /// Highest supported RPC version.
         high: u32,
     },
     /// AUTH_ERROR.

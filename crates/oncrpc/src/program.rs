@@ -14,17 +14,17 @@ use std::sync::Arc;
 
 /// Answers the calls of one RPC program.
 pub trait Program: Send + Sync {
-    /// Number of the program.
+    /// Returns the program number.
     fn number(&self) -> u32;
 
-    /// Versions it supports. Calls of other versions are answered with PROG_MISMATCH.
+    /// Returns the supported versions. Calls of other versions are answered PROG_MISMATCH.
     fn versions(&self) -> RangeInclusive<u32>;
 
     /// Answers one call, under the rules of [`Service::call`]: it must not wait.
     fn call(&self, call: Call) -> Answer;
 
-    /// The largest reply that a call of a procedure can draw, under the rules of
-    /// [`Service::reply_bound`]; `args` is at its arguments, as far as they are here.
+    /// Returns an upper bound for the reply to a call, under the rules of [`Service::reply_bound`].
+    /// `args` is at the arguments, of which the end may be missing.
     fn reply_bound(&self, procedure: Procedure, args: &mut Reader<'_>) -> Option<ReplyBound> {
         let _ = (procedure, args);
         None

@@ -12,17 +12,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 ///
 /// One service is shared by all connections and all threads of a server.
 pub trait Service: Send + Sync {
-    /// Answers one call message, from its XID on.
+    /// Answers one call message, which begins with its XID.
     ///
-    /// It runs on the task that owns the connection: it must not wait. What has to wait is
-    /// returned as [`Answer::Blocking`], [`Answer::Deferred`] or [`Answer::Later`].
+    /// Runs on the task that owns the connection, so it must not wait. Work that waits is returned
+    /// as [`Answer::Blocking`], [`Answer::Deferred`] or [`Answer::Later`].
     fn call(&self, call: Payload, caller: &Caller) -> Answer;
 
-    /// The largest reply that a call can draw, so that a transport takes no more memory for the reply
-    /// than it can need; `None` if that is not known.
+    /// Returns an upper bound for the reply to a call, so that a transport leases no more memory
+    /// than the reply can need; `None` if unknown.
     ///
-    /// `call` is what is here of the call message, from its XID on: by-reference items may be missing,
-    /// and so may its end. Nothing is done for the call, and it need not be valid.
+    /// `call` is the received part of the call message, which begins with its XID: by-reference
+    /// items and the end may be missing. It must have no side effects, and the call may be invalid.
     fn reply_bound(&self, call: &[u8]) -> Option<ReplyBound> {
         let _ = call;
         None

@@ -13,18 +13,18 @@ pub trait Transport {
     /// Returns a transaction ID (XID) that is not in use on this transport.
     fn next_xid(&self) -> u32;
 
-    /// Sends a call message, from its XID on, and waits for the reply with that XID.
+    /// Sends a call message, which begins with its XID, and waits for the reply with that XID.
     ///
-    /// The reply is the message from its XID on. Dropping the future cancels the call: its reply
-    /// is then discarded, and its resources are released when that is safe.
+    /// The reply begins with its XID too. Dropping the future cancels the call: its reply is
+    /// discarded, and its resources are released when that is safe.
     fn call(
         &self,
         call: Payload,
         bound: ReplyBound,
     ) -> impl Future<Output = Result<Payload, TransportError>> + Send;
 
-    /// Largest useful number of calls in flight: more wait before they are sent. At least one; it
-    /// may change with every reply.
+    /// Returns the largest useful number of calls in flight: further ones wait before they are
+    /// sent. At least one; may change with every reply.
     fn depth(&self) -> usize {
         USUAL_DEPTH
     }
@@ -78,9 +78,9 @@ pub enum TransportError {
     Refused(&'static str),
     /// The call or its reply is larger than this transport can carry.
     TooLarge {
-        /// What it would have been.
+        /// Size of the message in bytes.
         len: usize,
-        /// What is possible.
+        /// Largest possible size in bytes.
         limit: usize,
     },
     /// The reply broke the rules of the transport.

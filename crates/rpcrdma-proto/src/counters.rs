@@ -35,9 +35,9 @@ macro_rules! counters {
 counters! {
     /// Calls sent, as Requester.
     calls_sent,
-    /// Replies taken, as Requester.
+    /// Replies received, as Requester.
     replies_received,
-    /// Calls taken, as Responder.
+    /// Calls received, as Responder.
     calls_received,
     /// Replies sent, as Responder.
     replies_sent,
@@ -49,19 +49,19 @@ counters! {
     reply_chunks_offered,
     /// Bytes offered in Read chunks, as Requester.
     read_bytes_offered,
-    /// Bytes that came in Write chunks, as Requester.
+    /// Bytes received in Write chunks, as Requester.
     write_bytes_received,
-    /// Bytes that came in Reply chunks, as Requester.
+    /// Bytes received in Reply chunks, as Requester.
     reply_bytes_received,
-    /// Bytes of messages that came in Receives: transport headers, and what is inline.
+    /// Bytes of messages received inline: transport headers and inline data.
     inline_bytes_received,
-    /// Bytes of messages handed out in Sends: transport headers, and what is inline.
+    /// Bytes of messages sent inline: transport headers and inline data.
     inline_bytes_sent,
-    /// Memory registered for calls, as Requester.
+    /// Regions registered for calls, as Requester.
     registrations,
-    /// Read chunks that were asked for, as Responder.
+    /// Read chunks requested, as Responder.
     read_chunks_pulled,
-    /// Bytes that were asked for, as Responder.
+    /// Bytes of Read chunks requested, as Responder.
     read_bytes_pulled,
     /// Write chunks filled, as Responder.
     write_chunks_filled,
@@ -71,19 +71,20 @@ counters! {
     reply_chunks_filled,
     /// Bytes of the Writes posted into Reply chunks, as Responder.
     reply_bytes_posted,
-    /// Handles of ours that the peer invalidated.
+    /// Handles of this end that the peer invalidated.
     remote_invalidations,
-    /// Of these, those by a peer that did not set R itself (Linux' server does so).
+    /// Of these, handles invalidated by a peer that did not set R itself, as Linux' server does
+    /// not.
     remote_invalidations_without_r,
-    /// Of these, those of a call that was not the one answered (reminv §4.6).
+    /// Of these, handles of another call than the answered one (reminv §4.6).
     remote_invalidations_inter_call,
-    /// Handles of ours that we invalidated.
+    /// Handles of this end that it invalidated itself.
     local_invalidations,
-    /// Handles of the peer that we invalidated with a reply.
+    /// Handles of the peer that replies of this end invalidated.
     invalidations_sent,
-    /// Of these, those of a call that was not the one answered (reminv §4.6).
+    /// Of these, handles of another call than the answered one (reminv §4.6).
     invalidations_sent_inter_call,
-    /// Handles that a call of the peer named for invalidation and did not offer (reminv §5.3).
+    /// Handles that a call of the peer named for invalidation without offering them (reminv §5.3).
     foreign_handles_named,
     /// RDMA_ERROR messages received that ended a call.
     errors_received,
@@ -93,18 +94,19 @@ counters! {
     chunk_errors_sent,
     /// (Version two) INVAL_OPTION sent.
     option_errors_sent,
-    /// (Version two) Messages about characteristics sent, errors not counted.
+    /// (Version two) Control messages sent, errors not counted.
     control_sent,
-    /// (Version two) Messages about characteristics that came, valid or not.
+    /// (Version two) Control messages received, valid or not.
     control_received,
-    /// Calls whose chunks broke the connection, to be refused on the next (RFC 8166 §4.5.3).
+    /// Calls whose chunks broke the connection, which are refused on the next one (RFC 8166
+    /// §4.5.3).
     calls_condemned,
-    /// Messages discarded: what is no valid header and draws no error, RDMA_DONE, calls where none
-    /// are taken.
+    /// Messages discarded: invalid headers that are not answered with an error, RDMA_DONE, and
+    /// calls in a direction without calls.
     discarded,
-    /// Replies to no call of ours, or to none any more.
+    /// Replies without a matching call.
     unknown_replies,
-    /// Replies that broke a rule.
+    /// Replies that violated the protocol.
     bad_replies,
     /// Calls cancelled before their end.
     cancelled,

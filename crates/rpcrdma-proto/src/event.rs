@@ -11,16 +11,16 @@ pub enum Event<O: Owner> {
     /// A call of the peer, reassembled. Answer it with
     /// [`Connection::reply`](crate::Connection::reply).
     Call {
-        /// Which call.
+        /// Identifier of the call.
         id: CallId<O::Lease>,
-        /// The message from its XID on.
+        /// The message, which begins with its XID.
         message: Payload,
     },
     /// A call of this end has ended. None of its memory is exposed any more (RFC 8166 §4.4.1).
     Reply {
-        /// The owner's value of it.
+        /// The owner's value for the call.
         call: O::Call,
-        /// The message from its XID on.
+        /// The message, which begins with its XID.
         reply: Result<Payload, TransportError>,
     },
 }
@@ -52,9 +52,9 @@ pub enum Violation {
         "the peer supports versions {low} to {high} of RPC-over-RDMA, and this end none of them"
     )]
     NoCommonVersion {
-        /// The lowest.
+        /// Lowest version of the peer.
         low: u32,
-        /// The highest.
+        /// Highest version of the peer.
         high: u32,
     },
     /// The peer did not understand the offer of version two, and did not report which versions it
@@ -64,8 +64,8 @@ pub enum Violation {
     /// The peer sends control messages without receiving the answers.
     #[error("the peer sends control messages without receiving the answers")]
     ControlFlood,
-    /// The server answered the offer of designs for remote invalidation with something else than one of
-    /// them, or none: how its messages are laid out is not known.
+    /// The server's answer to the offered remote invalidation designs is neither one of them nor
+    /// none, so the layout of its messages is unknown.
     #[error(
         "the peer answered the offer of remote invalidation designs with neither one of them nor none"
     )]
@@ -102,7 +102,7 @@ impl Violation {
 #[derive(Debug)]
 pub struct CallId<L> {
     pub(crate) key: u32,
-    /// Held until the reply is in flight.
+    /// Lease of the call's memory, held until the reply is in flight.
     pub(crate) lease: Option<L>,
 }
 
@@ -130,5 +130,5 @@ pub struct MemoryNeed<'a> {
     pub message: Option<&'a [u8]>,
 }
 
-/// A call of ours that has ended: the owner's value of it, and the message from its XID on.
+/// A finished call of this end: the owner's value and the reply message.
 pub(crate) type Ended<O> = (<O as Owner>::Call, Result<Payload, TransportError>);

@@ -10,7 +10,8 @@ pub enum Receives {
     Posted,
     /// A shared receive queue holds them. The connection neither posts nor counts Receives.
     Shared {
-        /// Bytes of each. No Receive size that is told to the peer exceeds it.
+        /// Size of each Receive in bytes, which is the upper limit of the size announced to the
+        /// peer.
         size: usize,
     },
 }

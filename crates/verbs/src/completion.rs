@@ -9,45 +9,44 @@ use buffer::Buffer;
 pub enum Completion {
     /// A Receive completed: a message of the peer arrived.
     Receive {
-        /// The identifier that was posted;
-        /// [`SharedReceiveQueue::WR`](crate::SharedReceiveQueue::WR) for a message in a block of
-        /// the shared receive queue.
+        /// Identifier of the Receive; [`SharedReceiveQueue::WR`](crate::SharedReceiveQueue::WR) for
+        /// a message in a block of the shared receive queue.
         wr: WrId,
         /// The message.
         buffer: Buffer,
-        /// Our handle that the peer invalidated with the message, and its memory.
+        /// Handle of this end that the peer invalidated with the message, with its memory.
         invalidated: Option<Invalidated>,
     },
     /// A Send completed: the message is on its way and its buffer is returned.
     Send {
-        /// The identifier that was posted.
+        /// Identifier of the work request.
         wr: WrId,
     },
     /// A Write completed: the bytes are on their way, and are placed at the peer before the next
     /// Send.
     Write {
-        /// The identifier that was posted.
+        /// Identifier of the work request.
         wr: WrId,
     },
     /// A Read completed: the bytes are in the sink.
     Read {
-        /// The identifier that was posted.
+        /// Identifier of the work request.
         wr: WrId,
-        /// The sink, whose length is that of all segments.
+        /// The sink, whose length is the sum of all segments.
         sink: Buffer,
     },
     /// An Invalidate completed: the handle is invalid and nothing refers to its memory any more.
     Invalidate {
-        /// The identifier that was posted.
+        /// Identifier of the work request.
         wr: WrId,
-        /// The memory of the handle.
+        /// The handle and its memory.
         invalidated: Invalidated,
     },
     /// The work failed. Its memory is dropped, which returns pooled memory to its pool.
     Failed {
-        /// The identifier that was posted.
+        /// Identifier of the work request.
         wr: WrId,
-        /// Why it failed.
+        /// Reason of the failure.
         error: WorkError,
     },
 }

@@ -15,7 +15,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// One end of a connection (queue pair). It has exactly one owner, which uses it from one task.
 pub trait QueuePair: Send {
-    /// The limits of this connection.
+    /// Returns the limits of this connection.
     fn limits(&self) -> &Limits;
 
     /// Posts a work request. Nothing is sent before [`progress`](Self::progress).
@@ -29,31 +29,31 @@ pub trait QueuePair: Send {
     /// Registers `memory` for access by the peer, from the time that work posted after this is
     /// executed.
     ///
-    /// The result is the handle, and the address by which the peer reaches the first byte of the
-    /// memory: hardware uses virtual addresses, software what it likes. The handle is known at
-    /// once, cannot be guessed from others, is never 0, and works on this connection only.
-    /// Registering has no completion of its own. The memory comes back by invalidation, ours or
-    /// the peer's; what is still registered when the queue pair is dropped is dropped with it.
+    /// Returns the handle, and the address at which the peer accesses the first byte: hardware uses
+    /// virtual addresses, software any number. The handle is known at once, cannot be guessed from
+    /// others, is never 0, and is valid on this connection only. Registration has no completion.
+    /// The memory comes back by invalidation, by this end or the peer; what is still registered
+    /// when the queue pair is dropped is dropped with it.
     ///
     /// # Errors
     ///
     /// Returns the refused memory with the reason.
     fn register(&mut self, memory: Memory) -> Result<RemoteAddress, RegisterError>;
 
-    /// Copies bytes into our [persistent memory](Memory::Persistent), `offset` bytes from its
-    /// beginning. A Read of the peer that is being served meanwhile may see them or not.
+    /// Copies bytes into [persistent memory](Memory::Persistent) of this end, `offset` bytes from
+    /// its beginning. A Read of the peer in progress may see them or not.
     ///
     /// # Errors
     ///
-    /// If there is no such memory behind the handle, or not so much of it.
+    /// If the handle does not name persistent memory, or the range is outside of it.
     fn copy_in(&mut self, handle: Handle, offset: usize, bytes: &[u8])
     -> Result<(), NotPersistent>;
 
-    /// Copies bytes out of our [persistent memory](Memory::Persistent).
+    /// Copies bytes out of [persistent memory](Memory::Persistent) of this end.
     ///
     /// # Errors
     ///
-    /// As for [`copy_in`](Self::copy_in).
+    /// Those of [`copy_in`](Self::copy_in).
     fn copy_out(
         &mut self,
         handle: Handle,
@@ -61,40 +61,40 @@ pub trait QueuePair: Send {
         bytes: &mut [u8],
     ) -> Result<(), NotPersistent>;
 
-    /// The next completion, if there is one.
+    /// Returns the next completion, if there is one.
     fn poll_cq(&mut self) -> Option<Completion>;
 
     /// Sends posted work and receives what has arrived, as far as possible without blocking.
     ///
-    /// Returns whether anything moved. It does a bounded amount of work per call, counted in bytes
-    /// and in segments, however small, so that an owner with several connections can be fair to
-    /// them. What is left makes [`poll_ready`](Self::poll_ready) ready.
+    /// Returns whether there was progress. Does a bounded amount of work per call, in bytes and in
+    /// segments, however small, so that an owner of several connections can be fair to them. If
+    /// work is left, [`poll_ready`](Self::poll_ready) is ready.
     fn progress(&mut self) -> bool;
 
-    /// Waits until [`progress`](Self::progress) can do something, or the connection has ended.
+    /// Waits until [`progress`](Self::progress) has work, or the connection has ended.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// Why the connection has ended, or `None`. By then all work has ended: each completion that is
-    /// owed is waiting to be taken.
+    /// Returns the close reason, or `None` while the connection is open. After the end, all
+    /// outstanding completions are available.
     fn closed(&self) -> Option<&CloseReason>;
 
     /// Closes the connection in an orderly way: posted work is still sent, and nothing more is
     /// received.
     ///
-    /// Outstanding Receives complete as flushed. The owner goes on with
-    /// [`progress`](Self::progress) until [`closed`](Self::closed) says it is over; the provider
-    /// bounds how long that takes.
+    /// Outstanding Receives complete as flushed. The owner keeps calling
+    /// [`progress`](Self::progress) until [`closed`](Self::closed) returns a reason; the provider
+    /// bounds that time.
     fn close(&mut self);
 
-    /// Address of the peer.
+    /// Returns the address of the peer.
     fn peer_addr(&self) -> SocketAddr;
 
-    /// I/O statistics of this connection.
+    /// Returns the I/O statistics of this connection.
     fn io_counters(&self) -> IoCounters {
         IoCounters::default()
     }
 
-    /// Describes the result of negotiation in words, for the operator.
+    /// Describes the negotiated parameters for people.
     fn describe(&self) -> String;
 }
 
@@ -173,10 +173,10 @@ impl Default for QpOptions {
 
 /// A provider: it connects and listens.
 pub trait Provider: Send + Sync {
-    /// Upper bounds for the limits of its connections.
+    /// Returns upper bounds for the limits of connections.
     fn limits(&self) -> Limits;
 
-    /// Connects to a listener, and sends it our private data.
+    /// Connects to a listener, with private data.
     fn connect<'a>(
         &'a self,
         to: SocketAddr,
@@ -200,21 +200,21 @@ pub struct Connected {
 
 /// Accepts connections.
 pub trait Listener: Send {
-    /// The address on which it listens.
+    /// Returns the address on which it listens.
     fn local_addr(&self) -> SocketAddr;
 
-    /// Accepts the next connection before its request is read. It does not wait for the peer to
-    /// send, so a silent peer delays nobody.
+    /// Accepts the next connection before its request is read. Does not wait for the peer to send,
+    /// so a silent peer delays no other.
     fn accept(&mut self) -> BoxFuture<'_, Result<Box<dyn Incoming>, SetupError>>;
 }
 
 /// An incoming connection that is not accepted yet. Dropping it refuses it.
 pub trait Incoming: Send {
-    /// Address of the peer.
+    /// Returns the address of the peer.
     fn peer_addr(&self) -> SocketAddr;
 
-    /// Address of our end, if the connection is one of the system's own TCP: the process at the other
-    /// end can then be found by the two addresses, if it is on this machine. `None` of others.
+    /// Returns the local address, if the connection is one of the system's TCP. With both addresses
+    /// a local process at the other end can be identified. `None` for other connections.
     fn local_addr(&self) -> Option<SocketAddr> {
         None
     }
@@ -222,10 +222,10 @@ pub trait Incoming: Send {
     /// Waits for the peer's request, up to `timeout`, and returns its private data.
     fn request<'a>(&'a mut self, timeout: Duration) -> BoxFuture<'a, Result<Vec<u8>, SetupError>>;
 
-    /// Accepts the connection, with Receives that are posted before the peer can send (RFC 8166
-    /// §3.3.2).
+    /// Accepts the connection, with initial Receives, which are posted before the peer can send
+    /// (RFC 8166 §3.3.2).
     ///
-    /// Called on the thread that will own the queue pair.
+    /// Must be called on the thread that will own the queue pair.
     fn accept<'a>(
         self: Box<Self>,
         options: &'a QpOptions,
@@ -235,7 +235,7 @@ pub trait Incoming: Send {
     where
         Self: 'a;
 
-    /// Rejects the connection, with private data that the peer's user sees.
+    /// Rejects the connection, with private data for the peer's application.
     fn reject<'a>(self: Box<Self>, private_data: &'a [u8]) -> BoxFuture<'a, ()>
     where
         Self: 'a;

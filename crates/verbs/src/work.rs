@@ -99,29 +99,28 @@ impl Memory {
 pub enum WorkRequest {
     /// Receive one Send of the peer, of at most the buffer's capacity.
     Receive {
-        /// Its identifier.
+        /// Identifier of the work request.
         wr: WrId,
         /// The buffer for the message.
         buffer: Buffer,
     },
     /// Send a message into the next Receive of the peer.
     Send {
-        /// Its identifier.
+        /// Identifier of the work request.
         wr: WrId,
         /// The first part of the message, which is the data of the buffer.
         buffer: Buffer,
         /// The rest of the same message, by reference. Empty if the buffer has all of it.
         rest: Gather,
-        /// A handle of the peer to invalidate before it sees the message (Send with Invalidate).
-        /// One that we are still reading from is not ours to take away: that ends the connection, or
-        /// the Read comes to its end first.
+        /// Handle of the peer to invalidate with the message (Send with Invalidate). It must not be
+        /// the source of an outstanding Read: that ends the connection, or the Read ends first.
         invalidate: Option<Handle>,
     },
     /// Write into the peer's memory. A Write without bytes touches no memory, and the peer does not
     /// check its handle (RFC 5041 §5.2). A Write that the peer refuses may have been placed in
     /// part, within bounds.
     Write {
-        /// Its identifier.
+        /// Identifier of the work request.
         wr: WrId,
         /// The bytes to write.
         source: Gather,
@@ -130,16 +129,17 @@ pub enum WorkRequest {
     },
     /// Read the peer's memory: all segments, one after the other, into one sink.
     Read {
-        /// Its identifier.
+        /// Identifier of the work request.
         wr: WrId,
-        /// Where the bytes go, from its beginning on; its length is set to all of them together.
+        /// Buffer for the bytes of all segments, from its beginning; its length is set to their
+        /// sum.
         sink: Buffer,
         /// The segments to read, together at most the sink's capacity.
         from: SmallVec<[Segment; 4]>,
     },
     /// Invalidate a handle of this end; its memory is returned with the completion.
     Invalidate {
-        /// Its identifier.
+        /// Identifier of the work request.
         wr: WrId,
         /// The handle to invalidate.
         handle: Handle,
@@ -147,7 +147,7 @@ pub enum WorkRequest {
 }
 
 impl WorkRequest {
-    /// Its identifier.
+    /// Identifier of the work request.
     pub fn wr(&self) -> WrId {
         match self {
             Self::Receive { wr, .. }

@@ -18,10 +18,10 @@ pub trait WrapQueuePair: Send {
     /// Type of the wrapped value.
     type Inner: QueuePair + ?Sized;
 
-    /// The wrapped queue pair.
+    /// Returns the wrapped queue pair.
     fn inner(&self) -> &Self::Inner;
 
-    /// The wrapped queue pair, mutably.
+    /// Returns the wrapped queue pair, mutably.
     fn inner_mut(&mut self) -> &mut Self::Inner;
 
     /// Overrides a method; by default it calls [`QueuePair::limits`].
@@ -182,7 +182,7 @@ pub trait WrapProvider: Send + Sync {
     /// Type of the wrapped value.
     type Inner: Provider + ?Sized;
 
-    /// The wrapped provider.
+    /// Returns the wrapped provider.
     fn inner(&self) -> &Self::Inner;
 
     /// Overrides a method; by default it calls [`Provider::limits`].

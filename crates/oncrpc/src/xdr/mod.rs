@@ -23,21 +23,21 @@ pub enum Error {
     /// The stream ended inside a value.
     #[error("the stream ends {missing} bytes early")]
     Short {
-        /// Octets that would have been needed beyond the end.
+        /// Octets missing at the end.
         missing: usize,
     },
     /// A length exceeds the limit of its type.
     #[error("a length of {len} exceeds the limit of {limit}")]
     TooLong {
-        /// What the stream says.
+        /// Length in the stream.
         len: u32,
-        /// The most this value may have.
+        /// Largest length of this value.
         limit: u32,
     },
     /// A value is not one of its enumeration, or a Boolean is neither 0 nor 1.
     #[error("{value} is not a value of {of}")]
     NotInEnum {
-        /// What the stream says.
+        /// Value in the stream.
         value: u32,
         /// The XDR name of the type.
         of: &'static str,
@@ -54,9 +54,9 @@ pub enum Error {
     /// A by-reference item is longer or shorter than the stream says (RFC 8166 §4.5.2).
     #[error("a by-reference item of {item} bytes where the stream says {len}")]
     ItemLength {
-        /// Octets that are there.
+        /// Octets of the item.
         item: usize,
-        /// Octets that the stream says.
+        /// Length in the stream.
         len: usize,
     },
     /// A result is in the stream though there was a chunk for it (RFC 8166 §6.1).
@@ -65,7 +65,7 @@ pub enum Error {
     /// Octets follow the end of the message.
     #[error("{len} bytes follow the end of the message")]
     Trailing {
-        /// How many.
+        /// Number of octets.
         len: usize,
     },
 }

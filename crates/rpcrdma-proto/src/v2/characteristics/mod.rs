@@ -78,37 +78,37 @@ use std::fmt;
 /// The definition of a characteristic: the points of xcharext §6.1 as far as a program can use
 /// them.
 pub trait Characteristic: 'static {
-    /// What is said by it.
+    /// Type of its values.
     type Value: Clone + PartialEq + fmt::Debug;
 
-    /// The xcharid.
+    /// The id.
     const ID: XcharId;
 
-    /// Its name, for people.
+    /// Name, for people.
     const NAME: &'static str;
 
-    /// The XDR type, for people.
+    /// XDR type, for people.
     const XDR: &'static str;
 
-    /// Whether no value ever changes, so that it belongs in `optixch_nochg`.
+    /// Whether values never change, so that the characteristic belongs in `optixch_nochg`.
     const FIXED: bool;
 
-    /// What is assumed of an end that does not say it (xcharext §3).
+    /// Returns the default, assumed for an end that does not announce it (xcharext §3).
     fn default() -> Self::Value;
 
-    /// Reads a value from the bytes of an [`XcharVal`]. What is left unread is ignored.
+    /// Decodes a value from the bytes of an [`XcharVal`]. Trailing bytes are ignored.
     ///
     /// # Errors
     ///
-    /// If they are too few, or no valid value. The message is then malformed as a whole (xcharext
+    /// If the bytes are too few or not a valid value. The whole message is then malformed (xcharext
     /// §2.1).
     fn parse(r: &mut Reader<'_>) -> Result<Self::Value, ValueError>;
 
-    /// Writes a value; items by reference have no place in it.
+    /// Encodes a value, without by-reference items.
     fn emit(value: &Self::Value, w: &mut Writer);
 
-    /// How the value that an end has told may become another one. By default what is
-    /// [`FIXED`](Self::FIXED) never changes, and the rest whenever its owner likes.
+    /// Returns how an announced value may change to another. By default a [`FIXED`](Self::FIXED)
+    /// one never changes, and others change whenever their owner likes.
     fn may_change(from: &Self::Value, to: &Self::Value) -> MayChange {
         let _ = (from, to);
         if Self::FIXED {
@@ -140,9 +140,9 @@ pub enum ValueError {
     /// The value is below the minimum.
     #[error("{value} is less than {least}")]
     TooSmall {
-        /// What the message says.
+        /// The value in the message.
         value: u32,
-        /// The least that is possible.
+        /// The minimum.
         least: u32,
     },
     /// The value is invalid for another reason, which the type knows.

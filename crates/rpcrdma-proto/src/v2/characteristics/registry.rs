@@ -32,9 +32,9 @@ pub enum RegisterError {
     /// The id is registered already.
     #[error("characteristic {id} is already registered as {name}")]
     Known {
-        /// The id.
+        /// The id that is already registered.
         id: XcharId,
-        /// What it is.
+        /// Name of the registered characteristic.
         name: &'static str,
     },
     /// The registry has [`MAX_CHARACTERISTICS`] already, which is the limit of a message.

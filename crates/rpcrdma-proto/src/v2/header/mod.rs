@@ -146,9 +146,9 @@ impl Invalidate {
 pub enum RdmaError {
     /// RDMA2_ERR_VERS: the peer supports these versions, both inclusive.
     Version {
-        /// The lowest.
+        /// Lowest supported version.
         low: u32,
-        /// The highest.
+        /// Highest supported version.
         high: u32,
     },
     /// RDMA2_ERR_BAD_HEADER: nothing of the message took effect.

@@ -24,23 +24,23 @@ pub enum HeaderError {
     /// The version is not two.
     #[error("version {version} is not that of this connection (cel-01 §5)")]
     UnsupportedVersion {
-        /// Of the message.
+        /// XID of the message.
         xid: u32,
-        /// What it says.
+        /// Version of the message.
         version: u32,
-        /// Credits it asks for.
+        /// Credits that the message requests.
         credits: u32,
     },
     /// The header is malformed.
     #[error("{cause} (cel-01 §4.2)")]
     Malformed {
-        /// Of the message.
+        /// XID of the message.
         xid: u32,
-        /// Credits it asks for.
+        /// Credits that the message requests.
         credits: u32,
-        /// Which way it goes, if that could be read.
+        /// Direction of the message, if it could be read.
         direction: Option<Direction>,
-        /// What is wrong.
+        /// What is malformed.
         cause: Malformation,
     },
 }
@@ -52,25 +52,25 @@ pub enum Disposition {
     Discard,
     /// Send an RDMA2_ERROR with RDMA2_ERR_VERS, the range of versions, and the version echoed.
     ErrVers {
-        /// To echo.
+        /// XID to echo.
         xid: u32,
-        /// To echo.
+        /// Version to echo.
         version: u32,
-        /// Credits asked for.
+        /// Credits that the message requests.
         credits: u32,
     },
     /// Send an RDMA2_ERROR with RDMA2_ERR_BAD_HEADER.
     BadHeader {
-        /// To echo.
+        /// XID to echo.
         xid: u32,
-        /// Credits asked for.
+        /// Credits that the message requests.
         credits: u32,
     },
     /// Send an RDMA2_ERROR with RDMA2_ERR_INVAL_OPTION.
     InvalOption {
-        /// To echo.
+        /// XID to echo.
         xid: u32,
-        /// Credits asked for.
+        /// Credits that the message requests.
         credits: u32,
     },
 }

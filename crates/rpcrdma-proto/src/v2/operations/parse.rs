@@ -17,9 +17,9 @@ pub enum OperationError {
     /// The operation is malformed.
     #[error("operation {operation}: {cause} (xcharext §2.1)")]
     Malformed {
-        /// Its `rdma_opttype`.
+        /// `rdma_opttype` of the operation.
         operation: u32,
-        /// What is wrong.
+        /// What is malformed.
         cause: OperationMalformed,
     },
 }
@@ -42,7 +42,7 @@ pub enum OperationMalformed {
     /// An RPC message follows, which no operation has (xcharext §4).
     #[error("{len} bytes follow the header")]
     Payload {
-        /// Bytes that do.
+        /// Number of bytes that follow.
         len: usize,
     },
 }

@@ -44,7 +44,7 @@ pub enum OperationFields<'a> {
     UpdXch {
         /// `optupdxch_now`.
         now: XcharValView<'a>,
-        /// `optupdxch_pendclr`, if it is there.
+        /// `optupdxch_pendclr`, if present.
         pendclr: Option<u32>,
     },
 }

@@ -7,9 +7,9 @@ use crate::v2::characteristics::{XcharId, XcharVal};
 pub enum Event {
     /// A request to the peer has ended.
     Settled {
-        /// What was asked for.
+        /// The requested value.
         wanted: XcharVal,
-        /// What became of it.
+        /// Outcome of the request.
         outcome: Settled,
     },
     /// The peer requests this value of a registered characteristic of this end. The request is

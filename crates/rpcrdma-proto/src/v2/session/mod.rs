@@ -106,16 +106,16 @@ pub enum Opening {
 pub enum Message {
     /// An RDMA2_OPTIONAL of at most [`FIRST_MESSAGE`] bytes, with nothing behind it.
     Optional {
-        /// The transaction.
+        /// XID of the message.
         xid: u32,
-        /// What it says.
+        /// Content of the message.
         optional: Optional,
     },
     /// An RDMA2_ERROR.
     Error {
-        /// Of the message that is refused.
+        /// XID of the refused message.
         xid: u32,
-        /// Why.
+        /// The error.
         error: RdmaError,
     },
 }

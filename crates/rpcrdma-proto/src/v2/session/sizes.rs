@@ -48,14 +48,14 @@ pub enum RaiseError {
     /// The size exceeds the configured maximum.
     #[error("a Receive may have {most} bytes at most")]
     TooLarge {
-        /// The limit.
+        /// Largest possible size.
         most: ReceiveSize,
     },
     /// The size is below the current one, which is lowered only on request of the peer (xcharext
     /// §3.1).
     #[error("Receives have {now} bytes, and are made smaller only if the peer asks for it")]
     Smaller {
-        /// Of new Receives.
+        /// Current size of new Receives.
         now: ReceiveSize,
     },
     /// A request of the peer for a smaller size is pending.

@@ -95,9 +95,9 @@ impl Lists {
 pub enum RdmaError {
     /// ERR_VERS: the peer supports these versions, both inclusive.
     Version {
-        /// The lowest.
+        /// Lowest supported version.
         low: u32,
-        /// The highest.
+        /// Highest supported version.
         high: u32,
     },
     /// ERR_CHUNK: the peer cannot process the chunks, or has no room for the reply.

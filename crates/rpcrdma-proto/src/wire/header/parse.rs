@@ -21,21 +21,21 @@ pub enum HeaderError {
     /// The version is not one.
     #[error("version {version} is not supported (RFC 8166 §4.5.1)")]
     UnsupportedVersion {
-        /// Of the message.
+        /// XID of the message.
         xid: u32,
-        /// What it says.
+        /// Version of the message.
         version: u32,
-        /// Credits it asks for.
+        /// Credits that the message requests.
         credits: u32,
     },
     /// The header is malformed.
     #[error("{cause} (RFC 8166 §4.5.2)")]
     Malformed {
-        /// Of the message.
+        /// XID of the message.
         xid: u32,
-        /// Credits it asks for.
+        /// Credits that the message requests.
         credits: u32,
-        /// What is wrong.
+        /// What is malformed.
         cause: Malformation,
     },
 }
@@ -55,7 +55,7 @@ pub enum Malformation {
     /// A number exceeds a limit.
     #[error("more than {limit} {what}")]
     TooMany {
-        /// Of what.
+        /// What exceeds the limit.
         what: &'static str,
         /// The limit.
         limit: usize,
@@ -73,7 +73,7 @@ pub enum Malformation {
     /// The Read chunks exceed the limit of one call.
     #[error("read chunks of {len} bytes exceed the limit of {limit}")]
     ChunkTooLarge {
-        /// Its octets.
+        /// Octets of the Read chunks.
         len: u64,
         /// The limit.
         limit: usize,
@@ -96,18 +96,18 @@ pub enum Disposition {
     Discard,
     /// Send an RDMA_ERROR with ERR_VERS, the range 1 to 1, and the version echoed.
     ErrVers {
-        /// To echo.
+        /// XID to echo.
         xid: u32,
-        /// To echo.
+        /// Version to echo.
         version: u32,
-        /// Credits asked for.
+        /// Credits that the message requests.
         credits: u32,
     },
     /// Send an RDMA_ERROR with ERR_CHUNK.
     ErrChunk {
-        /// To echo.
+        /// XID to echo.
         xid: u32,
-        /// Credits asked for.
+        /// Credits that the message requests.
         credits: u32,
     },
 }
