@@ -353,7 +353,7 @@ fn replies_that_are_no_mpa_are_told_apart() {
     not_ours(&answered(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "MPA");
     not_ours(
         &answered(&reply(b"MPA ID Req Frame", 0x50, 2, 4, &[0; 4])),
-        "same part",
+        "same role",
     );
     not_ours(&answered(&reply(good, 0x50, 9, 4, &[0; 4])), "revision 9");
     not_ours(&answered(&reply(good, 0x50, 1, 0, &[])), "revision");
